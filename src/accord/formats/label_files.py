@@ -32,6 +32,7 @@ NOT_APPLICABLE = {"na", "n/a", "not applicable", "none", "null", "nan", "-"}
 _TEXTS = {name for ours in ("content", "prompt", "response") for name in (ours, *OF_TEXT[ours])} - {
     "value", "question", "answer", "from", "message",
 }  # fmt: skip
+_ROLES = {"role", *OF_TEXT["role"]} - {"from", "author"}
 
 
 def looks_like_labels(fields: Fields) -> bool:
@@ -57,7 +58,9 @@ def looks_like_labels(fields: Fields) -> bool:
     if "annotator" in row:
         return True
     others = [name for name in row if name not in ("conversation", "turn", "time")]
-    return bool(others) and not any(name in _TEXTS or _is_nested(row[name]) for name in others)
+    is_text = any(plain_name(name) in _TEXTS or _is_nested(row[name]) for name in others if isinstance(name, str))
+    has_role = any(plain_name(name) in _ROLES for name in others if isinstance(name, str))
+    return bool(others) and not is_text and ("value" in row or not has_role)
 
 
 def _is_nested(value: Any) -> bool:
@@ -267,7 +270,8 @@ def _answers(fields: Fields, row: Mapping[str, Any], annotator: str, wide: _Wide
         return [(rubric.main, annotator, row["value"])]
     if not found:
         raise WrongShape(
-            f"no value, and no column named after a question of the rubric {rubric.name!r}; it has {', '.join(row)}"
+            f"no value, and no column named after a question of the rubric {rubric.name!r}; it has {', '.join(row)}. "
+            "Name the column with values: --columns value=NAME"
         )
     return found
 

@@ -194,6 +194,16 @@ def mixed_scales(observed: Observed) -> Mixed | None:
     return Mixed(low, high) if on_grid and min(sum(low.values()), sum(high.values())) >= least else None
 
 
+def rescaled(question: Question, observed: Observed) -> Question:
+    """Return a question with the scale that was set for it, in its own words."""
+    found = scale_for(observed)
+    if found is None:
+        return question
+    options = {str(option) for option in found.scale.options}
+    meanings = {option: text for option, text in question.meanings.items() if option in options}
+    return Question(**{**dict(question), "scale": found.scale, "meanings": meanings})
+
+
 def off_scale(observed: Observed, question: Question) -> list[Value]:
     """Return the values that are no answers on a question's scale."""
     found = []

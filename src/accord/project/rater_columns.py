@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 from accord.formats import RATING, UNNAMED, is_rating_name, words_of
 from accord.project.inferring import OTHER_WORDS, Observed, mixed_scales, number_of, scale_for
@@ -75,8 +76,15 @@ def person_in(column: str) -> str | None:
     return " ".join(part for part in kept if part.casefold() not in _SCORE_WORDS) or None
 
 
-def rater_columns(found: Mapping[str, Observed], questions: Collection[str] = ()) -> dict[str, str]:
-    """Return the columns that each hold one person's ratings, with the person's name; empty if there are none.
+class Raters(NamedTuple):
+    """Columns that each hold one person's ratings, with the person; and columns of persons that share no scale."""
+
+    columns: dict[str, str]
+    apart: list[str]
+
+
+def rater_columns(found: Mapping[str, Observed], questions: Collection[str] = ()) -> Raters:
+    """Return the columns that each hold one person's ratings.
 
     Args:
         found: The values of each column.
@@ -91,7 +99,10 @@ def rater_columns(found: Mapping[str, Observed], questions: Collection[str] = ()
     others = [name for name, each in unrated.items() if name not in persons and may_be_rater(each)]
     if len(persons) >= len(others) and share_scale([unrated[name] for name in (*persons, *others)]):
         persons |= {name: name for name in others}
-    return persons if share_scale([unrated[name] for name in persons]) else {}
+    if share_scale([unrated[name] for name in persons]):
+        return Raters(persons, [])
+    numeric = [name for name in persons if _high(unrated[name].values) is not None]
+    return Raters({}, numeric if len(numeric) > 1 else [])
 
 
 def may_be_rater(column: Observed) -> bool:

@@ -65,6 +65,7 @@ class Survey:
         wide: The questions that tables of labels answer.
         raters: Columns that each hold one person's ratings, with the person.
         may_be_raters: Columns that are read as questions, and may hold one person's ratings each.
+        apart: Columns that look like raters, but share no scale.
         guesses_raters: True if nobody named the raters' columns.
     """
 
@@ -80,22 +81,29 @@ class Survey:
     wide: list[str] = field(default_factory=list)
     raters: dict[str, str] = field(default_factory=dict)
     may_be_raters: list[str] = field(default_factory=list)
+    apart: list[str] = field(default_factory=list)
     guesses_raters: bool = True
 
     @property
     def said(self) -> list[str]:
         """A sentence for each guess about columns with raters, with the options that say otherwise."""
+        said = []
         if self.raters and self.guesses_raters:
-            return [
+            said.append(
                 f"columns {', '.join(self.raters)} are read as {len(self.raters)} raters of one question, {RATING!r} "
                 f"(a guess from names and values). If each is a question: {_flags('--labels', self.raters)}"
-            ]
+            )
         if self.may_be_raters:
-            return [
+            said.append(
                 f"columns {', '.join(self.may_be_raters)} share a scale and are read as questions (a guess). If each "
                 f"holds one person's ratings: {_flags('--rater', self.may_be_raters)}"
-            ]
-        return []
+            )
+        if self.apart:
+            said.append(
+                f"columns {', '.join(self.apart)} look like raters, but their values share no scale. Convert them to "
+                f"one scale; if each is a question: {_flags('--labels', self.apart)}"
+            )
+        return said
 
     @property
     def files(self) -> list[Path]:
@@ -318,7 +326,7 @@ def _choose(
     known = [name for name, each in columns.items() if each.is_marked or name in done.questions]
     done.raters = {name: name for name in raters}
     if not (raters or named):
-        done.raters = rater_columns(columns, known)
+        done.raters, done.apart = rater_columns(columns, known)
     asked = {n: each for n, each in tables.items() if n not in done.raters and _is_asked(each, named)}
     done.wide = list(asked)
     _merge(done.questions, asked)

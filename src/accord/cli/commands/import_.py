@@ -93,7 +93,10 @@ def import_(
             )
         result = done.to_json()
         show(result, as_json, imported_text)
-    for sentence in [*(f"passed over: {reason}" for reason in passed), *_column_notes(found, labels, sources)]:
+    for sentence in [
+        *(f"passed over: {reason}" for reason in passed),
+        *_column_notes(found, reading.beside or (), labels, sources),
+    ]:
         note(sentence)
     if result["other_questions"]:
         options = [*_options("--labels", labels), *_options("--rater", raters), *_options("--columns", columns)]
@@ -111,14 +114,16 @@ def import_(
         )
 
 
-def _column_notes(found: Survey, labels: Sequence[str] | None, sources: Sequence[Path]) -> Iterator[str]:
+def _column_notes(
+    found: Survey, beside: Sequence[str], labels: Sequence[str] | None, sources: Sequence[Path]
+) -> Iterator[str]:
     """Sentences on columns that were read as labels by a guess, and on columns that could have been."""
-    chosen = [name for name in found.beside if name not in found.guessed]
-    if found.raters:
+    chosen = [name for name in found.beside if name in beside]
+    if found.raters or found.apart:
         yield from found.said
     elif chosen and not labels:
         yield f"columns read as labels: {', '.join(chosen)} (--labels NAME for others, --labels none for none)"
-    could_be = [name for name in (*found.guessed, *found.could_be) if not labels]
+    could_be = [name for name in (*found.guessed, *found.could_be) if not labels and name not in beside]
     if could_be:
         raters = _options("--rater", [name for name in found.may_be_raters if name in could_be])
         by_person = (

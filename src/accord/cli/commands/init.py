@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict
 
@@ -98,9 +98,10 @@ def init(
         return
     paths = [*labels_from, *(conversations or ())]
     found = survey(paths, "auto", column_map(columns), labels or (), raters=raters or ())
-    set_scales(found, scale_map(scales))
+    ends = scale_map(scales)
+    set_scales(found, ends)
     base = _rubric_in_use(found)
-    made = _extended(base, found, main)
+    made = _extended(base, found, main, ends)
     text = dump_rubric(made.rubric)
     name = "rubric.yaml" if made.rubric == base else _free_name(HEAD + text)
     files = {"accord.yaml": PROJECT.replace("rubric: rubric.yaml ", f"rubric: {name} ")}
@@ -147,21 +148,26 @@ def _rubric_in_use(found: Survey) -> Rubric | None:
     return used if is_edited or is_answered else None
 
 
-def _extended(base: Rubric | None, found: Survey, main: str | None) -> RubricFound:
+def _extended(base: Rubric | None, found: Survey, main: str | None, scales: Collection[str]) -> RubricFound:
     """A rubric from the labels; with `base`, that rubric with a question for each kind of label that it lacks."""
-    from accord.project import RubricFound, rubric_for
+    from accord.project import RubricFound, rescaled, rubric_for
     from accord.values import Rubric, UnknownName
 
     if base is None:
         return rubric_for(found.questions.values(), _main_of(found, main), "from-labels")
     lacking = [each for name, each in found.questions.items() if base.get(name) is None]
-    said = [_off_scale(base, each) for name, each in found.questions.items() if base.get(name) is not None]
+    said = [
+        _off_scale(base, each)
+        for name, each in found.questions.items()
+        if base.get(name) is not None and name not in scales
+    ]
     added: tuple[Question, ...] = ()
     if lacking:
         made = rubric_for(lacking, main if any(each.name == main for each in lacking) else lacking[0].name)
         added = made.rubric.questions
         said = [*made.said, *said, f"added to the {len(base.questions)} questions of the rubric {base.name!r}"]
-    questions = {each.id: each for each in (*base.questions, *added)}
+    kept = (rescaled(each, found.questions[each.id]) if each.id in scales else each for each in base.questions)
+    questions = {each.id: each for each in (*kept, *added)}
     if main is not None and main not in questions:
         raise UnknownName("question", main, questions)
     fields = {name: getattr(base, name) for name in Rubric.model_fields}
