@@ -11,7 +11,13 @@ from .finetuning import issues_of as issues_of, train_ruber as train_ruber
 from .importing import Imported as Imported, export_annotations as export_annotations, found_reading as found_reading
 from .importing import import_files as import_files
 from .inferring import Observed as Observed, RubricFound as RubricFound, positions_among as positions_among
-from .inferring import off_scale as off_scale, rescaled as rescaled, rubric_for as rubric_for, scale_for as scale_for
+from .inferring import (
+    off_scale as off_scale,
+    questions_for as questions_for,
+    rescaled as rescaled,
+    rubric_for as rubric_for,
+    scale_for as scale_for,
+)
 from .insights import Insights as Insights
 from .judging import AuditRun as AuditRun, BatchRun as BatchRun, Selected as Selected, audit_judge as audit_judge
 from .judging import judge_in_batches as judge_in_batches, latest_audit as latest_audit, plan_audit as plan_audit

@@ -316,32 +316,42 @@ class RubricFound(NamedTuple):
     said: Sequence[str]
 
 
-def rubric_for(found: Iterable[Observed], main: str | None = None, name: str = "from-labels") -> RubricFound:
-    """A rubric whose questions are those that were answered, with the scales that the answers fit.
-
-    Args:
-        found: What was observed of each question.
-        main: The main question; by default one whose name says so ("overall", "satisfaction", ...), else the one with
-            the most answers.
-        name: What the rubric is called.
+def questions_for(found: Iterable[Observed]) -> tuple[list[Question], list[str]]:
+    """Return a question for each that was answered on a scale, and a sentence for each guess and for each left out.
 
     Raises:
-        BadInput: No question has two different values, or one has values on two scales.
-        UnknownName: The main question is none of them.
+        BadInput: A question has values on two scales.
     """
-    questions: dict[str, Question] = {}
-    said: list[str] = []
-    asked = {each.name: each for each in found}
-    for each in asked.values():
+    questions, said = [], []
+    for each in found:
         if (mixed := mixed_scales(each)) is not None:
             raise BadInput(_mixed_text(each, mixed))
         fitting = None if _is_wide(each) else scale_for(each)
         if fitting is None:
             said.append(f"{each.name!r} is left out: {_unfit(each)}")
             continue
-        questions[each.name] = _question(each, fitting)
+        questions.append(_question(each, fitting))
         if is_guess(each, fitting.scale):
             said.append(_guess_text(each, fitting.scale))
+    return questions, said
+
+
+def rubric_for(found: Iterable[Observed], main: str | None = None, name: str = "from-labels") -> RubricFound:
+    """Return a rubric with a question for each that was answered, on the scales of the answers.
+
+    Args:
+        found: The observations of each question.
+        main: The main question; by default one whose name says so ("overall", "satisfaction", ...), else the one with
+            the most answers.
+        name: The rubric's name.
+
+    Raises:
+        BadInput: No question has two different values, or one has values on two scales.
+        UnknownName: The main question is none of them.
+    """
+    asked = {each.name: each for each in found}
+    made, said = questions_for(asked.values())
+    questions = {each.id: each for each in made}
     if not questions:
         raise BadInput(
             f"no labels to make a rubric from: {'; '.join(said) or 'no column holds ratings'}. Name the columns with "

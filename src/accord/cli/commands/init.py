@@ -17,7 +17,7 @@ from accord.cli.show import show
 
 if TYPE_CHECKING:
     from accord.project import Observed, RubricFound, Survey
-    from accord.values import Question, Rubric
+    from accord.values import Rubric
 
 HEAD = """\
 # Made from labels by `accord init --from`. Edit the wording: it is what a judge is asked. A scale that is too narrow
@@ -150,7 +150,7 @@ def _rubric_in_use(found: Survey) -> Rubric | None:
 
 def _extended(base: Rubric | None, found: Survey, main: str | None, scales: Collection[str]) -> RubricFound:
     """A rubric from the labels; with `base`, that rubric with a question for each kind of label that it lacks."""
-    from accord.project import RubricFound, rescaled, rubric_for
+    from accord.project import RubricFound, questions_for, rescaled, rubric_for
     from accord.values import Rubric, UnknownName
 
     if base is None:
@@ -161,11 +161,10 @@ def _extended(base: Rubric | None, found: Survey, main: str | None, scales: Coll
         for name, each in found.questions.items()
         if base.get(name) is not None and name not in scales
     ]
-    added: tuple[Question, ...] = ()
-    if lacking:
-        made = rubric_for(lacking, main if any(each.name == main for each in lacking) else lacking[0].name)
-        added = made.rubric.questions
-        said = [*made.said, *said, f"added to the {len(base.questions)} questions of the rubric {base.name!r}"]
+    added, more = questions_for(lacking)
+    said = [*more, *said]
+    if added:
+        said.append(f"added to the {len(base.questions)} questions of the rubric {base.name!r}")
     kept = (rescaled(each, found.questions[each.id]) if each.id in scales else each for each in base.questions)
     questions = {each.id: each for each in (*kept, *added)}
     if main is not None and main not in questions:
@@ -173,7 +172,7 @@ def _extended(base: Rubric | None, found: Survey, main: str | None, scales: Coll
     fields = {name: getattr(base, name) for name in Rubric.model_fields}
     rubric = Rubric(**{**fields, "questions": tuple(questions.values()), "main": main or base.main})
     if rubric == base:
-        said.append(f"the rubric {base.name!r} asks all of these already; nothing was changed")
+        said.append(f"the rubric {base.name!r} asks these already, or they have no scale; nothing was changed")
     return RubricFound(rubric, [sentence for sentence in said if sentence])
 
 
