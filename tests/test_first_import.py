@@ -34,7 +34,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def accord(*arguments: str, code: int = 0) -> str:
-    """Run a command and return what it prints, on both streams."""
+    """Run a command and return its output of both streams."""
     result = CliRunner().invoke(app, list(arguments))
     assert result.exit_code == code, result.output + str(result.exception)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
@@ -130,7 +130,7 @@ def test_labels_that_the_rubric_does_not_ask_are_stored_and_reported_with_a_comm
     command = printed_command(said, "accord init --from")
     assert "changed accord.yaml: rubric: rubric-from-labels.yaml" in accord(*command)
     assert Path("rubric.yaml").read_text() == before and list(questions()["stars"]["options"]) == [1, 2, 3, 4, 5]
-    assert {value for _, _, value in rated("stars")} == {1, 2, 3, 4, 5}, "what was stored before is used"
+    assert {value for _, _, value in rated("stars")} == {1, 2, 3, 4, 5}, "labels from before are used"
     again = accord("import", *sources)
     assert "6 already there" in again and "stars (6)" in again and len(rated("stars")) == 6
 
@@ -227,7 +227,7 @@ def test_the_user_decides_between_raters_and_questions() -> None:
     said = accord("import", other)
     assert "if each holds one person's ratings: accord import dims.csv --rater warmth --rater depth" in said
     assert imported(other, "--rater", "warmth", "--rater", "depth")["questions"] == {"rating": 48}
-    assert "no file has 'nobody' beside its text" in accord("import", name, "--rater", "nobody", code=1)
+    assert "no file has a column 'nobody'" in accord("import", name, "--rater", "nobody", code=1)
 
 
 def test_people_on_different_scales_are_no_raters_of_one_question() -> None:

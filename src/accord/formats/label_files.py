@@ -36,12 +36,12 @@ _ROLES = {"role", *OF_TEXT["role"]} - {"from", "author"}
 
 
 def looks_like_labels(fields: Fields) -> bool:
-    """Whether a row is a rating, and nothing else: it names a conversation, and holds nothing that was said.
+    """Return True if a row is a label alone: it names a conversation and holds no text of one.
 
-    `question` and `answer` are what was said where a rating stands beside them, else a question and its value.
+    `question` and `answer` are a message and its reply if the row also has a rating, else a question and its value.
 
     Raises:
-        WrongShape: It is a model's recorded answer.
+        WrongShape: The row is a model's recorded answer.
     """
     row = under_our_names(fields, ALIASES)
     if "judge_model" in fields and "item_id" in fields:
@@ -334,7 +334,7 @@ def on_scales(labels: Iterable[Label], rubric: Rubric) -> Iterator[Label]:
 
 
 def _option(question: Question, value: Any) -> Any:
-    """The value as the question's scale writes it, or the value itself if it is none of the scale's."""
+    """Return the value as the question's scale writes it; a value off the scale is returned unchanged."""
     try:
         return answer_to(question, value, question.id)
     except WrongShape:

@@ -88,7 +88,7 @@ class Observed:
         ends: The lowest and the highest answer, where a file says them.
         is_marked: Whether it stood where nothing but ratings stands.
         is_beside: Whether it stood beside the text.
-        places: For each value, the file and line of the first rows with it; at most `MOST_PLACES` of them.
+        places: The file and line of the first rows with each value, up to `MOST_PLACES`.
     """
 
     name: str
@@ -347,7 +347,7 @@ def rubric_for(found: Iterable[Observed], main: str | None = None, name: str = "
 
     Raises:
         BadInput: No question has two different values, or one has values on two scales.
-        UnknownName: The main question is none of them.
+        UnknownName: The main question is unknown.
     """
     asked = {each.name: each for each in found}
     made, said = questions_for(asked.values())

@@ -106,7 +106,7 @@ def rater_columns(found: Mapping[str, Observed], questions: Collection[str] = ()
 
 
 def may_be_rater(column: Observed) -> bool:
-    """Return True if nothing about a column says that it is a question, or something else than ratings."""
+    """Return True if neither the name nor the values of a column show that it is something else."""
     name = column.name
     is_other = is_rating_name(name) or bool(set(words_of(name)) & OTHER_WORDS) or not name.isalpha()
     return not is_other and not column.is_marked and set(column.annotators) <= {UNNAMED}

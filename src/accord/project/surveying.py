@@ -59,14 +59,14 @@ class Survey:
         recorded: Files of a judge's recorded answers, or folders that hold one.
         questions: What is answered, by question.
         beside: The questions whose answers stand beside the text, in columns or metadata.
-        could_be: Columns beside the text that hold answers on a scale, but were not chosen.
-        guessed: Columns beside the text that were chosen for their values alone.
+        could_be: Other columns with answers on a scale.
+        guessed: Columns of `beside` that were chosen for their values alone.
         passed: Files of a folder that were passed over, each with the reason.
         wide: The questions that tables of labels answer.
         raters: Columns that each hold one person's ratings, with the person.
         may_be_raters: Columns that are read as questions, and may hold one person's ratings each.
         apart: Columns that look like raters, but share no scale.
-        guesses_raters: True if nobody named the raters' columns.
+        guesses_raters: True if the user named no rater columns.
     """
 
     conversations: list[Path] = field(default_factory=list)
@@ -195,15 +195,15 @@ def survey(
     Args:
         paths: Files, benchmark folders, or folders of files. Unreadable files of a folder are passed over.
         format: The conversations' format, or `auto`.
-        columns: Accord's column names to the files', where they differ.
-        named: Columns beside the text that hold ratings; by default told by name and values. `NO_COLUMN` means none.
+        columns: Accord's column names to the files'.
+        named: Columns of conversation files that hold ratings; by default chosen by name and values. `NO_COLUMN`: none.
         on_progress: Called with the number of rows read so far, now and then.
-        raters: Columns that each hold one person's ratings; by default told by name and values.
+        raters: Columns that each hold one person's ratings; by default chosen by name and values.
         most: Rows of each file to look at; by default all.
         skips: Pass over every file that cannot be read, also one that was named.
 
     Raises:
-        BadInput: A named file cannot be read, or none of a folder's can.
+        BadInput: A named file, or every file of a folder, cannot be read.
     """
     done = Survey()
     tables: dict[str, Observed] = {}
@@ -322,7 +322,7 @@ def _choose(
     columns = {**tables, **beside}
     unknown = next((name for name in (*named, *raters) if name not in {*columns, *done.questions, NO_COLUMN}), None)
     if unknown is not None:
-        raise BadInput(f"no file has {unknown!r} beside its text; there are {', '.join(columns) or 'no columns'}")
+        raise BadInput(f"no file has a column {unknown!r}; there are {', '.join(columns) or 'no columns'}")
     known = [name for name, each in columns.items() if each.is_marked or name in done.questions]
     done.raters = {name: name for name in raters}
     if not (raters or named):
@@ -348,7 +348,7 @@ def _chosen_beside(done: Survey, beside: Mapping[str, Observed], named: Collecti
     by_name = [n for n, each in scaled.items() if asked_by_name(each)]
     if named:
         return [name for name in named if name in beside]
-    if done.questions or done.raters:  # the file says what its labels are: a column is one only if that is certain
+    if done.questions or done.raters:  # labels are known: another column counts only if it is certain
         chosen = [name for name, each in scaled.items() if each.is_marked or name in done.questions]
         done.could_be = [name for name in by_name if name not in chosen]
         return chosen
