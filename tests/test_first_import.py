@@ -376,7 +376,7 @@ def workbook(name: str, *sheets: list[list[Any]]) -> str:
     return name
 
 
-ROWS = [
+ROWS: list[list[Any]] = [
     ["id", "Question", "Answer", "Rating"],
     *([i, f"What is {i}?", "It is long known.", i % 5 + 1] for i in range(6)),
 ]

@@ -162,6 +162,8 @@ def _extended(base: Rubric | None, found: Survey, main: str | None, scales: Coll
         if base.get(name) is not None and name not in scales
     ]
     added, more = questions_for(lacking)
+    if not added and len(lacking) == len(found.questions):
+        rubric_for(lacking)  # raises the error for labels without a scale
     said = [*more, *said]
     if added:
         said.append(f"added to the {len(base.questions)} questions of the rubric {base.name!r}")
