@@ -94,7 +94,8 @@ def _beside(name: str) -> list[str]:
 
 
 def _table(name: str) -> list[str]:
-    return [exchanges(count=6, **{name: lambda i: i % 5 + 1})]
+    columns: dict[str, Any] = {name: lambda i: i % 5 + 1}
+    return [exchanges(count=6, **columns)]
 
 
 def _long(name: str) -> list[str]:
