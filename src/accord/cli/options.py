@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -34,7 +35,17 @@ IsWatched = Annotated[
 Main = Annotated[str | None, typer.Option("--main", help="The main question, in place of a guess.")]
 LabelColumns = Annotated[
     list[str] | None,
-    typer.Option("--labels", metavar="COLUMN", help="A column or entry beside the text that holds ratings; repeat."),
+    typer.Option(
+        "--labels", metavar="COLUMN", help="A column or entry beside the text with ratings, or `none`; repeat."
+    ),
+]
+RaterColumns = Annotated[
+    list[str] | None,
+    typer.Option("--rater", metavar="COLUMN", help="A column that holds the ratings of one person; repeat."),
+]
+Scales = Annotated[
+    list[str] | None,
+    typer.Option("--scale", metavar="QUESTION=LOW..HIGH", help="The scale of a question, not a guess; repeat."),
 ]
 Unnamed = Annotated[bool, typer.Option("--unnamed", help="Annotators are places in a list (r1, r2, ...), not persons.")]
 Roles = Annotated[
@@ -196,6 +207,24 @@ def are_positions(positions: Callable[[], Sequence[str]]) -> bool:
         default=True,
         err=True,
     )
+
+
+def scale_map(pairs: list[str] | None) -> dict[str, tuple[float, float]]:
+    """`QUESTION=LOW..HIGH` pairs as a mapping.
+
+    Raises:
+        BadInput: A pair has another form, or `LOW` is not below `HIGH`.
+    """
+    from accord.values import BadInput
+
+    found = {}
+    for pair in pairs or ():
+        name, _, ends = pair.rpartition("=")
+        match = re.fullmatch(r"(-?\d+(?:\.\d+)?)(?:\.\.|-)(-?\d+(?:\.\d+)?)", ends.strip())
+        if not name or match is None or float(match[1]) >= float(match[2]):
+            raise BadInput(f"--scale takes QUESTION=LOW..HIGH, got {pair!r}; for example rating=1..5")
+        found[name] = float(match[1]), float(match[2])
+    return found
 
 
 def column_map(pairs: list[str] | None) -> dict[str, str]:

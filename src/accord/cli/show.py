@@ -346,9 +346,13 @@ def imported_text(result: Mapping[str, Any]) -> str:
     found = result["annotations"]
     if found["new"] or found["known"]:
         lines.append(f"{found['new']} annotations imported, {found['known']} already there")
-    if result["other_questions"]:
-        named = ", ".join(f"{name} ({count})" for name, count in result["other_questions"].items())
-        lines.append(f"labels on questions that the rubric does not ask: {named}")
+    others = result["other_questions"]
+    counts = [
+        f"{name} ({count}, not in the rubric)" if name in others else f"{name} ({count})"
+        for name, count in result["questions"].items()
+    ]
+    if counts:
+        lines.append(f"labels read by question: {', '.join(counts)}")
     lines += [f"{count} rows passed over: {why}" for why, count in result["passed_over"].items()]
     if result["skipped"]:
         lines += [f"{result['skipped']} bad rows skipped:", *(f"  {row}" for row in result["bad_rows"])]

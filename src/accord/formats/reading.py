@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from itertools import chain
+from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,16 +35,18 @@ def read(
     on_bad_row: OnBadRow | None = None,
     on_passed_over: OnPassedOver = lambda reason: None,
     stem: str | None = None,
+    most: int | None = None,
 ) -> Iterator[Record]:
-    """Iterate over the conversations of a file or a table in memory, each with the labels of its row.
+    """Yield every conversation of a file or a table in memory, with the labels of the same rows.
 
     Args:
-        path: A file, which may be packed by gzip, a benchmark folder, or a table in memory.
-        format: A name of `accord plugins`, or `auto` to tell by the first readable row.
-        columns: Our column name to the file's, for tables whose columns are called otherwise.
+        path: A file, which may be compressed with gzip, a benchmark folder, or a table in memory.
+        format: A name of `accord plugins`, or `auto` to detect it from the first readable row.
+        columns: Accord's column name to the file's, for tables with other column names.
         on_bad_row: Called with each bad row, which is then skipped; without it a bad row is raised.
         on_passed_over: Called with the reason for each row, or part of one, that is well-formed and says nothing.
-        stem: What the ids of conversations begin with that name none; by default the file's name.
+        stem: Prefix of the ids of conversations without one; by default the file's name.
+        most: Rows to read at most; by default all.
 
     Raises:
         BadInput: The file cannot be read, or its format cannot be told.
@@ -50,21 +54,23 @@ def read(
     """
     found = locate(path)
     complain = on_bad_row or _raise
-    rows = _good_rows(found, columns, complain)
+    rows = islice(_good_rows(found, columns, complain), most)
     if format != "auto":
         yield from _records(found, formats.get(format), rows, complain, on_passed_over, stem)
         return
+    unknown: BadInput | None = None
     for first in rows:
         try:
             name = detect(first.fields, str(path))
         except BadInput as error:
             if on_bad_row is None:
                 raise
+            unknown = unknown or error
             on_bad_row(BadRow(str(found), first.line, str(error)))
         else:
             yield from _records(found, formats.get(name), chain([first], rows), complain, on_passed_over, stem)
             return
-    raise BadInput(f"{path} holds no row in a format that can be told; name one with --format")
+    raise unknown or BadInput(f"{path} holds no row that can be read")
 
 
 def chunks_of_lines(path: str | Path, format: str, most: int, size: int) -> tuple[str, Iterator[Lines]] | None:
@@ -111,10 +117,23 @@ def detect(fields: Fields, where: str) -> str:
     for name in names:
         if formats.get(name).recognises(fields):
             return name
+    shown = ", ".join(map(str, list(fields)[:_MOST_SHOWN])) + (", ..." if len(fields) > _MOST_SHOWN else "")
     raise BadInput(
-        f"cannot tell the format of {where}: its first row has the keys {', '.join(map(str, fields))}. "
-        f"Name one with --format: {', '.join(formats.names())}; or map its columns with --columns."
+        f"cannot tell the format of {where}: no column is known to hold text ({shown}). Name them with "
+        f"--columns prompt={_column(fields, 0)} --columns response={_column(fields, 1)} for one exchange per row, "
+        "role= and content= for one turn per row, messages= for a whole conversation; or name the format: --format "
+        f"{', '.join(formats.names())}"
     )
+
+
+_MOST_SHOWN = 12
+
+
+def _column(fields: Fields, place: int) -> str:
+    """An example of a column that may hold text: the longest texts of the row come first."""
+    texts = sorted((name for name in fields if isinstance(fields[name], str)), key=lambda name: -len(fields[name]))
+    chosen = sorted(texts[:2], key=list(fields).index)
+    return shlex.quote(str(chosen[place])) if place < len(chosen) else "COLUMN"
 
 
 def record_of(
@@ -228,7 +247,9 @@ def _records(
     named = sendable(stem or path.name.split(".")[0])
     if format.key is None:
         for row in rows:
-            record = _guarded(path, row.line, complain, _converted, format, [row.fields], f"{named}-{row.line}")
+            record = _guarded(
+                path, row.line, complain, _converted, format, [row.fields], f"{named}-{row.line}", row.line
+            )
             if record is not None:
                 yield record
         return
@@ -236,7 +257,7 @@ def _records(
     with closing(groups):  # a bad row that is raised must not leave what was spooled behind
         for group in groups:
             fields, default_id = [row.fields for row in group], f"{named}-{group[0].line}"
-            record = _guarded(path, group[0].line, complain, _converted, format, fields, default_id)
+            record = _guarded(path, group[0].line, complain, _converted, format, fields, default_id, group[0].line)
             if record is not None:
                 yield record
 
@@ -276,14 +297,14 @@ def read_together(
             line, place = divmod(group[0].line, len(paths))
             path, stem = paths[place]
             fields = [row.fields for row in group]
-            record = _guarded(path, line, complain, _converted, made, fields, f"{stem}-{line}")
+            record = _guarded(path, line, complain, _converted, made, fields, f"{stem}-{line}", line)
             if record is not None:
                 yield record
 
 
-def _converted(format: Format, fields: Sequence[Fields], default_id: str) -> Record | None:
+def _converted(format: Format, fields: Sequence[Fields], default_id: str, line: int = 0) -> Record | None:
     record = format.convert(fields, default_id)
-    return None if record is None else admitted(record)
+    return None if record is None else admitted(replace(record, line=line) if line else record)
 
 
 def _keyed(

@@ -84,7 +84,7 @@ class Project:
         self.config = config
         self.rubric = rubric or load_rubric(config.rubric)
         self.question = self.rubric.main_question if question is None else self.rubric[question]
-        self.store = Store(config.store, config.synthetic)
+        self.store = Store(config.store, config.synthetic, self.rubric)
         for line in Spool(self.store).take_in():
             logging.getLogger("accord").warning("%s", one_line(line))
         self.given = given or {}

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Table, func, select, update
 
+from accord.formats import on_scales
 from accord.store.bulk import add_rows, takes_rows
 from accord.store.conditions import counts, is_about, last_said
 from accord.store.engine import StoreError, has_one_connection, open_engine, read_json, said
@@ -44,6 +45,7 @@ from accord.values import (
     Conversation,
     Label,
     Labels,
+    Rubric,
     Synthetic,
     canonical_json,
     redacted_json,
@@ -68,13 +70,13 @@ class Store:
     Every write is one transaction a batch: what a batch wrote stays, whatever happens after it. Writing the same
     row again changes nothing, so an interrupted command can be run again.
 
-    Conversations that nobody held pass for real ones nowhere: what is asked of all conversations, or of what is said of
-    all, leaves them out unless `synthetic` says otherwise. Those that are named are given by their names.
+    Synthetic conversations are left out of every listing unless `synthetic` says otherwise; a conversation that is
+    asked for by its ID is returned. Labels are read on the scales of `rubric`.
     """
 
-    def __init__(self, url: str, synthetic: Synthetic = WITHOUT) -> None:
-        """Open (and create or migrate) the store at `url`; see `engine.open_engine` for what it may be."""
-        self.url, self.synthetic = url, synthetic
+    def __init__(self, url: str, synthetic: Synthetic = WITHOUT, rubric: Rubric | None = None) -> None:
+        """Open (and create or migrate) the store at `url`; see `engine.open_engine` for the URLs."""
+        self.url, self.synthetic, self.rubric = url, synthetic, rubric
         self._engine = open_engine(url)
         self._insert = _insert_of(self._engine.dialect.name)
 
@@ -308,16 +310,14 @@ class Store:
         return total
 
     def labels(self, question: str | None = None) -> Labels:
-        """All labels of people, or those on one question, as they were added; of what its author changed, the last.
-
-        Those of conversations that nobody held are left out, unless the store's `synthetic` says otherwise.
-        """
+        """All human labels, or those on one question, in the order they were added; of a changed one the last."""
         columns = ("conversation", "turn", "question", "by", "value", "time", "wording", "against", "against_turn")
         query = select(*(annotated.c[name] for name in columns)).where(annotated.c.kind == PERSON, last_said())
         query = query.where(is_about(self.synthetic))
         if question is not None:
             query = query.where(annotated.c.question == question)
-        return Labels(map(label_from, self._stream(query.order_by(annotated.c.place, annotated.c.key))))
+        found = map(label_from, self._stream(query.order_by(annotated.c.place, annotated.c.key)))
+        return Labels(found if self.rubric is None else on_scales(found, self.rubric))
 
     def add_answers(self, rows: Iterable[Mapping[str, Any]]) -> Added:
         """Keep a judge's answers; equal keys are kept once.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +16,7 @@ from accord.cli.options import (
     ConfigFile,
     Format,
     LabelColumns,
+    RaterColumns,
     Roles,
     SkipBadRows,
     Unnamed,
@@ -25,6 +26,9 @@ from accord.cli.options import (
     role_map,
 )
 from accord.cli.show import Progress, imported_text, note, show
+
+if TYPE_CHECKING:
+    from accord.project import Survey
 
 
 @command("import")
@@ -36,6 +40,7 @@ def import_(
         ),
     ],
     labels: LabelColumns = None,
+    raters: RaterColumns = None,
     unnamed: Unnamed = False,
     roles: Roles = None,
     config_file: ConfigFile = None,
@@ -49,12 +54,14 @@ def import_(
 ) -> None:
     """Read conversations, labels and exported annotations into the store. Running it again adds nothing twice.
 
-    Recorded judgements become the judge in accord.yaml, if it names none. Labels that no question of the rubric asks
-    stop with the command that writes a rubric for them.
+    Recorded judgements become the judge in accord.yaml, if it names none. Labels on questions that the rubric does not
+    ask are stored too, and reported with the command that adds them.
     """
     from accord.project import (
+        MOST_SURVEYED,
         Reading,
         files_in,
+        found_reading,
         import_files,
         recordings_among,
         register_recordings,
@@ -62,27 +69,17 @@ def import_(
         workers_here,
     )
     from accord.report import positions_said
-    from accord.values import BadInput
 
     passed: list[str] = []
     named = column_map(columns)
     with open_project(config_file) as project:
-        unasked = next((name for name in labels or () if project.rubric.get(name) is None), None)
-        if unasked is not None:
-            asked = ", ".join(question.id for question in project.rubric.questions)
-            raise BadInput(
-                f"the rubric does not ask {unasked!r}; it asks {asked}. Write one that does: accord init --from "
-                f"{sources[0]} --labels {unasked}"
-            )
         files = files_in(sources, passed)
         recorded = recordings_among(files)
         files = [path for path in files if path not in recorded or path.is_dir()]
-        turns: list[str] = []
-        if labels or (sys.stdin.isatty() and sys.stderr.isatty()):
-            found = survey(files, format, named, labels or ())
-            turns = [name for name in labels or () if name in found.of_turns]
-            unnamed = unnamed or are_positions(lambda: found.positions)
-        reading = Reading(labels or (), turns, unnamed, role_map(roles))
+        most = None if labels or raters else MOST_SURVEYED
+        found = survey(files, format, named, labels or (), raters=raters or (), most=most, skips=True)
+        unnamed = unnamed or are_positions(lambda: found.positions)
+        reading = found_reading(found, project.rubric, Reading(unnamed=unnamed, roles=role_map(roles)))
         with Progress("rows read") as progress:
             done = import_files(
                 project.store,
@@ -98,17 +95,18 @@ def import_(
         registered = register_recordings(recorded, config_file) if recorded else None
         result = {**done.to_json(), "recorded": {} if registered is None else registered.models}
         show(result, as_json, imported_text)
-    for reason in [*(f"passed over: {reason}" for reason in passed), *result["other_files"]]:
-        note(reason)
-    if registered is not None:
-        note(registered.message)
-    files_said = " ".join(str(path) for path in sources)
+    for sentence in [
+        *(f"passed over: {reason}" for reason in passed),
+        *_column_notes(found, reading.beside or (), labels, sources),
+        *([] if registered is None else [registered.message]),
+    ]:
+        note(sentence)
     if result["other_questions"]:
-        note(f"a rubric that asks what these labels answer: accord init --from {files_said}")
-    if result["beside"]:
-        names = list(result["beside"])
-        flags = " ".join(f"--labels {name!r}" if " " in name else f"--labels {name}" for name in names)
-        note(f"columns {', '.join(names)} match the rubric; to read them as labels: accord import {files_said} {flags}")
+        options = [*_options("--labels", labels), *_options("--rater", raters), *_options("--columns", columns)]
+        note(
+            f"the rubric does not ask {', '.join(result['other_questions'])}. To add questions for these labels: "
+            f"{_command('accord init --from', sources[:1], *_options('--from', sources[1:]), *options)}"
+        )
     if result["positions"] and not unnamed:
         note(positions_said(result["positions"]))
     _check_traces(result)
@@ -117,6 +115,35 @@ def import_(
             f"conversations without an assistant: {', '.join(result['roles'])} speak; whoever speaks last is scored. "
             "To say who is who: --role NAME=assistant, in a store of its own"
         )
+
+
+def _column_notes(
+    found: Survey, beside: Sequence[str], labels: Sequence[str] | None, sources: Sequence[Path]
+) -> Iterator[str]:
+    """Sentences on columns that were read as labels by a guess, and on columns that could have been."""
+    chosen = [name for name in found.beside if name in beside]
+    if found.raters or found.apart:
+        yield from found.said
+    elif chosen and not labels:
+        yield f"columns read as labels: {', '.join(chosen)} (--labels NAME for others, --labels none for none)"
+    could_be = [name for name in (*found.guessed, *found.could_be) if not labels and name not in beside]
+    if could_be:
+        raters = _options("--rater", [name for name in found.may_be_raters if name in could_be])
+        by_person = (
+            f"; if each holds one person's ratings: {_command('accord import', sources, *raters)}" if raters else ""
+        )
+        yield (
+            f"columns with values on a scale, not read as labels: {', '.join(could_be)}. To read them: "
+            f"{_command('accord import', sources, *_options('--labels', could_be))}{by_person}"
+        )
+
+
+def _options(option: str, values: Iterable[str | Path] | None) -> list[str]:
+    return [part for value in values or () for part in (option, str(value))]
+
+
+def _command(start: str, paths: Iterable[Path], *options: str) -> str:
+    return " ".join([start, *(shlex.quote(str(part)) for part in (*paths, *options))])
 
 
 def _check_traces(result: Mapping[str, Any]) -> None:

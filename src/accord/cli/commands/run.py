@@ -18,7 +18,9 @@ from accord.cli.options import (
     Format,
     LabelColumns,
     Main,
+    RaterColumns,
     Roles,
+    Scales,
     ScoredTurns,
     Setting,
     SkipBadRows,
@@ -28,6 +30,7 @@ from accord.cli.options import (
     chosen,
     column_map,
     role_map,
+    scale_map,
     turn_choice,
 )
 from accord.cli.show import comparison_text, figure_text, imported_text, note, show, stage, table, training_text
@@ -57,6 +60,8 @@ def run(
     ] = None,
     main: Main = None,
     labels: LabelColumns = None,
+    raters: RaterColumns = None,
+    scales: Scales = None,
     unnamed: Unnamed = False,
     roles: Roles = None,
     evaluator: Annotated[
@@ -83,8 +88,12 @@ def run(
     config = with_settings(loaded, [*(settings or ()), *chosen(synthetic)])
     config = config.model_copy(update={"store": loaded.store})
     infers = infers and rubric is None
-    if main is not None and not infers:
-        raise BadInput("--main is for a rubric made from the labels; name the main question in the rubric's file")
+    if (main is not None or scales) and not infers:
+        option = "--scale" if main is None else "--main"
+        raise BadInput(
+            f"{option} is for a rubric made from the labels, and this run has a rubric. Edit its file, or run in a "
+            "folder without accord.yaml and without --rubric"
+        )
     if rubric:
         config = config.model_copy(update={"rubric": rubric})
     if not unnamed and are_positions(lambda: survey(sources, format, column_map(columns), labels or ()).positions):
@@ -93,6 +102,8 @@ def run(
         infers,
         main,
         labels or (),
+        raters or (),
+        scale_map(scales),
         unnamed,
         role_map(roles),
         recorded_model,
