@@ -12,7 +12,9 @@ import typer
 if TYPE_CHECKING:
     from accord.project import Project
 
-ConfigFile = Annotated[Path | None, typer.Option("--config", help="Project file; default: accord.yaml in this folder.")]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", help="Project file; default: accord.yaml here or in a folder above.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Format = Annotated[
     str, typer.Option("--format", help="Format of the conversations; `auto` detects it from the first row.")
@@ -73,10 +75,10 @@ def chosen(synthetic: str | None) -> list[str]:
 def open_counted(
     config_file: Path | None, synthetic: str | None, settings: list[str] | None = None, question: str | None = None
 ) -> Project:
-    """Open a project for figures, and say which conversations are left out of them, or among them.
+    """Open a project to compute figures, and say on stderr which synthetic conversations they count.
 
     Raises:
-        BadInput: The file cannot be read, or a setting cannot be.
+        BadInput: See `open_project`.
     """
     from accord.cli.show import note
 
@@ -86,15 +88,58 @@ def open_counted(
     return project
 
 
-def open_project(config_file: Path | None, settings: list[str] | None = None, question: str | None = None) -> Project:
-    """Read the project's file, with some settings in place of its own, and open its store and rubric.
+def open_project(
+    config_file: Path | None,
+    settings: list[str] | None = None,
+    question: str | None = None,
+    creates: bool = False,
+) -> Project:
+    """Open the project of a file, or of the working folder.
+
+    Args:
+        config_file: The project's file; by default, `accord.yaml` of this folder or of the nearest one above it.
+        settings: Changes of settings, each as `KEY=VALUE`.
+        question: The question to learn, instead of the main one.
+        creates: Whether a store that does not exist is created.
 
     Raises:
-        BadInput: The file cannot be read, or a setting cannot be.
+        BadInput: There is no project or no store, the file is wrong, or a setting is.
     """
-    from accord.project import Project, load_config, with_settings
+    from accord.project import Project, load_project, with_settings
 
-    return Project(with_settings(load_config(config_file), settings or ()), question=question)
+    config = with_settings(load_project(config_file), settings or ())
+    if not creates:
+        _check_store(config.store)
+    return Project(config, question=question)
+
+
+def store_of(config_file: Path | None, creates: bool = False) -> str:
+    """Return the URL of the project's store.
+
+    Raises:
+        BadInput: There is no project; or no store, unless the command `creates` it.
+    """
+    from accord.project import load_project
+
+    store = load_project(config_file).store
+    if not creates:
+        _check_store(store)
+    return store
+
+
+def _check_store(url: str) -> None:
+    """Refuse a store that does not exist: a command that only reads creates none.
+
+    Raises:
+        BadInput: The store is a SQLite file that does not exist.
+    """
+    from accord.store import store_exists
+    from accord.values import BadInput
+
+    if not store_exists(url):
+        raise BadInput(
+            f"there is no store {url} yet. Import conversations and labels first: accord import chats.jsonl labels.csv"
+        )
 
 
 def role_map(pairs: list[str] | None) -> dict[str, str]:

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from numpy.typing import NDArray
@@ -89,10 +90,17 @@ class Training:
 
 @dataclass(frozen=True)
 class SourceContext:
-    """What a project says beyond a source's own settings: the rubric, and the seed of every draw."""
+    """Settings of the project that all sources share.
+
+    Attributes:
+        rubric: The project's rubric.
+        seed: Seed of every random draw.
+        folder: The folder that relative paths in settings start from.
+    """
 
     rubric: Rubric
     seed: int = 0
+    folder: Path = Path()
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from accord import evidence, learning, models, statistics
 from accord import project as steps
-from accord.project.config import Config, load_config
+from accord.project.config import Config, load_project
 from accord.store import Account, Mart, Spool, Store, StoreError, batches, mart_folder
 from accord.values import WITHOUT, BadInput, Labels, Question, Rubric, Sample, Target, load_rubric, one_line
 
@@ -46,12 +46,12 @@ MEASURED_AT_ONCE = 500
 
 
 def open_project(path: str | Path | None = None) -> Project:
-    """The project of an `accord.yaml`; without a path, of the one in the working folder.
+    """Open the project of an `accord.yaml`; without a path, of the one in the working folder or above it.
 
     Raises:
-        BadInput: The file cannot be read, or the store cannot be opened.
+        BadInput: There is no such file, it is wrong, or the store cannot be opened.
     """
-    return Project(load_config(path))
+    return Project(load_project(path))
 
 
 open = open_project
@@ -131,7 +131,7 @@ class Project:
     @cached_property
     def mart(self) -> Mart:
         """The scores that the board reads; of a store in memory it is gone with the project."""
-        folder = mart_folder(self.config.store, self.config.mart)
+        folder = mart_folder(self.config.store, self.config.mart, self.config.folder)
         if folder is None:
             self._memory = TemporaryDirectory(prefix="accord-")
             folder = Path(self._memory.name)
@@ -139,10 +139,12 @@ class Project:
 
     @cached_property
     def budget(self) -> Budget:
-        """What this run may spend, and has spent; prices stand in `prices.yaml` of the working folder."""
+        """The budget of this run, and what it has spent; prices are those of `prices.yaml` in the project's folder."""
         about = self.config.budget
         account = None if about.shared is None else Account(self.store, about.shared)
-        return models.Budget(models.Caps(about.requests, about.tokens, about.money), models.load_prices(), account)
+        return models.Budget(
+            models.Caps(about.requests, about.tokens, about.money), models.load_prices(self.config.folder), account
+        )
 
     def cap(self, **caps: float | None) -> None:
         """Put other caps in place of the file's, where any is given, before anything is spent.
@@ -165,7 +167,9 @@ class Project:
         return self._models(asks=False)
 
     def _models(self, asks: bool, in_batches: bool = False) -> Models:
-        made = models.Models(self.config.models, self.store, self.budget, asks, in_batches, self.given)
+        made = models.Models(
+            self.config.models, self.store, self.budget, asks, in_batches, self.given, self.config.folder
+        )
         self._open.append(made)
         return made
 
@@ -176,7 +180,7 @@ class Project:
     @property
     def context(self) -> SourceContext:
         """What sources are told of the project."""
-        return evidence.SourceContext(self.rubric, self.config.seed)
+        return evidence.SourceContext(self.rubric, self.config.seed, self.config.folder)
 
     @property
     def evidence(self) -> tuple[str, ...]:
@@ -218,7 +222,7 @@ class Project:
 
     def folder(self, name: str | None = None) -> Path:
         """Where `fit` puts an evaluator, and `score` looks for it, unless told otherwise."""
-        return Path("evaluators") / (name or self.config.evaluator)
+        return self.config.folder / "evaluators" / (name or self.config.evaluator)
 
     def load(self, folder: str | Path | None = None) -> Evaluator:
         """A fitted evaluator.
@@ -226,7 +230,7 @@ class Project:
         Raises:
             BadInput: The folder holds none.
         """
-        return learning.load_evaluator(folder or self.folder())
+        return learning.load_evaluator(folder or self.folder(), self.config.folder)
 
     # --- conversations and labels -------------------------------------------------------------------------------
 
@@ -422,7 +426,11 @@ class Project:
         """Score files of any number and size into a folder of parts; see `accord.project.scoring_parts.score_parts`."""
         about = self.config.budget
         asking = steps.Asking(
-            True, self.config.store, models.Caps(about.requests, about.tokens, about.money), about.shared
+            True,
+            self.config.store,
+            models.Caps(about.requests, about.tokens, about.money),
+            about.shared,
+            self.config.folder,
         )
         told = replace(options or steps.ScoreOptions(), synthetic=self.config.synthetic)
         scorer = steps.BatchScorer(

@@ -106,8 +106,12 @@ class OpenStudy:
             raise UnknownName("study", name, project.config.studies)
         self.project, self.name, self.studies = project, name, studies
         self.settings: StudySettings = project.config.studies[name]
-        self.rubric: Rubric = load_rubric(self.settings.rubric) if self.settings.rubric else project.rubric
-        self.taxonomy: Taxonomy | None = load_taxonomy(self.settings.marks) if self.settings.marks else None
+        self.rubric: Rubric = (
+            load_rubric(self.settings.rubric, project.config.folder) if self.settings.rubric else project.rubric
+        )
+        self.taxonomy: Taxonomy | None = (
+            load_taxonomy(self.settings.marks, project.config.folder) if self.settings.marks else None
+        )
         self._check()
         self._about: dict[str, Conversation] = {}
         self.rank: Callable[[Sequence[Candidate], str], Candidate] | None = None  # set by whoever knows what helps most

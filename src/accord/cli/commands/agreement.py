@@ -71,13 +71,14 @@ def next_(
         typer.Option("--out", "-o", help="Also write them to this file: .csv, .jsonl or .parquet."),
     ] = None,
     synthetic: Synthetic = None,
+    settings: Setting = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Suggest which conversation each annotator should label next to reduce prediction uncertainty most."""
     from accord.formats import QueueWriter
 
-    with open_counted(config_file, synthetic) as project:
+    with open_counted(config_file, synthetic, settings) as project:
         found = [each.to_json() for each in project.label_next(count, annotator or ())]
         if out is not None:
             with QueueWriter(out) as writer:
@@ -101,9 +102,11 @@ def _label_text(result: Mapping[str, Any]) -> str:
 
 
 @command("estimate")
-def estimate(synthetic: Synthetic = None, config_file: ConfigFile = None, as_json: AsJson = False) -> None:
+def estimate(
+    synthetic: Synthetic = None, settings: Setting = None, config_file: ConfigFile = None, as_json: AsJson = False
+) -> None:
     """Each system's mean rating with a valid interval, and the differences between systems."""
-    with open_counted(config_file, synthetic) as project:
+    with open_counted(config_file, synthetic, settings) as project:
         show(project.estimate().to_json(), as_json, _estimate_text)
 
 
@@ -159,6 +162,7 @@ def gate(
         float, typer.Option("--max-unscored", min=0, max=1, help="Maximum share of the latest scores that are missing.")
     ] = 0.0,
     synthetic: Synthetic = None,
+    settings: Setting = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -166,7 +170,7 @@ def gate(
     from accord.report import check_gate
     from accord.values import GateFailed
 
-    with open_project(config_file, chosen(synthetic)) as project:
+    with open_project(config_file, [*(settings or ()), *chosen(synthetic)]) as project:
         checks = check_gate(project.store, min_agreement, min_mean, max_unscored, min_within, project.config.synthetic)
     show({"checks": [each.to_json() for each in checks]}, as_json, lambda _: "\n".join(map(str, checks)))
     failed = [str(each) for each in checks if not each.passed]

@@ -19,6 +19,7 @@ from accord.cli.options import (
     Format,
     IsWatched,
     RowsOut,
+    Setting,
     open_project,
 )
 from accord.cli.show import Progress, note, say
@@ -38,6 +39,7 @@ def follow(
     watch: IsWatched = True,
     ask: Asks = False,
     format: Format = "auto",
+    settings: Setting = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Score every reply in a log once, rotated files included, continuing where it stopped; SIGTERM or Ctrl-C ends it.
@@ -55,7 +57,11 @@ def follow(
         signal.signal(number, lambda *_: stop.set())
     if not once and not log.exists():
         note(f"waiting for {log}")
-    with open_project(config_file) as project, RowLog(out) as rows, Progress("lines read") as progress:
+    with (
+        open_project(config_file, settings, creates=True) as project,
+        RowLog(out) as rows,
+        Progress("lines read") as progress,
+    ):
         folder = evaluator or project.folder()
         store = project.store if watch else None
         models = project.models if ask else None

@@ -17,6 +17,7 @@ from accord.cli.options import (
     Format,
     LabelColumns,
     Roles,
+    Setting,
     SkipBadRows,
     Unnamed,
     are_positions,
@@ -36,6 +37,7 @@ def import_(
     labels: LabelColumns = None,
     unnamed: Unnamed = False,
     roles: Roles = None,
+    settings: Setting = None,
     config_file: ConfigFile = None,
     format: Format = "auto",
     columns: Columns = None,
@@ -55,7 +57,7 @@ def import_(
 
     passed: list[str] = []
     named = column_map(columns)
-    with open_project(config_file) as project:
+    with open_project(config_file, settings, creates=True) as project:
         unasked = next((name for name in labels or () if project.rubric.get(name) is None), None)
         if unasked is not None:
             asked = ", ".join(question.id for question in project.rubric.questions)

@@ -28,18 +28,18 @@ PROJECT = """\
 store: sqlite:///accord.db      # or postgresql://user@host/name, or ${ACCORD_STORE}
 rubric: rubric.yaml             # edit it: your questions, your scales, one main question
 metrics: [lexical]              # cheap evidence; `accord plugins` lists what there is; [lexical, embedding] for both
-models: {}                      # who has which role; an entry is opened when it is first asked, with its key then
-#  judge:                       # answers the rubric; mode says how its distribution is obtained
-#    mode: logprobs
-#    model: gpt-4o-mini         # at OPENAI_BASE_URL with OPENAI_API_KEY
-#  likelihood:                  # how likely a small model in this process finds each reply: accord models pull
-#    model: embedded:smollm2-135m
-#  finder:                      # says what is wrong with each turn: accord judge --source issues
-#    model: gpt-4o-mini
-#  scorer:                      # is shown rated examples: accord fit in-context
-#    model: gpt-4o-mini
-#  writer:                      # writes a rubric: accord fit learned-rubric
-#    model: gpt-4o-mini
+# models:                       # the model of each role; a model is opened, and its key read, on its first request
+#   judge:                      # answers the rubric; mode says how its distribution is obtained
+#     mode: logprobs
+#     model: gpt-4o-mini        # at OPENAI_BASE_URL with OPENAI_API_KEY; both can stand in a file .env beside this one
+#   likelihood:                 # a small model in this process rates how likely each reply is: accord models pull
+#     model: embedded:smollm2-135m
+#   finder:                     # finds issues in each turn: accord judge --source issues
+#     model: gpt-4o-mini
+#   scorer:                     # scores by rated examples: accord fit in-context
+#     model: gpt-4o-mini
+#   writer:                     # writes a rubric: accord fit learned-rubric
+#     model: gpt-4o-mini
 # sources:                      # settings of sources of evidence, by name
 #   issues: {taxonomy: soda-eval}        # or a YAML file of your own
 #   learned-rubric: {task: task.yaml}    # about: what conversations are about; expected: [what of the assistant]

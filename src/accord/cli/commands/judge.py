@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from accord.cli.app import PARTLY_UNSCORED, command, stop
-from accord.cli.options import AsJson, ConfigFile, MaxMoney, MaxRequests, MaxTokens, Synthetic, open_counted
+from accord.cli.options import AsJson, ConfigFile, MaxMoney, MaxRequests, MaxTokens, Setting, Synthetic, open_counted
 from accord.cli.show import Progress, note, plan_text, show, spending
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def judge(
     max_tokens: MaxTokens = None,
     max_money: MaxMoney = None,
     synthetic: Synthetic = None,
+    settings: Setting = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -53,9 +54,9 @@ def judge(
     from accord.values import BadInput
 
     selected = Selected(everything, limit, longest, people, wordnet)
-    with open_counted(config_file, synthetic) as project:
+    with open_counted(config_file, synthetic, settings) as project:
         project.cap(requests=max_requests, tokens=max_tokens, money=max_money)
-        for model in {settings.model or "" for role, settings in project.config.models.items() if role == "judge"}:
+        for model in {each.model or "" for role, each in project.config.models.items() if role == "judge"}:
             _warn_of_small(model)
         if plan:
             show(project.plan_judge(source or (), selected).to_json(), as_json, plan_text)

@@ -72,13 +72,13 @@ def run(
 
     Without a project's file the rubric follows the labels; recorded judgements beside the conversations are the judge.
     """
-    from accord.project import FILE, load_config, survey, with_settings
+    from accord.project import load_config, survey, with_settings
     from accord.report import RunOptions
-    from accord.values import BadInput
+    from accord.values import BadInput, find_project_file
 
     config = with_settings(load_config(config_file), [*(settings or ()), *chosen(synthetic)])
     config = config.model_copy(update={"store": f"sqlite:///{out / 'accord.db'}"})
-    infers = rubric is None and config_file is None and not Path(FILE).is_file()
+    infers = rubric is None and config_file is None and find_project_file() is None
     if main is not None and not infers:
         raise BadInput("--main is for a rubric made from the labels; name the main question in the rubric's file")
     if rubric:

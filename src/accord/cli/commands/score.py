@@ -18,6 +18,7 @@ from accord.cli.options import (
     ConfigFile,
     EvaluatorFolder,
     Format,
+    Setting,
     SkipBadRows,
     Synthetic,
     chosen,
@@ -98,6 +99,7 @@ def score(
         str | None, typer.Option("--shard", metavar="I/N", help="Into parts: score the I-th of N shares, from 1/N on.")
     ] = None,
     synthetic: Synthetic = None,
+    settings: Setting = None,
     config_file: ConfigFile = None,
     format: Format = "auto",
     columns: Columns = None,
@@ -112,7 +114,10 @@ def score(
     names = column_map(columns)
     is_file = _is_file(out)
     _check_place(is_file, out, sources, (engine, workers, shard), skip_bad_rows)
-    with open_project(config_file, chosen(synthetic)) as project, Progress("scored") as progress:
+    with (
+        open_project(config_file, [*(settings or ()), *chosen(synthetic)], creates=True) as project,
+        Progress("scored") as progress,
+    ):
         if is_file:
             on_total = progress.expect if sys.stderr.isatty() else None
             done = project.score(

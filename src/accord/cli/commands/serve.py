@@ -16,6 +16,7 @@ from accord.cli.options import (
     EvaluatorFolder,
     IsWatched,
     RowsOut,
+    Setting,
     open_project,
 )
 from accord.cli.show import note
@@ -56,6 +57,7 @@ def serve(
     ] = None,
     watch: IsWatched = True,
     ask: Asks = False,
+    settings: Setting = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Serve the studies of accord.yaml to those who rate, and score messages as they are said.
@@ -84,7 +86,7 @@ def serve(
 
     check_installed()
     token = os.environ.get("ACCORD_TOKEN") or None
-    with open_project(config_file) as project, ExitStack() as open_:
+    with open_project(config_file, settings, creates=True) as project, ExitStack() as open_:
         config, folder = project.config, evaluator or project.folder()
         is_scoring = evaluator is not None or not config.studies or folder.exists()
         proxies = checked_proxies(proxy or ())

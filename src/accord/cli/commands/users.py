@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,10 +27,10 @@ SITE = "http://127.0.0.1:8700"
 
 
 @contextmanager
-def _studies(config_file: object) -> Iterator[Studies]:
+def _studies(config_file: Path | None, creates: bool = False) -> Iterator[Studies]:
     from accord.store import Studies
 
-    with open_project(config_file) as project:  # type: ignore[arg-type]
+    with open_project(config_file, creates=creates) as project:
         studies = Studies(project.store)
         try:
             yield studies
@@ -56,7 +57,7 @@ def add(
     """Add somebody, and print the personal link."""
     from accord.workbench import add_person
 
-    with _studies(config_file) as studies:
+    with _studies(config_file, creates=True) as studies:
         _show_link(name, add_person(studies, name, role), url, as_json)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from accord.cli.app import command
-from accord.cli.options import AsJson, ConfigFile, open_project
+from accord.cli.options import AsJson, ConfigFile, Setting, open_project
 from accord.cli.show import note, show
 
 
@@ -35,6 +35,7 @@ def validate(
         list[str] | None,
         typer.Option("--name", help="Host name that browsers use beyond this machine; may be given more than once."),
     ] = None,
+    settings: Setting = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -46,7 +47,7 @@ def validate(
     from accord import workbench
     from accord.store import Studies
 
-    with open_project(config_file) as project:
+    with open_project(config_file, settings) as project:
         studies = Studies(project.store)
         try:
             if outcome:
