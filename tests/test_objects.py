@@ -7,6 +7,7 @@ from importlib.util import find_spec
 import polars as pl
 import pytest
 import scaled
+from new_project import new_project
 from typer.testing import CliRunner
 
 from accord.cli import (
@@ -104,6 +105,7 @@ def test_scores_go_into_a_bucket_and_out_of_it(chats, bucket, scorer, tmp_path):
 
 def test_the_command_takes_a_url(chats, bucket, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    new_project()
     monkeypatch.delenv("ACCORD_STORE", raising=False)
     scaled.saved(tmp_path / "evaluators/calibration")
     arguments = ["score", f"{chats}/*.parquet", "--out", f"{bucket}/s", "--workers", "1", "--json"]

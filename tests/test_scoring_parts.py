@@ -12,6 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 import scaled
+from new_project import new_project
 from processes import Forked, run
 from typer.testing import CliRunner
 
@@ -493,6 +494,7 @@ def test_a_driver_that_is_killed_goes_on_where_it_was(tmp_path, workers):
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    new_project()
     monkeypatch.delenv("ACCORD_STORE", raising=False)
     scaled.saved(tmp_path / "evaluators/calibration")
     rows = scaled.drawn(20)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from new_project import new_project
 from processes import Forked, run
 from sqlalchemy import Connection, MetaData, inspect, select, text
 from typer.testing import CliRunner
@@ -630,13 +631,14 @@ def test_the_command_checks_a_damaged_file_and_says_how_to_repair_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    new_project()
 
     def checked(code: int) -> str:
         result = CliRunner().invoke(app, ["store", "check"])
         assert result.exit_code == code, result.output
         return result.output
 
-    assert "there is no store accord.db to check" in checked(1)
+    assert "there is no store sqlite:///accord.db yet" in checked(1)
     path = tmp_path / "accord.db"
     store = Store(str(path))
     store.add_conversations([chat(f"c{place}", f"secret {place} " * 50) for place in range(300)])

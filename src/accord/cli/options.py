@@ -100,16 +100,18 @@ def open_project(
         config_file: The project's file; by default, `accord.yaml` of this folder or of the nearest one above it.
         settings: Changes of settings, each as `KEY=VALUE`.
         question: The question to learn, instead of the main one.
-        creates: Whether a store that does not exist is created.
+        creates: Whether the command creates a store that does not exist. Other commands find an empty store, and
+            leave no file behind.
 
     Raises:
-        BadInput: There is no project or no store, the file is wrong, or a setting is.
+        BadInput: There is no project, its file is wrong, or a setting is.
     """
     from accord.project import Project, load_project, with_settings
+    from accord.store import store_exists
 
     config = with_settings(load_project(config_file), settings or ())
-    if not creates:
-        _check_store(config.store)
+    if not creates and not store_exists(config.store):
+        config = config.model_copy(update={"store": "sqlite:///:memory:"})
     return Project(config, question=question)
 
 
@@ -120,26 +122,13 @@ def store_of(config_file: Path | None, creates: bool = False) -> str:
         BadInput: There is no project; or no store, unless the command `creates` it.
     """
     from accord.project import load_project
-
-    store = load_project(config_file).store
-    if not creates:
-        _check_store(store)
-    return store
-
-
-def _check_store(url: str) -> None:
-    """Refuse a store that does not exist: a command that only reads creates none.
-
-    Raises:
-        BadInput: The store is a SQLite file that does not exist.
-    """
     from accord.store import store_exists
     from accord.values import BadInput
 
-    if not store_exists(url):
-        raise BadInput(
-            f"there is no store {url} yet. Import conversations and labels first: accord import chats.jsonl labels.csv"
-        )
+    url = load_project(config_file).store
+    if not creates and not store_exists(url):
+        raise BadInput(f"there is no store {url} yet. Import into it first: accord import chats.jsonl labels.csv")
+    return url
 
 
 def role_map(pairs: list[str] | None) -> dict[str, str]:

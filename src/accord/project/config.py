@@ -115,11 +115,7 @@ class LiveConfig(_Strict):
 
 
 class Config(_Strict):
-    """Settings of a project.
-
-    Attributes:
-        folder: The folder that relative paths start from: that of `accord.yaml`, or the working folder.
-    """
+    """Settings of a project."""
 
     _folder: Path = PrivateAttr(default=Path())
 
