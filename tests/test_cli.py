@@ -499,6 +499,7 @@ main()
 
 @pytest.mark.slow
 def test_an_interrupt_in_the_middle_keeps_what_was_done_and_the_command_goes_on(project: Path) -> None:
+    new_project()
     row = json.loads(Path(CHATS).read_text().splitlines()[0])
     with Path("many.jsonl").open("w") as stream:
         stream.writelines(json.dumps({**row, "id": f"c{i:05d}"}) + "\n" for i in range(5000))
@@ -515,6 +516,7 @@ def test_an_interrupt_in_the_middle_keeps_what_was_done_and_the_command_goes_on(
 
 @pytest.mark.slow
 def test_a_full_disk_ends_in_one_line(project: Path) -> None:
+    new_project()
     row = json.loads(Path(CHATS).read_text().splitlines()[0])
     Path("many.jsonl").write_text("".join(json.dumps({**row, "id": f"c{i}"}) + "\n" for i in range(5000)))
     # The process limits itself: between a fork and a call no code of this one may run, which has threads by now.
@@ -971,6 +973,7 @@ def test_progress_in_a_terminal_shows_count_rate_and_time_left(monkeypatch: pyte
 
 @pytest.mark.slow
 def test_judging_knows_how_much_there_is_to_do(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    new_project()
     accord("import", chats(), rated_c("Q0"))
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     with ChatServer(answer_any) as server:

@@ -456,7 +456,9 @@ app(sys.argv[1:])
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_driver_that_is_killed_goes_on_where_it_was(tmp_path, workers):
+def test_a_driver_that_is_killed_goes_on_where_it_was(tmp_path, workers, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    new_project()
     scaled.saved(tmp_path / "e")
     chats = scaled.parquet(tmp_path / "a.parquet", scaled.drawn(2000))
     arguments = [
