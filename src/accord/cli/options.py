@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -170,3 +171,13 @@ def column_map(pairs: list[str] | None) -> dict[str, str]:
         if "=" not in pair:
             raise BadInput(f"--columns takes OURS=THEIRS, got {pair!r}; for example annotator=rater_id")
     return dict(pair.split("=", 1) for pair in pairs or ())
+
+
+def command_line(
+    command: str, files: Sequence[str | Path], labels: Sequence[str] = (), columns: list[str] | None = None
+) -> str:
+    """Return a command on files that a shell runs as printed, with the `--labels` and `--columns` that it needs."""
+    words = [str(file) for file in files]
+    words += [word for name in labels for word in ("--labels", name)]
+    words += [word for pair in columns or () for word in ("--columns", pair)]
+    return f"{command} {shlex.join(words)}"

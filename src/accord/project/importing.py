@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,18 @@ from accord.formats import (
 )
 from accord.project.inferring import positions_among
 from accord.project.preparing import ROWS_AT_ONCE, Job, Prepared, Reading, Seen, prepared_parts
-from accord.store import LABELS_AT_ONCE, Added, Columns, IssueAnnotations, Store, changed_conversation, unknown_target
+from accord.store import (
+    LABELS_AT_ONCE,
+    Added,
+    Columns,
+    Imports,
+    IssueAnnotations,
+    Removed,
+    Store,
+    changed_conversation,
+    one_transaction,
+    unknown_target,
+)
 from accord.values import (
     ANNOTATOR_KINDS,
     ISSUE,
@@ -55,6 +67,8 @@ class Imported:
         skipped: How many there were.
         other_files: Files of labels that answer no question of the rubric, and were left out.
         seen: What was noticed on the way.
+        id: The id of this import; `None` if the store had all rows already, by no other import.
+        replaced: Counts of earlier imports of the same files that this one replaced.
     """
 
     conversations: Added = Added()
@@ -65,6 +79,8 @@ class Imported:
     skipped: int = 0
     other_files: list[str] = field(default_factory=list)
     seen: Seen = field(default_factory=Seen)
+    id: str | None = None
+    replaced: Removed = Removed()
 
     _MOST_SHOWN = 20
 
@@ -89,6 +105,8 @@ class Imported:
             "positions": positions_among(self.seen.annotators),
             "roles": dict(self.seen.roles),
             "passed_over": dict(self.seen.passed_over),
+            "id": self.id,
+            "replaced": self.replaced._asdict(),
         }
 
 
@@ -102,8 +120,11 @@ def import_files(
     on_progress: Callable[[int], None] | None = None,
     reading: Reading = Reading(),
     workers: int = 1,
+    replace: bool = False,
 ) -> Imported:
     """Read files of conversations, labels and annotations into the store; conversations first, whatever the order.
+
+    The store records the import, so that `Imports.undo` can remove what it brought.
 
     Args:
         store: Where they are kept.
@@ -116,6 +137,8 @@ def import_files(
         reading: Which columns beside the text are labels, and who roles and annotators are.
         workers: How many processes parse and check a large file of JSON lines. More than one needs a script that does
             its work under `if __name__ == "__main__":`.
+        replace: Undo the earlier import of each file first. Both are one transaction: if reading fails, the earlier
+            import stays.
 
     Raises:
         BadInput: A file cannot be read, or labels alone answer no question of the rubric.
@@ -132,17 +155,27 @@ def import_files(
         raise BadInput("; ".join(_not_asked(path, names, rubric) for path, names in strange.items()))
     others = {path: here for path, here in files.items() if path not in of_labels and path not in exported}
     alone = {path: stands_alone(path, here) for path, here in others.items()}
-    for path, here in sorted(others.items(), key=lambda item: alone[item[0]]):
-        job = Job(path, rubric, format, here, reading, skip_bad_rows, alone[path])
-        _import_conversations(store, job, workers, done, on_progress)
-    for path in of_labels:
-        if path in strange:
-            done.other_files.append(_not_asked(path, strange[path], rubric))
-            continue
-        found = done.seen.noted(reading.named(read_labels(path, rubric, files[path], on_bad_row)), rubric)
-        _add_labels(store, path, found, done, on_bad_row)
-    for path in exported:
-        _import_annotations(store, rubric, path, files[path], done, on_bad_row)
+    places, imports = {path: place for place, path in enumerate(files)}, Imports(store)
+    with one_transaction(store) if replace else nullcontext():
+        if replace:
+            done.replaced = imports.undo_files(list(files))
+        with imports.recording(list(files)) as recording:
+            for path, here in sorted(others.items(), key=lambda item: alone[item[0]]):
+                recording.begin(places[path])
+                job = Job(path, rubric, format, here, reading, skip_bad_rows, alone[path])
+                _import_conversations(store, job, workers, done, on_progress)
+            for path in of_labels:
+                if path in strange:
+                    done.other_files.append(_not_asked(path, strange[path], rubric))
+                    continue
+                recording.begin(places[path])
+                found = done.seen.noted(reading.named(read_labels(path, rubric, files[path], on_bad_row)), rubric)
+                _add_labels(store, path, found, done, on_bad_row)
+            for path in exported:
+                recording.begin(places[path])
+                _import_annotations(store, rubric, path, files[path], done, on_bad_row)
+            recording.results.update(done.to_json())
+        done.id = recording.id
     return done
 
 

@@ -37,7 +37,18 @@ from accord.store.engine import (
 from accord.store.paid import spool_folders
 from accord.store.parts import COMPUTED, VECTOR, check_vector
 from accord.store.rows import annotation_from
-from accord.store.schema import alarms, annotated, budgets, cache, claims, conversations, days, runs, scores
+from accord.store.schema import (
+    alarms,
+    annotated,
+    budgets,
+    cache,
+    claims,
+    confirmations,
+    conversations,
+    days,
+    runs,
+    scores,
+)
 from accord.values import AccordError, BadInput, Conversation, redacted_message
 
 SHOWN = 3
@@ -238,6 +249,7 @@ def _content(row: Any) -> None:
 READERS: Mapping[Table, Callable[[Any], object]] = {
     conversations: _conversation,
     annotated: annotation_from,
+    confirmations: lambda row: str(row.key),
     cache: _cached,
     claims: lambda row: datetime.fromisoformat(row.until),
     budgets: lambda row: (int(row.requests), int(row.tokens), int(row.money)),
