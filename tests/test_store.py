@@ -568,7 +568,7 @@ def test_a_store_that_is_whole_is_said_to_be(store: Store) -> None:
     assert found.damage == [] and found.notes == [] and found.version == newest_migration()
     assert found.rows == {
         "conversations": 2, "annotations": 2, "cache": 3, "claims": 1, "budgets": 1, "runs": 1, "scores": 1, "days": 1,
-        "alarms": 1,
+        "alarms": 1, "confirmations": 0,
     }  # fmt: skip
 
 

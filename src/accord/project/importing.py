@@ -34,7 +34,6 @@ from accord.store import (
     Removed,
     Store,
     changed_conversation,
-    one_transaction,
     unknown_target,
 )
 from accord.values import (
@@ -156,9 +155,7 @@ def import_files(
     others = {path: here for path, here in files.items() if path not in of_labels and path not in exported}
     alone = {path: stands_alone(path, here) for path, here in others.items()}
     places, imports = {path: place for place, path in enumerate(files)}, Imports(store)
-    with one_transaction(store) if replace else nullcontext():
-        if replace:
-            done.replaced = imports.undo_files(list(files))
+    with imports.replacing(list(files)) if replace else nullcontext(Removed()) as done.replaced:
         with imports.recording(list(files)) as recording:
             for path, here in sorted(others.items(), key=lambda item: alone[item[0]]):
                 recording.begin(places[path])

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from accord import evidence, learning, models, statistics
 from accord import project as steps
 from accord.project.config import Config, load_project
-from accord.store import Account, Imports, Mart, Recorded, Removed, Spool, Store, StoreError, batches, mart_folder
+from accord.store import Account, Mart, Spool, Store, StoreError, batches, mart_folder
 from accord.values import WITHOUT, BadInput, Labels, Question, Rubric, Sample, Target, load_rubric, one_line
 
 if TYPE_CHECKING:  # opening a project imports nothing that learns, asks or counts
@@ -246,26 +246,10 @@ class Project:
         replace: bool = False,
     ) -> Imported:
         """Read files of conversations and of labels into the store; see `import_files`."""
+        told = reading or steps.Reading()
         return steps.import_files(
-            self.store,
-            self.rubric,
-            paths,
-            format,
-            columns,
-            skip_bad_rows,
-            on_progress,
-            reading or steps.Reading(),
-            workers,
-            replace,
+            self.store, self.rubric, paths, format, columns, skip_bad_rows, on_progress, told, workers, replace
         )
-
-    def undo_import(self, name: str | None = None) -> tuple[Recorded, Removed]:
-        """Remove the labels and conversations of one import, by its id; without one, of the last import.
-
-        Raises:
-            BadInput: There is no such import.
-        """
-        return Imports(self.store).undo(name)
 
     def samples(self, targets: Iterable[Target]) -> list[Sample]:
         """Targets with their conversations, by conversation id and turn."""

@@ -168,17 +168,27 @@ class Imports:
         places = [place for place in range(len(found.files)) if place not in found.undone]
         return found, self._undo(found, places)
 
-    def undo_files(self, files: Sequence[str | Path]) -> Removed:
-        """Remove what the last import of each of these files brought, found by its path or else by its file name.
+    @contextmanager
+    def replacing(self, files: Sequence[str | Path]) -> Iterator[Removed]:
+        """Undo the last import of each of these files while the block reads them again, all in one transaction.
+
+        A file is found by its path, or else by its name. Its conversations go even if labels of other imports are
+        about them, since the block brings them back; if it does not, or fails, everything stays as it was.
 
         Raises:
-            BadInput: Files of the same name were imported from several folders.
+            BadInput: Files of the same name were imported from several folders, or labels would lose their target.
         """
-        total = Removed()
-        for file in files:
-            for found, place in self._last_of(Path(file)):
-                total = total.plus(self._undo(found, [place]))
-        return total
+        with one_transaction(self._store):
+            removed = Removed()
+            for file in files:
+                for found, place in self._last_of(Path(file)):
+                    removed = removed.plus(self._undo(found, [place], replaces=True))
+            yield removed
+            if lost := self._store._one(select(func.count()).select_from(_lost_labels())):
+                raise BadInput(
+                    f"{lost} labels of other imports are about conversations or turns that the new files lack; nothing "
+                    "was replaced. Name the corrected files of labels too: accord import --replace FILES"
+                )
 
     def _last_of(self, file: Path) -> list[tuple[Recorded, int]]:
         """The last import of a file with its place; nothing if it was never imported."""
@@ -197,13 +207,15 @@ class Imports:
             )
         return [(found, place) for found, place, _ in (exact or known)[-1:]]
 
-    def _undo(self, found: Recorded, places: Sequence[int]) -> Removed:
+    def _undo(self, found: Recorded, places: Sequence[int], replaces: bool = False) -> Removed:
         undone = tuple(sorted({*found.undone, *places}))
         change: dict[str, Any] = {"settings": canonical_json({"files": list(found.files), "undone": list(undone)})}
         if len(undone) == len(found.files):
             change["status"] = UNDONE
+        parts = [_part(found.id, place) for place in places]
+        before = [_part(each.id, place) for each in self.known() for place in each.undone]
         with said(self._store.url), self._store._engine.begin() as connection:
-            removed = _removed(connection, [_part(found.id, place) for place in places])
+            removed = _removed(connection, parts, [*before, *parts], replaces)
             connection.execute(update(runs).where(runs.c.id == found.id).values(**change))
         return removed
 
@@ -246,43 +258,53 @@ def confirm(connection: Connection, insert: Any, table: Table, rows: Sequence[Co
     connection.execute(insert(confirmations).on_conflict_do_nothing(), found)
 
 
-def _removed(connection: Connection, parts: Sequence[str]) -> Removed:
-    """Remove the rows of some parts, and count them."""
-    confirmed = sum(_passed_on(connection, table, parts) for table in _KEYS)
+def _removed(connection: Connection, parts: Sequence[str], undone: Sequence[str], replaces: bool) -> Removed:
+    """Remove the rows of some parts, and conversations of parts `undone` before that nothing uses any more."""
+    connection.execute(delete(confirmations).where(confirmations.c["import"].in_(undone)))
+    confirmed = sum(_passed_on(connection, table, undone) for table in _KEYS)
     mine = annotated.c.imported.in_(parts)
     labels = connection.execute(delete(annotated).where(mine, annotated.c.kind == "person")).rowcount
     answers = connection.execute(update(annotated).where(mine).values(imported=None)).rowcount
-    removed = connection.execute(delete(conversations).where(conversations.c.imported.in_(parts), ~_in_use())).rowcount
-    kept = connection.execute(
-        update(conversations).where(conversations.c.imported.in_(parts)).values(imported=None)
-    ).rowcount
-    if removed:
+    brought = conversations.c.imported.in_(undone)
+    removed = connection.execute(delete(conversations).where(brought, ~_in_use(replaces))).rowcount
+    kept = select(func.count()).select_from(conversations).where(conversations.c.imported.in_(parts))
+    if removed and not replaces:
         _remove_items(connection)
-    connection.execute(delete(confirmations).where(confirmations.c["import"].in_(parts)))
-    return Removed(labels, removed, confirmed, kept, answers)
+    return Removed(labels, removed, confirmed, connection.execute(kept).scalar() or 0, answers)
 
 
-def _passed_on(connection: Connection, table: Table, parts: Sequence[str]) -> int:
-    """Let rows that other imports confirm belong to one of those; returns how many."""
-    key = table.c[_KEYS[table]]
-    others = and_(
-        confirmations.c.key == key, confirmations.c.about == table.name, confirmations.c["import"].not_in(parts)
-    )
-    heir = select(func.min(confirmations.c["import"])).where(others).scalar_subquery()
-    passed = update(table).where(table.c["imported"].in_(parts), exists().where(others)).values(imported=heir)
+def _passed_on(connection: Connection, table: Table, undone: Sequence[str]) -> int:
+    """Let rows of undone imports belong to an import that confirms them; returns how many."""
+    confirms = and_(confirmations.c.key == table.c[_KEYS[table]], confirmations.c.about == table.name)
+    heir = select(func.min(confirmations.c["import"])).where(confirms).scalar_subquery()
+    passed = update(table).where(table.c["imported"].in_(undone), exists().where(confirms)).values(imported=heir)
     return connection.execute(passed).rowcount
 
 
-def _in_use() -> Any:
-    """Return the condition that a conversation has a rating of a person, or is somebody's item in a study."""
-    name, is_person = conversations.c.id, annotated.c.kind == "person"
+def _in_use(replaces: bool) -> Any:
+    """Return the condition that a conversation has a rating of a person, or is somebody's item in a study.
+
+    While a file is replaced, labels of other imports do not count.
+    """
+    name, is_rating = conversations.c.id, annotated.c.kind == "person"
+    if replaces:
+        is_rating = and_(is_rating, annotated.c.imported.is_(None))
     given = assignments.c.item == items.c.key
     return or_(
-        exists().where(is_person, annotated.c.conversation == name),
-        name.in_(select(annotated.c.against).where(is_person, annotated.c.against.is_not(None))),
+        exists().where(is_rating, annotated.c.conversation == name),
+        name.in_(select(annotated.c.against).where(is_rating, annotated.c.against.is_not(None))),
         name.in_(select(items.c.conversation).where(given)),
         name.in_(select(items.c.against).where(given, items.c.against.is_not(None))),
     )
+
+
+def _lost_labels() -> Any:
+    """Return a query for imported labels of conversations, or of turns, that the store lacks."""
+    of, label = conversations.c, annotated.c
+    has_turn = or_(label.turn.is_(None), of.turns == 0, label.turn < of.turns)
+    is_there = exists().where(of.id == label.conversation, has_turn)
+    is_lost = or_(~is_there, and_(label.against.is_not(None), label.against.not_in(select(of.id))))
+    return select(label.key).where(label.kind == "person", label.imported.is_not(None), is_lost).subquery()
 
 
 def _remove_items(connection: Connection) -> None:

@@ -202,12 +202,13 @@ def _imports_text(found: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _undo(names: Sequence[Path], config_file: Path | None, settings: list[str] | None, as_json: bool) -> None:
+    from accord.store import Imports
     from accord.values import BadInput
 
     if len(names) > 1:
         raise BadInput(f"--undo takes one id, got {len(names)}. List them with: accord import --list")
     with open_project(config_file, settings) as project:
-        found, removed = project.undo_import(str(names[0]) if names else None)
+        found, removed = Imports(project.store).undo(str(names[0]) if names else None)
     result = {"undone": found.id, "files": list(found.files), "removed": removed._asdict()}
     show(result, as_json, lambda _: _undone_text(result))
 
