@@ -107,10 +107,14 @@ def open_project(
     Raises:
         BadInput: There is no project, its file is wrong, or a setting is.
     """
+    import logging
+
     from accord.project import Project, load_project, with_settings
     from accord.store import store_exists
+    from accord.values import plain_url
 
     config = with_settings(load_project(config_file), settings or ())
+    logging.getLogger("accord").info("project in %s, store %s", config.folder.absolute(), plain_url(config.store))
     if not creates and not store_exists(config.store):
         config = config.model_copy(update={"store": "sqlite:///:memory:"})
     return Project(config, question=question)

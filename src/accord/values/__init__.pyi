@@ -15,6 +15,7 @@ from .incoming import FREE_BYTES as FREE_BYTES, MB as MB, PACKED_ENDINGS as PACK
 from .incoming import is_too_deep as is_too_deep, open_regular as open_regular, open_unpacked as open_unpacked
 from .incoming import read_card as read_card, read_text as read_text, read_whole as read_whole, regular as regular
 from .incoming import shown_size as shown_size, unpacked_name as unpacked_name
+from .installing import install_command as install_command
 from .json_types import Json as Json, JsonSchema as JsonSchema
 from .labels import Label as Label, Labels as Labels, check_label as check_label, check_value as check_value
 from .outgoing import LONGEST_NAME as LONGEST_NAME, bounded as bounded, in_lines as in_lines, inert as inert

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from accord.cli.app import app, command, guarded
+from accord.cli.app import command, command_group, guarded
 from accord.cli.options import AsJson, ConfigFile, Setting, Synthetic, chosen, open_counted, open_project
 from accord.cli.show import Steps, comparison_text, figure_text, groups_text, show, table
 
@@ -54,8 +54,7 @@ def _compare_text(result: Mapping[str, Any]) -> str:
     return "\n\n".join([*parts, result["advice"]])
 
 
-label = typer.Typer(help="Decide what people should label.", no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(label, name="label")
+label = command_group("label", "Decide what people should label.")
 
 
 @label.command("next")

@@ -7,12 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from accord.cli.app import app, guarded
+from accord.cli.app import command_group, guarded
 from accord.cli.options import AsJson, ConfigFile, Setting, open_project
 from accord.cli.show import show
 
-board = typer.Typer(help="Look after the scores that the board shows.", no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(board, name="board")
+board = command_group("board", "Look after the scores that the board shows.")
 
 
 @board.callback()

@@ -8,12 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from accord.cli.app import app, guarded
+from accord.cli.app import command_group, guarded
 from accord.cli.options import AsJson, ConfigFile, Setting, Synthetic, open_counted
 from accord.cli.show import Progress, figure_text, show, stage, table
 
-finetune = typer.Typer(help="Teach small models of your own.", no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(finetune, name="finetune")
+finetune = command_group("finetune", "Teach small models of your own.")
 
 
 @finetune.command("issues")

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict
 
 import typer
 
 from accord.cli.app import command
-from accord.cli.options import AsJson, Columns, LabelColumns, Main, column_map
+from accord.cli.options import AsJson, Columns, LabelColumns, Main, column_map, command_line
 from accord.cli.show import show
 
 if TYPE_CHECKING:
@@ -88,7 +87,8 @@ def init(
         if conversations or main or labels or columns:
             raise BadInput("files, --main, --labels and --columns go with --from: accord init --from labels.csv")
         result = _written({"accord.yaml": PROJECT, "rubric.yaml": dump_rubric(load_rubric(rubric))}, prompts)
-        show({**result, "next": "accord import chats.jsonl labels.csv"}, as_json, _text)
+        command, said = _next_here()
+        show({**result, "said": said, "next": command}, as_json, _text)
         return
     paths = [*labels_from, *(conversations or ())]
     found = survey(paths, "auto", column_map(columns), labels or ())
@@ -109,7 +109,8 @@ def init(
          "labels": found.questions[each.id].total}
         for each in made.rubric.questions
     ]  # fmt: skip
-    more = {"main": made.rubric.main, "questions": asked, "said": said, "next": _next(found, paths)}
+    command, needed = _next(found, paths, columns)
+    more = {"main": made.rubric.main, "questions": asked, "said": said + needed, "next": command}
     show({**result, **more}, as_json, _text)
 
 
@@ -142,11 +143,49 @@ def _names_it(rubric: str) -> bool:
     return after != before
 
 
-def _next(found: Survey, paths: Sequence[Path]) -> str:
-    """The command that imports what the rubric was made from."""
-    files = [str(path) for path in paths] if found.conversations else ["chats.jsonl", *map(str, paths)]
-    columns = [f"--labels {shlex.quote(name)}" for name in found.beside]
-    return " ".join(["accord import", *map(shlex.quote, files), *columns])
+ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
+"""Endings of files, packed or not, that may hold conversations or labels."""
+MOST_NAMED = 6
+
+
+def _next(found: Survey, paths: Sequence[Path], columns: list[str] | None) -> tuple[str, list[str]]:
+    """Return the command that imports the surveyed labels with their conversations, and what to say beside it."""
+    chats = [] if found.conversations else _conversations_beside(paths)
+    if not found.conversations and not chats:
+        command = command_line("accord import CONVERSATIONS", paths, found.beside, columns)
+        return "", [f"the labels need their conversations; name the file that holds them: {command}"]
+    return command_line("accord import", [*chats, *paths], found.beside, columns), []
+
+
+def _conversations_beside(paths: Sequence[Path]) -> list[Path]:
+    """Return the files beside files of labels that hold conversations."""
+    from accord.project import survey
+    from accord.values import BadInput
+
+    found = []
+    for path in _data_files({path.parent for path in paths}):
+        try:
+            if path not in paths and survey([path]).conversations:
+                found.append(path)
+        except BadInput:  # something else
+            continue
+    return found
+
+
+def _data_files(folders: Iterable[Path]) -> list[Path]:
+    """Return the files of some folders that may hold conversations or labels, by their names."""
+    from accord.values import unpacked_name
+
+    files = (path for folder in sorted(folders) for path in sorted(folder.iterdir()) if path.is_file())
+    return [path for path in files if unpacked_name(path.name.lower()).endswith(ENDINGS)]
+
+
+def _next_here() -> tuple[str, list[str]]:
+    """Return the command that follows an `accord init` without labels, and what to say beside it."""
+    files = _data_files([Path()])
+    if not files:
+        return "accord demo", ["no data here yet; copy files of conversations and labels here, then: accord import ."]
+    return command_line("accord import", files if len(files) <= MOST_NAMED else ["."]), []
 
 
 class Files(TypedDict):
@@ -182,4 +221,4 @@ def _text(result: Mapping[str, Any]) -> str:
         mark = " (main)" if row["question"] == result["main"] else ""
         lines.append(f"  {row['question']}{mark}: {row['kind']}, {row['scale']}; {row['labels']} labels")
     lines += [f"note: {sentence}" for sentence in result.get("said", ())]
-    return "\n".join([*lines, f"Next: {result['next']}"])
+    return "\n".join([*lines, *([f"Next: {result['next']}"] if result["next"] else [])])

@@ -32,13 +32,13 @@ def judge(
         typer.Option("--batch", help="Use the provider's batch files: submit now, fetch later with the same command."),
     ] = False,
     longest: Annotated[
-        bool, typer.Option("--longest", help="Start with the dialogues that have the most turns.")
+        bool, typer.Option("--longest", hidden=True, help="Start with the dialogues that have the most turns.")
     ] = False,
     people: Annotated[
-        bool, typer.Option("--people", help="Leave out dialogues in which an animal or a thing speaks.")
+        bool, typer.Option("--people", hidden=True, help="Leave out dialogues in which an animal or a thing speaks.")
     ] = False,
     wordnet: Annotated[
-        Path | None, typer.Option("--wordnet", help="Recognise people by WordNet's files in this folder.")
+        Path | None, typer.Option("--wordnet", hidden=True, help="Recognise people by WordNet's files in this folder.")
     ] = None,
     max_requests: MaxRequests = None,
     max_tokens: MaxTokens = None,

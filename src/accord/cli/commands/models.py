@@ -8,12 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from accord.cli.app import app, guarded
+from accord.cli.app import command_group, guarded
 from accord.cli.options import AsJson, ConfigFile, Setting, open_project
 from accord.cli.show import cost_text, show, stage, table
 
-models = typer.Typer(help="List, fetch, probe and audit models.", no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(models, name="models")
+models = command_group("models", "List, fetch, probe and audit models.")
 
 
 @models.command("pull")

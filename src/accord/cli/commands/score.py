@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from accord.cli.app import PARTLY_UNSCORED, app, command, guarded, stop
+from accord.cli.app import PARTLY_UNSCORED, command, command_group, guarded, stop
 from accord.cli.options import (
     Annotator,
     AsJson,
@@ -203,8 +203,7 @@ def _moved(progress: Progress) -> Callable[[Moved], None]:
     return moved
 
 
-scores = typer.Typer(help="Look after scores in parts.", no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(scores, name="scores")
+scores = command_group("scores", "Look after scores in parts.")
 
 
 @scores.command("merge")

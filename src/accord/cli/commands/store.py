@@ -10,12 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
-from accord.cli.app import app, guarded, stop
+from accord.cli.app import command_group, guarded, stop
 from accord.cli.options import AsJson, ConfigFile, store_of
 from accord.cli.show import show
 
-store = typer.Typer(help="Look after the project's store.", no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(store, name="store")
+store = command_group("store", "Look after the project's store.")
 
 
 @store.command("check")

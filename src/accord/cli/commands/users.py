@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from accord.cli.app import app, guarded
+from accord.cli.app import command_group, guarded
 from accord.cli.options import AsJson, ConfigFile, open_project
 from accord.cli.show import note, show
 
 if TYPE_CHECKING:
     from accord.store import Studies
 
-users = typer.Typer(
-    help="Who may come into the workbench, and by which personal link.", no_args_is_help=True, rich_markup_mode=None
-)
-app.add_typer(users, name="users")
+users = command_group("users", "Who may come into the workbench, and by which personal link.")
 
 Name = Annotated[str, typer.Argument(help="As it stands beside the answers; a pseudonym will do.")]
 Site = Annotated[str, typer.Option("--url", help="The address of the workbench, as browsers reach it.")]
