@@ -17,7 +17,7 @@ _STATISTICS = {"rmse": "RMSE", "pearson": "r", "spearman": "ρ", "kendall": "τ"
 
 
 _handlers: list[Any] = []
-_is_quiet = False
+_is_quiet = _is_changed = False
 
 
 def set_verbosity(verbose: bool, quiet: bool) -> None:
@@ -26,9 +26,9 @@ def set_verbosity(verbose: bool, quiet: bool) -> None:
     Raises:
         BadInput: Both are asked for.
     """
-    global _is_quiet
-    _is_quiet = quiet
-    if not (verbose or quiet or _handlers):
+    global _is_quiet, _is_changed
+    _is_quiet, was_changed, _is_changed = quiet, _is_changed, verbose or quiet
+    if not (was_changed or _is_changed):
         return
     import logging
 

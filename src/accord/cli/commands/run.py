@@ -116,6 +116,7 @@ def main_job(
         "unscored": dict(done.scored.unscored),
         "files": {name: str(path) for name, path in done.files.items()},
         "said": list(done.said),
+        "link": done.files["report"].resolve().as_uri(),
     }
     learned = fitted_text(replace(done.fitted, tried=None))
     show(result, as_json, lambda result: _text(result, learned))
@@ -133,7 +134,7 @@ def _text(result: Mapping[str, Any], learned: str) -> str:
     plural = "replies" if scored["level"] == "turn" else "conversations"
     mean = figure_text(scored["mean"], None, None)
     parts += [learned, f"{scored['scored']} {plural} scored, mean {mean}"]
-    return "\n\n".join([*parts, files])
+    return "\n\n".join([*parts, f"{files}\n{result['link']}"])
 
 
 def recorded_text(rows: Sequence[Mapping[str, Any]]) -> str:
