@@ -807,6 +807,7 @@ def test_init_from_labels_writes_a_rubric_that_fits_them(project: Path) -> None:
 
 
 def test_the_main_question_is_guessed_and_said_where_nobody_names_it(project: Path) -> None:
+    chats()
     rows = "".join(f"c{i},tone,{i % 3 + 1}\nc{i},overall,{i % 5 + 1}\n" for i in range(10))
     said = accord("init", "--from", write("l.csv", "id,question,value\n" + rows))
     assert "overall (main): ordinal, 1, 2, 3, 4, 5; 10 labels" in said

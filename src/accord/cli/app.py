@@ -1,4 +1,4 @@
-"""The application that all commands join: help, verbosity, and expected failures as one line and an exit code."""
+"""The application of all commands: help, verbosity, and expected failures as one line and an exit code."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def command(name: str) -> Callable[[Command], Command]:
     return register
 
 
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log what is done to stderr.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log each step to stderr.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")]
 _HIDDEN = (
     inspect.Parameter(

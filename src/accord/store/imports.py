@@ -88,7 +88,7 @@ class Recording:
 
     Attributes:
         id: Its id; `None` after an import that brought and confirmed nothing.
-        results: Counts to keep with it.
+        results: The import's counts, stored when it ends.
     """
 
     def __init__(self, store: Store, name: str, files: Sequence[str], earlier: Sequence[Recorded]) -> None:
@@ -140,7 +140,7 @@ class Imports:
         return [_recorded(row) for row in self._store._stream(query)]
 
     def find(self, name: str | None = None) -> Recorded:
-        """Return an import by its id or the beginning of it; without a name, the last one that is not undone.
+        """Return an import by its id or the start of it; by default, the last import that is not undone.
 
         Raises:
             BadInput: There is no such import, or several ids begin so.
@@ -159,7 +159,7 @@ class Imports:
         return mine[0]
 
     def undo(self, name: str | None = None) -> tuple[Recorded, Removed]:
-        """Remove what one import brought, in one transaction; without a name, the last import.
+        """Remove the rows of one import in one transaction; by default, of the last import.
 
         Raises:
             BadInput: There is no such import.
@@ -282,7 +282,7 @@ def _passed_on(connection: Connection, table: Table, undone: Sequence[str]) -> i
 
 
 def _in_use(replaces: bool) -> Any:
-    """Return the condition that a conversation has a rating of a person, or is somebody's item in a study.
+    """Return the condition that a conversation has a person's rating, or is assigned to a person in a study.
 
     While a file is replaced, labels of other imports do not count.
     """
@@ -308,7 +308,7 @@ def _lost_labels() -> Any:
 
 
 def _remove_items(connection: Connection) -> None:
-    """Remove items of studies, and predictions for them, whose conversations are gone and nobody has to rate."""
+    """Remove items of studies, and predictions for them, without an assignment whose conversations are gone."""
     known = select(conversations.c.id)
     gone = or_(items.c.conversation.not_in(known), and_(items.c.against.is_not(None), items.c.against.not_in(known)))
     lost = and_(gone, ~exists().where(assignments.c.item == items.c.key))
@@ -321,7 +321,7 @@ def _remove_items(connection: Connection) -> None:
 
 @contextmanager
 def one_transaction(store: Store) -> Iterator[None]:
-    """Let all that the store reads and writes be one transaction: kept as a whole, or not at all after a failure."""
+    """Run all reads and writes of the store in one transaction, which a failure rolls back."""
     engine = store._engine
     with said(store.url), engine.begin() as connection:
         store._engine = cast(Engine, _Joined(engine, connection))

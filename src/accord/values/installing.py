@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -17,6 +16,8 @@ def install_command(extra: str) -> str:
 
 def _source() -> tuple[str, str]:
     """Return pip's flag and the requirement that this installation was made from."""
+    from importlib.metadata import PackageNotFoundError, distribution  # slow to import, and seldom needed
+
     try:
         written = distribution("accord").read_text("direct_url.json")
         about = json.loads(written) if written else {}

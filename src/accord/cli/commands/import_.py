@@ -58,17 +58,14 @@ def import_(
     ] = False,
     undo: Annotated[
         bool,
-        typer.Option(
-            "--undo", help="Remove what an import brought: the last one, or the one whose id follows (--undo ID)."
-        ),
+        typer.Option("--undo", help="Undo the import with this id (--undo ID), or the last one."),
     ] = False,
     lists: Annotated[bool, typer.Option("--list", help="List the imports with their ids; read nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Read conversations, labels and exported annotations into the store. Running it again adds nothing twice.
 
-    If the rubric asks none of the questions that a file of labels answers, the command fails and names the command that
-    writes a rubric for them. Each import has an id. --undo removes its labels and conversations, except those that
+    Labels without a question in the rubric are an error that names the command to write such a rubric. Each import has an id. --undo removes its labels and conversations, except those that
     another import has too, and conversations that people rated in the workbench. Answers of the workbench and of models
     always stay.
     """
@@ -137,7 +134,7 @@ def _check_asked(rubric: Rubric, labels: Sequence[str], sources: Sequence[Path],
 
 
 def _note_next(result: Mapping[str, Any], sources: Sequence[Path], columns: list[str] | None, unnamed: bool) -> None:
-    """Note what was left out, with the command that reads it."""
+    """Print notes on unread labels, with the commands that read them."""
     from accord.report import positions_said
 
     if result["other_questions"]:

@@ -28,7 +28,8 @@ STARTS_WITHIN = 60.0
 def view(
     page: Annotated[str, typer.Argument(metavar="[report|board]", help="What to open.")] = "report",
     file: Annotated[
-        Path | None, typer.Option("--file", help="Report to open; default: report.html here or beside accord.yaml.")
+        Path | None,
+        typer.Option("--file", help="Report to open; default: report.html here or in the project's folder."),
     ] = None,
     opens: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the browser, or only print the address.")
@@ -59,7 +60,7 @@ def view(
 
 
 def has_display() -> bool:
-    """Return False on a machine without a screen, where a browser would take over the terminal."""
+    """Return False on a machine without a screen: a browser in the terminal would take it over."""
     return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
 
 
