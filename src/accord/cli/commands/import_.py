@@ -65,9 +65,9 @@ def import_(
 ) -> None:
     """Read conversations, labels and exported annotations into the store. Running it again adds nothing twice.
 
-    Labels without a question in the rubric are an error that names the command to write such a rubric. Each import has an id. --undo removes its labels and conversations, except those that
-    another import has too, and conversations that people rated in the workbench. Answers of the workbench and of models
-    always stay.
+    Labels without a question in the rubric are an error that names the command to write such a rubric. Each import has
+    an id. --undo removes its labels and conversations, except rows of other imports and conversations that people rated
+    in the workbench. Answers of the workbench and of models always stay.
     """
     from accord.project import Reading, files_in, import_files, is_recording, survey, workers_here
 
