@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -151,7 +152,7 @@ def import_files(
     of_labels = [path for path, here in files.items() if path not in exported and is_label_file(path, here)]
     strange = {path: names for path in of_labels if (names := _unasked(path, rubric, files[path]))}
     if strange and len(strange) == len(files):
-        raise BadInput("; ".join(_not_asked(path, names, rubric) for path, names in strange.items()))
+        raise BadInput("; ".join(_not_asked(path, names, rubric, files[path]) for path, names in strange.items()))
     others = {path: here for path, here in files.items() if path not in of_labels and path not in exported}
     alone = {path: stands_alone(path, here) for path, here in others.items()}
     places, imports = {path: place for place, path in enumerate(files)}, Imports(store)
@@ -163,7 +164,7 @@ def import_files(
                 _import_conversations(store, job, workers, done, on_progress)
             for path in of_labels:
                 if path in strange:
-                    done.other_files.append(_not_asked(path, strange[path], rubric))
+                    done.other_files.append(_not_asked(path, strange[path], rubric, files[path]))
                     continue
                 recording.begin(places[path])
                 found = done.seen.noted(reading.named(read_labels(path, rubric, files[path], on_bad_row)), rubric)
@@ -352,11 +353,13 @@ def _unasked(path: Path, rubric: Rubric, columns: Mapping[str, str]) -> list[str
     return [] if answered_alone else [name for name, _ in found.most_common()]
 
 
-def _not_asked(path: Path, names: Sequence[str], rubric: Rubric) -> str:
+def _not_asked(path: Path, names: Sequence[str], rubric: Rubric, columns: Mapping[str, str]) -> str:
+    mapped = [word for ours, theirs in columns.items() for word in ("--columns", f"{ours}={theirs}")]
+    command = shlex.join(["accord", "init", "--from", str(path), *mapped])
     shown = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
     return (
         f"{path} answers {shown}, which the rubric {rubric.name!r} does not ask (it asks "
-        f"{', '.join(question.id for question in rubric.questions)}). Write one that does: accord init --from {path}"
+        f"{', '.join(question.id for question in rubric.questions)}). Write one that does: {command}"
     )
 
 
