@@ -445,7 +445,7 @@ def test_one_column_map_serves_conversations_and_labels(project: Path) -> None:
     Path("l2.csv").write_text("cid,who,question,value\nx,ann,Quality,2\n")
     said = refused("import", "l2.csv", *columns)
     assert "l2.csv answers Quality, which the rubric 'llm-rubric' does not ask" in said
-    assert said.endswith("accord init --from l2.csv")
+    assert said.endswith("accord init --from l2.csv --columns conversation=cid --columns annotator=who")
     assert "give a number" in refused("gate", "--min-agreement", "nan")
 
 

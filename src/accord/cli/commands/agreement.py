@@ -145,8 +145,8 @@ def report(
 
     with open_counted(config_file, synthetic, settings) as project:
         path = write_report(project, out, None if name is None else project.tried(name))
-        result = {"report": str(path), "link": Path(path).resolve().as_uri()}
-        show(result, as_json, lambda result: f"report in {result['report']}\n{result['link']}")
+        link = path.resolve().as_uri()
+        show({"report": str(path)}, as_json, lambda result: f"report in {result['report']}\n{link}")
 
 
 @command("gate")

@@ -116,13 +116,13 @@ def main_job(
         "unscored": dict(done.scored.unscored),
         "files": {name: str(path) for name, path in done.files.items()},
         "said": list(done.said),
-        "link": done.files["report"].resolve().as_uri(),
     }
     learned = fitted_text(replace(done.fitted, tried=None))
     show(result, as_json, lambda result: _text(result, learned))
 
 
 def _text(result: Mapping[str, Any], learned: str) -> str:
+    link = Path(result["files"]["report"]).resolve().as_uri()
     files = "\n".join(f"{name:10} {path}" for name, path in result["files"].items())
     parts = [part for part in (result["verdict"], result["about"]) if part]
     parts.append(imported_text(result["imported"]))
@@ -134,7 +134,7 @@ def _text(result: Mapping[str, Any], learned: str) -> str:
     plural = "replies" if scored["level"] == "turn" else "conversations"
     mean = figure_text(scored["mean"], None, None)
     parts += [learned, f"{scored['scored']} {plural} scored, mean {mean}"]
-    return "\n\n".join([*parts, f"{files}\n{result['link']}"])
+    return "\n\n".join([*parts, f"{files}\n{link}"])
 
 
 def recorded_text(rows: Sequence[Mapping[str, Any]]) -> str:
