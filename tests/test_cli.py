@@ -20,6 +20,7 @@ from typing import Any
 import polars as pl
 import pytest
 import yaml
+from new_project import new_project
 from processes import Forked
 from small_sample import sources
 from typer.testing import CliRunner
@@ -78,13 +79,16 @@ def stored(*questions: str) -> bytes:
     if questions:
         ratings = "rated.csv"
         pl.read_csv(RATINGS).select("conversation", "annotator", *questions).write_csv(ratings)
+    new_project()
     accord("import", CHATS, ratings)
     return Path("accord.db").read_bytes()
 
 
 def imported(*questions: str) -> None:
     """The sample as it is imported, which is done once."""
-    Path("accord.db").write_bytes(stored(*questions))
+    content = stored(*questions)
+    new_project()
+    Path("accord.db").write_bytes(content)
 
 
 @pytest.mark.slow
@@ -314,6 +318,7 @@ def test_scores_say_what_is_missing_and_end_with_5(project: Path) -> None:
     ],
 )
 def test_wrong_input_ends_in_one_line(arguments: list[str], says: str) -> None:
+    new_project()
     assert says in refused(*arguments)
 
 
@@ -410,6 +415,7 @@ def labels(*rows: str) -> str:
 
 
 def test_labels_off_the_scale_and_of_unknown_conversations(project: Path) -> None:
+    new_project()
     accord("import", CHATS)
     good = "support-001,ann,Q0,3"
     assert "labels.csv, line 3: label of 'ann' on support-001, question 'Q0': got 7, allowed: 1, 2, 3, 4" in refused(
@@ -438,6 +444,7 @@ def test_an_annotator_nobody_knows(project: Path) -> None:
 
 
 def test_good_rows_before_a_bad_one_are_kept(project: Path) -> None:
+    new_project()
     good = Path(CHATS).read_text().splitlines()[:3]
     Path("chats.jsonl").write_text("\n".join([*good, "{broken"]) + "\n")
     assert "chats.jsonl, line 4: not JSON" in refused("import", "chats.jsonl")
@@ -462,6 +469,7 @@ def test_a_failing_score_leaves_the_file_that_was_there(project: Path) -> None:
 
 
 def test_good_labels_before_a_bad_one_are_kept(project: Path) -> None:
+    new_project()
     accord("import", CHATS)
     refused("import", labels("support-001,ann,Q0,3", "support-002,ann,Q0,3", "support-003,ann,Q0,9"))
     fixed = labels("support-001,ann,Q0,3", "support-002,ann,Q0,3", "support-003,ann,Q0,4")
@@ -469,6 +477,7 @@ def test_good_labels_before_a_bad_one_are_kept(project: Path) -> None:
 
 
 def test_one_column_map_serves_conversations_and_labels(project: Path) -> None:
+    new_project()
     Path("t.csv").write_text("cid,prompt,response\nx,hello,hi\n")
     Path("l.csv").write_text("cid,who,Q0,Quality\nx,ann,3,2\n")
     columns = ["--columns", "conversation=cid", "--columns", "annotator=who"]
@@ -531,6 +540,7 @@ main()
 
 @pytest.mark.slow
 def test_an_interrupt_in_the_middle_keeps_what_was_done_and_the_command_goes_on(project: Path) -> None:
+    new_project()
     row = json.loads(Path(CHATS).read_text().splitlines()[0])
     with Path("many.jsonl").open("w") as stream:
         stream.writelines(json.dumps({**row, "id": f"c{i:05d}"}) + "\n" for i in range(5000))
@@ -547,6 +557,7 @@ def test_an_interrupt_in_the_middle_keeps_what_was_done_and_the_command_goes_on(
 
 @pytest.mark.slow
 def test_a_full_disk_ends_in_one_line(project: Path) -> None:
+    new_project()
     row = json.loads(Path(CHATS).read_text().splitlines()[0])
     Path("many.jsonl").write_text("".join(json.dumps({**row, "id": f"c{i}"}) + "\n" for i in range(5000)))
     limited = run_with_full_disk(2**20, "import", "many.jsonl")
@@ -740,6 +751,7 @@ def test_init_leaves_files_that_a_project_runs_on(project: Path) -> None:
 
 
 def test_what_was_exported_is_imported_again(project: Path) -> None:
+    new_project()
     imported()
     said = json.loads(accord("export", "kept.jsonl", "--json"))
     assert said["annotations"]["person"] == len(Path("kept.jsonl").read_text().splitlines()) > 1000
@@ -866,6 +878,7 @@ def test_init_from_labels_writes_a_rubric_that_fits_them(project: Path) -> None:
 
 
 def test_the_main_question_is_guessed_and_said_where_nobody_names_it(project: Path) -> None:
+    chats()
     rows = "".join(f"c{i},tone,{i % 3 + 1}\nc{i},overall,{i % 5 + 1}\n" for i in range(10))
     said = accord("init", "--from", write("l.csv", "id,question,value\n" + rows))
     assert "overall (main): ordinal, 1, 2, 3, 4, 5; 10 labels" in said
@@ -888,6 +901,7 @@ def test_init_from_labels_leaves_the_rubric_file_as_it_is(project: Path) -> None
 
 
 def test_positions_are_said_and_may_be_read_as_one_crowd(project: Path) -> None:
+    new_project()
     rows = "".join(f"c{i},r{k},Q0,{(i + k) % 4 + 1}\n" for i in range(4) for k in (1, 2))
     labels = write("l.csv", "id,rater,question,value\n" + rows)
     result = CliRunner().invoke(app, ["import", chats(), labels])
@@ -899,6 +913,7 @@ def test_positions_are_said_and_may_be_read_as_one_crowd(project: Path) -> None:
 
 
 def test_speakers_without_an_assistant_are_said_and_mapped(project: Path) -> None:
+    new_project()
     rows = [{"id": "c", "messages": [{"role": "alpha", "content": "a"}, {"role": "beta", "content": "b"}]}]
     name = write("two.jsonl", json.dumps(rows[0]) + "\n")
     result = CliRunner().invoke(app, ["import", name])
@@ -1014,6 +1029,7 @@ def test_progress_in_a_terminal_shows_count_rate_and_time_left(monkeypatch: pyte
 
 @pytest.mark.slow
 def test_judging_knows_how_much_there_is_to_do(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    new_project()
     accord("import", chats(), rated_c("Q0"))
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     with ChatServer(answer_any) as server:
@@ -1027,6 +1043,7 @@ def test_judging_knows_how_much_there_is_to_do(project: Path, monkeypatch: pytes
 
 
 def test_traces_that_yield_nothing_end_with_what_to_do(project: Path) -> None:
+    new_project()
     quiet = [
         {"span_id": str(place), "trace_id": "t", "attributes": {"gen_ai.operation.name": "chat"}} for place in (1, 2)
     ]
@@ -1043,6 +1060,7 @@ def test_traces_that_yield_nothing_end_with_what_to_do(project: Path) -> None:
 
 
 def test_judging_by_a_recording_ends_well_where_a_question_was_never_recorded(project: Path) -> None:
+    new_project()
     accord("import", chats(), rated_c("Q0"))
     rows = [{"item_id": f"c{i}", "question": "Q0", "judge_model": "m", "value": 1 + i % 4} for i in range(24)]
     write("judge.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
@@ -1106,6 +1124,7 @@ def test_two_answers_are_told_by_kappa_and_the_shares_called_rightly(project: Pa
 
 
 def test_recorded_judgements_are_never_read_as_peoples_labels(project: Path) -> None:
+    new_project()
     chats("d/chats.jsonl")
     row = {"item_id": "c0", "question": "Q0", "judge_model": "m", "value": 3}
     name = write("d/judge.jsonl", json.dumps(row) + "\n")

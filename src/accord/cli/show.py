@@ -15,6 +15,51 @@ if TYPE_CHECKING:
 _PLAIN_SECONDS = 5.0
 
 
+_handlers: list[Any] = []
+_is_quiet = _is_changed = False
+
+
+def set_verbosity(verbose: bool, quiet: bool) -> None:
+    """Log to stderr from INFO on, or leave out everything but results and errors; neither is the default.
+
+    Raises:
+        BadInput: Both are asked for.
+    """
+    global _is_quiet, _is_changed
+    _is_quiet, was_changed, _is_changed = quiet, _is_changed, verbose or quiet
+    if not (was_changed or _is_changed):
+        return
+    import logging
+
+    from accord.values import BadInput
+
+    loggers = [logging.getLogger(name) for name in ("accord", "httpx", "alembic")]
+    for logger in loggers:
+        logger.setLevel(logging.INFO if verbose else logging.ERROR if quiet else logging.NOTSET)
+        for handler in _handlers:
+            logger.removeHandler(handler)
+    _handlers.clear()
+    if verbose and quiet:
+        raise BadInput("--verbose and --quiet exclude each other; give one of them")
+    if verbose:
+        handler = _log_handler()
+        _handlers.append(handler)
+        for logger in loggers:
+            logger.addHandler(handler)
+
+
+def _log_handler() -> Any:
+    import logging
+
+    class Lines(logging.Handler):
+        """Log records as single lines on stderr, without credentials."""
+
+        def emit(self, record: logging.LogRecord) -> None:
+            say_line(f"{record.levelname.lower()}: {record.name}: {record.getMessage()}")
+
+    return Lines(logging.INFO)
+
+
 def show(result: Mapping[str, Any], as_json: bool, text: Callable[[Mapping[str, Any]], str]) -> None:
     """Print a result: as JSON, or as `text` writes it."""
     from accord.values import in_lines  # here: `--help` imports nothing that takes time
@@ -26,6 +71,8 @@ def say(text: str, is_aside: bool = False) -> None:
     """Print a text, on stderr where it is an aside: no secret, and nothing that a terminal would obey."""
     from accord.values import redacted, visible
 
+    if is_aside and _is_quiet:
+        return
     print(visible(redacted(text)), file=sys.stderr if is_aside else sys.stdout)
 
 
@@ -69,7 +116,7 @@ class Progress:
     def __init__(self, what: str, total: int | None = None) -> None:
         self.what, self.total, self.done = what, total, 0
         self._begun = self._last = time.monotonic()
-        self._bar = _bar(what, total) if sys.stderr.isatty() else None
+        self._bar = _bar(what, total) if sys.stderr.isatty() and not _is_quiet else None
 
     def __enter__(self) -> Progress:
         if self._bar is not None:
@@ -167,12 +214,14 @@ def training_text(scored: Mapping[str, Any]) -> list[str]:
 
 def note(text: str) -> None:
     """One line on stderr that a user should know and can do something about."""
-    say_line(f"note: {text}")
+    if not _is_quiet:
+        say_line(f"note: {text}")
 
 
 def stage(name: str) -> None:
     """Say on stderr what is being done now."""
-    say_line(f"{name} ...")
+    if not _is_quiet:
+        say_line(f"{name} ...")
 
 
 def _time(seconds: float) -> str:

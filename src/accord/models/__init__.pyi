@@ -36,7 +36,7 @@ from .listed import twice as twice
 from .model import Answer as Answer, CallFailed as CallFailed, ChatMessage as ChatMessage, ChatModel as ChatModel
 from .model import Failure as Failure, HF as HF, Judge as Judge, Prompt as Prompt, Reply as Reply
 from .model import Unanswered as Unanswered, Usage as Usage, estimated_usage as estimated_usage
-from .model import in_process as in_process, in_requests as in_requests
+from .model import in_process as in_process, in_requests as in_requests, located_model as located_model
 from .opening import ClientOptions as ClientOptions, MODES as MODES, asked_on as asked_on
 from .opening import decided_endpoint_of as decided_endpoint_of, endpoint_of as endpoint_of
 from .opening import open_batched as open_batched, open_chat as open_chat, open_decided as open_decided

@@ -48,18 +48,16 @@ class _PriceFile(BaseModel):
     models: dict[str, Price]
 
 
-def load_prices(path: str | Path | None = None) -> dict[str, Price]:
-    """Prices by model name from a YAML file (`models: {NAME: {input: 0.15, output: 0.6}}`, per million tokens).
+def load_prices(folder: Path = Path()) -> dict[str, Price]:
+    """Read prices by model name from `prices.yaml` (`models: {NAME: {input: 0.15, output: 0.6}}`, per million tokens).
 
-    Without a path, `prices.yaml` in the working folder, or none. Accord ships no prices: they change.
+    Without the file there are no prices. Accord ships none, because they change.
 
     Raises:
-        BadInput: The file cannot be read, or is none of prices.
+        BadInput: The file cannot be read, or holds something else.
     """
-    named = Path(path) if path is not None else Path(PRICES_FILE)
-    if path is None and not named.is_file():
-        return {}
-    return check(_PriceFile, load_yaml(named), str(named)).models
+    path = folder / PRICES_FILE
+    return check(_PriceFile, load_yaml(path), str(path)).models if path.is_file() else {}
 
 
 @dataclass(frozen=True, slots=True)

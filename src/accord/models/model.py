@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from accord.values import AccordError, JsonSchema, Question, Sample, content_hash, redacted, redacted_message
@@ -133,6 +134,14 @@ IN_PROCESS_CONTEXT = 8192
 def in_process(model: str) -> bool:
     """Whether a model's name says that it runs here, costs nothing and needs no key."""
     return model.startswith((EMBEDDED, GGUF, HF))
+
+
+def located_model(model: str, folder: Path) -> str:
+    """Return a model's name with the path of its file or folder relative to `folder`; other names stay as they are."""
+    for prefix in (GGUF, HF):
+        if model.startswith(prefix):
+            return f"{prefix}{folder / model.removeprefix(prefix)}"
+    return model
 
 
 def key_of(name: str, question: Any) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -59,6 +60,7 @@ class Models:
         asks: Whether anybody may be asked; otherwise what the store holds is all there is.
         in_batches: Whether chat models are asked by a provider's batch files.
         given: Models of one's own, by role: a `Judge`, a `ChatModel`, a `LikelihoodModel`; they are left open.
+        folder: The folder that relative paths of models and recordings start from.
     """
 
     def __init__(
@@ -69,11 +71,12 @@ class Models:
         asks: bool = True,
         in_batches: bool = False,
         given: Mapping[str, Any] | None = None,
+        folder: Path = Path(),
     ) -> None:
         self.settings = {**settings, **{role: ModelSettings() for role in given or {} if role not in settings}}
         self._given = given or {}
         self.budget = budget or Budget(Caps(), {})
-        self._shared = Shared(store, self.budget, asks, in_batches)
+        self._shared = Shared(store, self.budget, asks, in_batches, folder)
         self._roles: dict[str, Role] = {}
         self._remote: dict[str, Remote] = {}
 

@@ -3,8 +3,9 @@ from . import labelling as labelling, score_rows as score_rows, scoring as scori
 from .at_once import AtOnce as AtOnce
 from .batch_scorer import Asking as Asking, BatchScorer as BatchScorer
 from .certifying import Certificate as Certificate, certify as certify
-from .config import Config as Config, FILE as FILE, LiveConfig as LiveConfig, WatchConfig as WatchConfig
+from .config import Config as Config, LiveConfig as LiveConfig, WatchConfig as WatchConfig
 from .config import config_from as config_from, json_schema as json_schema, load_config as load_config
+from .config import load_project as load_project
 from .config import with_settings as with_settings
 from .finetuning import FineTuned as FineTuned, annotated_pairs as annotated_pairs, finetune as finetune
 from .finetuning import issues_of as issues_of, train_ruber as train_ruber

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,17 @@ from accord.formats import (
 from accord.project.inferring import positions_among
 from accord.project.preparing import ROWS_AT_ONCE, Job, Prepared, Reading, Seen, prepared_parts
 from accord.project.surveying import MOST_SURVEYED, Survey, survey
-from accord.store import LABELS_AT_ONCE, Added, Columns, IssueAnnotations, Store, changed_conversation, unknown_target
+from accord.store import (
+    LABELS_AT_ONCE,
+    Added,
+    Columns,
+    Imports,
+    IssueAnnotations,
+    Removed,
+    Store,
+    changed_conversation,
+    unknown_target,
+)
 from accord.values import (
     ANNOTATOR_KINDS,
     ISSUE,
@@ -56,6 +67,8 @@ class Imported(Readable):
         bad_rows: The first bad rows that were skipped.
         skipped: Number of bad rows that were skipped.
         seen: Counts by question, role and reason.
+        id: The id of this import; `None` if the store had all rows already, by no other import.
+        replaced: Counts of earlier imports of the same files that this one replaced.
     """
 
     conversations: Added = Added()
@@ -65,6 +78,8 @@ class Imported(Readable):
     bad_rows: list[str] = field(default_factory=list)
     skipped: int = 0
     seen: Seen = field(default_factory=Seen)
+    id: str | None = None
+    replaced: Removed = Removed()
 
     _MOST_SHOWN = 20
 
@@ -97,6 +112,8 @@ class Imported(Readable):
             "positions": positions_among(self.seen.annotators),
             "roles": dict(self.seen.roles),
             "passed_over": dict(self.seen.passed_over),
+            "id": self.id,
+            "replaced": self.replaced._asdict(),
         }
 
 
@@ -110,10 +127,13 @@ def import_files(
     on_progress: Callable[[int], None] | None = None,
     reading: Reading = Reading(),
     workers: int = 1,
+    replace: bool = False,
 ) -> Imported:
     """Read conversations, labels and annotations into the store; conversations first, in any order of files.
 
     Labels are always stored, also those on questions that the rubric does not ask; `Imported.seen` counts them.
+
+    The store records the import, so that `Imports.undo` can remove what it brought.
 
     Args:
         store: The store.
@@ -127,6 +147,8 @@ def import_files(
             name and values, as `survey` does.
         workers: How many processes parse and check a large file of JSON lines. More than one needs a script that does
             its work under `if __name__ == "__main__":`.
+        replace: Undo the earlier import of each file first. Both are one transaction: if reading fails, the earlier
+            import stays.
 
     Raises:
         BadInput: A file cannot be read.
@@ -144,14 +166,23 @@ def import_files(
     of_labels = [path for path, here in files.items() if path not in exported and is_label_file(path, here)]
     others = {path: here for path, here in files.items() if path not in of_labels and path not in exported}
     alone = {path: stands_alone(path, here) for path, here in others.items()}
-    for path, here in sorted(others.items(), key=lambda item: alone[item[0]]):
-        job = Job(path, rubric, format, here, reading, skip_bad_rows, alone[path])
-        _import_conversations(store, job, workers, done, on_progress)
-    for path in of_labels:
-        labels = read_labels(path, rubric, files[path], on_bad_row, reading.wide, reading.raters)
-        _add_labels(store, path, done.seen.noted(reading.named(labels), rubric), done, on_bad_row)
-    for path in exported:
-        _import_annotations(store, rubric, path, files[path], done, on_bad_row)
+    places, imports = {path: place for place, path in enumerate(files)}, Imports(store)
+    names = list(map(str, files))
+    with imports.replacing(names) if replace else nullcontext(Removed()) as done.replaced:
+        with imports.recording(names) as recording:
+            for path, here in sorted(others.items(), key=lambda item: alone[item[0]]):
+                recording.begin(places[path])
+                job = Job(path, rubric, format, here, reading, skip_bad_rows, alone[path])
+                _import_conversations(store, job, workers, done, on_progress)
+            for path in of_labels:
+                recording.begin(places[path])
+                labels = read_labels(path, rubric, files[path], on_bad_row, reading.wide, reading.raters)
+                _add_labels(store, path, done.seen.noted(reading.named(labels), rubric), done, on_bad_row)
+            for path in exported:
+                recording.begin(places[path])
+                _import_annotations(store, rubric, path, files[path], done, on_bad_row)
+            recording.results.update(done.to_json())
+        done.id = recording.id
     return done
 
 

@@ -70,12 +70,15 @@ class SynthRun(Readable):
 
 
 def settings_of(project: Project, changes: Mapping[str, Any]) -> SynthSettings:
-    """The project's settings with some in place of their own.
+    """Return the project's settings with some changed; files of the project start from its folder.
 
     Raises:
-        BadInput: One of them cannot be.
+        BadInput: A setting has a wrong value.
     """
     own = project.config.synth.model_dump(mode="json", exclude_unset=True)
+    for name in ("topics", "personas", "documents"):
+        if isinstance(own.get(name), str):
+            own[name] = str(project.config.folder / own[name])
     given = {name: value for name, value in changes.items() if value is not None}
     return check(SynthSettings, {**own, **given}, "synth")
 

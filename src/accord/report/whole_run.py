@@ -11,7 +11,6 @@ from typing import Any
 from accord.models import JUDGE, ModelSettings
 from accord.project import (
     EVALUATORS,
-    FILE,
     Compared,
     Config,
     Fitted,
@@ -33,7 +32,7 @@ from accord.project import (
 )
 from accord.report.report import write_report
 from accord.report.run_folder import RUBRIC, RunFolder, project_text
-from accord.values import BadInput, Rubric, dump_rubric, load_rubric
+from accord.values import PROJECT_FILE, BadInput, Rubric, dump_rubric, load_rubric
 
 SHIPPED = "llm-rubric"
 
@@ -146,11 +145,11 @@ def whole_run(
     rubric = _rubric(config, found, options, note)
     if found.recorded and JUDGE not in config.models:
         judge = ModelSettings(
-            mode="recorded", model=options.recorded_model, paths=[str(path) for path in found.recorded]
+            mode="recorded", model=options.recorded_model, paths=[str(path.resolve()) for path in found.recorded]
         )
         config = config.model_copy(update={"models": {**config.models, JUDGE: judge}})
     out.mkdir(parents=True, exist_ok=True)
-    files = {"project": folder.path(FILE), "rubric": folder.path(RUBRIC)}
+    files = {"project": folder.path(PROJECT_FILE), "rubric": folder.path(RUBRIC)}
     folder.write(RUBRIC, dump_rubric(rubric))
     with Project(config, rubric) as project:
         on_stage("reading")
@@ -169,8 +168,8 @@ def whole_run(
         saved = out / EVALUATORS / name
         fitted = project.fit(name, out=saved, on_stage=lambda step: on_stage(f"learning {step}"))
         used = config.model_copy(update={"models": dict(project.model_settings)})
-        if not folder.write(FILE, project_text(used, name, out, options.template)):
-            note(f"{folder.path(FILE)} was edited and is kept as it is")
+        if not folder.write(PROJECT_FILE, project_text(used, name, out, options.template)):
+            note(f"{folder.path(PROJECT_FILE)} was edited and is kept as it is")
         files |= {"evaluator": saved, "scores": out / "scores.jsonl", "report": out / "report.html"}
         on_stage("scoring")
         conversations, scoring = project.store.conversations(), ScoreOptions(turns=options.turns)

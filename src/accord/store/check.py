@@ -49,6 +49,7 @@ from accord.store.schema import (
     assignments,
     cache,
     claims,
+    confirmations,
     conversations,
     days,
     items,
@@ -337,6 +338,7 @@ def _message(row: Any) -> None:
 READERS: Mapping[Table, Callable[[Any], object]] = {
     conversations: _conversation,
     annotated: annotation_from,
+    confirmations: lambda row: str(row.key),
     cache: _cached,
     claims: lambda row: datetime.fromisoformat(row.until),
     runs: _run,

@@ -78,6 +78,23 @@ def parsed_url(url: str) -> URL:
     return parsed
 
 
+def located_store(url: str, folder: Path) -> str:
+    """Return a store's URL with the path of a SQLite file relative to `folder`; any other URL stays as it is."""
+    parsed = parsed_url(url)
+    if parsed.get_backend_name() != "sqlite" or is_in_memory(parsed):
+        return url
+    path = str(folder / str(parsed.database))
+    return parsed.set(database=path).render_as_string(hide_password=False) if "://" in url else path
+
+
+def store_exists(url: str) -> bool:
+    """Return False if a store is a SQLite file that does not exist yet."""
+    parsed = parsed_url(url)
+    if parsed.get_backend_name() != "sqlite" or is_in_memory(parsed):
+        return True
+    return Path(str(parsed.database)).is_file()
+
+
 def is_in_memory(url: URL) -> bool:
     """Whether a database is gone with its one connection."""
     return url.get_backend_name() == "sqlite" and url.database in {None, "", ":memory:"}

@@ -45,8 +45,11 @@ _LOCK = "compacting.lock"
 T = TypeVar("T")
 
 
-def mart_folder(store: str, named: str | None = None) -> Path | None:
-    """Where a store's mart lies: the folder that is named, else beside a SQLite file; `None` of a store in memory.
+def mart_folder(store: str, named: str | None = None, folder: Path = Path()) -> Path | None:
+    """Return the folder of a store's mart; `None` for a store in memory.
+
+    It is the `named` folder; by default it lies beside a SQLite file, and for PostgreSQL it is `accord.scores` in
+    `folder`.
 
     Raises:
         BadInput: The name is a URL: the mart is a folder of this machine.
@@ -58,7 +61,7 @@ def mart_folder(store: str, named: str | None = None) -> Path | None:
     url = parsed_url(store)
     if is_in_memory(url):
         return None
-    return Path(f"{url.database}.scores") if url.get_backend_name() == "sqlite" else Path("accord.scores")
+    return Path(f"{url.database}.scores") if url.get_backend_name() == "sqlite" else folder / "accord.scores"
 
 
 @dataclass(frozen=True)

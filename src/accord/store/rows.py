@@ -143,6 +143,7 @@ def conversation_row(conversation: Conversation, added: str) -> Columns:
         "content": content,
         "added": added,
         "synthetic": 1 if conversation.is_synthetic else None,
+        "imported": None,
     }
 
 
@@ -286,6 +287,7 @@ def _said_row(label: Label, key: str, added: str, wording: str | None = None) ->
         "place": 0,
         "answer": None,
         "replaces": None,
+        "imported": None,
     }
 
 

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Table, func, select, update
 
 from accord.formats import on_scales
-from accord.store.bulk import add_rows, takes_rows
+from accord.store.bulk import add_rows, insert_of, takes_rows
 from accord.store.conditions import counts, is_about, last_said
 from accord.store.engine import StoreError, has_one_connection, open_engine, read_json, said
+from accord.store.imports import Part, confirm, is_tracked
 from accord.store.rows import (
     BATCH,
     Added,
@@ -78,7 +79,9 @@ class Store:
         """Open (and create or migrate) the store at `url`; see `engine.open_engine` for the URLs."""
         self.url, self.synthetic, self.rubric = url, synthetic, rubric
         self._engine = open_engine(url)
-        self._insert = _insert_of(self._engine.dialect.name)
+        self._insert = insert_of(self._engine.dialect.name)
+        self.part: Part | None = None
+        """The file of an import that new rows belong to."""
 
     def close(self) -> None:
         """Let go of all connections."""
@@ -434,7 +437,13 @@ class Store:
 
     def _add(self, connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
         """Insert the rows whose primary key is new; returns how many were."""
-        return add_rows(connection, table, rows) if takes_rows(table) else len(self._added(connection, table, rows))
+        if self.part is None or not is_tracked(table):
+            return add_rows(connection, table, rows) if takes_rows(table) else len(self._added(connection, table, rows))
+        marked = [{**row, "imported": self.part.name} for row in rows]
+        new = add_rows(connection, table, marked)
+        if new < len(rows):
+            confirm(connection, self._insert, table, marked, self.part)
+        return new
 
     def _added(self, connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> Sequence[Any]:
         """Insert the rows whose primary key is new; returns their keys.
@@ -470,17 +479,6 @@ class Store:
     def _one(self, query: Any) -> Any:
         with said(self.url), self._engine.connect() as connection:
             return connection.execution_options(reading=True).execute(query).scalar()
-
-
-def _insert_of(dialect: str) -> Callable[[Table], Any]:
-    """The dialect's insert, which knows conflicts; each dialect takes a while to load, so the other one is not."""
-    if dialect == "postgresql":
-        from sqlalchemy.dialects.postgresql import insert
-
-        return insert
-    from sqlalchemy.dialects.sqlite import insert as into_file
-
-    return into_file
 
 
 def _complain(reason: str, on_bad: Callable[[BadInput], None] | None) -> None:

@@ -29,6 +29,7 @@ from accord.store.bulk import add_rows
 from accord.store.check import check_store
 from accord.store.engine import LOCK_WAIT_MS, StoreError, connected, newest_migration, open_engine, parsed_url, said
 from accord.store.foreign import foreign_objects
+from accord.store.imports import IMPORT
 from accord.store.parts import COMPUTED
 from accord.store.rows import batches
 from accord.store.schema import alarms, cache, claims, days, metadata, runs, scores, sessions
@@ -260,9 +261,9 @@ def prune(
 ) -> dict[str, int]:
     """Remove what is old and can be missed; rows per table.
 
-    Runs that ended, with their scores, but for the last one of each command that was done; days of sketches; alarms
-    that were told; claims that have run out; what was computed. What people said, conversations, and what was paid for
-    stay, the last but for answers to prompts and vectors where `with_cache` is set.
+    Removes ended runs with their scores, days of live scores, sent alarms, expired claims and computed results. Keeps
+    imports, the last finished run of each command, conversations, ratings and answers that were paid for; `with_cache`
+    also removes replies and vectors.
 
     Args:
         store: The store.
@@ -274,7 +275,9 @@ def prune(
     time = (now or datetime.now(UTC)) - older_than
     before = time.isoformat(timespec="milliseconds")
     last = select(func.max(runs.c.started)).where(runs.c.status == "done").group_by(runs.c.command)
-    ended = and_(runs.c.started < before, runs.c.status != "running", runs.c.started.not_in(last))
+    ended = and_(
+        runs.c.started < before, runs.c.status != "running", runs.c.started.not_in(last), runs.c.command != IMPORT
+    )
     old: list[tuple[Table, Any]] = [
         (scores, scores.c.run.in_(select(runs.c.id).where(ended))),
         (runs, ended),

@@ -20,11 +20,14 @@ from .incoming import is_too_deep as is_too_deep, open_regular as open_regular, 
 from .incoming import is_plain_json as is_plain_json, read_card as read_card, read_text as read_text
 from .incoming import read_whole as read_whole, regular as regular
 from .incoming import shown_size as shown_size, unpacked_name as unpacked_name
+from .installing import install_command as install_command
 from .json_types import Json as Json, JsonSchema as JsonSchema
 from .labels import Label as Label, Labels as Labels, check_label as check_label, check_value as check_value
 from .outgoing import LONGEST_NAME as LONGEST_NAME, bounded as bounded, in_lines as in_lines, inert as inert
 from .outgoing import on_page as on_page, one_line as one_line, visible as visible, written as written
 from .output_files import make_private as make_private, open_private as open_private, write_whole as write_whole
+from .project_file import PROJECT_FILE as PROJECT_FILE, find_project_file as find_project_file
+from .project_file import project_folder as project_folder
 from .registry import Registry as Registry
 from .rubric import Applies as Applies, Question as Question, Reason as Reason, Rubric as Rubric, Side as Side
 from .rubric import dump_rubric as dump_rubric, load_rubric as load_rubric, read_rubric as read_rubric

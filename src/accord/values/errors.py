@@ -10,6 +10,7 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
+from accord.values.installing import install_command
 from accord.values.secrets import redacted_message
 
 
@@ -60,7 +61,7 @@ class MissingExtra(AccordError):
     """A feature whose optional dependency is not installed."""
 
     def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs an optional part. Install it: pip install 'accord[{extra}]'")
+        super().__init__(f"{feature} needs an optional part. Install it: {install_command(extra)}")
 
 
 class ModelError(AccordError):

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from accord.cli.app import app, command, guarded
+from accord.cli.app import command, command_group, guarded
 from accord.cli.options import AsJson, ConfigFile, InTraining, Setting, Synthetic, chosen, open_counted, open_project
 from accord.cli.show import Steps, comparison_text, figure_text, groups_text, note, show, table
 
@@ -54,8 +54,7 @@ def _compare_text(result: Mapping[str, Any]) -> str:
     return "\n\n".join([*parts, result["decision"]["text"]])
 
 
-label = typer.Typer(help="Decide what people should label.", no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(label, name="label")
+label = command_group("label", "Decide what people should label.")
 
 
 @label.command("next")
@@ -71,13 +70,14 @@ def next_(
         typer.Option("--out", "-o", help="Also write them to this file: .csv, .jsonl or .parquet."),
     ] = None,
     synthetic: Synthetic = None,
+    settings: Setting = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Suggest which conversation each annotator should label next to reduce prediction uncertainty most."""
     from accord.formats import QueueWriter
 
-    with open_counted(config_file, synthetic) as project:
+    with open_counted(config_file, synthetic, settings) as project:
         note(f"evaluator: {project.evaluator_in_use}")
         found = [each.to_json() for each in project.label_next(count, annotator or ())]
         if out is not None:
@@ -102,9 +102,11 @@ def _label_text(result: Mapping[str, Any]) -> str:
 
 
 @command("estimate")
-def estimate(synthetic: Synthetic = None, config_file: ConfigFile = None, as_json: AsJson = False) -> None:
+def estimate(
+    synthetic: Synthetic = None, settings: Setting = None, config_file: ConfigFile = None, as_json: AsJson = False
+) -> None:
     """Each system's mean rating with a valid interval, and the differences between systems."""
-    with open_counted(config_file, synthetic) as project:
+    with open_counted(config_file, synthetic, settings) as project:
         note(f"evaluator: {project.evaluator_in_use}")
         show(project.estimate().to_json(), as_json, _estimate_text)
 
@@ -149,7 +151,8 @@ def report(
         used = name or project.evaluator_in_use
         note(f"evaluator: {used}")
         path = write_report(project, out, project.tried(used))
-        show({"report": str(path)}, as_json, lambda result: f"report in {result['report']}")
+        link = path.resolve().as_uri()
+        show({"report": str(path)}, as_json, lambda result: f"report in {result['report']}\n{link}")
 
 
 @command("gate")
@@ -167,6 +170,7 @@ def gate(
     ] = 0.0,
     synthetic: Synthetic = None,
     include_training: InTraining = False,
+    settings: Setting = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -177,7 +181,7 @@ def gate(
     from accord.report import check_gate
     from accord.values import GateFailed
 
-    with open_project(config_file, chosen(synthetic)) as project:
+    with open_project(config_file, [*(settings or ()), *chosen(synthetic)]) as project:
         question = project.question
         scale = question.scale if question.scale.is_ordered and not question.compares else None
         checks = check_gate(

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import re
-import shlex
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict
 
 import typer
 
 from accord.cli.app import command
-from accord.cli.options import AsJson, Columns, LabelColumns, Main, RaterColumns, Scales, column_map, scale_map
+from accord.cli.options import (
+    AsJson,
+    Columns,
+    LabelColumns,
+    Main,
+    RaterColumns,
+    Scales,
+    column_map,
+    command_line,
+    scale_map,
+)
 from accord.cli.show import show
 
 if TYPE_CHECKING:
@@ -29,18 +38,18 @@ PROJECT = """\
 store: sqlite:///accord.db      # or postgresql://user@host/name, or ${ACCORD_STORE}
 rubric: rubric.yaml             # edit it: your questions, your scales, one main question
 metrics: [lexical]              # cheap evidence; `accord plugins` lists what there is; [lexical, embedding] for both
-models: {}                      # who has which role; an entry is opened when it is first asked, with its key then
-#  judge:                       # answers the rubric; mode says how its distribution is obtained
-#    mode: logprobs
-#    model: gpt-4o-mini         # at OPENAI_BASE_URL with OPENAI_API_KEY
-#  likelihood:                  # how likely a small model in this process finds each reply: accord models pull
-#    model: embedded:smollm2-135m
-#  finder:                      # says what is wrong with each turn: accord judge --source issues
-#    model: gpt-4o-mini
-#  scorer:                      # is shown rated examples: accord fit in-context
-#    model: gpt-4o-mini
-#  writer:                      # writes a rubric: accord fit learned-rubric
-#    model: gpt-4o-mini
+# models:                       # the model of each role; a model is opened, and its key read, on its first request
+#   judge:                      # answers the rubric; mode says how its distribution is obtained
+#     mode: logprobs
+#     model: gpt-4o-mini        # at OPENAI_BASE_URL with OPENAI_API_KEY; both can stand in a file .env beside this one
+#   likelihood:                 # a small model in this process rates how likely each reply is: accord models pull
+#     model: embedded:smollm2-135m
+#   finder:                     # finds issues in each turn: accord judge --source issues
+#     model: gpt-4o-mini
+#   scorer:                     # scores by rated examples: accord fit in-context
+#     model: gpt-4o-mini
+#   writer:                     # writes a rubric: accord fit learned-rubric
+#     model: gpt-4o-mini
 # sources:                      # settings of sources of evidence, by name
 #   issues: {taxonomy: soda-eval}        # or a YAML file of your own
 #   learned-rubric: {task: task.yaml}    # about: what conversations are about; expected: [what of the assistant]
@@ -94,7 +103,8 @@ def init(
                 "files, --main, --labels, --rater, --scale and --columns go with --from: accord init --from labels.csv"
             )
         result = _written({"accord.yaml": PROJECT, "rubric.yaml": dump_rubric(load_rubric(rubric))}, prompts)
-        show({**result, "next": "accord import chats.jsonl labels.csv"}, as_json, _text)
+        command, said = _next_here()
+        show({**result, "said": said, "next": command}, as_json, _text)
         return
     paths = [*labels_from, *(conversations or ())]
     found = survey(paths, "auto", column_map(columns), labels or (), raters=raters or ())
@@ -119,7 +129,8 @@ def init(
          "labels": found.questions[each.id].total}
         for each in made.rubric.questions if each.id in found.questions
     ]  # fmt: skip
-    more = {"main": made.rubric.main, "questions": asked, "said": said, "next": _next(found, paths, columns)}
+    command, needed = _next(found, paths, columns)
+    more = {"main": made.rubric.main, "questions": asked, "said": said + needed, "next": command}
     show({**result, **more}, as_json, _text)
 
 
@@ -137,12 +148,13 @@ def _main_of(found: Survey, main: str | None) -> str | None:
 
 def _rubric_in_use(found: Survey) -> Rubric | None:
     """The rubric whose questions are kept: the project's, if it was edited or the labels answer a question of it."""
-    from accord.project import FILE, load_config
-    from accord.values import load_rubric, shipped_rubrics
+    from accord.project import load_config
+    from accord.values import PROJECT_FILE, load_rubric, shipped_rubrics
 
-    if not Path(FILE).is_file() and not Path("rubric.yaml").is_file():
+    project = Path(PROJECT_FILE)
+    if not project.is_file() and not Path("rubric.yaml").is_file():
         return None
-    used = load_rubric(load_config(None).rubric if Path(FILE).is_file() else "rubric.yaml")
+    used = load_rubric(load_config(project).rubric if project.is_file() else "rubric.yaml")
     is_edited = all(load_rubric(name).hash != used.hash for name in shipped_rubrics())
     is_answered = any(used.get(name) is not None for name in found.questions)
     return used if is_edited or is_answered else None
@@ -210,12 +222,50 @@ def _names_it(rubric: str) -> bool:
     return after != before
 
 
-def _next(found: Survey, paths: Sequence[Path], columns: Sequence[str] | None) -> str:
-    """The command that imports the files."""
-    files = [str(path) for path in paths] if found.conversations else ["chats.jsonl", *map(str, paths)]
-    guessed = [f"--labels {shlex.quote(name)}" for name in found.beside] if found.guessed else []
-    mapped = [f"--columns {shlex.quote(pair)}" for pair in columns or ()]
-    return " ".join(["accord import", *map(shlex.quote, files), *guessed, *mapped])
+ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
+"""Endings of files, packed or not, that may hold conversations or labels."""
+MOST_NAMED = 6
+
+
+def _next(found: Survey, paths: Sequence[Path], columns: list[str] | None) -> tuple[str, list[str]]:
+    """Return the command that imports the surveyed labels with their conversations, and a sentence to print with it."""
+    labels = found.beside if found.guessed else ()
+    chats = [] if found.conversations else _conversations_beside(paths)
+    if not found.conversations and not chats:
+        command = command_line("accord import CONVERSATIONS", paths, labels, columns)
+        return "", [f"the labels need their conversations; name the file that holds them: {command}"]
+    return command_line("accord import", [*chats, *paths], labels, columns), []
+
+
+def _conversations_beside(paths: Sequence[Path]) -> list[Path]:
+    """Return the files beside files of labels that hold conversations."""
+    from accord.project import survey
+    from accord.values import BadInput
+
+    found = []
+    for path in _data_files({path.parent for path in paths}):
+        try:
+            if path not in paths and survey([path]).conversations:
+                found.append(path)
+        except BadInput:  # something else
+            continue
+    return found
+
+
+def _data_files(folders: Iterable[Path]) -> list[Path]:
+    """Return the files of some folders that may hold conversations or labels, by their names."""
+    from accord.values import unpacked_name
+
+    files = (path for folder in sorted(folders) for path in sorted(folder.iterdir()) if path.is_file())
+    return [path for path in files if unpacked_name(path.name.lower()).endswith(ENDINGS)]
+
+
+def _next_here() -> tuple[str, list[str]]:
+    """Return the command that follows an `accord init` without labels, and a sentence to print with it."""
+    files = _data_files([Path()])
+    if not files:
+        return "accord demo", ["no data here yet; copy files of conversations and labels here, then: accord import ."]
+    return command_line("accord import", files if len(files) <= MOST_NAMED else ["."]), []
 
 
 class Files(TypedDict):
@@ -251,4 +301,4 @@ def _text(result: Mapping[str, Any]) -> str:
         mark = " (main)" if row["question"] == result["main"] else ""
         lines.append(f"  {row['question']}{mark}: {row['kind']}, {row['scale']}; {row['labels']} labels")
     lines += [f"note: {sentence}" for sentence in result.get("said", ())]
-    return "\n".join([*lines, f"Next: {result['next']}"])
+    return "\n".join([*lines, *([f"Next: {result['next']}"] if result["next"] else [])])

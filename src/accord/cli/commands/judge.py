@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from accord.cli.app import PARTLY_UNSCORED, command, stop
-from accord.cli.options import AsJson, ConfigFile, MaxMoney, MaxRequests, MaxTokens, Synthetic, open_counted
+from accord.cli.options import AsJson, ConfigFile, MaxMoney, MaxRequests, MaxTokens, Setting, Synthetic, open_counted
 from accord.cli.show import Progress, note, plan_text, show, spending
 
 if TYPE_CHECKING:
@@ -32,18 +32,19 @@ def judge(
         typer.Option("--batch", help="Use the provider's batch files: submit now, fetch later with the same command."),
     ] = False,
     longest: Annotated[
-        bool, typer.Option("--longest", help="Start with the dialogues that have the most turns.")
+        bool, typer.Option("--longest", hidden=True, help="Start with the dialogues that have the most turns.")
     ] = False,
     people: Annotated[
-        bool, typer.Option("--people", help="Leave out dialogues in which an animal or a thing speaks.")
+        bool, typer.Option("--people", hidden=True, help="Leave out dialogues in which an animal or a thing speaks.")
     ] = False,
     wordnet: Annotated[
-        Path | None, typer.Option("--wordnet", help="Recognise people by WordNet's files in this folder.")
+        Path | None, typer.Option("--wordnet", hidden=True, help="Recognise people by WordNet's files in this folder.")
     ] = None,
     max_requests: MaxRequests = None,
     max_tokens: MaxTokens = None,
     max_money: MaxMoney = None,
     synthetic: Synthetic = None,
+    settings: Setting = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -53,9 +54,9 @@ def judge(
     from accord.values import BadInput
 
     selected = Selected(everything, limit, longest, people, wordnet)
-    with open_counted(config_file, synthetic) as project:
+    with open_counted(config_file, synthetic, settings) as project:
         project.cap(requests=max_requests, tokens=max_tokens, money=max_money)
-        for model in {settings.model or "" for role, settings in project.config.models.items() if role == "judge"}:
+        for model in {each.model or "" for role, each in project.config.models.items() if role == "judge"}:
             _warn_of_small(model)
         if plan:
             show(project.plan_judge(source or (), selected).to_json(), as_json, plan_text)

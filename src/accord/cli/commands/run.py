@@ -147,6 +147,7 @@ def main_job(
 
 
 def _text(result: Mapping[str, Any], learned: str) -> str:
+    link = Path(result["files"]["report"]).resolve().as_uri()
     files = "\n".join(f"{name:10} {path}" for name, path in result["files"].items())
     parts = [part for part in (result["verdict"], result["about"]) if part]
     parts.append(imported_text(result["imported"]))
@@ -157,8 +158,8 @@ def _text(result: Mapping[str, Any], learned: str) -> str:
     scored = result["scored"]
     plural = "replies" if scored["level"] == "turn" else "conversations"
     mean = figure_text(scored["mean"], None, None)
-    parts += [learned, "\n".join([f"{scored['scored']} {plural} scored, mean {mean}", *training_text(scored)])]
-    return "\n\n".join([*parts, files])
+    summary = "\n".join([f"{scored['scored']} {plural} scored, mean {mean}", *training_text(scored)])
+    return "\n\n".join([*parts, learned, summary, f"{files}\n{link}"])
 
 
 def recorded_text(rows: Sequence[Mapping[str, Any]]) -> str:

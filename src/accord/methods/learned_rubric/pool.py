@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -91,10 +92,14 @@ class Writing:
     context: int | None = None
 
     @classmethod
-    def by(cls, who: Known, settings: WritingSettings) -> Writing:
-        """How somebody who has the role of the writer is asked; `BadInput` where a file cannot be used."""
-        task = None if settings.task is None else load_task(settings.task)
-        prompts = None if settings.prompts is None else load_prompts(settings.prompts)
+    def by(cls, who: Known, settings: WritingSettings, folder: Path = Path()) -> Writing:
+        """Return how the writer is asked; relative paths in the settings start from `folder`.
+
+        Raises:
+            BadInput: A file cannot be used.
+        """
+        task = None if settings.task is None else load_task(folder / settings.task)
+        prompts = None if settings.prompts is None else load_prompts(folder / settings.prompts)
         return cls(settings, RubricPromptBuilder(task, prompts, by_schema=not in_process(who.name)), who.context)
 
 
