@@ -6,6 +6,7 @@ import atexit
 import errno
 import functools
 import gc
+import inspect
 import math
 import os
 from collections.abc import Callable, Mapping
@@ -13,6 +14,7 @@ from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 
+from accord.cli.outputs import check_outputs, outputs_of
 from accord.cli.show import say_line
 from accord.version import __version__
 
@@ -52,13 +54,27 @@ def command(name: str) -> Callable[[Command], Command]:
     return register
 
 
+_FORCE = inspect.Parameter(
+    "force",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=False,
+    annotation=Annotated[
+        bool,
+        typer.Option("--force", help="Replace a file or folder that does not look like an earlier output."),
+    ],
+)
+"""Option of every command that writes a file."""
+
+
 def guarded(function: Callable[..., Any]) -> Callable[..., None]:
-    """A command whose expected failures end in one line on stderr and the failure's own exit code."""
+    """Wrap a command: its outputs are checked, and expected failures end in one line on stderr and an exit code."""
+    outputs = outputs_of(function)
 
     @functools.wraps(function)
-    def run(*args: Any, **kwargs: Any) -> None:
+    def run(*args: Any, force: bool = False, **kwargs: Any) -> None:
         try:
             _check_finite(kwargs)
+            check_outputs(outputs, kwargs, force)
             function(*args, **kwargs)
         except KeyboardInterrupt:
             stop("interrupted. What was done is kept; the same command goes on from there.", INTERRUPTED)
@@ -73,6 +89,10 @@ def guarded(function: Callable[..., Any]) -> Callable[..., None]:
                 raise
             stop(str(error), error.exit_code)
 
+    if any(each.is_earlier for each in outputs.values()):
+        signature = inspect.signature(function, eval_str=True)
+        parameters = [*signature.parameters.values(), _FORCE]
+        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return run
 
 

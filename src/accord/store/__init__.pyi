@@ -1,6 +1,7 @@
 from .account import Account as Account, Amounts as Amounts, MONEY as MONEY
 from .check import Checked as Checked, Damage as Damage, check_store as check_store
 from .engine import StoreError as StoreError, newest_migration as newest_migration, open_engine as open_engine
+from .engine import store_file as store_file
 from .mart import BATCH_ROWS as BATCH_ROWS, LIVE_ROWS as LIVE_ROWS, LOOSE as LOOSE, Mart as Mart, MartState as MartState
 from .mart import DAMAGED as DAMAGED, MartWriter as MartWriter, mart_folder as mart_folder
 from .mart_rows import BUNDLES as BUNDLES, MART as MART, MartRow as MartRow, bundle_of as bundle_of

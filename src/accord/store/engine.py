@@ -78,6 +78,17 @@ def parsed_url(url: str) -> URL:
     return parsed
 
 
+def store_file(url: str) -> Path | None:
+    """Return the file of a SQLite store; `None` for a store in memory or on a server.
+
+    Raises:
+        BadInput: The URL names no database that Accord knows.
+    """
+    parsed = parsed_url(url)
+    is_file = parsed.get_backend_name() == "sqlite" and not is_in_memory(parsed)
+    return Path(str(parsed.database)) if is_file else None
+
+
 def is_in_memory(url: URL) -> bool:
     """Whether a database is gone with its one connection."""
     return url.get_backend_name() == "sqlite" and url.database in {None, "", ":memory:"}

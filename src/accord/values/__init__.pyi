@@ -25,6 +25,8 @@ from .labels import Label as Label, Labels as Labels, check_label as check_label
 from .outgoing import LONGEST_NAME as LONGEST_NAME, bounded as bounded, in_lines as in_lines, inert as inert
 from .outgoing import on_page as on_page, one_line as one_line, visible as visible, write_whole as write_whole
 from .outgoing import written as written
+from .output_paths import ProtectedFile as ProtectedFile, check_output as check_output, is_inside as is_inside
+from .output_paths import is_same_path as is_same_path
 from .registry import Registry as Registry
 from .rubric import Applies as Applies, Question as Question, Reason as Reason, Rubric as Rubric, Side as Side
 from .rubric import dump_rubric as dump_rubric, load_rubric as load_rubric, read_rubric as read_rubric

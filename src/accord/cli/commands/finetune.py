@@ -10,6 +10,7 @@ import typer
 
 from accord.cli.app import app, guarded
 from accord.cli.options import AsJson, ConfigFile, Synthetic, open_counted
+from accord.cli.outputs import CHECKED_BY_COMMAND
 from accord.cli.show import Progress, figure_text, show, stage, table
 
 finetune = typer.Typer(help="Teach small models of your own.", no_args_is_help=True, rich_markup_mode=None)
@@ -20,7 +21,9 @@ app.add_typer(finetune, name="finetune")
 @guarded
 def issues(
     base: Annotated[str, typer.Option("--base", help="A folder with a Hugging Face causal language model.")],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Default: evaluators/issues-small.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Default: evaluators/issues-small."), CHECKED_BY_COMMAND
+    ] = None,
     prompt: Annotated[
         str, typer.Option("--prompt", help="full: as any model is asked; compact: the taxonomy is learned, not told.")
     ] = "compact",

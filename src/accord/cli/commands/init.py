@@ -13,6 +13,7 @@ import typer
 
 from accord.cli.app import command
 from accord.cli.options import AsJson, Columns, LabelColumns, Main, column_map
+from accord.cli.outputs import CHECKED_BY_COMMAND
 from accord.cli.show import show
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def init(
     prompts: Annotated[
         Path | None,
         typer.Option("--prompts", help="Also write the prompts of `fit learned-rubric` there, to edit."),
+        CHECKED_BY_COMMAND,
     ] = None,
     as_json: AsJson = False,
 ) -> None:

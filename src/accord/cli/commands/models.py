@@ -10,6 +10,7 @@ import typer
 
 from accord.cli.app import app, guarded
 from accord.cli.options import AsJson, ConfigFile, open_project
+from accord.cli.outputs import METRIC
 from accord.cli.show import cost_text, show, stage, table
 
 models = typer.Typer(help="List, fetch, probe and audit models.", no_args_is_help=True, rich_markup_mode=None)
@@ -87,7 +88,7 @@ def check(
 @guarded
 def train(
     name: Annotated[str, typer.Argument(help="Metric to learn: ruber.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to save it in.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to save it in."), METRIC],
     embedder: Annotated[str, typer.Option("--embedder", help="Embedder whose vectors it reads.")] = "minilm-l6",
     config_file: ConfigFile = None,
     as_json: AsJson = False,

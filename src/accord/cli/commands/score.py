@@ -27,6 +27,7 @@ from accord.cli.options import (
     open_project,
     turn_choice,
 )
+from accord.cli.outputs import SCORES
 from accord.cli.show import Progress, note, show, training_text
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def score(
     out: Annotated[
         str,
         typer.Option("--out", "-o", help="File to write: .jsonl, .csv, .parquet; or a folder of parts: scores/."),
+        SCORES,
     ],
     evaluator: EvaluatorFolder = None,
     annotator: Annotator = None,
@@ -211,7 +213,7 @@ app.add_typer(scores, name="scores")
 @guarded
 def merge(
     folder: Annotated[str, typer.Argument(help="Folder of parts, here or in an object store.")],
-    out: Annotated[str, typer.Option("--out", "-o", help="File to write: .jsonl, .csv or .parquet.")],
+    out: Annotated[str, typer.Option("--out", "-o", help="File to write: .jsonl, .csv or .parquet."), SCORES],
     as_json: AsJson = False,
 ) -> None:
     """Write the parts of `accord score` into one file, in the order of the input.

@@ -12,6 +12,7 @@ import typer
 
 from accord.cli.app import app, guarded, stop
 from accord.cli.options import AsJson, ConfigFile
+from accord.cli.outputs import CHECKED_BY_COMMAND
 from accord.cli.show import show
 
 store = typer.Typer(help="Look after the project's store.", no_args_is_help=True, rich_markup_mode=None)
@@ -38,7 +39,7 @@ def check(config_file: ConfigFile = None, as_json: AsJson = False) -> None:
 @store.command("backup")
 @guarded
 def backup(
-    target: Annotated[Path, typer.Argument(help="The SQLite file to write; there must be none.")],
+    target: Annotated[Path, typer.Argument(help="The SQLite file to write; there must be none."), CHECKED_BY_COMMAND],
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
