@@ -15,6 +15,7 @@ from typing import Annotated, Any, NoReturn, TypeVar
 import typer
 import typer.core
 
+from accord.cli.outputs import check_outputs, outputs_of
 from accord.cli.show import say_line, set_verbosity
 from accord.version import __version__
 
@@ -110,16 +111,31 @@ _HIDDEN = (
     ),
 )
 """Options that every command takes, and that `accord --help` documents."""
+_FORCE = inspect.Parameter(
+    "force",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=False,
+    annotation=Annotated[
+        bool,
+        typer.Option("--force", help="Replace a file or folder that does not look like an earlier output."),
+    ],
+)
+"""Option of every command that writes a file."""
 
 
 def guarded(function: Callable[..., Any]) -> Callable[..., None]:
-    """Wrap a command: it takes `--verbose` and `--quiet`, and ends expected failures in one line and an exit code."""
+    """Wrap a command: its outputs are checked, and expected failures end in one line on stderr and an exit code.
+
+    The command also takes `--verbose` and `--quiet`.
+    """
+    outputs = outputs_of(function)
 
     @functools.wraps(function)
-    def run(*args: Any, verbose: bool = False, quiet: bool = False, **kwargs: Any) -> None:
+    def run(*args: Any, force: bool = False, verbose: bool = False, quiet: bool = False, **kwargs: Any) -> None:
         try:
             set_verbosity(verbose or _given["verbose"], quiet or _given["quiet"])
             _check_finite(kwargs)
+            check_outputs(outputs, kwargs, force)
             function(*args, **kwargs)
         except KeyboardInterrupt:
             stop("interrupted. What was done is kept; the same command goes on from there.", INTERRUPTED)
@@ -137,8 +153,9 @@ def guarded(function: Callable[..., Any]) -> Callable[..., None]:
             set_verbosity(False, False)
 
     signature = inspect.signature(function, eval_str=True)
+    added = (*((_FORCE,) if any(each.is_earlier for each in outputs.values()) else ()), *_HIDDEN)
     run.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[*signature.parameters.values(), *_HIDDEN]
+        parameters=[*signature.parameters.values(), *added]
     )
     return run
 

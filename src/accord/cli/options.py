@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from accord.cli.outputs import LIVE_ROWS
+
 if TYPE_CHECKING:
     from accord.project import Project, Turns
     from accord.workbench import Bench
@@ -31,7 +33,10 @@ EvaluatorFolder = Annotated[
     typer.Option("--evaluator", help="Folder of a fitted evaluator; default: the one fitted last."),
 ]
 Annotator = Annotated[str | None, typer.Option("--annotator", help="Predict this annotator's answers.")]
-RowsOut = typer.Option("--out", "-o", help="Append one JSON line per reply to this file.")
+RowsOut = Annotated[Path, typer.Option("--out", "-o", help="Append one JSON line per reply to this file."), LIVE_ROWS]
+RowsOutIfNamed = Annotated[
+    Path | None, typer.Option("--out", "-o", help="Append one JSON line per reply to this file."), LIVE_ROWS
+]
 IsWatched = Annotated[
     bool, typer.Option("--watch/--no-watch", help="Aggregate scores by day in the store, and raise alarms.")
 ]

@@ -78,21 +78,30 @@ def parsed_url(url: str) -> URL:
     return parsed
 
 
+def store_file(url: str) -> Path | None:
+    """Return the file of a SQLite store; `None` for a store in memory or on a server.
+
+    Raises:
+        BadInput: The URL names no database that Accord knows.
+    """
+    parsed = parsed_url(url)
+    is_file = parsed.get_backend_name() == "sqlite" and not is_in_memory(parsed)
+    return Path(str(parsed.database)) if is_file else None
+
+
 def located_store(url: str, folder: Path) -> str:
     """Return a store's URL with the path of a SQLite file relative to `folder`; any other URL stays as it is."""
-    parsed = parsed_url(url)
-    if parsed.get_backend_name() != "sqlite" or is_in_memory(parsed):
+    file = store_file(url)
+    if file is None:
         return url
-    path = str(folder / str(parsed.database))
-    return parsed.set(database=path).render_as_string(hide_password=False) if "://" in url else path
+    path = str(folder / file)
+    return parsed_url(url).set(database=path).render_as_string(hide_password=False) if "://" in url else path
 
 
 def store_exists(url: str) -> bool:
     """Return False if a store is a SQLite file that does not exist yet."""
-    parsed = parsed_url(url)
-    if parsed.get_backend_name() != "sqlite" or is_in_memory(parsed):
-        return True
-    return Path(str(parsed.database)).is_file()
+    file = store_file(url)
+    return file is None or file.is_file()
 
 
 def is_in_memory(url: URL) -> bool:

@@ -26,6 +26,8 @@ from .labels import Label as Label, Labels as Labels, check_label as check_label
 from .outgoing import LONGEST_NAME as LONGEST_NAME, bounded as bounded, in_lines as in_lines, inert as inert
 from .outgoing import on_page as on_page, one_line as one_line, visible as visible, written as written
 from .output_files import make_private as make_private, open_private as open_private, write_whole as write_whole
+from .output_paths import ProtectedFile as ProtectedFile, check_output as check_output, is_inside as is_inside
+from .output_paths import is_same_path as is_same_path
 from .project_file import PROJECT_FILE as PROJECT_FILE, find_project_file as find_project_file
 from .project_file import project_folder as project_folder
 from .registry import Registry as Registry

@@ -10,6 +10,7 @@ import typer
 
 from accord.cli.app import command, command_group, guarded
 from accord.cli.options import AsJson, ConfigFile, InTraining, Setting, Synthetic, chosen, open_counted, open_project
+from accord.cli.outputs import QUEUE, REPORT
 from accord.cli.show import Steps, comparison_text, figure_text, groups_text, note, show, table
 
 
@@ -68,6 +69,7 @@ def next_(
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="Also write them to this file: .csv, .jsonl or .parquet."),
+        QUEUE,
     ] = None,
     synthetic: Synthetic = None,
     settings: Setting = None,
@@ -138,7 +140,7 @@ def report(
     name: Annotated[
         str | None, typer.Argument(help="An evaluator of the project; default: the one fitted last.")
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write."), REPORT] = Path("report.html"),
     settings: Setting = None,
     synthetic: Synthetic = None,
     config_file: ConfigFile = None,

@@ -10,12 +10,13 @@ import typer
 
 from accord.cli.app import command
 from accord.cli.options import AsJson, ConfigFile, Setting, Synthetic, open_counted
+from accord.cli.outputs import ANNOTATIONS
 from accord.cli.show import Progress, show
 
 
 @command("export")
 def export(
-    out: Annotated[Path, typer.Argument(help="The file to write: .jsonl, .csv or .parquet.")],
+    out: Annotated[Path, typer.Argument(help="The file to write: .jsonl, .csv or .parquet."), ANNOTATIONS],
     kind: Annotated[
         list[str] | None,
         typer.Option("--kind", help="Only annotations by a person, model or metric; repeat. Default: all."),

@@ -10,6 +10,7 @@ import typer
 
 from accord.cli.app import command_group, guarded
 from accord.cli.options import AsJson, ConfigFile, Setting, Synthetic, open_counted
+from accord.cli.outputs import CHECKED_BY_COMMAND
 from accord.cli.show import Progress, figure_text, show, stage, table
 
 finetune = command_group("finetune", "Teach small models of your own.")
@@ -19,7 +20,9 @@ finetune = command_group("finetune", "Teach small models of your own.")
 @guarded
 def issues(
     base: Annotated[str, typer.Option("--base", help="A folder with a Hugging Face causal language model.")],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Default: evaluators/issues-small.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Default: evaluators/issues-small."), CHECKED_BY_COMMAND
+    ] = None,
     prompt: Annotated[
         str, typer.Option("--prompt", help="full: as any model is asked; compact: the taxonomy is learned, not told.")
     ] = "compact",

@@ -11,6 +11,7 @@ import typer
 from accord.cli.app import PARTLY_UNSCORED, command, stop
 from accord.cli.findings import fitted_text
 from accord.cli.options import AsJson, ConfigFile, MaxMoney, MaxRequests, MaxTokens, Setting, Synthetic, open_counted
+from accord.cli.outputs import EVALUATOR
 from accord.cli.show import Steps, note, plan_text, show_each, spending
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ def fit(
         typer.Option("--every-question", help="Predict each question of the rubric, from evidence gathered once."),
     ] = False,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder to save it in; default evaluators/NAME.")
+        Path | None,
+        typer.Option("--out", "-o", help="Folder to save it in; default evaluators/NAME."),
+        EVALUATOR,
     ] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Print requests and cost; ask nothing.")] = False,
     settings: Setting = None,

@@ -23,15 +23,18 @@ from accord.cli.options import (
     evaluator_folder,
     open_project,
 )
+from accord.cli.outputs import CHECKED_BY_COMMAND
 from accord.cli.show import Progress, note, say
 
 
 @command("follow")
 def follow(
     log: Annotated[Path, typer.Argument(help="Log of JSON lines: messages, or conversations so far.")],
-    out: Annotated[Path, RowsOut],
+    out: RowsOut,
     place: Annotated[
-        Path | None, typer.Option("--place", help="File that notes how far the log was read; default: OUT.place.")
+        Path | None,
+        typer.Option("--place", help="File that notes how far the log was read; default: OUT.place."),
+        CHECKED_BY_COMMAND,
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Stop at the present end of the log.")] = False,
     every: Annotated[float, typer.Option("--every", min=0.01, help="Seconds between looks at the log.")] = 0.5,
@@ -48,11 +51,8 @@ def follow(
     What was lost before it was read (a rotated file deleted, a log cut short) is noted; it then ends with exit code 5.
     """
     from accord.live import Follower, RowLog, opened
-    from accord.values import BadInput
 
     noted = place or out.with_name(out.name + ".place")
-    if len({log.resolve(), out.resolve(), noted.resolve()}) < 3:
-        raise BadInput(f"the log, its scores and the place are three files; got {log}, {out} and {noted}")
     stop = Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())

@@ -22,6 +22,7 @@ from accord.cli.options import (
     command_line,
     scale_map,
 )
+from accord.cli.outputs import CHECKED_BY_COMMAND
 from accord.cli.show import show
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ def init(
     prompts: Annotated[
         Path | None,
         typer.Option("--prompts", help="Also write the prompts of `fit learned-rubric` there, to edit."),
+        CHECKED_BY_COMMAND,
     ] = None,
     as_json: AsJson = False,
 ) -> None:

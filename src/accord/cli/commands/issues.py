@@ -9,12 +9,13 @@ import typer
 
 from accord.cli.app import command
 from accord.cli.options import AsJson, ConfigFile, Setting, Synthetic, open_counted
+from accord.cli.outputs import ISSUES_PAGE
 from accord.cli.show import show
 
 
 @command("issues")
 def issues(
-    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("issues.html"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write."), ISSUES_PAGE] = Path("issues.html"),
     synthetic: Synthetic = None,
     settings: Setting = None,
     config_file: ConfigFile = None,

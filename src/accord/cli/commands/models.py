@@ -10,6 +10,7 @@ import typer
 
 from accord.cli.app import command_group, guarded
 from accord.cli.options import AsJson, ConfigFile, Setting, open_project
+from accord.cli.outputs import METRIC
 from accord.cli.show import cost_text, show, stage, table
 
 models = command_group("models", "List, fetch, probe and audit models.")
@@ -86,7 +87,7 @@ def check(
 @guarded
 def train(
     name: Annotated[str, typer.Argument(help="Metric to learn: ruber.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to save it in.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to save it in."), METRIC],
     embedder: Annotated[str, typer.Option("--embedder", help="Embedder whose vectors it reads.")] = "minilm-l6",
     settings: Setting = None,
     config_file: ConfigFile = None,

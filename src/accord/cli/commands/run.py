@@ -33,13 +33,16 @@ from accord.cli.options import (
     scale_map,
     turn_choice,
 )
+from accord.cli.outputs import RUN
 from accord.cli.show import comparison_text, figure_text, imported_text, note, show, stage, table, training_text
 
 if TYPE_CHECKING:
     from accord.project import Config
     from accord.report import RunOptions
 
-Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for the store, the evaluator, the scores, the report.")]
+Out = Annotated[
+    Path, typer.Option("--out", "-o", help="Folder for the store, the evaluator, the scores, the report."), RUN
+]
 
 
 @command("run")

@@ -28,6 +28,7 @@ from accord.cli.options import (
     open_project,
     turn_choice,
 )
+from accord.cli.outputs import SCORES
 from accord.cli.show import Progress, note, show, training_text
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def score(
     out: Annotated[
         str,
         typer.Option("--out", "-o", help="File to write: .jsonl, .csv, .parquet; or a folder of parts: scores/."),
+        SCORES,
     ],
     evaluator: EvaluatorFolder = None,
     annotator: Annotator = None,
@@ -215,7 +217,7 @@ scores = command_group("scores", "Look after scores in parts.")
 @guarded
 def merge(
     folder: Annotated[str, typer.Argument(help="Folder of parts, here or in an object store.")],
-    out: Annotated[str, typer.Option("--out", "-o", help="File to write: .jsonl, .csv or .parquet.")],
+    out: Annotated[str, typer.Option("--out", "-o", help="File to write: .jsonl, .csv or .parquet."), SCORES],
     as_json: AsJson = False,
 ) -> None:
     """Write the parts of `accord score` into one file, in the order of the input.

@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,7 +17,7 @@ from accord.cli.options import (
     ConfigFile,
     EvaluatorFolder,
     IsWatched,
-    RowsOut,
+    RowsOutIfNamed,
     Setting,
     evaluator_folder,
     note_broken_studies,
@@ -48,7 +47,7 @@ def serve(
         list[str] | None,
         typer.Option("--name", help="Host name that browsers use beyond this machine; may be given more than once."),
     ] = None,
-    out: Annotated[Path | None, RowsOut] = None,
+    out: RowsOutIfNamed = None,
     conversations: Annotated[
         int, typer.Option("--conversations", min=1, help="The most that are remembered.")
     ] = 10_000,

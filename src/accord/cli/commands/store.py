@@ -12,6 +12,7 @@ import typer
 
 from accord.cli.app import command_group, guarded, stop
 from accord.cli.options import AsJson, ConfigFile, store_of
+from accord.cli.outputs import CHECKED_BY_COMMAND
 from accord.cli.show import show
 
 store = command_group("store", "Look after the project's store.")
@@ -37,7 +38,7 @@ def check(config_file: ConfigFile = None, as_json: AsJson = False) -> None:
 @store.command("backup")
 @guarded
 def backup(
-    target: Annotated[Path, typer.Argument(help="The SQLite file to write; there must be none.")],
+    target: Annotated[Path, typer.Argument(help="The SQLite file to write; there must be none."), CHECKED_BY_COMMAND],
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:

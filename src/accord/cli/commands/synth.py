@@ -11,6 +11,7 @@ import typer
 
 from accord.cli.app import PARTLY_UNSCORED, command, stop
 from accord.cli.options import AsJson, ConfigFile, MaxMoney, MaxRequests, MaxTokens, Setting, open_project
+from accord.cli.outputs import SYNTHETIC
 from accord.cli.show import Progress, cost_text, note, show, spending, table
 
 _SHOWN = 12
@@ -35,7 +36,9 @@ def synth(
     count: Annotated[
         int | None, typer.Option("--count", "-n", min=1, help="Conversations of each way; default: one for each topic.")
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write them to this file: .jsonl.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Also write them to this file: .jsonl."), SYNTHETIC
+    ] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Print requests and cost at the most; ask nothing.")] = False,
     check: Annotated[
         bool,
