@@ -60,7 +60,7 @@ def test_rare_options_are_left_out_of_help_and_still_work() -> None:
     text = ran("judge", "--help").stdout
     assert not any(name in text for name in ("--wordnet", "--people", "--longest", "--verbose"))
     new_project("models: {judge: {mode: recorded, paths: [nowhere.jsonl]}}\n")
-    assert "0 judged" in ran("judge", "--longest", "--people").stdout
+    assert "0 samples: 0 answers" in ran("judge", "--longest", "--people").stdout
 
 
 # --- verbosity --------------------------------------------------------------------------------------------------------
@@ -127,11 +127,11 @@ def test_init_without_data_says_what_is_needed() -> None:
 
 def test_commands_in_notes_run_as_printed() -> None:
     new_project()
-    rows = [json.dumps({"id": f"c{i}", "Q0": i % 3 + 1, "messages": MESSAGES}) + "\n" for i in range(9)]
+    rows = [json.dumps({"id": f"c{i}", "wow": i % 3 + 1, "messages": MESSAGES}) + "\n" for i in range(9)]
     Path("my chats.jsonl").write_text("".join(rows))
     said = ran("import", "my chats.jsonl").stderr
-    [line] = [line for line in said.splitlines() if "to read them as labels: " in line]
-    program, *arguments = shlex.split(line.split("to read them as labels: ")[1])
+    [line] = [line for line in said.splitlines() if "To read them: " in line]
+    program, *arguments = shlex.split(line.split("To read them: ")[1])
     assert program == "accord" and "9 labels imported" in ran(*arguments).stdout
 
 

@@ -212,7 +212,7 @@ def test_names_of_embedders(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_sentence_transformers_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     embedders._sentence_transformer.cache_clear()
-    with pytest.raises(MissingExtra, match=r"accord\[embedders\]"):
+    with pytest.raises(MissingExtra, match=r"pip install .*\[embedders\]"):
         open_embedder("sentence-transformers:all").embed("heron")
 
     class Model:

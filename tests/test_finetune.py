@@ -467,7 +467,7 @@ def test_a_missing_part_says_how_to_install_it(base: Path, tmp_path: Path, monke
     copied = shutil.copytree(base, tmp_path / "never-opened-before")
     (copied / "generation_config.json").write_text('{"_of": "this test"}')
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(MissingExtra, match=r"accord\[finetune\]"):
+    with pytest.raises(MissingExtra, match=r"pip install .*\[finetune\]"):
         open_hf(f"hf:{copied}")
 
 

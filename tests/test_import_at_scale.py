@@ -271,7 +271,12 @@ def test_what_may_be_a_label_beside_the_text_is_found(metadata: dict[str, Any], 
         found = {each.question for each in answers_beside(conversation)}
     except WrongShape:
         return
-    assert {label.question for label in labels_beside(conversation, asked)} == found & asked
+    try:
+        labels = labels_beside(conversation, asked)
+    except WrongShape as error:
+        assert "no text that can be kept" in str(error)  # NUL in the name of an annotator
+        return
+    assert {label.question for label in labels} == found & asked
 
 
 @pytest.mark.parametrize("value", [99, "five", 2.5, [3], True])

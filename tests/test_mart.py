@@ -262,15 +262,15 @@ def test_texts_of_live_rows_become_sendable(tmp_path: Path) -> None:
     assert found.rows() == [(None, None), ("\ufffd", "nul\ufffd")]
 
 
-def test_a_part_of_an_earlier_version_lacks_a_column_and_is_read(tmp_path: Path) -> None:
+def test_a_part_of_another_version_is_named(tmp_path: Path) -> None:
     mart = Mart(tmp_path)
     mart.add([row("a")], "0000")
     part = tmp_path / "part-0000.parquet"
-    about = {"accord-mart": pl.read_parquet_metadata(part)["accord-mart"]}
-    pl.read_parquet(part).drop("in_training").write_parquet(part, metadata=about)
+    about = json.loads(pl.read_parquet_metadata(part)["accord-mart"])
+    pl.read_parquet(part).write_parquet(part, metadata={"accord-mart": json.dumps({**about, "format": "1"})})
     mart.add([row("b")])
-    assert values(Mart(tmp_path)) == {"a": 3.0, "b": 3.0}
-    assert mart.compact() and values(mart) == {"a": 3.0, "b": 3.0}
+    assert values(Mart(tmp_path)) == {"b": 3.0}
+    assert any("another version of Accord" in fault for fault in Mart(tmp_path).faults())
 
 
 def test_a_log_with_lines_that_are_no_rows_keeps_the_others(tmp_path: Path) -> None:

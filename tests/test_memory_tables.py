@@ -155,7 +155,7 @@ def test_roles_are_mapped_and_paths_and_tables_are_mixed() -> None:
         ([ROWS[0], {"id": "x", "messages": 5}], "<list>, row 2: messages are a list, got int"),
         ([ROWS[0], {"id": "x", "messages": [{"role": "user", "content": object()}]}],
          "<list>, row 2: column 'messages' holds a value of type object"),
-        (pl.DataFrame([{"a": 1}]), "cannot tell the format of <DataFrame>: its first row has the keys a"),
+        (pl.DataFrame([{"a": 1}]), "cannot tell the format of <DataFrame>: no column is known to hold text (a)"),
         (pl.DataFrame({"conversation": ["a", None], "role": ["user", "user"], "content": ["x", "y"]}),
          "<DataFrame>, row 2: a turn names no conversation"),
     ],
@@ -259,7 +259,7 @@ def results(evaluator: Evaluator) -> Mapping[str, Any]:
         "warning": EVIL,
     }
     return {
-        "Imported": Imported(other_files=[EVIL]),
+        "Imported": Imported(bad_rows=[EVIL]),
         "JudgeRun": JudgeRun(1, {EVIL: 1}, 0, {}, {EVIL: 3}, stopped=EVIL),
         "ScoreRun": ScoreRun(1, 1.0, EVIL, {EVIL: 1}, {}, None, "r", rows=[row] * 30),
         "Estimates": Estimates(EVIL, [], []),

@@ -165,7 +165,7 @@ def test_training_without_jax_says_what_to_install(monkeypatch: pytest.MonkeyPat
     corpus = planted(conversations=60, annotators=4, share=0.9)
     monkeypatch.setitem(sys.modules, "jax", None)
     monkeypatch.delitem(sys.modules, "accord.learning.network_training")
-    with pytest.raises(MissingExtra, match=r"accord\[networks\]"):
+    with pytest.raises(MissingExtra, match=r"pip install .*\[networks\]"):
         Calibration(corpus.question, core="network").fit(corpus.evidence, corpus.labels)
 
 

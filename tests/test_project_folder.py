@@ -171,4 +171,4 @@ def test_one_run_may_change_settings_of_any_command_and_keeps_the_preset(project
     found = config_from({"evaluators": {"mixture": {"settings": {"form": "gated"}}}}).about("mixture")
     assert (found.sources, found.head, found.settings) == (preset.sources, "curves", {"form": "gated"})
     assert "unknown key 'fold'" in ran("judge", "--set", "fold=1", code=1)
-    assert "40 judged" in ran("judge", "--set", "models.judge.mode=recorded")
+    assert "40 samples" in ran("judge", "--set", "models.judge.mode=recorded")

@@ -225,14 +225,12 @@ def test_run_and_single_steps_use_the_same_recorded_judges(folder: Path) -> None
         ("models:\n    writer: {model: w}  # writes\n", "are the judge now", True),
         ("models: {writer: {model: w}}\n", "Add to models: in accord.yaml: judge: {mode: recorded", False),
         ("folds: 3\n", "are the judge now", True),
-        ("", "are the judge now", True),
     ],
 )
 def test_import_registers_judgements_without_changing_settings(
     folder: Path, before: str, says: str, written: bool
 ) -> None:
-    if before:
-        write("accord.yaml", before)
+    write("accord.yaml", before)
     name = write("judge.jsonl", lines(judgements({"m": lambda i: i % 5 + 1})))
     assert says in accord("import", rated_chats(), name).stderr
     after = Path("accord.yaml").read_text()

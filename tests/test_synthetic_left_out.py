@@ -127,6 +127,7 @@ def test_an_older_store_learns_which_nobody_held(tmp_path: Path) -> None:
         for each in chats():
             row = {**conversation_row(each, "2026-01-01T00:00:00.000+00:00")}
             row.pop("synthetic")
+            row.pop("imported", None)
             names = ", ".join(row)
             connection.exec_driver_sql(
                 f"INSERT INTO conversations ({names}) VALUES ({', '.join('?' * len(row))})", tuple(row.values())

@@ -368,11 +368,12 @@ def test_restore_copies_rows_and_leaves_objects_of_a_forged_copy_behind(
     add_object(forged, kind)
     if version == "older":
         with forged._engine.begin() as connection:
-            connection.exec_driver_sql("DROP INDEX conversations_synthetic")
             if kind == "view":
                 connection.exec_driver_sql("DROP VIEW everything")
-            connection.exec_driver_sql("ALTER TABLE conversations DROP COLUMN synthetic")
-            connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0012'")
+            connection.exec_driver_sql("DROP TABLE confirmations")
+            for table in ("conversations", "annotations"):
+                connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN imported")
+            connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0013'")
             if kind == "view":
                 connection.exec_driver_sql(SQLITE_OBJECTS[kind])
     forged.close()

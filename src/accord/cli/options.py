@@ -117,9 +117,10 @@ def open_counted(
         BadInput: See `open_project`.
     """
     from accord.cli.show import note
+    from accord.project import synthetic_note
 
     project = open_project(config_file, [*(settings or ()), *chosen(synthetic)], question)
-    if said := project.synthetic_said():
+    if said := synthetic_note(project):
         note(said)
     return project
 

@@ -19,7 +19,7 @@ from .inferring import (
     rubric_for as rubric_for,
     scale_for as scale_for,
 )
-from .insights import Insights as Insights
+from .insights import Insights as Insights, synthetic_note as synthetic_note
 from .judging import AuditRun as AuditRun, BatchRun as BatchRun, Selected as Selected, audit_judge as audit_judge
 from .judging import judge_in_batches as judge_in_batches, latest_audit as latest_audit, plan_audit as plan_audit
 from .keeping import calm as calm
@@ -35,7 +35,7 @@ from .project import (
 )
 from .recordings import RecordedAgreement as RecordedAgreement, chosen_recording as chosen_recording
 from .recordings import recorded_agreement as recorded_agreement, recorded_questions as recorded_questions
-from .recordings import with_judge_named as with_judge_named
+from .recordings import recordings_of as recordings_of, with_judge_named as with_judge_named
 from .registering import recordings_among as recordings_among, register_recordings as register_recordings
 from .results import Compared as Compared, Estimates as Estimates, Fitted as Fitted, JudgeRun as JudgeRun
 from .results import NextLabel as NextLabel, ScoreRun as ScoreRun

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,10 @@ from accord.validation import (
     by_group,
     learning_curve,
 )
-from accord.values import AccordError, Labels, Question, Rubric, Sample
+from accord.values import WITHOUT, AccordError, Labels, Question, Rubric, Sample
+
+if TYPE_CHECKING:
+    from accord.project.project import Project
 
 AUTOMATIC = ("system", "annotator", "judge-version", "wording")
 """What groups are made by without being asked for, wherever there is more than one."""
@@ -194,3 +197,15 @@ def _adaptive(evaluator: Evaluator, comparison: Comparison, evidence: EvidenceTa
         return make_head(evaluator.head_name, question, evaluator.head.chosen())
 
     return adaptive_curve(made, comparison.question, evidence, labels, rated.take(rows), splits)
+
+
+def synthetic_note(project: Project) -> str:
+    """A sentence on the store's synthetic conversations: left out, or counted; empty without any."""
+    count = project.store.count_conversations("only")
+    if not count:
+        return ""
+    if project.config.synthetic == WITHOUT:
+        return f"{count} synthetic conversations left out; --synthetic with counts them"
+    if project.config.synthetic == "only":
+        return f"{count} synthetic conversations alone"
+    return f"{count} synthetic conversations counted with real ones"

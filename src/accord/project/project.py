@@ -22,7 +22,7 @@ from accord import evidence, learning, models, statistics
 from accord import project as steps
 from accord.project.config import Config, load_project
 from accord.store import Account, Mart, Spool, Store, StoreError, batches, mart_folder
-from accord.values import WITHOUT, BadInput, Labels, Question, Rubric, Sample, Target, load_rubric, one_line
+from accord.values import BadInput, Labels, Question, Rubric, Sample, Target, load_rubric, one_line
 
 if TYPE_CHECKING:  # opening a project imports nothing that learns, asks or counts
     from accord.evidence import EvidenceTable, Source, SourceContext, Training
@@ -98,35 +98,20 @@ class Project:
         self.close()
 
     def close(self) -> None:
-        """Let go of connections and of the store."""
+        """Close connections and the store."""
         try:
             for models in self._open:
                 models.close()
         finally:
             self._open.clear()
-            self._settle()
+            try:
+                if "budget" in self.__dict__:
+                    self.budget.close()
+            except StoreError as error:
+                logging.getLogger("accord").warning("unspent parts of the shared budget stay reserved: %s", error)
             self.store.close()
             if self._memory is not None:
                 self._memory.cleanup()
-
-    def _settle(self) -> None:
-        """Give back what was taken of a shared budget and not spent."""
-        try:
-            if "budget" in self.__dict__:
-                self.budget.close()
-        except StoreError as error:
-            logging.getLogger("accord").warning("what was not spent of the shared budget stays taken: %s", error)
-
-    def synthetic_said(self) -> str:
-        """A sentence on conversations that nobody held, where the store has some: left out, or counted."""
-        count = self.store.count_conversations("only")
-        if not count:
-            return ""
-        if self.config.synthetic == WITHOUT:
-            return f"{count} synthetic conversations left out; --synthetic with counts them"
-        if self.config.synthetic == "only":
-            return f"{count} synthetic conversations alone: nobody held them"
-        return f"{count} synthetic conversations counted with those that people held"
 
     # --- what it names ------------------------------------------------------------------------------------------
 
@@ -144,9 +129,8 @@ class Project:
         """The budget of this run, and what it has spent; prices are those of `prices.yaml` in the project's folder."""
         about = self.config.budget
         account = None if about.shared is None else Account(self.store, about.shared)
-        return models.Budget(
-            models.Caps(about.requests, about.tokens, about.money), models.load_prices(self.config.folder), account
-        )
+        caps, prices = models.Caps(about.requests, about.tokens, about.money), models.load_prices(self.config.folder)
+        return models.Budget(caps, prices, account)
 
     def cap(self, **caps: float | None) -> None:
         """Put other caps in place of the file's, where any is given, before anything is spent.
@@ -171,8 +155,7 @@ class Project:
     @cached_property
     def recordings(self) -> Mapping[str, Recording]:
         """Answers of all recorded models, by model; empty unless the judge is a recorded one."""
-        judge = None if models.JUDGE in self.given else self.config.models.get(models.JUDGE)
-        return models.read_recordings(judge.paths) if judge is not None and judge.mode == "recorded" else {}
+        return steps.recordings_of(self)
 
     @cached_property
     def model_settings(self) -> Mapping[str, ModelSettings]:
@@ -180,9 +163,8 @@ class Project:
         return steps.with_judge_named(self) if self.recordings else self.config.models
 
     def _models(self, asks: bool, in_batches: bool = False) -> Models:
-        made = models.Models(
-            self.model_settings, self.store, self.budget, asks, in_batches, self.given, self.config.folder
-        )
+        settings, folder = self.model_settings, self.config.folder
+        made = models.Models(settings, self.store, self.budget, asks, in_batches, self.given, folder)
         self._open.append(made)
         return made
 
@@ -238,7 +220,8 @@ class Project:
     def evaluator_in_use(self) -> str:
         """Name of the evaluator that was fitted last; without one, the setting `evaluator`."""
         last = steps.fitting.last_fit(self)
-        return last.name if last is not None and last.name in self.evaluator_names() else self.config.evaluator
+        known = {*self.evaluator_names(), *learning.SIMPLE}
+        return last.name if last is not None and last.name in known else self.config.evaluator
 
     def folder(self, name: str | None = None) -> Path:
         """Folder of a fitted evaluator: `evaluators/NAME`; without a name, of the evaluator that was fitted last."""

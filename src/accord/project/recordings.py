@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from accord.models import JUDGE, Answer, ModelSettings, RecordedJudge, Recording, question_of, recorded_item, wait
+from accord.models import (
+    JUDGE,
+    Answer,
+    ModelSettings,
+    RecordedJudge,
+    Recording,
+    question_of,
+    read_recordings,
+    recorded_item,
+    wait,
+)
 from accord.project.inferring import Observed, rubric_for
 from accord.statistics import pearson
 from accord.values import BadInput, Labels, Question, Rubric, Sample, Scale, Target, UnknownName
@@ -71,6 +81,17 @@ def chosen_recording(
         return *covered, runs, len(counts), counts.total()
 
     return recordings[model] if model is not None else max(recordings.values(), key=rank)
+
+
+def recordings_of(project: Project) -> Mapping[str, Recording]:
+    """Answers of all recorded models of a project, by model; empty unless the judge is a recorded one."""
+    judge = None if JUDGE in project.given else project.config.models.get(JUDGE)
+    if judge is None or judge.mode != "recorded":
+        return {}
+    try:
+        return read_recordings([project.config.folder / path for path in judge.paths])
+    except BadInput:  # raised again when the judge is asked
+        return {}
 
 
 def with_judge_named(project: Project) -> dict[str, ModelSettings]:

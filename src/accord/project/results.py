@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accord.evidence import Counts, EvidenceTable, Findings, Readable, Tabular, Training
-from accord.formats import SCORE_NESTED, decoded_json, read_rows, score_frame
+from accord.formats import SCORE_NESTED, SCORE_TYPES, decoded_json, read_rows, score_frame
 from accord.learning import Evaluator
 from accord.models import IN_BATCH, NOT_RECORDED
 from accord.validation import CalledRow, Comparison, Estimate, Gap, Group
@@ -247,9 +247,11 @@ class ScoreRun(Tabular):
 
 
 def _nested(name: str, cell: Any) -> Any:
-    """Decode a nested cell of a table."""
+    """Decode a cell of a table of text: a nested or a boolean one."""
     if cell == "":
         return None
+    if SCORE_TYPES.get(name) is bool and isinstance(cell, str):
+        return cell.casefold() == "true"
     return decoded_json(cell) if name in SCORE_NESTED and isinstance(cell, str) else cell
 
 

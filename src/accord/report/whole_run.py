@@ -29,6 +29,7 @@ from accord.project import (
     score,
     set_scales,
     survey,
+    synthetic_note,
 )
 from accord.report.report import write_report
 from accord.report.run_folder import RUBRIC, RunFolder, project_text
@@ -224,7 +225,7 @@ def _check_enough(project: Project, note: Callable[[str], None]) -> None:
     Raises:
         BadInput: Says how many there are, and how many are needed.
     """
-    if aside := project.synthetic_said():
+    if aside := synthetic_note(project):
         note(aside)
     main, needed = project.rubric.main, 2 * project.config.folds
     rated = len({target.conversation for target in project.rated(main).targets})

@@ -335,7 +335,7 @@ class _Joined:
     """An engine whose transactions and connections are all the same one."""
 
     def __init__(self, engine: Engine, connection: Connection) -> None:
-        self.dialect, self.url = engine.dialect, engine.url
+        self.dialect, self.url, self.pool = engine.dialect, engine.url, engine.pool
         self._connection = connection
 
     def begin(self) -> AbstractContextManager[Connection]:
