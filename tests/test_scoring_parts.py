@@ -574,7 +574,7 @@ def test_damaged_part_is_named_in_one_line_and_never_merged(project, spoil):
     part = min(project.glob("out/part-*.parquet"))
     spoil(part)
     (project / "merged.jsonl").write_text("kept")
-    for arguments in (["scores", "merge", "out", "--out", "merged.jsonl"], ["board", "rebuild", "out"]):
+    for arguments in (["scores", "merge", "out", "--out", "merged.jsonl", "--force"], ["board", "rebuild", "out"]):
         done = ran(*arguments)
         if arguments[0] == "scores" or done.exit_code:  # rebuilding takes no notice of cells that it does not use
             assert done.exit_code == 1 and part.name in done.output and len(done.output.strip().splitlines()) == 1
@@ -583,7 +583,7 @@ def test_damaged_part_is_named_in_one_line_and_never_merged(project, spoil):
     assert again.exit_code == 0 or (part.name in again.output and len(again.output.strip().splitlines()) == 1)
     part.rmdir() if part.is_dir() else part.unlink()
     assert ran("score", "in", "--out", "out/", "--workers", "1").exit_code == 0
-    assert "20 rows" in ran("scores", "merge", "out", "--out", "merged.jsonl").output
+    assert "20 rows" in ran("scores", "merge", "out", "--out", "merged.jsonl", "--force").output
 
 
 def test_merged_parquet_names_the_damaged_part_too(project):
