@@ -82,7 +82,7 @@ def _posts_nothing(served: Served, path: str, headers: str, body: bytes) -> str:
 
 
 def _link(served: Served) -> str:
-    return re.findall(r"/in/[\w-]{43}", served.said())[-1]
+    return str(re.findall(r"/in/[\w-]{43}", served.said())[-1])
 
 
 def _works_once(served: Served) -> str:

@@ -329,7 +329,7 @@ FORGED = {
     "an INSTEAD OF trigger": "ALTER TABLE days RENAME TO d; CREATE VIEW days AS SELECT * FROM d; CREATE TRIGGER t "
     "INSTEAD OF INSERT ON days BEGIN DELETE FROM annotations; END",
     "a unique index": "DELETE FROM annotations WHERE rowid > 1; CREATE UNIQUE INDEX one ON annotations (question)",
-    "a name that is markup": "CREATE TRIGGER \"\x1b[2J\u202e<b>\" AFTER INSERT ON runs BEGIN DELETE FROM runs; END",
+    "a name that is markup": 'CREATE TRIGGER "\x1b[2J\u202e<b>" AFTER INSERT ON runs BEGIN DELETE FROM runs; END',
 }
 """Objects in a store that change its rows while Accord writes."""
 

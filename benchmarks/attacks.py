@@ -19,6 +19,7 @@ from pathlib import Path
 import attack_access
 import attack_batches
 import attack_files as files
+import attack_models
 import attack_pages as texts
 import attack_scores as scores
 import attack_service
@@ -30,7 +31,7 @@ from harness import Row, chosen, finish, options
 AREAS: dict[str, Area] = {
     "readers": files.readers, "yaml": files.yamls, "evaluator-folders": files.folders, "stores": files.stores,
     "follow": files.follow, "replies": wires.replies, "endpoints": wires.endpoints, "budgets": wires.budgets,
-    "batches": attack_batches.batches, "urls": wires.urls,
+    "batches": attack_batches.batches, "urls": wires.urls, "models": attack_models.models,
     "secrets": wires.secrets, "webhooks": wires.webhooks, "serve": attack_service.serve, "pages": texts.pages,
     "terminal": texts.terminal, "workbench": attack_workbench.workbench, "access": attack_access.access,
     "parts": scores.parts, "mart": scores.mart,

@@ -227,8 +227,6 @@ def service_rows(count: int, conversations: int) -> list[Row]:
     return rows
 
 
-
-
 def hostile_rows(requests: int) -> list[Row]:
     """An honest client's waits alone, beside each kind of hostile traffic, and beside all of it."""
     rng = np.random.default_rng(4)

@@ -42,7 +42,7 @@ from accord.models import (
 )
 from accord.project import train_ruber
 from accord.testing import ChatServer, Wire
-from accord.values import BadInput, BudgetReached, MissingExtra, ModelError, Sample, UnknownName, Unmeasured
+from accord.values import BadInput, BudgetReached, MissingExtra, ModelError, NotSent, Sample, UnknownName, Unmeasured
 
 WORDS = ["heron", "fish", "opening", "hours", "router", "return", "order", "monday"]
 
@@ -130,7 +130,7 @@ def test_a_text_that_cannot_be_embedded_costs_the_others_nothing(monkeypatch: py
         session.hear("heron?")
         assert session.reply("poison") == {"cosine-user@endpoint:small": None} and session.history.messages == 2
     gone = Remote("endpoint:x", asked_on(EmbeddingsEndpoint("x", server.url, "hush"), ClientOptions(attempts=1)))
-    with pytest.raises(Unmeasured, match="no embedding: unreachable"):
+    with pytest.raises(NotSent, match=r"cannot connect to 127\.0\.0\.1:\d+ .*nothing was sent"):
         gone.embed("heron")
     refusing = lambda _: Wire({"error": {"message": "bad key hush"}}, status=401)  # noqa: E731
     with ChatServer(refusing) as server, pytest.raises(ModelError, match="refused the key") as caught:
@@ -194,7 +194,7 @@ def test_names_of_embedders(monkeypatch: pytest.MonkeyPatch) -> None:
         open_embedder("bert")
     with ChatServer(serve) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        with pytest.raises(ModelError, match="no key for 'x': set OPENAI_API_KEY"):
+        with pytest.raises(ModelError, match="no API key for model 'x': set OPENAI_API_KEY"):
             open_embedder("endpoint:x").embed("heron")
         assert not server.requests, "the key is missed before anything is sent"
     with pytest.raises(BadInput, match="names no model"):

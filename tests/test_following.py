@@ -388,7 +388,9 @@ def test_the_command_that_is_stopped_ends_with_5_where_something_was_lost(
     run([*following, "--once"], cwd=tmp_path, check=True)
     write(tmp_path / "log.jsonl", rows[8:10], "w")  # cut short by whoever copied it; what came before the cut is gone
     process = Forked(following, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    noted = process.stderr and process.stderr.readline()
+    assert process.stderr is not None
+    assert process.stderr.readline() == "note: evaluator: evaluators/mixture\n"
+    noted = process.stderr.readline()
     process.send_signal(signal.SIGTERM)
     told, rest = process.communicate(timeout=PATIENCE)
     assert noted and "cut short" in noted + rest and process.returncode == 5 and "Traceback" not in rest

@@ -30,8 +30,7 @@ from test_readers_annotation_tools import (
 from accord import Rubric, read
 from accord.board import Board, Selection
 from accord.formats import formats
-from accord.live import Message, opened
-from accord.live.messages import HistoryDeduplicator
+from accord.live import HistoryDeduplicator, Message, opened
 from accord.project import Config, Facts, Project, import_files, merge_parts, milliseconds, rebuild
 from accord.report import write_report
 from accord.store import check_store

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from new_project import new_project
 from typer.testing import CliRunner
 
 from accord import Conversation, Document, Question, Rubric, Scale, Store, Turn
@@ -340,6 +341,7 @@ def test_a_cap_is_a_number_that_caps(cap: str, tmp_path: Path, monkeypatch: pyte
     with pytest.raises(BadInput, match="is no cap; allowed: a finite number from 0 up"):
         Caps(money=float(cap))
     monkeypatch.chdir(tmp_path)
+    new_project()
     for command in (["judge"], ["fit", "in-context"]):
         result = CliRunner().invoke(app, [*command, f"--max-money={cap}"])
         assert (

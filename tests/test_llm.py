@@ -230,7 +230,7 @@ def test_no_key_is_said_before_anything_is_sent(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with ChatServer(lambda request: completion("never")) as server:
         client = ChatCompletions("m1", base_url=server.url)
-        with pytest.raises(ModelError, match="no key for 'm1': set OPENAI_API_KEY"):
+        with pytest.raises(ModelError, match="no API key for model 'm1': set OPENAI_API_KEY"):
             asked(client, ask_prompt())
     assert not server.requests
 

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 import polars as pl
 import pytest
 import scaled
+from new_project import new_project
 from typer.testing import CliRunner
 
 from accord.cli import (
@@ -104,6 +105,7 @@ def test_scores_go_into_a_bucket_and_out_of_it(chats, bucket, scorer, tmp_path):
 
 def test_the_command_takes_a_url(chats, bucket, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    new_project()
     monkeypatch.delenv("ACCORD_STORE", raising=False)
     scaled.saved(tmp_path / "evaluators/calibration")
     arguments = ["score", f"{chats}/*.parquet", "--out", f"{bucket}/s", "--workers", "1", "--json"]
@@ -144,5 +146,5 @@ def test_a_store_that_cannot_be_reached_is_one_line(scorer, tmp_path, monkeypatc
 
 def test_a_package_that_is_missing_is_named_with_its_line(scorer, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'accord\[s3\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install .*\[s3\]'"):
         score_parts(scorer, "s3://bucket/chats", tmp_path / "out", ONE)

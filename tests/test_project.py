@@ -203,6 +203,7 @@ LIGHT = ["numpy", "polars", "sklearn", "scipy", "altair", "openai", "accord.lear
 
 
 def test_opening_a_project_imports_nothing_that_learns_or_asks(tmp_path: Path) -> None:
+    (tmp_path / "accord.yaml").write_text("seed: 0\n", encoding="utf-8")
     code = "import sys, accord; accord.open().close(); print([name for name in sys.argv[1:] if name in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", code, *LIGHT], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]", ran.stdout

@@ -84,13 +84,14 @@ def test_spark_s_way_of_calling_gives_record_batches_of_the_published_columns(pl
     exec(compile(recipe("mapInArrow"), str(PAGE), "exec"), {"spark": Frame()})
     assert all(isinstance(each, pa.RecordBatch) and each.schema == arrow_schema() for each in found["batches"])
     names = [each.split() for each in found["columns"].split(", ")]
-    kinds = {"long": "int64", "double": "double", "string": "string"}
+    kinds = {"long": "int64", "double": "double", "boolean": "bool", "string": "string"}
     assert [(name, kinds[kind]) for name, kind in names] == [(field.name, str(field.type)) for field in arrow_schema()]
     assert pl.concat(map(pl.from_arrow, found["batches"])).sort("conversation").equals(expected(place))
 
 
 @pytest.mark.slow
 def test_any_scheduler_runs_the_same_command_per_share_at_the_same_time(place):
+    (place / "accord.yaml").write_text("seed: 0\n")
     run = "from accord.formats import pieces\npieces.PIECE_ROWS = 10\nfrom accord.cli import app, commands\napp()"
     own = ["--evaluator", "evaluators/mixture", "--workers", "1"]
     shares = [

@@ -966,6 +966,26 @@ def fitted_project(fitted_once: tuple[Path, str, Author], project: Path) -> tupl
 
 
 @pytest.mark.slow
+def test_lists_that_are_asked_for_twice_leave_the_requests_within_the_plan(project: Path) -> None:
+    author, asked = Author(), set[str]()
+
+    def respond(request: Any) -> Wire:
+        if request["_path"].endswith("/decisions") or (text := str(request["messages"])) in asked:
+            return author(request)
+        asked.add(text)
+        return completion("I would rather not.")
+
+    with ChatServer(respond) as server:
+        configure(server.url)
+        invoke("import", "chats.jsonl", "labels.csv")
+        plan = json.loads(invoke("fit", "learned-rubric", "--plan", "--json").stdout)
+        spent = fitted()["spent"]["requests"]
+        writing = [request for request in server.requests if request["_path"].endswith("/chat/completions")]
+    assert len(writing) == 2 * len(asked) and spent == len(server.requests)
+    assert plan["fewest_requests"] < spent <= plan["most_requests"]
+
+
+@pytest.mark.slow
 def test_the_commands_learn_a_rubric_show_it_and_score_with_it(project: Path) -> None:
     author = Author()
     with ChatServer(author) as server:
@@ -980,6 +1000,7 @@ def test_the_commands_learn_a_rubric_show_it_and_score_with_it(project: Path) ->
         said = invoke("fit", "learned-rubric")
         asked = len(author.asked)
         assert plan["requests"] >= asked and f"spent: {asked} requests" in said.stderr
+        assert plan["fewest_requests"] <= asked <= plan["most_requests"]
         assert "rubric learned on 30 good and bad conversations, tried on 30 others" in said.stdout
         assert "Selection policies on the same pool" in said.stdout and "ΔNetSAT" in said.stdout
         assert f"saved in {FOLDER}" in said.stdout

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import scaled
+from new_project import new_project
 from typer.testing import CliRunner
 
 from accord import Conversation, Turn
@@ -153,6 +154,7 @@ def test_the_command_says_what_is_on_the_board(project: Project, folder: Path, t
                                                monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     project.score(chat_file(tmp_path), tmp_path / "scores.jsonl", folder)
     monkeypatch.chdir(tmp_path)
+    new_project()
     done = CliRunner().invoke(app, ["board", "rebuild"])
     assert done.exit_code == 0 and "12 scores on the board: of 1 runs, 0 folders, and 0 of live scoring" in done.output
     refused = CliRunner().invoke(app, ["board", "rebuild", str(tmp_path / "nowhere")])

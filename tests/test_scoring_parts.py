@@ -12,6 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 import scaled
+from new_project import new_project
 from processes import Forked, run
 from typer.testing import CliRunner
 
@@ -457,7 +458,9 @@ app(sys.argv[1:])
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_driver_that_is_killed_goes_on_where_it_was(tmp_path, workers):
+def test_a_driver_that_is_killed_goes_on_where_it_was(tmp_path, workers, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    new_project()
     scaled.saved(tmp_path / "e")
     chats = scaled.parquet(tmp_path / "a.parquet", scaled.drawn(2000))
     arguments = [
@@ -495,6 +498,7 @@ def test_a_driver_that_is_killed_goes_on_where_it_was(tmp_path, workers):
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    new_project()
     monkeypatch.delenv("ACCORD_STORE", raising=False)
     scaled.saved(tmp_path / "evaluators/calibration")
     rows = scaled.drawn(20)

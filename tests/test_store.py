@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from new_project import new_project
 from processes import Forked, run
 from sqlalchemy import Connection, MetaData, inspect, select, text
 from typer.testing import CliRunner
@@ -568,7 +569,8 @@ def test_a_store_that_is_whole_is_said_to_be(store: Store) -> None:
     assert found.rows == {
         "conversations": 2, "annotations": 2, "cache": 3, "claims": 1, "budgets": 1, "runs": 1, "scores": 1, "days": 1,
         "alarms": 1, **dict.fromkeys(
-            ("assignments", "items", "people", "predictions", "sessions", "studies", "talk_messages", "talks"), 0
+            ("assignments", "confirmations", "items", "people", "predictions", "sessions", "studies", "talk_messages",
+             "talks"), 0
         ),
     }  # fmt: skip
 
@@ -632,13 +634,14 @@ def test_the_command_checks_a_damaged_file_and_says_how_to_repair_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    new_project()
 
     def checked(code: int) -> str:
         result = CliRunner().invoke(app, ["store", "check"])
         assert result.exit_code == code, result.output
         return result.output
 
-    assert "there is no store accord.db to check" in checked(1)
+    assert "there is no store sqlite:///accord.db yet" in checked(1)
     path = tmp_path / "accord.db"
     store = Store(str(path))
     store.add_conversations([chat(f"c{place}", f"secret {place} " * 50) for place in range(300)])

@@ -158,6 +158,9 @@ def test_a_copy_of_an_older_accord_is_brought_up_to_date_and_stays_as_it_is(stor
         connection.execute(text("DROP INDEX cache_by_kind"))
         connection.execute(text("DROP INDEX conversations_synthetic"))
         connection.execute(text("ALTER TABLE conversations DROP COLUMN synthetic"))
+        for table in ("conversations", "annotations"):
+            connection.execute(text(f"ALTER TABLE {table} DROP COLUMN imported"))
+        connection.execute(text("DROP TABLE confirmations"))
         connection.execute(text("UPDATE alembic_version SET version_num = '0011'"))
     older.close()
     content = (tmp_path / "copy.db").read_bytes()

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import pytest
+from new_project import new_project
 from served_workbench import LINKS, Browser, chats, project, row, served, study, token
 from typer.testing import CliRunner
 
@@ -263,6 +264,7 @@ def test_a_store_of_people_keeps_names_apart(tmp_path: Path) -> None:
 
 def test_people_are_added_listed_and_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    new_project()
     runner = CliRunner()
 
     def said(*arguments: str, code: int = 0) -> str:

@@ -1,4 +1,4 @@
-"""The application all commands join, and what turns expected failures into one line and an exit code."""
+"""The application of all commands: help, verbosity, and expected failures as one line and an exit code."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
+import typer.core
 
 from accord.cli.outputs import check_outputs, outputs_of
-from accord.cli.show import say_line
+from accord.cli.show import say_line, set_verbosity
 from accord.version import __version__
 
 PARTLY_UNSCORED = 5
@@ -26,14 +27,53 @@ EXIT_CODES = (
     "Exit codes: 0 done, 1 wrong input, 2 usage, 3 gate failed, 4 budget reached, 5 partly unscored, 130 interrupted."
 )
 
+PANELS = {
+    "Start": ("demo", "run", "init", "import", "export", "view", "plugins", "schema"),
+    "Learn": ("judge", "fit", "compare", "report", "gate", "estimate", "synth", "issues", "models", "finetune"),
+    "Rate": ("serve", "users", "label", "validate"),
+    "Operate": ("score", "scores", "follow", "watch", "board", "store"),
+}
+"""Commands by the heading under which `accord --help` lists them."""
+
+
+class CommandGroup(typer.core.TyperGroup):
+    """A group of commands whose help shows whole first sentences; typer cuts them at the end of the line."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands, by panel where they have one."""
+        left = dict.fromkeys(self.list_commands(ctx))
+        panels = [(panel, [name for name in names if name in left]) for panel, names in PANELS.items()]
+        placed = {name for _, names in panels for name in names} if ctx.parent is None else set()
+        rest = [name for name in left if name not in placed]
+        for panel, names in [*(panels if ctx.parent is None else ()), ("Commands", rest)]:
+            commands = [(name, self.commands[name]) for name in names if not self.commands[name].hidden]
+            if commands:
+                with formatter.section(panel):
+                    formatter.write_dl([(name, _first_sentence(each.help or "")) for name, each in commands])
+
+
+def _first_sentence(text: str) -> str:
+    paragraph = " ".join(inspect.cleandoc(text).split("\n\n")[0].split())
+    return paragraph.split(". ")[0].rstrip(".")
+
+
 app = typer.Typer(
     name="accord",
     help=f"Learn to judge conversations the way your people do.\n\n{EXIT_CODES}",
+    cls=CommandGroup,
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+
+def command_group(name: str, help: str) -> typer.Typer:
+    """Return a new group of commands of the application."""
+    group = typer.Typer(help=help, cls=CommandGroup, no_args_is_help=True, rich_markup_mode=None)
+    app.add_typer(group, name=name)
+    return group
+
 
 _FILE_TROUBLES = {
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS,
@@ -65,14 +105,33 @@ _FORCE = inspect.Parameter(
 )
 """Option of every command that writes a file."""
 
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log each step to stderr.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")]
+_HIDDEN = (
+    inspect.Parameter(
+        "verbose",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=False,
+        annotation=Annotated[bool, typer.Option("--verbose", "-v", hidden=True)],
+    ),
+    inspect.Parameter(
+        "quiet",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=False,
+        annotation=Annotated[bool, typer.Option("--quiet", "-q", hidden=True)],
+    ),
+)
+"""Options that every command takes, and that `accord --help` documents."""
+
 
 def guarded(function: Callable[..., Any]) -> Callable[..., None]:
-    """Wrap a command: its outputs are checked, and expected failures end in one line on stderr and an exit code."""
+    """Wrap a command: check its outputs, set the verbosity, and end expected failures in one line and an exit code."""
     outputs = outputs_of(function)
 
     @functools.wraps(function)
-    def run(*args: Any, force: bool = False, **kwargs: Any) -> None:
+    def run(*args: Any, verbose: bool = False, quiet: bool = False, force: bool = False, **kwargs: Any) -> None:
         try:
+            set_verbosity(verbose or _given["verbose"], quiet or _given["quiet"])
             _check_finite(kwargs)
             check_outputs(outputs, kwargs, force)
             function(*args, **kwargs)
@@ -88,12 +147,19 @@ def guarded(function: Callable[..., Any]) -> Callable[..., None]:
             if not isinstance(error, AccordError):
                 raise
             stop(str(error), error.exit_code)
+        finally:
+            set_verbosity(False, False)
 
-    if any(each.is_earlier for each in outputs.values()):
-        signature = inspect.signature(function, eval_str=True)
-        parameters = [*signature.parameters.values(), _FORCE]
-        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    signature = inspect.signature(function, eval_str=True)
+    more = [_FORCE] if any(each.is_earlier for each in outputs.values()) else []
+    run.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*signature.parameters.values(), *more, *_HIDDEN]
+    )
     return run
+
+
+_given = {"verbose": False, "quiet": False}
+"""The options of `accord` itself, in front of the command."""
 
 
 def _check_finite(given: Mapping[str, Any]) -> None:
@@ -116,7 +182,12 @@ def stop(reason: str, code: int) -> NoReturn:
 
 
 @app.callback(invoke_without_command=True)
-def _version(version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False) -> None:
+def _accord(
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
+) -> None:
+    _given.update(verbose=verbose, quiet=quiet)
     if version:
         print(f"accord {__version__}")
         raise typer.Exit

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,7 +17,9 @@ if TYPE_CHECKING:
     from accord.project import Project, Turns
     from accord.workbench import Bench
 
-ConfigFile = Annotated[Path | None, typer.Option("--config", help="Project file; default: accord.yaml in this folder.")]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", help="Project file; default: accord.yaml here or in a folder above.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Format = Annotated[
     str, typer.Option("--format", help="Format of the conversations; `auto` detects it from the first row.")
@@ -39,7 +43,17 @@ IsWatched = Annotated[
 Main = Annotated[str | None, typer.Option("--main", help="The main question, in place of a guess.")]
 LabelColumns = Annotated[
     list[str] | None,
-    typer.Option("--labels", metavar="COLUMN", help="A column or entry beside the text that holds ratings; repeat."),
+    typer.Option(
+        "--labels", metavar="COLUMN", help="A column or entry beside the text with ratings, or `none`; repeat."
+    ),
+]
+RaterColumns = Annotated[
+    list[str] | None,
+    typer.Option("--rater", metavar="COLUMN", help="A column that holds the ratings of one person; repeat."),
+]
+Scales = Annotated[
+    list[str] | None,
+    typer.Option("--scale", metavar="QUESTION=LOW..HIGH", help="The scale of a question, not a guess; repeat."),
 ]
 Unnamed = Annotated[bool, typer.Option("--unnamed", help="Annotators are places in a list (r1, r2, ...), not persons.")]
 Roles = Annotated[
@@ -97,10 +111,10 @@ def chosen(synthetic: str | None) -> list[str]:
 def open_counted(
     config_file: Path | None, synthetic: str | None, settings: list[str] | None = None, question: str | None = None
 ) -> Project:
-    """Open a project for figures, and say which conversations are left out of them, or among them.
+    """Open a project to compute figures, and say on stderr which synthetic conversations they count.
 
     Raises:
-        BadInput: The file cannot be read, or a setting cannot be.
+        BadInput: See `open_project`.
     """
     from accord.cli.show import note
 
@@ -110,18 +124,53 @@ def open_counted(
     return project
 
 
-def open_project(config_file: Path | None, settings: list[str] | None = None, question: str | None = None) -> Project:
-    """Read the project's file, with some settings in place of its own, and open its store and rubric.
+def open_project(
+    config_file: Path | None,
+    settings: list[str] | None = None,
+    question: str | None = None,
+    creates: bool = False,
+) -> Project:
+    """Open the project of a file, or of the working folder.
+
+    Args:
+        config_file: The project's file; by default, `accord.yaml` of this folder or of the nearest one above it.
+        settings: Changes of settings, each as `KEY=VALUE`.
+        question: The question to learn, instead of the main one.
+        creates: Whether the command creates a store that does not exist. Other commands find an empty store, and
+            leave no file behind.
 
     Raises:
-        BadInput: The file cannot be read, or a setting cannot be.
+        BadInput: There is no project, its file is wrong, or a setting is.
     """
-    from accord.project import Project, load_config, with_settings
+    import logging
 
-    config = with_settings(load_config(config_file), settings or ())
+    from accord.project import Project, load_project, with_settings
+    from accord.store import store_exists
+    from accord.values import plain_url
+
+    config = with_settings(load_project(config_file), settings or ())
     for error in config.broken_studies.values():
         note_broken_study(error)
+    logging.getLogger("accord").info("project in %s, store %s", config.folder.absolute(), plain_url(config.store))
+    if not creates and not store_exists(config.store):
+        config = config.model_copy(update={"store": "sqlite:///:memory:"})
     return Project(config, question=question)
+
+
+def store_of(config_file: Path | None, creates: bool = False) -> str:
+    """Return the URL of the project's store.
+
+    Raises:
+        BadInput: There is no project; or no store, unless the command `creates` it.
+    """
+    from accord.project import load_project
+    from accord.store import store_exists
+    from accord.values import BadInput
+
+    url = load_project(config_file).store
+    if not creates and not store_exists(url):
+        raise BadInput(f"there is no store {url} yet. Import into it first: accord import chats.jsonl labels.csv")
+    return url
 
 
 def note_broken_study(error: str) -> None:
@@ -203,6 +252,24 @@ def are_positions(positions: Callable[[], Sequence[str]]) -> bool:
     )
 
 
+def scale_map(pairs: list[str] | None) -> dict[str, tuple[float, float]]:
+    """`QUESTION=LOW..HIGH` pairs as a mapping.
+
+    Raises:
+        BadInput: A pair has another form, or `LOW` is not below `HIGH`.
+    """
+    from accord.values import BadInput
+
+    found = {}
+    for pair in pairs or ():
+        name, _, ends = pair.rpartition("=")
+        match = re.fullmatch(r"(-?\d+(?:\.\d+)?)(?:\.\.|-)(-?\d+(?:\.\d+)?)", ends.strip())
+        if not name or match is None or float(match[1]) >= float(match[2]):
+            raise BadInput(f"--scale takes QUESTION=LOW..HIGH, got {pair!r}; for example rating=1..5")
+        found[name] = float(match[1]), float(match[2])
+    return found
+
+
 def column_map(pairs: list[str] | None) -> dict[str, str]:
     """`OURS=THEIRS` pairs as a mapping.
 
@@ -215,3 +282,27 @@ def column_map(pairs: list[str] | None) -> dict[str, str]:
         if "=" not in pair:
             raise BadInput(f"--columns takes OURS=THEIRS, got {pair!r}; for example annotator=rater_id")
     return dict(pair.split("=", 1) for pair in pairs or ())
+
+
+def command_line(
+    command: str,
+    files: Sequence[str | Path],
+    labels: Sequence[str] = (),
+    columns: list[str] | None = None,
+    raters: Sequence[str] = (),
+    label_files: Sequence[str | Path] = (),
+) -> str:
+    """Return a command on files that a shell runs as printed, with the options that it needs.
+
+    Args:
+        command: The words before the files.
+        files: The files.
+        labels: Values of `--labels`.
+        columns: Values of `--columns`.
+        raters: Values of `--rater`.
+        label_files: Values of `--from`.
+    """
+    options = {"--from": label_files, "--labels": labels, "--rater": raters, "--columns": columns or ()}
+    words = [str(file) for file in files]
+    words += [str(word) for option, values in options.items() for value in values for word in (option, value)]
+    return f"{command} {shlex.join(words)}"

@@ -13,8 +13,51 @@ if TYPE_CHECKING:
     from accord.models import Budget
 
 _PLAIN_SECONDS = 5.0
-_STATISTICS = {"rmse": "RMSE", "rmse_new_annotator": "RMSE, new annotator", "pearson": "r", "spearman": "ρ",
-               "kendall": "τ", "log_loss": "log loss"}  # fmt: skip
+
+
+_handlers: list[Any] = []
+_is_quiet = _is_changed = False
+
+
+def set_verbosity(verbose: bool, quiet: bool) -> None:
+    """Log to stderr from INFO on, or leave out everything but results and errors; neither is the default.
+
+    Raises:
+        BadInput: Both are asked for.
+    """
+    global _is_quiet, _is_changed
+    _is_quiet, was_changed, _is_changed = quiet, _is_changed, verbose or quiet
+    if not (was_changed or _is_changed):
+        return
+    import logging
+
+    from accord.values import BadInput
+
+    loggers = [logging.getLogger(name) for name in ("accord", "httpx", "alembic")]
+    for logger in loggers:
+        logger.setLevel(logging.INFO if verbose else logging.ERROR if quiet else logging.NOTSET)
+        for handler in _handlers:
+            logger.removeHandler(handler)
+    _handlers.clear()
+    if verbose and quiet:
+        raise BadInput("--verbose and --quiet exclude each other; give one of them")
+    if verbose:
+        handler = _log_handler()
+        _handlers.append(handler)
+        for logger in loggers:
+            logger.addHandler(handler)
+
+
+def _log_handler() -> Any:
+    import logging
+
+    class Lines(logging.Handler):
+        """Log records as single lines on stderr, without credentials."""
+
+        def emit(self, record: logging.LogRecord) -> None:
+            say_line(f"{record.levelname.lower()}: {record.name}: {record.getMessage()}")
+
+    return Lines(logging.INFO)
 
 
 def show(result: Mapping[str, Any], as_json: bool, text: Callable[[Mapping[str, Any]], str]) -> None:
@@ -28,6 +71,8 @@ def say(text: str, is_aside: bool = False) -> None:
     """Print a text, on stderr where it is an aside: no secret, and nothing that a terminal would obey."""
     from accord.values import redacted, visible
 
+    if is_aside and _is_quiet:
+        return
     print(visible(redacted(text)), file=sys.stderr if is_aside else sys.stdout)
 
 
@@ -71,7 +116,7 @@ class Progress:
     def __init__(self, what: str, total: int | None = None) -> None:
         self.what, self.total, self.done = what, total, 0
         self._begun = self._last = time.monotonic()
-        self._bar = _bar(what, total) if sys.stderr.isatty() else None
+        self._bar = _bar(what, total) if sys.stderr.isatty() and not _is_quiet else None
 
     def __enter__(self) -> Progress:
         if self._bar is not None:
@@ -169,12 +214,14 @@ def training_text(scored: Mapping[str, Any]) -> list[str]:
 
 def note(text: str) -> None:
     """One line on stderr that a user should know and can do something about."""
-    say_line(f"note: {text}")
+    if not _is_quiet:
+        say_line(f"note: {text}")
 
 
 def stage(name: str) -> None:
     """Say on stderr what is being done now."""
-    say_line(f"{name} ...")
+    if not _is_quiet:
+        say_line(f"{name} ...")
 
 
 def _time(seconds: float) -> str:
@@ -210,18 +257,31 @@ def figure_text(value: float | None, low: float | None, high: float | None, digi
 
 
 def plan_text(plan: Mapping[str, Any]) -> str:
-    """What would be asked, of how much, at what cost."""
-    about = f"{plan['samples']} to look at, " if plan["samples"] else ""
-    known = f"{plan['questions']} to answer for, {plan['answered']} of them answered already"
+    """Describe a plan: samples, questions, requests and their cost."""
+    about = f"{plan['samples']} samples, " if plan["samples"] else ""
+    known = f"{plan['questions']} questions, {plan['answered']} of them answered already"
     return f"{about}{known}\n{cost_text(plan)}"
 
 
 def cost_text(plan: Mapping[str, Any]) -> str:
-    """What a plan would cost: requests, tokens, money."""
-    cost = f"{plan['requests']} requests, about {plan['input_tokens']} tokens in, at most {plan['output_tokens']} out"
+    """Describe the cost of a plan: the range of requests, tokens, money."""
+    fewest, most = plan["fewest_requests"], plan["most_requests"]
+    lines = [
+        f"{fewest} to {most} requests; {plan['requests']} expected, about {plan['input_tokens']} tokens in, at most "
+        f"{plan['output_tokens']} out"
+        if most > fewest
+        else f"{plan['requests']} requests, about {plan['input_tokens']} tokens in, at most {plan['output_tokens']} out"
+    ]
+    if most > plan["requests"]:
+        lines.append("a reply that cannot be used leads to further requests")
+    if plan["attempts"] > 1 and most:
+        lines.append(f"a request that fails is sent up to {plan['attempts']} times; each time counts")
     if plan["unpriced"]:
-        return f"{cost}\nprice of {plan['unpriced']!r} unknown; add it to prices.yaml to see it in money"
-    return cost if plan["money"] is None else f"{cost}\nabout {plan['money']:.4f} in money"
+        lines.append(f"price of {plan['unpriced']!r} unknown; add it to prices.yaml to see it in money")
+    elif plan["money"] is not None:
+        upper = f", at most {plan['most_money']:.4f}" if most > plan["requests"] else ""
+        lines.append(f"about {plan['money']:.4f}{upper} in money")
+    return "\n".join(lines)
 
 
 def spent_text(spent: Mapping[str, Any]) -> str:
@@ -281,14 +341,16 @@ def _folds(result: Mapping[str, Any]) -> str:
 
 
 def rows_text(lines: Sequence[Mapping[str, Any]]) -> str:
-    """A line a system, and why some ratings have no score."""
-    header = ["system", "n", *_STATISTICS.values()]
-    rows = [[line["system"], str(line["n"]), *(_cell(line, name) for name in _STATISTICS)] for line in lines]
-    return "\n".join([table(header, rows), *_notes(lines)])
+    """Format a line per system, and the reasons for ratings without a score."""
+    from accord.evidence import comparison_table
+
+    return "\n".join([table(*comparison_table(lines)), *_notes(lines)])
 
 
 def _cell(line: Mapping[str, Any], name: str) -> str:
-    return figure_text(line[name], line[f"{name}_low"], line[f"{name}_high"], 3)
+    from accord.evidence import statistic
+
+    return statistic(line, name)
 
 
 def groups_text(groups: Iterable[Mapping[str, Any]]) -> str:
@@ -333,9 +395,13 @@ def imported_text(result: Mapping[str, Any]) -> str:
     found = result["annotations"]
     if found["new"] or found["known"]:
         lines.append(f"{found['new']} annotations imported, {found['known']} already there")
-    if result["other_questions"]:
-        named = ", ".join(f"{name} ({count})" for name, count in result["other_questions"].items())
-        lines.append(f"labels on questions that the rubric does not ask: {named}")
+    others = result["other_questions"]
+    counts = [
+        f"{name} ({count}, not in the rubric)" if name in others else f"{name} ({count})"
+        for name, count in result["questions"].items()
+    ]
+    if counts:
+        lines.append(f"labels read by question: {', '.join(counts)}")
     lines += [f"{count} rows passed over: {why}" for why, count in result["passed_over"].items()]
     if result["skipped"]:
         lines += [f"{result['skipped']} bad rows skipped:", *(f"  {row}" for row in result["bad_rows"])]

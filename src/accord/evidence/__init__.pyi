@@ -12,7 +12,8 @@ from .bank.words import first_words as first_words, pieces as pieces, stems as s
 from .bank.words import word_count as word_count
 from .findings import Charts as Charts, Curves as Curves, Figure as Figure, Findings as Findings, Fold as Fold
 from .findings import Histogram as Histogram, Point as Point, Points as Points, Section as Section, Table as Table
-from .findings import Text as Text, number as number, percent as percent, text_table as text_table
+from .findings import Text as Text, html_table as html_table, number as number, percent as percent
+from .findings import text_table as text_table
 from .likelihood import LIKELIHOOD as LIKELIHOOD, Likelihoods as Likelihoods, measure_likelihoods as measure_likelihoods
 from .likelihood import passages_of as passages_of
 from .meaning import MEANING as MEANING, Meaning as Meaning
@@ -21,6 +22,8 @@ from .metrics import Metric as Metric, Metrics as Metrics, REFERENCE as REFERENC
 from .metrics import metric_names as metric_names, metrics as metrics, signature_of as signature_of
 from .pairs import differences as differences, in_pairs as in_pairs
 from .ratings import Ratings as Ratings, options_of as options_of, ratings as ratings
+from .rendering import Readable as Readable, Tabular as Tabular, comparison_table as comparison_table
+from .rendering import statistic as statistic
 from .rubric_answers import RubricAnswers as RubricAnswers, answer_table as answer_table, ask_rubric as ask_rubric
 from .rubric_answers import judge_samples as judge_samples
 from .source import Arrays as Arrays, Counts as Counts, Gathered as Gathered, Learned as Learned, Settings as Settings

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from html import escape
 from typing import Any, ClassVar, Literal
 
 from accord.values import LONGEST_NAME, one_line
@@ -80,6 +81,21 @@ def text_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         for line in lines
     )  # fmt: skip
     return "\n".join(line.rstrip() for line in shown)
+
+
+def html_table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
+    """Return an HTML table for a notebook; each cell is one line, bounded and escaped."""
+
+    def cells(tag: str, line: Sequence[str]) -> str:
+        return "<tr>" + "".join(f"<{tag}>{_escaped(cell)}</{tag}>" for cell in line) + "</tr>"
+
+    head = f"<thead>{cells('th', header)}</thead>" if header else ""
+    title = f"<caption>{_escaped(caption)}</caption>" if caption else ""
+    return f"<table>{title}{head}<tbody>{''.join(cells('td', line) for line in rows)}</tbody></table>"
+
+
+def _escaped(cell: str) -> str:
+    return escape(one_line(cell, LONGEST_NAME))
 
 
 # --- charts -------------------------------------------------------------------------------------------------------

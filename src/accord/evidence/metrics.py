@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from pydantic import Field, TypeAdapter
 
-from accord.evidence.bank import ciu, reference
+from accord.evidence.bank import ciu, reference, ruber
 from accord.evidence.bank.conversation_words import LexicalMetric
 from accord.evidence.bank.counts import COPYING, LENGTH, NOVELTY, OVERLAP
 from accord.evidence.bank.embedding import BERTSCORE, EMBEDDING
@@ -57,10 +58,16 @@ class _Chosen:
     language: Language | None = None
 
     @classmethod
-    def of(cls, names: Sequence[str], source: str | None = None, language: Language | None = None) -> _Chosen:
-        of_replies = {name: turn_metrics.get(name) for name in names if name in turn_metrics}
+    def of(
+        cls,
+        names: Sequence[str],
+        source: str | None = None,
+        language: Language | None = None,
+        folder: Path = Path(),
+    ) -> _Chosen:
+        of_replies = {name: _turn_metric(name, folder) for name in names if name in turn_metrics}
         others = {name: metrics.get(name) for name in names if name not in of_replies}
-        columns = tuple(Column(name, str(signature_of(name, language)), source=source) for name in names)
+        columns = tuple(Column(name, str(signature_of(name, language, folder)), source=source) for name in names)
         embedded = tuple(metric for metric in of_replies.values() if hasattr(metric, "embedder"))
         return cls(of_replies, others, columns, embedded, language)
 
@@ -142,26 +149,36 @@ class _Chosen:
 _Found = tuple[dict[str, float | None], dict[str, str], Note | None]
 
 
-def signature_of(name: str, language: Language | None = None) -> Signature:
-    """How a metric is made: one of replies also by its words and stems, or by what it says itself.
+def signature_of(name: str, language: Language | None = None, folder: Path = Path()) -> Signature:
+    """Return the signature of a metric; that of a metric of replies names its word rules or its models.
 
-    The words are those of `language`, or of each text's own where it is to be recognised.
+    Args:
+        name: The metric's name.
+        language: The language of the word rules; by default, the language that is detected for each text.
+        folder: The folder that the relative path in a name such as `ruber@FOLDER` starts from.
     """
     if name not in turn_metrics:
         return Signature.of("metric", name=name)
-    made = _made_with(turn_metrics.get(name))
+    made = _made_with(_turn_metric(name, folder))
     if language is not None:
         made = made.replace(WORDS, language.made_with)
     return Signature.of("metric", name=name, words=made)
+
+
+def _turn_metric(name: str, folder: Path) -> TurnMetric:
+    """Return a metric of replies; the relative path in a name such as `ruber@FOLDER` starts from `folder`."""
+    family, _, argument = name.partition("@")
+    is_learned = argument and family in ruber.LEARNED
+    return turn_metrics.get(f"{family}@{folder / argument}" if is_learned else name)
 
 
 def _made_with(metric: TurnMetric) -> str:
     return str(getattr(metric, "made_with", WORDS))
 
 
-def _is_live(name: str) -> bool:
+def _is_live(name: str, folder: Path) -> bool:
     if name in turn_metrics:
-        return not is_remote(_made_with(turn_metrics.get(name)))
+        return not is_remote(_made_with(_turn_metric(name, folder)))
     return isinstance(metrics.get(name), LexicalMetric)
 
 
@@ -223,7 +240,7 @@ class Metrics(Source):
     @property
     def is_live(self) -> bool:
         """Return True if every metric is measured turn by turn and none asks an endpoint for vectors."""
-        return all(map(_is_live, self.names))
+        return all(_is_live(name, self.context.folder) for name in self.names)
 
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
         """Each metric of each sample; of a whole conversation, a metric of replies is the mean over them."""
@@ -231,7 +248,7 @@ class Metrics(Source):
 
     def _measured(self, samples: Sequence[Sample]) -> EvidenceTable:
         if self._chosen is None or [column.name for column in self._chosen.columns] != self.names:
-            self._chosen = _Chosen.of(self.names, self.name or None, self._language)
+            self._chosen = _Chosen.of(self.names, self.name or None, self._language, self.context.folder)
         new = self._chosen.new_session
         return self._chosen.measure(samples, lambda sample: self.session(sample, new))
 

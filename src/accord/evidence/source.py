@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from numpy.typing import NDArray
@@ -95,11 +96,13 @@ class SourceContext:
         rubric: Questions that people and judges answer.
         seed: Seed of every random draw.
         recorded: Questions that recorded judges alone answered.
+        folder: The folder that relative paths in settings start from.
     """
 
     rubric: Rubric
     seed: int = 0
     recorded: tuple[Question, ...] = ()
+    folder: Path = Path()
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from accord.formats.label_files import mapped
+from accord.formats.memory import Source
 from accord.formats.messages import checked_id, turn_index
 from accord.formats.record import Fields, WrongShape
 from accord.formats.row_writer import RowWriter
@@ -58,7 +59,7 @@ def looks_like_annotations(fields: Fields) -> bool:
 
 
 def read_annotations(
-    path: str | Path,
+    path: str | Source,
     rubric: Rubric,
     columns: Mapping[str, str] | None = None,
     on_bad_row: Callable[[BadInput], None] | None = None,

@@ -20,6 +20,8 @@ from accord.values import Conversation, Label, PlainTurns, Target, is_sendable
 
 UNNAMED = "unnamed"
 """Who rated, where nothing says it."""
+RATING = "rating"
+"""Name of the question that several raters answer in a column each, where the file does not name it."""
 VALUE_KEYS = ("value", "rating", "score", "label", "answer", "result")
 QUESTION_KEYS = ("question", "question_id", "dimension", "criterion", "aspect", "metric", "key", "name")
 CONTAINERS = (
@@ -45,7 +47,9 @@ _NAMED = {
     "clarity", "understandable", "appropriate", "appropriateness", "preference", "likert", "opinion", "judgment",
     "judgement", "sentiment", "trust", "bewertung", "note", "zufriedenheit", "zufrieden", "qualität",
     "qualitaet", "hilfreich", "punkte", "sterne", "daumen", "gut", "calificación", "calificacion", "évaluation",
-    "valutazione",
+    "valutazione", "puntuación", "puntuacion", "satisfacción", "satisfaccion", "calidad", "avaliação", "avaliacao",
+    "satisfação", "qualidade", "qualité", "qualite", "voto", "qualità", "soddisfazione", "оценка", "качество",
+    "评分", "分数", "打分", "得分", "评价", "满意度", "质量", "評価", "満足度", "평점", "만족도",
 }  # fmt: skip
 
 
@@ -192,21 +196,6 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, bool | int | float) or (isinstance(value, str) and value != "")
 
 
-def asked_beside(conversation: Conversation, questions: AbstractSet[str]) -> set[str]:
-    """Those of some questions that something beside a conversation's text may answer."""
-    metadata = conversation.metadata
-    is_bare = isinstance(conversation.turns, PlainTurns) and questions.isdisjoint(metadata)
-    if is_bare and not any(map(_may_tell_more, metadata)):
-        return set()  # of what is called by its own name there is none: so it is with most
-    return {each.question for each in answers_beside(conversation) if each.question in questions}
-
-
-@lru_cache(maxsize=1024)
-def _may_tell_more(name: Any) -> bool:
-    """Whether what stands under a name may answer questions that are called otherwise."""
-    return not isinstance(name, str) or name in CONTAINERS or name == RATED_ROWS or bool(_BY_PERSON.fullmatch(name))
-
-
 def answers_beside(conversation: Conversation) -> Iterator[Answered]:
     """Every answer that may stand beside a conversation's text, about the whole and about its turns."""
     metadata = dict(conversation.metadata)
@@ -224,27 +213,52 @@ def answers_beside(conversation: Conversation) -> Iterator[Answered]:
             yield found._replace(turn=place)
 
 
-def labels_beside(conversation: Conversation, questions: Collection[str], turns: Collection[str] = ()) -> list[Label]:
-    """What stands beside a conversation as answers to some questions, as labels with the values as the file has them.
+def labels_beside(
+    conversation: Conversation,
+    questions: Collection[str],
+    turns: Collection[str] = (),
+    raters: Mapping[str, str] = {},
+) -> list[Label]:
+    """Return the answers to some questions in a conversation's columns or metadata as labels, with raw values.
 
     Args:
-        conversation: As it was read.
-        questions: Their names.
-        turns: Those that are asked about turns: where a cell speaks of the whole conversation, it speaks of each reply.
+        conversation: The conversation.
+        questions: Names of the questions.
+        turns: Questions about turns: an answer about the whole conversation is repeated for each reply.
+        raters: Columns that each hold one person's ratings, with the person: answers to `RATING`.
 
     Raises:
-        WrongShape: A value, or who gave it, cannot be kept.
+        WrongShape: A value or an annotator cannot be stored.
     """
     found: list[Label] = []
+    wanted = {*questions, *raters}
+    if _is_bare(conversation, wanted):
+        return found
     for each in answers_beside(conversation):
-        if each.question not in questions:
+        if each.question not in wanted:
             continue
         who = UNNAMED if each.annotator is None else each.annotator
+        question = each.question
+        if question in raters:
+            who, question = raters[question], RATING
         if not is_sendable(who) or (isinstance(each.value, str) and not is_sendable(each.value)):
-            raise WrongShape(f"{each.question} {each.value!r} by {who!r} is no text that can be kept")
+            raise WrongShape(f"{question} {each.value!r} by {who!r} is no text that can be kept")
         places: list[int | None] = [each.turn]
-        if each.turn is None and each.question in turns:
+        if each.turn is None and question in turns:
             replies = {id(turn) for turn in conversation.replies}
             places = [place for place, turn in enumerate(conversation.turns) if id(turn) in replies]
-        found += [Label(Target(conversation.id, place), each.question, who, each.value) for place in places]
+        found += [Label(Target(conversation.id, place), question, who, each.value) for place in places]
     return found
+
+
+def _is_bare(conversation: Conversation, questions: AbstractSet[str]) -> bool:
+    """Return True if a conversation can hold no answer to the questions, without a look at its values."""
+    metadata = conversation.metadata
+    is_plain = isinstance(conversation.turns, PlainTurns) and questions.isdisjoint(metadata)
+    return is_plain and not any(map(_may_tell_more, metadata))
+
+
+@lru_cache(maxsize=1024)
+def _may_tell_more(name: Any) -> bool:
+    """Return True if the entry of this name may hold answers to questions of other names."""
+    return not isinstance(name, str) or name in CONTAINERS or name == RATED_ROWS or bool(_BY_PERSON.fullmatch(name))

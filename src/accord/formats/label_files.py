@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
 
-from accord.formats.beside import UNNAMED, answers_in, number_in
+from accord.formats.beside import RATING, UNNAMED, answers_in, number_in
+from accord.formats.memory import Source
 from accord.formats.messages import checked_answer, checked_id, turn_index
-from accord.formats.record import ANNOTATOR_KEYS, Fields, Row, WrongShape, under_our_names
+from accord.formats.record import ANNOTATOR_KEYS, FOREIGN_IDS, Fields, Row, WrongShape, plain_name, under_our_names
 from accord.formats.rows import TABLE_SUFFIXES, locate, read_rows, suffix
 from accord.formats.table import ALIASES as OF_TEXT
 from accord.formats.table import holds_text
@@ -17,7 +18,7 @@ from accord.values import BadInput, BadRow, Kind, Label, Question, Rubric, Targe
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "conversation": (
         "conversation_id", "item_id", "dialogue_id", "dialog_id", "session_id", "thread_id", "chat_id", "conv_id",
-        "ticket_id", "id",
+        "ticket_id", *FOREIGN_IDS, "id", "nummer", "nr",
     ),
     "turn": ("turn_index", "response_index"),
     "annotator": ANNOTATOR_KEYS[1:],
@@ -31,15 +32,16 @@ NOT_APPLICABLE = {"na", "n/a", "not applicable", "none", "null", "nan", "-"}
 _TEXTS = {name for ours in ("content", "prompt", "response") for name in (ours, *OF_TEXT[ours])} - {
     "value", "question", "answer", "from", "message",
 }  # fmt: skip
+_ROLES = {"role", *OF_TEXT["role"]} - {"from", "author"}
 
 
 def looks_like_labels(fields: Fields) -> bool:
-    """Whether a row is a rating, and nothing else: it names a conversation, and holds nothing that was said.
+    """Return True if a row is a label alone: it names a conversation and holds no text of one.
 
-    `question` and `answer` are what was said where a rating stands beside them, else a question and its value.
+    `question` and `answer` are a message and its reply if the row also has a rating, else a question and its value.
 
     Raises:
-        WrongShape: It is a model's recorded answer.
+        WrongShape: The row is a model's recorded answer.
     """
     row = under_our_names(fields, ALIASES)
     if "judge_model" in fields and "item_id" in fields:
@@ -49,13 +51,16 @@ def looks_like_labels(fields: Fields) -> bool:
         )
     if row.get("conversation") in (None, "") or {"messages", "conversations", "resourceSpans"} & fields.keys():
         return False
-    said = {name: value for name, value in fields.items() if name not in ("question", "answer") or is_exchange(fields)}
+    is_said = is_exchange(fields)
+    said = {name: value for name, value in fields.items() if is_said or plain_name(name) not in ("question", "answer")}
     if holds_text(said):
         return False
     if "annotator" in row:
         return True
     others = [name for name in row if name not in ("conversation", "turn", "time")]
-    return bool(others) and not any(name in _TEXTS or _is_nested(row[name]) for name in others)
+    is_text = any(plain_name(name) in _TEXTS or _is_nested(row[name]) for name in others if isinstance(name, str))
+    has_role = any(plain_name(name) in _ROLES for name in others if isinstance(name, str))
+    return bool(others) and not is_text and ("value" in row or not has_role)
 
 
 def _is_nested(value: Any) -> bool:
@@ -64,46 +69,66 @@ def _is_nested(value: Any) -> bool:
 
 
 def is_exchange(fields: Fields) -> bool:
-    """Whether a row's `question` and `answer` are what was said, and not what was asked of an annotator.
+    """Return True if a row's `question` and `answer` are a message and its reply, not a rubric question and its value.
 
     >>> is_exchange({"id": 1, "question": "Is it open?", "answer": "Until six.", "rating": 4, "rater": "a"})
     True
     >>> is_exchange({"id": 1, "question": "Q0", "answer": 4, "rater": "a"})
     False
+    >>> is_exchange({"id": 1, "question": "Open?", "answer": "Yes.", "nora": 4, "sam": 5})
+    True
     """
-    if not {"question", "answer"} <= fields.keys():
+    row = {plain_name(name): value for name, value in fields.items() if isinstance(name, str)}
+    if not {"question", "answer"} <= row.keys():
         return False
-    rated = any(fields.get(name) not in (None, "") for name in ("rating", "score", "value", "label"))
-    sides = [fields["question"], fields["answer"]]
+    rated = any(row.get(name) not in (None, "") for name in ("rating", "score", "value", "label"))
+    sides = [row["question"], row["answer"]]
     told = all(isinstance(side, str) for side in sides) and any(len(str(side).split()) > 4 for side in sides)
-    return rated or told or any(isinstance(side, list | dict) for side in sides)
+    others = (value for name, value in row.items() if name not in _OF_A_LABEL)
+    beside = _number_of(row["answer"]) is None and any(_number_of(value) is not None for value in others)
+    return rated or told or beside or any(isinstance(side, list | dict) for side in sides)
+
+
+_OF_A_LABEL = {
+    "question", "answer", "comment", *ANNOTATOR_KEYS,
+    *(name for ours in ("conversation", "turn", "against", "against_turn", "time") for name in (ours, *ALIASES[ours])),
+}  # fmt: skip
+
+
+def _number_of(value: Any) -> float | None:
+    return number_in(value.strip()) if isinstance(value, str) else value if isinstance(value, int | float) else None
 
 
 def read_labels(
-    path: str | Path,
+    path: str | Source,
     rubric: Rubric,
     columns: Mapping[str, str] | None = None,
     on_bad_row: Callable[[BadRow], None] | None = None,
+    asked: Collection[str] = (),
+    raters: Mapping[str, str] = {},
 ) -> Iterator[Label]:
-    """Every label of a file, in order.
+    """Yield every label of a file, in order.
 
     Args:
         path: A table or JSON lines.
-        rubric: Its questions name the columns of a wide table, and its scales say how a value is read.
-        columns: Our name to the file's name, for columns that are called otherwise.
+        rubric: Its questions name the columns of a wide table, and its scales define how a value is read.
+        columns: Accord's column name to the file's name, for columns with other names.
         on_bad_row: Called with each bad row, which is then skipped; without it a bad row is raised.
+        asked: Further columns of a wide table that hold labels, although the rubric has no such question.
+        raters: Columns of a wide table that each hold one person's ratings, with the person.
 
     Raises:
         BadInput: The file cannot be read as a whole, or lacks a column that `columns` names.
         BadRow: A row is no label, or outside its question's scale, and `on_bad_row` is not given.
     """
     found = locate(path)
+    wide = _Wide(rubric, frozenset(asked), raters)
     for row in mapped(_rows(found), columns, str(found)):
         if isinstance(row, BadRow):
             _complain(row, on_bad_row)
             continue
         try:
-            labels = _labels(row.fields, rubric)
+            labels = _labels(row.fields, wide)
             for label in labels:
                 check_label(label, rubric)
         except BadInput as error:
@@ -112,7 +137,15 @@ def read_labels(
             yield from labels
 
 
-def _rows(found: Path) -> Iterator[Row | BadRow]:
+class _Wide(NamedTuple):
+    """The columns of a wide table that hold labels."""
+
+    rubric: Rubric
+    asked: frozenset[str]
+    raters: Mapping[str, str]
+
+
+def _rows(found: Source) -> Iterator[Row | BadRow]:
     """The rows of a file; those of a table without the apostrophes that keep cells from being run (`inert`)."""
     for row in read_rows(found):
         if isinstance(row, Row) and suffix(found) in TABLE_SUFFIXES:
@@ -146,12 +179,12 @@ def mapped(rows: Iterable[Row | BadRow], columns: Mapping[str, str] | None, wher
 
 
 def raw_answers(fields: Fields) -> tuple[Target, list[tuple[str, str, Any]]]:
-    """What a row of labels says: about what, and as (question, annotator, value) every answer that it may hold.
+    """Return the target of a row of labels, and every value that may be a label as (question, annotator, value).
 
-    Where no rubric says which columns are questions, all others may be: for a survey of the file.
+    In a wide table every column that is not known to be something else may be a question.
 
     Raises:
-        WrongShape: It names no conversation.
+        WrongShape: The row names no conversation.
     """
     row = _stripped(fields)
     target, annotator = _target(row), _annotator(row)
@@ -159,20 +192,26 @@ def raw_answers(fields: Fields) -> tuple[Target, list[tuple[str, str, Any]]]:
         return target, [(str(row["question"]), annotator, row["value"])]
     known = {"conversation", "turn", "time", "against", "against_turn", "question", "comment", "value"}
     rest = {name: value for name, value in row.items() if name not in known}
-    value = next((name for name in ("value", *ALIASES["value"]) if name in fields), "rating")
-    rest |= {value if value != "value" else "rating": row["value"]} if "value" in row else {}
+    if "value" in row:
+        rest[_value_name(fields)] = row["value"]
     return target, [(each.question, each.annotator or annotator, each.value) for each in answers_in(rest)]
 
 
+def _value_name(fields: Fields) -> str:
+    """The file's name of the column with the value; `rating` for a column that is just called `value`."""
+    named = {plain_name(name): name for name in fields if isinstance(name, str)}
+    return next((named[name] for name in ALIASES["value"] if "value" not in named and name in named), "rating")
+
+
 def raw_label_rows(
-    path: str | Path, columns: Mapping[str, str] | None = None
-) -> Iterator[tuple[Target, list[tuple[str, str, Any]]]]:
-    """Every row of a file of labels as `raw_answers` reads it; rows that cannot be read are passed over."""
+    path: str | Source, columns: Mapping[str, str] | None = None
+) -> Iterator[tuple[int, Target, list[tuple[str, str, Any]]]]:
+    """Yield the line of every row of a file of labels with its `raw_answers`; rows that cannot be read are skipped."""
     found = locate(path)
     for row in mapped(_rows(found), columns, str(found)):
         if isinstance(row, Row):
             try:
-                yield raw_answers(row.fields)
+                yield row.line, *raw_answers(row.fields)
             except WrongShape:
                 continue
 
@@ -196,7 +235,7 @@ def _annotator(row: Mapping[str, Any]) -> str:
     return checked_id(row.get("annotator", UNNAMED))
 
 
-def _labels(fields: Fields, rubric: Rubric) -> list[Label]:
+def _labels(fields: Fields, wide: _Wide) -> list[Label]:
     row = _stripped(fields)
     target, annotator, time = _target(row), _annotator(row), row.get("time")
     against = None
@@ -207,26 +246,34 @@ def _labels(fields: Fields, rubric: Rubric) -> list[Label]:
         raise WrongShape(f"time {when!r} is no text")
     sides = target, against
     return [
-        Label(target, checked_id(question), who, _value(raw, question, rubric, sides), when, against=against)
-        for question, who, raw in _answers(fields, row, annotator, rubric)
+        Label(target, checked_id(question), who, _value(raw, question, wide.rubric, sides), when, against=against)
+        for question, who, raw in _answers(fields, row, annotator, wide)
         if raw not in (None, "")
     ]
 
 
-def _answers(fields: Fields, row: Mapping[str, Any], annotator: str, rubric: Rubric) -> list[tuple[str, str, Any]]:
-    """The row's answers: to the question it names, else those in columns named after questions, else to the main."""
+def _answers(fields: Fields, row: Mapping[str, Any], annotator: str, wide: _Wide) -> list[tuple[str, str, Any]]:
+    """The row's answers: to the question that it names, else in the columns of a wide table, else to the main one."""
     if "value" in row and row.get("question") not in (None, ""):
         return [(str(row["question"]), annotator, row["value"])]
+    rubric = wide.rubric
     cells = {**row, **{name: value.strip() if isinstance(value, str) else value for name, value in fields.items()}}
-    wide = [(each.id, annotator, cells[each.id]) for each in rubric.questions if each.id in cells]
-    wide = wide or [each for each in raw_answers(fields)[1] if rubric.get(each[0]) is not None]
-    if not wide and "value" in row:
+    found = [(each.id, annotator, cells[each.id]) for each in rubric.questions if each.id in cells]
+    found += [(RATING, person, cells[name]) for name, person in wide.raters.items() if name in cells]
+    taken = {each.id for each in rubric.questions if each.id in cells}.union(wide.raters)
+    found += [
+        each
+        for each in raw_answers(fields)[1]
+        if each[0] not in taken and (each[0] in wide.asked or rubric.get(each[0]) is not None)
+    ]
+    if not found and "value" in row:
         return [(rubric.main, annotator, row["value"])]
-    if not wide:
+    if not found:
         raise WrongShape(
-            f"no value, and no column named after a question of the rubric {rubric.name!r}; it has {', '.join(row)}"
+            f"no value, and no column named after a question of the rubric {rubric.name!r}; it has {', '.join(row)}. "
+            "Name the column with values: --columns value=NAME"
         )
-    return wide
+    return found
 
 
 def _value(raw: Any, name: str, rubric: Rubric, sides: tuple[Target, Target | None]) -> Any:
@@ -258,6 +305,40 @@ def answer_to(question: Question | None, raw: Any, name: str) -> Any:
         if plain in meant:
             return question.scale.parse(meant[plain])
     return None if raw.strip().lower() in NOT_APPLICABLE else _number(raw.strip())
+
+
+def on_scales(labels: Iterable[Label], rubric: Rubric) -> Iterator[Label]:
+    """Yield labels with values as the scales of their questions write them.
+
+    A label that was stored before the rubric asked its question has the file's value ("yes" for 1). Where the same
+    label is also there as the scale writes it, from a second import, it is yielded once.
+    """
+    found, on_scale, others = list(labels), set[tuple[str, Any]](), dict[tuple[str, Any], Any]()
+    for label in found:
+        question, said = rubric.get(label.question), (label.question, label.value)
+        if question is None or label.value is None or said in on_scale or said in others:
+            continue
+        if question.scale.holds(label.value):
+            on_scale.add(said)
+        else:
+            others[said] = _option(question, label.value)
+    if not others:
+        yield from found
+        return
+    known = {replace(label, wording=None) for label in found if (label.question, label.value) in on_scale}
+    for label in found:
+        if (said := (label.question, label.value)) not in others:
+            yield label
+        elif (read := replace(label, value=others[said], wording=None)) not in known:
+            yield read
+
+
+def _option(question: Question, value: Any) -> Any:
+    """Return the value as the question's scale writes it; a value off the scale is returned unchanged."""
+    try:
+        return answer_to(question, value, question.id)
+    except WrongShape:
+        return value
 
 
 def _side(raw: Any, question: Question, sides: tuple[Target, Target | None]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import re
@@ -34,9 +35,18 @@ ROLES = {
     "support-agent": "assistant", "advisor": "assistant", "virtual-assistant": "assistant", "tutor": "assistant",
     "assistent": "assistant", "assistentin": "assistant", "berater": "assistant", "beraterin": "assistant",
     "mitarbeiter": "assistant", "mitarbeiterin": "assistant",
+    "usuario": "user", "usuaria": "user", "cliente": "user", "utilisateur": "user", "utilisatrice": "user",
+    "usuário": "user", "utente": "user", "пользователь": "user", "клиент": "user",
+    "用户": "user", "客户": "user", "顾客": "user", "ユーザー": "user", "お客様": "user",
+    "사용자": "user", "고객": "user",
+    "asistente": "assistant", "agente": "assistant", "conseiller": "assistant", "conseillère": "assistant",
+    "assistente": "assistant", "atendente": "assistant", "operatore": "assistant", "ассистент": "assistant",
+    "оператор": "assistant", "助手": "assistant", "客服": "assistant", "机器人": "assistant",
+    "アシスタント": "assistant", "オペレーター": "assistant", "상담원": "assistant", "어시스턴트": "assistant",
+    "系统": "system", "システム": "system", "시스템": "system",
     "function": "tool", "observation": "tool", "function_response": "tool", "ipython": "tool", "developer": "system",
 }  # fmt: skip
-"""Other names of the four roles that metrics and judges look for; any further role keeps its own name."""
+"""Other names of the four roles that metrics and judges look for; any other role keeps its own name."""
 
 
 @lru_cache(maxsize=1024)
@@ -46,6 +56,26 @@ def role_named(name: str) -> str:
         return name
     lowered = name.strip().lower()
     return lowered if lowered in _STANDARD else ROLES.get(lowered) or ROLES.get(re.sub(r"[\s_]+", "-", lowered), name)
+
+
+@lru_cache(maxsize=1024)
+def intended_role(name: str) -> str | None:
+    """Return the role that a misspelled one means; `None` for a known role, and for a name of another kind.
+
+    >>> intended_role("usr"), intended_role("asistant"), intended_role("user"), intended_role("Usher")
+    ('user', 'assistant', None, None)
+    """
+    lowered = name.strip().casefold()
+    if role_named(name) in _STANDARD or not lowered.isalpha() or len(lowered) < 3:
+        return None
+    long = 3 if lowered[0] == name.strip()[0] else 6  # a capital may begin the name of a person
+    known = [role for role in _SPELLED if len(role) >= long]
+    swapped = [role for role in known if sorted(role) == sorted(lowered)]
+    close = swapped or difflib.get_close_matches(lowered, known, n=1, cutoff=0.8)
+    return role_named(close[0]) if close else None
+
+
+_SPELLED = (*sorted(_STANDARD), "customer", "agent", "human")
 
 
 def turns_of(messages: Sequence[Any]) -> Sequence[Turn]:

@@ -18,7 +18,17 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
 from accord.formats.rows import locate, suffix
-from accord.values import MB, BadInput, MissingExtra, keep_url_secrets, one_line, open_regular, plain_url, unpacked_name
+from accord.values import (
+    MB,
+    BadInput,
+    MissingExtra,
+    keep_url_secrets,
+    make_private,
+    one_line,
+    open_regular,
+    plain_url,
+    unpacked_name,
+)
 
 READ = frozenset({".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet"})
 """Endings of the files that a folder is searched for, packed ones too."""
@@ -188,6 +198,7 @@ def put(url: str, content: bytes | Path) -> None:
     local, beside = Path(url), Path(f"{url}.{secrets.token_hex(4)}.partial")
     local.parent.mkdir(parents=True, exist_ok=True)
     try:
+        make_private(beside)
         if isinstance(content, bytes):
             beside.write_bytes(content)
         else:

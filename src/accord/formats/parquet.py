@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from accord.formats.record import ROW_VALUES
 from accord.values import (
     DEEPEST,
     FREE_BYTES,
@@ -35,8 +36,6 @@ from accord.values import (
 COLUMNS = 10_000
 """The most columns of a table."""
 FOOTER_BYTES = 16 * MB
-ROW_VALUES = 2_000_000
-"""The most values in one row."""
 GROUP_VALUES = 20_000_000
 """The most values in a group of rows, which is read at once: 16 bytes each, and what they say."""
 _LONG = 1 << 16

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from itertools import chain
+from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
 from accord.formats.annotations import looks_like_annotations
 from accord.formats.label_files import looks_like_labels, mapped, read_labels
+from accord.formats.memory import Source
 from accord.formats.record import Fields, Format, Record, Row, WrongShape, admitted, formats, grouped
 from accord.formats.rows import Lines, line_chunks, locate, read_rows, rows_of_lines
 from accord.values import BadInput, BadRow, sendable
@@ -26,22 +29,24 @@ OnPassedOver = Callable[[str], None]
 
 
 def read(
-    path: str | Path,
+    path: str | Source,
     format: str = "auto",
     columns: Mapping[str, str] | None = None,
     on_bad_row: OnBadRow | None = None,
     on_passed_over: OnPassedOver = lambda reason: None,
     stem: str | None = None,
+    most: int | None = None,
 ) -> Iterator[Record]:
-    """Every conversation of a file, one after another, with the labels that stand beside it.
+    """Yield every conversation of a file or a table in memory, with the labels of the same rows.
 
     Args:
-        path: A file, or a benchmark folder. Gzip is read as it is.
-        format: A name of `accord plugins`, or `auto` to tell by the first readable row.
-        columns: Our column name to the file's, for tables whose columns are called otherwise.
+        path: A file, which may be compressed with gzip, a benchmark folder, or a table in memory.
+        format: A name of `accord plugins`, or `auto` to detect it from the first readable row.
+        columns: Accord's column name to the file's, for tables with other column names.
         on_bad_row: Called with each bad row, which is then skipped; without it a bad row is raised.
         on_passed_over: Called with the reason for each row, or part of one, that is well-formed and says nothing.
-        stem: What the ids of conversations begin with that name none; by default the file's name.
+        stem: Prefix of the ids of conversations without one; by default the file's name.
+        most: Rows to read at most; by default all.
 
     Raises:
         BadInput: The file cannot be read, or its format cannot be told.
@@ -49,21 +54,23 @@ def read(
     """
     found = locate(path)
     complain = on_bad_row or _raise
-    rows = _good_rows(found, columns, complain)
+    rows = islice(_good_rows(found, columns, complain), most)
     if format != "auto":
         yield from _records(found, formats.get(format), rows, complain, on_passed_over, stem)
         return
+    unknown: BadInput | None = None
     for first in rows:
         try:
             name = detect(first.fields, str(path))
         except BadInput as error:
             if on_bad_row is None:
                 raise
+            unknown = unknown or error
             on_bad_row(BadRow(str(found), first.line, str(error)))
         else:
             yield from _records(found, formats.get(name), chain([first], rows), complain, on_passed_over, stem)
             return
-    raise BadInput(f"{path} holds no row in a format that can be told; name one with --format")
+    raise unknown or BadInput(f"{path} holds no row that can be read")
 
 
 def chunks_of_lines(path: str | Path, format: str, most: int, size: int) -> tuple[str, Iterator[Lines]] | None:
@@ -110,10 +117,23 @@ def detect(fields: Fields, where: str) -> str:
     for name in names:
         if formats.get(name).recognises(fields):
             return name
+    shown = ", ".join(map(str, list(fields)[:_MOST_SHOWN])) + (", ..." if len(fields) > _MOST_SHOWN else "")
     raise BadInput(
-        f"cannot tell the format of {where}: its first row has the keys {', '.join(map(str, fields))}. "
-        f"Name one with --format: {', '.join(formats.names())}; or map its columns with --columns."
+        f"cannot tell the format of {where}: no column is known to hold text ({shown}). Name them with "
+        f"--columns prompt={_column(fields, 0)} --columns response={_column(fields, 1)} for one exchange per row, "
+        "role= and content= for one turn per row, messages= for a whole conversation; or name the format: --format "
+        f"{', '.join(formats.names())}"
     )
+
+
+_MOST_SHOWN = 12
+
+
+def _column(fields: Fields, place: int) -> str:
+    """An example of a column that may hold text: the longest texts of the row come first."""
+    texts = sorted((name for name in fields if isinstance(fields[name], str)), key=lambda name: -len(fields[name]))
+    chosen = sorted(texts[:2], key=list(fields).index)
+    return shlex.quote(str(chosen[place])) if place < len(chosen) else "COLUMN"
 
 
 def record_of(
@@ -159,7 +179,7 @@ def _whole(format: Format, fields: Fields) -> bool | None:
     return False if format.is_whole is None else format.is_whole(fields)
 
 
-def is_label_file(path: str | Path, columns: Mapping[str, str] | None = None) -> bool:
+def is_label_file(path: str | Source, columns: Mapping[str, str] | None = None) -> bool:
     """Whether a file holds labels rather than conversations, told by its first readable row.
 
     Raises:
@@ -175,25 +195,25 @@ def is_label_file(path: str | Path, columns: Mapping[str, str] | None = None) ->
         raise BadInput(f"{path}: {error}") from None
 
 
-def is_annotation_file(path: str | Path, columns: Mapping[str, str] | None = None) -> bool:
+def is_annotation_file(path: str | Source, columns: Mapping[str, str] | None = None) -> bool:
     """Whether a file holds annotations as `accord export` writes them, told by its first readable row."""
     first = next(_good_rows(locate(path), columns, lambda _: None), None)
     return first is not None and looks_like_annotations(first.fields)
 
 
-def first_row(path: str | Path, columns: Mapping[str, str] | None = None) -> Fields | None:
+def first_row(path: str | Source, columns: Mapping[str, str] | None = None) -> Fields | None:
     """A file's first readable row, under our names; `None` where there is none."""
     first = next(_good_rows(locate(path), columns, lambda _: None), None)
     return None if first is None else first.fields
 
 
-def stands_alone(path: str | Path, columns: Mapping[str, str] | None = None) -> bool:
+def stands_alone(path: str | Source, columns: Mapping[str, str] | None = None) -> bool:
     """Whether a file holds a tool's answers about conversations of another file, told by its first readable row."""
     first = next(_good_rows(locate(path), columns, lambda _: None), None)
     return first is not None and any(kind.alone is not None and kind.alone(first.fields) for _, kind in formats)
 
 
-def columns_of(path: str | Path) -> set[str]:
+def columns_of(path: str | Source) -> set[str]:
     """The names in a file's first readable row."""
     first = next(_good_rows(locate(path), None, lambda _: None), None)
     return set() if first is None else set(first.fields)
@@ -203,7 +223,7 @@ def _raise(error: BadRow) -> None:
     raise error
 
 
-def _good_rows(path: Path, columns: Mapping[str, str] | None, complain: OnBadRow) -> Iterator[Row]:
+def _good_rows(path: Source, columns: Mapping[str, str] | None, complain: OnBadRow) -> Iterator[Row]:
     rows = read_rows(path)
     yield from _kept(mapped(rows, columns, str(path)) if columns else rows, complain)
 
@@ -217,7 +237,7 @@ def _kept(rows: Iterable[Row | BadRow], complain: OnBadRow) -> Iterator[Row]:
 
 
 def _records(
-    path: Path,
+    path: Source,
     format: Format,
     rows: Iterator[Row],
     complain: OnBadRow,
@@ -227,7 +247,9 @@ def _records(
     named = sendable(stem or path.name.split(".")[0])
     if format.key is None:
         for row in rows:
-            record = _guarded(path, row.line, complain, _converted, format, [row.fields], f"{named}-{row.line}")
+            record = _guarded(
+                path, row.line, complain, _converted, format, [row.fields], f"{named}-{row.line}", row.line
+            )
             if record is not None:
                 yield record
         return
@@ -235,7 +257,7 @@ def _records(
     with closing(groups):  # a bad row that is raised must not leave what was spooled behind
         for group in groups:
             fields, default_id = [row.fields for row in group], f"{named}-{group[0].line}"
-            record = _guarded(path, group[0].line, complain, _converted, format, fields, default_id)
+            record = _guarded(path, group[0].line, complain, _converted, format, fields, default_id, group[0].line)
             if record is not None:
                 yield record
 
@@ -275,18 +297,18 @@ def read_together(
             line, place = divmod(group[0].line, len(paths))
             path, stem = paths[place]
             fields = [row.fields for row in group]
-            record = _guarded(path, line, complain, _converted, made, fields, f"{stem}-{line}")
+            record = _guarded(path, line, complain, _converted, made, fields, f"{stem}-{line}", line)
             if record is not None:
                 yield record
 
 
-def _converted(format: Format, fields: Sequence[Fields], default_id: str) -> Record | None:
+def _converted(format: Format, fields: Sequence[Fields], default_id: str, line: int = 0) -> Record | None:
     record = format.convert(fields, default_id)
-    return None if record is None else admitted(record)
+    return None if record is None else admitted(replace(record, line=line) if line else record)
 
 
 def _keyed(
-    path: Path, format: Format, rows: Iterator[Row], complain: OnBadRow, passed_over: OnPassedOver
+    path: Source, format: Format, rows: Iterator[Row], complain: OnBadRow, passed_over: OnPassedOver
 ) -> Iterator[tuple[str | None, Row]]:
     """Rows, split where one bundles several, each with the id of its conversation."""
     key = format.key
@@ -302,7 +324,7 @@ def _keyed(
                 yield name[0], Row(row.line, part)
 
 
-def _guarded(path: Path, line: int, complain: OnBadRow, convert: Callable[..., T], *arguments: Any) -> T | None:
+def _guarded(path: Source, line: int, complain: OnBadRow, convert: Callable[..., T], *arguments: Any) -> T | None:
     """What `convert` makes of a row, or `None` after complaining of it."""
     try:
         return convert(*arguments)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import tempfile
 from array import array
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import lru_cache
 from typing import IO, Any, NamedTuple, TypeVar
 
 from accord.values import (
     DEEPEST,
     ISSUE,
+    MB,
     Annotation,
     BadInput,
     Conversation,
@@ -25,6 +28,7 @@ from accord.values import (
     is_sendable,
     sendable,
     sendable_json,
+    shown_size,
 )
 
 Fields = Mapping[str, Any]
@@ -33,9 +37,17 @@ Fields = Mapping[str, Any]
 
 ANNOTATOR_KEYS = (
     "annotator", "annotator_id", "rater", "rater_id", "judge", "worker_id", "worker", "labeler", "labeller", "reviewer",
-    "coder", "rated_by", "annotated_by", "evaluator_id",
+    "coder", "rated_by", "annotated_by", "evaluator_id", "bewerter", "bewerterin", "prüfer", "gutachter", "evaluador",
+    "anotador", "anotadora", "avaliador", "évaluateur", "annotateur", "valutatore", "评分人", "评分者", "标注员",
+    "标注者", "評価者", "평가자",
 )  # fmt: skip
 """What a column is called that says who rated."""
+
+FOREIGN_IDS = (
+    "gesprächs_id", "gespraechs_id", "gesprächsnummer", "id_conversación", "id_conversacion", "id_conversa",
+    "id_conversation", "id_диалога", "编号", "对话id", "会话id", "对话编号", "会话编号", "会話id", "대화id",
+)  # fmt: skip
+"""Names of the column with a conversation's id in other languages than English."""
 
 RATED_ROWS = "rated_rows"
 """Where a conversation keeps the rows of several people who rated it, without the text that they share."""
@@ -47,13 +59,46 @@ def mapping_of(value: Any) -> Fields:
 
 
 def under_our_names(fields: Fields, aliases: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """The row with columns that are often called otherwise under our names; all others as they are."""
+    """Return the row with columns that have an alias under Accord's names, and all others unchanged.
+
+    An alias matches in any case and with spaces or hyphens for underscores (`Conversation ID`); an exact match wins.
+    """
     row = dict(fields)
+    plain: dict[str, str] | None = None
     for name, others in aliases.items():
-        alias = None if name in row else next((other for other in others if other in row), None)
+        if name in row:
+            continue
+        alias = next((other for other in others if other in row), None)
+        if alias is None:
+            plain = {plain_name(key): key for key in fields if isinstance(key, str)} if plain is None else plain
+            alias = next((plain[other] for other in (name, *others) if plain.get(other) in row), None)
         if alias is not None:
             row[name] = row.pop(alias)
     return row
+
+
+@lru_cache(maxsize=4096)
+def plain_name(name: str) -> str:
+    """The name of a column in lower case with underscores.
+
+    >>> plain_name("Conversation ID"), plain_name("Bewertung")
+    ('conversation_id', 'bewertung')
+    """
+    return _GAPS.sub("_", name.strip().casefold())
+
+
+_GAPS = re.compile(r"[\s-]+")
+
+
+ROW_BYTES = 8 * MB
+"""The longest row: longer than the context of any model. Reading one takes about seventeen times its size in memory."""
+ROW_VALUES = 2_000_000
+"""The most values in a row."""
+
+
+def too_long(what: str) -> str:
+    """Return the reason to refuse a row over these limits."""
+    return f"{what} is longer than {shown_size(ROW_BYTES)} or holds more than {ROW_VALUES:,} values"
 
 
 class Row(NamedTuple):
@@ -65,15 +110,21 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A conversation, and the labels, assessments and further annotations that stood beside it in the file.
+    """A conversation with the labels, assessments and other annotations of the same rows.
 
-    `annotations` are what people said that a label does not hold: marks with their quotes, answers with a comment.
+    Attributes:
+        conversation: The conversation.
+        labels: Labels that the format itself marks as such.
+        assessments: Assessments of single turns.
+        annotations: Human annotations that a label cannot hold: marked spans with quotes, answers with a comment.
+        line: Line of the file on which the first row begins; 0 if unknown.
     """
 
     conversation: Conversation
     labels: tuple[Label, ...] = ()
     assessments: tuple[IssueAnnotation, ...] = ()
     annotations: tuple[Annotation, ...] = ()
+    line: int = 0
 
 
 def answered(conversation: Conversation, found: Sequence[Annotation]) -> Record:

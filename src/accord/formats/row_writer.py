@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Self
 
-from accord.values import ROW, BadInput, Conversation, Turn, inert
+from accord.values import ROW, BadInput, Conversation, Turn, inert, make_private, open_private
 
 ENDINGS = (".jsonl", ".csv", ".parquet")
 
@@ -41,7 +41,7 @@ class RowWriter:
 
     def __enter__(self) -> Self:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._stream = self._partial.open("w", encoding="utf-8", newline="")
+        self._stream = open_private(self._partial, "w", encoding="utf-8", newline="")
         self._csv = csv.writer(self._stream)
         if self.path.suffix == ".csv":
             self._csv.writerow(self._columns)
@@ -66,6 +66,7 @@ class RowWriter:
 
         types = {int: pl.Int64, float: pl.Float64, bool: pl.Boolean, str: pl.String}
         schema = {name: types[self._numbers.get(name, str)] for name in self._columns}
+        make_private(self.path)
         if self._partial.stat().st_size:
             pl.scan_ndjson(self._partial, schema=schema).select(self._columns).sink_parquet(self.path)
         else:

@@ -1,33 +1,32 @@
-"""Rows of a file, one after another and never all at once: JSON lines, a JSON array, CSV, TSV, Parquet; packed too.
+"""Rows of a file, one at a time: JSON lines, a JSON array, CSV, TSV, Parquet, Excel, plain text; compressed or not.
 
-No file takes more memory than its longest row does, and a row is bounded: in bytes, in values, in depth and in columns
-(the table of what is refused of a whole file stands in `values/incoming.py`). A row that is too much is one bad row.
+Reading takes no more memory than the longest row, except for Excel workbooks, whose size is bounded. A row is bounded
+in bytes, values, depth and columns (`values/incoming.py` has the limits of a whole file). A row over a limit is one bad
+row.
 """
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, overload
 
 import msgspec
 
-from accord.formats.parquet import COLUMNS, ROW_VALUES, parquet_rows
-from accord.formats.record import Row
+from accord.formats.csv_rows import csv_rows, excel_rows
+from accord.formats.excel import EXCEL_SUFFIXES, UNREAD_SUFFIXES
+from accord.formats.memory import MemoryTable, Source
+from accord.formats.parquet import parquet_rows
+from accord.formats.record import ROW_BYTES, ROW_VALUES, Row, too_long
+from accord.formats.text_files import TEXT_SUFFIX, text_rows
 from accord.values import DEEPEST, MB, BadInput, BadRow, is_too_deep, open_unpacked, regular, shown_size, unpacked_name
 
-TABLE_SUFFIXES = {".csv", ".tsv", ".parquet"}
-ROW_BYTES = 8 * MB
-"""The longest row: more than any model takes in. Reading one takes some seventeen times its size in memory."""
+TABLE_SUFFIXES = {".csv", ".tsv", ".parquet", *EXCEL_SUFFIXES}
 _WHOLE_BYTES = 4 * ROW_BYTES
 """The longest JSON document that is parsed at once: many rows in an object."""
-_HEADER = MB
-"""The longest header of a table, in characters."""
 _SKIPPED = 4 * _WHOLE_BYTES
 """A line that is longer than this is not looked for the end of."""
 BAD_AT_ONCE = 10_000
@@ -42,12 +41,18 @@ _MESSAGES = ("messages", "turns", "transcript", "dialogue", "dialog")
 _ITEMS_FILE = "items.jsonl.gz"
 
 
-def locate(path: str | Path) -> Path:
-    """The file to read: `path` itself, or the items file of a benchmark folder.
+@overload
+def locate(path: str | Path) -> Path: ...
+@overload
+def locate(path: str | Source) -> Source: ...
+def locate(path: str | Source) -> Source:
+    """Return what to read: a table in memory, a file, or the items file of a benchmark folder.
 
     Raises:
         BadInput: There is no such file, it is empty, or it is a pipe, a device or a socket.
     """
+    if isinstance(path, MemoryTable):
+        return path
     found = Path(path)
     if found.is_dir():
         found = found / _ITEMS_FILE
@@ -62,25 +67,21 @@ def locate(path: str | Path) -> Path:
     return found
 
 
-def suffix(path: Path) -> str:
-    """The file's ending in lower case, without `.gz` and its like."""
+def suffix(path: Source) -> str:
+    """Return the file's ending in lower case, without `.gz` and its like; a table in memory has none."""
     return Path(unpacked_name(path.name.lower())).suffix
 
 
-def read_rows(path: Path) -> Iterator[Row | BadRow]:
-    """Every row of a file in order; a row that cannot be parsed is yielded as the error it is.
+def read_rows(path: Source) -> Iterator[Row | BadRow]:
+    """Yield every row of a file or a table in order; a row that cannot be read is a `BadRow`.
 
     Raises:
         BadInput: The file as a whole cannot be read: unreadable, not UTF-8 text, a broken archive.
+        MissingExtra: The file needs a package that is not installed.
     """
-    kind, bad = suffix(path), 0
-    rows: Iterator[Row | BadRow]
-    if kind == ".parquet":
-        rows = (_table_row(path, number, fields) for number, fields in enumerate(parquet_rows(path), 1))
-    else:
-        rows = _csv_rows(path, "\t" if kind == ".tsv" else None) if kind in TABLE_SUFFIXES else _json_rows(path)
+    bad = 0
     try:
-        for row in rows:
+        for row in _rows_of_kind(path, suffix(path)):
             yield row
             if not isinstance(row, BadRow):
                 bad = 0
@@ -88,6 +89,34 @@ def read_rows(path: Path) -> Iterator[Row | BadRow]:
                 raise BadInput(f"{path}: {BAD_AT_ONCE:,} rows one after another are none, up to line {row.line}")
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def _rows_of_kind(path: Source, kind: str) -> Iterator[Row | BadRow]:
+    if isinstance(path, MemoryTable):
+        found = enumerate(path.rows(), 1)
+        return (row if isinstance(row, BadRow) else _table_row(path, number, row) for number, row in found)
+    if kind in UNREAD_SUFFIXES:
+        raise BadInput(f"{path} {UNREAD_SUFFIXES[kind]}")
+    if kind == ".parquet":
+        return (_table_row(path, number, fields) for number, fields in enumerate(parquet_rows(path), 1))
+    if kind in EXCEL_SUFFIXES:
+        return excel_rows(path)
+    if kind in TABLE_SUFFIXES:
+        return csv_rows(path, _open(path), "\t" if kind == ".tsv" else None)
+    return _text_rows(path) if kind == TEXT_SUFFIX and not _begins_with_json(path) else _json_rows(path)
+
+
+def _begins_with_json(path: Path) -> bool:
+    with _open(path) as stream:
+        return re.match(rb"\s*(?:\{|\[\s*[\[{\]])", stream.peek(1024).removeprefix(_BOM)) is not None
+
+
+def _text_rows(path: Path) -> Iterator[Row]:
+    with _open(path) as stream:
+        raw = stream.read(ROW_BYTES + 1)
+    if len(raw) > ROW_BYTES:
+        raise BadInput(f"{path}: a text file may have {shown_size(ROW_BYTES)}; write one file per conversation")
+    yield from text_rows(path, raw)
 
 
 def _open(path: Path) -> io.BufferedReader[Any]:
@@ -151,7 +180,7 @@ def line_rows(name: str, stream: IO[bytes], start: int, end: int) -> Iterator[Ro
             while (raw := stream.readline(MB)) and not raw.endswith(b"\n"):
                 place += len(raw)
             place += len(raw)
-            yield BadRow(name, line, _too_long("a row"))
+            yield BadRow(name, line, too_long("a row"))
             continue
         text = raw.removeprefix(_BOM) if place == len(raw) else raw
         if not text.isspace():
@@ -186,7 +215,7 @@ def _lines(path: Path, stream: IO[bytes], wraps: bool) -> Iterator[tuple[int, by
             length += len(raw)
             if length > _SKIPPED:
                 raise BadInput(f"{path}, line {line}: longer than {shown_size(_SKIPPED)}, which no row is")
-        yield line, BadRow(str(path), line, _too_long("a row"))
+        yield line, BadRow(str(path), line, too_long("a row"))
 
 
 Lines = list[tuple[int, bytes | BadRow]]
@@ -199,7 +228,7 @@ def line_chunks(path: Path, most: int, size: int) -> Iterator[Lines] | None:
     Raises:
         BadInput: As `read_rows`.
     """
-    if suffix(path) in TABLE_SUFFIXES:
+    if suffix(path) in {*TABLE_SUFFIXES, *UNREAD_SUFFIXES, TEXT_SUFFIX}:
         return None
     with _open(path) as stream:
         raw = stream.readline(ROW_BYTES + 1).removeprefix(_BOM)
@@ -236,10 +265,6 @@ def rows_of_lines(path: Path, lines: Lines) -> Iterator[Row | BadRow]:
             yield _parsed(path, line, text)
 
 
-def _too_long(what: str) -> str:
-    return f"{what} is longer than {shown_size(ROW_BYTES)} or holds more than {ROW_VALUES:,} values"
-
-
 def _is_crowded(text: str) -> bool:
     return len(text) > MB and text.count(",") + text.count("[") + text.count("{") > ROW_VALUES
 
@@ -273,7 +298,7 @@ def _line_rows(path: Path, stream: IO[bytes], wraps: bool) -> Iterator[Row | Bad
 
 def _alone(path: Path, found: Row | BadRow, whole: Row | BadRow) -> Row | BadRow:
     """What a first line holds that is longer than a row may be: the rows inside it, never itself."""
-    return BadRow(str(path), 1, _too_long("a row")) if found is whole and isinstance(found, Row) else found
+    return BadRow(str(path), 1, too_long("a row")) if found is whole and isinstance(found, Row) else found
 
 
 def _unwrapped(path: Path, row: Row | BadRow) -> Iterator[Row | BadRow]:
@@ -310,7 +335,7 @@ def _parsed(path: Path, line: int, text: bytes) -> Row | BadRow:
         except UnicodeDecodeError as error:
             return BadRow(str(path), line, f"not UTF-8 at byte {error.start}; save the file as UTF-8")
         if _is_crowded(decoded):
-            return BadRow(str(path), line, _too_long("a row"))
+            return BadRow(str(path), line, too_long("a row"))
     try:
         fields = decoded_json(text)
     except RecursionError:
@@ -335,7 +360,7 @@ def decoded_json(text: bytes | str) -> Any:
         return json.loads(text if isinstance(text, str) else text.decode("utf-8"))
 
 
-def _row(path: Path, line: int, fields: Any, may_be_deep: bool = True) -> Row | BadRow:
+def _row(path: Source, line: int, fields: Any, may_be_deep: bool = True) -> Row | BadRow:
     if not isinstance(fields, dict):
         return BadRow(str(path), line, f"expected a JSON object, got {type(fields).__name__}")
     if may_be_deep and is_too_deep(fields):
@@ -343,9 +368,9 @@ def _row(path: Path, line: int, fields: Any, may_be_deep: bool = True) -> Row | 
     return Row(line, fields)
 
 
-def _table_row(path: Path, line: int, fields: Mapping[str, Any]) -> Row | BadRow:
+def _table_row(path: Source, line: int, fields: Mapping[str, Any]) -> Row | BadRow:
     if any(isinstance(cell, str | bytes) and len(cell) > ROW_BYTES for cell in fields.values()):
-        return BadRow(str(path), line, _too_long("a row"))
+        return BadRow(str(path), line, too_long("a row"))
     return _row(path, line, dict(fields))
 
 
@@ -407,7 +432,7 @@ def _elements(text: IO[str], wrapped: bool) -> Iterator[tuple[int, Any]]:
 
 def _more(text: IO[str], window: str, line: int) -> str:
     if len(window) > ROW_BYTES or _is_crowded(window):
-        raise _broken(_too_long("an element"), line)
+        raise _broken(too_long("an element"), line)
     return text.read(max(_CHUNK, len(window)))
 
 
@@ -429,65 +454,3 @@ def _broken(reason: str, line: int) -> json.JSONDecodeError:
     error = json.JSONDecodeError(reason, "", 0)
     error.lineno = line
     return error
-
-
-def _csv_rows(path: Path, delimiter: str | None) -> Iterator[Row | BadRow]:
-    csv.field_size_limit(ROW_BYTES)
-    with _open(path) as stream, io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
-        try:
-            header, before = text.readline(_HEADER), 1
-            if header.lower().startswith("sep="):  # what spreadsheets write to name the delimiter
-                delimiter, header, before = header.strip()[4:5], text.readline(_HEADER), 2
-            delimiter = delimiter or _delimiter(header)
-            if header.count(delimiter) >= COLUMNS:
-                raise BadInput(f"{path} has more than {COLUMNS:,} columns; a table of conversations has few")
-            if len(header) == _HEADER:
-                raise BadInput(f"{path} begins with a line of {_HEADER:,} characters or more, which no header is")
-            names = [name.strip() for name in next(csv.reader([header], delimiter=delimiter), [])]
-            twice = next((name for name, times in Counter(names).items() if name and times > 1), None)
-            if twice is not None:
-                raise BadInput(f"{path} has two columns called {twice!r}; rename one")
-            bounded = _TableLines(path, text, before, delimiter)
-            reader = csv.reader(bounded, delimiter=delimiter, strict=True)
-            line = before + 1
-            for values in reader:
-                bounded.length = 0
-                if values:
-                    yield _cells(path, line, names, values)
-                line = reader.line_num + before + 1
-        except UnicodeDecodeError:
-            raise BadInput(f"{path} is not UTF-8; save it as UTF-8") from None
-        except csv.Error as error:
-            raise BadInput(f"{path} is no CSV: {error}") from None
-
-
-class _TableLines:
-    """The lines of a table, counted from one row to the next: a quote that is never closed makes a row of all."""
-
-    def __init__(self, path: Path, text: IO[str], line: int, delimiter: str) -> None:
-        self._path, self._text, self._line, self._delimiter = path, text, line, delimiter
-        self.length = 0
-
-    def __iter__(self) -> _TableLines:
-        return self
-
-    def __next__(self) -> str:
-        line = self._text.readline(ROW_BYTES + 1)
-        if not line:
-            raise StopIteration
-        self._line += 1
-        self.length += len(line)
-        if self.length > ROW_BYTES or (self.length > MB and line.count(self._delimiter) > ROW_VALUES):
-            raise BadInput(f"{self._path}, line {self._line}: {_too_long('a row')}; a quote may be open before it")
-        return line
-
-
-def _cells(path: Path, line: int, names: list[str], values: list[str]) -> Row | BadRow:
-    """A row by column name; empty cells beyond the header (a trailing comma) are let go."""
-    if len(values) < len(names) or any(values[len(names) :]):
-        return BadRow(str(path), line, f"{len(values)} columns, the header has {len(names)}")
-    return Row(line, dict(zip(names, values, strict=False)))
-
-
-def _delimiter(header: str) -> str:
-    return max(",;\t|", key=header.count)

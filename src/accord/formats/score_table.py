@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from accord.formats.row_writer import SCORE_NUMBERS
+from accord.formats.row_writer import SCORE_NESTED, SCORE_NUMBERS
 from accord.values import ROW, Score, Signature, Unscored, inert
 
 if TYPE_CHECKING:
@@ -53,6 +53,22 @@ def score_table(scores: Sequence[Score | Unscored], bad: frozenset[int] = frozen
     schema = score_schema()
     data = [pl.Series(name, cells, schema[name]) for name, cells in zip(schema, columns, strict=True)]
     return pl.DataFrame(data)
+
+
+def score_frame(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """Make a table of rows from `Score.to_json`; ids stay unchanged, nested cells are JSON."""
+    import polars as pl
+
+    columns = {name: [_cell(name, row) for row in rows] for name in SCORE_TYPES}
+    return pl.DataFrame([pl.Series(name, columns[name], kind, strict=False) for name, kind in score_schema().items()])
+
+
+def _cell(name: str, row: Mapping[str, Any]) -> Any:
+    if name == "status":
+        reason = row.get("unscored")
+        return SCORED if reason is None else BAD_ROW if str(reason).startswith(f"{BAD_ROW}:") else UNSCORED
+    value = row.get(name)
+    return _encoded(value) if name in SCORE_NESTED and value is not None and not isinstance(value, str) else value
 
 
 def _row(score: Score | Unscored, is_bad: bool) -> tuple[Any, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 from accord.formats.messages import conversation_from, documents_from, role_named, text_of, turn_index
 from accord.formats.record import (
     ANNOTATOR_KEYS,
+    FOREIGN_IDS,
     RATED_ROWS,
     Fields,
     Format,
@@ -28,18 +29,36 @@ from accord.values import Turn
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "conversation": (
         "conversation_id", "session_id", "thread_id", "dialogue_id", "dialog_id", "chat_id", "conv_id", "ticket_id",
-        "traceId", "trace_id",
+        "traceId", "trace_id", *FOREIGN_IDS,
     ),
-    "role": ("speaker", "from", "author"),
-    "content": ("text", "message", "value", "utterance"),
-    "prompt": ("question", "input", "query", "user", "instruction", "frage"),
-    "response": ("answer", "output", "reply", "assistant", "completion", "antwort"),
+    "role": (
+        "speaker", "from", "author", "rolle", "sprecher", "sprecherin", "rol", "rôle", "ruolo", "papel", "роль", "角色",
+        "说话人", "話者", "역할",
+    ),
+    "content": (
+        "text", "message", "value", "utterance", "inhalt", "nachricht", "contenido", "mensaje", "conteúdo", "mensagem",
+        "contenu", "texte", "contenuto", "messaggio", "testo", "текст", "сообщение", "内容", "消息", "文本", "発話",
+        "내용",
+    ),
+    "prompt": (
+        "question", "input", "query", "user", "instruction", "frage", "anfrage", "nutzer", "pregunta", "pergunta",
+        "domanda", "вопрос", "问题", "提问", "用户", "質問", "질문",
+    ),
+    "response": (
+        "answer", "output", "reply", "assistant", "completion", "antwort", "assistent", "respuesta", "resposta",
+        "réponse", "reponse", "risposta", "ответ", "回答", "答案", "回复", "助手", "답변",
+    ),
     "documents": ("context", "contexts", "retrieved_contexts", "knowledge"),
-    "messages": ("messages_json", "transcript", "turns", "dialogue", "dialog", "chat", "chat_log", "transkript"),
+    "messages": (
+        "messages_json", "transcript", "turns", "dialogue", "dialog", "chat", "chat_log", "transkript", "gespräch",
+        "gesprächsverlauf", "conversación", "diálogo", "conversa", "dialogo", "диалог", "对话", "会话", "聊天记录",
+        "会話", "대화",
+    ),
     "time": ("timestamp", "created_at"),
     "turn": ("turn_index", "turn_id", "position"),
+    "id": ("nummer", "nr"),
 }  # fmt: skip
-"""What a column of ours is often called elsewhere; a column map says it for any other name."""
+"""Other names of each column, in several languages; a column map covers the rest."""
 
 _OF_A_TURN = frozenset({"role", "content", "prompt", "response", "messages", "name", "time", "turn"})
 _TELLING = ("turn", "role", "content", "prompt", "response", "messages")

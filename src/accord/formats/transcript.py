@@ -1,11 +1,11 @@
-"""A transcript as plain text: lines that begin with who speaks, and whatever else a cell may hold as messages."""
+"""Transcripts as plain text: speaker lines (`Customer: ...`), WhatsApp exports, and messages in the cell of a table."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from accord.formats.messages import role_named, turn_from_message
 from accord.formats.record import WrongShape
@@ -13,21 +13,46 @@ from accord.values import Turn
 
 _SPEAKER = re.compile(
     r"^[ \t]*(?:[-*•][ \t]+)?(?:\[[^\]\n]{1,40}\][ \t]*)?(?:\*\*)?"
-    r"(?P<who>[^\W\d_][\w .'’-]{0,28}?)(?:\*\*)?(?:[ \t]*[(\[][^)\]\n]{1,40}[)\]])?[ \t]*:(?:\*\*)?(?:[ \t]+|$)",
+    r"(?P<who>[^\W\d_][\w .'’-]{0,28}?)(?:\*\*)?(?:[ \t]*[(\[][^)\]\n]{1,40}[)\]])?[ \t]*"
+    r"(?:：|:(?:\*\*)?(?:[ \t]+|$))",
     re.MULTILINE,
 )
-"""`Customer:`, `**Agent**:`, `[10:02] Visitor (web):` at the beginning of a line."""
+"""`Customer:`, `**Agent**:`, `[10:02] Visitor (web):`, `客服：` at the beginning of a line."""
 _MOST_SPEAKERS = 6
+_DATE = r"\d{1,4}[./-] ?\d{1,2}[./-] ?\d{1,4}\.?"
+_HOUR = (
+    r"(?:上午|下午|午前|午後|오전|오후)?[ \u202f\xa0]?\d{1,2}[:.]\d{2}(?:[:.]\d{2})?"
+    r"(?:[ \u202f\xa0]?[apAP]\.?[ \u202f\xa0]?[mM]\.?)?"
+)
+_WHEN = rf"(?P<time>{_DATE},?[ \u202f\xa0]?(?:um |at |a las |às |à )?{_HOUR})"
+_MARKS = "[\u200e\u200f\u202a\u202c]*"
+_ANDROID = re.compile(rf"^{_MARKS}{_WHEN}(?: [-–] |, )(?P<said>.*)$", re.MULTILINE)
+_IOS = re.compile(rf"^{_MARKS}\[{_WHEN}\][ \t]*(?P<said>.*)$", re.MULTILINE)
+_NAMED = re.compile(r"(?P<who>[^:\n\"“”„«»]{1,40}?) ?: (?P<text>.*)|(?P<only>[^:\n\"“”„«»]{1,40}):$", re.DOTALL)
+_PLACEHOLDER = re.compile(
+    r"<.*>|.*(?:omitted|attached|weggelassen|ausgeschlossen|angehängt|omitid|adjunt|anexad|omis\b|joint|omess|allegat|"
+    r"省略|忽略|附件|생략)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""WhatsApp's text in place of a picture, a voice message or a file, in several languages."""
 _INSIDE = ("messages", "turns", "conversation", "dialogue", "dialog", "history")
 _MESSAGE = {"role", "content", "speaker", "from", "text", "value", "message", "parts", "sender", "author", "utterance"}
 
 
+class _Said(NamedTuple):
+    who: str
+    text: str
+    time: str | None = None
+
+
 def is_transcript(text: str) -> bool:
-    r"""Whether a text is a transcript: several lines that begin with a speaker, the first among them, who are few.
+    r"""Return True if a text is a WhatsApp export, or begins with a speaker line and has two to six speakers.
 
     >>> is_transcript("User: Hi\nBot: Hello"), is_transcript("Note: this is one sentence")
     (True, False)
     """
+    if _is_whatsapp(text):
+        return True
     found = [match["who"] for match in _SPEAKER.finditer(text)]
     first = _SPEAKER.match(text.lstrip())
     speakers = {who.casefold() for who in found}
@@ -35,10 +60,10 @@ def is_transcript(text: str) -> bool:
 
 
 def transcript_turns(text: str) -> tuple[Turn, ...]:
-    """The turns of a transcript in plain text; lines without a speaker go on with the turn before them.
+    """Return the turns of a transcript in plain text; a line without a speaker continues the turn before it.
 
     Raises:
-        WrongShape: No lines begin with a speaker.
+        WrongShape: No line begins with a speaker.
     """
     text = text.strip()
     if not is_transcript(text):
@@ -46,11 +71,41 @@ def transcript_turns(text: str) -> tuple[Turn, ...]:
             "a transcript is a list of messages, the JSON of one, or lines that begin with the speaker "
             f"(`User: ...`), got {text[:40]!r}"
         )
+    found = _whatsapp_messages(text) if _is_whatsapp(text) else _speaker_lines(text)
+    return tuple(Turn(role_named(each.who), each.text, time=each.time) for each in found)
+
+
+def _speaker_lines(text: str) -> list[_Said]:
     places = list(_SPEAKER.finditer(text))
     ends = [*(place.start() for place in places[1:]), len(text)]
-    return tuple(
-        Turn(role_named(place["who"]), text[place.end() : end].strip()) for place, end in zip(places, ends, strict=True)
-    )
+    return [_Said(place["who"], text[place.end() : end].strip()) for place, end in zip(places, ends, strict=True)]
+
+
+def _is_whatsapp(text: str) -> bool:
+    head = text.lstrip("\ufeff \r\n")
+    return bool(_ANDROID.match(head) or _IOS.match(head)) and bool(_whatsapp_messages(head[:20_000]))
+
+
+def _whatsapp_messages(text: str) -> list[_Said]:
+    """Return the messages of a WhatsApp export: `date, time - Name: text` of Android, `[date, time] ...` of iOS.
+
+    Lines of the app itself (encryption notice, joined, left) are skipped. Placeholders of media stay as they are.
+    """
+    form = _IOS if _IOS.match(text.lstrip("\ufeff \r\n")) else _ANDROID
+    places = list(form.finditer(text))
+    ends = [*(place.start() for place in places[1:]), len(text)]
+    found = []
+    for place, end in zip(places, ends, strict=True):
+        said = place["said"] + text[place.end() : end].rstrip()
+        named = _NAMED.fullmatch(said)
+        if named is None:
+            continue
+        content = named["text"] or ""
+        if content.startswith("\u200e") and not _PLACEHOLDER.match(content.strip("\u200e")):
+            continue  # iOS marks lines of the app so, with the chat's name in front
+        who = (named["who"] or named["only"]).strip("\u200e\u202a\u202c~ \u202f\xa0")
+        found.append(_Said(who, content.replace("\u200e", "").strip(), place["time"]))
+    return found
 
 
 def is_messages(value: Any) -> bool:

@@ -28,6 +28,7 @@ from .layout import GROUP as GROUP, Layout as Layout, OFFSET as OFFSET, OWN_SLOP
 from .layout import TEXT as TEXT
 from .link import OrdinalLink as OrdinalLink
 from .loading import load_evaluator as load_evaluator, make_evaluator as make_evaluator
+from .loading import project_of as project_of
 from .mixed import MixedCore as MixedCore
 from .mixed_effects import MixedEffects as MixedEffects
 from .mixed_model import MixedModel as MixedModel

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict  # pydantic does not read typing's befor
 
 from accord.evidence import Arrays
 from accord.learning.presets import Level
-from accord.values import ARRAYS_BYTES, BadInput, is_plain_json, one_line, read_card, read_whole
+from accord.values import ARRAYS_BYTES, BadInput, is_plain_json, one_line, read_card, read_whole, write_whole
 from accord.version import __version__
 
 FOLDER_FORMAT = 4
@@ -86,9 +86,9 @@ def write_folder(folder: Path, card: Card, arrays: Arrays, files: Mapping[str, s
 
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    (folder / _ARRAYS).write_bytes(save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
-    (folder / CARD).write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
+        write_whole(folder / name, text)
+    write_whole(folder / _ARRAYS, save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
+    write_whole(folder / CARD, json.dumps(card, indent=1) + "\n")
 
 
 def saved_as(folder: str | Path) -> Card:

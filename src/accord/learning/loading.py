@@ -21,7 +21,17 @@ from accord.learning.plausibility import Plausibility
 from accord.learning.presets import EVIDENCE, EvaluatorSettings, Level
 from accord.learning.training_set import TrainingSet
 from accord.models import ModelSettings
-from accord.values import CARD_BYTES, BadInput, Question, Rubric, Score, Target, read_text
+from accord.values import (
+    CARD_BYTES,
+    BadInput,
+    Question,
+    Rubric,
+    Score,
+    Target,
+    find_project_file,
+    project_folder,
+    read_text,
+)
 
 _NESTED = 2
 """How deep evaluators of other questions stand inside each other: theirs have none."""
@@ -61,17 +71,28 @@ def make_evaluator(
     )  # fmt: skip
 
 
-def load_evaluator(folder: str | Path) -> Evaluator:
+def load_evaluator(folder: str | Path, project: Path | None = None) -> Evaluator:
     """Read an evaluator that `save` wrote.
+
+    Args:
+        folder: The evaluator's folder.
+        project: The folder that relative paths in its settings start from. By default, that of the nearest
+            `accord.yaml` above the evaluator's folder, or the working folder if there is none.
 
     Raises:
         BadInput: The folder holds none, is damaged, was edited where it may not be, or was written by another Accord
             whose folders this one does not read; or a number in it is none.
     """
-    return _loaded(folder, 0)
+    return _loaded(folder, 0, project_of(folder) if project is None else project)
 
 
-def _loaded(folder: str | Path, depth: int) -> Evaluator:
+def project_of(evaluator: str | Path) -> Path:
+    """Return the project folder of an evaluator's folder; the working folder if it belongs to no project."""
+    file = find_project_file(evaluator)
+    return Path() if file is None else project_folder(file)
+
+
+def _loaded(folder: str | Path, depth: int, project: Path) -> Evaluator:
     about, source = saved_as(folder), Path(folder)
     if depth > _NESTED:
         raise BadInput(f"{folder} stands inside itself; fit the evaluator again")
@@ -83,12 +104,14 @@ def _loaded(folder: str | Path, depth: int) -> Evaluator:
         head = make_head(about["head"]["name"], question, about["head"]["settings"])
         _check_scores(head.restore(about["head"]["learned"], under("head", arrays)), about["level"])
         # A source that needs a rubric keeps its own; the evaluator's question stands in for the project's.
-        context = SourceContext(Rubric.model_construct(questions=(question,), main=question.id), about["seed"])
+        context = SourceContext(
+            Rubric.model_construct(questions=(question,), main=question.id), about["seed"], folder=project
+        )
         parts = tuple(_restored(row, arrays, source, context) for row in about["sources"])
         models = {role: ModelSettings.model_validate(row) for role, row in about["models"].items()}
-        also = tuple(_loaded(source / "also" / str(place), depth + 1) for place in range(len(about["also"])))
+        also = tuple(_loaded(source / "also" / str(place), depth + 1, project) for place in range(len(about["also"])))
         named = about.get("questions", [])
-        questions = tuple(_loaded(source / QUESTIONS / str(place), depth + 1) for place in range(len(named)))
+        questions = tuple(_loaded(source / QUESTIONS / str(place), depth + 1, project) for place in range(len(named)))
         if [each.question.id for each in questions] != named:
             raise ValueError("other questions than its card names")
         tried = under(HELD_OUT, arrays)

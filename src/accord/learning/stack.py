@@ -24,7 +24,7 @@ from accord.learning.core import Core, Floats, held_out_by
 from accord.learning.mixture import FEWEST_TEXTS
 from accord.learning.network_core import NetworkCore
 from accord.statistics import INNER_FOLDS
-from accord.values import BadInput, Labels
+from accord.values import BadInput, Labels, install_command
 
 CANDIDATES = ("constant", "judge", "column", "mixed", "curves", "network")
 """In order of cost, which is that of simplicity."""
@@ -192,7 +192,7 @@ def _why_not(
     expected = _NETWORK_START + core.operations(core.shown(evidence), rated) / _NETWORK_SPEED
     if expected > seconds:
         return f"it would take about {expected:,.0f} s, more than seconds: {seconds:g}"
-    return None if find_spec("jax") and find_spec("optax") else "accord[networks] is not installed"
+    return None if find_spec("jax") and find_spec("optax") else f"it needs {install_command('networks')}"
 
 
 class ConstantCore(Core):

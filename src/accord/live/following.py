@@ -10,7 +10,6 @@ them begins and scores nothing before the place.
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
@@ -28,7 +27,7 @@ from accord.live.ingest import Ingestor, Row, RowLog, is_kept, refused
 from accord.live.logfiles import LONGEST_LINE, SECOND, Line, LogFile, Mark, is_json, stripped
 from accord.live.messages import CONVERSATIONS, HistoryDeduplicator, Message, Once
 from accord.live.rotation import Chain, waits
-from accord.values import MB, AccordError, BadInput, read_text, reasons
+from accord.values import MB, AccordError, BadInput, read_text, reasons, write_whole
 
 AT_ONCE = 256
 """Lines that are taken in together."""
@@ -85,13 +84,8 @@ class Place:
             raise BadInput(f"{path} is damaged and notes no place in a log ({why}); {way_out}") from None
 
     def write(self, path: Path) -> None:
-        """Note the place, whole or not at all."""
-        partial = path.with_name(path.name + ".partial")
-        with partial.open("w", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(self)) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
+        """Write the place in one step."""
+        write_whole(path, json.dumps(asdict(self)) + "\n")
 
 
 @cache

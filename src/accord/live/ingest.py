@@ -25,7 +25,7 @@ from accord.live.watching.watch import Watch
 from accord.models import Models
 from accord.project import Facts, LiveConfig, Scoring, WatchConfig, input_of, milliseconds
 from accord.store import LIVE_ROWS, Mart, MartWriter, Store, StoreError
-from accord.values import POPULATION, Score, Signature, Unscored, regular, sendable
+from accord.values import POPULATION, Score, Signature, Unscored, open_private, regular, sendable
 
 FIRST = 3
 """The last turn that counts as a first reply: replies to the same first messages are held against each other."""
@@ -174,7 +174,7 @@ class RowLog:
         if path.exists():
             regular(path)
         torn = path.exists() and path.stat().st_size > 0 and not _ends_a_line(path)
-        self._stream = path.open("ab", buffering=0)
+        self._stream = open_private(path, "ab", buffering=0)
         if torn:
             self._stream.write(b"\n")  # a process ended within a row; the next one begins a line of its own
 

@@ -1,7 +1,8 @@
 from .batching import AGAIN as AGAIN, Batch as Batch, BatchEndpoint as BatchEndpoint, Batched as Batched
 from .batching import GRACE as GRACE, UNCONFIRMED as UNCONFIRMED, batch_files as batch_files
 from .batching import may_have_started as may_have_started, read_batch as read_batch
-from .budget import Budget as Budget, Budgeted as Budgeted, Caps as Caps, Price as Price, load_prices as load_prices
+from .budget import Budget as Budget, Budgeted as Budgeted, Caps as Caps, Price as Price, is_unsent as is_unsent
+from .budget import load_prices as load_prices
 from .client import ChatCompletions as ChatCompletions, EmbeddingsEndpoint as EmbeddingsEndpoint, Texts as Texts
 from .embedded.catalogue import CATALOGUE as CATALOGUE, Published as Published, is_pulled as is_pulled
 from .embedded.catalogue import is_ready as is_ready, list_models as list_models, models_folder as models_folder
@@ -31,10 +32,11 @@ from .ledger import Lease as Lease, Ledger as Ledger
 from .likelihood import EmbeddedLikelihood as EmbeddedLikelihood, Likelihood as Likelihood
 from .likelihood import LikelihoodModel as LikelihoodModel, Measured as Measured, Passage as Passage
 from .listed import Form as Form, PROSE as PROSE, ask_for_list as ask_for_list, listed as listed, strict as strict
+from .listed import twice as twice
 from .model import Answer as Answer, CallFailed as CallFailed, ChatMessage as ChatMessage, ChatModel as ChatModel
 from .model import Failure as Failure, HF as HF, Judge as Judge, Prompt as Prompt, Reply as Reply
 from .model import Unanswered as Unanswered, Usage as Usage, estimated_usage as estimated_usage
-from .model import in_process as in_process, in_requests as in_requests
+from .model import in_process as in_process, in_requests as in_requests, located_model as located_model
 from .opening import ClientOptions as ClientOptions, MODES as MODES, asked_on as asked_on
 from .opening import decided_endpoint_of as decided_endpoint_of, endpoint_of as endpoint_of
 from .opening import open_batched as open_batched, open_chat as open_chat, open_decided as open_decided
@@ -51,6 +53,7 @@ from .requests import NOT_ASKED as NOT_ASKED, NOT_YET as NOT_YET
 from .requests import Questions as Questions, Recall as Recall, SCORER as SCORER, STORE as STORE, Text as Text
 from .requests import USER as USER, WRITER as WRITER, Who as Who
 from .running import Models as Models, Step as Step, memory_models as memory_models, plan as plan, run as run
+from .running import plan_range as plan_range
 from .scripted import ScriptedJudge as ScriptedJudge, ScriptedModel as ScriptedModel
 from .settings import Mode as Mode, ModelSettings as ModelSettings
 from .streaming import CUT_OFF as CUT_OFF, Heard as Heard, Pieces as Pieces, StreamingChat as StreamingChat

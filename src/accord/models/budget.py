@@ -1,4 +1,4 @@
-"""A budget that is hard: it stops before the call that would pass it, and counts every attempt, failed ones too."""
+"""A hard budget: it stops before the request that would exceed it, and counts every request that was sent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from accord.models.model import (
     least_tokens,
 )
 from accord.store import MONEY, Account, Amounts, StoreError
-from accord.values import AccordError, BadInput, BudgetReached, check, load_yaml
+from accord.values import AccordError, BadInput, BudgetReached, NotSent, check, load_yaml
 
 PRICES_FILE = "prices.yaml"
 
@@ -48,18 +48,16 @@ class _PriceFile(BaseModel):
     models: dict[str, Price]
 
 
-def load_prices(path: str | Path | None = None) -> dict[str, Price]:
-    """Prices by model name from a YAML file (`models: {NAME: {input: 0.15, output: 0.6}}`, per million tokens).
+def load_prices(folder: Path = Path()) -> dict[str, Price]:
+    """Read prices by model name from `prices.yaml` (`models: {NAME: {input: 0.15, output: 0.6}}`, per million tokens).
 
-    Without a path, `prices.yaml` in the working folder, or none. Accord ships no prices: they change.
+    Without the file there are no prices. Accord ships none, because they change.
 
     Raises:
-        BadInput: The file cannot be read, or is none of prices.
+        BadInput: The file cannot be read, or holds something else.
     """
-    named = Path(path) if path is not None else Path(PRICES_FILE)
-    if path is None and not named.is_file():
-        return {}
-    return check(_PriceFile, load_yaml(named), str(named)).models
+    path = folder / PRICES_FILE
+    return check(_PriceFile, load_yaml(path), str(path)).models if path.is_file() else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,11 +204,14 @@ class Budget:
                 self._granted = self._granted.minus(more)
                 raise
 
-    def settle(self, model: str, estimate: Usage, used: Usage) -> None:
-        """Put what a call really used in place of its estimate."""
+    def settle(self, model: str, estimate: Usage, used: Usage | None) -> None:
+        """Replace a request's estimate by its usage; None cancels the reservation of a request that was not sent."""
         self._reserved = self._reserved.minus(estimate)
-        self.spent = self.spent.plus(used)
         self._reserved_money -= self._cost(model, estimate)
+        if used is None:
+            self.requests -= 1
+            return
+        self.spent = self.spent.plus(used)
         self.money += self._cost(model, used)
 
     def to_json(self) -> dict[str, Any]:
@@ -241,6 +242,11 @@ def counted(question: Any, answer: Any, estimate: Usage) -> Usage:
     )
 
 
+def is_unsent(error: BaseException) -> bool:
+    """Return True if a call failed before its request left this machine."""
+    return isinstance(error, NotSent) or (isinstance(error, CallFailed) and not error.failure.is_sent)
+
+
 class Budgeted(Generic[Q, A]):
     """A model that asks only where the budget allows it."""
 
@@ -249,22 +255,25 @@ class Budgeted(Generic[Q, A]):
         self._model, self._budget = model, budget
 
     async def ask(self, question: Q) -> A:
-        """The model's answer.
+        """Return the model's answer. The estimate is reserved before sending, and released if nothing was sent.
 
         Raises:
-            BudgetReached: The call could pass a cap; it was not made.
+            BudgetReached: The request could exceed the budget; it was not sent.
         """
         estimate = estimated_usage(question)
         if self._budget.account is not None:
             await self._budget.afford(self.name, estimate)
         self._budget.reserve(self.name, estimate)
-        used = Usage()
+        used: Usage | None = Usage()
         try:
             answer = await self._model.ask(question)
             used = counted(question, answer, estimate)
             return answer
-        except CallFailed as error:
-            used = used if error.failure.reason in UNBILLED else estimate
+        except AccordError as error:
+            if is_unsent(error):
+                used = None
+            elif isinstance(error, CallFailed) and error.failure.reason not in UNBILLED:
+                used = estimate
             raise
         finally:
             self._budget.settle(self.name, estimate, used)

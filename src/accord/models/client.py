@@ -7,12 +7,14 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from urllib.parse import urlsplit
 
 from accord.models.model import CallFailed, Prompt, Reply, Usage
 from accord.models.receiving import ENCODINGS, MOST_BYTES, receiver
@@ -23,6 +25,7 @@ from accord.values import (
     AccordError,
     BadInput,
     ModelError,
+    NotSent,
     is_web_address,
     keep_secret,
     keep_url_secrets,
@@ -42,6 +45,7 @@ NOT_IMPLEMENTED, LONGEST_REASON = 501, 200
 POOLED, POOLS = 16, 8
 """Requests under way per client, and the most clients: for each request the HTTP library asks the system about every
 idle connection of its pool."""
+KEY_VARIABLE = "OPENAI_API_KEY"
 DEFAULT_URL = "https://api.openai.com/v1"
 """Where the SDK asks unless it is told otherwise."""
 
@@ -61,7 +65,7 @@ def open_client(
     milliseconds: clients of one endpoint share them.
 
     Raises:
-        ModelError: No key is given and `OPENAI_API_KEY` is not set.
+        NotSent: No key is given and `OPENAI_API_KEY` is not set.
     """
     from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError
 
@@ -69,12 +73,38 @@ def open_client(
         http = DefaultAsyncHttpxClient(
             timeout=timeout,
             headers={"Accept-Encoding": ENCODINGS},
-            event_hooks={"response": [receiver(most_bytes)]},
+            event_hooks={"request": [_trace_sending], "response": [receiver(most_bytes)]},
             verify=True if certificates is None else certificates,
         )
         return AsyncOpenAI(base_url=base_url, api_key=api_key, timeout=timeout, max_retries=0, http_client=http)
     except OpenAIError:
-        raise ModelError(f"no key for {model!r}: set OPENAI_API_KEY (any text where the endpoint needs none)") from None
+        raise NotSent(
+            f"no API key for model {model!r}: set {KEY_VARIABLE} in the environment (to any text if the endpoint needs "
+            "no key)"
+        ) from None
+
+
+@dataclass
+class _Sending:
+    """State of the request of a `failures` block; `is_sent` is True from its first byte on."""
+
+    is_sent: bool = False
+
+
+_SENDING: ContextVar[_Sending | None] = ContextVar("sending", default=None)
+
+
+async def _trace_sending(request: Any) -> None:
+    """Note when the HTTP library begins to write a request; before, it may fail to connect."""
+    sending = _SENDING.get()
+    if sending is None:
+        return
+
+    async def trace(event: str, _: object) -> None:
+        if event.endswith(".send_request_headers.started"):
+            sending.is_sent = True
+
+    request.extensions = {**request.extensions, "trace": trace}
 
 
 def _certificates() -> SSLContext:
@@ -185,6 +215,8 @@ class Endpoint(ABC):
 def failures(endpoint: str, model: str) -> Iterator[None]:
     """Turn the SDK's exceptions into ours; no message repeats a key, or a body but for the reason behind a 501.
 
+    A failure has `is_sent=False` if the connection was never made.
+
     Raises:
         CallFailed: This call failed: `timeout`, `unreachable`, `rate-limited`, `server`, `too long`, `rejected`,
             `malformed`.
@@ -193,14 +225,18 @@ def failures(endpoint: str, model: str) -> Iterator[None]:
     """
     import openai
 
+    sending = _Sending()
+    token = _SENDING.set(sending)
     try:
         yield
     except (openai.APITimeoutError, TimeoutError):
-        raise CallFailed("timeout", f"{endpoint} did not answer in time") from None
+        raise CallFailed("timeout", f"{endpoint} did not answer in time", is_sent=sending.is_sent) from None
     except openai.APIConnectionError as error:
-        if isinstance(error.__cause__, AccordError):  # what `receiving` refused
+        if isinstance(error.__cause__, AccordError):  # refused by `receiving`
             raise error.__cause__ from None
-        raise CallFailed("unreachable", f"no connection to {endpoint}") from None
+        happened = "lost the connection" if sending.is_sent else "cannot connect"
+        detail = f"{happened} to {address_of(endpoint)} ({endpoint})"
+        raise CallFailed("unreachable", detail, is_sent=sending.is_sent) from None
     except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
         # The body of a 401 may repeat the key; only its status is shown.
         raise ModelError(f"{endpoint} refused the key for {model!r} (HTTP {error.status_code})") from None
@@ -216,6 +252,16 @@ def failures(endpoint: str, model: str) -> Iterator[None]:
         RecursionError,
     ):  # fmt: skip
         raise CallFailed(MALFORMED, f"{endpoint} answered something of another shape") from None
+    finally:
+        _SENDING.reset(token)
+
+
+def address_of(url: str) -> str:
+    """Host and port of a web address, without credentials."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _reason_in(body: object) -> str:

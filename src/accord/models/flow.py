@@ -36,7 +36,9 @@ class Request:
         content: What is asked: a `Prompt`, or one of the values of `accord.models.roles`.
         about: The question that a prompt asks, where its answer is a distribution over the question's options.
         purpose: What progress and counts call it.
-        stand_in: The answer that is assumed where a flow is only priced; what follows from it is priced too.
+        stand_in: The expected answer, which a plan assumes; the requests that follow from it are planned too.
+        fewest: An answer with fewer follow-up requests than `stand_in`, for the lower end of a plan.
+        most: An answer with more follow-up requests, such as one that cannot be read, for the upper end.
     """
 
     role: str
@@ -44,7 +46,12 @@ class Request:
     about: Any = None
     purpose: str = ""
     stand_in: Any = None
+    fewest: Any = None
+    most: Any = None
 
+
+StandIn = Callable[[Prompt], Reply]
+"""Makes the answer that a plan assumes for a prompt."""
 
 Flow = Generator[Sequence[Request], Sequence[Any], T]
 """Yields the requests it needs answered together, is sent their answers in order, returns its result."""
@@ -55,15 +62,18 @@ def to(
     flow: PromptFlow[T],
     purpose: str = "",
     about: Any = None,
-    stand_in: Callable[[Prompt], Reply] | None = None,
+    stand_in: StandIn | None = None,
+    fewest: StandIn | None = None,
+    most: StandIn | None = None,
 ) -> Flow[T]:
-    """A flow of prompts with all of them addressed to one role."""
+    """Address all prompts of a flow to one role; see `Request` for the stand-ins of plans."""
+    makers = (stand_in, fewest, most)
     try:
         prompts = next(flow)
         while True:
-            found = [stand_in(prompt) if stand_in else None for prompt in prompts]
-            requests = zip(prompts, found, strict=True)
-            prompts = flow.send((yield [Request(role, prompt, about, purpose, reply) for prompt, reply in requests]))
+            assumed = [[make(prompt) if make else None for make in makers] for prompt in prompts]
+            asked = zip(prompts, assumed, strict=True)
+            prompts = flow.send((yield [Request(role, prompt, about, purpose, *replies) for prompt, replies in asked]))
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
 

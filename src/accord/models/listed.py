@@ -8,11 +8,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from accord.models.flow import PromptFlow
-from accord.models.model import Failure, Prompt
+from accord.models.flow import PromptFlow, StandIn
+from accord.models.model import Failure, Prompt, Reply
 from accord.values import JsonSchema, sendable
 
 PROSE = "no list"
+_AGAIN: dict[str, Any] = {"temperature": 0.5, "repeat": 1}
+"""Changes of a prompt for the second attempt."""
 
 _FENCED = re.compile(r"^\s*```(?:json)?\s*(.*?)\s*```\s*$", re.DOTALL)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
@@ -68,7 +70,7 @@ def _kind(name: str) -> JsonSchema:
 
 def ask_for_list(prompt: Prompt, form: Form) -> PromptFlow[list[dict[str, Any]] | Failure]:
     """The entries of the reply; a reply that is no list is asked for once more, with some chance of another one."""
-    for attempt in (prompt, replace(prompt, temperature=0.5, repeat=1)):
+    for attempt in (prompt, replace(prompt, **_AGAIN)):
         [reply] = yield [attempt]
         if isinstance(reply, Failure):
             return reply
@@ -76,6 +78,11 @@ def ask_for_list(prompt: Prompt, form: Form) -> PromptFlow[list[dict[str, Any]] 
         if entries is not None:
             return entries
     return Failure(PROSE, "the reply is neither the JSON that was asked for nor a list")
+
+
+def twice(stand_in: StandIn) -> StandIn:
+    """Return the stand-in for a list that `ask_for_list` asks for twice, since the first reply is no list."""
+    return lambda prompt: stand_in(prompt) if replace(prompt, **_AGAIN) == prompt else Reply("")
 
 
 def listed(text: str, form: Form, by_schema: bool = True) -> list[dict[str, Any]] | None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from accord.values import AccordError, JsonSchema, Question, Sample, content_hash, redacted, redacted_message
@@ -72,22 +73,27 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A call that gave nothing: `reason` is one word to count by (`refused`, `timeout`, ...), `detail` a sentence.
+    """A failed call.
 
-    `retry_after` is how many seconds the endpoint asks to be left alone for.
+    Attributes:
+        reason: One word to count by: `refused`, `timeout`, ...
+        detail: A sentence.
+        retry_after: Seconds until the endpoint accepts requests again, if known.
+        is_sent: False if the request never left this machine, so that it does not count against a budget.
     """
 
     reason: str
     detail: str = ""
     retry_after: float | None = None
+    is_sent: bool = True
 
 
 class CallFailed(AccordError):
     """Raised at the edge by a model whose call failed; batches turn it into its `Failure`."""
 
-    def __init__(self, reason: str, detail: str, retry_after: float | None = None) -> None:
+    def __init__(self, reason: str, detail: str, retry_after: float | None = None, is_sent: bool = True) -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
-        self.failure = Failure(redacted(reason), redacted_message(detail), retry_after)
+        self.failure = Failure(redacted(reason), redacted_message(detail), retry_after, is_sent)
 
 
 Q = TypeVar("Q", contravariant=True)
@@ -128,6 +134,14 @@ IN_PROCESS_CONTEXT = 8192
 def in_process(model: str) -> bool:
     """Whether a model's name says that it runs here, costs nothing and needs no key."""
     return model.startswith((EMBEDDED, GGUF, HF))
+
+
+def located_model(model: str, folder: Path) -> str:
+    """Return a model's name with the path of its file or folder relative to `folder`; other names stay as they are."""
+    for prefix in (GGUF, HF):
+        if model.startswith(prefix):
+            return f"{prefix}{folder / model.removeprefix(prefix)}"
+    return model
 
 
 def key_of(name: str, question: Any) -> str:

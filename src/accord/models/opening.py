@@ -7,7 +7,6 @@ every attempt is paid from the budget.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from accord.models.batching import MOST_FILE_BYTES, Batched, BatchEndpoint
@@ -19,7 +18,7 @@ from accord.models.judges.written import SamplingJudge, VerbalisedJudge
 from accord.models.likelihood import EchoCompletions, EchoLikelihood, LikelihoodModel, open_embedded_likelihood
 from accord.models.model import EMBEDDED, GGUF, HF, ChatModel, Judge, Model, in_process
 from accord.models.streaming import Heard
-from accord.models.wrappers import ATTEMPTS, Cached, Limit, Limited, Once, Retrying, decode_reply, slows
+from accord.models.wrappers import ATTEMPTS, Cached, Limit, Limited, Once, Retrying, decode_reply
 from accord.store import Store
 from accord.values import MOST_ASKED, BadInput, Question
 
@@ -145,7 +144,7 @@ def _chat_wire(model: str, base_url: str | None, terms: ClientOptions) -> Any:
 
 def _limited(wire: Any, terms: ClientOptions) -> Limited[Any, Any]:
     limit = terms.limit(wire.endpoint)
-    retrying = Retrying(Budgeted(wire, terms.budget), terms.attempts, on_failure=partial(slows, limit))
+    retrying = Retrying(Budgeted(wire, terms.budget), terms.attempts, limit=limit)
     return Limited(retrying, limit)
 
 

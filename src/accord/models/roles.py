@@ -9,6 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import takewhile
+from pathlib import Path
 from typing import Any, TypeGuard
 
 from accord.models.batching import Batched, BatchEndpoint
@@ -18,7 +19,7 @@ from accord.models.judges.recorded import RecordedJudge
 from accord.models.judging import AT_ONCE, Judged, foreseen, judge_all, kept_answers, questions_for
 from accord.models.ledger import Ledger
 from accord.models.likelihood import Likelihood, LikelihoodModel, Measured, Passage
-from accord.models.model import ChatModel, Failure, Judge, Prompt, Reply, in_requests
+from accord.models.model import ChatModel, Failure, Judge, Prompt, Reply, in_requests, located_model
 from accord.models.opening import (
     DIALECTS,
     ClientOptions,
@@ -53,12 +54,13 @@ from accord.values import (
 
 @dataclass
 class Shared:
-    """What all roles of a run share."""
+    """Settings and state that all roles of a run share; relative paths of models start from `folder`."""
 
     store: Store
     budget: Budget
     asks: bool
     in_batches: bool
+    folder: Path = Path()
     batches: list[tuple[Batched, BatchEndpoint]] = field(default_factory=list)
     asked: Counter[str] = field(default_factory=Counter)
 
@@ -84,6 +86,11 @@ class Role:
             raise BadInput(f"the {self.name} needs a model: models: {{{self.name}: {{model: NAME}}}}")
         return self.settings.model
 
+    @property
+    def located(self) -> str:
+        """The model's name with the path of its file or folder made relative to the working folder."""
+        return located_model(self.model, self.shared.folder)
+
     @cached_property
     def options(self) -> ClientOptions:
         """On what terms it is asked."""
@@ -93,7 +100,7 @@ class Role:
     @cached_property
     def context(self) -> int | None:
         """Tokens of one request: as configured, or what a model in this process is known to read."""
-        return self.settings.context or own_context(self.settings.model or "")
+        return self.settings.context or own_context(located_model(self.settings.model or "", self.shared.folder))
 
     # --- as a judge
 
@@ -116,13 +123,15 @@ class Role:
         if own.mode == "recorded":
             if not own.paths:
                 raise BadInput(f"a recorded {self.name} needs the paths of its judgements: paths: [...]")
-            return RecordedJudge.read(own.paths, own.model)
+            return RecordedJudge.read([self.shared.folder / path for path in own.paths], own.model)
         if self.shared.in_batches:
-            opened = open_batched(own.mode, self.model, own.base_url, told, self.shared.store, own.samples, own.timeout)
+            opened = open_batched(
+                own.mode, self.located, own.base_url, told, self.shared.store, own.samples, own.timeout
+            )
             self.shared.batches.append(opened[1:])
             return opened[0]
         store = self.shared.store if keeps else None
-        return open_judge(own.mode, self.model, own.base_url, told, self.options, own.samples, store)
+        return open_judge(own.mode, self.located, own.base_url, told, self.options, own.samples, store)
 
     async def judged(self, asked: Sequence[Questions], step: Callable[[], None]) -> list[Judged]:
         """Each sample's answers, from the store where it holds them."""
@@ -164,7 +173,8 @@ class Role:
                 plan.questions += len(new)
                 plan.answered += len(new) - len(missing)
                 groups = in_requests(judge, missing)
-                plan.add(judge.name, [request for group in groups for request in judge.requests(shown, group)])
+                requests = [request for group in groups for request in judge.requests(shown, group)]
+                plan.add(self.name, judge.name, requests, self.options.attempts)
         return [found[place] for place in range(len(asked))]
 
     # --- as a chat model
@@ -175,8 +185,8 @@ class Role:
         if self.given is not None:
             return GIVEN
         if own.mode in DIALECTS:
-            return decided_endpoint_of(own.mode, self.model, own.base_url, about)
-        return endpoint_of(self.model, own.base_url)
+            return decided_endpoint_of(own.mode, self.located, own.base_url, about)
+        return endpoint_of(self.located, own.base_url)
 
     def chat(self, about: Any) -> ChatModel:
         """The chat model; a decisions endpoint answers prompts about one question."""
@@ -191,8 +201,8 @@ class Role:
         if self.given is not None:
             return Once(Cached(self.given, store, GIVEN, decode_reply, self.shared.budget))
         if decides:
-            return open_decided(str(own.mode), self.model, own.base_url, about, store, self.options)
-        return open_chat(self.model, own.base_url, store, self.options)
+            return open_decided(str(own.mode), self.located, own.base_url, about, store, self.options)
+        return open_chat(self.located, own.base_url, store, self.options)
 
     def key_of(self, prompt: Prompt, about: Any) -> str:
         """Under which key a reply is kept."""
@@ -209,12 +219,14 @@ class Role:
         found: list[Reply | Failure] = []
         for request, key, kept in zip(asked, keys, self._kept(keys), strict=True):
             plan.steps += 1
-            # What is assumed may make requests the same that will differ: those are all counted.
-            if request.stand_in is not None or plan.is_new(key):
+            plan.has_follow_ups = plan.has_follow_ups or request.stand_in is not None
+            # Assumed replies may lead to equal requests where real replies differ: count all, unless for the lower end.
+            if (request.stand_in is not None and plan.assume != "fewest") or plan.is_new(key):
                 plan.questions += 1
                 plan.answered += kept is not None
-                plan.add(self.model, [request.content] if kept is None else [])
-            found.append(kept or request.stand_in or Failure(NOT_ASKED, f"the {self.name}"))
+                plan.add(self.name, self.model, [request.content] if kept is None else [], self.options.attempts)
+            assumed = getattr(request, plan.assume) or request.stand_in
+            found.append(kept or assumed or Failure(NOT_ASKED, f"the {self.name}"))
         return found
 
     async def replied(self, asked: Sequence[Request], step: Callable[[], None]) -> list[Reply | Failure]:
@@ -252,7 +264,7 @@ class Role:
         """The model whose likelihoods are asked for."""
         if self.given is not None:
             return self.given  # type: ignore[no-any-return]
-        return open_likelihood(self.model, self.settings.base_url, self.options)
+        return open_likelihood(self.located, self.settings.base_url, self.options)
 
     @cached_property
     def _measurements(self) -> Ledger[str]:
@@ -270,7 +282,8 @@ class Role:
                 plan.questions += 1
                 plan.answered += key in kept
                 plan.steps += key not in kept
-                plan.add(self.likelihood.name, [] if key in kept else self.likelihood.requests([passage]))
+                requests = [] if key in kept else self.likelihood.requests([passage])
+                plan.add(self.name, self.likelihood.name, requests, self.options.attempts)
         return [_likelihoods(kept[key]) if key in kept else Failure("not measured yet") for key in keys]
 
     async def measured(self, passages: Sequence[Passage], step: Callable[[], None]) -> list[Measured]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,7 +22,7 @@ from accord.models.flow import Flow, Request, all_of
 from accord.models.kept_embeddings import embed, foreseen
 from accord.models.likelihood import Passage
 from accord.models.model import Prompt
-from accord.models.planned import Plan
+from accord.models.planned import Assumed, Plan
 from accord.models.requests import (
     ASSISTANT,
     EMBEDDER,
@@ -39,6 +40,7 @@ from accord.models.requests import (
 from accord.models.roles import Role, Shared
 from accord.models.settings import ModelSettings
 from accord.models.waiting import wait
+from accord.models.wrappers import ATTEMPTS
 from accord.store import IssueAnnotations, Store
 from accord.values import (
     BadInput,
@@ -58,6 +60,7 @@ class Models:
         asks: Whether anybody may be asked; otherwise what the store holds is all there is.
         in_batches: Whether chat models are asked by a provider's batch files.
         given: Models of one's own, by role: a `Judge`, a `ChatModel`, a `LikelihoodModel`; they are left open.
+        folder: The folder that relative paths of models and recordings start from.
     """
 
     def __init__(
@@ -68,11 +71,12 @@ class Models:
         asks: bool = True,
         in_batches: bool = False,
         given: Mapping[str, Any] | None = None,
+        folder: Path = Path(),
     ) -> None:
         self.settings = {**settings, **{role: ModelSettings() for role in given or {} if role not in settings}}
         self._given = given or {}
         self.budget = budget or Budget(Caps(), {})
-        self._shared = Shared(store, self.budget, asks, in_batches)
+        self._shared = Shared(store, self.budget, asks, in_batches, folder)
         self._roles: dict[str, Role] = {}
         self._remote: dict[str, Remote] = {}
 
@@ -193,7 +197,11 @@ class Models:
                 width = next((width for place in places if (width := texts[place].width)), None)
                 vectors, lacking = foreseen(said, open_embedder(name), self.store, width)
                 new = [text for text in lacking if plan.is_new((name, text))]
-                plan.add(name, [Texts(tuple(new[at : at + AT_ONCE])) for at in range(0, len(new), AT_ONCE)])
+                requests = [Texts(tuple(new[at : at + AT_ONCE])) for at in range(0, len(new), AT_ONCE)]
+                plan.has_follow_ups = True
+                if plan.assume == "most":  # texts of a request that is rejected are embedded one by one
+                    requests += [Texts((text,)) for each in requests if len(each.texts) > 1 for text in each.texts]
+                plan.add(EMBEDDER, name, requests, ATTEMPTS)
             else:
                 vectors = np.stack(self._vectors([texts[place] for place in places]))
             for place, vector in zip(places, vectors, strict=True):
@@ -273,9 +281,23 @@ def run(flow: Flow[T], models: Models, step: Step = lambda purpose: None) -> T:
         return end.value  # type: ignore[no-any-return]
 
 
-def plan(flow: Flow[Any], models: Models) -> Plan:
-    """What running a flow would cost: it is run with what is kept and with stand-ins; nobody is asked."""
-    found = Plan()
+def plan_range(make: Callable[[], Flow[Any]], models: Models) -> Plan:
+    """Plan a flow, with the range of its requests if replies decide about further requests.
+
+    Args:
+        make: Function that returns a new flow, for each end of the range.
+        models: Models of the flow; none is asked.
+    """
+    found = plan(make(), models)
+    if found.has_follow_ups:
+        found.extend(plan(make(), models, "fewest"), plan(make(), models, "most"))
+        found.price(models.budget)
+    return found
+
+
+def plan(flow: Flow[Any], models: Models, assume: Assumed = "stand_in") -> Plan:
+    """Plan a flow: run it with answers of the store and with assumed replies; no model is asked."""
+    found = Plan(assume=assume)
     try:
         with paid_from(models.budget):
             requests = next(flow)
@@ -285,7 +307,7 @@ def plan(flow: Flow[Any], models: Models) -> Plan:
         found.price(models.budget)
         return found
     except BadInput:
-        # What stands in for answers may be too little to go on with: what was counted so far is what can be said.
+        # The assumed replies may be too little to go on with: return the counts so far.
         if not found.requests:
             raise
         found.price(models.budget)

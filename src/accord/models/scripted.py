@@ -27,7 +27,7 @@ class ScriptedModel:
         self.asked.append(prompt)
         said = self._script(prompt) if callable(self._script) else self._script[len(self.asked) - 1]
         if isinstance(said, Failure):
-            raise CallFailed(said.reason, said.detail, said.retry_after)
+            raise CallFailed(said.reason, said.detail, said.retry_after, said.is_sent)
         return Reply(said, self.name) if isinstance(said, str) else said
 
     async def stream(self, prompt: Prompt) -> Pieces:

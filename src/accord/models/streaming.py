@@ -12,12 +12,12 @@ from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any, Protocol
 
-from accord.models.budget import UNBILLED, Budget, counted
+from accord.models.budget import UNBILLED, Budget, counted, is_unsent
 from accord.models.model import CallFailed, ChatModel, Prompt, Reply, Usage, estimated_usage
 from accord.models.receiving import TOO_LARGE
 from accord.models.replies import MALFORMED, a_list, a_name, a_text, an_object, parsed, short, usage_of
-from accord.models.wrappers import Limit, Retrying, slows
-from accord.values import redacted
+from accord.models.wrappers import Limit, Retrying
+from accord.values import AccordError, redacted
 
 CUT_OFF = "cut off"
 """Why a reply has no end: the connection ended within it."""
@@ -100,7 +100,7 @@ class Heard:
                             yield piece
                     is_over = True
                 except CallFailed as error:
-                    slows(self._limit, error.failure)
+                    self._limit.note(error.failure)
                     wait = self._retrying.wait_after(attempt, error.failure)
                     if has_come or wait is None:
                         raise
@@ -111,6 +111,7 @@ class Heard:
         estimate, said = estimated_usage(prompt), list[str]()
         self._budget.reserve(self.name, estimate)
         used: Usage | None = None
+        unsent = False
         try:
             async with aclosing(streamed(self._model, prompt, self._streams)) as pieces:
                 async for piece in pieces:
@@ -119,12 +120,15 @@ class Heard:
                     else:
                         said.append(piece)
                     yield piece
-        except CallFailed as error:
-            used = Usage() if error.failure.reason in UNBILLED and not said else None
+        except AccordError as error:
+            unsent = is_unsent(error)
+            if isinstance(error, CallFailed) and error.failure.reason in UNBILLED and not said:
+                used = Usage()
             raise
         finally:
-            # Of a reply without an end nobody says what it cost: what was sent, and what had come.
-            self._budget.settle(self.name, estimate, used or counted(prompt, Reply("".join(said)), estimate))
+            # The endpoint reports no usage for an unfinished reply: count the prompt and the text received so far.
+            received = used or counted(prompt, Reply("".join(said)), estimate)
+            self._budget.settle(self.name, estimate, None if unsent else received)
 
     async def close(self) -> None:
         """Let go of the model's connections."""

@@ -15,6 +15,7 @@ from accord.models.budget import Budget
 from accord.models.ledger import Ledger
 from accord.models.model import A, CallFailed, Failure, Model, Q, Reply, Usage, key_of
 from accord.store import Paid, Store
+from accord.values import NotSent
 
 
 def kept_key(endpoint: str, model: str, question: Any) -> str:
@@ -124,6 +125,8 @@ class Limit:
         self.most = most
         self.height = min(start, float(most))
         self.running = 0
+        self.is_reachable = False
+        """True once the endpoint has accepted a connection, until it refuses every attempt of a request."""
         self._since_shrink = 0
         self._waiting: deque[Future[None]] = deque()
 
@@ -144,9 +147,17 @@ class Limit:
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
+            self.is_reachable = True
             self.height = min(self.most, self.height + 1.0 / self.height)
         self._since_shrink += 1
         self._leave()
+
+    def note(self, failure: Failure) -> None:
+        """Take account of a failed attempt."""
+        if failure.is_sent:
+            self.is_reachable = True
+        if failure.reason == "rate-limited":
+            self.slow_down()
 
     def slow_down(self) -> None:
         """The endpoint said that it is too much."""
@@ -181,12 +192,6 @@ class Limited(Generic[Q, A]):
         await self._model.close()
 
 
-def slows(limit: Limit, failure: Failure) -> None:
-    """Tell the limit of a failed attempt; only an endpoint that is asked too much lowers it."""
-    if failure.reason == "rate-limited":
-        limit.slow_down()
-
-
 PASSING = frozenset({"timeout", "unreachable", "rate-limited", "server", "malformed"})
 """Reasons that may be gone the next time; a refusal or a rejected request will be the same again."""
 
@@ -198,7 +203,8 @@ LONGEST_WAIT_SECONDS = 60.0
 class Retrying(Generic[Q, A]):
     """A model that asks again, up to `attempts` times in all.
 
-    A Retry-After longer than `longest` seconds ends the attempts: nobody waits an hour in silence.
+    A Retry-After longer than `longest` seconds ends the attempts. A refused connection ends them at once, unless the
+    endpoint has answered before and may be restarting.
     """
 
     def __init__(
@@ -207,30 +213,46 @@ class Retrying(Generic[Q, A]):
         attempts: int = ATTEMPTS,
         first: float = FIRST_WAIT_SECONDS,
         longest: float = LONGEST_WAIT_SECONDS,
-        on_failure: Callable[[Failure], None] = lambda _: None,
+        limit: Limit | None = None,
     ) -> None:
-        """`on_failure` is told of every failed attempt, those that are tried again included."""
+        """`limit` is the endpoint's; every failed attempt is noted there."""
         self.name = model.name
         self._model, self._attempts = model, attempts
-        self._first, self._longest, self._on_failure = first, longest, on_failure
+        self._first, self._longest, self._limit = first, longest, limit
         self._random = random.Random(0)
 
     async def ask(self, question: Q) -> A:
-        """The model's answer.
+        """Return the model's answer.
 
         Raises:
             CallFailed: The last attempt failed, or the failure cannot pass.
+            NotSent: The endpoint accepts no connection: no request can succeed.
         """
         for attempt in range(1, self._attempts + 1):
             try:
                 return await self._model.ask(question)
             except CallFailed as error:
-                self._on_failure(error.failure)
                 wait = self.wait_after(attempt, error.failure)
+                if self._limit is not None:
+                    self._limit.note(error.failure)
+                    self._check_reachable(self._limit, error.failure, is_last=wait is None)
                 if wait is None:
                     raise
                 await asyncio.sleep(wait)
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _check_reachable(self, limit: Limit, failure: Failure, is_last: bool) -> None:
+        """Stop all requests to an endpoint that accepts no connection.
+
+        Raises:
+            NotSent: No attempt of this request connected, and no request before it did.
+        """
+        if failure.reason == "unreachable" and not failure.is_sent and (is_last or not limit.is_reachable):
+            limit.is_reachable = False
+            raise NotSent(
+                f"{failure.detail} for model {self.name!r}: nothing was sent. Check base_url or OPENAI_BASE_URL, and "
+                "that the server is running"
+            ) from None
 
     def wait_after(self, attempt: int, failure: Failure) -> float | None:
         """Seconds to wait after an attempt (from 1) that failed; `None` where it is not tried again."""

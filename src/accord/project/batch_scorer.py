@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from accord.formats import Fields, WrongShape, arrow_schema, record_of, score_table
-from accord.learning import Evaluator, load_evaluator
+from accord.learning import Evaluator, load_evaluator, project_of
 from accord.models import Budget, Caps, Models, load_prices, memory_models
 from accord.project.scorer import NO_REPLY, Perspective, ScoreOptions, Scorer, samples_of
 from accord.project.selecting import NOT_COUNTED
@@ -68,12 +68,15 @@ class Asking:
         store: Where answers are kept, and looked up; without one nothing outlives the process.
         caps: The most that one process may spend, or all that share the budget.
         shared: The name of a budget in that store which several processes share.
+        folder: The folder that relative paths of models start from, and that holds `prices.yaml`; by default the
+            project folder of the evaluator.
     """
 
     asks: bool = False
     store: str | None = None
     caps: Caps = Caps()
     shared: str | None = None
+    folder: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,7 @@ class BatchScorer:
             )
         if perspective.panel and perspective.rule == "each":
             raise BadInput("a batch has one row per row; the rule `each` has one per member: name mean, max or min")
+        self.project = project_of(self.folder).absolute() if asking.folder is None else asking.folder.absolute()
         self._packed = _packed(Path(self.folder))
         self.made_from = hashlib.sha256(self._packed or self.folder.encode()).hexdigest()
         self.digest = ""
@@ -267,14 +271,14 @@ class BatchScorer:
 
     def _loaded(self) -> Evaluator:
         if self._packed is None:
-            found = load_evaluator(self.folder)
+            found = load_evaluator(self.folder, self.project)
             if self.digest not in ("", found.digest()):
                 raise BadInput(f"{self.folder} holds another evaluator than the one that was sent; send it again")
             return found
         with tempfile.TemporaryDirectory(prefix="accord-") as folder:
             with zipfile.ZipFile(io.BytesIO(self._packed)) as packed:
                 packed.extractall(folder)
-            return load_evaluator(folder)
+            return load_evaluator(folder, self.project)
 
     def _models(self, evaluator: Evaluator) -> Models:
         if not evaluator.roles:
@@ -286,7 +290,8 @@ class BatchScorer:
             )
         about, store = self.asking, Store(self.asking.store or "sqlite:///:memory:")
         account = None if about.shared is None or store is None else Account(store, about.shared)
-        return Models(evaluator.models, store, Budget(about.caps, load_prices(), account), about.asks)
+        budget = Budget(about.caps, load_prices(self.project), account)
+        return Models(evaluator.models, store, budget, about.asks, folder=self.project)
 
 
 def _packed(folder: Path) -> bytes | None:

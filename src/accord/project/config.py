@@ -8,14 +8,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from accord.learning import PRESETS, SIMPLE, EvaluatorSettings
 from accord.models import ASSISTANT, FINDER, JUDGE, LIKELIHOOD, SCORER, USER, WRITER, ModelSettings
+from accord.project.environment import load_environment
 from accord.statistics import DRAWS, FOLDS
+from accord.store import located_store
 from accord.synth import SynthSettings
 from accord.values import (
+    PROJECT_FILE,
     WITHOUT,
     BadInput,
     BrokenStudy,
@@ -26,17 +29,18 @@ from accord.values import (
     Synthetic,
     UnknownName,
     check,
+    find_project_file,
     is_secret_name,
     is_web_address,
     keep_secret,
     load_yaml,
     parse_yaml,
     plain_url,
+    project_folder,
     read_study,
     study_or_broken,
 )
 
-FILE = "accord.yaml"
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _MOVED = {
     "judge": "models: {judge: {mode: ..., model: ...}}",
@@ -115,7 +119,9 @@ class LiveConfig(_Strict):
 
 
 class Config(_Strict):
-    """Everything a project says once."""
+    """Settings of a project."""
+
+    _folder: Path = PrivateAttr(default=Path())
 
     store: str = Field(default="sqlite:///accord.db", description="A database URL: sqlite:/// or postgresql://.")
     mart: str | None = Field(
@@ -180,6 +186,11 @@ class Config(_Strict):
         """The error of each study whose settings are invalid, by name."""
         return {name: each.error for name, each in self.studies.items() if isinstance(each, BrokenStudy)}
 
+    @property
+    def folder(self) -> Path:
+        """The folder that relative paths start from; empty for the working folder."""
+        return self._folder
+
     def shown(self) -> dict[str, Json]:
         """The project's settings as JSON that may be kept and shown: no password, no query of a URL."""
         secret = {"watch": {"webhook"}}  # some have their secret in the path
@@ -201,15 +212,24 @@ class Config(_Strict):
         return {"names": list(self.metrics), **own} if source == "metrics" else own
 
     def about(self, evaluator: str) -> EvaluatorSettings:
-        """What an evaluator is made of: as the project says, or a preset.
+        """Return the settings of an evaluator: the preset of that name, with the project's entry merged into it.
+
+        Keys that the entry leaves out keep the preset's value. The preset's head settings stay as long as the entry
+        names no other head.
 
         Raises:
-            UnknownName: Neither knows it.
+            UnknownName: The project and the presets have no such evaluator.
         """
-        known = {**SIMPLE, **PRESETS, **self.evaluators}
-        if evaluator not in known:
-            raise UnknownName("evaluator", evaluator, [*self.evaluators, *PRESETS, *SIMPLE])
-        return known[evaluator]
+        presets = {**SIMPLE, **PRESETS}
+        if evaluator not in {**presets, **self.evaluators}:
+            raise UnknownName("evaluator", evaluator, [*self.evaluators, *presets])
+        preset, own = presets.get(evaluator), self.evaluators.get(evaluator)
+        if preset is None or own is None:
+            return own or presets[evaluator]
+        merged = {**preset.model_dump(exclude_unset=True), **own.model_dump(exclude_unset=True)}
+        if merged.get("head") == preset.model_dump(exclude_unset=True).get("head"):
+            merged["settings"] = {**preset.settings, **own.settings}
+        return EvaluatorSettings(**merged)
 
 
 def _without_secrets(value: Any) -> Any:
@@ -222,22 +242,44 @@ def _without_secrets(value: Any) -> Any:
 
 
 def load_config(path: str | Path | None = None) -> Config:
-    """Read `accord.yaml`; without a path, the one in the working folder, or the defaults where there is none.
+    """Read `accord.yaml`: the given file, or the one of the working folder or of the nearest folder above it.
 
-    `${NAME}` in a value is the environment variable of that name; `ACCORD_STORE` overrides the store.
+    Without any such file, the settings are the defaults. A file `.env` beside the project file is read first. `${NAME}`
+    in a value stands for the environment variable of that name, and `ACCORD_STORE` replaces the store. Relative paths
+    start from the folder of the project file.
 
     Raises:
         BadInput: The file cannot be read, has unknown keys or wrong types, or names a variable that is not set.
     """
-    named = Path(path) if path is not None else Path(FILE)
-    content = _filled(load_yaml(named), str(named)) if path is not None or named.is_file() else {}
-    config = config_from(content, str(named))
+    file = Path(path) if path is not None else find_project_file()
+    if file is None:
+        content, where, folder = {}, PROJECT_FILE, Path()
+    else:
+        folder = project_folder(file)
+        load_environment(folder / ".env")
+        content, where = _filled(load_yaml(file), str(file)), str(file)
     store = os.environ.get("ACCORD_STORE")
-    return config.model_copy(update={"store": store}) if store else config
+    if store and isinstance(content, dict):
+        content["store"] = store
+    return config_from(content, where, folder)
 
 
-def config_from(content: Any, where: str = FILE) -> Config:
-    """A project's settings from plain values.
+def load_project(path: str | Path | None = None) -> Config:
+    """Read `accord.yaml` as `load_config` does, for work that needs a project.
+
+    Raises:
+        BadInput: There is no project file, or it is wrong.
+    """
+    if path is None and find_project_file() is None:
+        raise BadInput(
+            f"no project in {Path.cwd()}: neither this folder nor one above it has a file {PROJECT_FILE}. "
+            "Create one: accord init"
+        )
+    return load_config(path)
+
+
+def config_from(content: Any, where: str = PROJECT_FILE, folder: Path = Path()) -> Config:
+    """Return a project's settings from plain values; relative paths start from `folder`.
 
     An invalid study becomes a `BrokenStudy`, so that it blocks nothing else.
 
@@ -263,7 +305,24 @@ def config_from(content: Any, where: str = FILE) -> Config:
         from accord.evidence import sources  # here: opening a project imports nothing that learns
     for name, settings in config.sources.items():
         check(sources.get(name).settings_type, settings, f"{where}: sources: {name}")
-    return config
+    return _located(config, folder)
+
+
+def _located(config: Config, folder: Path) -> Config:
+    """Return the settings with the store, the mart and the rubric relative to the working folder.
+
+    Paths of models, sources, studies and synthetic conversations stay as written, because fitted evaluators keep
+    them; whatever opens one of them resolves it against `Config.folder`.
+    """
+    config._folder = folder
+    if folder == Path():
+        return config
+    changes: dict[str, str] = {"store": located_store(config.store, folder)}
+    if config.mart is not None and "://" not in config.mart:
+        changes["mart"] = str(folder / config.mart)
+    if "/" in config.rubric or config.rubric.endswith((".yaml", ".yml")) or (folder / config.rubric).is_file():
+        changes["rubric"] = str(folder / config.rubric)
+    return config.model_copy(update=changes)
 
 
 def _with_studies(content: Any) -> Any:
@@ -297,7 +356,7 @@ def with_settings(config: Config, pairs: Iterable[str]) -> Config:
                 raise BadInput(f"--set {pair}: {reason}")
             place = inner
         place[last], given = parse_yaml(value, f"--set {key}"), True
-    return config_from(content, "--set") if given else config
+    return config_from(content, "--set", config.folder) if given else config
 
 
 def _filled(content: Any, where: str) -> Any:

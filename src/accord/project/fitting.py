@@ -23,7 +23,7 @@ from accord.learning import (
     out_of_fold,
     saved_as,
 )
-from accord.models import Models, Plan, Step, plan, run
+from accord.models import Models, Plan, Step, plan_range, run
 from accord.project.every_question import with_every_question
 from accord.project.insights import speakers_of
 from accord.project.keeping import Kept, calm, settings_of
@@ -170,7 +170,7 @@ def learned(
 
 
 def plan_fit(project: Project, name: str | None) -> Plan:
-    """What `fit` would ask and cost; nobody is asked."""
+    """Plan `fit`, without asking a model."""
     evaluator = project.evaluator(name or project.config.evaluator)
     train, _ = project.training(evaluator)
     side = next((split for source in evaluator.sources if (split := source.hold_out(train))), None)
@@ -192,7 +192,7 @@ def plan_fit(project: Project, name: str | None) -> Plan:
                     again = yield from source.learn(train.only(split.train))
                     yield from again.source.measure(train.only(split.test).samples)
 
-    return plan(flow(), project.kept)
+    return plan_range(flow, project.kept)
 
 
 def _without_labels(project: Project, evaluator: Evaluator) -> Fitted:

@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from accord.evidence import Readable
 from accord.formats import (
     VALUE_KEYS,
     AnnotationWriter,
     Record,
+    Source,
     answer_to,
     columns_of,
     is_annotation_file,
     is_label_file,
-    raw_label_rows,
     read_annotations,
     read_labels,
     stands_alone,
+    tables_of,
 )
 from accord.project.inferring import positions_among
 from accord.project.preparing import ROWS_AT_ONCE, Job, Prepared, Reading, Seen, prepared_parts
-from accord.store import LABELS_AT_ONCE, Added, Columns, IssueAnnotations, Store, changed_conversation, unknown_target
+from accord.project.surveying import MOST_SURVEYED, Survey, survey
+from accord.store import (
+    LABELS_AT_ONCE,
+    Added,
+    Columns,
+    Imports,
+    IssueAnnotations,
+    Removed,
+    Store,
+    changed_conversation,
+    unknown_target,
+)
 from accord.values import (
     ANNOTATOR_KINDS,
     ISSUE,
@@ -42,19 +55,20 @@ from accord.values import (
 )
 
 
-@dataclass
-class Imported:
-    """What an import kept, and what it skipped.
+@dataclass(repr=False)
+class Imported(Readable):
+    """Counts of what an import stored and skipped.
 
     Attributes:
-        conversations: How many were new, and how many known.
-        labels: The same of labels.
-        assessments: Of assessments of turns.
-        annotations: Of annotations that were exported.
+        conversations: New and known conversations.
+        labels: New and known labels.
+        assessments: New and known assessments of turns.
+        annotations: New and known annotations from exported files, and human answers with quotes or comments.
         bad_rows: The first bad rows that were skipped.
-        skipped: How many there were.
-        other_files: Files of labels that answer no question of the rubric, and were left out.
-        seen: What was noticed on the way.
+        skipped: Number of bad rows that were skipped.
+        seen: Counts by question, role and reason.
+        id: The id of this import; `None` if the store had all rows already, by no other import.
+        replaced: Counts of earlier imports of the same files that this one replaced.
     """
 
     conversations: Added = Added()
@@ -63,8 +77,9 @@ class Imported:
     annotations: Added = Added()
     bad_rows: list[str] = field(default_factory=list)
     skipped: int = 0
-    other_files: list[str] = field(default_factory=list)
     seen: Seen = field(default_factory=Seen)
+    id: str | None = None
+    replaced: Removed = Removed()
 
     _MOST_SHOWN = 20
 
@@ -73,6 +88,15 @@ class Imported:
         self.skipped += 1
         if len(self.bad_rows) < self._MOST_SHOWN:
             self.bad_rows.append(str(error))
+
+    def summary(self) -> dict[str, Any]:
+        """Return the counts of new conversations and labels, and of skipped rows."""
+        return {"conversations": self.conversations.new, "labels": self.labels.new, "skipped": self.skipped or None}
+
+    def shown_rows(self) -> list[dict[str, Any]]:
+        """Return the new and known rows of each kind."""
+        kinds = ("conversations", "labels", "assessments", "annotations")
+        return [{"kind": name, **getattr(self, name)._asdict()} for name in kinds if any(getattr(self, name))]
 
     def to_json(self) -> dict[str, Any]:
         """Counts, and the first bad rows."""
@@ -83,67 +107,101 @@ class Imported:
             "annotations": self.annotations._asdict(),
             "skipped": self.skipped,
             "bad_rows": self.bad_rows,
+            "questions": dict(self.seen.questions),
             "other_questions": dict(self.seen.other_questions),
-            "other_files": self.other_files,
-            "beside": dict(self.seen.beside),
             "positions": positions_among(self.seen.annotators),
             "roles": dict(self.seen.roles),
             "passed_over": dict(self.seen.passed_over),
+            "id": self.id,
+            "replaced": self.replaced._asdict(),
         }
 
 
 def import_files(
     store: Store,
     rubric: Rubric,
-    paths: Iterable[str | Path],
+    paths: Any,
     format: str = "auto",
     columns: Mapping[str, str] | None = None,
     skip_bad_rows: bool = False,
     on_progress: Callable[[int], None] | None = None,
     reading: Reading = Reading(),
     workers: int = 1,
+    replace: bool = False,
 ) -> Imported:
-    """Read files of conversations, labels and annotations into the store; conversations first, whatever the order.
+    """Read conversations, labels and annotations into the store; conversations first, in any order of files.
+
+    Labels are always stored, also those on questions that the rubric does not ask; `Imported.seen` counts them.
+
+    The store records the import, so that `Imports.undo` can remove what it brought.
 
     Args:
-        store: Where they are kept.
+        store: The store.
         rubric: Labels on its questions are checked against its scales.
-        paths: Files, or benchmark folders.
+        paths: A file, a benchmark folder or a table in memory (see `accord.formats.MemoryTable`), or a list of them.
         format: The conversations' format, or `auto`.
-        columns: Our column names to the files', where they differ; each file takes the part that speaks of it.
+        columns: Accord's column names to the files', where they differ; each file takes those that it has.
         skip_bad_rows: Count and report bad rows instead of stopping at the first.
         on_progress: Called with the number of rows read so far, now and then.
-        reading: Which columns beside the text are labels, and who roles and annotators are.
+        reading: The columns with labels, and the names of roles and annotators; by default the columns are chosen by
+            name and values, as `survey` does.
         workers: How many processes parse and check a large file of JSON lines. More than one needs a script that does
             its work under `if __name__ == "__main__":`.
+        replace: Undo the earlier import of each file first. Both are one transaction: if reading fails, the earlier
+            import stays.
 
     Raises:
-        BadInput: A file cannot be read, or labels alone answer no question of the rubric.
+        BadInput: A file cannot be read.
         BadRow: A row is bad and `skip_bad_rows` is not set; what came before it is kept.
     """
+    sources = tables_of(paths)
+    if reading.beside is None:
+        found = survey(sources, format, columns, most=MOST_SURVEYED, skips=True)
+        reading = found_reading(found, rubric, reading)
     done = Imported()
     on_bad_row = done.skip if skip_bad_rows else None
-    files = {Path(path): _columns_here(Path(path), columns) for path in paths}
+    files = {path: _columns_here(path, columns) for path in sources}
     _check_used(files, columns)
     exported = [path for path, here in files.items() if is_annotation_file(path, here)]
     of_labels = [path for path, here in files.items() if path not in exported and is_label_file(path, here)]
-    strange = {path: names for path in of_labels if (names := _unasked(path, rubric, files[path]))}
-    if strange and len(strange) == len(files):
-        raise BadInput("; ".join(_not_asked(path, names, rubric) for path, names in strange.items()))
     others = {path: here for path, here in files.items() if path not in of_labels and path not in exported}
     alone = {path: stands_alone(path, here) for path, here in others.items()}
-    for path, here in sorted(others.items(), key=lambda item: alone[item[0]]):
-        job = Job(path, rubric, format, here, reading, skip_bad_rows, alone[path])
-        _import_conversations(store, job, workers, done, on_progress)
-    for path in of_labels:
-        if path in strange:
-            done.other_files.append(_not_asked(path, strange[path], rubric))
-            continue
-        found = done.seen.noted(reading.named(read_labels(path, rubric, files[path], on_bad_row)), rubric)
-        _add_labels(store, path, found, done, on_bad_row)
-    for path in exported:
-        _import_annotations(store, rubric, path, files[path], done, on_bad_row)
+    places, imports = {path: place for place, path in enumerate(files)}, Imports(store)
+    names = list(map(str, files))
+    with imports.replacing(names) if replace else nullcontext(Removed()) as done.replaced:
+        with imports.recording(names) as recording:
+            for path, here in sorted(others.items(), key=lambda item: alone[item[0]]):
+                recording.begin(places[path])
+                job = Job(path, rubric, format, here, reading, skip_bad_rows, alone[path])
+                _import_conversations(store, job, workers, done, on_progress)
+            for path in of_labels:
+                recording.begin(places[path])
+                labels = read_labels(path, rubric, files[path], on_bad_row, reading.wide, reading.raters)
+                _add_labels(store, path, done.seen.noted(reading.named(labels), rubric), done, on_bad_row)
+            for path in exported:
+                recording.begin(places[path])
+                _import_annotations(store, rubric, path, files[path], done, on_bad_row)
+            recording.results.update(done.to_json())
+        done.id = recording.id
     return done
+
+
+_DEFAULT_RUBRIC = "llm-rubric"
+
+
+def found_reading(found: Survey, rubric: Rubric, reading: Reading = Reading()) -> Reading:
+    """Return a reading with the columns that a survey found, and every column that is named after a question.
+
+    Columns that were chosen for their values alone are left out: a log has other whole numbers than ratings. A table
+    with a single value per row and no question answers the main question of a rubric that is not the default one.
+    """
+    beside = [name for name in found.beside if name not in found.guessed]
+    asked = list(dict.fromkeys([*beside, *(question.id for question in rubric.questions)]))
+    answers_main = rubric.name != _DEFAULT_RUBRIC and set(found.wide) <= set(VALUE_KEYS)
+    return replace(
+        reading, beside=asked, turns=[name for name in asked if name in found.of_turns],
+        wide=[] if answers_main else found.wide, raters=found.raters,
+    )  # fmt: skip
 
 
 def export_annotations(
@@ -185,7 +243,7 @@ def export_annotations(
 def _import_annotations(
     store: Store,
     rubric: Rubric,
-    path: Path,
+    path: Source,
     columns: Mapping[str, str] | None,
     done: Imported,
     on_bad_row: Callable[[BadInput], None] | None,
@@ -194,8 +252,8 @@ def _import_annotations(
 
     def counted() -> Iterator[Annotation]:
         for annotation in read_annotations(path, rubric, columns, on_bad_row):
-            if annotation.kind == "person" and rubric.get(annotation.question) is None:
-                done.seen.other_questions[annotation.question] += 1
+            if annotation.kind == "person" and annotation.value is not None:
+                done.seen.count(annotation.question, rubric)
             yield annotation
 
     def bad(error: BadInput) -> None:
@@ -204,7 +262,7 @@ def _import_annotations(
     done.annotations = done.annotations.plus(store.add_annotations(counted(), bad))
 
 
-def _columns_here(path: Path, columns: Mapping[str, str] | None) -> dict[str, str]:
+def _columns_here(path: Source, columns: Mapping[str, str] | None) -> dict[str, str]:
     """The part of a column map that speaks of this file: one map serves conversations and labels."""
     if not columns:
         return {}
@@ -212,7 +270,7 @@ def _columns_here(path: Path, columns: Mapping[str, str] | None) -> dict[str, st
     return {ours: theirs for ours, theirs in columns.items() if theirs in names}
 
 
-def _check_used(files: Mapping[Path, Mapping[str, str]], columns: Mapping[str, str] | None) -> None:
+def _check_used(files: Mapping[Source, Mapping[str, str]], columns: Mapping[str, str] | None) -> None:
     """Refuse a mapped column that no file has.
 
     Raises:
@@ -308,28 +366,6 @@ def _keep(store: Store, job: Job, part: Prepared, done: Imported, waiting: _Wait
         done.assessments = done.assessments.plus(IssueAnnotations(store).add(_located(store, kept)))
 
 
-def _unasked(path: Path, rubric: Rubric, columns: Mapping[str, str]) -> list[str]:
-    """The questions that a file of labels answers, where the rubric asks none of them; else nothing."""
-    found: Counter[str] = Counter()
-    for place, (_, answers) in enumerate(raw_label_rows(path, columns)):
-        for question, _, _ in answers:
-            if rubric.get(question) is not None or question.startswith(ISSUE):
-                return []
-            found[question] += 1
-        if place >= ROWS_AT_ONCE:
-            break
-    answered_alone = set(found) <= set(VALUE_KEYS) and rubric.name not in ("llm-rubric",)
-    return [] if answered_alone else [name for name, _ in found.most_common()]
-
-
-def _not_asked(path: Path, names: Sequence[str], rubric: Rubric) -> str:
-    shown = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
-    return (
-        f"{path} answers {shown}, which the rubric {rubric.name!r} does not ask (it asks "
-        f"{', '.join(question.id for question in rubric.questions)}). Write one that does: accord init --from {path}"
-    )
-
-
 def _located(store: Store, records: Sequence[Record]) -> Iterator[IssueAnnotation]:
     """The records' assessments; quotes are looked up in the stored dialogue where the file does not have it."""
     bare = [record.conversation.id for record in records if not record.conversation.turns]
@@ -344,7 +380,7 @@ def _located(store: Store, records: Sequence[Record]) -> Iterator[IssueAnnotatio
 def _add_answers(
     store: Store,
     rubric: Rubric,
-    path: Path,
+    path: Source,
     said: Iterable[Annotation],
     done: Imported,
     on_bad_row: Callable[[BadInput], None] | None,
@@ -358,16 +394,14 @@ def _add_answers(
     for each in said:
         question = rubric.get(each.question)
         try:
-            value = (
-                each.value if each.value is None or question is None else answer_to(question, each.value, each.question)
-            )
+            value = None if each.value is None else answer_to(question, each.value, each.question)
             read = replace(each, value=value, wording=None if question is None else question.key)
             check_label(read.to_label(), rubric)
         except BadInput as error:
             bad(error)
             continue
-        if question is None and not each.question.startswith(ISSUE):
-            done.seen.other_questions[each.question] += 1
+        if not each.question.startswith(ISSUE):
+            done.seen.count(each.question, rubric)
         done.seen.annotators.add(each.by)
         found.append(read)
     names = {each.target.conversation for each in found if each.quote and each.target.turn is None}
@@ -387,7 +421,7 @@ def _quoted(each: Annotation, turns: Sequence[Turn]) -> Annotation:
 
 
 def _add_labels(
-    store: Store, path: Path, labels: Iterable[Label], done: Imported, on_bad_row: Callable[[BadInput], None] | None
+    store: Store, path: Source, labels: Iterable[Label], done: Imported, on_bad_row: Callable[[BadInput], None] | None
 ) -> None:
     def unknown(label: Label) -> None:
         _complain(BadInput(f"{path}: {unknown_target(label)}"), on_bad_row)

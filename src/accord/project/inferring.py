@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from accord.formats import NOT_APPLICABLE, is_rating_name, number_in, words_of
+from accord.formats import NOT_APPLICABLE, answer_to, is_rating_name, number_in, words_of
 from accord.values import BadInput, Kind, Question, Rubric, Scale, UnknownName, Value
 
 MOST_OPTIONS = 11
@@ -43,7 +44,7 @@ _ORDERS = (
     ("sehr schlecht", "schlecht", "mangelhaft", "ausreichend", "mittel", "befriedigend", "gut", "sehr gut"),
     ("nein", "teilweise", "ja"),
 )  # fmt: skip
-_OTHER = {
+OTHER_WORDS = {
     "id", "ids", "index", "idx", "turn", "turns", "count", "num", "number", "length", "len", "tokens", "token", "words",
     "chars", "age", "year", "month", "day", "hour", "date", "time", "timestamp", "duration", "latency", "seconds",
     "minutes", "ms", "version", "temperature", "seed", "model", "system", "bot", "user", "topic", "domain", "language",
@@ -61,6 +62,16 @@ _POSITION = re.compile(
     r"(?:r|h|a|p|rater|annotator|judge|worker|coder|person|human|expert|labeler)?[ _-]?\d{1,2}", re.I
 )
 MOST_POSITIONS = 10
+MOST_PLACES = 20
+WIDEST = 1000
+"""The highest value of a scale that is guessed."""
+
+
+class Place(NamedTuple):
+    """A row of a file."""
+
+    path: str
+    line: int
 
 
 @dataclass
@@ -77,6 +88,7 @@ class Observed:
         ends: The lowest and the highest answer, where a file says them.
         is_marked: Whether it stood where nothing but ratings stands.
         is_beside: Whether it stood beside the text.
+        places: The file and line of the first rows with each value, up to `MOST_PLACES`.
     """
 
     name: str
@@ -88,9 +100,10 @@ class Observed:
     ends: tuple[float, float] | None = None
     is_marked: bool = False
     is_beside: bool = False
+    places: dict[Value, list[Place]] = field(default_factory=dict)
 
-    def add(self, value: Any, annotator: str | None, turn: int | None) -> None:
-        """Count one answer; what says that nothing was answered is none."""
+    def add(self, value: Any, annotator: str | None, turn: int | None, place: Place | None = None) -> None:
+        """Count one answer; a value for "not applicable" is not counted."""
         if isinstance(value, str):
             value = value.strip()
             if value.casefold() in NOT_APPLICABLE - {"-"}:
@@ -100,6 +113,8 @@ class Observed:
         value = int(value) if isinstance(value, bool) else value
         if value in self.values or len(self.values) < MOST_DISTINCT:
             self.values[value] += 1
+            if place is not None and len(known := self.places.setdefault(value, [])) < MOST_PLACES:
+                known.append(place)
         self.of_turns += turn is not None
         if annotator is not None:
             self.annotators[annotator] += 1
@@ -132,7 +147,7 @@ def scale_for(observed: Observed) -> ScaleFound | None:
     numbers: Counter[float] = Counter()
     words: Counter[str] = Counter()
     for value, count in observed.values.items():
-        number = _number(value)
+        number = number_of(value)
         if number is None:
             words[str(value)] += count
         else:
@@ -144,7 +159,66 @@ def scale_for(observed: Observed) -> ScaleFound | None:
     return _of_words(words) if not numbers else None
 
 
-def _number(value: Any) -> float | None:
+class Mixed(NamedTuple):
+    """Values of one question on two scales: the lower and the upper ones, each with counts."""
+
+    low: dict[float, int]
+    high: dict[float, int]
+
+
+def mixed_scales(observed: Observed) -> Mixed | None:
+    """Return the values on either side of a gap that no single scale explains; `None` if there is no such gap.
+
+    The lower values are whole numbers from 1 upward (three or more, without a hole), the upper ones lie on a grid of
+    fives up to 100 and begin at twice the highest of the lower ones, and each side has a twentieth of the values.
+
+    >>> mixed_scales(Observed("q", values=Counter({1: 4, 2: 5, 3: 4, 20: 2, 60: 1, 100: 3}))).high
+    {20.0: 2, 60.0: 1, 100.0: 3}
+    >>> mixed_scales(Observed("q", values=Counter({0: 4, 5: 5, 10: 4, 20: 2, 60: 1, 100: 3})))
+    """
+    if observed.ends is not None:
+        return None
+    counted: Counter[float] = Counter()
+    for value, count in observed.values.items():
+        if (number := number_of(value)) is not None:
+            counted[number] += count
+    run = 1
+    while run in counted:
+        run += 1
+    low = {number: counted[number] for number in sorted(counted) if number < run}
+    high = {number: counted[number] for number in sorted(counted) if number > run}
+    if len(high) < 2 or not (len(low) == run - 1 >= 3 and MOST_OPTIONS < max(high) <= 100):
+        return None
+    on_grid = all((number / 5).is_integer() for number in high) and min(high) >= 2 * max(low)
+    least = sum(counted.values()) / 20
+    return Mixed(low, high) if on_grid and min(sum(low.values()), sum(high.values())) >= least else None
+
+
+def rescaled(question: Question, observed: Observed) -> Question:
+    """Return a question with the scale that was set for it, in its own words."""
+    found = scale_for(observed)
+    if found is None:
+        return question
+    options = {str(option) for option in found.scale.options}
+    meanings = {option: text for option, text in question.meanings.items() if option in options}
+    return Question(**{**dict(question), "scale": found.scale, "meanings": meanings})
+
+
+def off_scale(observed: Observed, question: Question) -> list[Value]:
+    """Return the values that are no answers on a question's scale."""
+    found = []
+    for value in observed.values:
+        try:
+            read = answer_to(question, value, question.id)
+        except BadInput:
+            read = None
+        if read is None or not question.scale.holds(read):
+            found.append(value)
+    return found
+
+
+def number_of(value: Any) -> float | None:
+    """Return the value as a number; `None` for a word."""
     return number_in(value) if isinstance(value, str) else float(value)
 
 
@@ -206,10 +280,10 @@ def asked_by_name(found: Observed) -> bool:
 
 def asked_by_values(found: Observed) -> bool:
     """Whether values look like answers on a scale, and the name does not say that they are something else."""
-    if set(words_of(found.name)) & _OTHER or any(_number(value) is None for value in found.values):
+    if set(words_of(found.name)) & OTHER_WORDS or any(number_of(value) is None for value in found.values):
         return False
     scale = (
-        ScaleFound(_of_numbers([_number(v) or 0.0 for v in found.values], None)).scale
+        ScaleFound(_of_numbers([number_of(v) or 0.0 for v in found.values], None)).scale
         if len(found.values) > 1
         else None
     )
@@ -242,32 +316,46 @@ class RubricFound(NamedTuple):
     said: Sequence[str]
 
 
-def rubric_for(found: Iterable[Observed], main: str | None = None, name: str = "from-labels") -> RubricFound:
-    """A rubric whose questions are those that were answered, with the scales that the answers fit.
-
-    Args:
-        found: What was observed of each question.
-        main: The main question; by default one whose name says so ("overall", "satisfaction", ...), else the one with
-            the most answers.
-        name: What the rubric is called.
+def questions_for(found: Iterable[Observed]) -> tuple[list[Question], list[str]]:
+    """Return a question for each that was answered on a scale, and a sentence for each guess and for each left out.
 
     Raises:
-        BadInput: Nothing was answered with at least two different values.
-        UnknownName: No question is called as the main one.
+        BadInput: A question has values on two scales.
     """
-    questions: dict[str, Question] = {}
-    said: list[str] = []
-    asked = {each.name: each for each in found}
-    for each in asked.values():
-        fitting = scale_for(each)
+    questions, said = [], []
+    for each in found:
+        if (mixed := mixed_scales(each)) is not None:
+            raise BadInput(_mixed_text(each, mixed))
+        fitting = None if _is_wide(each) else scale_for(each)
         if fitting is None:
             said.append(f"{each.name!r} is left out: {_unfit(each)}")
             continue
-        questions[each.name] = _question(each, fitting)
+        questions.append(_question(each, fitting))
+        if is_guess(each, fitting.scale):
+            said.append(_guess_text(each, fitting.scale))
+    return questions, said
+
+
+def rubric_for(found: Iterable[Observed], main: str | None = None, name: str = "from-labels") -> RubricFound:
+    """Return a rubric with a question for each that was answered, on the scales of the answers.
+
+    Args:
+        found: The observations of each question.
+        main: The main question; by default one whose name says so ("overall", "satisfaction", ...), else the one with
+            the most answers.
+        name: The rubric's name.
+
+    Raises:
+        BadInput: No question has two different values, or one has values on two scales.
+        UnknownName: The main question is unknown.
+    """
+    asked = {each.name: each for each in found}
+    made, said = questions_for(asked.values())
+    questions = {each.id: each for each in made}
     if not questions:
         raise BadInput(
-            f"no labels to make a rubric from: {'; '.join(said) or 'no column holds ratings'}. Name the columns that "
-            "do with --labels NAME, or a column's meaning with --columns OURS=THEIRS"
+            f"no labels to make a rubric from: {'; '.join(said) or 'no column holds ratings'}. Name the columns with "
+            "ratings: --labels NAME; or map a column: --columns value=NAME"
         )
     if main is not None and main not in questions:
         raise UnknownName("question", main, questions)
@@ -277,7 +365,62 @@ def rubric_for(found: Iterable[Observed], main: str | None = None, name: str = "
     return RubricFound(Rubric(name=name, main=chosen, questions=tuple(questions.values())), said)
 
 
+def is_guess(observed: Observed, scale: Scale) -> bool:
+    """Return True if a numeric scale comes from the extremes of the values alone, and these are no usual ends."""
+    numbers = [number for value in observed.values if (number := number_of(value)) is not None]
+    if observed.ends is not None or not scale.is_ordered or scale.kind is Kind.BINARY or len(numbers) < 2:
+        return False
+    return 2 * len(numbers) > len(observed.values) and (min(numbers), max(numbers)) not in _ENDS
+
+
+def _extremes(observed: Observed) -> tuple[float, float]:
+    numbers = [number for value in observed.values if (number := number_of(value)) is not None]
+    return (_plain(min(numbers)), _plain(max(numbers))) if numbers else (0, 0)
+
+
+def _is_wide(observed: Observed) -> bool:
+    """Return True if numbers are too far from those of a rating scale to guess one: IDs, times, counts."""
+    return observed.ends is None and max(map(abs, _extremes(observed))) > WIDEST
+
+
+def _guess_text(observed: Observed, scale: Scale) -> str:
+    low, high = _extremes(observed)
+    return (
+        f"the scale of {observed.name!r} is a guess: {scale}, from values between {low} and {high}. To set it: "
+        f"--scale {shlex.quote(observed.name)}={_usual(low, high)}"
+    )
+
+
+def _usual(low: float, high: float) -> str:
+    """The first usual scale that holds the values and has other ends; their own ends if there is none."""
+    ends = next(((a, b) for a, b in _ENDS if a <= low and high <= b), (low, high))
+    return f"{ends[0]}..{ends[1]}"
+
+
+def _mixed_text(observed: Observed, mixed: Mixed) -> str:
+    rarer = min(mixed, key=lambda side: sum(side.values()))
+    places = sorted({place for value, where in observed.places.items() if number_of(value) in rarer for place in where})
+    lines = ", ".join(str(place.line) for place in places[:MOST_PLACES])
+    named = (
+        f"{places[0].path}, lines {lines}{', ...' if len(places) > MOST_PLACES else ''}" if places else "see the file"
+    )
+    low, high = (
+        f"{sum(side.values())} from {_plain(min(side))} to {_plain(max(side))}" for side in (mixed.low, mixed.high)
+    )
+    return (
+        f"{observed.name!r} has values on two scales: {low} and {high} ({named} hold the rarer ones). Convert them to "
+        f"one scale, or set a scale that holds both: --scale {shlex.quote(observed.name)}="
+        f"{_plain(min(mixed.low))}..{_plain(max(mixed.high))}"
+    )
+
+
 def _unfit(observed: Observed) -> str:
+    if _is_wide(observed):
+        low, high = _extremes(observed)
+        return (
+            f"its values run from {low} to {high}, which is no usual rating scale. If they are ratings: "
+            f"--scale {shlex.quote(observed.name)}={low}..{high}"
+        )
     if len(observed.values) <= 1:
         only = next(iter(observed.values), None)
         return "nobody answered it" if only is None else f"every answer is {only!r}"

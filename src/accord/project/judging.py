@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from accord.evidence import Gathered, Source, measure_all
+from accord.evidence import Gathered, Readable, Source, measure_all
 from accord.methods import Speakers, largest
 from accord.models import (
     AGAIN,
@@ -27,16 +29,17 @@ from accord.models import (
     Prompt,
     batch_files,
     estimated_usage,
+    is_unsent,
     may_have_started,
     paid_reply,
-    plan,
+    plan_range,
     run,
     wait,
 )
 from accord.project.results import JudgeRun
 from accord.store import Claims, Store, add_paid, batches, utc
 from accord.validation import Finding, Probe, audit, audit_requests, injections, ways_to_ask
-from accord.values import BadInput, BudgetReached, Conversation, ModelError, Rubric, Sample, Target
+from accord.values import AccordError, BadInput, BudgetReached, Conversation, ModelError, Rubric, Sample, Target
 
 if TYPE_CHECKING:
     from accord.project.project import Project
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
 NOT_PEOPLE = "a speaker that is no person"
 DIALOGUES_AT_ONCE = 100
 OnStep = Callable[[], None]
+OnStop = Callable[[JudgeRun], None]
 
 
 class Selected(NamedTuple):
@@ -86,32 +90,46 @@ def judge(
     selected: Selected = Selected(),
     on_step: OnStep = lambda: None,
     models: Models | None = None,
+    on_stop: OnStop = lambda _: None,
 ) -> JudgeRun:
-    """Ask the sources that need a model; every answer is kept as it comes, and none is asked for twice.
+    """Ask the sources that need a model; every answer is stored as it arrives, and none is requested twice.
+
+    `on_stop` gets the counts so far before BudgetReached or ModelError is raised.
 
     Raises:
-        BadInput: No source asks anybody.
-        BudgetReached: The budget is spent; what was answered is kept.
-        ModelError: No call can succeed.
+        BadInput: No source asks a model.
+        BudgetReached: The budget is spent; answers so far are stored.
+        ModelError: No request can succeed.
     """
     sources, asked = asking_sources(project, names), models or project.models
     came = {source.name: Gathered() for source in sources}
     passed_over = Counter[str]()
     samples = 0
+
+    def counts(stopped: str | None = None) -> JudgeRun:
+        return JudgeRun(
+            samples,
+            {name: each.known for name, each in came.items()},
+            sum(each.answered for each in came.values()),
+            dict(asked.asked),
+            dict(sum((each.unanswered for each in came.values()), Counter())),
+            dict(passed_over),
+            {name: each.counts for name, each in came.items() if each.counts is not None},
+            project.budget.to_json(),
+            stopped,
+        )
+
     for batch in _batches(project, selected, passed_over):
         samples += len(batch)
-        for source in sources:
-            came[source.name].plus(run(source.gather(batch), asked, lambda _: on_step()))
-    return JudgeRun(
-        samples,
-        {name: each.known for name, each in came.items()},
-        sum(each.answered for each in came.values()),
-        dict(asked.asked),
-        dict(sum((each.unanswered for each in came.values()), Counter())),
-        dict(passed_over),
-        {name: each.counts for name, each in came.items() if each.counts is not None},
-        project.budget.to_json(),
-    )
+        for place, source in enumerate(sources):
+            try:
+                came[source.name].plus(run(source.gather(batch), asked, lambda _: on_step()))
+            except (BudgetReached, ModelError) as error:
+                for left in sources[place:]:
+                    came[left.name].plus(run(left.gather(batch), project.kept))
+                on_stop(counts(str(error)))
+                raise
+    return counts()
 
 
 def _batches(project: Project, selected: Selected, passed_over: Counter[str]) -> Iterator[list[Sample]]:
@@ -138,12 +156,12 @@ def _people(found: Iterable[Conversation], speakers: Speakers, passed_over: Coun
 
 
 def plan_judge(project: Project, names: Sequence[str] = (), selected: Selected = Selected()) -> Plan:
-    """What `judge` would cost with the same arguments; nobody is asked."""
+    """Plan `judge` with the same arguments, without asking a model."""
     sources, whole = asking_sources(project, names), Plan()
     samples = 0
     for batch in _batches(project, selected, Counter()):
         samples += len(batch)
-        whole.plus(plan(measure_all(sources, batch), project.kept))
+        whole.plus(plan_range(partial(measure_all, sources, batch), project.kept))
     whole.samples = samples
     whole.price(project.budget)
     return whole
@@ -154,13 +172,22 @@ def plan_judge(project: Project, names: Sequence[str] = (), selected: Selected =
 BATCHES = "batch"
 
 
-class BatchRun(NamedTuple):
-    """One step of judging by batches: what is answered by now, what was handed in, the state of every batch."""
+@dataclass(frozen=True, repr=False)
+class BatchRun(Readable):
+    """One step of judging by batches: the answers so far, the requests submitted now, the state of every batch."""
 
     judged: JudgeRun
     handed_in: int
     dropped: Mapping[str, int]
     batches: Sequence[Batch]
+
+    def summary(self) -> dict[str, Any]:
+        """Return the counts of answers and of submitted requests."""
+        return {**self.judged.summary(), "handed_in": self.handed_in, "batches": len(self.batches)}
+
+    def shown_rows(self) -> list[dict[str, Any]]:
+        """Return the state of each batch."""
+        return [state.to_json() for state in self.batches]
 
     def to_json(self) -> dict[str, Any]:
         """Everything."""
@@ -302,7 +329,12 @@ async def _handed_in(
             await budget.afford(model.name, estimated_usage(prompt))
             budget.reserve(model.name, estimated_usage(prompt))
         for keys, lines in batch_files(fresh, model.name):
-            states.append(await _started(store, model, endpoint, keys, lines))
+            try:
+                states.append(await _started(store, model, endpoint, keys, lines))
+            except AccordError as error:
+                for prompt in fresh.values() if is_unsent(error) and not states else ():
+                    budget.settle(model.name, estimated_usage(prompt), None)
+                raise
     return states, len(fresh)
 
 
@@ -336,8 +368,9 @@ async def _started(store: Store, model: Batched, endpoint: BatchEndpoint, keys: 
 AUDIT = "audit"
 
 
-class AuditRun(NamedTuple):
-    """How much the judge's answers change under edits that should not matter."""
+@dataclass(frozen=True, repr=False)
+class AuditRun(Readable):
+    """Changes of a judge's answers under edits that should not matter."""
 
     judge: str
     mode: str
@@ -345,9 +378,18 @@ class AuditRun(NamedTuple):
     findings: Sequence[Finding]
     spent: Mapping[str, Any]
 
+    def summary(self) -> dict[str, Any]:
+        """Return the judge and the number of conversations and findings."""
+        about = {"judge": self.judge, "mode": self.mode, "conversations": self.conversations}
+        return {**about, "findings": len(self.findings)}
+
+    def shown_rows(self) -> list[dict[str, Any]]:
+        """Return a flat row per finding."""
+        return [finding.to_json() for finding in self.findings]
+
     def to_json(self) -> dict[str, Any]:
         """Everything."""
-        return {**self._asdict(), "findings": [finding.to_json() for finding in self.findings]}
+        return {**vars(self), "findings": [finding.to_json() for finding in self.findings]}
 
 
 def probes_of(judge: Judge, rubric: Rubric) -> list[Probe]:
@@ -368,7 +410,8 @@ def plan_audit(project: Project, limit: int) -> Plan:
     """What `audit_judge` would cost with the same arguments."""
     judge, samples = _audited(project, limit)
     found = Plan(samples=len(samples))
-    found.add(judge.name, audit_requests(judge, project.rubric, samples, probes_of(judge, project.rubric)))
+    requests = audit_requests(judge, project.rubric, samples, probes_of(judge, project.rubric))
+    found.add(JUDGE, judge.name, requests, project.models.role(JUDGE).options.attempts)
     found.price(project.budget)
     return found
 

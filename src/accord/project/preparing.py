@@ -12,7 +12,6 @@ import signal
 import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from concurrent import futures
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -25,9 +24,10 @@ from accord.formats import (
     UNNAMED,
     Lines,
     Record,
+    Source,
     answer_to,
-    asked_beside,
     chunks_of_lines,
+    intended_role,
     labels_beside,
     locate,
     read,
@@ -36,10 +36,12 @@ from accord.formats import (
 from accord.project.at_once import cores
 from accord.store import Columns, Keys, conversation_row, label_row, now
 from accord.values import (
+    ISSUE,
     MB,
     AccordError,
     Annotation,
     BadInput,
+    BadRow,
     Conversation,
     Label,
     PlainTurns,
@@ -60,21 +62,26 @@ AHEAD = 2
 
 @dataclass(frozen=True)
 class Reading:
-    """How ratings and speakers are read, where a file alone does not say it.
+    """The columns with labels, and the names of roles and annotators, where a file alone does not define them.
 
     Attributes:
-        beside: Columns or metadata beside the text that hold labels, each a question of the rubric.
-        turns: Those that are asked about turns: a cell that speaks of the whole conversation speaks of each reply.
+        beside: Columns or metadata beside the text that hold labels; `None` for a look at the files first.
+        turns: Questions about turns: a cell about the whole conversation is repeated for each reply.
         unnamed: Annotators are places in a list (r1, r2, ...), not persons: all count as one unnamed crowd.
         roles: Roles as the files have them to `user`, `assistant`, `system` or `tool`.
-        levels: Of some questions, what their labels are about (`turn`, `conversation`); others of them are left out.
+        levels: Of some questions, the level of their labels (`turn`, `conversation`); labels of other levels are
+            left out.
+        wide: Columns of tables of labels that hold labels, although the rubric has no such question.
+        raters: Columns that each hold one person's ratings, with the person.
     """
 
-    beside: Sequence[str] = ()
+    beside: Sequence[str] | None = None
     turns: Sequence[str] = ()
     unnamed: bool = False
     roles: Mapping[str, str] = field(default_factory=dict)
     levels: Mapping[str, str] = field(default_factory=dict)
+    wide: Sequence[str] = ()
+    raters: Mapping[str, str] = field(default_factory=dict)
 
     def named(self, labels: Iterable[Label]) -> Iterator[Label]:
         """Labels of their question's level, each by who is known to have given it."""
@@ -96,54 +103,56 @@ class Reading:
 
 @dataclass
 class Seen:
-    """What was noticed on the way, counted.
+    """Counts of labels, and of what a user should know about.
 
     Attributes:
-        other_questions: Labels on questions that the rubric does not ask.
-        beside: Columns beside the text that are called like a question of the rubric, and were not read as labels.
-        annotators: Who gave the labels.
-        roles: Who speaks in conversations without an assistant, by role.
-        passed_over: Why spans and log records of traces said nothing.
+        questions: Labels that were read, by question.
+        other_questions: Those on questions that the rubric does not ask.
+        annotators: The annotators of the labels.
+        roles: Roles in conversations without an assistant.
+        passed_over: Reasons why nothing was read from spans and log records of traces.
     """
 
+    questions: Counter[str] = field(default_factory=Counter)
     other_questions: Counter[str] = field(default_factory=Counter)
-    beside: Counter[str] = field(default_factory=Counter)
     annotators: set[str] = field(default_factory=set)
     roles: Counter[str] = field(default_factory=Counter)
     passed_over: Counter[str] = field(default_factory=Counter)
-    _wordings: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    _wordings: dict[str, str | None] = field(default_factory=dict, repr=False, compare=False)
 
     def plus(self, other: Seen) -> None:
-        """Add what was noticed elsewhere."""
-        for mine, more in ((self.other_questions, other.other_questions), (self.beside, other.beside),
+        """Add the counts of another part."""
+        for mine, more in ((self.questions, other.questions), (self.other_questions, other.other_questions),
                            (self.roles, other.roles), (self.passed_over, other.passed_over)):  # fmt: skip
             mine.update(more)
         self.annotators |= other.annotators
 
-    def note(self, conversation: Conversation, asked: AbstractSet[str]) -> None:
-        """Count what a conversation has that could be labels, and who speaks in it, where that is no assistant."""
-        if asked and (found := asked_beside(conversation, asked)):
-            self.beside.update(found)
+    def note(self, conversation: Conversation) -> None:
+        """Count the roles of a conversation without an assistant."""
         if "assistant" not in _spoken_by(conversation.turns):
             roles = dict.fromkeys(role for role in _spoken_by(conversation.turns) if role not in ("system", "tool"))
             self.roles.update(list(roles))  # in the order in which they speak
 
     def noted(self, labels: Iterable[Label], rubric: Rubric) -> Iterator[Label]:
-        """The labels, each with its question's wording; those on questions that the rubric does not ask are counted."""
+        """Count the labels, and yield each with the wording of its question."""
         for label in labels:
             wording = self.wording(label, rubric)
             yield label if wording is None else replace(label, wording=wording)
 
     def wording(self, label: Label, rubric: Rubric) -> str | None:
-        """The wording of a label's question, where the rubric asks it; else that is counted."""
+        """Count a label, and return the wording of its question; `None` if the rubric does not ask it."""
         self.annotators.add(label.annotator)
+        self.count(label.question, rubric)
         if label.question not in self._wordings:
             question = rubric.get(label.question)
-            if question is None:
-                self.other_questions[label.question] += 1
-                return None
-            self._wordings[label.question] = question.key
+            self._wordings[label.question] = None if question is None else question.key
         return self._wordings[label.question]
+
+    def count(self, question: str, rubric: Rubric) -> None:
+        """Count an answer to a question."""
+        self.questions[question] += 1
+        if rubric.get(question) is None and not question.startswith(ISSUE):
+            self.other_questions[question] += 1
 
 
 @dataclass(frozen=True)
@@ -151,7 +160,7 @@ class Job:
     """What is read, and how; a worker is handed it once.
 
     Attributes:
-        path: The file.
+        path: The file, or a table in memory.
         rubric: Labels on its questions are checked against its scales.
         format: The conversations' format, or `auto`.
         columns: Our column names to the file's, where they differ.
@@ -160,7 +169,7 @@ class Job:
         is_alone: Whether the file holds answers about conversations of another one.
     """
 
-    path: Path
+    path: Source
     rubric: Rubric
     format: str = "auto"
     columns: Mapping[str, str] | None = None
@@ -212,8 +221,9 @@ def prepared_parts(job: Job, workers: int = 1) -> Iterator[Prepared]:
         BadInput: The file cannot be read as a whole. What is wrong with a row comes out with what stood before it.
         AccordError: A worker was killed.
     """
-    is_large = workers > 1 and not job.columns and locate(job.path).stat().st_size >= LARGE_BYTES
-    found = chunks_of_lines(job.path, job.format, ROWS_AT_ONCE, PART_BYTES) if is_large else None
+    found, path = None, locate(job.path)
+    if workers > 1 and not job.columns and isinstance(path, Path) and path.stat().st_size >= LARGE_BYTES:
+        found = chunks_of_lines(path, job.format, ROWS_AT_ONCE, PART_BYTES)
     yield from _here(job) if found is None else _elsewhere(replace(job, format=found[0]), found[1], workers)
 
 
@@ -243,13 +253,17 @@ def _prepare(records: Iterator[Record], job: Job, done: Prepared) -> bool:
     Whatever else is raised than `BadInput`, which is a part's `failure`, what stands before it is there.
     """
     added, keys, size = now(), Keys(), 0
-    asked = {question.id for question in job.rubric.questions}.difference(job.reading.beside)
     checked: set[tuple[str, Any]] = set()
     try:
         for record in records:
             record = record if not job.reading.roles else _spoken(record, job.reading)
             conversation = record.conversation
-            done.seen.note(conversation, asked)
+            if (error := _misspelled(record, job)) is not None:
+                if not job.skips:
+                    raise error
+                done.bad.append(error)
+                continue
+            done.seen.note(conversation)
             row = conversation_row(conversation, added)
             done.conversations.append(row)
             if not row["turns"]:
@@ -267,6 +281,19 @@ def _prepare(records: Iterator[Record], job: Job, done: Prepared) -> bool:
     except BadInput as error:
         done.failure = error
     return True
+
+
+def _misspelled(record: Record, job: Job) -> BadInput | None:
+    """The error for a role that is one of ours misspelled: its turns would be read as a third speaker's."""
+    turns = record.conversation.turns
+    for role in () if isinstance(turns, PlainTurns) else {turn.role for turn in turns}:
+        if (meant := intended_role(role)) is not None:
+            return BadRow(
+                str(job.path), record.line,
+                f"unknown role {role!r}. Did you mean {meant!r}? Roles are user, assistant, system and tool; correct "
+                f"the file, or add --role {role}={meant}",
+            )  # fmt: skip
+    return None
 
 
 def _spoken_by(turns: Sequence[Turn]) -> Iterator[str]:
@@ -290,15 +317,15 @@ def _labels_of(record: Record, job: Job, bad: list[BadInput], checked: set[tuple
     """
 
     def complain(error: BadInput) -> None:
-        error = BadInput(f"{job.path}: {error}")
+        error = BadRow(str(job.path), record.line, str(error)) if record.line else BadInput(f"{job.path}: {error}")
         if not job.skips:
             raise error
         bad.append(error)
 
     reading, found = job.reading, list(record.labels)
-    if reading.beside:
+    if reading.beside or reading.raters:
         try:
-            found += labels_beside(record.conversation, reading.beside, reading.turns)
+            found += labels_beside(record.conversation, reading.beside or (), reading.turns, reading.raters)
         except BadInput as error:
             complain(error)
     for label in found:
@@ -321,7 +348,7 @@ def _checked(label: Label, rubric: Rubric) -> Label:
         BadInput: It is no answer to its question.
     """
     question = rubric.get(label.question)
-    if question is not None and label.value is not None:
+    if label.value is not None:
         value = answer_to(question, label.value, label.question)
         label = label if value is label.value else replace(label, value=value)
     check_label(label, rubric)
@@ -356,6 +383,7 @@ def _work(lines: Lines) -> Prepared:
     """What some lines of the file hold."""
     job, done, over = _JOB, Prepared(), list[str]()
     assert job is not None
+    assert isinstance(job.path, Path)
     records = records_of_lines(job.path, job.format, lines, done.bad.append if job.skips else None, over.append)
     while not _prepare(records, job, done):
         pass  # the part is as large as the lines were

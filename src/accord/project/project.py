@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from accord import evidence, learning, models, statistics
 from accord import project as steps
-from accord.project.config import Config, load_config
+from accord.project.config import Config, load_project
 from accord.store import Account, Mart, Spool, Store, StoreError, batches, mart_folder
 from accord.values import WITHOUT, BadInput, Labels, Question, Rubric, Sample, Target, load_rubric, one_line
 
@@ -48,12 +48,12 @@ MEASURED_AT_ONCE = 500
 
 
 def open_project(path: str | Path | None = None) -> Project:
-    """The project of an `accord.yaml`; without a path, of the one in the working folder.
+    """Open the project of an `accord.yaml`; without a path, of the one in the working folder or above it.
 
     Raises:
-        BadInput: The file cannot be read, or the store cannot be opened.
+        BadInput: There is no such file, it is wrong, or the store cannot be opened.
     """
-    return Project(load_config(path))
+    return Project(load_project(path))
 
 
 open = open_project
@@ -84,7 +84,7 @@ class Project:
         self.config = config
         self.rubric = rubric or load_rubric(config.rubric)
         self.question = self.rubric.main_question if question is None else self.rubric[question]
-        self.store = Store(config.store, config.synthetic)
+        self.store = Store(config.store, config.synthetic, self.rubric)
         for line in Spool(self.store).take_in():
             logging.getLogger("accord").warning("%s", one_line(line))
         self.given = given or {}
@@ -133,7 +133,7 @@ class Project:
     @cached_property
     def mart(self) -> Mart:
         """The scores that the board reads; of a store in memory it is gone with the project."""
-        folder = mart_folder(self.config.store, self.config.mart)
+        folder = mart_folder(self.config.store, self.config.mart, self.config.folder)
         if folder is None:
             self._memory = TemporaryDirectory(prefix="accord-")
             folder = Path(self._memory.name)
@@ -141,10 +141,12 @@ class Project:
 
     @cached_property
     def budget(self) -> Budget:
-        """What this run may spend, and has spent; prices stand in `prices.yaml` of the working folder."""
+        """The budget of this run, and what it has spent; prices are those of `prices.yaml` in the project's folder."""
         about = self.config.budget
         account = None if about.shared is None else Account(self.store, about.shared)
-        return models.Budget(models.Caps(about.requests, about.tokens, about.money), models.load_prices(), account)
+        return models.Budget(
+            models.Caps(about.requests, about.tokens, about.money), models.load_prices(self.config.folder), account
+        )
 
     def cap(self, **caps: float | None) -> None:
         """Put other caps in place of the file's, where any is given, before anything is spent.
@@ -178,7 +180,9 @@ class Project:
         return steps.with_judge_named(self) if self.recordings else self.config.models
 
     def _models(self, asks: bool, in_batches: bool = False) -> Models:
-        made = models.Models(self.model_settings, self.store, self.budget, asks, in_batches, self.given)
+        made = models.Models(
+            self.model_settings, self.store, self.budget, asks, in_batches, self.given, self.config.folder
+        )
         self._open.append(made)
         return made
 
@@ -190,7 +194,7 @@ class Project:
     def context(self) -> SourceContext:
         """Settings of the project that its sources share."""
         recorded = steps.recorded_questions(self) if self.recordings else ()
-        return evidence.SourceContext(self.rubric, self.config.seed, recorded)
+        return evidence.SourceContext(self.rubric, self.config.seed, recorded, self.config.folder)
 
     @property
     def evidence(self) -> tuple[str, ...]:
@@ -239,7 +243,8 @@ class Project:
     def folder(self, name: str | None = None) -> Path:
         """Folder of a fitted evaluator: `evaluators/NAME`; without a name, of the evaluator that was fitted last."""
         last = steps.fitting.last_fit(self) if name is None else None
-        return EVALUATORS / (name or self.config.evaluator) if last is None else last.folder
+        own = self.config.folder / EVALUATORS / (name or self.config.evaluator)
+        return own if last is None else last.folder
 
     def load(self, folder: str | Path | None = None) -> Evaluator:
         """Load a fitted evaluator; by default the one that was fitted last.
@@ -247,25 +252,29 @@ class Project:
         Raises:
             BadInput: The folder holds none.
         """
-        return learning.load_evaluator(folder or self.folder())
+        return learning.load_evaluator(folder or self.folder(), self.config.folder)
 
     # --- conversations and labels -------------------------------------------------------------------------------
 
     def import_(
         self,
-        paths: Iterable[str | Path],
+        paths: Any,
         format: str = "auto",
         columns: Mapping[str, str] | None = None,
         skip_bad_rows: bool = False,
         on_progress: Callable[[int], None] | None = None,
         reading: Reading | None = None,
         workers: int = 1,
+        replace: bool = False,
     ) -> Imported:
-        """Read files of conversations and of labels into the store; see `import_files`."""
+        """Read conversations and labels into the store; see `import_files`.
+
+        `paths` is a file, a data frame, an Arrow table, a data set, a list of dicts, or a list of such sources.
+        """
+        told = reading or steps.Reading()
         return steps.import_files(
-            self.store, self.rubric, paths, format, columns, skip_bad_rows, on_progress, reading or steps.Reading(),
-            workers,
-        )  # fmt: skip
+            self.store, self.rubric, paths, format, columns, skip_bad_rows, on_progress, told, workers, replace
+        )
 
     def samples(self, targets: Iterable[Target]) -> list[Sample]:
         """Targets with their conversations, by conversation id and turn."""
@@ -360,10 +369,14 @@ class Project:
     # --- verbs --------------------------------------------------------------------------------------------------
 
     def judge(
-        self, sources: Sequence[str] = (), selected: Selected | None = None, on_step: Callable[[], None] = lambda: None
+        self,
+        sources: Sequence[str] = (),
+        selected: Selected | None = None,
+        on_step: Callable[[], None] = lambda: None,
+        on_stop: Callable[[JudgeRun], None] = lambda run: None,
     ) -> JudgeRun:
         """Ask the sources that need a model; see `accord.project.judging.judge`."""
-        return steps.judging.judge(self, sources, selected or steps.Selected(), on_step)
+        return steps.judging.judge(self, sources, selected or steps.Selected(), on_step, on_stop=on_stop)
 
     def plan_judge(self, sources: Sequence[str] = (), selected: Selected | None = None) -> Plan:
         """What `judge` would cost; nobody is asked."""
@@ -408,14 +421,17 @@ class Project:
 
     def score(
         self,
-        source: str | Path,
-        out: str | Path,
+        source: Any,
+        out: str | Path | None = None,
         evaluator: str | Path | Evaluator | None = None,
         perspective: Perspective | None = None,
         options: ScoreOptions | None = None,
         **reading: Any,
     ) -> ScoreRun:
-        """Score a file of conversations into another file; see `accord.project.scoring.score_file`."""
+        """Score the conversations of a file or a table in memory; see `accord.project.scoring.score_file`.
+
+        Without `out` the result holds the scores: iterate over it, or call `to_polars` or `to_pandas`.
+        """
         made = self.load(evaluator) if evaluator is None or isinstance(evaluator, str | Path) else evaluator
         return steps.scoring.score_file(
             self, made, source, out, perspective or steps.Perspective(), options or steps.ScoreOptions(), **reading
@@ -436,7 +452,11 @@ class Project:
         """Score files of any number and size into a folder of parts; see `accord.project.scoring_parts.score_parts`."""
         about = self.config.budget
         asking = steps.Asking(
-            True, self.config.store, models.Caps(about.requests, about.tokens, about.money), about.shared
+            True,
+            self.config.store,
+            models.Caps(about.requests, about.tokens, about.money),
+            about.shared,
+            self.config.folder,
         )
         told = replace(options or steps.ScoreOptions(), synthetic=self.config.synthetic)
         scorer = steps.BatchScorer(

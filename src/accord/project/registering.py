@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from accord.models import JUDGE, JUDGEMENTS_FILE, read_recordings
-from accord.project.config import FILE
 from accord.project.surveying import is_recording
-from accord.values import BadInput, load_yaml, parse_yaml
+from accord.values import PROJECT_FILE, BadInput, find_project_file, load_yaml, parse_yaml
 
 _MODELS = re.compile(r"(?m)^models:[ \t]*(?:\{[ \t]*\})?[ \t]*(?P<comment>#.*)?$")
 
@@ -45,12 +44,12 @@ def register_recordings(paths: Sequence[Path], project_file: Path | None = None)
 
     Args:
         paths: Files of judgements, or folders that hold one.
-        project_file: The project file, by default `accord.yaml` in the working folder; written if it does not exist.
+        project_file: The project file, by default that of the working folder; written if it does not exist.
 
     Raises:
         BadInput: A file cannot be read, or is no recording.
     """
-    path = project_file or Path(FILE)
+    path = project_file or find_project_file() or Path(PROJECT_FILE)
     models = {name: len(recording.answers) for name, recording in read_recordings(paths).items()}
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     content: Any = load_yaml(path) if text else {}

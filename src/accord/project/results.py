@@ -1,32 +1,39 @@
-"""What the verbs of a project give back: values that the command line, the report and the pages show alike."""
+"""Results of a project's methods, for the command line, the report, the pages and notebooks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from accord.evidence import Counts, EvidenceTable, Findings, Training
+from accord.evidence import Counts, EvidenceTable, Findings, Readable, Tabular, Training
+from accord.formats import SCORE_NESTED, decoded_json, read_rows, score_frame
 from accord.learning import Evaluator
+from accord.models import IN_BATCH, NOT_RECORDED
 from accord.validation import CalledRow, Comparison, Estimate, Gap, Group
+from accord.values import BadInput
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Spent = Mapping[str, float | int | None]
 
 
-@dataclass(frozen=True)
-class JudgeRun:
-    """What asking the sources came to.
+@dataclass(frozen=True, repr=False)
+class JudgeRun(Readable):
+    """Counts of a run of `judge`.
 
     Attributes:
-        samples: How many were looked at.
-        known: By source, how many samples it knows something of.
-        answered: How many answers there are by now.
-        asked: By role, how many of them were asked for now.
-        unanswered: Why something is missing, counted.
-        passed_over: Dialogues that were not looked at, with the reason.
-        counts: By source, what it counts beyond that.
+        samples: Samples in the run.
+        known: Samples with any evidence, by source.
+        answered: Questions with an answer, including answers of earlier runs.
+        asked: Answers requested in this run, by role.
+        unanswered: Questions without an answer, by reason.
+        passed_over: Conversations that were excluded, by reason.
+        counts: Further counts, by source.
         spent: Requests, tokens, money.
+        stopped: Error that ended the run early, if any.
     """
 
     samples: int
@@ -37,15 +44,32 @@ class JudgeRun:
     passed_over: Mapping[str, int] = field(default_factory=dict)
     counts: Mapping[str, Counts] = field(default_factory=dict)
     spent: Spent = field(default_factory=dict)
+    stopped: str | None = None
+
+    @property
+    def failed(self) -> int:
+        """Questions without an answer that another run may get: neither left out of a recording nor in a batch."""
+        return sum(count for reason, count in self.unanswered.items() if reason not in {NOT_RECORDED, IN_BATCH})
+
+    def summary(self) -> dict[str, Any]:
+        """Return the counts of samples, answers and requests."""
+        counts = {"samples": self.samples, "answered": self.answered, "failed": self.failed}
+        return {**counts, "requests": self.spent.get("requests"), "stopped": self.stopped}
+
+    def shown_rows(self) -> list[dict[str, Any]]:
+        """Return the samples with evidence by source, and the questions without an answer by reason."""
+        rows = [{"what": f"evidence of {source}", "count": count} for source, count in self.known.items()]
+        return rows + [{"what": f"unanswered: {why}", "count": count} for why, count in self.unanswered.items()]
 
     def to_json(self) -> dict[str, Any]:
-        """Everything."""
-        return {**vars(self), "counts": {name: each.to_json() for name, each in self.counts.items()}}
+        """Return all counts."""
+        counts = {name: each.to_json() for name, each in self.counts.items()}
+        return {**vars(self), "failed": self.failed, "counts": counts}
 
 
-@dataclass(frozen=True)
-class Compared:
-    """A comparison with what it was made from.
+@dataclass(frozen=True, repr=False)
+class Compared(Tabular):
+    """A comparison with its evidence and labels; a table with a row per system.
 
     Attributes:
         comparison: The table; the system that the decision is about comes first.
@@ -65,13 +89,25 @@ class Compared:
         found = self.comparison
         return found.systems[0].name if found.decision is None else found.decision.evaluator
 
+    def records(self) -> list[dict[str, Any]]:
+        """Return a flat row per system, the best first."""
+        return self.comparison.records()
+
+    def summary(self) -> dict[str, Any]:
+        """Return the question, the number of ratings and the best system."""
+        return self.comparison.summary()
+
+    def shown_rows(self) -> list[dict[str, Any]]:
+        """Return the statistics of each system with their intervals."""
+        return self.comparison.shown_rows()
+
     def to_json(self) -> dict[str, Any]:
         """The table and the groups."""
         return {**self.comparison.to_json(), "groups_by": [group.to_json() for group in self.groups]}
 
 
-@dataclass(frozen=True)
-class Fitted:
+@dataclass(frozen=True, repr=False)
+class Fitted(Readable):
     """An evaluator that has learned, and how far it can be trusted.
 
     Attributes:
@@ -106,6 +142,21 @@ class Fitted:
         """How it did beside the baselines."""
         return None if self.tried is None else self.tried.comparison
 
+    def summary(self) -> dict[str, Any]:
+        """Return the evaluator, its question, its folder and its accuracy on held-out ratings."""
+        values = {} if self.comparison is None else self.comparison.results[0].values
+        about = {"evaluator": self.evaluator.name, "question": self.evaluator.question.id, "folder": self.folder}
+        return {
+            **about,
+            "learned_from": self.learned_from or None,
+            "rmse": values.get("rmse"),
+            "r": values.get("pearson"),
+        }
+
+    def shown_rows(self) -> list[dict[str, Any]]:
+        """Return the statistics of the evaluator and the baselines with their intervals."""
+        return [] if self.comparison is None else self.comparison.shown_rows()
+
     def to_json(self) -> dict[str, Any]:
         """Everything that is kept of a run."""
         return {
@@ -126,18 +177,18 @@ class Fitted:
         return [{"question": each.question.id, **each.results[0].to_json()} for each in tried if each is not None]
 
 
-@dataclass(frozen=True)
-class ScoreRun:
-    """What scoring came to.
+@dataclass(frozen=True, repr=False)
+class ScoreRun(Tabular):
+    """Counts of a run of `score`; a table with a row per score.
 
     Attributes:
-        scored: How many samples have a score.
-        mean: Of their values; `None` where none has one.
-        level: What was scored: turns or conversations.
-        unscored: Why others have none, counted.
-        warnings: Of scores, counted by their kind.
-        out: The file of scores.
-        run: The run's id in the store.
+        scored: Samples with a score.
+        mean: Mean of the scores; None without any.
+        level: Level of the samples: `turn` or `conversation`.
+        unscored: Samples without a score, by reason.
+        warnings: Scores with a warning, by kind.
+        out: File of scores; None if `rows` holds them.
+        run: Id of the run in the store.
         skipped: Bad rows that were skipped, and the first of them in `bad_rows`.
         drift: How far each feature moved from what was learned from, and a sentence on it.
         selection: What was promised of selective scores, and what that rests on (`Selection.to_json`).
@@ -154,7 +205,7 @@ class ScoreRun:
     level: str
     unscored: Mapping[str, int]
     warnings: Mapping[str, int]
-    out: str
+    out: str | None
     run: str
     skipped: int = 0
     bad_rows: Sequence[str] = ()
@@ -166,10 +217,40 @@ class ScoreRun:
     conversations: int = 0
     in_training: int = 0
     left_out: int = 0
+    rows: Sequence[Mapping[str, Any]] = field(default=(), compare=False)
+
+    def records(self) -> Sequence[Mapping[str, Any]]:
+        """Return the scores as flat rows, from the file if they were written to one."""
+        if self.out is None:
+            return self.rows
+        found = (row.fields for row in read_rows(Path(self.out)) if not isinstance(row, BadInput))
+        return [{name: _nested(name, cell) for name, cell in fields.items()} for fields in found]
+
+    def summary(self) -> dict[str, Any]:
+        """Return the counts, the mean and the file."""
+        unscored = sum(self.unscored.values())
+        counts = {"scored": self.scored, "unscored": unscored, "skipped": self.skipped or None}
+        return {**counts, "mean": self.mean, "level": self.level, "out": self.out}
+
+    def shown_rows(self) -> list[dict[str, Any]]:
+        """Return the scores with their intervals and warnings."""
+        shown = ("conversation", "turn", "annotator", "value", "low", "high", "warning", "unscored")
+        return [{name: row.get(name) for name in shown} for row in self.records()]
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return the scores as a Polars DataFrame, with the columns of a Parquet file of scores and their status."""
+        return score_frame(self.records())
 
     def to_json(self) -> dict[str, Any]:
-        """Everything."""
-        return asdict(self)
+        """Return the counts; the scores themselves are in the file or in `rows`."""
+        return {name: value for name, value in vars(self).items() if name != "rows"}
+
+
+def _nested(name: str, cell: Any) -> Any:
+    """Decode a nested cell of a table."""
+    if cell == "":
+        return None
+    return decoded_json(cell) if name in SCORE_NESTED and isinstance(cell, str) else cell
 
 
 @dataclass(frozen=True)
@@ -191,18 +272,26 @@ class NextLabel:
         return asdict(self)
 
 
-@dataclass(frozen=True)
-class Estimates:
-    """How good each system is on average, and every difference."""
+@dataclass(frozen=True, repr=False)
+class Estimates(Tabular):
+    """Mean rating of each system with its interval, and all differences; a table with a row per system."""
 
     question: str
     systems: Sequence[Estimate]
     differences: Sequence[Gap]
 
+    def records(self) -> list[dict[str, Any]]:
+        """Return a flat row per system."""
+        return [each.to_json() for each in self.systems]
+
+    def summary(self) -> dict[str, Any]:
+        """Return the question and the number of systems."""
+        return {"question": self.question, "systems": len(self.systems)}
+
     def to_json(self) -> dict[str, Any]:
         """Rows."""
         return {
             "question": self.question,
-            "systems": [each.to_json() for each in self.systems],
+            "systems": self.records(),
             "differences": [each.to_json() for each in self.differences],
         }

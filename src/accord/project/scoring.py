@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from accord.evidence import EvidenceTable
-from accord.formats import Record, ScoreWriter, locate, read, read_labels
+from accord.formats import (
+    BAD_ROW,
+    MemoryTable,
+    Record,
+    ScoreWriter,
+    Source,
+    locate,
+    read,
+    read_labels,
+    source_of,
+)
 from accord.learning import Evaluator
 from accord.models import run
 from accord.project.adaptive import ask_adaptively, asking
@@ -18,11 +30,23 @@ from accord.project.importing import Imported
 from accord.project.results import ScoreRun
 from accord.project.score_rows import Scoring
 from accord.project.scorer import NO_REPLY, Perspective, ScoreOptions, Scorer, Scores
-from accord.project.selecting import LEFT
+from accord.project.selecting import LEFT, NOT_COUNTED
 from accord.statistics import groups_of
 from accord.store import Store, batches
 from accord.validation import Shift, said, shifts
-from accord.values import POPULATION, WITHOUT, BadInput, Conversation, Labels, Sample, Score, Synthetic, Unscored
+from accord.values import (
+    POPULATION,
+    WITHOUT,
+    BadInput,
+    BadRow,
+    Conversation,
+    Labels,
+    Sample,
+    Score,
+    Synthetic,
+    Target,
+    Unscored,
+)
 
 if TYPE_CHECKING:
     from accord.project.project import Project
@@ -35,8 +59,8 @@ WATCHED = 2000
 def score_file(
     project: Project,
     evaluator: Evaluator,
-    source: str | Path,
-    out: str | Path,
+    source: Any,
+    out: str | Path | None = None,
     perspective: Perspective = Perspective(),
     options: ScoreOptions = ScoreOptions(),
     format: str = "auto",
@@ -45,15 +69,27 @@ def score_file(
     on_scored: Callable[[int], None] = lambda done: None,
     on_total: Callable[[int], None] | None = None,
 ) -> ScoreRun:
-    """Score a file of conversations into another, at the level that the evaluator learned; the store notes the run.
+    """Score conversations at the level that the evaluator learned; the store notes the run.
 
-    Where somebody wants to know how many samples there are (`on_total`), they are counted first.
+    Args:
+        project: The project.
+        evaluator: A fitted evaluator.
+        source: A file, or a table in memory (see `accord.formats.MemoryTable`).
+        out: The file of scores; without it the result holds the scores.
+        perspective: The annotators to predict.
+        options: What else is done with scores.
+        format: The conversations' format, or `auto`.
+        columns: Our column names to the source's, for columns with other names.
+        skip_bad_rows: Skip bad rows instead of stopping at the first. A result in memory has an unscored row for each.
+        on_scored: Called with the number of samples scored so far.
+        on_total: Called with the number of samples, which are counted first.
 
     Raises:
-        BadInput: A file cannot be read or written, or an adaptive rubric is asked to speak for a panel.
-        UnknownName: Nobody of that name was learned from.
+        BadInput: A source cannot be read or a file cannot be written, or an adaptive rubric is asked to speak for a
+            panel.
+        UnknownName: The evaluator knows no annotator of this name.
     """
-    locate(source)
+    source = locate(source_of(source))
     options.check()
     passed = partial(_passed, project.config.synthetic)
     certificate = None
@@ -64,12 +100,31 @@ def score_file(
         scorer = Scorer(evaluator, perspective, options)
         on_total(sum(len(scorer.samples(each.conversation)) or 1 for each in records))
     imported = Imported()
-    on_bad_row = imported.skip if skip_bad_rows else None
+    bad: list[BadInput] = []
+
+    def skip(error: BadInput) -> None:
+        imported.skip(error)
+        if out is None:
+            bad.append(error)
+
+    on_bad_row = skip if skip_bad_rows else None
     left_out: list[str] = []
     counted_ones = passed(read(source, format, columns, on_bad_row), left_out.append)
     conversations = _unique(source, counted_ones, on_bad_row)
-    return score(project, evaluator, conversations, Path(out), str(source), perspective, options, on_scored, imported,
-                 certificate=certificate, left_out=left_out)  # fmt: skip
+    done = score(project, evaluator, conversations, None if out is None else Path(out), str(source), perspective,
+                 options, on_scored, imported, certificate=certificate, left_out=left_out)  # fmt: skip
+    return done if out is not None else replace(done, rows=[*done.rows, *_without_score(evaluator, left_out, bad)])
+
+
+def _without_score(evaluator: Evaluator, left_out: Iterable[str], bad: Iterable[BadInput]) -> Iterator[dict[str, Any]]:
+    """Make the rows of a result for conversations that were left out and for rows that could not be read."""
+    signature = evaluator.signature()
+    for name in left_out:
+        yield Unscored(Target(name), POPULATION, NOT_COUNTED, signature).to_json()
+    for error in bad:
+        row, reason = (error.line, error.reason) if isinstance(error, BadRow) else (None, str(error))
+        name = MemoryTable.name if row is None else f"{MemoryTable.name}-{row}"
+        yield Unscored(Target(name), POPULATION, f"{BAD_ROW}: {reason}", signature).to_json()
 
 
 def _passed(
@@ -87,7 +142,7 @@ def score(
     project: Project,
     evaluator: Evaluator,
     conversations: Iterable[Conversation],
-    out: Path,
+    out: Path | None,
     source: str = "store",
     perspective: Perspective = Perspective(),
     options: ScoreOptions = ScoreOptions(),
@@ -132,8 +187,8 @@ def score(
         project.mart.tidy()
         moved = watch.found()
         done = ScoreRun(
-            **counts, level=evaluator.level or "conversation", out=str(out), run=kept.id, skipped=skipped.skipped,
-            bad_rows=tuple(skipped.bad_rows), drift=[shift.to_json() for shift in moved],
+            **counts, level=evaluator.level or "conversation", out=None if out is None else str(out), run=kept.id,
+            skipped=skipped.skipped, bad_rows=tuple(skipped.bad_rows), drift=[shift.to_json() for shift in moved],
             drift_said=said(moved) if moved else None,
             selection=None if scorer.selection is None else scorer.selection.to_json(),
             certificate=None if certificate is None else certificate.to_json(), left_out=len(left_out),
@@ -255,7 +310,7 @@ class _Watch:
 
 
 def _unique(
-    source: str | Path, records: Iterable[Record], on_bad_row: Callable[[BadInput], None] | None
+    source: Source, records: Iterable[Record], on_bad_row: Callable[[BadInput], None] | None
 ) -> Iterator[Conversation]:
     """The records' conversations; one whose id was there before is a bad row, since a score names its id alone."""
     seen: set[str] = set()
@@ -271,7 +326,7 @@ def _unique(
 
 
 class Scored(TypedDict):
-    """Counts of the scores of a run, their mean, and reasons and kinds of warnings, counted.
+    """Counts of the scores of a run, their mean, and reasons and kinds of warnings, counted; rows without a file.
 
     `rated` counts the rows whose target people had rated; `in_training` the conversations that were learned from.
     """
@@ -283,18 +338,20 @@ class Scored(TypedDict):
     in_training: int
     unscored: dict[str, int]
     warnings: dict[str, int]
+    rows: list[dict[str, Any]]
 
 
-def written(store: Store, run: str, scores: Iterable[Score | Unscored], out: Path) -> Scored:
-    """Scores to the file and to the store as they come, counted on the way."""
+def written(store: Store, run: str, scores: Iterable[Score | Unscored], out: Path | None) -> Scored:
+    """Write scores to the store and to a file as they come, and count them; without a file, return them."""
     total, count, rated = 0.0, 0, 0
     unscored: Counter[str] = Counter()
     warnings: Counter[str] = Counter()
+    kept: list[dict[str, Any]] = []
     conversations, in_training, last = 0, 0, ""
-    with ScoreWriter(out) as writer:
+    with nullcontext() if out is None else ScoreWriter(out) as writer:
         for batch in batches(scores, SCORED_AT_ONCE):
             rows = [score.to_json() for score in batch]
-            writer.write(rows)
+            kept.extend(rows) if writer is None else writer.write(rows)
             store.add_scores(run, rows, start=count + sum(unscored.values()))
             values = [row["value"] for row in rows if row["value"] is not None]
             total, count = total + sum(values), count + len(values)
@@ -308,7 +365,7 @@ def written(store: Store, run: str, scores: Iterable[Score | Unscored], out: Pat
     return {
         "scored": count, "mean": total / count if count else None, "rated": rated,
         "conversations": conversations, "in_training": in_training,
-        "unscored": dict(unscored), "warnings": dict(warnings),
+        "unscored": dict(unscored), "warnings": dict(warnings), "rows": kept,
     }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from accord.evidence import Readable
 from accord.formats import (
     BAD_ROW,
     ENDINGS,
@@ -91,9 +92,9 @@ class Spread:
     shard: Shard = Shard()
 
 
-@dataclass(frozen=True)
-class PartsRun:
-    """What scoring into parts came to.
+@dataclass(frozen=True, repr=False)
+class PartsRun(Readable):
+    """Counts of a run that scores into a folder of parts.
 
     Attributes:
         out: The folder.
@@ -116,6 +117,10 @@ class PartsRun:
     failed: dict[str, str] = field(default_factory=dict)
     signature: str = ""
     level: str = "conversation"
+
+    def summary(self) -> dict[str, Any]:
+        """Return the folder and the counts of its parts and scores."""
+        return {"out": self.out, "parts": self.parts, "made": self.made, "left": self.left, **asdict(self.counts)}
 
     def to_json(self) -> dict[str, Any]:
         """Everything."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accord.evidence import SourceContext, make_source
+from accord.evidence import Readable, SourceContext, make_source
 from accord.formats import ConversationWriter
-from accord.models import Plan, Step, plan, run
+from accord.models import Plan, Step, plan_range, run
 from accord.project.results import Spent
 from accord.statistics import Texts, groups_of
 from accord.store import Store
@@ -25,9 +26,9 @@ BANK = {"names": ["lexical", "bank"]}
 TOPIC = "topic"
 
 
-@dataclass(frozen=True)
-class SynthRun:
-    """What making conversations came to.
+@dataclass(frozen=True, repr=False)
+class SynthRun(Readable):
+    """Counts of a run that makes synthetic conversations.
 
     Attributes:
         planned: How many there are to be.
@@ -58,18 +59,26 @@ class SynthRun:
     spent: Spent = field(default_factory=dict)
     out: str | None = None
 
+    def summary(self) -> dict[str, Any]:
+        """Return the counts of conversations, lost ones by reason, and the file."""
+        counts = {"planned": self.planned, "there": self.there, "made": self.made, "lost": self.lost or None}
+        return {**counts, "systems": self.systems, "out": self.out}
+
     def to_json(self) -> dict[str, Any]:
         """Everything."""
         return {**vars(self), "left_out": list(self.left_out)}
 
 
 def settings_of(project: Project, changes: Mapping[str, Any]) -> SynthSettings:
-    """The project's settings with some in place of their own.
+    """Return the project's settings with some changed; files of the project start from its folder.
 
     Raises:
-        BadInput: One of them cannot be.
+        BadInput: A setting has a wrong value.
     """
     own = project.config.synth.model_dump(mode="json", exclude_unset=True)
+    for name in ("topics", "personas", "documents"):
+        if isinstance(own.get(name), str):
+            own[name] = str(project.config.folder / own[name])
     given = {name: value for name, value in changes.items() if value is not None}
     return check(SynthSettings, {**own, **given}, "synth")
 
@@ -77,7 +86,8 @@ def settings_of(project: Project, changes: Mapping[str, Any]) -> SynthSettings:
 def plan_synth(project: Project, settings: SynthSettings) -> Plan:
     """What making them would cost at the most: every conversation as long as it may be; nobody is asked."""
     kept = _Kept(project.store)
-    return plan(making(settings, _library(settings), project.config.seed, kept.is_there), project.kept)
+    make = partial(making, settings, _library(settings), project.config.seed, kept.is_there)
+    return plan_range(make, project.kept)
 
 
 def synth(

@@ -1,20 +1,19 @@
-"""The gate: what a CI job demands of the latest comparison and of the latest scores."""
+"""The gate: conditions that a CI job sets on the latest comparison and the latest scores."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
 from accord.project import counted, latest_scores
 from accord.store import Store
-from accord.values import WITHOUT, BadInput, Synthetic
+from accord.values import WITHOUT, BadInput, Scale, Synthetic
 
 
 @dataclass(frozen=True)
 class Check:
-    """What is demanded at least, beside what was found; `None` is undefined."""
+    """A condition: the demanded minimum and the value found; `None` if the value is undefined."""
 
     what: str
     demanded: float
@@ -22,7 +21,7 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        """Whether it is as demanded."""
+        """True if the value reaches the minimum."""
         return self.found is not None and self.found >= self.demanded
 
     def __str__(self) -> str:
@@ -42,25 +41,29 @@ def check_gate(
     min_within: float | None = None,
     synthetic: Synthetic = WITHOUT,
     training: bool = False,
+    scale: Scale | None = None,
 ) -> list[Check]:
-    """Each demand with what was found.
+    """Check each condition against the latest runs.
 
     Args:
-        store: Holds the runs.
-        min_agreement: The lower bound of the 95 % interval of r with people, of the first method of the latest
-            `compare`, `fit` or `run`, must reach this.
-        min_mean: The mean of the latest `score` must reach this.
-        max_unscored: The share of that run's targets that may be unscored, where a mean is demanded.
-        min_within: As `min_agreement`, of r within annotators: knowing who rates does not count.
-        synthetic: Which conversations the runs counted: others are passed over.
+        store: Store with the runs.
+        min_agreement: Minimum of the lower bound of the 95% interval of r with people, for the first system of the
+            latest `compare`, `fit` or `run`; from -1 to 1.
+        min_mean: Minimum of the mean of the latest `score`; within the scale.
+        max_unscored: Maximum share of that run's targets without a score, from 0 to 1; checked with `min_mean`.
+        min_within: As `min_agreement`, for r within annotators.
+        synthetic: Runs that counted other conversations are ignored.
         training: True to count scores of conversations that the evaluator learned from.
+        scale: Scale of the scores, if their mean lies within it.
 
     Raises:
-        BadInput: Nothing is demanded, or there is no such run yet.
+        BadInput: No condition is given, a condition is out of its range, or no run of this kind exists yet.
     """
-    for demanded in (min_agreement, min_within, min_mean, max_unscored):
-        if demanded is not None and not math.isfinite(demanded):
-            raise BadInput(f"the gate demands {demanded}; give a number")
+    _check_range("min-agreement", min_agreement, -1, 1, "a correlation lies")
+    _check_range("min-within", min_within, -1, 1, "a correlation lies")
+    _check_range("max-unscored", max_unscored, 0, 1, "a share lies")
+    if scale is not None:
+        _check_range("min-mean", min_mean, scale.numbers[0], scale.numbers[-1], "scores on this scale lie")
     if min_agreement is None and min_within is None and min_mean is None:
         raise BadInput("no condition given: pass --min-agreement, --min-within, --min-mean, or several of them")
     checks = []
@@ -87,11 +90,21 @@ def check_gate(
     return checks
 
 
-def _latest_agreement(store: Store, synthetic: Synthetic) -> tuple[str, float | None, float | None]:
-    """The first system of the latest comparison, and the lower bounds of its r with people: pooled, within annotators.
+def _check_range(name: str, value: float | None, low: float, high: float, reason: str) -> None:
+    """Refuse a value outside its range, NaN included.
 
     Raises:
-        BadInput: Nothing was compared yet.
+        BadInput: The value is out of range.
+    """
+    if value is not None and not low <= value <= high:
+        raise BadInput(f"--{name} {value:g}: {reason} between {low:g} and {high:g}; give a number in this range")
+
+
+def _latest_agreement(store: Store, synthetic: Synthetic) -> tuple[str, float | None, float | None]:
+    """Return the first system of the latest comparison and the lower bounds of its r: pooled, within annotators.
+
+    Raises:
+        BadInput: No comparison was run yet.
     """
     for run in reversed(store.runs()):
         if run["status"] == "done" and run["command"] in {"compare", "fit"} and counted(run) == synthetic:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from accord.methods import GroupCounts, IssueStatistics
 from accord.report import charts
 from accord.report.charts import page
-from accord.values import Conversation, IssueAnnotation, Span, Taxonomy, Turn, sendable
+from accord.values import Conversation, IssueAnnotation, Span, Taxonomy, Turn, sendable, write_whole
 from accord.workbench import Outcome
 
 WORST_SHOWN = 12
@@ -55,7 +55,6 @@ def write_issues_page(
 ) -> Path:
     """Write the page of `statistics`, of the assessments they were made from, and of how people validated them."""
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
     known = {conversation.id: conversation for conversation in conversations}
     shown = IssuesContent(
         found,
@@ -65,7 +64,7 @@ def write_issues_page(
         [_worst(each, known.get(each.target.conversation)) for each in worst(assessments)],
         {each.flow: each for each in validation},
     )
-    target.write_text(page("issues.html", shown), encoding="utf-8", errors="xmlcharrefreplace")
+    write_whole(target, page("issues.html", shown), "xmlcharrefreplace")
     return target
 
 

@@ -33,7 +33,7 @@ from accord.report.sections import (
 from accord.statistics import range_names
 from accord.store import Store
 from accord.validation import NEW, Comparison, Difference, Result, is_better
-from accord.values import BadInput, Conversation, Rubric, Value
+from accord.values import BadInput, Conversation, Rubric, Value, write_whole
 from accord.version import __version__
 
 SURE = 0.05
@@ -58,14 +58,13 @@ def write_report(project: Project, path: str | Path, fitted: Fitted | None = Non
     """
     done = fitted or project.tried()
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
     store, which = project.store, project.config.synthetic
     scores, drift = latest_scores(store, which), latest_drift(store, which)
     shown = content(
         done, project.insights(done), scores, latest_audit(store), drift, project.rubric,
         done.spent or _last_spent(store), about,
     )  # fmt: skip
-    target.write_text(render(shown), encoding="utf-8", errors="xmlcharrefreplace")
+    write_whole(target, render(shown), "xmlcharrefreplace")
     return target
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from accord.project import FILE, Config, config_from, load_config
-from accord.values import BadInput, content_hash, load_yaml, plain_url, read_card
+from accord.project import Config, config_from, load_config
+from accord.values import PROJECT_FILE, BadInput, content_hash, find_project_file, load_yaml, plain_url, read_card
 
 RUBRIC, STORE = "rubric.yaml", "accord.db"
 _MARK = "run.json"
@@ -84,18 +84,14 @@ def run_settings(out: Path, config_file: Path | None = None, is_named: bool = Fa
             project file in the output folder was edited.
     """
     folder, store = RunFolder(out), f"sqlite:///{out / STORE}"
-    own = folder.path(FILE)
-    if folder.is_edited(FILE):
+    own = folder.path(PROJECT_FILE)
+    if folder.is_edited(PROJECT_FILE):
         if is_named or config_file is not None:
             raise BadInput(f"{own} was edited, so a run into {out} uses it; change the settings there, or name "
                            "another folder with --out")  # fmt: skip
-        content, config = load_yaml(own), load_config(own)
-        rubric = out / config.rubric
-        update = {"store": store if content.get("store") == f"sqlite:///{STORE}" else config.store}
-        update |= {"rubric": str(rubric)} if rubric.is_file() else {}
-        return RunSettings(config.model_copy(update=update), content, infers=False)
-    here = Path(FILE)
-    if config_file is None and here.is_file() and not (own.is_file() and own.samefile(here)):
+        return RunSettings(load_config(own), load_yaml(own), infers=False)
+    here = find_project_file()
+    if config_file is None and here is not None and not (own.is_file() and own.samefile(here)):
         config_file = here
     if config_file is None:
         return RunSettings(config_from({"store": store}), {}, infers=True)
@@ -127,14 +123,14 @@ def project_text(config: Config, evaluator: str, folder: Path, template: Mapping
     }  # fmt: skip
     for settings in content.get("models", {}).values():
         if "paths" in settings:
-            settings["paths"] = [_relative(path, folder) for path in settings["paths"]]
+            settings["paths"] = [_relative(config.folder / path, folder) for path in settings["paths"]]
     kept = {key: value for key, value in template.items() if key not in ("store", "rubric")}
     return _HEAD + yaml.safe_dump(_unfilled(content, kept), sort_keys=False, allow_unicode=True, width=120)
 
 
-def _relative(path: str, folder: Path) -> str:
+def _relative(path: Path, folder: Path) -> str:
     """A path inside the folder relative to it, any other path as an absolute one."""
-    found, inside = Path(path).resolve(), folder.resolve()
+    found, inside = path.resolve(), folder.resolve()
     return found.relative_to(inside).as_posix() if found.is_relative_to(inside) else str(found)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import Any
 from accord.models import JUDGE, ModelSettings
 from accord.project import (
     EVALUATORS,
-    FILE,
     Compared,
     Config,
     Fitted,
@@ -23,14 +23,16 @@ from accord.project import (
     Selected,
     Survey,
     Turns,
+    found_reading,
     recorded_agreement,
     rubric_for,
     score,
+    set_scales,
     survey,
 )
 from accord.report.report import write_report
 from accord.report.run_folder import RUBRIC, RunFolder, project_text
-from accord.values import BadInput, Rubric, dump_rubric, load_rubric
+from accord.values import PROJECT_FILE, BadInput, Rubric, dump_rubric, load_rubric
 
 SHIPPED = "llm-rubric"
 
@@ -66,6 +68,8 @@ class RunOptions:
         infers: A rubric is made from the labels, in place of the project's.
         main: The main question of such a rubric.
         labels: Columns beside the text that hold ratings.
+        raters: Columns that each hold one person's ratings.
+        scales: The lowest and the highest value of some questions.
         unnamed: Annotators are places in a list, not persons.
         roles: Roles as the files have them to ours.
         recorded_model: The recorded model to use as the judge.
@@ -78,6 +82,8 @@ class RunOptions:
     infers: bool = True
     main: str | None = None
     labels: Sequence[str] = ()
+    raters: Sequence[str] = ()
+    scales: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     unnamed: bool = False
     roles: Mapping[str, str] = field(default_factory=dict)
     recorded_model: str | None = None
@@ -124,7 +130,8 @@ def whole_run(
         on_note(text)
 
     on_stage("looking at the files")
-    found = survey(sources, format, columns, options.labels)
+    found = survey(sources, format, columns, options.labels, raters=options.raters)
+    set_scales(found, options.scales)
     for reason in found.passed:
         note(f"passed over: {reason}")
     if not found.files:
@@ -138,11 +145,11 @@ def whole_run(
     rubric = _rubric(config, found, options, note)
     if found.recorded and JUDGE not in config.models:
         judge = ModelSettings(
-            mode="recorded", model=options.recorded_model, paths=[str(path) for path in found.recorded]
+            mode="recorded", model=options.recorded_model, paths=[str(path.resolve()) for path in found.recorded]
         )
         config = config.model_copy(update={"models": {**config.models, JUDGE: judge}})
     out.mkdir(parents=True, exist_ok=True)
-    files = {"project": folder.path(FILE), "rubric": folder.path(RUBRIC)}
+    files = {"project": folder.path(PROJECT_FILE), "rubric": folder.path(RUBRIC)}
     folder.write(RUBRIC, dump_rubric(rubric))
     with Project(config, rubric) as project:
         on_stage("reading")
@@ -161,8 +168,8 @@ def whole_run(
         saved = out / EVALUATORS / name
         fitted = project.fit(name, out=saved, on_stage=lambda step: on_stage(f"learning {step}"))
         used = config.model_copy(update={"models": dict(project.model_settings)})
-        if not folder.write(FILE, project_text(used, name, out, options.template)):
-            note(f"{folder.path(FILE)} was edited and is kept as it is")
+        if not folder.write(PROJECT_FILE, project_text(used, name, out, options.template)):
+            note(f"{folder.path(PROJECT_FILE)} was edited and is kept as it is")
         files |= {"evaluator": saved, "scores": out / "scores.jsonl", "report": out / "report.html"}
         on_stage("scoring")
         conversations, scoring = project.store.conversations(), ScoreOptions(turns=options.turns)
@@ -238,16 +245,20 @@ def _rubric(config: Config, found: Survey, options: RunOptions, note: Callable[[
         if all(question.scale.holds(value) for question, each in answered if question for value in each.values):
             return shipped
     if not found.questions:
-        could = f"; these columns could: {', '.join(found.could_be)}" if found.could_be else ""
+        named = ", ".join(map(str, found.files))
+        could = f". Columns with values on a scale: {', '.join(found.could_be)}" if found.could_be else ""
         raise BadInput(
-            f"nobody rated anything in {', '.join(map(str, found.files))}{could}. Name a file of labels too, or the "
-            "column that holds ratings: --labels NAME"
+            f"no ratings in {named}: no column is known to hold any{could}. Name the column: --labels NAME; or add "
+            "a file of ratings (columns conversation, annotator, question, value); or rate them in a browser: accord "
+            f"init, accord import {shlex.quote(str(found.files[0]))}, accord serve"
         )
     rubric, said = rubric_for(found.questions.values(), options.main)
     for sentence in said:
         note(sentence)
     if found.beside:
         note(f"ratings beside the text: {', '.join(found.beside)} (--labels NAME for others)")
+    for sentence in found.said:
+        note(sentence)
     return rubric
 
 
@@ -261,9 +272,9 @@ def _reading(found: Survey, rubric: Rubric, options: RunOptions, note: Callable[
         levels[rubric.main] = main.level
         others = main.total - main.of_turns if main.level == "turn" else main.of_turns
         note(f"{rubric.main!r} is rated of turns and of conversations; {others} of the rarer kind are left out")
-    asked = [name for name in found.beside if rubric.get(name) is not None]
-    turns = [name for name in asked if name in found.of_turns]
-    return Reading(asked, turns, options.unnamed, options.roles, levels)
+    turns = [name for name in found.beside if name in found.of_turns]
+    reading = Reading(unnamed=options.unnamed, roles=options.roles, levels=levels)
+    return replace(found_reading(found, rubric, reading), beside=found.beside, turns=turns)
 
 
 def positions_said(positions: Sequence[str]) -> str:

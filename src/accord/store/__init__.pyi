@@ -1,9 +1,12 @@
 from .account import Account as Account, Amounts as Amounts, MONEY as MONEY
 from .check import Checked as Checked, Damage as Damage, check_store as check_store
-from .engine import StoreError as StoreError, newest_migration as newest_migration, open_engine as open_engine
+from .engine import StoreError as StoreError, located_store as located_store, newest_migration as newest_migration
+from .engine import open_engine as open_engine, store_exists as store_exists
 from .engine import store_file as store_file
+from .imports import Imports as Imports, Recorded as Recorded, Removed as Removed
 from .mart import BATCH_ROWS as BATCH_ROWS, LIVE_ROWS as LIVE_ROWS, LOOSE as LOOSE, Mart as Mart, MartState as MartState
-from .mart import DAMAGED as DAMAGED, MartWriter as MartWriter, mart_folder as mart_folder
+from .mart import MartWriter as MartWriter, mart_folder as mart_folder
+from .mart_files import DAMAGED as DAMAGED
 from .mart_rows import BUNDLES as BUNDLES, MART as MART, MartRow as MartRow, bundle_of as bundle_of
 from .mart_rows import frames_of as frames_of, mart_schema as mart_schema, row_key as row_key
 from .paid import Claims as Claims, LEASE_SECONDS as LEASE_SECONDS, Paid as Paid, Spool as Spool, Taken as Taken

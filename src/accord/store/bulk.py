@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from operator import itemgetter
 from typing import Any
@@ -46,6 +46,17 @@ def add_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, A
 def takes_rows(table: Table) -> bool:
     """Whether the drivers know all columns' types; values of others have to be turned into theirs by SQLAlchemy."""
     return all(isinstance(column.type, String | Integer | Float | LargeBinary) for column in table.columns)
+
+
+def insert_of(dialect: str) -> Callable[[Table], Any]:
+    """Return the insert of a dialect, which handles conflicts; the other dialect, slow to load, stays unloaded."""
+    if dialect == "postgresql":
+        from sqlalchemy.dialects.postgresql import insert
+
+        return insert
+    from sqlalchemy.dialects.sqlite import insert as into_file
+
+    return into_file
 
 
 @cache

@@ -37,7 +37,8 @@ from accord.store.engine import (
     version_of,
 )
 from accord.store.foreign import ForeignObject, changed_keys, foreign_objects
-from accord.store.mart import DAMAGED, Mart
+from accord.store.mart import Mart
+from accord.store.mart_files import DAMAGED
 from accord.store.paid import spool_folders
 from accord.store.parts import COMPUTED, VECTOR, check_vector
 from accord.store.people import ROLES
@@ -48,6 +49,7 @@ from accord.store.schema import (
     assignments,
     cache,
     claims,
+    confirmations,
     conversations,
     days,
     items,
@@ -140,7 +142,7 @@ def check_store(url: str, mart: Path | None = None, rows_only: bool = False) -> 
 
 
 def _check_mart(folder: Path, found: Checked) -> None:
-    again = "accord board rebuild; rows of live scoring have no other copy: restore the file from a backup"
+    again = "accord board rebuild; rows of live scoring have no other copy: restore the file from a backup if you can"
     found.damage += [Damage(f"mart: {fault}", again) for fault in Mart(folder).faults()]
     aside = sorted(folder.glob(f"*{DAMAGED}")) if folder.is_dir() else []
     found.notes += [f"{each} was set aside because it could not be read; nothing reads it" for each in aside]
@@ -336,6 +338,7 @@ def _message(row: Any) -> None:
 READERS: Mapping[Table, Callable[[Any], object]] = {
     conversations: _conversation,
     annotated: annotation_from,
+    confirmations: lambda row: str(row.key),
     cache: _cached,
     claims: lambda row: datetime.fromisoformat(row.until),
     runs: _run,

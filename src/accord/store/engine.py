@@ -21,7 +21,7 @@ from sqlalchemy.schema import ExecutableDDLElement
 
 from accord.store.foreign import UnsafeStore, changed_keys, check_active, check_objects
 from accord.store.schema import metadata
-from accord.values import AccordError, BadInput, MissingExtra, keep_url_secrets
+from accord.values import AccordError, BadInput, MissingExtra, keep_url_secrets, make_private
 
 # A connection that is lost is one line of ours; SQLAlchemy's own log of it is for who asks for it.
 logging.getLogger("sqlalchemy").addHandler(logging.NullHandler())
@@ -87,6 +87,21 @@ def store_file(url: str) -> Path | None:
     parsed = parsed_url(url)
     is_file = parsed.get_backend_name() == "sqlite" and not is_in_memory(parsed)
     return Path(str(parsed.database)) if is_file else None
+
+
+def located_store(url: str, folder: Path) -> str:
+    """Return a store's URL with the path of a SQLite file relative to `folder`; any other URL stays as it is."""
+    parsed = parsed_url(url)
+    if parsed.get_backend_name() != "sqlite" or is_in_memory(parsed):
+        return url
+    path = str(folder / str(parsed.database))
+    return parsed.set(database=path).render_as_string(hide_password=False) if "://" in url else path
+
+
+def store_exists(url: str) -> bool:
+    """Return False if a store is a SQLite file that does not exist yet."""
+    file = store_file(url)
+    return file is None or file.is_file()
 
 
 def is_in_memory(url: URL) -> bool:
@@ -160,6 +175,9 @@ def connected(url: str, access: Access = "shared") -> Engine:
     if engine.dialect.name == "sqlite":
         if not in_memory:
             Path(str(parsed.database)).parent.mkdir(parents=True, exist_ok=True)
+            if access == "shared":
+                with suppress(OSError):  # SQLite tells why a file cannot be made
+                    make_private(Path(str(parsed.database)))
         if access == "exclusive":
             event.listen(engine, "connect", _lock_exclusively)
         event.listen(engine, "connect", _read_only_settings if access == "immutable" else _sqlite_settings)

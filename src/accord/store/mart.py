@@ -16,7 +16,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import re
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,8 +26,9 @@ from threading import Lock
 from typing import IO, TYPE_CHECKING, Self, TypeVar
 
 from accord.store.engine import StoreError, is_in_memory, parsed_url
+from accord.store.mart_files import ABOUT, DAMAGED, FORMAT, PASSED_OVER, Part, about_part, scan_part, sync, try_lock
 from accord.store.mart_rows import MartRow, frame_of, frames_of, in_calendar_only, lines_of, mart_schema, read_line
-from accord.values import BadInput, first_line, open_regular, regular, unreadable_parquet
+from accord.values import BadInput, first_line, make_private, open_private, open_regular, regular, unreadable_parquet
 
 if TYPE_CHECKING:
     import polars as pl
@@ -39,18 +39,17 @@ SEALED = 20_000
 """Rows of a live log from which on it becomes a part."""
 LOOSE = 50_000
 """Rows in parts that were not compacted from which on they are."""
-_FORMAT, _ABOUT = "2", "accord-mart"
 _TRIES, _ABANDONED = 5, 3600.0
 """How often a query is tried while parts are compacted, and seconds after which a file beside is nobody's."""
-DAMAGED = ".damaged"
-"""Ending of files that were set aside because they cannot be read."""
 _LOCK = "compacting.lock"
-_OWN = re.compile(r"(?:part|live)-[0-9A-Za-z]+\.(?:parquet|jsonl)", re.ASCII)
 T = TypeVar("T")
 
 
-def mart_folder(store: str, named: str | None = None) -> Path | None:
-    """Where a store's mart lies: the folder that is named, else beside a SQLite file; `None` of a store in memory.
+def mart_folder(store: str, named: str | None = None, folder: Path = Path()) -> Path | None:
+    """Return the folder of a store's mart; `None` for a store in memory.
+
+    It is the `named` folder; by default it lies beside a SQLite file, and for PostgreSQL it is `accord.scores` in
+    `folder`.
 
     Raises:
         BadInput: The name is a URL: the mart is a folder of this machine.
@@ -62,7 +61,7 @@ def mart_folder(store: str, named: str | None = None) -> Path | None:
     url = parsed_url(store)
     if is_in_memory(url):
         return None
-    return Path(f"{url.database}.scores") if url.get_backend_name() == "sqlite" else Path("accord.scores")
+    return Path(f"{url.database}.scores") if url.get_backend_name() == "sqlite" else folder / "accord.scores"
 
 
 @dataclass(frozen=True)
@@ -76,16 +75,6 @@ class MartState:
 
     files: tuple[tuple[str, int], ...]
     faults: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class _Part:
-    """Metadata of a part; `fault` says why the file cannot be read."""
-
-    rows: int = 0
-    is_base: bool = False
-    replaces: frozenset[str] = frozenset()
-    fault: str = ""
 
 
 @dataclass
@@ -116,7 +105,7 @@ class Mart:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        self._known: dict[tuple[str, int, int], _Part] = {}
+        self._known: dict[tuple[str, int, int], Part] = {}
         self._logs: dict[str, _Log] = {}
         self._broken: dict[tuple[str, int], str] = {}
         self._unread: list[str] = []
@@ -181,12 +170,12 @@ class Mart:
 
         beside = self.folder / f"{name}.{secrets.token_hex(4)}.partial"
         count = int(rows.select(pl.len()).collect().item())
-        about = {"format": _FORMAT, "rows": count, "base": base, "replaces": sorted(replaces)}
+        about = {"format": FORMAT, "rows": count, "base": base, "replaces": sorted(replaces)}
         try:
-            rows.sink_parquet(beside, metadata={_ABOUT: json.dumps(about)}, row_group_size=100_000)
-            _sync(beside)
+            rows.sink_parquet(make_private(beside), metadata={ABOUT: json.dumps(about)}, row_group_size=100_000)
+            sync(beside)
             os.replace(beside, self._place(name))
-            _sync(self.folder)
+            sync(self.folder)
         except BaseException:
             beside.unlink(missing_ok=True)
             raise
@@ -215,7 +204,7 @@ class Mart:
                 if (seen := self.state()) != state:  # what could not be read is known now
                     state = seen if seen.files == state.files else state
             fresh = self._fresh[1]
-        scans = [in_calendar_only(_scan(self.folder / name)) for name in base]
+        scans = [in_calendar_only(scan_part(self.folder / name)) for name in base]
         if len(fresh):
             newer = fresh["key"].implode()
             scans = [scan.filter(~pl.col("key").is_in(newer)) for scan in scans]
@@ -248,7 +237,7 @@ class Mart:
         with self._lock:
             self.state()
             self._look_through()
-            return tuple(fault.removesuffix(f"; {_PASSED_OVER}") for fault in self.state().faults)
+            return tuple(fault.removesuffix(f"; {PASSED_OVER}") for fault in self.state().faults)
 
     def set_aside(self) -> list[str]:
         """Rename files that cannot be read to `NAME.damaged`, and return their names."""
@@ -269,13 +258,13 @@ class Mart:
                 continue
             try:
                 for column in mart_schema():
-                    _scan(self.folder / key[0]).select(column).collect()
+                    scan_part(self.folder / key[0]).select(column).collect()
             except FileNotFoundError:
                 continue  # compacted at this moment
             except unreadable_parquet() as error:
                 self._broken[key[0], key[1]] = f"{key[0]} cannot be read: {first_line(error)}"
 
-    def _fault(self, key: tuple[str, int, int], part: _Part) -> str:
+    def _fault(self, key: tuple[str, int, int], part: Part) -> str:
         return part.fault or self._broken.get(key[:2], "")
 
     def _read_fresh(self, names: Sequence[str]) -> pl.DataFrame:
@@ -287,7 +276,7 @@ class Mart:
             try:
                 is_log = name.endswith(".jsonl")
                 frames.append(
-                    self._logs[name].table() if is_log else in_calendar_only(_scan(self.folder / name)).collect()
+                    self._logs[name].table() if is_log else in_calendar_only(scan_part(self.folder / name)).collect()
                 )
             except FileNotFoundError:
                 raise
@@ -297,16 +286,16 @@ class Mart:
                     self._broken[name, size] = f"{name} cannot be read: {first_line(error)}"
         return pl.concat(frames).sort("scored", maintain_order=True).unique("key", keep="last", maintain_order=True)
 
-    def _of(self, name: str) -> _Part:
-        return next((part for key, part in self._known.items() if key[0] == name), _Part())
+    def _of(self, name: str) -> Part:
+        return next((part for key, part in self._known.items() if key[0] == name), Part())
 
-    def _listed(self) -> tuple[dict[str, tuple[int, _Part]], dict[str, int], list[str]]:
+    def _listed(self) -> tuple[dict[str, tuple[int, Part]], dict[str, int], list[str]]:
         """Return the parts and the logs that count, by name, and a sentence per file that does not."""
-        parts: dict[str, tuple[int, _Part]] = {}
+        parts: dict[str, tuple[int, Part]] = {}
         logs: dict[str, int] = {}
         faults: list[str] = []
         self._unread = []
-        seen: dict[tuple[str, int, int], _Part] = {}
+        seen: dict[tuple[str, int, int], Part] = {}
         for entry in sorted(self.folder.iterdir()) if self.folder.is_dir() else ():
             is_log = entry.name.startswith("live-") and entry.suffix == ".jsonl"
             if not is_log and entry.suffix != ".parquet":
@@ -320,9 +309,9 @@ class Mart:
                     faults += [f"{entry.name}: {torn} lines are no rows"] if torn else []
                     continue
                 key = entry.name, size, entry.stat().st_mtime_ns
-                part = seen[key] = self._known.get(key) or _about(entry)
+                part = seen[key] = self._known.get(key) or about_part(entry)
                 if fault := self._fault(key, part):
-                    faults.append(f"{fault}; {_PASSED_OVER}")
+                    faults.append(f"{fault}; {PASSED_OVER}")
                 else:
                     parts[entry.name] = size, part
             except FileNotFoundError:
@@ -340,7 +329,7 @@ class Mart:
             return regular(entry)
         except BadInput as error:
             self._unread.append(entry.name)
-            faults.append(f"{str(error).partition(';')[0]}; {_PASSED_OVER}")
+            faults.append(f"{str(error).partition(';')[0]}; {PASSED_OVER}")
             return None
 
     def _read_log(self, path: Path) -> int:
@@ -405,7 +394,7 @@ class Mart:
             lock = self.folder / _LOCK
             if lock.exists():
                 regular(lock)
-        with lock.open("ab") as stream:
+        with open_private(lock, "ab") as stream:
             if not try_lock(stream):
                 return False
             self.seal()
@@ -428,8 +417,8 @@ class Mart:
         """Write everything that can be read into one part, and return the names of the files that it replaces."""
         import polars as pl
 
+        parts, _, _ = self._listed()  # before the rows are read: a part that comes later is not replaced
         there, _ = self.scan()
-        parts, _, _ = self._listed()
         before = {each for _, part in parts.values() for each in part.replaces if (self.folder / each).exists()}
         if replacing:
             there = there.filter(pl.col("origin") == LIVE_ROWS)
@@ -437,8 +426,9 @@ class Mart:
             made = pl.concat(list(rows)).unique("key", keep="last", maintain_order=True)
             there = pl.concat([there.filter(~pl.col("key").is_in(made["key"].implode())), made.lazy()])
         # Logs that are open stay: their rows come again, and take the place of these.
-        self._write(there, None, base=True, replaces=parts.keys() | before)
-        return parts.keys() | before
+        replaced = (parts.keys() | before) - {name for name, _ in self._broken}
+        self._write(there, None, base=True, replaces=replaced)
+        return replaced
 
 
 LIVE_ROWS, BATCH_ROWS = "live", "batch"
@@ -486,7 +476,7 @@ class MartWriter:
     def _open(self) -> IO[bytes]:
         self.mart.folder.mkdir(parents=True, exist_ok=True)
         self._path = self.mart.folder / f"live-{secrets.token_hex(12)}.jsonl"
-        self._stream = stream = self._path.open("ab", buffering=0)
+        self._stream = stream = open_private(self._path, "ab", buffering=0)
         try_lock(stream)
         self._rows = 0
         return stream
@@ -507,73 +497,3 @@ class MartWriter:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-# --- rows as tables, files as parts ----------------------------------------------------------------------
-
-
-_PASSED_OVER = "it is not read. Rebuild the mart: accord board rebuild"
-
-
-def _scan(path: Path) -> pl.LazyFrame:
-    import polars as pl
-
-    return pl.scan_parquet(path, glob=False).select(list(mart_schema()))
-
-
-def _about(path: Path) -> _Part:
-    """Return the metadata of a part after comparing them with its rows and columns."""
-    import polars as pl
-
-    name = path.name
-    try:
-        about = json.loads(pl.read_parquet_metadata(path)[_ABOUT])
-        if about["format"] != _FORMAT:
-            return _Part(
-                fault=f"{name} was written by another version of Accord; rebuild the mart: accord board rebuild"
-            )
-        part = _Part(int(about["rows"]), bool(about["base"]), frozenset(map(str, about["replaces"])))
-        scan = pl.scan_parquet(path, glob=False)
-        schema, rows = scan.collect_schema(), int(scan.select(pl.len()).collect().item())
-    except KeyError:
-        return _Part(fault=f"{name} is no part of a mart")
-    except FileNotFoundError:
-        raise
-    except unreadable_parquet(ValueError, TypeError, RecursionError) as error:
-        return _Part(fault=f"{name} is cut short or no Parquet ({first_line(error)})")
-    if rows != part.rows:
-        return _Part(fault=f"{name} holds {rows:,} rows, and says that they are {part.rows:,}")
-    wrong = next((column for column, kind in mart_schema().items() if schema.get(column) != kind), None)
-    if wrong is not None:
-        return _Part(fault=f"{name} has no column {wrong!r} of type {mart_schema()[wrong]}")
-    foreign = next((each for each in sorted(part.replaces) if _OWN.fullmatch(each) is None), None)
-    if foreign is not None:
-        return _Part(fault=f"{name} replaces {foreign!r}, which is no file of a mart")
-    return part
-
-
-def _sync(path: Path) -> None:
-    """See to it that a file, or a folder's list of files, is on the disk; Windows syncs no folders."""
-    if path.is_dir() and os.name == "nt":
-        return
-    file = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
-
-
-def try_lock(stream: IO[bytes]) -> bool:
-    """Lock an open file until it is closed, or its process is gone; whether nobody else holds it."""
-    try:
-        if os.name == "nt":
-            import msvcrt
-
-            msvcrt.locking(stream.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        else:
-            import fcntl
-
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True

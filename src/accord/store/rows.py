@@ -83,11 +83,12 @@ def now(after: str | None = None) -> str:
 
 
 def unknown_target(label: Label | Annotation) -> str:
-    """The message about a label of something that is not in the store."""
+    """Return the message about a label whose conversation or turn is not in the store."""
     annotator = label.annotator if isinstance(label, Label) else label.by
     who, sides = f"label of {annotator!r}", [label.target, *([label.against] if label.against else [])]
     counted = " (turns count from 0)" if any(side.turn is not None for side in sides) else ""
-    return f"{who}: no {' or no '.join(map(_named, sides))} in the store{counted}; import it first"
+    named = " or no ".join(map(_named, sides))
+    return f"{who}: no {named} in the store{counted}; import it first: accord import CHATS LABELS"
 
 
 def issue_alone(issue: Annotation) -> str:
@@ -142,6 +143,7 @@ def conversation_row(conversation: Conversation, added: str) -> Columns:
         "content": content,
         "added": added,
         "synthetic": 1 if conversation.is_synthetic else None,
+        "imported": None,
     }
 
 
@@ -285,6 +287,7 @@ def _said_row(label: Label, key: str, added: str, wording: str | None = None) ->
         "place": 0,
         "answer": None,
         "replaces": None,
+        "imported": None,
     }
 
 

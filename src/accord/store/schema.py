@@ -16,8 +16,9 @@ conversations = Table(
     Column("content", Text, nullable=False),
     Column("added", String, nullable=False),
     Column("synthetic", Integer),
+    Column("imported", String),
 )
-"""`synthetic` is 1 where nobody held a conversation, and null elsewhere."""
+"""`synthetic` is 1 for a synthetic conversation, and null for others; `imported` names the part of an import."""
 
 annotated = Table(
     "annotations",
@@ -40,6 +41,7 @@ annotated = Table(
     Column("place", Integer, nullable=False),
     Column("answer", String),
     Column("replaces", String),
+    Column("imported", String),
     Index("annotations_by_conversation", "conversation"),
     Index("annotations_by_kind", "kind", "place"),
 )
@@ -61,6 +63,16 @@ They are SQL that both databases understand, because `Index` with a condition im
 """
 for _index, _table in INDEXES.items():
     event.listen(_table, "after_create", DDL(f"CREATE {_index}"))  # type: ignore[no-untyped-call]
+
+confirmations = Table(
+    "confirmations",
+    metadata,
+    Column("import", String, primary_key=True),
+    Column("about", String, primary_key=True),
+    Column("key", String, primary_key=True),
+    Index("confirmations_by_key", "key"),
+)
+"""Rows that an import found already there: the part of the import, the table's name and the row's key."""
 
 cache = Table(
     "cache",

@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Table, func, select, update
 
-from accord.store.bulk import add_rows, takes_rows
+from accord.formats import on_scales
+from accord.store.bulk import add_rows, insert_of, takes_rows
 from accord.store.conditions import counts, is_about, last_said
 from accord.store.engine import StoreError, has_one_connection, open_engine, read_json, said
+from accord.store.imports import Part, confirm, is_tracked
 from accord.store.rows import (
     BATCH,
     Added,
@@ -44,6 +46,7 @@ from accord.values import (
     Conversation,
     Label,
     Labels,
+    Rubric,
     Synthetic,
     canonical_json,
     redacted_json,
@@ -68,15 +71,17 @@ class Store:
     Every write is one transaction a batch: what a batch wrote stays, whatever happens after it. Writing the same
     row again changes nothing, so an interrupted command can be run again.
 
-    Conversations that nobody held pass for real ones nowhere: what is asked of all conversations, or of what is said of
-    all, leaves them out unless `synthetic` says otherwise. Those that are named are given by their names.
+    Synthetic conversations are left out of every listing unless `synthetic` says otherwise; a conversation that is
+    asked for by its ID is returned. Labels are read on the scales of `rubric`.
     """
 
-    def __init__(self, url: str, synthetic: Synthetic = WITHOUT) -> None:
-        """Open (and create or migrate) the store at `url`; see `engine.open_engine` for what it may be."""
-        self.url, self.synthetic = url, synthetic
+    def __init__(self, url: str, synthetic: Synthetic = WITHOUT, rubric: Rubric | None = None) -> None:
+        """Open (and create or migrate) the store at `url`; see `engine.open_engine` for the URLs."""
+        self.url, self.synthetic, self.rubric = url, synthetic, rubric
         self._engine = open_engine(url)
-        self._insert = _insert_of(self._engine.dialect.name)
+        self._insert = insert_of(self._engine.dialect.name)
+        self.part: Part | None = None
+        """The file of an import that new rows belong to."""
 
     def close(self) -> None:
         """Let go of all connections."""
@@ -308,16 +313,14 @@ class Store:
         return total
 
     def labels(self, question: str | None = None) -> Labels:
-        """All labels of people, or those on one question, as they were added; of what its author changed, the last.
-
-        Those of conversations that nobody held are left out, unless the store's `synthetic` says otherwise.
-        """
+        """All human labels, or those on one question, in the order they were added; of a changed one the last."""
         columns = ("conversation", "turn", "question", "by", "value", "time", "wording", "against", "against_turn")
         query = select(*(annotated.c[name] for name in columns)).where(annotated.c.kind == PERSON, last_said())
         query = query.where(is_about(self.synthetic))
         if question is not None:
             query = query.where(annotated.c.question == question)
-        return Labels(map(label_from, self._stream(query.order_by(annotated.c.place, annotated.c.key))))
+        found = map(label_from, self._stream(query.order_by(annotated.c.place, annotated.c.key)))
+        return Labels(found if self.rubric is None else on_scales(found, self.rubric))
 
     def add_answers(self, rows: Iterable[Mapping[str, Any]]) -> Added:
         """Keep a judge's answers; equal keys are kept once.
@@ -379,13 +382,8 @@ class Store:
     def start_run(self, command: str, settings: Mapping[str, Any]) -> str:
         """Note that a command began, after all others whatever the clock says; returns the run's id."""
         run = uuid.uuid4().hex[:12]
-        row = {
-            "id": run,
-            "command": command,
-            "settings": canonical_json(settings),
-            "status": "running",
-            "started": now(after=self._one(select(func.max(runs.c.started)))),
-        }
+        row = {"id": run, "command": command, "settings": canonical_json(settings), "status": "running"}
+        row["started"] = now(after=self._one(select(func.max(runs.c.started))))
         with said(self.url), self._engine.begin() as connection:
             self._add(connection, runs, [{**row, "results": None, "finished": None}])
         return run
@@ -439,7 +437,13 @@ class Store:
 
     def _add(self, connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
         """Insert the rows whose primary key is new; returns how many were."""
-        return add_rows(connection, table, rows) if takes_rows(table) else len(self._added(connection, table, rows))
+        if self.part is None or not is_tracked(table):
+            return add_rows(connection, table, rows) if takes_rows(table) else len(self._added(connection, table, rows))
+        marked = [{**row, "imported": self.part.name} for row in rows]
+        new = add_rows(connection, table, marked)
+        if new < len(rows):
+            confirm(connection, self._insert, table, marked, self.part)
+        return new
 
     def _added(self, connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> Sequence[Any]:
         """Insert the rows whose primary key is new; returns their keys.
@@ -475,17 +479,6 @@ class Store:
     def _one(self, query: Any) -> Any:
         with said(self.url), self._engine.connect() as connection:
             return connection.execution_options(reading=True).execute(query).scalar()
-
-
-def _insert_of(dialect: str) -> Callable[[Table], Any]:
-    """The dialect's insert, which knows conflicts; each dialect takes a while to load, so the other one is not."""
-    if dialect == "postgresql":
-        from sqlalchemy.dialects.postgresql import insert
-
-        return insert
-    from sqlalchemy.dialects.sqlite import insert as into_file
-
-    return into_file
 
 
 def _complain(reason: str, on_bad: Callable[[BadInput], None] | None) -> None:

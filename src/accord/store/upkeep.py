@@ -18,7 +18,7 @@ import shutil
 import sqlite3
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -29,11 +29,12 @@ from accord.store.bulk import add_rows
 from accord.store.check import check_store
 from accord.store.engine import LOCK_WAIT_MS, StoreError, connected, newest_migration, open_engine, parsed_url, said
 from accord.store.foreign import foreign_objects
+from accord.store.imports import IMPORT
 from accord.store.parts import COMPUTED
 from accord.store.rows import batches
 from accord.store.schema import alarms, cache, claims, days, metadata, runs, scores, sessions
 from accord.store.store import Store
-from accord.values import BadInput
+from accord.values import BadInput, make_private
 
 ROWS_AT_ONCE = 5000
 """Rows of one transaction: short enough that others who write wait for less than a second."""
@@ -58,6 +59,8 @@ def backup(url: str, target: Path) -> dict[str, int]:
             with said(url), source.connect() as connection:
                 driver = connection.connection.driver_connection
                 assert driver is not None
+                with suppress(OSError):  # SQLite tells why a file cannot be made
+                    make_private(part)
                 with _named(f"cannot copy to {target}"):
                     driver.execute("VACUUM INTO ?", (str(part),))
         else:
@@ -156,7 +159,7 @@ def restore(url: str, source: Path, replace: bool = False) -> dict[str, int]:
             raise BadInput(f"the store holds {listed}; to put the copy in their place: --replace (back it up before)")
         if found.version != newest_migration():  # the copy stays as it is: a copy of it is brought up to date
             older = source.with_name(f".{source.name}.{uuid.uuid4().hex[:8]}")
-            shutil.copyfile(source, older)
+            shutil.copyfile(source, make_private(older))
             _drop_objects(older)
             open_engine(str(older)).dispose()
             if (migrated := check_store(str(older), rows_only=True)).damage:
@@ -258,9 +261,9 @@ def prune(
 ) -> dict[str, int]:
     """Remove what is old and can be missed; rows per table.
 
-    Runs that ended, with their scores, but for the last one of each command that was done; days of sketches; alarms
-    that were told; claims that have run out; what was computed. What people said, conversations, and what was paid for
-    stay, the last but for answers to prompts and vectors where `with_cache` is set.
+    Removes ended runs with their scores, days of live scores, sent alarms, expired claims and computed results. Keeps
+    imports, the last finished run of each command, conversations, ratings and answers that were paid for; `with_cache`
+    also removes replies and vectors.
 
     Args:
         store: The store.
@@ -272,7 +275,9 @@ def prune(
     time = (now or datetime.now(UTC)) - older_than
     before = time.isoformat(timespec="milliseconds")
     last = select(func.max(runs.c.started)).where(runs.c.status == "done").group_by(runs.c.command)
-    ended = and_(runs.c.started < before, runs.c.status != "running", runs.c.started.not_in(last))
+    ended = and_(
+        runs.c.started < before, runs.c.status != "running", runs.c.started.not_in(last), runs.c.command != IMPORT
+    )
     old: list[tuple[Table, Any]] = [
         (scores, scores.c.run.in_(select(runs.c.id).where(ended))),
         (runs, ended),

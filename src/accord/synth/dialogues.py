@@ -183,7 +183,7 @@ class _Talk:
     # --- what all share -----------------------------------------------------------------------------------------
 
     def _asked(self, role: str, prompt: Prompt, stand_in: str) -> Flow[str | Lost]:
-        [reply] = yield [Request(role, prompt, purpose=PURPOSE, stand_in=Reply(stand_in))]
+        [reply] = yield [Request(role, prompt, purpose=PURPOSE, stand_in=Reply(stand_in), fewest=Reply(""))]
         if isinstance(reply, Failure):
             return Lost(reply.reason, reply.detail)
         return str(reply.text)

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from accord.formats import read_rows
-from accord.models import USER, Failure, Flow, Form, Prompt, Reply, ask_for_list, to, together
+from accord.models import USER, Failure, Flow, Form, Prompt, Reply, ask_for_list, to, together, twice
 from accord.synth.library import Library
 from accord.synth.prompting import personas_prompt, plain, topics_prompt
 from accord.synth.reading import clean
@@ -133,7 +133,9 @@ def personas_of(settings: SynthSettings, seed: int) -> Flow[tuple[str, ...]]:
 
 def _listed(prompt: Prompt, form: Form) -> Flow[list[str]]:
     """The first field of each entry that a model writes, as one line; none where it fails."""
-    entries = yield from to(USER, ask_for_list(prompt, form), PURPOSE, stand_in=partial(_stand_in, form.most))
+    expected = partial(_stand_in, form.most)
+    asked = ask_for_list(prompt, form)
+    entries = yield from to(USER, asked, PURPOSE, None, expected, partial(_stand_in, 1), twice(expected))
     if isinstance(entries, Failure):
         return []
     texts = (plain(clean(str(next(iter(entry.values()), ""))))[:_LONGEST] for entry in entries)

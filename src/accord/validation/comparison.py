@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.evidence import EvidenceTable, Ratings, ratings
+from accord.evidence import EvidenceTable, Ratings, Tabular, comparison_table, ratings
 from accord.learning import PMI, PRESETS, Factory, JudgeExpected, RandomDraw, System, held_out, make_head
 from accord.methods import LOWEST_SCORE, SCORE
 from accord.statistics import (
@@ -65,8 +65,8 @@ class Difference:
         }
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Tabular):
     """What `compare` found: every system on the same ratings, the first tested against all others.
 
     Attributes:
@@ -142,6 +142,20 @@ class Comparison:
         except StopIteration:
             raise UnknownName("system", system, (result.system for result in self.results)) from None
 
+    def records(self) -> list[dict[str, Any]]:
+        """Return a flat row per system, the best first."""
+        return [result.to_json() for result in self.results]
+
+    def summary(self) -> dict[str, Any]:
+        """Return the question, the number of ratings and the best system."""
+        best = self.results[0].system if self.results else None
+        return {"question": self.question.id, "ratings": len(self.ratings), "systems": len(self.results), "best": best}
+
+    def shown_rows(self) -> list[dict[str, Any]]:
+        """Return the statistics of each system with their intervals."""
+        header, lines = comparison_table(self.records())
+        return [dict(zip(header, line, strict=True)) for line in lines]
+
     def to_json(self) -> dict[str, Any]:
         """The whole table."""
         return {
@@ -160,7 +174,7 @@ class Comparison:
             "leak": None if self.leak is None else self.leak.to_json(),
             "remarks": self.remarks,
             "alpha": self.alpha,
-            "rows": [result.to_json() for result in self.results],
+            "rows": self.records(),
             "people": None if self.people is None else self.people.to_json(),
             "differences": [difference.to_json() for difference in self.differences],
         }

@@ -9,7 +9,7 @@ from .conversation import Target as Target, Turn as Turn, WITHOUT as WITHOUT, ca
 from .conversation import content_hash as content_hash, text_hash as text_hash
 from .errors import AccordError as AccordError, BadInput as BadInput, BadRow as BadRow, BudgetReached as BudgetReached
 from .errors import GateFailed as GateFailed, MissingExtra as MissingExtra, ModelError as ModelError
-from .errors import NotFitted as NotFitted, UnknownName as UnknownName, Unmeasured as Unmeasured
+from .errors import NotFitted as NotFitted, NotSent as NotSent, UnknownName as UnknownName, Unmeasured as Unmeasured
 from .incoming import ARRAYS_BYTES as ARRAYS_BYTES, CARD_BYTES as CARD_BYTES, DEEPEST as DEEPEST
 from .incoming import FREE_BYTES as FREE_BYTES, MB as MB, PACKED_ENDINGS as PACKED_ENDINGS, RATIO as RATIO
 from .incoming import FIRST_MOMENT as FIRST_MOMENT, LAST_MOMENT as LAST_MOMENT, in_calendar as in_calendar
@@ -20,13 +20,16 @@ from .incoming import is_too_deep as is_too_deep, open_regular as open_regular, 
 from .incoming import is_plain_json as is_plain_json, read_card as read_card, read_text as read_text
 from .incoming import read_whole as read_whole, regular as regular
 from .incoming import shown_size as shown_size, unpacked_name as unpacked_name
+from .installing import install_command as install_command
 from .json_types import Json as Json, JsonSchema as JsonSchema
 from .labels import Label as Label, Labels as Labels, check_label as check_label, check_value as check_value
 from .outgoing import LONGEST_NAME as LONGEST_NAME, bounded as bounded, in_lines as in_lines, inert as inert
-from .outgoing import on_page as on_page, one_line as one_line, visible as visible, write_whole as write_whole
-from .outgoing import written as written
+from .outgoing import on_page as on_page, one_line as one_line, visible as visible, written as written
+from .output_files import make_private as make_private, open_private as open_private, write_whole as write_whole
 from .output_paths import ProtectedFile as ProtectedFile, check_output as check_output, is_inside as is_inside
 from .output_paths import is_same_path as is_same_path
+from .project_file import PROJECT_FILE as PROJECT_FILE, find_project_file as find_project_file
+from .project_file import project_folder as project_folder
 from .registry import Registry as Registry
 from .rubric import Applies as Applies, Question as Question, Reason as Reason, Rubric as Rubric, Side as Side
 from .rubric import dump_rubric as dump_rubric, load_rubric as load_rubric, read_rubric as read_rubric

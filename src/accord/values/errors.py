@@ -10,6 +10,7 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
+from accord.values.installing import install_command
 from accord.values.secrets import redacted_message
 
 
@@ -30,10 +31,11 @@ class BadInput(AccordError):
 
 
 class BadRow(BadInput):
-    """One row of an input file that cannot be read: where it stands and why."""
+    """A row of a file, or of a table in memory, that cannot be read: its place and the reason."""
 
     def __init__(self, path: str, line: int, reason: str) -> None:
-        super().__init__(f"{path}, line {line}: {reason}")
+        unit = "row" if path.startswith("<") or path.endswith(".parquet") else "line"
+        super().__init__(f"{path}, {unit} {line}: {reason}")
         self.path = path
         self.line = line
         self.reason = reason
@@ -59,11 +61,15 @@ class MissingExtra(AccordError):
     """A feature whose optional dependency is not installed."""
 
     def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs an optional part. Install it: pip install 'accord[{extra}]'")
+        super().__init__(f"{feature} needs an optional part. Install it: {install_command(extra)}")
 
 
 class ModelError(AccordError):
     """A model or its endpoint cannot do what was asked of it."""
+
+
+class NotSent(ModelError):
+    """A request could not be sent: the API key is missing, or the endpoint accepts no connection."""
 
 
 class NotFitted(AccordError):

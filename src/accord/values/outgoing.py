@@ -13,16 +13,11 @@ r"""The one edge for texts that go out: what came from outside is shown, never o
 Line breaks and tabs of a text of several lines stay (`visible`), those of what is one line do not (`one_line`). Markup
 is escaped by the templates (`autoescape`), quotes and backslashes of metrics by their library, and secrets are hidden
 by `values/secrets.py`. Texts in JSON lines, in the store and in answers of the service go out as they are, as data.
-
-Files that are written here are written whole or not at all, and only their owner reads them (`write_whole`).
 """
 
 from __future__ import annotations
 
-import os
 import re
-import secrets
-from pathlib import Path
 from typing import Any
 
 LONGEST_LINE = 2_000
@@ -98,20 +93,6 @@ def written(cell: str) -> str:
     """The text of a cell: the inverse of `inert`."""
     is_marked = cell[:1] == _MARK and (len(cell) == 1 or cell[1] in _LIVE)
     return cell[1:] if is_marked else cell
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Put a text into a file that only its owner reads; whoever reads it meanwhile sees the old one or the new."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _shown(found: re.Match[str]) -> str:

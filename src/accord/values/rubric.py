@@ -256,14 +256,14 @@ def shipped_rubrics() -> list[str]:
     )
 
 
-def load_rubric(name_or_path: str | Path) -> Rubric:
-    """Read a rubric: a shipped one by name (`llm-rubric`), or a YAML file by path.
+def load_rubric(name_or_path: str | Path, folder: Path = Path()) -> Rubric:
+    """Read a rubric: a shipped one by name (`llm-rubric`), or a YAML file by its path, relative to `folder`.
 
     Raises:
         BadInput: The file does not exist, is no YAML, has unknown keys, or contradicts itself.
         UnknownName: Neither a file nor a shipped rubric is called so.
     """
-    path = Path(name_or_path)
+    path = folder / name_or_path
     if path.suffix in {".yaml", ".yml"} or path.is_file():
         return read_rubric(load_yaml(path), str(path))
     return _shipped(str(name_or_path))

@@ -44,8 +44,16 @@ _SHOWN = 300
 """Characters of what a parser says that stand in a message."""
 
 
+class _DuplicateKey(yaml.YAMLError):
+    """A key that occurs twice in one mapping, with the lines of both."""
+
+    def __init__(self, key: str, first: int, second: int) -> None:
+        super().__init__(f"key {key} is given twice, in lines {first} and {second}; keep one of them")
+        self.line = second
+
+
 class _UniqueKeys(yaml.SafeLoader):
-    """PyYAML keeps the last of two equal keys without a word; a setting that vanishes is an error here."""
+    """Loader that refuses a mapping with two equal keys, of which PyYAML would silently keep the last."""
 
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
@@ -72,14 +80,14 @@ class _UniqueKeys(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """The mapping, whose keys are all different."""
-        seen = set()
+        lines: dict[Any, int] = {}
         for key, _ in node.value:
             name = self.construct_object(key, deep=True)
             if isinstance(name, dict | list | set):
                 raise yaml.MarkedYAMLError(None, None, "a key is a list or a mapping", key.start_mark)
-            if name in seen:
-                raise yaml.MarkedYAMLError(None, None, f"key {name!r} is given twice", node.start_mark)
-            seen.add(name)
+            if name in lines:
+                raise _DuplicateKey(shortened(repr(name), 60), lines[name], key.start_mark.line + 1)
+            lines[name] = key.start_mark.line + 1
         return super().construct_mapping(node, deep)
 
     def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
@@ -133,6 +141,8 @@ def parse_yaml(text: str, where: str) -> Any:
         raise BadInput(f"{where} holds {len(text):,} characters of YAML, at most {YAML_BYTES:,} are read")
     try:
         content = yaml.load(text, _UniqueKeys)  # noqa: S506 - a SafeLoader
+    except _DuplicateKey as error:
+        raise BadInput(f"{where}, line {error.line}: {error}") from None
     except yaml.YAMLError as error:
         raise BadInput(f"{where} is no YAML: {shortened(' '.join(str(error).split()))}") from None
     except _NO_SUCH_VALUE as error:

@@ -150,14 +150,14 @@ def shipped_taxonomies() -> list[str]:
     return sorted(entry.name.removesuffix(".yaml") for entry in found if entry.name.endswith(".yaml"))
 
 
-def load_taxonomy(name_or_path: str | Path) -> Taxonomy:
-    """Read a taxonomy: a shipped one by name (`soda-eval`), or a YAML file by path.
+def load_taxonomy(name_or_path: str | Path, folder: Path = Path()) -> Taxonomy:
+    """Read a taxonomy: a shipped one by name (`soda-eval`), or a YAML file by its path, relative to `folder`.
 
     Raises:
         BadInput: The file does not exist, is no YAML, has unknown keys, two equal names, or contradicts itself.
         UnknownName: Neither a file nor a shipped taxonomy is called so.
     """
-    path = Path(name_or_path)
+    path = folder / name_or_path
     if path.suffix in {".yaml", ".yml"} or path.is_file():
         return read_taxonomy(load_yaml(path), str(path))
     if str(name_or_path) not in shipped_taxonomies():

@@ -109,9 +109,10 @@ class OpenStudy:
         if isinstance(settings, BrokenStudy):
             raise BadInput(settings.error)
         self.project, self.name, self.studies = project, name, studies
+        folder = project.config.folder
         self.settings: StudySettings = settings
-        self.rubric: Rubric = load_rubric(self.settings.rubric) if self.settings.rubric else project.rubric
-        self.taxonomy: Taxonomy | None = load_taxonomy(self.settings.marks) if self.settings.marks else None
+        self.rubric: Rubric = load_rubric(settings.rubric, folder) if settings.rubric else project.rubric
+        self.taxonomy: Taxonomy | None = load_taxonomy(settings.marks, folder) if settings.marks else None
         self._check()
         self._about: dict[str, Conversation] = {}
         self.rank: Callable[[Sequence[Candidate], str], Candidate] | None = None  # set by whoever knows what helps most

@@ -21,7 +21,7 @@ from accord.learning import CARD, Evaluator, System, held_out, learns, load_eval
 from accord.project import Fitted, Project
 from accord.statistics import grouped_folds
 from accord.validation import Table, always_learned, differences_of
-from accord.values import BadInput, Labels
+from accord.values import BadInput, Labels, write_whole
 
 REPORT = "refit.json"
 IN_USE = "in use"
@@ -71,7 +71,7 @@ def refitted(project: Project, folder: Path) -> Report:
     made = folder.with_name(f"{folder.name}.making")
     shutil.rmtree(made, ignore_errors=True)
     fitted.evaluator.save(made)
-    (made / REPORT).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write_whole(made / REPORT, json.dumps(found, indent=1) + "\n")
     shutil.rmtree(candidate, ignore_errors=True)
     os.replace(made, candidate)
     return found

@@ -26,6 +26,7 @@ from accord.models import (
     Prompt,
     Reply,
     fence_for,
+    located_model,
     open_heard,
     start,
     wait,
@@ -90,7 +91,8 @@ class OpenTalk:
         self.study, self.project = study, study.project
         self.settings: TalkSettings = study.settings.talk
         self.talks = Talks(study.studies)
-        self.library = None if self.settings.documents is None else Library.read(self.settings.documents)
+        documents = self.settings.documents
+        self.library = None if documents is None else Library.read(self.project.config.folder / documents)
         self.topics = {topic.text: topic for topic in self.settings.topics}
         self.limits = Limits(self.settings.messages, self.settings.conversations)
         self._chats: dict[str, Heard] = {}
@@ -271,7 +273,7 @@ class OpenTalk:
             terms = ClientOptions(settings.at_once, settings.attempts, settings.timeout, budget)
         if not model:
             raise BadInput(f"the role {role!r} names no model to talk with")
-        return open_heard(model, base_url, terms, assistant.streams)
+        return open_heard(located_model(model, self.project.config.folder), base_url, terms, assistant.streams)
 
     def _retrieved(self, talk: Talk, assistant: Assistant) -> list[Document]:
         """The documents for the reply that is next."""

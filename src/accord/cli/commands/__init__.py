@@ -21,5 +21,6 @@ from accord.cli.commands import (  # noqa: F401, I001 - the order is the help's
     store,
     models,
     finetune,
+    view,
     plugins,
 )

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from accord.cli.app import app, command, guarded
+from accord.cli.app import command, command_group, guarded
 from accord.cli.options import AsJson, ConfigFile, InTraining, Setting, Synthetic, chosen, open_counted, open_project
 from accord.cli.outputs import QUEUE, REPORT
 from accord.cli.show import Steps, comparison_text, figure_text, groups_text, note, show, table
@@ -55,8 +55,7 @@ def _compare_text(result: Mapping[str, Any]) -> str:
     return "\n\n".join([*parts, result["decision"]["text"]])
 
 
-label = typer.Typer(help="Decide what people should label.", no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(label, name="label")
+label = command_group("label", "Decide what people should label.")
 
 
 @label.command("next")
@@ -73,13 +72,14 @@ def next_(
         QUEUE,
     ] = None,
     synthetic: Synthetic = None,
+    settings: Setting = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Suggest which conversation each annotator should label next to reduce prediction uncertainty most."""
     from accord.formats import QueueWriter
 
-    with open_counted(config_file, synthetic) as project:
+    with open_counted(config_file, synthetic, settings) as project:
         note(f"evaluator: {project.evaluator_in_use}")
         found = [each.to_json() for each in project.label_next(count, annotator or ())]
         if out is not None:
@@ -104,9 +104,11 @@ def _label_text(result: Mapping[str, Any]) -> str:
 
 
 @command("estimate")
-def estimate(synthetic: Synthetic = None, config_file: ConfigFile = None, as_json: AsJson = False) -> None:
+def estimate(
+    synthetic: Synthetic = None, settings: Setting = None, config_file: ConfigFile = None, as_json: AsJson = False
+) -> None:
     """Each system's mean rating with a valid interval, and the differences between systems."""
-    with open_counted(config_file, synthetic) as project:
+    with open_counted(config_file, synthetic, settings) as project:
         note(f"evaluator: {project.evaluator_in_use}")
         show(project.estimate().to_json(), as_json, _estimate_text)
 
@@ -151,16 +153,18 @@ def report(
         used = name or project.evaluator_in_use
         note(f"evaluator: {used}")
         path = write_report(project, out, project.tried(used))
-        show({"report": str(path)}, as_json, lambda result: f"report in {result['report']}")
+        link = path.resolve().as_uri()
+        show({"report": str(path)}, as_json, lambda result: f"report in {result['report']}\n{link}")
 
 
 @command("gate")
 def gate(
     min_agreement: Annotated[
-        float | None, typer.Option("--min-agreement", help="Minimum lower bound of r with people.")
+        float | None, typer.Option("--min-agreement", help="Minimum lower bound of r with people, from -1 to 1.")
     ] = None,
     min_within: Annotated[
-        float | None, typer.Option("--min-within", help="Minimum lower bound of r with people within annotators.")
+        float | None,
+        typer.Option("--min-within", help="Minimum lower bound of r with people within annotators, from -1 to 1."),
     ] = None,
     min_mean: Annotated[float | None, typer.Option("--min-mean", help="Minimum mean of the latest scores.")] = None,
     max_unscored: Annotated[
@@ -168,6 +172,7 @@ def gate(
     ] = 0.0,
     synthetic: Synthetic = None,
     include_training: InTraining = False,
+    settings: Setting = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -178,11 +183,14 @@ def gate(
     from accord.report import check_gate
     from accord.values import GateFailed
 
-    with open_project(config_file, chosen(synthetic)) as project:
+    with open_project(config_file, [*(settings or ()), *chosen(synthetic)]) as project:
+        question = project.question
+        scale = question.scale if question.scale.is_ordered and not question.compares else None
         checks = check_gate(
-            project.store, min_agreement, min_mean, max_unscored, min_within, project.config.synthetic, include_training
-        )
+            project.store, min_agreement, min_mean, max_unscored, min_within, project.config.synthetic,
+            include_training, scale,
+        )  # fmt: skip
     show({"checks": [each.to_json() for each in checks]}, as_json, lambda _: "\n".join(map(str, checks)))
-    failed = [str(each) for each in checks if not each.passed]
+    failed = sum(not each.passed for each in checks)
     if failed:
-        raise GateFailed("; ".join(failed))
+        raise GateFailed(f"gate failed: {failed} of {len(checks)} conditions not met")

@@ -7,12 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from accord.cli.app import app, guarded
-from accord.cli.options import AsJson, ConfigFile, open_project
+from accord.cli.app import command_group, guarded
+from accord.cli.options import AsJson, ConfigFile, Setting, open_project
 from accord.cli.show import show
 
-board = typer.Typer(help="Look after the scores that the board shows.", no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(board, name="board")
+board = command_group("board", "Look after the scores that the board shows.")
 
 
 @board.callback()
@@ -26,6 +25,7 @@ def rebuild(
     folders: Annotated[
         list[str] | None, typer.Argument(help="Folders that `accord score --out FOLDER` wrote, here or s3://.")
     ] = None,
+    settings: Setting = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -35,7 +35,7 @@ def rebuild(
     """
     from accord.project import rebuild as made_anew
 
-    with open_project(config_file) as project:
+    with open_project(config_file, settings) as project:
         found = made_anew(project, folders or ())
     show(found.to_json(), as_json, _text)
 

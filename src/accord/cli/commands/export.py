@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from accord.cli.app import command
-from accord.cli.options import AsJson, ConfigFile, Synthetic, open_counted
+from accord.cli.options import AsJson, ConfigFile, Setting, Synthetic, open_counted
 from accord.cli.outputs import ANNOTATIONS
 from accord.cli.show import Progress, show
 
@@ -25,13 +25,14 @@ def export(
         str | None, typer.Option("--question", help="Only answers to this question, e.g. issue:Other.")
     ] = None,
     synthetic: Synthetic = None,
+    settings: Setting = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the store's annotations to a file that `accord import` reads back: labels, judge answers, issues."""
     from accord.project import export_annotations
 
-    with open_counted(config_file, synthetic) as project:
+    with open_counted(config_file, synthetic, settings) as project:
         with Progress("annotations written") as progress:
             counts = export_annotations(project.store, out, kind, progress.at, question)
         show({"annotations": counts, "out": str(out)}, as_json, _text)

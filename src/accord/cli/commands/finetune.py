@@ -8,13 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from accord.cli.app import app, guarded
-from accord.cli.options import AsJson, ConfigFile, Synthetic, open_counted
+from accord.cli.app import command_group, guarded
+from accord.cli.options import AsJson, ConfigFile, Setting, Synthetic, open_counted
 from accord.cli.outputs import CHECKED_BY_COMMAND
 from accord.cli.show import Progress, figure_text, show, stage, table
 
-finetune = typer.Typer(help="Teach small models of your own.", no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(finetune, name="finetune")
+finetune = command_group("finetune", "Teach small models of your own.")
 
 
 @finetune.command("issues")
@@ -41,6 +40,7 @@ def issues(
     test: Annotated[int | None, typer.Option("--test", min=1, help="Try at most so many turns.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a training that was stopped.")] = False,
     synthetic: Synthetic = None,
+    settings: Setting = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -48,16 +48,16 @@ def issues(
     from accord.finetune import Settings
     from accord.project import finetune
 
-    with open_counted(config_file, synthetic) as project:
+    with open_counted(config_file, synthetic, settings) as project:
         together = next(size for size in range(min(at_once, batch), 0, -1) if batch % size == 0)
-        settings = Settings(
+        training = Settings(
             rank=rank, alpha=2.0 * max(rank, 1), learning_rate=learning_rate, epochs=epochs, batch=together,
             accumulate=batch // together, max_tokens=max_tokens, seed=project.config.seed,
         )  # fmt: skip
         folder = out or project.folder("issues-small")
         with Progress("steps") as progress, project.store.run("finetune", project.config.shown()) as run:
             taught = finetune(
-                project, base, folder, settings, prompt, shots or (), resume, test, stage,
+                project, base, folder, training, prompt, shots or (), resume, test, stage,
                 lambda step, _: progress.at(step),
             )  # fmt: skip
             run.results.update(taught.to_json())

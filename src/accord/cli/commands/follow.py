@@ -19,6 +19,7 @@ from accord.cli.options import (
     Format,
     IsWatched,
     RowsOut,
+    Setting,
     evaluator_folder,
     open_project,
 )
@@ -42,6 +43,7 @@ def follow(
     watch: IsWatched = True,
     ask: Asks = False,
     format: Format = "auto",
+    settings: Setting = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Score every reply in a log once, rotated files included, continuing where it stopped; SIGTERM or Ctrl-C ends it.
@@ -56,7 +58,11 @@ def follow(
         signal.signal(number, lambda *_: stop.set())
     if not once and not log.exists():
         note(f"waiting for {log}")
-    with open_project(config_file) as project, RowLog(out) as rows, Progress("lines read") as progress:
+    with (
+        open_project(config_file, settings, creates=True) as project,
+        RowLog(out) as rows,
+        Progress("lines read") as progress,
+    ):
         folder = evaluator_folder(project, evaluator)
         store = project.store if watch else None
         models = project.models if ask else None

@@ -1,11 +1,11 @@
-"""`accord import`: conversations, labels and annotations from files into the store."""
+"""`accord import`: conversations, labels and annotations from files into the store, and imports taken back."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,28 +16,40 @@ from accord.cli.options import (
     ConfigFile,
     Format,
     LabelColumns,
+    RaterColumns,
     Roles,
+    Setting,
     SkipBadRows,
     Unnamed,
     are_positions,
     column_map,
+    command_line,
     open_project,
     role_map,
 )
-from accord.cli.show import Progress, imported_text, note, show
+from accord.cli.show import Progress, imported_text, note, show, table
+
+if TYPE_CHECKING:
+    from accord.store import Store
+
+if TYPE_CHECKING:
+    from accord.project import Survey
 
 
 @command("import")
 def import_(
     sources: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(
-            help="Files of conversations, labels, exported annotations and recorded judgements, or folders of them."
+            metavar="[FILE]...",
+            help="Files of conversations, labels, exported annotations and recorded judgements, or folders of them.",
         ),
-    ],
+    ] = None,
     labels: LabelColumns = None,
+    raters: RaterColumns = None,
     unnamed: Unnamed = False,
     roles: Roles = None,
+    settings: Setting = None,
     config_file: ConfigFile = None,
     format: Format = "auto",
     columns: Columns = None,
@@ -45,45 +57,51 @@ def import_(
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, help="Processes that parse large files; by default one a core.")
     ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Undo the earlier import of each file, then read it: for corrected files.")
+    ] = False,
+    undo: Annotated[
+        bool,
+        typer.Option("--undo", help="Undo the import with this id (--undo ID), or the last one."),
+    ] = False,
+    lists: Annotated[bool, typer.Option("--list", help="List the imports with their ids; read nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Read conversations, labels and exported annotations into the store. Running it again adds nothing twice.
 
-    Recorded judgements become the judge in accord.yaml, if it names none. Labels that no question of the rubric asks
-    stop with the command that writes a rubric for them.
+    Recorded judgements become the judge in accord.yaml, if it names none. Labels on questions that the rubric does not
+    ask are stored too, and reported with the command that adds them. Each import has an id. --undo removes its labels
+    and conversations, except rows of other imports and conversations that people rated in the workbench. Answers of the
+    workbench and of models always stay.
     """
     from accord.project import (
+        MOST_SURVEYED,
         Reading,
         files_in,
+        found_reading,
         import_files,
         recordings_among,
         register_recordings,
         survey,
         workers_here,
     )
-    from accord.report import positions_said
-    from accord.values import BadInput
 
+    if lists or undo:
+        _show_imports(config_file, settings, as_json) if lists else _undo(sources or (), config_file, settings, as_json)
+        return
+    if not sources:
+        raise typer.BadParameter("name the files to import, such as: accord import chats.jsonl labels.csv")
     passed: list[str] = []
     named = column_map(columns)
-    with open_project(config_file) as project:
-        unasked = next((name for name in labels or () if project.rubric.get(name) is None), None)
-        if unasked is not None:
-            asked = ", ".join(question.id for question in project.rubric.questions)
-            raise BadInput(
-                f"the rubric does not ask {unasked!r}; it asks {asked}. Write one that does: accord init --from "
-                f"{sources[0]} --labels {unasked}"
-            )
+    with open_project(config_file, settings, creates=True) as project:
         files = files_in(sources, passed)
         recorded = recordings_among(files)
         files = [path for path in files if path not in recorded or path.is_dir()]
-        turns: list[str] = []
-        if labels or (sys.stdin.isatty() and sys.stderr.isatty()):
-            found = survey(files, format, named, labels or ())
-            turns = [name for name in labels or () if name in found.of_turns]
-            unnamed = unnamed or are_positions(lambda: found.positions)
-        reading = Reading(labels or (), turns, unnamed, role_map(roles))
-        with Progress("rows read") as progress:
+        most = None if labels or raters else MOST_SURVEYED
+        found = survey(files, format, named, labels or (), raters=raters or (), most=most, skips=True)
+        unnamed = unnamed or are_positions(lambda: found.positions)
+        reading = found_reading(found, project.rubric, Reading(unnamed=unnamed, roles=role_map(roles)))
+        with Progress("rows read") as progress, _noting_what_stays(project.store):
             done = import_files(
                 project.store,
                 project.rubric,
@@ -94,29 +112,142 @@ def import_(
                 progress.at,
                 reading,
                 workers or workers_here(),
+                replace,
             )
         registered = register_recordings(recorded, config_file) if recorded else None
         result = {**done.to_json(), "recorded": {} if registered is None else registered.models}
-        show(result, as_json, imported_text)
-    for reason in [*(f"passed over: {reason}" for reason in passed), *result["other_files"]]:
-        note(reason)
-    if registered is not None:
-        note(registered.message)
-    files_said = " ".join(str(path) for path in sources)
-    if result["other_questions"]:
-        note(f"a rubric that asks what these labels answer: accord init --from {files_said}")
-    if result["beside"]:
-        names = list(result["beside"])
-        flags = " ".join(f"--labels {name!r}" if " " in name else f"--labels {name}" for name in names)
-        note(f"columns {', '.join(names)} match the rubric; to read them as labels: accord import {files_said} {flags}")
-    if result["positions"] and not unnamed:
-        note(positions_said(result["positions"]))
+        show(result, as_json, _text)
+    for sentence in [
+        *(f"passed over: {reason}" for reason in passed),
+        *_column_notes(found, reading.beside or (), labels, sources),
+        *([] if registered is None else [registered.message]),
+    ]:
+        note(sentence)
+    _note_next(result, sources, labels, raters, columns, unnamed)
     _check_traces(result)
     if len(result["roles"]) > 1:
         note(
             f"conversations without an assistant: {', '.join(result['roles'])} speak; whoever speaks last is scored. "
             "To say who is who: --role NAME=assistant, in a store of its own"
         )
+
+
+def _column_notes(
+    found: Survey, beside: Sequence[str], labels: Sequence[str] | None, sources: Sequence[Path]
+) -> Iterator[str]:
+    """Sentences on columns that were read as labels by a guess, and on columns that could have been."""
+    chosen = [name for name in found.beside if name in beside]
+    if found.raters or found.apart:
+        yield from found.said
+    elif chosen and not labels:
+        yield f"columns read as labels: {', '.join(chosen)} (--labels NAME for others, --labels none for none)"
+    could_be = [name for name in (*found.guessed, *found.could_be) if not labels and name not in beside]
+    if could_be:
+        raters = [name for name in found.may_be_raters if name in could_be]
+        by_person = (
+            f"; if each holds one person's ratings: {command_line('accord import', sources, raters=raters)}"
+            if raters
+            else ""
+        )
+        yield (
+            f"columns with values on a scale, not read as labels: {', '.join(could_be)}. To read them: "
+            f"{command_line('accord import', sources, could_be)}{by_person}"
+        )
+
+
+def _note_next(
+    result: Mapping[str, Any],
+    sources: Sequence[Path],
+    labels: Sequence[str] | None,
+    raters: Sequence[str] | None,
+    columns: list[str] | None,
+    unnamed: bool,
+) -> None:
+    """Print notes on labels without a question and on annotators, with the commands to run."""
+    from accord.report import positions_said
+
+    if result["other_questions"]:
+        command = command_line("accord init --from", sources[:1], labels or (), columns, raters or (), sources[1:])
+        note(f"the rubric does not ask {', '.join(result['other_questions'])}. To add questions for them: {command}")
+    if result["positions"] and not unnamed:
+        note(positions_said(result["positions"]))
+
+
+def _text(result: Mapping[str, Any]) -> str:
+    lines = [imported_text(result)]
+    replaced = result["replaced"]
+    if any(replaced.values()):
+        lines.insert(0, f"replaced the earlier import: {_removed_text(replaced)}")
+    if result["id"] is not None:
+        lines.append(f"import {result['id']}; to take it back: accord import --undo {result['id']}")
+    return "\n".join(lines)
+
+
+@contextmanager
+def _noting_what_stays(store: Store) -> Iterator[None]:
+    """Note the id of an import that failed halfway, since the rows that it read before stay."""
+    from accord.store import Imports
+    from accord.values import BadInput
+
+    before = {each.id for each in Imports(store).known()}
+    try:
+        yield
+    except BadInput:
+        for each in Imports(store).known():
+            if each.id not in before:
+                note(f"the rows before the bad one are import {each.id}; remove them: accord import --undo {each.id}")
+        raise
+
+
+def _show_imports(config_file: Path | None, settings: list[str] | None, as_json: bool) -> None:
+    from accord.store import Imports
+
+    with open_project(config_file, settings) as project:
+        found = [each.to_json() for each in Imports(project.store).known()]
+    show({"imports": found}, as_json, lambda _: _imports_text(found))
+
+
+def _imports_text(found: Sequence[Mapping[str, Any]]) -> str:
+    if not found:
+        return "no imports yet"
+    rows = [
+        [
+            each["id"],
+            each["started"][:19],
+            *(str(each["results"].get(kind, {}).get("new", "–")) for kind in ("conversations", "labels")),
+            each["status"],
+            ", ".join(Path(file).name for file in each["files"]),
+        ]
+        for each in found
+    ]
+    return table(["import", "started (UTC)", "conversations", "labels", "status", "files"], rows)
+
+
+def _undo(names: Sequence[Path], config_file: Path | None, settings: list[str] | None, as_json: bool) -> None:
+    from accord.store import Imports
+    from accord.values import BadInput
+
+    if len(names) > 1:
+        raise BadInput(f"--undo takes one id, got {len(names)}. List them with: accord import --list")
+    with open_project(config_file, settings) as project:
+        found, removed = Imports(project.store).undo(str(names[0]) if names else None)
+    result = {"undone": found.id, "files": list(found.files), "removed": removed._asdict()}
+    show(result, as_json, lambda _: _undone_text(result))
+
+
+def _undone_text(result: Mapping[str, Any]) -> str:
+    names = ", ".join(Path(file).name for file in result["files"])
+    return f"import {result['undone']} of {names} undone: {_removed_text(result['removed'])}"
+
+
+def _removed_text(removed: Mapping[str, int]) -> str:
+    kept = {
+        "confirmed": "rows stay, since another import has them too",
+        "kept_conversations": "conversations stay, since people rated them otherwise or have them to rate",
+        "kept_answers": "answers of models stay",
+    }
+    said = [f"{removed['conversations']} conversations and {removed['labels']} labels removed"]
+    return "; ".join([*said, *(f"{removed[name]} {why}" for name, why in kept.items() if removed[name])])
 
 
 def _check_traces(result: Mapping[str, Any]) -> None:

@@ -1,23 +1,33 @@
-"""`accord init`: a project file and a rubric to edit, here; the rubric a shipped one, or made from labels."""
+"""`accord init`: a project file and a rubric to edit; the rubric is a shipped one, or made from labels."""
 
 from __future__ import annotations
 
 import re
-import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict
 
 import typer
 
 from accord.cli.app import command
-from accord.cli.options import AsJson, Columns, LabelColumns, Main, column_map
+from accord.cli.options import (
+    AsJson,
+    Columns,
+    LabelColumns,
+    Main,
+    RaterColumns,
+    Scales,
+    column_map,
+    command_line,
+    scale_map,
+)
 from accord.cli.outputs import CHECKED_BY_COMMAND
 from accord.cli.show import show
 
 if TYPE_CHECKING:
-    from accord.project import Survey
+    from accord.project import Observed, RubricFound, Survey
+    from accord.values import Rubric
 
 HEAD = """\
 # Made from labels by `accord init --from`. Edit the wording: it is what a judge is asked. A scale that is too narrow
@@ -29,18 +39,18 @@ PROJECT = """\
 store: sqlite:///accord.db      # or postgresql://user@host/name, or ${ACCORD_STORE}
 rubric: rubric.yaml             # edit it: your questions, your scales, one main question
 metrics: [lexical]              # cheap evidence; `accord plugins` lists what there is; [lexical, embedding] for both
-models: {}                      # who has which role; an entry is opened when it is first asked, with its key then
-#  judge:                       # answers the rubric; mode says how its distribution is obtained
-#    mode: logprobs
-#    model: gpt-4o-mini         # at OPENAI_BASE_URL with OPENAI_API_KEY
-#  likelihood:                  # how likely a small model in this process finds each reply: accord models pull
-#    model: embedded:smollm2-135m
-#  finder:                      # says what is wrong with each turn: accord judge --source issues
-#    model: gpt-4o-mini
-#  scorer:                      # is shown rated examples: accord fit in-context
-#    model: gpt-4o-mini
-#  writer:                      # writes a rubric: accord fit learned-rubric
-#    model: gpt-4o-mini
+# models:                       # the model of each role; a model is opened, and its key read, on its first request
+#   judge:                      # answers the rubric; mode says how its distribution is obtained
+#     mode: logprobs
+#     model: gpt-4o-mini        # at OPENAI_BASE_URL with OPENAI_API_KEY; both can stand in a file .env beside this one
+#   likelihood:                 # a small model in this process rates how likely each reply is: accord models pull
+#     model: embedded:smollm2-135m
+#   finder:                     # finds issues in each turn: accord judge --source issues
+#     model: gpt-4o-mini
+#   scorer:                     # scores by rated examples: accord fit in-context
+#     model: gpt-4o-mini
+#   writer:                     # writes a rubric: accord fit learned-rubric
+#     model: gpt-4o-mini
 # sources:                      # settings of sources of evidence, by name
 #   issues: {taxonomy: soda-eval}        # or a YAML file of your own
 #   learned-rubric: {task: task.yaml}    # about: what conversations are about; expected: [what of the assistant]
@@ -69,6 +79,8 @@ def init(
     main: Main = None,
     labels: LabelColumns = None,
     columns: Columns = None,
+    raters: RaterColumns = None,
+    scales: Scales = None,
     rubric: Annotated[str, typer.Option("--rubric", help="The shipped rubric to start from.")] = "llm-rubric",
     prompts: Annotated[
         Path | None,
@@ -77,31 +89,39 @@ def init(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write accord.yaml and rubric.yaml into this folder; files that exist are left alone.
+    """Write accord.yaml and rubric.yaml into this folder; existing files stay as they are.
 
-    With --from the rubric asks what the labels answer, on the scales of their values. Where rubric.yaml exists already,
-    it is written beside it, and accord.yaml names the new one.
+    With --from the rubric has a question for each kind of label, on the scale of its values. Questions of a rubric that
+    you have edited, or that the labels answer, are kept and the others added. The result goes into a new file if
+    rubric.yaml exists, and accord.yaml names it.
     """
-    from accord.project import rubric_for, survey
+    from accord.project import set_scales, survey
     from accord.report import positions_said
     from accord.values import BadInput, dump_rubric, load_rubric
 
     if not labels_from:
-        if conversations or main or labels or columns:
-            raise BadInput("files, --main, --labels and --columns go with --from: accord init --from labels.csv")
+        if conversations or main or labels or columns or raters or scales:
+            raise BadInput(
+                "files, --main, --labels, --rater, --scale and --columns go with --from: accord init --from labels.csv"
+            )
         result = _written({"accord.yaml": PROJECT, "rubric.yaml": dump_rubric(load_rubric(rubric))}, prompts)
-        show({**result, "next": "accord import chats.jsonl labels.csv"}, as_json, _text)
+        command, said = _next_here()
+        show({**result, "said": said, "next": command}, as_json, _text)
         return
     paths = [*labels_from, *(conversations or ())]
-    found = survey(paths, "auto", column_map(columns), labels or ())
-    made = rubric_for(found.questions.values(), _main_of(found, main), "from-labels")
-    text = HEAD + dump_rubric(made.rubric)
-    name = _free_name(text)
-    result = _written({"accord.yaml": PROJECT.replace("rubric: rubric.yaml ", f"rubric: {name} "), name: text}, prompts)
-    if "accord.yaml" in result["kept"] and _names_it(name):
+    found = survey(paths, "auto", column_map(columns), labels or (), raters=raters or ())
+    ends = scale_map(scales)
+    set_scales(found, ends)
+    base = _rubric_in_use(found)
+    made = _extended(base, found, main, ends)
+    text = dump_rubric(made.rubric)
+    name = "rubric.yaml" if made.rubric == base else _free_name(HEAD + text)
+    files = {"accord.yaml": PROJECT.replace("rubric: rubric.yaml ", f"rubric: {name} ")}
+    result = _written(files if made.rubric == base else {**files, name: HEAD + text}, prompts)
+    if made.rubric != base and "accord.yaml" in result["kept"] and _names_it(name):
         result["kept"].remove("accord.yaml")
         result["changed"] = [f"accord.yaml: rubric: {name}"]
-    said = [*made.said]
+    said = [*made.said, *found.said]
     if found.positions:
         said.append(positions_said(found.positions))
     if found.could_be:
@@ -109,9 +129,10 @@ def init(
     asked = [
         {"question": each.id, "scale": str(each.scale), "kind": each.scale.kind.value,
          "labels": found.questions[each.id].total}
-        for each in made.rubric.questions
+        for each in made.rubric.questions if each.id in found.questions
     ]  # fmt: skip
-    more = {"main": made.rubric.main, "questions": asked, "said": said, "next": _next(found, paths)}
+    command, needed = _next(found, paths, columns)
+    more = {"main": made.rubric.main, "questions": asked, "said": said + needed, "next": command}
     show({**result, **more}, as_json, _text)
 
 
@@ -125,6 +146,65 @@ def _main_of(found: Survey, main: str | None) -> str | None:
     guess = rubric_for(found.questions.values()).rubric.main
     chosen: str = typer.prompt(f"Main question, to be learned ({', '.join(names)})", default=guess, err=True)
     return chosen
+
+
+def _rubric_in_use(found: Survey) -> Rubric | None:
+    """The rubric whose questions are kept: the project's, if it was edited or the labels answer a question of it."""
+    from accord.project import load_config
+    from accord.values import PROJECT_FILE, load_rubric, shipped_rubrics
+
+    project = Path(PROJECT_FILE)
+    if not project.is_file() and not Path("rubric.yaml").is_file():
+        return None
+    used = load_rubric(load_config(project).rubric if project.is_file() else "rubric.yaml")
+    is_edited = all(load_rubric(name).hash != used.hash for name in shipped_rubrics())
+    is_answered = any(used.get(name) is not None for name in found.questions)
+    return used if is_edited or is_answered else None
+
+
+def _extended(base: Rubric | None, found: Survey, main: str | None, scales: Collection[str]) -> RubricFound:
+    """A rubric from the labels; with `base`, that rubric with a question for each kind of label that it lacks."""
+    from accord.project import RubricFound, questions_for, rescaled, rubric_for
+    from accord.values import Rubric, UnknownName
+
+    if base is None:
+        return rubric_for(found.questions.values(), _main_of(found, main), "from-labels")
+    lacking = [each for name, each in found.questions.items() if base.get(name) is None]
+    said = [
+        _off_scale(base, each)
+        for name, each in found.questions.items()
+        if base.get(name) is not None and name not in scales
+    ]
+    added, more = questions_for(lacking)
+    if not added and len(lacking) == len(found.questions):
+        rubric_for(lacking)  # raises the error for labels without a scale
+    said = [*more, *said]
+    if added:
+        said.append(f"added to the {len(base.questions)} questions of the rubric {base.name!r}")
+    kept = (rescaled(each, found.questions[each.id]) if each.id in scales else each for each in base.questions)
+    questions = {each.id: each for each in (*kept, *added)}
+    if main is not None and main not in questions:
+        raise UnknownName("question", main, questions)
+    fields = {name: getattr(base, name) for name in Rubric.model_fields}
+    rubric = Rubric(**{**fields, "questions": tuple(questions.values()), "main": main or base.main})
+    if rubric == base:
+        said.append(f"the rubric {base.name!r} asks these already, or they have no scale; nothing was changed")
+    return RubricFound(rubric, [sentence for sentence in said if sentence])
+
+
+def _off_scale(base: Rubric, observed: Observed) -> str:
+    """A sentence on values that are not on the scale of their question, or an empty text."""
+    from accord.project import off_scale
+
+    question = base[observed.name]
+    values = off_scale(observed, question)
+    if not values:
+        return ""
+    shown = ", ".join(map(str, values[:6])) + (", ..." if len(values) > 6 else "")
+    return (
+        f"{observed.name!r} has values that its scale does not hold: {shown}; allowed: {question.scale}. Edit "
+        "the scale in the rubric's file, or import the other rows: accord import --skip-bad-rows"
+    )
 
 
 def _free_name(text: str) -> str:
@@ -144,11 +224,50 @@ def _names_it(rubric: str) -> bool:
     return after != before
 
 
-def _next(found: Survey, paths: Sequence[Path]) -> str:
-    """The command that imports what the rubric was made from."""
-    files = [str(path) for path in paths] if found.conversations else ["chats.jsonl", *map(str, paths)]
-    columns = [f"--labels {shlex.quote(name)}" for name in found.beside]
-    return " ".join(["accord import", *map(shlex.quote, files), *columns])
+ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
+"""Endings of files, packed or not, that may hold conversations or labels."""
+MOST_NAMED = 6
+
+
+def _next(found: Survey, paths: Sequence[Path], columns: list[str] | None) -> tuple[str, list[str]]:
+    """Return the command that imports the surveyed labels with their conversations, and a sentence to print with it."""
+    labels = found.beside if found.guessed else ()
+    chats = [] if found.conversations else _conversations_beside(paths)
+    if not found.conversations and not chats:
+        command = command_line("accord import CONVERSATIONS", paths, labels, columns)
+        return "", [f"the labels need their conversations; name the file that holds them: {command}"]
+    return command_line("accord import", [*chats, *paths], labels, columns), []
+
+
+def _conversations_beside(paths: Sequence[Path]) -> list[Path]:
+    """Return the files beside files of labels that hold conversations."""
+    from accord.project import survey
+    from accord.values import BadInput
+
+    found = []
+    for path in _data_files({path.parent for path in paths}):
+        try:
+            if path not in paths and survey([path]).conversations:
+                found.append(path)
+        except BadInput:  # something else
+            continue
+    return found
+
+
+def _data_files(folders: Iterable[Path]) -> list[Path]:
+    """Return the files of some folders that may hold conversations or labels, by their names."""
+    from accord.values import unpacked_name
+
+    files = (path for folder in sorted(folders) for path in sorted(folder.iterdir()) if path.is_file())
+    return [path for path in files if unpacked_name(path.name.lower()).endswith(ENDINGS)]
+
+
+def _next_here() -> tuple[str, list[str]]:
+    """Return the command that follows an `accord init` without labels, and a sentence to print with it."""
+    files = _data_files([Path()])
+    if not files:
+        return "accord demo", ["no data here yet; copy files of conversations and labels here, then: accord import ."]
+    return command_line("accord import", files if len(files) <= MOST_NAMED else ["."]), []
 
 
 class Files(TypedDict):
@@ -184,4 +303,4 @@ def _text(result: Mapping[str, Any]) -> str:
         mark = " (main)" if row["question"] == result["main"] else ""
         lines.append(f"  {row['question']}{mark}: {row['kind']}, {row['scale']}; {row['labels']} labels")
     lines += [f"note: {sentence}" for sentence in result.get("said", ())]
-    return "\n".join([*lines, f"Next: {result['next']}"])
+    return "\n".join([*lines, *([f"Next: {result['next']}"] if result["next"] else [])])

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from accord.cli.app import command
-from accord.cli.options import AsJson, ConfigFile, Synthetic, open_counted
+from accord.cli.options import AsJson, ConfigFile, Setting, Synthetic, open_counted
 from accord.cli.outputs import ISSUES_PAGE
 from accord.cli.show import show
 
@@ -17,6 +17,7 @@ from accord.cli.show import show
 def issues(
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write."), ISSUES_PAGE] = Path("issues.html"),
     synthetic: Synthetic = None,
+    settings: Setting = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -26,7 +27,7 @@ def issues(
     from accord.report import write_issues_page
     from accord.workbench import outcomes
 
-    with open_counted(config_file, synthetic) as project:
+    with open_counted(config_file, synthetic, settings) as project:
         pairs, taxonomy = annotated_pairs(project), issues_of(project).taxonomy
         annotations = [each for _, each in pairs]
         conversations = list({conversation.id: conversation for conversation, _ in pairs}.values())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from accord.cli.app import PARTLY_UNSCORED, command, stop
-from accord.cli.options import AsJson, ConfigFile, MaxMoney, MaxRequests, MaxTokens, Synthetic, open_counted
+from accord.cli.options import AsJson, ConfigFile, MaxMoney, MaxRequests, MaxTokens, Setting, Synthetic, open_counted
 from accord.cli.show import Progress, note, plan_text, show, spending
 
 if TYPE_CHECKING:
@@ -32,18 +32,19 @@ def judge(
         typer.Option("--batch", help="Use the provider's batch files: submit now, fetch later with the same command."),
     ] = False,
     longest: Annotated[
-        bool, typer.Option("--longest", help="Start with the dialogues that have the most turns.")
+        bool, typer.Option("--longest", hidden=True, help="Start with the dialogues that have the most turns.")
     ] = False,
     people: Annotated[
-        bool, typer.Option("--people", help="Leave out dialogues in which an animal or a thing speaks.")
+        bool, typer.Option("--people", hidden=True, help="Leave out dialogues in which an animal or a thing speaks.")
     ] = False,
     wordnet: Annotated[
-        Path | None, typer.Option("--wordnet", help="Recognise people by WordNet's files in this folder.")
+        Path | None, typer.Option("--wordnet", hidden=True, help="Recognise people by WordNet's files in this folder.")
     ] = None,
     max_requests: MaxRequests = None,
     max_tokens: MaxTokens = None,
     max_money: MaxMoney = None,
     synthetic: Synthetic = None,
+    settings: Setting = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -53,9 +54,9 @@ def judge(
     from accord.values import BadInput
 
     selected = Selected(everything, limit, longest, people, wordnet)
-    with open_counted(config_file, synthetic) as project:
+    with open_counted(config_file, synthetic, settings) as project:
         project.cap(requests=max_requests, tokens=max_tokens, money=max_money)
-        for model in {settings.model or "" for role, settings in project.config.models.items() if role == "judge"}:
+        for model in {each.model or "" for role, each in project.config.models.items() if role == "judge"}:
             _warn_of_small(model)
         if plan:
             show(project.plan_judge(source or (), selected).to_json(), as_json, plan_text)
@@ -66,8 +67,13 @@ def judge(
             _brought(judge_in_batches(project, selected), as_json)
             return
         total = project.plan_judge(source or (), selected).steps if sys.stderr.isatty() else None
-        with spending(project.budget), Progress("judged", total) as progress:
-            done = project.judge(source or (), selected, progress.step)
+        stopped: list[JudgeRun] = []
+        try:
+            with spending(project.budget), Progress("judged", total) as progress:
+                done = project.judge(source or (), selected, progress.step, stopped.append)
+        finally:
+            for partial in stopped:
+                show(partial.to_json(), as_json, lambda _: _text(stopped[0]))
         show(done.to_json(), as_json, lambda _: _text(done))
         if not done.samples and not everything:
             note("nobody has rated a conversation yet, so none was judged; --all judges every one")
@@ -76,7 +82,7 @@ def judge(
         silent = done.unanswered.get(NOT_RECORDED, 0)
         if silent:
             note(f"{silent} questions were never recorded, and are asked by nobody: they stay missing evidence")
-        if silent < sum(done.unanswered.values()):
+        if done.failed:
             stop("some questions stayed unanswered; run the command again to ask for them alone", PARTLY_UNSCORED)
 
 
@@ -113,8 +119,10 @@ def _warn_of_small(model: str) -> None:
 
 def _text(done: JudgeRun) -> str:
     asked = sum(done.asked.values())
-    lines = [f"{done.samples} judged: {done.answered} answers, {asked} requests for them now"]
-    lines += [f"  {count} known to {source}" for source, count in done.known.items()]
+    lines = [
+        f"{done.samples} samples: {done.answered} answers ({asked} requested in this run), {done.failed} failed",
+        *(f"  {source}: evidence on {count} samples" for source, count in done.known.items()),
+    ]
     lines += [line for counts in done.counts.values() for line in counts.lines()]
     lines += [f"  {count} without an answer: {reason}" for reason, count in done.unanswered.items()]
     return "\n".join(lines)

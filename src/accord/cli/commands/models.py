@@ -8,13 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from accord.cli.app import app, guarded
-from accord.cli.options import AsJson, ConfigFile, open_project
+from accord.cli.app import command_group, guarded
+from accord.cli.options import AsJson, ConfigFile, Setting, open_project
 from accord.cli.outputs import METRIC
 from accord.cli.show import cost_text, show, stage, table
 
-models = typer.Typer(help="List, fetch, probe and audit models.", no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(models, name="models")
+models = command_group("models", "List, fetch, probe and audit models.")
 
 
 @models.command("pull")
@@ -90,6 +89,7 @@ def train(
     name: Annotated[str, typer.Argument(help="Metric to learn: ruber.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to save it in."), METRIC],
     embedder: Annotated[str, typer.Option("--embedder", help="Embedder whose vectors it reads.")] = "minilm-l6",
+    settings: Setting = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -99,7 +99,7 @@ def train(
 
     if name != "ruber":
         raise UnknownName("metric that is trained", name, ["ruber"])
-    with open_project(config_file) as project:
+    with open_project(config_file, settings) as project:
         learned = train_ruber(project.store, embedder, out, project.config.seed)
     result = {"replies": learned.replies, "accuracy": learned.accuracy, "embedder": learned.embedder}
     show({**result, "folder": str(out)}, as_json, _trained_text)
@@ -141,13 +141,14 @@ def audit(
         int | None, typer.Option("--max-requests", help="Budget: at most so many requests.")
     ] = None,
     max_money: Annotated[float | None, typer.Option("--max-money", help="Budget: at most so much money.")] = None,
+    settings: Setting = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure how much the judge's answers change under edits that should not matter (order, padding, repetition)."""
     from accord.project import audit_judge, plan_audit
 
-    with open_project(config_file) as project:
+    with open_project(config_file, settings) as project:
         project.cap(requests=max_requests, money=max_money)
         if plan:
             found = plan_audit(project, limit).to_json()

@@ -18,7 +18,9 @@ from accord.cli.options import (
     Format,
     LabelColumns,
     Main,
+    RaterColumns,
     Roles,
+    Scales,
     ScoredTurns,
     Setting,
     SkipBadRows,
@@ -28,6 +30,7 @@ from accord.cli.options import (
     chosen,
     column_map,
     role_map,
+    scale_map,
     turn_choice,
 )
 from accord.cli.outputs import RUN
@@ -60,6 +63,8 @@ def run(
     ] = None,
     main: Main = None,
     labels: LabelColumns = None,
+    raters: RaterColumns = None,
+    scales: Scales = None,
     unnamed: Unnamed = False,
     roles: Roles = None,
     evaluator: Annotated[
@@ -86,8 +91,12 @@ def run(
     config = with_settings(loaded, [*(settings or ()), *chosen(synthetic)])
     config = config.model_copy(update={"store": loaded.store})
     infers = infers and rubric is None
-    if main is not None and not infers:
-        raise BadInput("--main is for a rubric made from the labels; name the main question in the rubric's file")
+    if (main is not None or scales) and not infers:
+        option = "--scale" if main is None else "--main"
+        raise BadInput(
+            f"{option} is for a rubric made from the labels, and this run has a rubric. Edit its file, or run in a "
+            "folder without accord.yaml and without --rubric"
+        )
     if rubric:
         config = config.model_copy(update={"rubric": rubric})
     if not unnamed and are_positions(lambda: survey(sources, format, column_map(columns), labels or ()).positions):
@@ -96,6 +105,8 @@ def run(
         infers,
         main,
         labels or (),
+        raters or (),
+        scale_map(scales),
         unnamed,
         role_map(roles),
         recorded_model,
@@ -139,6 +150,7 @@ def main_job(
 
 
 def _text(result: Mapping[str, Any], learned: str) -> str:
+    link = Path(result["files"]["report"]).resolve().as_uri()
     files = "\n".join(f"{name:10} {path}" for name, path in result["files"].items())
     parts = [part for part in (result["verdict"], result["about"]) if part]
     parts.append(imported_text(result["imported"]))
@@ -149,8 +161,8 @@ def _text(result: Mapping[str, Any], learned: str) -> str:
     scored = result["scored"]
     plural = "replies" if scored["level"] == "turn" else "conversations"
     mean = figure_text(scored["mean"], None, None)
-    parts += [learned, "\n".join([f"{scored['scored']} {plural} scored, mean {mean}", *training_text(scored)])]
-    return "\n\n".join([*parts, files])
+    summary = "\n".join([f"{scored['scored']} {plural} scored, mean {mean}", *training_text(scored)])
+    return "\n\n".join([*parts, learned, summary, f"{files}\n{link}"])
 
 
 def recorded_text(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from accord.cli.app import PARTLY_UNSCORED, app, command, guarded, stop
+from accord.cli.app import PARTLY_UNSCORED, command, command_group, guarded, stop
 from accord.cli.options import (
     Annotator,
     AsJson,
@@ -20,6 +20,7 @@ from accord.cli.options import (
     Format,
     InTraining,
     ScoredTurns,
+    Setting,
     SkipBadRows,
     Synthetic,
     chosen,
@@ -101,6 +102,7 @@ def score(
     ] = None,
     synthetic: Synthetic = None,
     include_training: InTraining = False,
+    settings: Setting = None,
     config_file: ConfigFile = None,
     format: Format = "auto",
     columns: Columns = None,
@@ -117,7 +119,10 @@ def score(
     names = column_map(columns)
     is_file = _is_file(out)
     _check_place(is_file, out, sources, (engine, workers, shard), skip_bad_rows)
-    with open_project(config_file, chosen(synthetic)) as project, Progress("scored") as progress:
+    with (
+        open_project(config_file, [*(settings or ()), *chosen(synthetic)], creates=True) as project,
+        Progress("scored") as progress,
+    ):
         evaluator = evaluator or project.folder()
         if is_file:
             on_total = progress.expect if sys.stderr.isatty() else None
@@ -205,8 +210,7 @@ def _moved(progress: Progress) -> Callable[[Moved], None]:
     return moved
 
 
-scores = typer.Typer(help="Look after scores in parts.", no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(scores, name="scores")
+scores = command_group("scores", "Look after scores in parts.")
 
 
 @scores.command("merge")

@@ -18,6 +18,7 @@ from accord.cli.options import (
     EvaluatorFolder,
     IsWatched,
     RowsOutIfNamed,
+    Setting,
     evaluator_folder,
     note_broken_studies,
     note_sign_in_link,
@@ -66,6 +67,7 @@ def serve(
     ] = None,
     watch: IsWatched = True,
     ask: Asks = False,
+    settings: Setting = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Serve the studies of accord.yaml to annotators, and score messages live.
@@ -94,7 +96,7 @@ def serve(
     from accord.values import BadInput, keep_secret
 
     check_installed()
-    with open_project(config_file) as project, ExitStack() as open_:
+    with open_project(config_file, settings, creates=True) as project, ExitStack() as open_:
         config, folder = project.config, evaluator_folder(project, evaluator)
         names, proxies = name or (), checked_proxies(proxy or ())
         opening = Opening(

@@ -10,13 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
-from accord.cli.app import app, guarded, stop
-from accord.cli.options import AsJson, ConfigFile
+from accord.cli.app import command_group, guarded, stop
+from accord.cli.options import AsJson, ConfigFile, store_of
 from accord.cli.outputs import CHECKED_BY_COMMAND
 from accord.cli.show import show
 
-store = typer.Typer(help="Look after the project's store.", no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(store, name="store")
+store = command_group("store", "Look after the project's store.")
 
 
 @store.command("check")
@@ -26,11 +25,11 @@ def check(config_file: ConfigFile = None, as_json: AsJson = False) -> None:
 
     Nothing is written. Exit code 1 if anything is damaged; each line says what, and how to repair it.
     """
-    from accord.project import load_config
+    from accord.project import load_project
     from accord.store import check_store, mart_folder
 
-    config = load_config(config_file)
-    found = check_store(config.store, mart_folder(config.store, config.mart))
+    config = load_project(config_file)
+    found = check_store(store_of(config_file), mart_folder(config.store, config.mart, config.folder))
     show(found.to_json(), as_json, _text)
     if found.damage:
         stop(f"the store is damaged in {len(found.damage)} places; each says how to repair it", 1)
@@ -47,10 +46,9 @@ def backup(
 
     The copy of a PostgreSQL store is a SQLite file too: it can be named as a store itself.
     """
-    from accord.project import load_config
     from accord.store import backup as copied
 
-    rows = copied(load_config(config_file).store, target)
+    rows = copied(store_of(config_file), target)
     show({"file": str(target), "rows": rows}, as_json, lambda found: f"{found['file']}: {_counted(found['rows'])}")
 
 
@@ -63,10 +61,9 @@ def restore(
     as_json: AsJson = False,
 ) -> None:
     """Put a copy in the place of what the store holds: all of it, or nothing if that fails."""
-    from accord.project import load_config
     from accord.store import restore as put_back
 
-    rows = put_back(load_config(config_file).store, source, replace)
+    rows = put_back(store_of(config_file, creates=True), source, replace)
     show({"rows": rows}, as_json, lambda found: f"restored: {_counted(found['rows'])}")
 
 
@@ -74,10 +71,9 @@ def restore(
 @guarded
 def vacuum(config_file: ConfigFile = None, as_json: AsJson = False) -> None:
     """Give unused space back, and bring up to date what queries are planned by. Needs as much free space again."""
-    from accord.project import load_config
     from accord.store import vacuum as vacuumed
 
-    before, after = vacuumed(load_config(config_file).store)
+    before, after = vacuumed(store_of(config_file))
     found = {"bytes_before": before, "bytes_after": after}
     show(found, as_json, lambda found: f"{found['bytes_before']:,} bytes before, {found['bytes_after']:,} after")
 
@@ -97,12 +93,11 @@ def prune(
 
     Conversations, what people and judges said, runs under way and the last finished run of each command stay.
     """
-    from accord.project import load_config
     from accord.store import Store
     from accord.store import prune as pruned
 
     age = _age(older_than)
-    opened = Store(load_config(config_file).store)
+    opened = Store(store_of(config_file))
     try:
         rows = pruned(opened, age, with_cache, dry_run)
     finally:

@@ -60,7 +60,7 @@ def synth(
         "topics": _named(topics), "personas": _named(personas), "documents": documents, "how": how or None,
         "count": count,
     }  # fmt: skip
-    with open_project(config_file, settings) as project:
+    with open_project(config_file, settings, creates=True) as project:
         project.cap(requests=max_requests, tokens=max_tokens, money=max_money)
         if check:
             if how and len(how) > 1:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from accord.cli.app import app, guarded
+from accord.cli.app import command_group, guarded
 from accord.cli.options import AsJson, ConfigFile, open_project
 from accord.cli.show import note, show
 
 if TYPE_CHECKING:
     from accord.store import Studies
 
-users = typer.Typer(
-    help="Who may come into the workbench, and by which personal link.", no_args_is_help=True, rich_markup_mode=None
-)
-app.add_typer(users, name="users")
+users = command_group("users", "Who may come into the workbench, and by which personal link.")
 
 Name = Annotated[str, typer.Argument(help="As it stands beside the answers; a pseudonym will do.")]
 Site = Annotated[str, typer.Option("--url", help="The address of the workbench, as browsers reach it.")]
@@ -26,10 +24,10 @@ SITE = "http://127.0.0.1:8700"
 
 
 @contextmanager
-def _studies(config_file: object) -> Iterator[Studies]:
+def _studies(config_file: Path | None, creates: bool = False) -> Iterator[Studies]:
     from accord.store import Studies
 
-    with open_project(config_file) as project:  # type: ignore[arg-type]
+    with open_project(config_file, creates=creates) as project:
         studies = Studies(project.store)
         try:
             yield studies
@@ -56,7 +54,7 @@ def add(
     """Add somebody, and print the personal link."""
     from accord.workbench import add_person
 
-    with _studies(config_file) as studies:
+    with _studies(config_file, creates=True) as studies:
         _show_link(name, add_person(studies, name, role), url, as_json)
 
 

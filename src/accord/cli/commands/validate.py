@@ -7,7 +7,15 @@ from typing import Annotated
 import typer
 
 from accord.cli.app import command
-from accord.cli.options import AsJson, ConfigFile, note_broken_studies, note_sign_in_link, open_project, site_of
+from accord.cli.options import (
+    AsJson,
+    ConfigFile,
+    Setting,
+    note_broken_studies,
+    note_sign_in_link,
+    open_project,
+    site_of,
+)
 from accord.cli.show import note, show
 
 
@@ -35,6 +43,7 @@ def validate(
         list[str] | None,
         typer.Option("--name", help="Host name that browsers use beyond this machine; may be given more than once."),
     ] = None,
+    settings: Setting = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -46,7 +55,7 @@ def validate(
     from accord import workbench
     from accord.store import Studies
 
-    with open_project(config_file) as project:
+    with open_project(config_file, settings) as project:
         studies = Studies(project.store)
         try:
             if outcome:

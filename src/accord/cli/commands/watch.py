@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from accord.cli.app import command
-from accord.cli.options import AsJson, ConfigFile, open_project
+from accord.cli.options import AsJson, ConfigFile, Setting, open_project
 from accord.cli.show import figure_text, show, table
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ def watch(
     days: Annotated[int, typer.Option("--days", min=1, max=366, help="Days to look back.")] = 14,
     labels: Annotated[int, typer.Option("--label-next", min=0, help="Number of replies to suggest for labelling.")] = 5,
     fail: Annotated[bool, typer.Option("--fail-on-alarm", help="Exit with code 3 when an alarm is new.")] = False,
+    settings: Setting = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -28,7 +29,7 @@ def watch(
     from accord.live import post, report, see_to, tell
     from accord.values import GateFailed
 
-    with open_project(config_file) as project:
+    with open_project(config_file, settings) as project:
         config = project.config.watch
         new = see_to(project.store, config.level)
         found = report(project.store, days, labels=labels)

@@ -260,5 +260,7 @@ class Ruber:
 
 turn_metrics.register(REFERENCED)(Referenced())
 turn_metrics.family(REFERENCED, Referenced)
+LEARNED = ("ruber-unreferenced", "ruber")
+"""Families of metrics whose argument is a folder."""
 turn_metrics.family("ruber-unreferenced", Unreferenced)
 turn_metrics.family("ruber", Ruber)

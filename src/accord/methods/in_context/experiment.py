@@ -107,7 +107,7 @@ class Experiment:
         rng, counts = self._rng(1), self.counts_of(WRITTEN)
         draws = [rng.permutation(len(self.train))[:EXAMPLES].tolist() for _ in range(self.settings.candidates)]
         flow = invert(self.wording, writer.name, self.train.all, draws, counts, inversion, writer.context)
-        return (yield from to(WRITER, flow, WRITTEN, stand_in=_prompt_writer()))
+        return (yield from to(WRITER, flow, WRITTEN, stand_in=_prompt_writer(), fewest=lambda prompt: Reply("")))
 
     def _searched(self, candidates: Sequence[TaskPrompt]) -> Flow[PromptSearch]:
         """Every prompt on the whole training side (eq. 1)."""

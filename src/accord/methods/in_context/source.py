@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import Field
@@ -164,8 +165,8 @@ class InContext(Source):
             make_selector(name).check()
         for name in settings.rivals:
             rivals.get(name)
-        prompts = load_tasks(settings.prompts) if settings.prompts else []
-        inversion = _text_of(settings.inversion) if settings.inversion else None
+        prompts = load_tasks(self.context.folder / settings.prompts) if settings.prompts else []
+        inversion = _text_of(self.context.folder / settings.inversion) if settings.inversion else None
         [scorer] = yield [Request(SCORER, Who(), about=train.question)]
         wording, examples = self._shown(train, scorer)
         groups = contexts_of(examples.all, train.group_of)
@@ -336,7 +337,7 @@ def _fitting(found: Examples, wording: PromptTemplate) -> Examples:
     return Examples(found.question, found.level, kept, {**found.reasons, **long})
 
 
-def _text_of(path: str) -> str:
+def _text_of(path: Path) -> str:
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()

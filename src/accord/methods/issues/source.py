@@ -170,7 +170,7 @@ class Issues(Source):
 
     def __init__(self, settings: Settings, context: SourceContext) -> None:
         super().__init__(settings, context)
-        self.taxonomy: Taxonomy = load_taxonomy(self.settings.taxonomy)
+        self.taxonomy: Taxonomy = load_taxonomy(self.settings.taxonomy, context.folder)
         if self.settings.by == "recorded" and not self.settings.model:
             raise BadInput("issues that were recorded are somebody's: sources: {issues: {by: recorded, model: NAME}}")
 
@@ -191,7 +191,7 @@ class Issues(Source):
             (replace(each, question=named.get(each.question, each.question)) for each in labels), labels.groups
         )
         other = self.settings.labels
-        return plain if other is None else translated(plain, load_taxonomy(other), self.taxonomy)
+        return plain if other is None else translated(plain, load_taxonomy(other, self.context.folder), self.taxonomy)
 
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
         """What was found in each sample; turns that nobody has assessed yet are assessed."""
@@ -221,7 +221,7 @@ class Issues(Source):
         asking, name = None, ""
         if self.settings.by == "chat":
             [who] = yield [Request(FINDER, Who())]
-            asking, name = asking_of(self.settings, self.taxonomy, who), who.name
+            asking, name = asking_of(self.settings, self.taxonomy, who, self.context.folder), who.name
         signature = (yield from self._recorded()) if asking is None else asking.signature(name)
         kept: dict[str, list[IssueAnnotation]] = {}
         reasons: dict[Target, str] = {}
@@ -234,7 +234,7 @@ class Issues(Source):
             if asking is None or not missing:
                 continue
             flows = [
-                to(FINDER, annotate(c, turns, asking, name), "dialogues assessed", stand_in=_stand_in)
+                to(FINDER, annotate(c, turns, asking, name), "dialogues assessed", stand_in=_stand_in, most=_worst)
                 for c, turns in missing
             ]
             found = [each for mine in (yield from together(flows)) for each in mine]
@@ -348,14 +348,16 @@ def translated(labels: Labels, source: Taxonomy, to_: Taxonomy) -> Labels:
     return Labels([*kept, *found.values()], labels.groups)
 
 
-def asking_of(settings: IssueSettings, taxonomy: Taxonomy, who: Known) -> Asking:
-    """How a chat model is asked; one that Accord fine-tuned is asked as it was while it learned.
+def asking_of(settings: IssueSettings, taxonomy: Taxonomy, who: Known, folder: Path = Path()) -> Asking:
+    """Return how a chat model is asked; a model that Accord fine-tuned is asked as in its training.
+
+    A model `hf:FOLDER` is looked up relative to `folder`.
 
     Raises:
         BadInput: A fine-tuned model learned another taxonomy.
     """
     here = in_process(who.name)
-    tuned = tuned_with(who.name.removeprefix(HF)) if who.name.startswith(HF) else None
+    tuned = tuned_with(folder / who.name.removeprefix(HF)) if who.name.startswith(HF) else None
     if tuned is not None:
         builder = IssuePromptBuilder(taxonomy, by_schema=False, style=tuned["style"])
         if builder.hash != tuned["hash"]:
@@ -369,7 +371,7 @@ def asking_of(settings: IssueSettings, taxonomy: Taxonomy, who: Known) -> Asking
     return Asking(IssuePromptBuilder(taxonomy, not here, shots), settings.together and not here, who.context)
 
 
-def tuned_with(folder: str) -> dict[str, Any] | None:
+def tuned_with(folder: str | Path) -> dict[str, Any] | None:
     """How a model that Accord fine-tuned was asked while it learned; `None` for any other folder."""
     made = Path(folder) / MADE
     return read_card(made)["guidance"] if made.is_file() else None
@@ -403,6 +405,16 @@ def _conversations(samples: Iterable[Sample]) -> list[Conversation]:
 
 def _why(each: Unannotated) -> str:
     return each.detail if each.reason == "no verdict" else each.reason
+
+
+def _worst(prompt: Prompt) -> Reply:
+    """Return the reply with the most follow-up requests.
+
+    For a dialogue it is unreadable, so that each turn is asked about alone. For a turn it has a loss, so that it is
+    asked for again, and an issue of an unknown kind, whose kind is asked for. For a list of kinds it is no list.
+    """
+    issue = {"type": "an unknown kind", "comment": "", "quote": ""}
+    return Reply(json.dumps({"issues": [issue, None], "comment": "", "score": 3}))
 
 
 def _stand_in(prompt: Prompt) -> Reply:

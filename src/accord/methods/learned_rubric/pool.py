@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from pydantic import Field
@@ -21,6 +22,7 @@ from accord.methods.learned_rubric.writing import (
     MOST,
     MOST_A_BATCH,
     PROMPTS,
+    SHOWN,
     Assertion,
     Distinct,
     RubricPromptBuilder,
@@ -53,8 +55,11 @@ from accord.models import (
     to,
     together,
     transcript_of,
+    twice,
 )
 from accord.values import BadInput, BudgetReached, Reason, Sample, Side
+
+T = TypeVar("T")
 
 REASON = "the {} replies to what the other one has asked before and gives enough of an answer to go on with the task"
 ASSERTION = "The assistant gives the {} kind of answer that is asked for."
@@ -87,10 +92,14 @@ class Writing:
     context: int | None = None
 
     @classmethod
-    def by(cls, who: Known, settings: WritingSettings) -> Writing:
-        """How somebody who has the role of the writer is asked; `BadInput` where a file cannot be used."""
-        task = None if settings.task is None else load_task(settings.task)
-        prompts = None if settings.prompts is None else load_prompts(settings.prompts)
+    def by(cls, who: Known, settings: WritingSettings, folder: Path = Path()) -> Writing:
+        """Return how the writer is asked; relative paths in the settings start from `folder`.
+
+        Raises:
+            BadInput: A file cannot be used.
+        """
+        task = None if settings.task is None else load_task(folder / settings.task)
+        prompts = None if settings.prompts is None else load_prompts(folder / settings.prompts)
         return cls(settings, RubricPromptBuilder(task, prompts, by_schema=not in_process(who.name)), who.context)
 
 
@@ -184,10 +193,10 @@ def write_pool(writing: Writing, studied: Decided, name: str = "", write: Write 
         BudgetReached: The budget is spent; the same flow goes on from there.
     """
     guidance, most = writing.guidance, writing.settings.reasons
-    show, stand_in = windowed(guidance, writing.context, most), partial(_stand_in, most)
+    show = windowed(guidance, writing.context, most)
     pairs = zip(studied.samples, studied.good.tolist(), strict=True)
     flows = [extract(sample, good, guidance, show, most) for sample, good in pairs]
-    extracted = yield from together([to(WRITER, flow, f"studied {name}".strip(), stand_in=stand_in) for flow in flows])
+    extracted = yield from together([_to_writer(flow, f"studied {name}".strip(), most) for flow in flows])
     pool = WrittenPool()
     pool.failed(one.failure for one in extracted if one.failure is not None)
     in_part = sum(one.truncated_share > 0 for one in extracted)
@@ -206,16 +215,16 @@ def _write_class(
     write: Write | None,
 ) -> Flow[list[Assertion]]:  # fmt: skip
     """The assertions of one class; what was left out and what failed is counted in the pool."""
-    guidance, settings, stand_in = writing.guidance, writing.settings, partial(_stand_in, writing.settings.reasons)
+    guidance, settings = writing.guidance, writing.settings
     flow = write(reasons, side, guidance) if write else summarise(reasons, side, guidance, settings.pool_size)
-    written = yield from to(WRITER, flow, purpose, stand_in=stand_in)
+    written = yield from _to_writer(flow, purpose, settings.reasons)
     pool.failed(written.failures)
     pool.left_out += written.left_out
     kept = pool.without_private(written.assertions, said)
     if write is not None:
         found = Distinct(kept)
     elif settings.deduplicate == "model":
-        found = yield from to(WRITER, deduplicate(kept, guidance), purpose, stand_in=stand_in)
+        found = yield from _to_writer(deduplicate(kept, guidance), purpose, settings.reasons)
     else:
         vectors = yield [Request(EMBEDDER, Text(settings.embedder, each.text)) for each in kept]
         found = deduplicate_by_cosine(kept, np.array(vectors) if kept else np.zeros((0, 1)), settings.alike)
@@ -228,12 +237,24 @@ def _plain(text: str) -> str:
     return " ".join(text.lower().split())
 
 
-def _stand_in(most: int, prompt: Prompt) -> Reply:
-    """A list as a writer is asked for, where a flow is only priced; no two prompts get a line in common."""
+def _to_writer(flow: PromptFlow[T], purpose: str, most: int) -> Flow[T]:
+    """Address a flow of prompts for lists to the writer, with the replies that a plan assumes."""
+    expected = partial(_stand_in, most, MOST_A_BATCH)
+    fewest = partial(_stand_in, 1, 1, repeats=True)
+    # One assertion per batch leaves room in the pool, so that every batch of reasons is asked about.
+    return to(WRITER, flow, purpose, None, expected, fewest, twice(partial(_stand_in, most, 1)))
+
+
+def _stand_in(reasons: int, assertions: int, prompt: Prompt, repeats: bool = False) -> Reply:
+    """Return a list of reasons or assertions, with different lines for each prompt.
+
+    With `repeats`, all assertions repeat the first.
+    """
     keys = prompt.schema["properties"] if prompt.schema else {"reasons": None}
     if "repeats" in keys:
-        return Reply(json.dumps({"repeats": []}))
-    text, count = (REASON, most) if "reasons" in keys else (ASSERTION, MOST_A_BATCH)
+        repeated = range(2, SHOWN + 1) if repeats else ()
+        return Reply(json.dumps({"repeats": [{"number": place, "number_of_earlier": 1} for place in repeated]}))
+    text, count = (REASON, reasons) if "reasons" in keys else (ASSERTION, assertions)
     asked = hashlib.sha256("\n".join(message.content for message in prompt.messages).encode("utf-8", "replace"))
     letters = asked.hexdigest()[:12].translate(str.maketrans("0123456789", "ghijklmnop"))
     words = [f"{letters}{chr(ord('a') + place)}" for place in range(count)]

@@ -131,7 +131,7 @@ class LearnedRubric(Source):
         found = verdicts_of(targets, train.labels, train.question, settings, 2 * FEWEST)
         groups = [train.group_of(targets[row]) for row in found.row]
         files = [*([settings.pool] if settings.pool else []), *settings.given]
-        names = {name for path in dict.fromkeys(files) for name in load_rubric(path).learned_on}
+        names = {name for path in dict.fromkeys(files) for name in load_rubric(path, self.context.folder).learned_on}
         seen = {train.group_of(target) for target in targets if target.conversation in names}
         out = _held_out(groups, found.good, settings.held_out, train.seed) & ~np.isin(groups, list(seen))
         if any(len(set(found.good[side])) < 2 for side in (out, ~out)):
@@ -164,11 +164,11 @@ class LearnedRubric(Source):
         decided = Decided.of(train, self.settings)  # what can be refused is refused before anything is paid for
         self._given(train.question)
         written, path = WrittenPool(), self.settings.pool
-        pool = None if path is None else checked_pool(load_rubric(path), train)
+        pool = None if path is None else checked_pool(load_rubric(path, self.context.folder), train)
         writing = None
         if pool is None:
             [who] = yield [Request(WRITER, Who())]
-            writing = Writing.by(who, self.settings)
+            writing = Writing.by(who, self.settings, self.context.folder)
         yield [Request(JUDGE, Who())]
         if writing is not None:
             written = yield from write_pool(writing, decided)
@@ -197,7 +197,10 @@ class LearnedRubric(Source):
 
     def _given(self, main: Question) -> dict[str, Rubric]:
         """The rubrics to compare with, by name."""
-        return {name: checked_given(name, load_rubric(name), main) for name in dict.fromkeys(self.settings.given)}
+        return {
+            name: checked_given(name, load_rubric(name, self.context.folder), main)
+            for name in dict.fromkeys(self.settings.given)
+        }
 
     def _having(self, parts: _Parts) -> Self:
         found = type(self)(self.settings, self.context)

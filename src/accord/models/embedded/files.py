@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.models.embedded.catalogue import CONFIG, TOKENIZER, WEIGHTS, opened
+from accord.models.embedded.gguf_header import check_header
 from accord.models.embedded.llama import Llama, Prefix, Shape
 from accord.values import BadInput, MissingExtra
 
@@ -40,6 +40,7 @@ def convert(path: Path, folder: Path) -> None:
         from safetensors.numpy import save_file
     except ImportError:
         raise MissingExtra("an embedded model", "embedded") from None
+    check_header(path)
     try:
         reader = gguf.GGUFReader(path)
         fields = {name: field.contents() for name, field in reader.fields.items()}
@@ -117,9 +118,12 @@ def _shape(path: Path, fields: Mapping[str, Any]) -> Shape:
 
 
 def _system(template: str) -> str:
-    """What the chat template lets the system say where nobody says anything in its name; often nothing."""
-    match = re.search(r"<\|im_start\|>system\s+([^{']*?)<\|im_end\|>", template)
-    return match[1] if match else ""
+    """Return the text that the chat template gives to the system if a chat has none; often empty."""
+    for part in template.split("<|im_start|>system")[1:]:
+        said, end, _ = part.partition("<|im_end|>")
+        if end and said[:1].isspace() and not set("{'") & set(said):
+            return said.lstrip()
+    return ""
 
 
 def _tokenizer(path: Path, fields: Mapping[str, Any]) -> Any:

@@ -6,11 +6,14 @@ import asyncio
 import hashlib
 import math
 import secrets
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from accord.models.client import request_of
+from accord.models.embedded.gguf_header import check_header
 from accord.models.model import GGUF, IN_PROCESS_CONTEXT, CallFailed, Prompt, Reply, Usage
 from accord.values import BadInput, MissingExtra, ModelError
 
@@ -75,13 +78,55 @@ def _reply(answer: Any, name: str, prompt: Prompt) -> Reply:
         raise CallFailed("malformed", f"{name} answered something of another shape") from None
 
 
+TRIAL_SECONDS, BYTES_A_SECOND = 120.0, 20_000_000
+"""Time in which llama.cpp has to open a file and write one token: a part of its own, and a part for its size."""
+_REFUSED = 3
+_TRIAL = f"""
+import os, sys, xllamacpp
+settings = xllamacpp.CommonParams()
+settings.model.path = sys.argv[1]
+settings.n_ctx, settings.n_parallel, settings.verbosity = {IN_PROCESS_CONTEXT}, 1, -1
+settings.api_keys = [os.urandom(16).hex()]
+try:
+    server = xllamacpp.Server(settings)
+except RuntimeError:
+    os._exit({_REFUSED})
+server.handle_chat_completions({{"messages": [{{"role": "user", "content": "Hello."}}], "max_tokens": 1}})
+os._exit(0)
+"""
+
+
+def _try(path: Path) -> None:
+    """Open a file with llama.cpp in a child process, which it may abort or keep busy, and let it write one token.
+
+    Raises:
+        ModelError: llama.cpp refuses the file, crashes, or does not finish in time.
+    """
+    seconds = TRIAL_SECONDS + path.stat().st_size / BYTES_A_SECOND
+    child = [sys.executable, "-c", _TRIAL, str(path)]
+    quiet = subprocess.DEVNULL
+    try:
+        code = subprocess.run(child, stdin=quiet, stdout=quiet, stderr=quiet, timeout=seconds, check=False).returncode
+    except subprocess.TimeoutExpired:
+        raise ModelError(
+            f"llama.cpp did not open {path} and write a token within {seconds:.0f} s: its chat template or its sizes "
+            "may be wrong; use another file of the model"
+        ) from None
+    if code == _REFUSED:
+        raise ModelError(f"llama.cpp cannot open {path}: it is damaged, or of a shape it does not know")
+    if code:
+        raise ModelError(f"llama.cpp crashed while it opened {path} (exit code {code}); use another file of the model")
+
+
 @cache
 def _server(path: Path) -> Any:
-    """llama.cpp with this file, opened once for the process; its own HTTP port is on the loopback behind a secret."""
+    """Open a file with llama.cpp, once for the process; its own HTTP port is on the loopback behind a secret."""
     try:
         import xllamacpp
     except ImportError:
         raise MissingExtra("a GGUF model", "gguf") from None
+    check_header(path)
+    _try(path)
     settings = xllamacpp.CommonParams()
     settings.model.path = str(path)
     settings.n_ctx, settings.n_parallel, settings.verbosity = IN_PROCESS_CONTEXT, 1, -1
@@ -96,7 +141,7 @@ def open_gguf(name: str) -> GgufChat:
     """The model of a name such as `gguf:models/qwen.gguf`.
 
     Raises:
-        BadInput: There is no such file.
+        BadInput: There is no such file, or its header has a value that no model has.
         ModelError: llama.cpp cannot open it.
         MissingExtra: `accord[gguf]` is not installed.
     """

@@ -1,0 +1,200 @@
+"""Tables in memory as rows like those of a file: data frames, Arrow tables, data sets, lists of dicts.
+
+No library of data frames is imported but Polars: other tables are recognized by their methods.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from decimal import Decimal
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from accord.values import DEEPEST, BadInput, BadRow
+
+if TYPE_CHECKING:
+    import polars as pl
+
+READABLE = "a path, a data frame, an Arrow table, or a list of dicts"
+_AT_ONCE = 1000
+_MISSING = frozenset({"NAType", "NaTType"})
+"""Types of pandas for a missing value."""
+
+
+class MemoryTable:
+    """A table in memory. Where a path is read, such a table can be read too.
+
+    Its rows count from 1, as those of a file; a conversation without an id is called after its row: `row-3`.
+    """
+
+    name = "row"
+
+    def __init__(self, data: Any) -> None:
+        """Prepare to read a table.
+
+        Args:
+            data: A pandas DataFrame, a Polars DataFrame or LazyFrame, a pyarrow Table, any object with
+                `__arrow_c_stream__` or `__dataframe__`, or an iterable of mappings, such as a `datasets.Dataset`.
+
+        Raises:
+            BadInput: The data has another type, or is a mapping of several tables.
+        """
+        self.kind = type(data).__name__
+        if _is_pandas(data) and not data.columns.is_unique:
+            twice = str(data.columns[data.columns.duplicated()][0])
+            raise BadInput(f"the {self.kind} has two columns called {twice!r}; rename one")
+        self._pandas = data if _is_pandas(data) else None
+        self._frame = None if self._pandas is not None else _polars_of(data)
+        self._rows: Iterable[Any] = ()
+        if self._pandas is None and self._frame is None:
+            if isinstance(data, Mapping):
+                raise BadInput(
+                    f"cannot read a {self.kind} with the keys {', '.join(map(str, list(data)[:6]))}. Pass one table: "
+                    f"{READABLE}"
+                )
+            if not isinstance(data, Iterable) or isinstance(data, str | bytes):
+                raise BadInput(f"cannot read a {self.kind}. Pass {READABLE}")
+            # A data set with a format of tensors gives plain values without it.
+            plain = data.with_format(None) if hasattr(data, "with_format") else data
+            self._rows = list(plain) if isinstance(plain, Iterator) else plain
+
+    def __str__(self) -> str:
+        return f"<{self.kind}>"
+
+    def rows(self) -> Iterator[dict[str, Any] | BadRow]:
+        """Iterate over the rows with values that JSON has; a row that cannot be read is a `BadRow`."""
+        for number, row in enumerate(self._all(), 1):
+            try:
+                yield _plain_row(row)
+            except TypeError as error:
+                yield BadRow(str(self), number, str(error))
+            except RecursionError:
+                yield BadRow(str(self), number, f"nested deeper than {DEEPEST} levels")
+
+    def _all(self) -> Iterable[Any]:
+        if self._pandas is not None:
+            return _pandas_rows(self._pandas)
+        return self._rows if self._frame is None else self._frame.iter_rows(named=True)
+
+
+Source = Path | MemoryTable
+"""A file, or a table in memory that is read like one."""
+
+
+def tables_of(given: Any) -> list[Path | MemoryTable]:
+    """Split an argument into paths and tables: a single source, or a list of sources.
+
+    Raises:
+        BadInput: A source cannot be read, or a list mixes rows with other sources.
+    """
+    if isinstance(given, str | Path | MemoryTable):
+        return [source_of(given)]
+    if _is_pandas(given) or hasattr(given, "column_names") or not isinstance(given, Iterable):
+        return [MemoryTable(given)]
+    if isinstance(given, Mapping) or hasattr(given, "__arrow_c_stream__") or hasattr(given, "__dataframe__"):
+        return [MemoryTable(given)]
+    found = list(given)
+    are_rows = [isinstance(each, Mapping) and not hasattr(each, "column_names") for each in found]
+    if any(are_rows) and not all(are_rows):
+        raise BadInput(f"a list holds rows and other sources: {READABLE}. Pass the rows as a list of their own")
+    return [MemoryTable(found)] if any(are_rows) else [source_of(each) for each in found]
+
+
+def source_of(given: Any) -> Path | MemoryTable:
+    """Convert a path or a table to a readable source.
+
+    Raises:
+        BadInput: The argument is neither a path nor a table.
+    """
+    if isinstance(given, MemoryTable):
+        return given
+    return Path(given) if isinstance(given, str | Path) else MemoryTable(given)
+
+
+def _plain_row(row: Any) -> dict[str, Any]:
+    """Return a row with the values that JSON has; missing ones are None.
+
+    Raises:
+        TypeError: The row is not a mapping, or JSON has no value like a cell; the message names the column.
+    """
+    if not isinstance(row, Mapping):
+        raise TypeError(f"expected a dict, got {type(row).__name__}")
+    found = {}
+    for name, cell in row.items():
+        try:
+            found[str(name)] = _plain(cell)
+        except TypeError as error:
+            raise TypeError(f"column {str(name)!r} holds {error}") from None
+    return found
+
+
+def _polars_of(data: Any) -> pl.DataFrame | None:
+    """Convert an object with an interface of data frames to a Polars frame; return None for other objects."""
+    import polars as pl
+
+    if isinstance(data, pl.LazyFrame):
+        return data.collect()
+    if isinstance(data, pl.DataFrame):
+        return data
+    try:
+        if hasattr(data, "__arrow_c_stream__"):
+            return pl.DataFrame(data)
+        if hasattr(data, "__dataframe__"):
+            return pl.DataFrame(import_module("pyarrow.interchange").from_dataframe(data))
+        return None
+    except ImportError:
+        raise BadInput(f"reading a {type(data).__name__} needs pyarrow. Install it: pip install pyarrow") from None
+    except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
+        raise BadInput(f"cannot read a {type(data).__name__}: {(str(error).splitlines() or ['?'])[0]}") from None
+
+
+def _is_pandas(data: Any) -> bool:
+    return type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "to_dict") and hasattr(data, "columns")
+
+
+def _pandas_rows(frame: Any) -> Iterator[Any]:
+    """Iterate over the rows of a pandas DataFrame; an index with names is read as columns."""
+    names = [name for name in frame.index.names if name is not None and name not in frame.columns]
+    frame = frame.reset_index(names) if names else frame
+    for start in range(0, len(frame), _AT_ONCE):
+        yield from frame.iloc[start : start + _AT_ONCE].to_dict("records")
+
+
+def _plain(cell: Any) -> Any:
+    """Return a cell as JSON has it, and a missing one as None.
+
+    Raises:
+        TypeError: JSON has no such value.
+    """
+    if cell is None or isinstance(cell, bool | int):
+        return cell
+    if isinstance(cell, str):
+        return str(cell)
+    if isinstance(cell, float):
+        return None if math.isnan(cell) else float(cell)
+    if isinstance(cell, Mapping):
+        return {str(name): _plain(each) for name, each in cell.items()}
+    if isinstance(cell, Sequence | set | frozenset) and not isinstance(cell, bytes | bytearray | memoryview):
+        return [_plain(each) for each in cell]
+    return _converted(cell)
+
+
+def _converted(cell: Any) -> Any:
+    """Return a value of NumPy, pandas or a type of the standard library as JSON has it; see `_plain` for errors."""
+    if type(cell).__name__ in _MISSING:
+        return None
+    if hasattr(cell, "isoformat"):
+        return cell.isoformat()
+    if isinstance(cell, bytes):
+        return cell.decode("utf-8", "replace")
+    if isinstance(cell, Decimal):
+        return int(cell) if cell == cell.to_integral_value() else float(cell)
+    if isinstance(cell, UUID | timedelta | Path):
+        return str(cell)
+    if hasattr(cell, "tolist"):  # NumPy's arrays and scalars
+        return _plain(cell.tolist())
+    raise TypeError(f"a value of type {type(cell).__name__}; convert it to text or a number")

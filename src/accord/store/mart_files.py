@@ -1,0 +1,99 @@
+"""Files of the mart: the metadata of parts, the check of a part against them, and locks."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from accord.store.mart_rows import mart_schema
+from accord.values import first_line, unreadable_parquet
+
+if TYPE_CHECKING:
+    import polars as pl
+
+FORMAT, ABOUT = "2", "accord-mart"
+"""Version of the metadata of a part, and the key that they stand under."""
+DAMAGED = ".damaged"
+"""Ending of files that were set aside because they cannot be read."""
+_OWN = re.compile(r"(?:part|live)-[0-9A-Za-z]+\.(?:parquet|jsonl)", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Metadata of a part; `fault` says why the file cannot be read."""
+
+    rows: int = 0
+    is_base: bool = False
+    replaces: frozenset[str] = frozenset()
+    fault: str = ""
+
+
+PASSED_OVER = "it is not read. Rebuild the mart: accord board rebuild"
+"""End of the sentence about a damaged file."""
+
+
+def scan_part(path: Path) -> pl.LazyFrame:
+    """Return the rows of a part, which are read when they are collected."""
+    import polars as pl
+
+    return pl.scan_parquet(path, glob=False).select(list(mart_schema()))
+
+
+def about_part(path: Path) -> Part:
+    """Return the metadata of a part after comparing them with its rows and columns."""
+    import polars as pl
+
+    name = path.name
+    try:
+        about = json.loads(pl.read_parquet_metadata(path)[ABOUT])
+        if about["format"] != FORMAT:
+            return Part(fault=f"{name} is of another version of Accord; rebuild the mart: accord board rebuild")
+        part = Part(int(about["rows"]), bool(about["base"]), frozenset(map(str, about["replaces"])))
+        scan = pl.scan_parquet(path, glob=False)
+        schema, rows = scan.collect_schema(), int(scan.select(pl.len()).collect().item())
+    except KeyError:
+        return Part(fault=f"{name} is no part of a mart")
+    except FileNotFoundError:
+        raise
+    except unreadable_parquet(ValueError, TypeError, RecursionError) as error:
+        return Part(fault=f"{name} is cut short or no Parquet ({first_line(error)})")
+    if rows != part.rows:
+        return Part(fault=f"{name} holds {rows:,} rows, and says that they are {part.rows:,}")
+    wrong = next((column for column, kind in mart_schema().items() if schema.get(column) != kind), None)
+    if wrong is not None:
+        return Part(fault=f"{name} has no column {wrong!r} of type {mart_schema()[wrong]}")
+    foreign = next((each for each in sorted(part.replaces) if _OWN.fullmatch(each) is None), None)
+    if foreign is not None:
+        return Part(fault=f"{name} replaces {foreign!r}, which is no file of a mart")
+    return part
+
+
+def sync(path: Path) -> None:
+    """Flush a file, or the list of files of a folder, to the disk; Windows cannot flush folders."""
+    if path.is_dir() and os.name == "nt":
+        return
+    file = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def try_lock(stream: IO[bytes]) -> bool:
+    """Lock an open file until it is closed or its process ends; return False if another process holds the lock."""
+    try:
+        if os.name == "nt":
+            import msvcrt
+
+            msvcrt.locking(stream.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        else:
+            import fcntl
+
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

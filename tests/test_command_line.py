@@ -1,0 +1,226 @@
+"""The command line's conventions: help, verbosity, completion, printed commands that run, links, and install hints."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from new_project import new_project
+from small_sample import sources
+from typer.testing import CliRunner
+
+from accord.cli import (
+    app,
+    commands,  # noqa: F401 - registers the commands
+)
+from accord.values import MissingExtra
+
+CHATS, RATINGS = map(str, sources())
+MESSAGES = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in ("ACCORD_STORE", "DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def ran(*arguments: str, code: int = 0) -> Any:
+    result = CliRunner().invoke(app, list(arguments), prog_name="accord")
+    assert result.exit_code == code, result.output
+    return result
+
+
+# --- help ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", [(), ("store",), ("judge",), ("users", "add")])
+def test_help_has_a_short_name(command: tuple[str, ...]) -> None:
+    assert ran(*command, "-h").stdout == ran(*command, "--help").stdout
+
+
+def test_help_lists_commands_in_groups_with_whole_sentences() -> None:
+    text = ran("--help").stdout
+    places = [text.index(f"\n{panel}:\n") for panel in ("Start", "Learn", "Rate", "Operate")]
+    assert places == sorted(places) and "\nCommands:" not in text, "every command has a group"
+    assert "..." not in text.split("\nStart:\n")[1] and "--install-completion" in text
+    assert text.index("\n  demo ") < places[1] < text.index("\n  fit ") < places[2] < text.index("\n  serve ")
+
+
+def test_rare_options_are_left_out_of_help_and_still_work() -> None:
+    text = ran("judge", "--help").stdout
+    assert not any(name in text for name in ("--wordnet", "--people", "--longest", "--verbose"))
+    new_project("models: {judge: {mode: recorded, paths: [nowhere.jsonl]}}\n")
+    assert "0 judged" in ran("judge", "--longest", "--people").stdout
+
+
+# --- verbosity --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [("-v", "compare"), ("compare", "-v"), ("compare", "--verbose")])
+def test_verbose_logs_to_stderr(arguments: tuple[str, ...], folder: Path) -> None:
+    new_project()
+    assert f"info: accord: project in {folder}" in ran(*arguments, code=1).stderr
+    assert "info:" not in ran("compare", code=1).stderr, "of this run alone"
+
+
+@pytest.mark.parametrize("place", [0, 3])
+def test_quiet_leaves_results_and_errors(place: int) -> None:
+    new_project()
+    rows = [json.dumps({"id": f"c{i}", "Q0": i % 3 + 1, "messages": MESSAGES}) + "\n" for i in range(9)]
+    Path("c.jsonl").write_text("".join(rows))
+    arguments = ["import", "c.jsonl", "--format=auto"]
+    assert "note: " in ran(*arguments).stderr
+    quiet = ran(*arguments[:place], "--quiet", *arguments[place:])
+    assert quiet.stderr == "" and "already there" in quiet.stdout
+    assert ran("-q", "import", "nowhere.csv", code=1).stderr.startswith("accord: ")
+    assert "exclude each other" in ran("-q", "-v", "compare", code=1).stderr
+
+
+# --- commands that are printed -----------------------------------------------------------------------------------------
+
+
+def follow(said: str) -> str:
+    """Run the command of the `Next:` line."""
+    [line] = [line for line in said.splitlines() if line.startswith("Next: ")]
+    program, *arguments = shlex.split(line.removeprefix("Next: "))
+    assert program == "accord"
+    return str(ran(*arguments).stdout)
+
+
+def sample(chats: str, ratings: str) -> None:
+    Path(chats).write_bytes(Path(CHATS).read_bytes())
+    Path(ratings).write_bytes(Path(RATINGS).read_bytes())
+
+
+def test_init_names_the_files_that_are_there() -> None:
+    sample("my chats.jsonl", "ratings.csv")
+    assert "40 conversations imported" in follow(ran("init").stdout)
+
+
+def test_init_names_the_conversations_beside_the_labels_and_the_columns() -> None:
+    Path("data").mkdir()
+    sample("data/my chats.jsonl", "data/rated by all.csv")
+    text = Path("data/rated by all.csv").read_text().replace("conversation,annotator", "chat,who is it", 1)
+    Path("data/rated by all.csv").write_text(text)
+    mapped = ["--columns", "conversation=chat", "--columns", "annotator=who is it"]
+    said = follow(ran("init", "--from", "data/rated by all.csv", *mapped).stdout)
+    assert "40 conversations imported" in said and "0 labels imported" not in said
+
+
+def test_init_without_data_says_what_is_needed() -> None:
+    said = ran("init").stdout
+    assert "Next: accord demo" in said and "then: accord import ." in said
+    Path("labels.csv").write_text("conversation,annotator,useful\n" + "".join(f"c{i},ann,{i % 3}\n" for i in range(9)))
+    said = ran("init", "--from", "labels.csv").stdout
+    assert "Next:" not in said and "name the file that holds them: accord import CONVERSATIONS labels.csv" in said
+
+
+def test_commands_in_notes_run_as_printed() -> None:
+    new_project()
+    rows = [json.dumps({"id": f"c{i}", "Q0": i % 3 + 1, "messages": MESSAGES}) + "\n" for i in range(9)]
+    Path("my chats.jsonl").write_text("".join(rows))
+    said = ran("import", "my chats.jsonl").stderr
+    [line] = [line for line in said.splitlines() if "to read them as labels: " in line]
+    program, *arguments = shlex.split(line.split("to read them as labels: ")[1])
+    assert program == "accord" and "9 labels imported" in ran(*arguments).stdout
+
+
+@pytest.mark.parametrize(
+    ("about", "command"),
+    [
+        ({"url": "file:///src/acc%20ord", "dir_info": {"editable": True}}, "pip install -e '/src/acc ord[gguf]'"),
+        ({"url": "file:///src/accord", "dir_info": {}}, "pip install '/src/accord[gguf]'"),
+        ({"url": "file:///tmp/accord-1.whl", "archive_info": {}}, "pip install 'accord[gguf]'"),
+        (None, "pip install 'accord[gguf]'"),
+    ],
+)
+def test_install_hints_fit_the_installation(
+    about: dict[str, Any] | None, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Installed:
+        def read_text(self, name: str) -> str | None:
+            assert name == "direct_url.json"
+            return None if about is None else json.dumps(about)
+
+    monkeypatch.setattr(importlib.metadata, "distribution", lambda name: Installed())
+    assert str(MissingExtra("a GGUF model", "gguf")).endswith(f"Install it: {command}")
+
+
+# --- the project file --------------------------------------------------------------------------------------------------
+
+
+def test_the_models_of_the_template_need_only_be_uncommented() -> None:
+    ran("init")
+    text = Path("accord.yaml").read_text()
+    Path("accord.yaml").write_text(text + "models:\n  judge: {mode: logprobs, model: m}\n")
+    assert "no label" in ran("compare", code=1).stderr
+    start = text.index("# models:")
+    block = text[start : text.index("# sources:")]
+    uncommented = "".join(line.removeprefix("# ") for line in block.splitlines(keepends=True))
+    Path("accord.yaml").write_text(text.replace(block, uncommented))
+    assert "no label" in ran("compare", code=1).stderr
+
+
+def test_a_key_given_twice_is_named_with_its_line() -> None:
+    new_project("seed: 0\nmodels: {}\nfolds: 3\nmodels: {judge: {model: m}}\n")
+    assert "accord.yaml, line 4: key 'models' is given twice, in lines 2 and 4" in ran("compare", code=1).stderr
+
+
+# --- pages -------------------------------------------------------------------------------------------------------------
+
+
+def test_view_prints_the_address_where_there_is_no_display(folder: Path) -> None:
+    new_project()
+    assert "Write one: accord report" in ran("view", code=1).stderr
+    Path("report.html").write_text("<p>")
+    Path("deep").mkdir()
+    address = (folder / "report.html").as_uri()
+    assert ran("view", "report", "--no-open").stdout.strip() == ran("view").stdout.strip() == address
+    assert "unknown page 'bord'. Did you mean 'board'?" in ran("view", "bord", code=1).stderr
+
+
+def test_view_opens_a_browser_where_there_is_a_display(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr("webbrowser.open", lambda address: not opened.append(address))
+    Path("mine.html").write_text("<p>")
+    ran("view", "report", "--file", "mine.html")
+    ran("view", "report", "--file", "mine.html", "--no-open")
+    assert opened == [(folder / "mine.html").as_uri()]
+
+
+def test_view_finds_a_board_that_runs() -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+        assert ran("view", "board", "--port", port).stdout.strip() == f"http://127.0.0.1:{port}/board"
+
+
+@pytest.mark.slow
+def test_demo_ends_with_a_link_to_its_report(folder: Path) -> None:
+    sample("chats.jsonl", "ratings.csv")
+    said = ran("run", "chats.jsonl", "ratings.csv", "--evaluator", "mixture", "--set", "draws=20").stdout
+    assert said.splitlines()[-1] == (folder / "accord-run/report.html").as_uri()
+    new_project("draws: 20\n")
+    ran("import", "chats.jsonl", "ratings.csv")
+    assert ran("report", "mixture").stdout.splitlines()[-1] == (folder / "report.html").as_uri()
+
+
+def test_completion_is_offered() -> None:
+    environment = {"_ACCORD_COMPLETE": "complete_bash", "COMP_WORDS": "accord comp", "COMP_CWORD": "1"}
+    told = subprocess.run(
+        [sys.executable, "-c", "import sys\nfrom accord.cli import main\nsys.argv = ['accord']\nmain()"], capture_output=True, text=True, check=False,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+    assert "compare" in told.stdout

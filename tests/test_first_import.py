@@ -1,0 +1,499 @@
+"""First files of a new user: labels under any name, raters in columns, transcripts, workbooks, and common mistakes."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import zipfile
+from contextlib import closing
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from accord import open as open_project
+from accord import read
+from accord.cli import (
+    app,
+    commands,  # noqa: F401 - registers the commands
+)
+from accord.store import Store
+
+QUICK = ["--set", "draws=20", "--set", "metrics=[words]", "--set", "folds=2"]
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the files of `accord init`."""
+    monkeypatch.chdir(tmp_path)
+    accord("init")
+    return tmp_path
+
+
+def accord(*arguments: str, code: int = 0) -> str:
+    """Run a command and return its output of both streams."""
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == code, result.output + str(result.exception)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.stdout + result.stderr
+
+
+def imported(*arguments: str) -> dict[str, Any]:
+    """Run `accord import` and return its JSON."""
+    result = CliRunner().invoke(app, ["import", *arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def write(name: str, text: str) -> str:
+    Path(name).write_text(text, encoding="utf-8")
+    return name
+
+
+def exchanges(name: str = "qa.csv", count: int = 24, prefix: str = "c", **columns: Any) -> str:
+    """Write a table with one exchange per row; `columns` maps each name to a function of the row's number."""
+    head = ",".join(["id", "question", "answer", *columns])
+    rows = [
+        ",".join(
+            [f"{prefix}{i}", f"What is item {i}?", f"It is item {i} of many.", *(str(f(i)) for f in columns.values())]
+        )
+        for i in range(count)
+    ]
+    return write(name, "\n".join([head, *rows]) + "\n")
+
+
+def printed_command(said: str, start: str) -> list[str]:
+    """The arguments of the command that a message prints."""
+    return shlex.split(said[said.index(start) :].splitlines()[0])[1:]
+
+
+def questions() -> dict[str, dict[str, Any]]:
+    """The questions of the rubric that accord.yaml names."""
+    named = yaml.safe_load(Path("accord.yaml").read_text())["rubric"]
+    return {question["id"]: question for question in yaml.safe_load(Path(named).read_text())["questions"]}
+
+
+def rated(question: str) -> list[tuple[str, str, Any]]:
+    """The labels of a question as an open project reads them: conversation, annotator and value."""
+    with open_project() as opened:
+        return [(label.target.conversation, label.annotator, label.value) for label in opened.rated(question)]
+
+
+# --- labels are stored and reported in every format ---------------------------------------------------------------
+
+CHAT = [{"role": "user", "content": "Is it open?"}, {"role": "assistant", "content": "Until six."}]
+
+
+def _beside(name: str) -> list[str]:
+    rows = [json.dumps({"id": f"c{i}", "messages": CHAT, name: i % 5 + 1}) for i in range(6)]
+    return [write("chats.jsonl", "\n".join(rows) + "\n")]
+
+
+def _table(name: str) -> list[str]:
+    columns: dict[str, Any] = {name: lambda i: i % 5 + 1}
+    return [exchanges(count=6, **columns)]
+
+
+def _long(name: str) -> list[str]:
+    rows = "".join(f"c{i},ann,{name},{i % 5 + 1}\n" for i in range(6))
+    return [exchanges(count=6), write("labels.csv", "conversation,annotator,question,value\n" + rows)]
+
+
+def _wide(name: str) -> list[str]:
+    rows = "".join(f"c{i},ann,{i % 5 + 1}\n" for i in range(6))
+    return [exchanges(count=6), write("labels.csv", f"conversation,annotator,{name}\n" + rows)]
+
+
+def _tool(name: str) -> list[str]:
+    rows = [
+        {
+            "id": i, "data": {"dialogue": CHAT},
+            "annotations": [{"completed_by": 1, "result": [
+                {"from_name": name, "to_name": "dialogue", "type": "rating", "value": {"rating": i % 5 + 1}},
+            ]}],
+        }
+        for i in range(6)
+    ]  # fmt: skip
+    return [write("tool.json", json.dumps(rows))]
+
+
+@pytest.mark.parametrize("files", [_beside, _table, _long, _wide, _tool])
+def test_labels_that_the_rubric_does_not_ask_are_stored_and_reported_with_a_command_that_works(files: Any) -> None:
+    sources = files("stars")
+    said = accord("import", *sources)
+    assert "6 labels imported" in said or "6 annotations imported" in said
+    assert "labels read by question: stars (6, not in the rubric)" in said
+    before = Path("rubric.yaml").read_text()
+    command = printed_command(said, "accord init --from")
+    assert "changed accord.yaml: rubric: rubric-from-labels.yaml" in accord(*command)
+    assert Path("rubric.yaml").read_text() == before and list(questions()["stars"]["options"]) == [1, 2, 3, 4, 5]
+    assert {value for _, _, value in rated("stars")} == {1, 2, 3, 4, 5}, "labels from before are used"
+    again = accord("import", *sources)
+    assert "6 already there" in again and "stars (6)" in again and len(rated("stars")) == 6
+
+
+def test_labels_of_words_count_once_after_the_rubric_asks_their_question() -> None:
+    name = exchanges(helpful=lambda i: "yes" if i % 3 else "no")
+    accord(*printed_command(accord("import", name), "accord init --from"))
+    first = rated("helpful")
+    assert {value for _, _, value in first} == {0, 1} and len(first) == 24
+    accord("import", name)
+    assert sorted(rated("helpful")) == sorted(first)
+
+
+def test_questions_are_added_to_a_rubric_that_was_edited() -> None:
+    own = "name: mine\nmain: kind\nquestions:\n- {id: kind, text: 'Is it kind?', scale: binary, options: [0, 1]}\n"
+    write("rubric.yaml", own)
+    said = accord("import", exchanges(stars=lambda i: i % 5 + 1))
+    said = accord(*printed_command(said, "accord init --from"))
+    assert "added to the 1 questions of the rubric 'mine'" in said and Path("rubric.yaml").read_text() == own
+    assert list(questions()) == ["kind", "stars"] and questions()["kind"]["text"] == "Is it kind?"
+    assert "asks these already" in accord("init", "--from", "qa.csv")
+
+
+def test_columns_named_after_questions_are_labels_and_bad_values_name_their_rows() -> None:
+    name = exchanges(Q0=lambda i: 9 if i in (3, 5) else i % 4 + 1)
+    said = accord("import", name, code=1)
+    assert "qa.csv, line 5: label of 'unnamed' on c3, question 'Q0': got 9, allowed: 1, 2, 3, 4" in said
+    said = accord("import", name, "--skip-bad-rows")
+    assert "labels read by question: Q0 (22)" in said and "2 bad rows skipped" in said and "not read" not in said
+    assert "qa.csv, line 5" in said and "qa.csv, line 7" in said
+
+
+def test_no_column_is_read_as_labels_on_request() -> None:
+    name = exchanges(stars=lambda i: i % 5 + 1, depth=lambda i: i % 3)
+    said = accord("import", name, "--labels", "none")
+    assert "0 labels imported" in said and "labels read" not in said
+    said = accord("import", name)
+    assert "columns read as labels: stars (--labels NAME for others" in said
+    assert "not read as labels: depth. To read them: accord import qa.csv --labels depth" in said
+    assert imported("qa.csv", "--labels", "depth")["questions"] == {"depth": 24}
+
+
+def test_the_python_interface_stores_the_same_labels() -> None:
+    with open_project() as opened:
+        done = opened.import_([exchanges(stars=lambda i: i % 5 + 1)])
+    assert done.labels.new == 24 and done.to_json()["other_questions"] == {"stars": 24}
+
+
+# --- raters in columns --------------------------------------------------------------------------------------------
+
+
+def _people(*names: str) -> dict[str, Any]:
+    return {name: lambda i, shift=shift: (i + shift) % 5 + 1 for shift, name in enumerate(names)}
+
+
+@pytest.mark.parametrize(
+    ("columns", "raters"),
+    [
+        (("nora", "sam", "ann"), ["ann", "nora", "sam"]),
+        (("Nora", "Kwabena"), ["Kwabena", "Nora"]),
+        (("nora_rating", "sam_rating"), ["nora", "sam"]),
+        (("a.lee@example.org", "b@example.org"), ["a.lee@example.org", "b@example.org"]),
+        (("rater_a", "rater_b"), ["rater_a", "rater_b"]),
+        (("warmth", "depth"), []),
+        (("clarity", "tone"), []),
+        (("nora", "clarity"), []),
+    ],
+)
+@pytest.mark.parametrize("alone", [False, True])
+def test_columns_of_people_are_raters_of_one_question(columns: tuple[str, ...], raters: list[str], alone: bool) -> None:
+    name = exchanges(**({} if alone else _people(*columns)))
+    files = [name]
+    if alone:
+        cells = _people(*columns).values()
+        rows = "".join(f"c{i},{','.join(str(f(i)) for f in cells)}\n" for i in range(24))
+        files.append(write("labels.csv", f"id,{','.join(columns)}\n{rows}"))
+    found = json.loads(accord("init", "--from", *reversed(files), "--json"))
+    asked = [row["question"] for row in found["questions"]]
+    said = accord("import", *files)
+    with closing(Store("sqlite:///accord.db")) as store:
+        labels = store.labels()
+    if not raters:
+        assert set(asked) <= set(columns) and set(labels.annotators) <= {"unnamed"}
+        return
+    assert asked == ["rating"] and labels.annotators == raters and len(labels) == 24 * len(columns)
+    assert f"columns {', '.join(columns)} are read as {len(columns)} raters of one question, 'rating'" in said
+    assert f"--labels {columns[0]}" in said
+
+
+def test_the_user_decides_between_raters_and_questions() -> None:
+    name = exchanges(**_people("nora", "sam"))
+    assert imported(name, "--labels", "nora", "--labels", "sam")["questions"] == {"nora": 24, "sam": 24}
+    other = exchanges("dims.csv", prefix="d", **_people("warmth", "depth"))
+    said = accord("import", other)
+    assert "if each holds one person's ratings: accord import dims.csv --rater warmth --rater depth" in said
+    assert imported(other, "--rater", "warmth", "--rater", "depth")["questions"] == {"rating": 48}
+    assert "no file has a column 'nobody'" in accord("import", name, "--rater", "nobody", code=1)
+
+
+def test_people_on_different_scales_are_no_raters_of_one_question() -> None:
+    name = exchanges(nora=lambda i: i % 5 + 1, sam=lambda i: 20 * (i % 5) + 20)
+    said = accord("init", "--from", name)
+    assert "columns nora, sam look like raters, but their values share no scale" in said
+    found = json.loads(accord("init", "--from", name, "--labels", "nora", "--labels", "sam", "--json"))
+    assert [row["question"] for row in found["questions"]] == ["nora", "sam"]
+
+
+# --- scales -------------------------------------------------------------------------------------------------------
+
+
+def test_a_scale_from_extremes_is_reported_as_a_guess_and_can_be_set() -> None:
+    name = exchanges(stars=lambda i: i % 3 + 2)
+    said = accord("init", "--from", name)
+    assert (
+        "the scale of 'stars' is a guess: 1, 2, 3, 4, from values between 2 and 4. To set it: --scale stars=1..5"
+        in said
+    )
+    said = accord("init", "--from", name, "--scale", "stars=1..7")
+    assert "guess" not in said and list(questions()["stars"]["options"]) == [1, 2, 3, 4, 5, 6, 7]
+    assert "unknown question of --scale 'star'. Did you mean 'stars'?" in accord(
+        "init", "--from", name, "--scale", "star=1..7", code=1
+    )
+    for wrong in ("stars", "stars=5..1", "stars=1to5"):
+        assert "--scale takes QUESTION=LOW..HIGH" in accord("init", "--from", name, "--scale", wrong, code=1)
+    Path("accord.yaml").unlink()
+    said = accord("run", name, "--scale", "stars=1..5", "--out", "out", *QUICK)
+    assert "guess: 1, 2" not in said and "5" in Path("out/rubric.yaml").read_text()
+
+
+def test_usual_scales_are_no_guess() -> None:
+    said = accord("init", "--from", exchanges(stars=lambda i: i % 5 + 1, resolved=lambda i: i % 2))
+    assert "the scale of" not in said
+
+
+# --- transcripts --------------------------------------------------------------------------------------------------
+
+TURNS = [("Nora", "hello"), ("Shop", "hi\nhow can I help?"), ("Nora", "thanks")]
+
+
+@pytest.mark.parametrize(
+    ("text", "turns"),
+    [
+        ("Customer: hello\nAgent: hi\nhow can I help?\n", [("user", "hello"), ("assistant", "hi\nhow can I help?")]),
+        ("顾客：你好\n客服：您好\n", [("user", "你好"), ("assistant", "您好")]),
+        ("Kunde: hallo\r\nBerater: guten Tag\r\n", [("user", "hallo"), ("assistant", "guten Tag")]),
+        (
+            "12/31/23, 9:15 PM - Messages and calls are end-to-end encrypted. Tap to learn more.\n"
+            "12/31/23, 9:15\u202fPM - Nora: hello\n12/31/23, 9:16\u202fPM - Shop: hi\nhow can I help?\n"
+            "12/31/23, 9:16 PM - Nora added Bob\n12/31/23, 9:17 PM - Nora: thanks\n",
+            TURNS,
+        ),
+        ("31.12.23, 21:15 - Nora: hello\n31.12.23, 21:16 - Shop: hi\nhow can I help?\n31.12.23, 21:17 - Nora: thanks", TURNS),
+        ("31/12/23 9:15 p. m. - Nora: hello\n31/12/23 9:16 p. m. - Shop: hi\nhow can I help?\n31/12/23 9:17 p. m. - Nora: thanks", TURNS),
+        (
+            "\ufeff[31.12.23, 21:15:03] Shop: \u200eNachrichten und Anrufe sind Ende-zu-Ende-verschlüsselt.\n"
+            "[31.12.23, 21:15:03] Nora: hello\n[31.12.23, 21:16:03] Shop: hi\nhow can I help?\n"
+            "\u200e[31.12.23, 21:17:03] Nora: thanks\n",
+            TURNS,
+        ),
+        ("2023/12/31 下午9:15 - 小明: 你好\n2023/12/31 下午9:16 - 客服: 您好", [("小明", "你好"), ("assistant", "您好")]),
+        (
+            "[12/31/23, 9:15:04 PM] Nora: \u200eimage omitted\n[12/31/23, 9:15:05 PM] Shop: <attached: a.jpg>\n",
+            [("Nora", "image omitted"), ("Shop", "<attached: a.jpg>")],
+        ),
+    ],
+)  # fmt: skip
+def test_a_text_file_is_one_conversation(text: str, turns: list[tuple[str, str]]) -> None:
+    Path("talk.txt").write_bytes(text.encode())
+    [record] = read("talk.txt")
+    assert record.conversation.id == "talk"
+    assert [(turn.role, turn.content) for turn in record.conversation.turns] == turns
+    rows = "conversation,annotator,question,value\ntalk,ann,Q0,3\n"
+    assert imported("talk.txt", write("labels.csv", rows))["labels"]["new"] == 1
+
+
+def test_dividers_separate_the_conversations_of_a_text_file() -> None:
+    write("talks.txt", "User: a\nBot: b\n\n----\nUser: c\nBot: d\n")
+    found = {each.conversation.id: each.line for each in read("talks.txt")}
+    assert found == {"talks-1": 1, "talks-2": 5}
+    write("one.txt", "User: a\n---\nBot: b\n")
+    assert len(list(read("one.txt"))) == 1
+
+
+def test_json_lines_in_a_text_file_are_read_as_such_and_a_readme_is_passed_over(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "chats.txt").write_text(json.dumps({"id": "a", "messages": CHAT}) + "\n")
+    (folder / "README.txt").write_text("These are the chats of May.\n")
+    said = accord("import", "data")
+    assert "1 conversations imported" in said and "passed over: data/README.txt is plain text without speakers" in said
+
+
+# --- workbooks ----------------------------------------------------------------------------------------------------
+
+HAS_READER = find_spec("fastexcel") is not None
+needs_reader = pytest.mark.skipif(not HAS_READER, reason="fastexcel, the extra `excel`, is not installed")
+_SHEET = (
+    '<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><sheetData>{}</sheetData></worksheet>'
+)
+
+
+def workbook(name: str, *sheets: list[list[Any]]) -> str:
+    """Write a workbook with inline texts and numbers."""
+
+    def cell(value: Any) -> str:
+        if isinstance(value, str):
+            return f'<c t="inlineStr"><is><t>{value}</t></is></c>'
+        return "<c/>" if value is None else f"<c><v>{value}</v></c>"
+
+    main = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
+    relations = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    packages = "http://schemas.openxmlformats.org/package/2006"
+    numbers = range(1, len(sheets) + 1)
+    listed = "".join(f'<sheet name="S{n}" sheetId="{n}" r:id="r{n}"/>' for n in numbers)
+    linked = "".join(
+        f'<Relationship Id="r{n}" Type="{relations}/worksheet" Target="worksheets/s{n}.xml"/>' for n in numbers
+    )
+    document = "application/vnd.openxmlformats-officedocument.spreadsheetml"
+    kinds = "".join(
+        f'<Override PartName="/xl/worksheets/s{n}.xml" ContentType="{document}.worksheet+xml"/>' for n in numbers
+    )
+    with zipfile.ZipFile(name, "w") as archive:
+        archive.writestr(
+            "[Content_Types].xml",
+            f'<Types xmlns="{packages}/content-types"><Default Extension="rels" '
+            'ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Override '
+            f'PartName="/xl/workbook.xml" ContentType="{document}.sheet.main+xml"/>{kinds}</Types>',
+        )
+        archive.writestr(
+            "_rels/.rels",
+            f'<Relationships xmlns="{packages}/relationships"><Relationship Id="r1" '
+            f'Type="{relations}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
+        )
+        archive.writestr(
+            "xl/workbook.xml", f'<workbook {main} xmlns:r="{relations}"><sheets>{listed}</sheets></workbook>'
+        )
+        archive.writestr(
+            "xl/_rels/workbook.xml.rels", f'<Relationships xmlns="{packages}/relationships">{linked}</Relationships>'
+        )
+        for number, rows in zip(numbers, sheets, strict=True):
+            lines = "".join(f"<row>{''.join(map(cell, row))}</row>" for row in rows)
+            archive.writestr(f"xl/worksheets/s{number}.xml", _SHEET.format(lines))
+    return name
+
+
+ROWS: list[list[Any]] = [
+    ["id", "Question", "Answer", "Rating"],
+    *([i, f"What is {i}?", "It is long known.", i % 5 + 1] for i in range(6)),
+]
+
+
+@needs_reader
+def test_a_workbook_is_read_like_a_table() -> None:
+    name = workbook("chats.xlsx", ROWS, [])
+    found = list(read(name))
+    assert [(each.conversation.id, each.line) for each in found] == [(str(i), i + 2) for i in range(6)]
+    assert found[0].conversation.turns[0].content == "What is 0?"
+    assert imported(name)["questions"] == {"Rating": 6}
+
+
+@needs_reader
+def test_a_workbook_with_several_sheets_is_refused_with_their_names() -> None:
+    said = accord("import", workbook("two.xlsx", ROWS, ROWS), code=1)
+    assert "got 2 ('S1', 'S2'); save each sheet in a file of its own" in said
+
+
+# --- mistakes of a new user ---------------------------------------------------------------------------------------
+
+OLD_EXCEL = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512)
+
+
+def _raw(name: str, content: bytes) -> list[str]:
+    Path(name).write_bytes(content)
+    return [name]
+
+
+def _huge() -> list[str]:
+    return [exchanges(rating=lambda i: i * 7919 + 3)]
+
+
+def _mixed() -> list[str]:
+    return [exchanges(rating=lambda i: i % 5 + 1 if i < 20 else 20 * (i % 5) + 20)]
+
+
+def _misspelled() -> list[str]:
+    row = {"id": "a", "messages": [{"role": "usr", "content": "x"}, CHAT[1]], "rating": 3}
+    return [write("chats.jsonl", json.dumps(row) + "\n")]
+
+
+def _wrong_roles() -> list[str]:
+    return [write("turns.csv", "id,speaker,words\n1,A,hello there\n1,B,hi\n")]
+
+
+MISTAKES: dict[str, tuple[str, Any, list[str]]] = {
+    "wrong columns": ("run", lambda: [write("x.csv", "key,said,reply,n\n1,hello there,hi,4\n")],
+        ["cannot tell the format of x.csv", "(key, said, reply, n)", "--columns prompt=said --columns response=reply"]),
+    "wrong column of turns": ("import", _wrong_roles, ["cannot tell the format of turns.csv", "role= and content="]),
+    "misspelled role": ("import", _misspelled,
+        ["chats.jsonl, line 1: unknown role 'usr'. Did you mean 'user'?", "--role usr=user"]),
+    "old Excel": ("run", lambda: _raw("old.xls", OLD_EXCEL), ["old.xls is an Excel workbook of the format before 2007", ".xlsx"]),
+    "a table called Excel": ("run", lambda: _raw("x.xlsx", b"id,question\n"), ["x.xlsx is not an Excel workbook", "CSV UTF-8"]),
+    "Word": ("run", lambda: _raw("chat.docx", b"PK\x03\x04"), ["chat.docx is a Word document", "plain text (.txt)"]),
+    "WhatsApp without ratings": ("run", lambda: [write("wa.txt", "31.12.23, 21:15 - Nora: a\n31.12.23, 21:16 - Shop: b\n")],
+        ["no ratings in wa.txt", "--labels NAME", "accord import wa.txt"]),
+    "prose": ("run", lambda: [write("a.txt", "It was a dark night.\n")], ["a.txt is plain text without speakers", "`Customer: ...`"]),
+    "huge scale": ("run", _huge, ["'rating' is left out: its values run from 3 to 182140", "--scale rating=3..182140"]),
+    "mixed scales": ("run", _mixed,
+        ["'rating' has values on two scales: 20 from 1 to 5 and 4 from 20 to 80", "qa.csv, lines 22, 23, 24, 25 hold the rarer",
+         "--scale rating=1..80"]),
+    "labels only": ("run", lambda: [write("l.csv", "id,rater,rating\nc1,ann,3\n")],
+        ["l.csv: labels alone", "accord run CHATS l.csv"]),
+    "labels of unknown conversations": ("import", lambda: [write("l.csv", "id,rater,rating\nc1,ann,3\n")],
+        ["no conversation 'c1' in the store", "accord import CHATS LABELS"]),
+    "no labels": ("run", lambda: [exchanges(city=lambda i: "Rome")], ["no ratings in qa.csv", "accord serve"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_common_mistake_ends_in_one_line_with_the_next_step(mistake: str) -> None:
+    command, files, parts = MISTAKES[mistake]
+    if command == "run":
+        Path("accord.yaml").unlink()
+    said = accord(command, *files(), *(["--out", "out"] if command == "run" else []), code=1)
+    error = [line for line in said.splitlines() if line.startswith("accord: ")]
+    assert len(error) == 1 and all(part in error[0] for part in parts), said
+
+
+@pytest.mark.skipif(HAS_READER, reason="fastexcel is installed")
+def test_a_workbook_without_its_reader_names_the_package() -> None:
+    said = accord("import", workbook("chats.xlsx", ROWS), code=1)
+    assert "pip install 'accord[excel]'" in said and "CSV UTF-8" in said
+
+
+def test_commands_that_messages_print_work() -> None:
+    said = accord("import", *MISTAKES["wrong columns"][1](), code=1)
+    columns = [part for part in shlex.split(said) if part.startswith(("prompt=", "response="))]
+    done = imported("x.csv", *(part for pair in columns for part in ("--columns", pair)))
+    assert done["conversations"]["new"] == 1
+    assert imported(*_misspelled(), "--role", "usr=user")["conversations"]["new"] == 1
+
+
+# --- other languages ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "question"),
+    [
+        ("编号,问题,回答,评分", "c{i},数字{i}是什么?,它是{i}。,{v}", "评分"),
+        ("Nummer;Frage;Antwort;Bewertung", "c{i};Was ist {i}?;Es ist wohl {i}.;{v}", "Bewertung"),
+        ("id,pregunta,respuesta,calificación", "c{i},¿Qué es {i}?,Es {i}.,{v}", "calificación"),
+        ("ID,Question,Réponse,Qualité", "c{i},Quel est {i} ?,C'est {i}.,{v}", "Qualité"),
+    ],
+)
+def test_columns_in_other_languages(header: str, row: str, question: str) -> None:
+    rows = [row.format(i=i, v=i % 5 + 1) for i in range(24)]
+    name = write("data.csv", "\n".join([header, *rows]) + "\n")
+    [first, *_] = read(name)
+    assert first.conversation.id == "c0" and [turn.role for turn in first.conversation.turns] == ["user", "assistant"]
+    assert imported(name)["questions"] == {question: 24}
+
+
+def test_roles_in_other_languages() -> None:
+    rows = "会话id,角色,内容\n1,顾客,你好\n1,客服,您好\n"
+    [record] = read(write("turns.csv", rows))
+    assert [turn.role for turn in record.conversation.turns] == ["user", "assistant"] and record.conversation.id == "1"

@@ -1,0 +1,179 @@
+"""Imports are recorded, undone and replaced, on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from new_project import new_project
+from typer.testing import CliRunner
+
+from accord.cli import (
+    app,
+    commands,  # noqa: F401 - registers the commands
+)
+from accord.store import Store, check_store
+from accord.values import Label, Target
+
+
+@pytest.fixture(autouse=True)
+def url(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ACCORD_STORE", database)
+    new_project()
+    yield database
+
+
+def accord(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def read(*arguments: str) -> dict[str, Any]:
+    result = CliRunner().invoke(app, ["import", *arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def chats(name: str, ids: str, reply: str = "hi") -> str:
+    rows = [
+        {"id": each, "messages": [{"role": "user", "content": "hello"}, {"role": "assistant", "content": reply}]}
+        for each in ids
+    ]
+    return written(name, "".join(json.dumps(row) + "\n" for row in rows))
+
+
+def labels(name: str, ids: str, value: int = 3, annotator: str = "ann") -> str:
+    return written(name, "conversation,annotator,Q0\n" + "".join(f"{each},{annotator},{value}\n" for each in ids))
+
+
+def written(name: str, text: str) -> str:
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).write_text(text, encoding="utf-8")
+    return name
+
+
+def held(url: str) -> tuple[str, list[tuple[str, Any]]]:
+    """The ids of the store's conversations, and its labels as (conversation, value)."""
+    store = Store(url)
+    try:
+        said = sorted((each.target.conversation, each.value) for each in store.labels())
+        return "".join(each.id for each in store.conversations()), said
+    finally:
+        store.close()
+
+
+def test_undo_removes_the_labels_and_conversations_of_one_import(url: str) -> None:
+    first = read(chats("a.jsonl", "ab"), labels("a.csv", "ab"))["id"]
+    second = read(chats("b.jsonl", "cd"), labels("b.csv", "cd", 4))["id"]
+    listed = {each["id"]: each for each in read("--list")["imports"]}
+    assert [Path(file).name for file in listed[first]["files"]] == ["a.jsonl", "a.csv"]
+    assert "2 conversations and 2 labels removed" in accord("import", "--undo", first[:6])
+    assert held(url) == ("cd", [("c", 4), ("d", 4)])
+    undone = read("--undo")
+    assert undone["undone"] == second and undone["removed"]["labels"] == 2
+    assert held(url) == ("", [])
+    assert {each["status"] for each in read("--list")["imports"]} == {"undone"}
+    assert "there is no import to undo" in accord("import", "--undo", code=1)
+    assert "unknown import" in accord("import", "--undo", first, code=1)
+
+
+def test_rows_of_another_import_stay(url: str) -> None:
+    first = read(chats("a.jsonl", "ab"), labels("a.csv", "ab"))["id"]
+    read(chats("b.jsonl", "bc"), labels("b.csv", "b"))
+    removed = read("--undo", first)["removed"]
+    assert (removed["conversations"], removed["labels"], removed["confirmed"]) == (1, 1, 2)
+    assert held(url) == ("bc", [("b", 3)])
+    read("--undo")
+    assert held(url) == ("", [])
+
+
+def test_ratings_of_the_workbench_and_answers_of_models_stay(url: str) -> None:
+    first = read(chats("a.jsonl", "abc"), labels("a.csv", "abc"))["id"]
+    store = Store(url)
+    store.add_labels([Label(Target("a"), "Q0", "bob", 1)])  # as the workbench adds them: by no import
+    answer = {
+        "key": "k", "conversation": "b", "turn": None, "question": "Q0", "judge": "m", "mode": "logprobs",
+        "probabilities": '{"1": 1.0}', "made_from": "{}", "outside": 0.0, "version": "",
+    }  # fmt: skip
+    store.add_answers([answer])
+    removed = read("--undo", first)["removed"]
+    assert (removed["conversations"], removed["labels"], removed["kept_conversations"]) == (2, 3, 1)
+    assert held(url) == ("a", [("a", 1)])
+    assert "k" in store.answers(["k"])
+    store.close()
+
+
+def test_repeated_imports_of_a_file_add_no_rows(url: str) -> None:
+    names = chats("a.jsonl", "ab"), labels("a.csv", "ab")
+    first = read(*names)["id"]
+    for _ in range(3):
+        last = read(*names)["id"]
+    assert check_store(url).rows["confirmations"] == 4
+    assert read("--undo", first)["removed"]["confirmed"] == 4
+    assert held(url) == ("ab", [("a", 3), ("b", 3)])
+    assert read("--undo", last)["removed"]["labels"] == 2
+    assert held(url) == ("", [])
+
+
+def test_a_corrected_file_replaces_the_wrong_one(url: str) -> None:
+    read(chats("a.jsonl", "ab"), labels("a.csv", "ab"))
+    labels("a.csv", "a", 4)
+    assert "replaced the earlier import" in accord("import", "--replace", "a.csv")
+    assert held(url) == ("ab", [("a", 4)])
+    chats("elsewhere/a.jsonl", "a", "corrected")
+    assert read("--replace", "elsewhere/a.jsonl")["replaced"]["conversations"] == 2
+    store = Store(url)
+    assert [each.turns[1].content for each in store.conversations()] == ["corrected"]
+    store.close()
+    assert held(url) == ("a", [("a", 4)]), "labels of another file stay"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("a.csv", "conversation,annotator,Q0\na,ann,77\n", "77"),
+        ("a.jsonl", '{"id": "b", "messages": [{"role": "user", "content": "x"}]}\n', "1 labels of other imports"),
+    ],
+)
+def test_a_replacement_that_fails_leaves_everything(url: str, name: str, content: str, says: str) -> None:
+    read(chats("a.jsonl", "a"), labels("a.csv", "a"))
+    before = held(url), read("--list")
+    written(name, content)
+    assert says in accord("import", "--replace", name, code=1)
+    assert (held(url), read("--list")) == before
+
+
+def test_files_of_one_name_from_several_folders_are_not_guessed(url: str) -> None:
+    read(chats("a/x.jsonl", "a"))
+    read(chats("b/x.jsonl", "b"))
+    assert "from several folders" in accord("import", "--replace", chats("c/x.jsonl", "c"), code=1)
+    assert held(url)[0] == "ab"
+    read("--replace", chats("b/x.jsonl", "d"))
+    assert held(url)[0] == "ad"
+
+
+def test_the_rows_before_a_bad_one_can_be_undone(url: str) -> None:
+    read(chats("a.jsonl", "ab"))
+    said = accord("import", written("a.csv", "conversation,annotator,Q0\na,ann,3\nb,ann,77\n"), code=1)
+    failed = read("--list")["imports"][-1]
+    assert failed["status"] == "failed" and f"accord import --undo {failed['id']}" in said
+    assert held(url) == ("ab", [("a", 3)])
+    read("--undo")
+    assert held(url) == ("ab", [])
+
+
+def test_conversations_that_other_labels_held_go_with_the_last_of_them(url: str) -> None:
+    first = read(chats("a.jsonl", "ab"))["id"]
+    read(labels("a.csv", "a"))
+    assert read("--undo", first)["removed"] == {
+        "labels": 0, "conversations": 1, "confirmed": 0, "kept_conversations": 1, "kept_answers": 0,
+    }  # fmt: skip
+    assert held(url) == ("a", [("a", 3)])
+    read("--undo")
+    assert held(url) == ("", [])

@@ -1,0 +1,174 @@
+"""Projects are found from subfolders, their paths start at accord.yaml, and commands outside of one leave nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from small_sample import sources
+from typer.testing import CliRunner
+
+import accord
+from accord.cli import (
+    app,
+    commands,  # noqa: F401 - registers the commands
+)
+from accord.learning import load_evaluator
+from accord.project import config_from, load_config
+from accord.testing import ChatServer, answer_any
+from accord.values import BadInput, dump_rubric, load_rubric
+
+CHATS, RATINGS = map(str, sources())
+PROJECT = """\
+rubric: my/rubric.yaml
+models: {judge: {mode: recorded, paths: [data/judge.jsonl]}}
+sources: {issues: {by: recorded, model: m, taxonomy: my/taxonomy.yaml}}
+evaluators: {plain: {sources: [rubric, lexical], head: mixed}}
+evaluator: plain
+studies: {rate: {marks: my/taxonomy.yaml, rubric: my/rubric.yaml}}
+folds: 2
+draws: 50
+"""
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("ACCORD_STORE", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    folder = tmp_path / "project"
+    for each in ("my", "data", "deep/er"):
+        (folder / each).mkdir(parents=True)
+    (folder / "accord.yaml").write_text(PROJECT)
+    (folder / "my/rubric.yaml").write_text(dump_rubric(load_rubric("llm-rubric")))
+    taxonomy = Path(accord.__file__).parent / "values/taxonomies/soda-eval.yaml"
+    (folder / "my/taxonomy.yaml").write_text(taxonomy.read_text(encoding="utf-8"), encoding="utf-8")
+    ids = [json.loads(line)["id"] for line in Path(CHATS).read_text(encoding="utf-8").splitlines()]
+    rows = [{"item_id": each, "question": "Q0", "judge_model": "m", "value": 1 + at % 4} for at, each in enumerate(ids)]
+    (folder / "data/judge.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "prices.yaml").write_text("models: {m: {input: 1, output: 2}}\n")
+    monkeypatch.chdir(folder / "deep/er")
+    return folder
+
+
+def ran(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def test_a_project_works_from_a_subfolder_and_from_anywhere_by_its_file(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran("import", CHATS, RATINGS)
+    ran("judge")
+    ran("fit")
+    assert (project / "accord.db").is_file() and (project / "evaluators/plain").is_dir()
+    assert list(Path().iterdir()) == []
+    ran("score", CHATS, "--out", "scores.jsonl")
+    assert Path("scores.jsonl").is_file(), "paths of the command line start from the working folder"
+    monkeypatch.chdir(tmp_path)
+    ran("score", CHATS, "--out", "scores.jsonl", "--config", "project/accord.yaml")
+    assert Path("scores.jsonl").read_text() == (project / "deep/er/scores.jsonl").read_text()
+    monkeypatch.chdir(project)
+    assert "40 conversations scored" in ran("score", CHATS, "--out", "scores.jsonl")
+    assert not (tmp_path / "accord.db").exists() and not (tmp_path / "evaluators").exists()
+
+
+def test_every_path_of_the_file_starts_from_its_folder(project: Path) -> None:
+    from accord.store import Studies
+    from accord.workbench import OpenStudy
+
+    with accord.open() as opened:
+        assert opened.rubric.hash == load_rubric("llm-rubric").hash
+        assert Path(opened.mart.folder) == project / "accord.db.scores"
+        assert opened.budget.prices["m"].output == 2
+        assert opened.source("issues").taxonomy.names  # type: ignore[attr-defined]
+        studies = Studies(opened.store)
+        assert OpenStudy(opened, "rate", studies).taxonomy is not None
+        studies.close()
+    opened_config = load_config()
+    assert opened_config.models["judge"].paths == ["data/judge.jsonl"], "names in fitted evaluators do not move"
+    assert config_from({"rubric": "llm-rubric"}, folder=project).rubric == "llm-rubric"
+
+
+def test_an_evaluator_finds_its_files_wherever_it_is_loaded(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran("import", CHATS, RATINGS)
+    by_judge = PROJECT.replace("by: recorded, model: m", "by: judge").replace("[rubric, lexical]", "[issues, lexical]")
+    (project / "accord.yaml").write_text(by_judge)
+    with accord.open() as opened:
+        fitted = opened.tried("plain")
+        fitted.evaluator.save(project / "evaluators/plain")
+    monkeypatch.chdir(tmp_path)
+    assert load_evaluator(project / "evaluators/plain").sources
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["import", CHATS], ["fit"], ["compare"], ["score", CHATS, "--out", "s.jsonl"], ["users", "list"], ["store", "check"],
+     ["report"], ["export", "a.csv"], ["watch"], ["import", "--list"]],
+)  # fmt: skip
+def test_commands_that_need_a_project_say_so_and_leave_nothing(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "Create one: accord init" in ran(*arguments, code=1)
+    with pytest.raises(BadInput, match="accord init"):
+        accord.open()
+    assert [each.name for each in tmp_path.iterdir()] == ["project"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(["compare"], 1), (["export", "../a.csv"], 0), (["users", "list"], 0), (["import", "--list"], 0), (["watch"], 0),
+     (["store", "check"], 1), (["store", "vacuum"], 1), (["gate", "--min-mean", "1"], 1)],
+)  # fmt: skip
+def test_commands_that_read_create_no_store(project: Path, arguments: list[str], code: int) -> None:
+    ran(*arguments, code=code)
+    assert not list(project.glob("accord.db*"))
+
+
+def test_variables_of_a_file_beside_the_project_are_read(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran("import", CHATS, RATINGS)
+    with ChatServer(answer_any) as server:
+        (project / ".env").write_text(
+            f"# of this project\nexport OPENAI_BASE_URL='{server.url}'\nOPENAI_API_KEY=\"sk-from-the-file\" # a key\n"
+            "JUDGE=m1   # its name\nEMPTY=\nHASH=a#b\n"
+        )
+        (project / "accord.yaml").write_text("models: {judge: {mode: logprobs, model: '${JUDGE}'}}\n")
+        code = (
+            "import accord, os\nfrom accord.values import redacted\n"
+            "with accord.open() as project:\n"
+            "    print(project.config.models['judge'].model, os.environ['HASH'], repr(os.environ['EMPTY']))\n"
+            "    print(redacted('sk-from-the-file'), os.environ['OPENAI_API_KEY'])\n"
+        )
+        environment = {**os.environ, "HASH": "real"}
+        told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+        assert told.stdout.splitlines()[0] == "m1 real ''"
+        assert told.stdout.splitlines()[1].endswith(" sk-from-the-file") and told.stdout.count("sk-from") == 1
+        limited = subprocess.run(
+            [sys.executable, "-m", "accord", "judge", "--limit", "1"], capture_output=True, text=True, check=False
+        )
+        assert limited.returncode == 0, limited.stderr
+        assert server.requests
+    (project / ".env").write_text("A=1\nnot a variable\n")
+    assert ".env, line 2: not KEY=VALUE" in ran("compare", code=1)
+
+
+def test_one_run_may_change_settings_of_any_command_and_keeps_the_preset(project: Path) -> None:
+    (project / "accord.yaml").write_text(PROJECT.replace("sources: {issues", "#"))
+    with accord.open() as opened:
+        preset = opened.config.about("mixture")
+    ran("import", CHATS, RATINGS)
+    ran("fit", "mixture", "--set", "evaluators.mixture.settings.form=gated")
+    card = json.loads((project / "evaluators/mixture/evaluator.json").read_text())
+    assert (card["head"]["name"], card["head"]["settings"]["form"]) == ("curves", "gated")
+    found = config_from({"evaluators": {"mixture": {"settings": {"form": "gated"}}}}).about("mixture")
+    assert (found.sources, found.head, found.settings) == (preset.sources, "curves", {"form": "gated"})
+    assert "unknown key 'fold'" in ran("judge", "--set", "fold=1", code=1)
+    assert "40 judged" in ran("judge", "--set", "models.judge.mode=recorded")
