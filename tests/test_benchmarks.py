@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks"
 HELPERS = {
     "adoror_planted", "adoror_prefixes", "adoror_systems", "attack_access", "attack_batches", "attack_files", "attack_models",
-    "attack_pages", "attack_scores", "attack_service", "attack_wires", "attack_workbench", "attacking", "board_scores",
+    "attack_outputs", "attack_pages", "attack_scores", "attack_service", "attack_wires", "attack_workbench", "attacking", "board_scores",
     "ciu_selection", "ciu_tables", "eager", "harness",
     "hostile",
     "llm_rubric_paper", "llm_rubric_people", "load", "rated", "rubicon_baselines", "rubicon_planted",
