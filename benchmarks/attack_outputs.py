@@ -1,4 +1,4 @@
-"""Outputs under attack: every command that writes is told to write over the store, the project, an input or a label file."""
+"""Outputs under attack: every command that writes is told to replace the store, the project or an input."""
 
 from __future__ import annotations
 

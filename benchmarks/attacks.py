@@ -34,7 +34,8 @@ AREAS: dict[str, Area] = {
     "follow": files.follow, "replies": wires.replies, "endpoints": wires.endpoints, "budgets": wires.budgets,
     "batches": attack_batches.batches, "urls": wires.urls, "models": attack_models.models,
     "secrets": wires.secrets, "webhooks": wires.webhooks, "serve": attack_service.serve, "pages": texts.pages,
-    "terminal": texts.terminal, "workbench": attack_workbench.workbench, "access": attack_access.access, "outputs": attack_outputs.outputs,
+    "terminal": texts.terminal, "workbench": attack_workbench.workbench, "access": attack_access.access,
+    "outputs": attack_outputs.outputs,
     "parts": scores.parts, "mart": scores.mart,
     "texts": scores.texts, "killed": scores.killed,
 }  # fmt: skip
