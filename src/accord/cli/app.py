@@ -94,17 +94,6 @@ def command(name: str) -> Callable[[Command], Command]:
     return register
 
 
-_FORCE = inspect.Parameter(
-    "force",
-    inspect.Parameter.KEYWORD_ONLY,
-    default=False,
-    annotation=Annotated[
-        bool,
-        typer.Option("--force", help="Replace a file or folder that does not look like an earlier output."),
-    ],
-)
-"""Option of every command that writes a file."""
-
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log each step to stderr.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")]
 _HIDDEN = (
@@ -122,14 +111,27 @@ _HIDDEN = (
     ),
 )
 """Options that every command takes, and that `accord --help` documents."""
+_FORCE = inspect.Parameter(
+    "force",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=False,
+    annotation=Annotated[
+        bool,
+        typer.Option("--force", help="Replace a file or folder that does not look like an earlier output."),
+    ],
+)
+"""Option of every command that writes a file."""
 
 
 def guarded(function: Callable[..., Any]) -> Callable[..., None]:
-    """Wrap a command: check its outputs, set the verbosity, and end expected failures in one line and an exit code."""
+    """Wrap a command: its outputs are checked, and expected failures end in one line on stderr and an exit code.
+
+    The command also takes `--verbose` and `--quiet`.
+    """
     outputs = outputs_of(function)
 
     @functools.wraps(function)
-    def run(*args: Any, verbose: bool = False, quiet: bool = False, force: bool = False, **kwargs: Any) -> None:
+    def run(*args: Any, force: bool = False, verbose: bool = False, quiet: bool = False, **kwargs: Any) -> None:
         try:
             set_verbosity(verbose or _given["verbose"], quiet or _given["quiet"])
             _check_finite(kwargs)
@@ -151,9 +153,9 @@ def guarded(function: Callable[..., Any]) -> Callable[..., None]:
             set_verbosity(False, False)
 
     signature = inspect.signature(function, eval_str=True)
-    more = [_FORCE] if any(each.is_earlier for each in outputs.values()) else []
+    added = (*((_FORCE,) if any(each.is_earlier for each in outputs.values()) else ()), *_HIDDEN)
     run.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[*signature.parameters.values(), *more, *_HIDDEN]
+        parameters=[*signature.parameters.values(), *added]
     )
     return run
 

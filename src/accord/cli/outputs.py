@@ -261,7 +261,7 @@ def _store_files(config: Config) -> Iterator[ProtectedFile]:
     from accord.values import BadInput, ProtectedFile
 
     try:
-        file, mart = store_file(config.store), mart_folder(config.store, config.mart)
+        file, mart = store_file(config.store), mart_folder(config.store, config.mart, config.folder)
     except BadInput:  # the command says why
         return
     if file is not None:

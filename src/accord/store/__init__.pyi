@@ -1,8 +1,7 @@
 from .account import Account as Account, Amounts as Amounts, MONEY as MONEY
 from .check import Checked as Checked, Damage as Damage, check_store as check_store
 from .engine import StoreError as StoreError, located_store as located_store, newest_migration as newest_migration
-from .engine import open_engine as open_engine, store_exists as store_exists
-from .engine import store_file as store_file
+from .engine import open_engine as open_engine, store_exists as store_exists, store_file as store_file
 from .imports import Imports as Imports, Recorded as Recorded, Removed as Removed
 from .mart import BATCH_ROWS as BATCH_ROWS, LIVE_ROWS as LIVE_ROWS, LOOSE as LOOSE, Mart as Mart, MartState as MartState
 from .mart import MartWriter as MartWriter, mart_folder as mart_folder

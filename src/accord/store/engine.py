@@ -91,11 +91,11 @@ def store_file(url: str) -> Path | None:
 
 def located_store(url: str, folder: Path) -> str:
     """Return a store's URL with the path of a SQLite file relative to `folder`; any other URL stays as it is."""
-    parsed = parsed_url(url)
-    if parsed.get_backend_name() != "sqlite" or is_in_memory(parsed):
+    file = store_file(url)
+    if file is None:
         return url
-    path = str(folder / str(parsed.database))
-    return parsed.set(database=path).render_as_string(hide_password=False) if "://" in url else path
+    path = str(folder / file)
+    return parsed_url(url).set(database=path).render_as_string(hide_password=False) if "://" in url else path
 
 
 def store_exists(url: str) -> bool:
