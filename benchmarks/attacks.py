@@ -20,6 +20,7 @@ import attack_access
 import attack_batches
 import attack_files as files
 import attack_models
+import attack_outputs
 import attack_pages as texts
 import attack_scores as scores
 import attack_service
@@ -34,6 +35,7 @@ AREAS: dict[str, Area] = {
     "batches": attack_batches.batches, "urls": wires.urls, "models": attack_models.models,
     "secrets": wires.secrets, "webhooks": wires.webhooks, "serve": attack_service.serve, "pages": texts.pages,
     "terminal": texts.terminal, "workbench": attack_workbench.workbench, "access": attack_access.access,
+    "outputs": attack_outputs.outputs,
     "parts": scores.parts, "mart": scores.mart,
     "texts": scores.texts, "killed": scores.killed,
 }  # fmt: skip

@@ -457,9 +457,9 @@ def test_a_failing_score_leaves_the_file_that_was_there(project: Path) -> None:
     Path("accord.yaml").write_text(PLAIN)
     imported()
     accord("fit")
-    assert "no file nowhere.jsonl" in refused("score", "nowhere.jsonl", "--out", "keep.jsonl")
+    assert "no file nowhere.jsonl" in refused("score", "nowhere.jsonl", "--out", "keep.jsonl", "--force")
     Path("bad.jsonl").write_text(Path(CHATS).read_text() + "{broken\n")
-    assert "line 41: not JSON" in refused("score", "bad.jsonl", "--out", "keep.jsonl")
+    assert "line 41: not JSON" in refused("score", "bad.jsonl", "--out", "keep.jsonl", "--force")
     assert Path("keep.jsonl").read_text() == "precious"
     both = ["--annotator", "amira", "--panel", "bruno"]
     assert "name one of the two" in refused("score", CHATS, "--out", "s.jsonl", *both)

@@ -8,6 +8,7 @@ import os
 import shlex
 import subprocess
 import sys
+import webbrowser
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +206,19 @@ def test_view_finds_a_board_that_runs() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
         assert ran("view", "board", "--port", port).stdout.strip() == f"http://127.0.0.1:{port}/board"
+
+
+def test_view_board_signs_the_single_user_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from served_workbench import Browser, project, served
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(webbrowser, "open", lambda address: True)
+    Path("accord.yaml").write_text("store: sqlite:///accord.db\n")
+    with project(tmp_path) as opened, served(opened) as port:
+        link = ran("view", "board", "--port", str(port)).stdout.strip()
+        browser = Browser(port, link="/")
+        assert browser.ask("GET", link.partition(str(port))[2])[2] == "/board"
+        assert "No score is on the board yet" in browser.get("/board") and browser.status == 200
 
 
 @pytest.mark.slow

@@ -100,9 +100,10 @@ def use_server(arguments: list[str]) -> None:
         assert browser.status == 200 and 'name="form"' in page, page
         messages = [{"conversation": "c", "role": "user", "content": "Can I return it?"},
                     {"conversation": "c", "role": "assistant", "content": "Yes, within 45 days of delivery [1]."}]  # fmt: skip
-        _, said, _ = browser.ask(
-            "POST", "/v1/scores", json.dumps({"messages": messages}), Content_Type="application/json"
-        )
+        printed = re.search(r"token of live scoring.*: (\S+)", Path("serve.log").read_text())
+        assert printed is not None
+        headers = {"Content_Type": "application/json", "Authorization": f"Bearer {printed[1]}"}
+        _, said, _ = browser.ask("POST", "/v1/scores", json.dumps({"messages": messages}), **headers)
         assert json.loads(said)["scores"][1]["status"] == "scored", said
     finally:
         process.terminate()

@@ -15,8 +15,7 @@ import typer
 from typer.testing import CliRunner
 
 from accord import Conversation, Label, Store, Target, Turn
-from accord.cli import app, commands  # noqa: F401 - registers the commands
-from accord.cli.outputs import outputs_of
+from accord.cli import app, commands, outputs_of  # noqa: F401 - registers the commands
 from accord.values import BadInput, ProtectedFile, check_output, dump_rubric, is_same_path, load_rubric
 
 SOURCE = Path(__file__).parents[1] / "src" / "accord"

@@ -232,7 +232,7 @@ def _existing(name: str) -> Iterator[Path]:
 
 
 def _project_files(given: Mapping[str, Any]) -> Iterator[ProtectedFile]:
-    """Yield the files of the project: what it is made of, and the files that its settings name."""
+    """Yield the files that make a project, and the files that its settings name."""
     from accord.project import Config, load_config, with_settings
     from accord.values import PROJECT_FILE, BadInput, ProtectedFile, find_project_file
 
@@ -241,19 +241,19 @@ def _project_files(given: Mapping[str, Any]) -> Iterator[ProtectedFile]:
         config = with_settings(load_config(given.get("config_file")), given.get("settings") or ())
     except BadInput:  # the command says why
         config = Config()
-    for folder in {Path(), file.parent}:
+    folders = {Path(), file.parent, config.folder}
+    yield ProtectedFile(file, "the project file")
+    for folder in folders:
         yield ProtectedFile(folder / PROJECT_FILE, "the project file")
         yield ProtectedFile(folder / ".env", "the environment of the project")
         yield ProtectedFile(folder / "prices.yaml", "the prices of models")
         yield ProtectedFile(folder / config.rubric, "the rubric")
-    yield ProtectedFile(file, "the project file")
+    yield ProtectedFile(Path(config.rubric), "the rubric")
     yield from _store_files(config)
-    names = list(_texts(config.model_dump(mode="json", exclude_unset=True)))
-    for folder in {Path(), file.parent}:
-        for name in names:
-            if name and "://" not in name:
-                yield from (ProtectedFile(each, "named in the project file") for each in _existing(str(folder / name))
-                            if not each.is_dir())  # fmt: skip
+    names = [name for name in _texts(config.model_dump(mode="json", exclude_unset=True)) if name and "://" not in name]
+    for path in {folder / name for folder in folders for name in names}:
+        yield from (ProtectedFile(each, "named in the project file") for each in _existing(str(path))
+                    if not each.is_dir())  # fmt: skip
 
 
 def _store_files(config: Config) -> Iterator[ProtectedFile]:

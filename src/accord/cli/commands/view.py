@@ -15,7 +15,7 @@ import typer
 
 from accord.cli.app import command
 from accord.cli.commands.serve import serve
-from accord.cli.options import ConfigFile
+from accord.cli.options import ConfigFile, open_project, site_of
 from accord.cli.show import note, say
 
 REPORT = "report.html"
@@ -49,7 +49,7 @@ def view(
     if page == "report":
         _open(_report(file, config_file).resolve().as_uri(), opens)
         return
-    address = f"http://{HOST}:{port}/board"
+    address = _board(port, config_file)
     if _answers(port):
         _open(address, opens)
         return
@@ -78,6 +78,23 @@ def _report(file: Path | None, config_file: Path | None) -> Path:
         if place.is_file():
             return place
     raise BadInput(f"there is no report {places[0]}. Write one: accord report; or name another: --file PATH")
+
+
+def _board(port: int, config_file: Path | None) -> str:
+    """Return the board's address; for a project without users, a link that signs the browser in once."""
+    from accord.store import Studies
+    from accord.values import find_project_file
+    from accord.workbench import local_sign_in_link
+
+    site = site_of(HOST, port)
+    if config_file is None and find_project_file() is None:
+        return f"{site}/board"
+    with open_project(config_file, creates=True) as project:
+        studies = Studies(project.store)
+        try:
+            return f"{site}/board" if studies.people.everybody() else local_sign_in_link(studies, site, "/board")
+        finally:
+            studies.close()
 
 
 def _open(address: str, opens: bool) -> None:
