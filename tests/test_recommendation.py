@@ -157,6 +157,7 @@ def test_best_column_finds_the_column_and_predicts_the_mean_without_it() -> None
     assert head.choices() == ["best-column is signal"] and [c.name for c in head.columns or ()] == ["signal"]
     scores = head.predict_each(evidence, [None] * 40)
     assert scores[0].value == pytest.approx(np.mean(values), abs=0.05)  # type: ignore[union-attr]
+    assert "lacks signal" in str(scores[0].warning) and scores[1].warning is None  # type: ignore[union-attr]
     assert [s.value for s in scores[1:]] == pytest.approx(values[1:], abs=0.06)  # type: ignore[union-attr]
     card, arrays = head.state()
     again = BestColumn(QUESTION).restore(card, arrays).predict_each(evidence, ["ann"] * 40)

@@ -341,3 +341,14 @@ def test_scores_of_training_conversations_are_flagged_and_left_out(
     check = json.loads(accord("gate", "--min-mean", "1", "--json").stdout)["checks"][0]
     new = [row["value"] for row in rows_of("x.jsonl") if not row["in_training"]]
     assert check["found"] == pytest.approx(sum(new) / len(new))
+
+
+def test_conversations_that_a_recording_lacks_get_the_distribution_of_all_ratings(folder: Path) -> None:
+    rated_chats()
+    rows = [row for row in judgements({"m": lambda i: i % 5 + 1}) if row["item_id"] not in ("c3", "c4")]
+    write("data/judge.jsonl", lines(rows))
+    accord("run", "data", "--out", "out", *QUICK, "--set", "metrics=[]", "--evaluator", "calibration")
+    found = {row["conversation"]: row for row in rows_of("out/scores.jsonl")}
+    lacking = [row for row in found.values() if (row["warning"] or "").startswith("no evidence (not recorded)")]
+    assert [row["conversation"] for row in lacking] == ["c3", "c4"]
+    assert len({row["value"] for row in lacking}) == 1 and all(row["value"] is not None for row in found.values())

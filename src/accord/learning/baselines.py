@@ -113,11 +113,15 @@ class _LabelsAlone(Head):
         self.options_ = arrays["options"]
         return self
 
-    def _scores(self, evidence: EvidenceTable, rows: Sequence[tuple[str, Floats]]) -> list[Score | Unscored]:
+    def _scores(
+        self, evidence: EvidenceTable, rows: Sequence[tuple[str, Floats]], warnings: Sequence[str | None] | None = None
+    ) -> list[Score | Unscored]:
         signature = Signature.of(self.method, question=self.question.id, version=__version__)
         return [
-            score_from(target, who, self.options_, shares, signature)
-            for target, (who, shares) in zip(evidence.targets, rows, strict=True)
+            score_from(target, who, self.options_, shares, signature, warning=warning)
+            for target, (who, shares), warning in zip(
+                evidence.targets, rows, warnings or [None] * len(rows), strict=True
+            )
         ]
 
 
@@ -376,7 +380,9 @@ class BestColumn(_LabelsAlone):
         at = np.where(shown.present[:, 0], mean + slope * (shown.values[:, 0] - center), base @ self.options_)
         rows = tilted(base, self.options_, at)
         names = (name or POPULATION for name in annotators)
-        return self._scores(evidence, list(zip(names, rows, strict=True)))
+        missing = f"lacks {self._name}: this is the distribution of all ratings"
+        warnings = [None if known else missing for known in shown.present[:, 0]]
+        return self._scores(evidence, list(zip(names, rows, strict=True)), warnings)
 
 
 def tilted(base: Floats, options: Floats, means: Floats) -> Floats:

@@ -36,7 +36,7 @@ from accord.learning.held_out import HeldOut
 from accord.learning.plausibility import Plausibility
 from accord.learning.presets import Level
 from accord.learning.training_set import TrainingSet
-from accord.models import LIKELIHOOD, Flow, ModelSettings
+from accord.models import LIKELIHOOD, NOT_RECORDED, Flow, ModelSettings
 from accord.values import (
     Labels,
     NotFitted,
@@ -47,6 +47,7 @@ from accord.values import (
     Target,
     Unscored,
     content_hash,
+    score_from,
 )
 from accord.version import __version__
 
@@ -114,8 +115,8 @@ class Evaluator:
 
     @property
     def is_live(self) -> bool:
-        """Whether it can score a reply as it is said: every source can."""
-        return bool(self.sources) and all(source.is_live for source in self.sources)
+        """True if every source can measure a single reply."""
+        return all(source.is_live for source in self.sources)
 
     @property
     def fitting(self) -> Fitting:
@@ -214,8 +215,25 @@ class Evaluator:
             NotFitted: Nothing was learned yet.
         """
         self.head.check_fitted()
-        scores = with_notes(self.head.predict_each(evidence, annotators), evidence)
+        scores = with_notes(self.with_base_rate(self.head.predict_each(evidence, annotators)), evidence)
         return self.with_questions(scores, lambda head: head.predict_each(evidence, annotators))
+
+    def with_base_rate(self, scores: Sequence[Score | Unscored]) -> list[Score | Unscored]:
+        """Score samples that the recorded judge lacks with the distribution of all ratings, and a warning.
+
+        A recorded judge cannot be asked again, so no better prediction will be known. Samples whose evidence is missing
+        for another reason stay unscored.
+        """
+        tried = self.held_out
+        if tried is None or not len(tried.answer):
+            return list(scores)
+        shares = np.bincount(tried.answer, minlength=len(tried.options)) / len(tried.answer)
+        return [
+            score_from(each.target, each.annotator, tried.options, shares, each.signature, warning=_BASE_RATE)
+            if isinstance(each, Unscored) and each.reason.removeprefix("no evidence; ") == NOT_RECORDED
+            else each
+            for each in scores
+        ]
 
     def with_questions(
         self, scores: list[Score | Unscored], predict: Callable[[Head], Sequence[Score | Unscored]]
@@ -365,6 +383,9 @@ def _as_note(score: Score | Unscored) -> dict[str, Any]:
 
 
 _NOTED = ("annotator", "value", "low", "high", "band_low", "band_high", "distribution", "warning")
+
+
+_BASE_RATE = f"no evidence ({NOT_RECORDED}): this is the distribution of all ratings"
 
 
 def _columns(head: Head, evidence: EvidenceTable) -> tuple[Any, ...]:

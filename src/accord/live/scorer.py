@@ -62,8 +62,6 @@ def check_live(evaluator: Evaluator, asks: bool = False) -> None:
     """
     evaluator.head.check_fitted()
     about = f"the evaluator {evaluator.name!r} cannot score live"
-    if not evaluator.sources:
-        raise BadInput(f"{about}: it has no source of evidence, and says the same of every reply")
     slow = [source for source in _sources(evaluator) if not source.is_live]
     if slow and not asks:
         raise BadInput(

@@ -213,7 +213,7 @@ class Scorer:
             predict: In place of the perspective's scores.
         """
         evidence = run(self.evidence(samples), models) if gather is None else gather(samples)
-        scores = with_notes((predict or self.predict)(evidence), evidence)
+        scores = with_notes(self.evaluator.with_base_rate((predict or self.predict)(evidence)), evidence)
         scores = self.evaluator.with_questions(scores, lambda head: self._of_question(head, evidence, len(scores)))
         scores = self._flagged(samples, run(self.evaluator.with_others(samples, scores), models))
         return scores if self.selection is None else [self.selection.call(score) for score in scores]
