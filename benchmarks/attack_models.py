@@ -58,7 +58,7 @@ def _file(*changes: Field) -> bytes:
 
 
 def models(shop: Workshop) -> Iterator[Case]:
-    """`accord judge` and `accord models pull` with GGUF files that somebody else made."""
+    """`accord judge` and `accord models pull` with GGUF files of strangers."""
     files = {**{name: _file(*changes) for name, changes in CHANGES.items()}, **RAW}
     for name, content in files.items():
         yield f"judge: {name}", partial(_judged, shop, content)

@@ -57,7 +57,7 @@ def changed(card: Any, path: Keys, value: Any) -> Any:
 
 
 def use(folder: Path) -> None:
-    """Load an evaluator, score with it, describe it and save it; every number that comes out must be finite."""
+    """Load an evaluator, score, describe and save it, and check that every number is finite."""
     evaluator = load_evaluator(folder)
     samples = [Sample(chat) for chat in rated_chats(3)[0]]
     for speaker in (None, *evaluator.annotators[:1]):

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accord import Conversation, Question, Scale, Turn
-from accord.models import Answer, ClientOptions, Reply, open_judge, read_batch, wait
-from accord.models.client import Endpoint
+from accord.models import Answer, ClientOptions, Reply, client, open_judge, read_batch, wait
 from accord.models.replies import chat_reply, parsed
 from accord.testing import answer_any
 from accord.values import AccordError, Sample
@@ -68,7 +67,7 @@ def assert_finite(reply: Reply) -> None:
 def test_mutated_replies_are_answers_or_unanswered(mode: str, seed: int) -> None:
     drawn = Random(seed)  # replies are made in another thread, where hypothesis draws nothing
 
-    async def fetch(self: Endpoint, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    async def fetch(self: Any, path: str, body: Mapping[str, Any] | None = None) -> Any:
         right = json.loads(json.dumps(answer_any({**(body or {}), "_path": path}).body))
         if mode == "verbalised" and drawn.random() < 0.5:
             message = right["choices"][0]["message"]
@@ -78,7 +77,7 @@ def test_mutated_replies_are_answers_or_unanswered(mode: str, seed: int) -> None
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_API_KEY", "sk-of-this-test")
-        patch.setattr(Endpoint, "fetch", fetch)
+        patch.setattr(client.Endpoint, "fetch", fetch)
         judge = open_judge(mode, "m1", "http://127.0.0.1:9/v1", "", ClientOptions(attempts=1), samples=2)
         questions = QUESTIONS[: judge.together]
         for answer in wait(judge.answer(CHAT, questions)):

@@ -229,4 +229,4 @@ def test_only_edge_modules_import_network_clients() -> None:
 def test_only_edge_modules_read_raw_provider_texts() -> None:
     read = {(name, found[0]) for name, code in source_files() if name.startswith(("models/", "formats/objects.py"))
             for found in RAW.finditer(code)}  # fmt: skip
-    assert read <= set(READ_RAW), "redact what a provider says before it is used, then name the place here"
+    assert read <= set(READ_RAW), "redact provider texts first, then list the place in READ_RAW"

@@ -75,7 +75,7 @@ def _fixed(pattern: str) -> str:
 
 
 def is_remote(name: str) -> bool:
-    """Return True for a URL, such as `s3://bucket/chats`; `find` and the others reject what is not in `SCHEMES`."""
+    """Return True for a URL, such as `s3://bucket/chats`. Opening it rejects schemes outside `SCHEMES`."""
     return "://" in name
 
 
@@ -259,7 +259,7 @@ def storage_options(url: str) -> dict[str, str] | None:
 
 
 def _system(url: str) -> tuple[Any, str]:
-    """Return the file system of a URL, and the path in it.
+    """Return the file system of a URL and the path within it.
 
     Raises:
         BadInput: The URL is of no store in `SCHEMES`, holds a user or a password, or its package is not installed.

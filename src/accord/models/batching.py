@@ -177,7 +177,7 @@ class BatchEndpoint:
         return found
 
     async def look(self, batch: str) -> Batch:
-        """How far a batch is, `gone` where the provider does not know it; see `start` for errors."""
+        """Return the progress of a batch, `gone` if the provider does not know it; see `start` for errors."""
         from openai import NotFoundError
 
         async with self._asking():

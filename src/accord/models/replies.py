@@ -24,7 +24,7 @@ MALFORMED, NO_DISTRIBUTION, NO_OPTION = "malformed", "no distribution", "no opti
 ROUNDING = 1e-3
 """How far probabilities may pass 1, each and together: what 16-bit arithmetic rounds."""
 LEAST_MASS = 1e-6
-"""The least probability on all options together that is an answer; below it, a reply says nothing of them."""
+"""Least probability of all options together; with less, the question is unanswered."""
 LONGEST_NAME = 200
 """Characters of a model's name; and of what a message repeats of a reply."""
 

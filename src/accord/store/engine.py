@@ -110,17 +110,16 @@ def is_in_memory(url: URL) -> bool:
 
 
 _NO_ROOM = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN})
-"""Error codes of SQLite if it cannot make the files beside a database that processes share."""
+"""Error codes of SQLite if it cannot create the log and the index of a database."""
 Access = Literal["shared", "exclusive", "immutable"]
-"""How a SQLite file is opened: with other processes, for this one alone, or as a file that does not change."""
+"""Access to a SQLite file: shared with other processes, for this one only, or read-only."""
 
 
 def reachable(url: str) -> Engine:
     """Connect to a database and try the connection; if a disk is full or read-only, connect for reading.
 
-    Processes share a SQLite file in WAL mode by an index of some kilobytes beside it. Without room for it, the file can
-    be read under an exclusive lock, with the index in memory. On a read-only disk it can be read as a file that does
-    not change, if nothing waits in its log.
+    Processes share a SQLite file in WAL mode by an index file of some kilobytes. Without room for it, the file can be
+    read under an exclusive lock, with the index in memory. On a read-only disk, it can be read if its log is empty.
 
     Raises:
         BadInput: The URL names no database.

@@ -120,8 +120,8 @@ class Claims:
     def _valid(self) -> tuple[str, str]:
         """Return the earliest and the latest end of a claim that is still held.
 
-        A claim is made for one lease, by a clock that is less than one lease ahead of this one. One that ends later
-        was made while a clock was wrong, and nobody may be left to give it up: it has expired.
+        A claim is made for one lease, by a clock that is less than one lease ahead of this one. A claim that ends later
+        was made while a clock was wrong and counts as expired.
         """
         now = self._clock()
         return _stamp(now), _stamp(now + timedelta(seconds=2 * self._lease))

@@ -1,6 +1,6 @@
-"""Header of a GGUF file: read with bounds, so that no count, size or offset in it is trusted.
+"""Header of a GGUF file, read with bounds on every count, size and offset.
 
-llama.cpp and the `gguf` package allocate what a header says and abort the process if it is wrong.
+llama.cpp and the `gguf` package trust the header: wrong sizes make them allocate too much or abort the process.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def check_header(path: Path) -> None:
     """Check the header of a GGUF file before a library opens it.
 
     Raises:
-        BadInput: The file is no GGUF file, is damaged, or a field of it has a value that no model has.
+        BadInput: The file is no GGUF file, is damaged, or a field is out of bounds.
         FileNotFoundError: There is no such file.
     """
     with io.BufferedReader(open_regular(path)) as stream:

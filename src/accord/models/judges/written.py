@@ -94,9 +94,9 @@ def frequencies(question: Question, texts: Sequence[str]) -> Answer | Unanswered
 TOGETHER = 10
 MAX_TOKENS_A_QUESTION = 120
 TOLERANCE = 0.02
-"""How far stated probabilities may sum past 1; what is missing to 1 counts as outside."""
+"""Greatest excess of the sum of stated probabilities over 1; the rest to 1 counts as outside."""
 LEAST_STATED = 0.5
-"""The least sum of stated probabilities: a model that was asked for a distribution and gave less gave none."""
+"""Least sum of stated probabilities; with less, the reply is no distribution."""
 
 
 class VerbalisedJudge:
