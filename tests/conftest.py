@@ -198,3 +198,13 @@ def memory() -> Iterator[Store]:
 def api_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key in the environment, which no message may repeat."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+
+
+@pytest.fixture(autouse=True)
+def secrets_of_a_test_are_forgotten() -> Iterator[None]:
+    """Restore the registered secrets: the word that one test registers would be redacted in the texts of others."""
+    from accord.values import secrets
+
+    before = set(secrets._kept)
+    yield
+    secrets._kept.intersection_update(before)

@@ -407,7 +407,7 @@ def test_the_rivals_that_are_named_are_asked_beside_it(asked: Asked) -> None:
     assert InContextFindings.from_json(json.loads(json.dumps(told.to_json()))) == told
     bare = [text for text in texts_of(own) if text.startswith("Rate the")]
     assert len(bare) == told.tested and not any("overall score: " in text for text in bare)
-    baselines = ["constant", "annotator-mean", "random", "judge-argmax", "judge-expected"]
+    baselines = ["constant", "annotator-mean", "random", "best-column", "judge-argmax", "judge-expected"]
     assert sorted(result.system for result in figures(found).results) == sorted([IN_CONTEXT, *names, *baselines])
     with pytest.raises(UnknownName, match="unknown rival 'magic'"):
         run(source(rivals=["magic"]).learn(training()), models)

@@ -20,7 +20,7 @@ from accord.values import dump_rubric, make_private, open_private, write_whole
 
 COMMANDS = [
     ["import", "chats.jsonl", "labels.csv"], ["fit", "m"], ["compare", "--only", "m"],
-    *[["export", f"labels{ending}"] for ending in (".csv", ".jsonl", ".parquet")],
+    *[["export", f"annotations{ending}"] for ending in (".csv", ".jsonl", ".parquet")],
     *[["score", "chats.jsonl", "--out", f"scores{ending}"] for ending in (".csv", ".jsonl", ".parquet")],
     ["score", "chats.jsonl", "--out", "parts", "--workers", "1"], ["scores", "merge", "parts", "--out", "merged.jsonl"],
     ["report", "--out", "report.html"], ["store", "backup", "copy.db"],

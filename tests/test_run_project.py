@@ -207,7 +207,7 @@ def test_run_and_single_steps_use_the_same_recorded_judges(folder: Path) -> None
     assert yaml.safe_load(settings.read_text())["models"] == {
         "judge": {"mode": "recorded", "paths": ["data/judge.jsonl"]}
     }
-    assert "# who has which role" in settings.read_text(), "other lines stay as they are"
+    assert "# Accord's project file." in settings.read_text(), "other lines stay as they are"
     compared = json.loads(accord("compare", "--json").stdout)
     assert [row for row in compared["rows"]] == [row for row in whole["comparison"]["rows"]]
     by_name = {row["system"]: row for row in compared["rows"]}
@@ -308,7 +308,7 @@ def test_rated_turns_are_scored_and_told_apart(folder: Path, monkeypatch: pytest
     accord("scores", "merge", "parts", "--out", "merged.jsonl")
     merged = {row["conversation"]: (row["rated"], row["in_training"]) for row in rows_of("merged.jsonl")}
     assert merged == {f"t{i}": (i < 24, i < 24) for i in range(30)}
-    assert "choice of turns" in refused("score", "x.jsonl", "--out", "x.jsonl", "--turns", "first")
+    assert "choice of turns" in refused("score", "x.jsonl", "--out", "y.jsonl", "--turns", "first")
 
 
 def _flag(value: Any) -> bool:

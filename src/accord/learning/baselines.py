@@ -9,7 +9,6 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
 
 from accord.evidence import Arrays, Column, EvidenceTable, Ratings, by_row, options_of, ratings
 from accord.learning.head import Head, heads
@@ -393,6 +392,8 @@ def tilted(base: Floats, options: Floats, means: Floats) -> Floats:
     >>> tilted(np.array([0.25, 0.5, 0.25]), np.array([1.0, 2.0, 3.0]), np.array([2.0])).round(3).tolist()
     [[0.25, 0.5, 0.25]]
     """
+    from scipy.special import softmax  # here: commands that fit nothing do not load SciPy
+
     width = float(np.ptp(options))
     targets = np.clip(means, options[0] + 0.01 * width, options[-1] - 0.01 * width)
     place, log_base = (options - options[0]) / width, np.log(np.maximum(base, 1e-12))

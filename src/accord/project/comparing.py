@@ -137,7 +137,9 @@ def _decision(
         )
         return [Gain(**row) for row in rows]
 
-    return decide([*systems, *simple], costs, constant, rated, project.config.seed, curve)
+    # A recorded judge answers nothing about new conversations, so what rests on its answers alone cannot be used.
+    candidates, others = ([*systems], simple) if project.recordings else ([*systems, *simple], [])
+    return decide(candidates, costs, constant, rated, project.config.seed, curve, others)
 
 
 def _none_of(unmade: Mapping[str, str]) -> BadInput:

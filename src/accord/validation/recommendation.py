@@ -132,6 +132,7 @@ def decide(
     rated: Ratings,
     seed: int,
     curve: Callable[[System], Sequence[Gain]] = lambda system: (),
+    others: Sequence[System] = (),
 ) -> Decision:
     """Choose among candidates by their error for a new annotator.
 
@@ -143,9 +144,11 @@ def decide(
         seed: Random seed of the permutations and bootstrap samples, `DRAWS` of each.
         curve: Returns the gain of a candidate over the constant for growing numbers of labels; called only if the
             labels do not support a choice.
+        others: Held-out predictions of the raw judge and the best column if they cannot be chosen; the choice is tested
+            against them all the same.
     """
-    errors = {each.name: (each.anybody - rated.value) ** 2 for each in (*candidates, constant)}
-    by_name = {each.name: each for each in (*candidates, constant)}
+    by_name = {each.name: each for each in (*candidates, *others, constant)}
+    errors = {name: (each.anybody - rated.value) ** 2 for name, each in by_name.items()}
     gains = {each.name: _gain(errors[CONSTANT], errors[each.name], rated) for each in candidates}
     order = sorted(gains, key=lambda name: (costs[name], -gains[name].value))
 
@@ -164,7 +167,7 @@ def decide(
     chosen = _simplest_within_one_error(supported, errors, gains, rated) if supported else best
     tests = {CONSTANT: over_constant[chosen]} if chosen in over_constant else {}
     for name in (BEST_COLUMN, JUDGE_ALONE):
-        if name in gains and name != chosen and (test := tested(chosen, name)) is not None:
+        if name in by_name and name != chosen and (test := tested(chosen, name)) is not None:
             tests[name] = test
     rmse = {name: math.sqrt(float(np.nanmean(error))) for name, error in errors.items() if np.isfinite(error).any()}
     decision = Decision(chosen, bool(supported), rmse, tests, chosen, len(rated))
