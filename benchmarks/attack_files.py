@@ -258,7 +258,6 @@ FOLDERS: dict[str, Write] = {
     "another scale": _card(question__scale={"kind": "ordinal", "options": [1, 2]}),
     "a format of 400 digits": _card(format=10**400),
     "settings of another head": _card(head__settings={"draws": "many"}),
-    "half a surrogate pair in a name": _card(name="\ud800"),
     "annotators elsewhere that are a number": _card(head__learned__parts__home__annotators=7),
     "a core that is empty": _card(head__learned__core=[]),
     "metrics that are numbers": _card(sources__0__learned__names=[7]),

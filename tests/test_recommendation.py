@@ -114,11 +114,11 @@ def judged(question: str, sign: float) -> tuple[EvidenceTable, Labels]:
     return EvidenceTable.from_rows(columns, rows), Labels(labels)
 
 
-@pytest.mark.parametrize(("sign", "phrase"), [(1, "'fluency'"), (-1, "'fluency' reversed")])
+@pytest.mark.parametrize(("sign", "phrase"), [(1, "'fluency'"), (-1, "'fluency', reversed")])
 def test_a_judge_of_another_question_is_a_baseline_and_is_named(sign: float, phrase: str) -> None:
     evidence, labels = judged("fluency", sign)
     head = JudgeExpected(QUESTION).fit(evidence, labels)
-    assert head.choices() == [f"judge-expected reads the judge's {phrase}"]
+    assert head.choices() == [f"the judge's answer to {phrase}"]
     values = [score.value for score in head.predict_each(evidence, [None] * 20)]  # type: ignore[union-attr]
     assert values == pytest.approx([label.value for label in labels])
     card, arrays = head.state()
@@ -154,7 +154,7 @@ def test_best_column_finds_the_column_and_predicts_the_mean_without_it() -> None
     evidence = EvidenceTable.from_rows(columns, rows)
     labels = Labels(Label(Target(f"c{n}"), "main", "ann", v) for n, v in enumerate(values))
     head = BestColumn(QUESTION).fit(evidence, labels)
-    assert head.choices() == ["best-column is signal"] and [c.name for c in head.columns or ()] == ["signal"]
+    assert head.choices() == ["signal"] and [c.name for c in head.columns or ()] == ["signal"]
     scores = head.predict_each(evidence, [None] * 40)
     assert scores[0].value == pytest.approx(np.mean(values), abs=0.05)  # type: ignore[union-attr]
     assert "lacks signal" in str(scores[0].warning) and scores[1].warning is None  # type: ignore[union-attr]

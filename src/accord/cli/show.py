@@ -301,7 +301,8 @@ def comparison_text(result: Mapping[str, Any]) -> str:
     )
     if result["seen"]:
         about += f"\n{result['seen']} conversations that the rubric was learned on are learned from and not tested on"
-    parts = [f"{about}\n\n{rows_text(lines)}", within_text(lines), two_valued_text(lines), "\n".join(result["remarks"])]
+    table = "\n".join([rows_text(lines), *(["", *result["choices"]] if result["choices"] else [])])
+    parts = [f"{about}\n\n{table}", within_text(lines), two_valued_text(lines), "\n".join(result["remarks"])]
     return "\n\n".join(part for part in parts if part)
 
 

@@ -206,7 +206,7 @@ class _JudgeAlone(Unlearned):
         """The judge's question that is read, if it is another one."""
         if self.answered_ == self.question.id:
             return []
-        return [f"{self.method} reads the judge's {self.answered_!r}{' reversed' if self.is_reversed_ else ''}"]
+        return [f"the judge's answer to {self.answered_!r}{', reversed' if self.is_reversed_ else ''}"]
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """The judge's question that is read."""
@@ -349,7 +349,7 @@ class BestColumn(_LabelsAlone):
 
     def choices(self) -> list[str]:
         """The chosen column."""
-        return [f"{self.method} is {self._name}"]
+        return [self._name]
 
     @property
     def _name(self) -> str:

@@ -64,7 +64,7 @@ class Head(ABC):
         return []
 
     def choices(self) -> list[str]:
-        """Return one phrase per choice that `fit` made from the labels; `compare` counts them over the folds."""
+        """Return the names of what `fit` chose from the labels; `compare` counts them over the folds."""
         return []
 
     @abstractmethod

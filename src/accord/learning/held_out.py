@@ -50,7 +50,7 @@ class System:
         band: (n, 2) ends of the conformal interval; NaN where a prediction comes without one.
         strangers: (n, K) the distribution for a person nobody has met; rows without a prediction are 0.
         reasons: Why the others have none, counted.
-        remarks: Choices made inside the folds that a reader should know, with the number of folds.
+        choices: What the system chose inside the folds (`Head.choices`), with the number of folds.
     """
 
     name: str
@@ -61,19 +61,19 @@ class System:
     band: Floats
     strangers: Floats
     reasons: Mapping[str, int] = field(default_factory=dict)
-    remarks: Mapping[str, int] = field(default_factory=dict)
+    choices: Mapping[str, int] = field(default_factory=dict)
 
     def with_rows(self, other: System, rated: Ratings, split: Split) -> System:
         """These predictions, with another's of the ratings that a split tests."""
         mine = np.array([name in split.test for name in rated.group], dtype=bool)
-        reasons, remarks = (
-            Counter(one) + Counter(two) for one, two in ((self.reasons, other.reasons), (self.remarks, other.remarks))
+        reasons, choices = (
+            Counter(one) + Counter(two) for one, two in ((self.reasons, other.reasons), (self.choices, other.choices))
         )
         wide = mine[:, None]
         return System(
             self.name, np.where(wide, other.probabilities, self.probabilities), np.where(mine, other.value, self.value),
             np.where(mine, other.anybody, self.anybody), np.where(mine, other.scored, self.scored),
-            np.where(wide, other.band, self.band), np.where(wide, other.strangers, self.strangers), reasons, remarks,
+            np.where(wide, other.band, self.band), np.where(wide, other.strangers, self.strangers), reasons, choices,
         )  # fmt: skip
 
     def paired(self, rated: Ratings) -> Paired:
@@ -158,7 +158,7 @@ def held_out(
     probabilities, value, scored = np.zeros((n, options)), np.zeros(n), np.zeros(n, dtype=bool)
     anybody, band, shares = np.full(n, np.nan), np.full((n, 2), np.nan), np.zeros((n, options))
     reasons: dict[str, int] = {}
-    remarks: Counter[str] = Counter()
+    choices: Counter[str] = Counter()
     group = rated.group
     for split in splits:
         rows = np.flatnonzero([each in split.test for each in group])
@@ -170,7 +170,7 @@ def held_out(
         except AccordError as error:
             reasons[str(error)] = reasons.get(str(error), 0) + len(rows)
             continue
-        remarks.update(getattr(learned, "choices", tuple)())
+        choices.update(getattr(learned, "choices", tuple)())
         for row, score, stranger in zip(rows, scores, strangers, strict=True):
             if isinstance(stranger, Score):
                 anybody[row], shares[row] = stranger.value, stranger.probabilities
@@ -179,7 +179,7 @@ def held_out(
                 band[row] = score.band or (np.nan, np.nan)
             else:
                 reasons[score.reason] = reasons.get(score.reason, 0) + 1
-    return System(name, probabilities, value, anybody, scored, band, shares, reasons, remarks)
+    return System(name, probabilities, value, anybody, scored, band, shares, reasons, choices)
 
 
 @dataclass(frozen=True)

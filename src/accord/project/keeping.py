@@ -111,14 +111,14 @@ class Kept:
         if found is None:
             return None
         content, arrays = found
-        reasons, remarks = content["reasons"], content["remarks"]
-        return System(name, **{each: arrays[each] for each in _ARRAYS}, reasons=reasons, remarks=remarks)
+        reasons, choices = content["reasons"], content["choices"]
+        return System(name, **{each: arrays[each] for each in _ARRAYS}, reasons=reasons, choices=choices)
 
     def put(self, system: System, about: Any) -> None:
         """Keep predictions, where there are settings to keep them under."""
         if about is not None:
             arrays = {each: getattr(system, each) for each in _ARRAYS}
-            content = {"reasons": dict(system.reasons), "remarks": dict(system.remarks)}
+            content = {"reasons": dict(system.reasons), "choices": dict(system.choices)}
             self._store.add(self.key(["predictions", about]), system.name, content, arrays)
 
     def rows(self, about: Any, work: Callable[[], list[dict[str, Any]]]) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from accord.evidence import Counts, EvidenceTable, Findings, Readable, Tabular, 
 from accord.formats import SCORE_NESTED, SCORE_TYPES, decoded_json, read_rows, score_frame
 from accord.learning import Evaluator
 from accord.models import IN_BATCH, NOT_RECORDED
-from accord.validation import CalledRow, Comparison, Estimate, Gap, Group
+from accord.validation import CalledRow, Comparison, Decision, Estimate, Gap, Group
 from accord.values import BadInput
 
 if TYPE_CHECKING:
@@ -131,6 +131,13 @@ class Fitted(Readable):
     spent: Spent = field(default_factory=dict)
     folder: Path | None = None
     questions: Sequence[Fitted] = ()
+
+    def with_decision(self, decision: Decision | None) -> Fitted:
+        """Return the same with the decision that led to this evaluator, for the report."""
+        if self.tried is None:
+            return self
+        comparison = replace(self.tried.comparison, decision=decision)
+        return replace(self, tried=replace(self.tried, comparison=comparison))
 
     @property
     def lacking(self) -> int:

@@ -272,6 +272,8 @@ def verdict(found: Comparison) -> str:
     if unbeaten:
         said += f" It is not shown to be better than: {', '.join(map(_smaller, unbeaten))}."
         said += " Do not replace people with it yet: add labels or evidence."
+    if found.decision is not None and not found.decision.is_supported:
+        said += f" Decision: {found.decision}."
     return f"{said} Intervals are 95 %; p < {SURE} after Holm's correction."
 
 

@@ -168,6 +168,8 @@ def whole_run(
             note(str(compared.comparison.decision))
         saved = out / EVALUATORS / name
         fitted = project.fit(name, out=saved, on_stage=lambda step: on_stage(f"learning {step}"))
+        if compared is not None:
+            fitted = fitted.with_decision(compared.comparison.decision)
         used = config.model_copy(update={"models": dict(project.model_settings)})
         if not folder.write(PROJECT_FILE, project_text(used, name, out, options.template)):
             note(f"{folder.path(PROJECT_FILE)} was edited and is kept as it is")

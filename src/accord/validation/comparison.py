@@ -118,12 +118,21 @@ class Comparison(Tabular):
                 f"compared on the {self.common} of {len(self.ratings)} ratings that every system scored; a system with "
                 "a smaller n scored fewer of them, and paired tests take those that both scored"
             )
-        said += [_choice(phrase, count, self.folds) for each in self.systems for phrase, count in each.remarks.items()]
         said += [_no_better_than_shares(line, *self.worse_than_constant[line.system]) for line in self.results
                  if line.system in self.worse_than_constant]  # fmt: skip
         if self.leak is not None and self.leak.is_large:
             said.append(str(self.leak))
         return said
+
+    @property
+    def choices(self) -> list[str]:
+        """A line per system that chose something inside the folds: the column of `best-column`, a judge's question."""
+        lines = []
+        for each in self.systems:
+            chosen = [name if self.folds == 1 else f"{name} ({n} of {self.folds} folds)"
+                      for name, n in sorted(each.choices.items(), key=lambda item: -item[1])]  # fmt: skip
+            lines += [f"{each.name}: {', '.join(chosen)}"] if chosen else []
+        return lines
 
     @property
     def worse_than_constant(self) -> dict[str, tuple[float, float]]:
@@ -172,16 +181,13 @@ class Comparison(Tabular):
             "common": self.common,
             "draws": self.draws,
             "leak": None if self.leak is None else self.leak.to_json(),
+            "choices": self.choices,
             "remarks": self.remarks,
             "alpha": self.alpha,
             "rows": self.records(),
             "people": None if self.people is None else self.people.to_json(),
             "differences": [difference.to_json() for difference in self.differences],
         }
-
-
-def _choice(phrase: str, count: int, folds: int) -> str:
-    return phrase if folds == 1 else f"{phrase} in {count} of {folds} folds"
 
 
 def _no_better_than_shares(line: Result, loss: float, least: float) -> str:
