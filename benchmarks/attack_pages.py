@@ -83,8 +83,8 @@ def _finds(request: Mapping[str, Any]) -> Wire:
 
 COMMANDS = (
     "import chats.jsonl labels.csv", "judge --all", "fit m", "compare --only m", "estimate", "label next",
-    "score chats.jsonl --out scores.csv", "export annotations.csv", "gate --min-mean 1", "report --out report.html",
-    "issues --out issues.html", "watch", "store check",
+    "score chats.jsonl --out scores.csv", "export annotations.csv", "gate --min-mean 1 --include-training",
+    "report --out report.html", "issues --out issues.html", "watch", "store check",
 )  # fmt: skip
 
 
@@ -131,7 +131,8 @@ def _study(folder: Path) -> str:
                 cookies[name] = value
             return answer.status, answer.headers.get("Location", ""), answer.read().decode()
 
-        ask("/")
+        link = re.search(r"/in/[\w-]{43}", served.said())
+        ask("/" if link is None else link[0])
         shown = [ask(path)[2] for path in ("/", "/rate/detection")]
         status, at, page = ask("/rate/detection/next")
         while status in (302, 303, 307):

@@ -108,7 +108,7 @@ def parts(shop: Workshop) -> Iterator[Case]:
         [path] = folder.glob(file)
         write(path)
         (folder / "merged.jsonl").write_text("kept")
-        fell = accord(folder, "scores", "merge", "out", "--out", "merged.jsonl").fell(says=path.name)
+        fell = accord(folder, "scores", "merge", "out", "--out", "merged.jsonl", "--force").fell(says=path.name)
         return fell or ("" if (folder / "merged.jsonl").read_text() == "kept" else "a file was overwritten")
 
     for name, write in {**DAMAGED, **OF_PARTS}.items():
