@@ -497,3 +497,8 @@ def test_roles_in_other_languages() -> None:
     rows = "会话id,角色,内容\n1,顾客,你好\n1,客服,您好\n"
     [record] = read(write("turns.csv", rows))
     assert [turn.role for turn in record.conversation.turns] == ["user", "assistant"] and record.conversation.id == "1"
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9/x.jsonl", "ftp://host/x.jsonl", "s3://bucket/x.jsonl"])
+def test_an_import_of_a_url_says_that_files_are_read(url: str) -> None:
+    assert "is a URL, and this command reads local files" in accord("import", url, code=1)

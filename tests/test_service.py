@@ -165,6 +165,9 @@ def test_one_bad_message_of_a_batch_costs_the_others_nothing(client: Client) -> 
     assert status == 200
     assert [row["status"] for row in found["scores"]] == ["refused"] * 5 + ["scored"]
     assert "outside the years 1 to 9999" in found["scores"][2]["error"] + found["scores"][3]["error"]
+    for field, odd in [("conversation", "w\0"), ("conversation", "w\ud800"), ("id", "\0"), ("id", "\ud800")]:
+        status, row = client.post({"conversation": "w", "role": "assistant", "content": "Yes.", field: odd})
+        assert status == 422 and "an id cannot hold NUL" in row["error"], row
     status, row = client.post(said("b1", "narrator", "x"))
     assert status == 422 and row["status"] == "refused"
 

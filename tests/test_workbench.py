@@ -339,3 +339,12 @@ def test_scores_and_pages_share_an_address() -> None:
         asyncio.run(both({"type": "http", "path": path}, None, None))  # type: ignore[arg-type]
     asyncio.run(both({"type": "lifespan"}, None, None))  # type: ignore[arg-type]
     assert asked == ["scores", "scores", "pages", "pages", "pages", "scores"]
+
+
+@pytest.mark.parametrize("url", ["javascript:alert(1)", "rate.example", "http://user:pw@rate.example", "https://"])
+def test_a_link_begins_with_a_web_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    new_project()
+    refused = CliRunner().invoke(app, ["users", "add", "x", "--url", url])
+    assert refused.exit_code == 1 and "--url takes the address of the workbench" in refused.stderr
+    assert json.loads(CliRunner().invoke(app, ["users", "list", "--json"]).stdout)["users"] == []

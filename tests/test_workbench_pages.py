@@ -200,6 +200,8 @@ def test_forged_ids_strangers_and_replays(tmp_path: Path) -> None:
                 {},
             ):
                 own = fields["form"]
+                status, said, _ = ann.ask("POST", "/answers", json.dumps(odd), Content_Type="application/json")
+                assert status == 403 and "X-Accord-Form" in json.loads(said)["error"]
                 assert ann.ask("POST", "/answers", json.dumps(odd), Content_Type="application/json", X_Accord_Form=own)[
                     0
                 ] in {404, 422}

@@ -61,10 +61,15 @@ def locate(path: str | Source) -> Source:
     try:
         size = regular(found)
     except FileNotFoundError:
+        if _URL.match(str(path)):  # a path keeps one slash of a URL's two
+            raise BadInput(f"{path} is a URL, and this command reads local files. Download it first") from None
         raise BadInput(f"no file {path}") from None
     if size == 0:
         raise BadInput(f"{path} is empty")
     return found
+
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 def suffix(path: Source) -> str:

@@ -32,7 +32,17 @@ from accord.formats import (
     under_our_names,
 )
 from accord.live.memory import DIGEST, Room
-from accord.values import NOBODY, BadInput, Conversation, Turn, content_hash, in_calendar, reasons, sendable_json
+from accord.values import (
+    NOBODY,
+    BadInput,
+    Conversation,
+    Turn,
+    content_hash,
+    in_calendar,
+    is_sendable,
+    reasons,
+    sendable_json,
+)
 
 CONVERSATIONS = 10_000
 """The most conversations that are remembered."""
@@ -103,6 +113,9 @@ def message_from(row: Any) -> Message:
     """
     if not isinstance(row, Mapping):
         raise BadInput(f"a message is a JSON object with conversation, role and content; got {type(row).__name__}")
+    for name in ("conversation", "id"):
+        if isinstance(row.get(name), str) and not is_sendable(row[name]):  # replacing them could make two ids equal
+            raise BadInput(f"not a message: {name}: an id cannot hold NUL or half a surrogate pair")
     try:
         return adapter().validate_python(sendable_json(row))
     except RecursionError:

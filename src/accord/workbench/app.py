@@ -24,14 +24,14 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
-from accord.live import SECONDS, App, Guard, Guesses, Refused, host_name, is_loopback
+from accord.live import SECONDS, App, Guard, Guesses, Refused, host_name, is_loopback, media_type
 from accord.project import Project
 from accord.store import Conflict, LeaseExpired, Role, Studies
 from accord.values import AccordError, BadInput, BrokenStudy, on_page, sendable
 from accord.version import __version__
 from accord.workbench.accounts import Accounts, Visitor
 from accord.workbench.asking import OpenStudy
-from accord.workbench.forms import TOKEN, check_same_origin, check_token, fields_of, form_token, object_of
+from accord.workbench.forms import JSON, TOKEN, check_same_origin, check_token, fields_of, form_token, object_of
 
 BODY = 256 * 2**10
 """Bytes that a form may have."""
@@ -138,6 +138,8 @@ class Bench:
         visitor = await run_in_threadpool(self.visitor, request, role)
         kind, body = request.headers.get("content-type", ""), await request.body()
         sent = request.headers.get("x-accord-form")
+        if sent is None and media_type(kind) == JSON:
+            raise Refused(403, "JSON needs the header X-Accord-Form: the key in the page's meta tag accord-form")
         found: dict[str, Any] = fields_of(body, kind) if sent is None else object_of(body, kind)
         check_token(str(found.pop(TOKEN, "")) if sent is None else sent, visitor.key)
         return visitor, found
@@ -159,7 +161,8 @@ class Bench:
         """Say what went wrong, as a page, or as JSON to whoever asked for that."""
         status, reason = _told(error)
         headers = error.headers if isinstance(error, Refused) else {}
-        if request.url.path.endswith(".json") or "x-accord-form" in request.headers:
+        is_script = "x-accord-form" in request.headers or media_type(request.headers.get("content-type", "")) == JSON
+        if request.url.path.endswith(".json") or is_script:
             return JSONResponse({"error": reason}, status, headers)
         visitor = None
         if status not in {503}:

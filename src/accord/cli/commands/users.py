@@ -23,6 +23,21 @@ Site = Annotated[str, typer.Option("--url", help="The address of the workbench, 
 SITE = "http://127.0.0.1:8700"
 
 
+def _check_site(url: str) -> None:
+    """Refuse an address that a personal link cannot begin with.
+
+    Raises:
+        BadInput: It is not http(s)://HOST, or it holds a user, a query or a fragment.
+    """
+    from urllib.parse import urlsplit
+
+    from accord.values import BadInput, is_web_address
+
+    parts = urlsplit(url)
+    if not is_web_address(url) or not parts.hostname or "@" in parts.netloc or parts.query or parts.fragment:
+        raise BadInput("--url takes the address of the workbench, such as https://rate.example")
+
+
 @contextmanager
 def _studies(config_file: Path | None, creates: bool = False) -> Iterator[Studies]:
     from accord.store import Studies
@@ -54,6 +69,7 @@ def add(
     """Add somebody, and print the personal link."""
     from accord.workbench import add_person
 
+    _check_site(url)
     with _studies(config_file, creates=True) as studies:
         _show_link(name, add_person(studies, name, role), url, as_json)
 
@@ -72,6 +88,7 @@ def link(
     """
     from accord.workbench import local_sign_in_link, new_link
 
+    _check_site(url)
     with _studies(config_file) as studies:
         if name is None:
             show({"link": local_sign_in_link(studies, url)}, as_json, lambda found: found["link"])
