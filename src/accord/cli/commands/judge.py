@@ -101,9 +101,9 @@ def _batch_text(run: BatchRun) -> str:
     from accord.models import UNCONFIRMED
 
     lines = [_text(run.judged), f"{run.handed_in} requests handed in now"]
-    lines += [f"{each.id}: {each.status}, " + (
-        f"{each.total} prompts, {each.says}" if each.status == UNCONFIRMED else f"{each.completed} of {each.total} done"
-    ) for each in run.batches]  # fmt: skip
+    for each in run.batches:
+        done = f"{each.total} prompts" if each.status == UNCONFIRMED else f"{each.completed} of {each.total} done"
+        lines.append(f"{each.id}: {each.status}, {done}{each.says and f', {each.says}'}")
     lines += [f"  {count} requests of finished batches failed: {reason}" for reason, count in run.dropped.items()]
     return "\n".join(lines)
 
