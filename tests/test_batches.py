@@ -62,11 +62,12 @@ def test_a_night_of_judging(project: Path, mode: str) -> None:
         assert third["answered"] and not third["unanswered"] and third["handed_in"] == 0
         assert third["batches"][0]["completed"] == asked
         fourth = judged(0)
-        assert sum(fourth["asked"].values()) == 0 and not fourth["batches"]
+        assert first["requests"] == {"m1": asked} and first["spent"]["requests"] == asked
+        assert (second["spent"]["requests"], fourth["spent"]["requests"]) == (0, 0) and not fourth["batches"]
         assert len(provider.batches) == 1
         assert not [r for r in server.requests if r["_path"].endswith("/chat/completions")]
         now = RUNNER.invoke(app, ["judge", "--limit", "4", "--json"])
-        assert now.exit_code == 0 and not sum(json.loads(now.stdout)["asked"].values()), (
+        assert now.exit_code == 0 and not json.loads(now.stdout)["requests"], (
             "asked at once or by batch: the same answers"
         )
 

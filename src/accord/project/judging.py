@@ -111,7 +111,7 @@ def judge(
             samples,
             {name: each.known for name, each in came.items()},
             sum(each.answered for each in came.values()),
-            dict(asked.asked),
+            dict(+project.budget.requests_by_model),
             dict(sum((each.unanswered for each in came.values()), Counter())),
             dict(passed_over),
             {name: each.counts for name, each in came.items() if each.counts is not None},
@@ -119,16 +119,19 @@ def judge(
             stopped,
         )
 
-    for batch in _batches(project, selected, passed_over):
-        samples += len(batch)
-        for place, source in enumerate(sources):
-            try:
-                came[source.name].plus(run(source.gather(batch), asked, lambda _: on_step()))
-            except (BudgetReached, ModelError) as error:
-                for left in sources[place:]:
-                    came[left.name].plus(run(left.gather(batch), project.kept))
-                on_stop(counts(str(error)))
-                raise
+    with asked.recorded_failures() as failures:
+        for batch in _batches(project, selected, passed_over):
+            samples += len(batch)
+            for place, source in enumerate(sources):
+                failures.clear()
+                try:
+                    came[source.name].plus(run(source.gather(batch), asked, lambda _: on_step()))
+                except (BudgetReached, ModelError) as error:
+                    for left in sources[place:]:
+                        came[left.name].plus(run(left.gather(batch), asked.replayed()))
+                        failures.clear()
+                    on_stop(counts(str(error)))
+                    raise
     return counts()
 
 
@@ -224,6 +227,7 @@ def judge_in_batches(project: Project, selected: Selected = Selected()) -> Batch
         pending = {key: prompt for key, prompt in model.pending.items() if key not in waited}
         new, count = wait(_handed_in(project, model, endpoint, pending))
         states, handed = [*states, *new], handed + count
+    done = replace(done, requests=dict(+project.budget.requests_by_model), spent=project.budget.to_json())
     return BatchRun(done, handed, dict(dropped), states)
 
 

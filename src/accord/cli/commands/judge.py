@@ -82,7 +82,7 @@ def judge(
         silent = done.unanswered.get(NOT_RECORDED, 0)
         if silent:
             note(f"{silent} questions were never recorded, and are asked by nobody: they stay missing evidence")
-        if done.failed:
+        if done.failed or done.not_asked:
             stop("some questions stayed unanswered; run the command again to ask for them alone", PARTLY_UNSCORED)
 
 
@@ -118,9 +118,10 @@ def _warn_of_small(model: str) -> None:
 
 
 def _text(done: JudgeRun) -> str:
-    asked = sum(done.asked.values())
+    left = f", {done.not_asked} not asked" if done.not_asked else ""
+    sent = f"{done.spent['requests']} requests sent in this run"
     lines = [
-        f"{done.samples} samples: {done.answered} answers ({asked} requested in this run), {done.failed} failed",
+        f"{done.samples} samples: {done.answered} answers ({sent}), {done.failed} failed{left}",
         *(f"  {source}: evidence on {count} samples" for source, count in done.known.items()),
     ]
     lines += [line for counts in done.counts.values() for line in counts.lines()]
