@@ -129,8 +129,9 @@ ISSUES = "finder: {{model: m1, base_url: '{url}', attempts: 1, at_once: 2}}"
         (VERBALISED, answer_any, ["--max-requests", "2"], set()),
         (VERBALISED, lambda _: REFUSED_KEY, [], {"model error"}),
         (ISSUES, lambda _: REFUSED_KEY, [], {"model error"}),
+        (ISSUES, lambda _: Wire({"error": {}}, status=500), ["--max-requests", "2"], {"server"}),
     ],
-    ids=["budget", "key", "failing", "written-budget", "written-key", "finder-key"],
+    ids=["budget", "key", "failing", "written-budget", "written-key", "finder-key", "finder-failing"],
 )
 def test_a_stopped_run_counts_sent_failed_and_unsent_requests_apart(
     models: str, respond: Callable[[Any], Wire], arguments: list[str], reasons: set[str]
