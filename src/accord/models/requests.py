@@ -21,7 +21,7 @@ NEVER_SENT = frozenset({NOT_ASKED, NOT_YET, NOT_MEASURED, OUT_OF_BUDGET})
 """Reasons of missing answers whose requests were never sent."""
 NOT_APPLICABLE = "does not apply"
 MODEL_ERROR = "model error"
-"""Reason of a missing answer whose request was sent and raised a `ModelError`, such as one with a wrong key."""
+"""Reason of a missing answer whose request was sent and raised a `ModelError`, for example HTTP 401."""
 GIVEN = "given"
 """Where a model of one's own answers, as its kept replies are keyed."""
 
