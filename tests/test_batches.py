@@ -62,11 +62,12 @@ def test_a_night_of_judging(project: Path, mode: str) -> None:
         assert third["answered"] and not third["unanswered"] and third["handed_in"] == 0
         assert third["batches"][0]["completed"] == asked
         fourth = judged(0)
-        assert sum(fourth["asked"].values()) == 0 and not fourth["batches"]
+        assert first["requests"] == {"m1": asked} and first["spent"]["requests"] == asked
+        assert (second["spent"]["requests"], fourth["spent"]["requests"]) == (0, 0) and not fourth["batches"]
         assert len(provider.batches) == 1
         assert not [r for r in server.requests if r["_path"].endswith("/chat/completions")]
         now = RUNNER.invoke(app, ["judge", "--limit", "4", "--json"])
-        assert now.exit_code == 0 and not sum(json.loads(now.stdout)["asked"].values()), (
+        assert now.exit_code == 0 and not json.loads(now.stdout)["requests"], (
             "asked at once or by batch: the same answers"
         )
 
@@ -143,6 +144,98 @@ def test_an_answer_waits_for_all_of_its_samples(project: Path) -> None:
         second = judged(5)
         assert second["handed_in"] == asked // 2 and second["unanswered"].keys() == {"in batch"}
         assert judged(0)["answered"] * 3 == asked
+
+
+OTHER_LINE = '{"custom_id": "s256:other", "response": {"status_code": 200, "body": {}}}\n'
+
+
+class DamagedResults(Batches):
+    """Serves `content` in place of each result file until `is_damaged` is False."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(answer_any, looks=0)
+        self.content, self.is_damaged = content, True
+
+    def __call__(self, request: Any) -> Wire:
+        found = super().__call__(request)
+        if self.is_damaged and request["_path"].endswith("/content"):
+            return Wire(self.content, headers={"Content-Type": "text/html"})
+        return found
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"<html>\n<b>502 Bad Gateway</b>\n</html>", "it starts with '<html> <b>502 Bad Gateway"),
+        (b'{"custom_id": "s256:\n{broken\n[]\n7\n', "it starts with"),
+        (OTHER_LINE.encode() * 3, "it starts with"),
+        (b"", "it is empty"),
+    ],
+    ids=["html", "broken", "other-batch", "empty"],
+)
+def test_unreadable_result_file_is_downloaded_again_and_its_prompts_are_not_resubmitted(
+    project: Path, content: bytes, reason: str
+) -> None:
+    provider = DamagedResults(content)
+    with ChatServer(provider) as server:
+        configure(server.url)
+        asked = judged(5)["handed_in"]
+        for _ in range(2):
+            damaged = judged(5)
+            assert damaged["handed_in"] == 0 and not damaged["dropped"] and damaged["unanswered"] == {"in batch": asked}
+            [state] = damaged["batches"]
+            file = provider.batches["batch-0"]["output_file_id"]
+            assert state["status"] == "completed" and f"result file {file}" in state["says"]
+            assert reason in state["says"]
+        result = RUNNER.invoke(app, ["judge", "--batch", "--limit", "4"])
+        assert result.exit_code == 5 and f"result file {file}: no line is a JSON object" in result.stdout
+        provider.is_damaged = False
+        assert judged(0)["answered"] == asked and len(provider.batches) == 1
+
+
+def test_judge_without_batch_answers_the_prompts_of_an_unreadable_result_file(project: Path) -> None:
+    provider = DamagedResults(b"<html>")
+    with ChatServer(provider) as server:
+        configure(server.url)
+        asked = judged(5)["handed_in"]
+        assert "`accord judge` without --batch" in judged(5)["batches"][0]["says"]
+        assert RUNNER.invoke(app, ["judge", "--limit", "4"]).exit_code == 0
+        done = judged(0)
+        assert done["answered"] == asked and done["handed_in"] == 0 and len(provider.batches) == 1
+
+
+def test_completed_batch_without_result_file_is_not_submitted_again(project: Path) -> None:
+    provider = Batches(answer_any, looks=0)
+    with ChatServer(provider) as server:
+        configure(server.url)
+        asked = judged(5)["handed_in"]
+        provider._looked("batch-0")
+        file = provider.batches["batch-0"].pop("output_file_id")
+        waiting = judged(5)
+        assert waiting["handed_in"] == 0 and "no result file" in waiting["batches"][0]["says"]
+        provider.batches["batch-0"]["output_file_id"] = file
+        assert judged(0)["answered"] == asked
+
+
+@pytest.mark.parametrize(("keep", "cause"), [(1, "no result line"), (None, "result file gone")])
+def test_requests_without_result_line_are_resubmitted_with_a_cause(project: Path, keep: int | None, cause: str) -> None:
+    provider = Batches(answer_any, looks=0)
+
+    def respond(request: Any) -> Wire:
+        if request["_path"].endswith("file-1/content"):
+            if keep is None:
+                return Wire({"error": {"message": "no such file"}}, status=404)
+            return Wire(b"\n".join(provider.files["file-1"].splitlines()[:keep]))
+        return provider(request)
+
+    with ChatServer(respond) as server:
+        configure(server.url)
+        asked = judged(5)["handed_in"]
+        provider._looked("batch-0")
+        provider.files["file-1"] = provider.files.pop(provider.batches["batch-0"]["output_file_id"])
+        provider.batches["batch-0"]["output_file_id"] = "file-1"
+        second = judged(5)
+        assert second["dropped"] == {cause: asked - (keep or 0)} and second["handed_in"] == asked - (keep or 0)
 
 
 class LosingAnswers(Batches):

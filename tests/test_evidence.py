@@ -203,7 +203,7 @@ def test_a_judge_that_dies_half_way_leaves_what_it_answered(store: Store, rubric
 
 def test_answers_keep_the_mass_outside_their_options(rubric: Rubric) -> None:
     answers = [Answer("Q0", {"1": 0.1, "2": 0.2, "3": 0.3, "4": 0.1}, 0.3), Unanswered("Q1", "timeout")]
-    table = answer_table(ScriptedJudge(even), rubric, [Judged(Target("c"), answers, 2)])
+    table = answer_table(ScriptedJudge(even), rubric, [Judged(Target("c"), answers)])
     row = {column.name: value for column, value in zip(table.columns, table.values[0], strict=True)}
     assert sum(row[f"Q0={k}"] for k in range(1, 5)) == pytest.approx(0.7)
     assert "question:s256:" in table.columns[0].signature and "via:scripted" in table.columns[0].signature

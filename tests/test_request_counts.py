@@ -81,9 +81,10 @@ def test_judge_without_key_sends_nothing_and_names_the_variable_once(
     result = run("judge", "--json")
     found = json.loads(result.stdout)
     assert result.exit_code == 1 and result.stderr.count("OPENAI_API_KEY") == 1 and "spent" not in result.stderr
-    assert (found["answered"], found["failed"], found["spent"]["requests"]) == (0, CONVERSATIONS * QUESTIONS, 0)
-    assert "OPENAI_API_KEY" in found["stopped"]
-    assert f"0 answers (0 requested in this run), {CONVERSATIONS * QUESTIONS} failed" in run("judge").stdout
+    assert (found["answered"], found["failed"], found["not_asked"]) == (0, 0, CONVERSATIONS * QUESTIONS)
+    assert found["spent"]["requests"] == 0 and "OPENAI_API_KEY" in found["stopped"]
+    counts = f"0 answers (0 requests sent in this run), 0 failed, {CONVERSATIONS * QUESTIONS} not asked"
+    assert counts in run("judge").stdout
 
 
 @pytest.mark.parametrize("host", [REFUSED, "nowhere.invalid:4000"])
@@ -111,6 +112,45 @@ def test_a_request_that_was_sent_and_failed_counts(respond: Callable[[Any], Wire
         found = json.loads(result.stdout)
     assert result.exit_code == 5 and set(found["unanswered"]) == {reason}
     assert found["failed"] == 2 * QUESTIONS and found["spent"]["requests"] == len(server.requests) == 2 * QUESTIONS
+
+
+REFUSED_KEY = Wire({"error": {}}, status=401)
+LOGPROBS = "judge: {{mode: logprobs, model: m1, base_url: '{url}', attempts: 1, at_once: 2}}"
+VERBALISED = "judge: {{mode: verbalised, model: m1, base_url: '{url}', attempts: 1, at_once: 2}}"
+ISSUES = "finder: {{model: m1, base_url: '{url}', attempts: 1, at_once: 2}}"
+
+
+@pytest.mark.parametrize(
+    ("models", "respond", "arguments", "reasons"),
+    [
+        (LOGPROBS, answer_any, ["--max-requests", "7"], set()),
+        (LOGPROBS, lambda _: REFUSED_KEY, [], {"model error"}),
+        (LOGPROBS, lambda _: Wire({"error": {}}, status=500), ["--max-requests", "7"], {"server"}),
+        (VERBALISED, answer_any, ["--max-requests", "2"], set()),
+        (VERBALISED, lambda _: REFUSED_KEY, [], {"model error"}),
+        (ISSUES, lambda _: REFUSED_KEY, [], {"model error"}),
+        (ISSUES, lambda _: Wire({"error": {}}, status=500), ["--max-requests", "2"], {"server"}),
+    ],
+    ids=["budget", "key", "failing", "written-budget", "written-key", "finder-key", "finder-failing"],
+)
+def test_a_stopped_run_counts_sent_failed_and_unsent_requests_apart(
+    models: str, respond: Callable[[Any], Wire], arguments: list[str], reasons: set[str]
+) -> None:
+    with ChatServer(respond) as server:
+        configure(models.format(url=server.url))
+        result = run("judge", "--json", *arguments)
+        found, sent = json.loads(result.stdout), len(server.requests)
+        assert found["spent"]["requests"] == sum(found["requests"].values()) == sent > 0
+        assert f"spent: {sent} requests" in result.stderr and result.exit_code == (4 if arguments else 1)
+        assert set(found["unanswered"]) - {"not judged yet", "not asked yet"} == reasons
+        assert found["failed"] == sum(found["unanswered"].get(reason, 0) for reason in reasons)
+        assert found["not_asked"] == sum(found["unanswered"].values()) - found["failed"] > 0
+        assert (found["failed"] > 0) == bool(reasons) and (found["answered"] > 0) == (not reasons)
+        if models is LOGPROBS:
+            assert found["answered"] + found["failed"] == sent
+            assert sent + found["not_asked"] == CONVERSATIONS * QUESTIONS
+        text = run("judge", *arguments).stdout
+        assert f"({len(server.requests) - sent} requests sent in this run)" in text and " not asked" in text
 
 
 def test_a_request_that_was_sent_and_timed_out_counts() -> None:

@@ -49,7 +49,7 @@ from .prompts import fenced as fenced, material_of as material_of, prompt_file a
 from .prompts import transcript_of as transcript_of
 from .requests import ASSISTANT as ASSISTANT, EMBEDDER as EMBEDDER, FINDER as FINDER, JUDGE as JUDGE, Keep as Keep
 from .requests import Known as Known, LIKELIHOOD as LIKELIHOOD, Makers as Makers, NOT_APPLICABLE as NOT_APPLICABLE
-from .requests import NOT_ASKED as NOT_ASKED, NOT_YET as NOT_YET
+from .requests import NEVER_SENT as NEVER_SENT, NOT_ASKED as NOT_ASKED, NOT_YET as NOT_YET
 from .requests import Questions as Questions, Recall as Recall, SCORER as SCORER, STORE as STORE, Text as Text
 from .requests import USER as USER, WRITER as WRITER, Who as Who
 from .running import Models as Models, Step as Step, memory_models as memory_models, plan as plan, run as run

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mappi
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from accord.models.client import ChatCompletions, failures, request_of
 from accord.models.flow import IN_BATCH
@@ -38,7 +38,9 @@ MOST_FILE_BYTES = 1_000_000_000
 """Bytes of a file of replies: 20 kB for each of its requests."""
 FILE_SECONDS = 900.0
 """How long a file may take to go over the wire."""
-GONE = "gone"
+GONE, COMPLETED = "gone", "completed"
+NO_RESULT_LINE, RESULT_FILE_GONE = "no result line", "result file gone"
+"""Reasons of requests of a finished batch without a line in its result files."""
 AGAIN = re.compile(r"HTTP (408|409|429|5\d\d)|malformed|batch_expired|expired|cancelled|batch_cancelled|gone")
 """Reasons of requests that are worth handing in again; a refusal or a rejected request will be the same again."""
 _NAME = re.compile(r"[\w:-][\w.:-]{0,199}", re.ASCII)
@@ -106,6 +108,22 @@ class Batch:
     def to_json(self) -> dict[str, Any]:
         """Everything, as JSON."""
         return asdict(self)
+
+
+class BatchResults(NamedTuple):
+    """Results of a finished batch.
+
+    Attributes:
+        replies: Replies by key.
+        failed: Reason of each request that failed, by key.
+        no_line: Reason of the requests that are in neither.
+        unreadable: Description of the result files that have to be downloaded again; empty if all were read.
+    """
+
+    replies: dict[str, Reply]
+    failed: dict[str, str]
+    no_line: str
+    unreadable: str
 
 
 def may_have_started(error: CallFailed) -> bool:
@@ -186,24 +204,41 @@ class BatchEndpoint:
             except NotFoundError:
                 return Batch(batch, GONE, 0, 0, 0, None, None, "the provider does not know it")
 
-    async def results(self, batch: Batch) -> tuple[dict[str, Reply], dict[str, str]]:
-        """Replies by key, and the reason of each request that failed; see `start` for errors."""
+    async def results(self, batch: Batch, keys: Collection[str]) -> BatchResults:
+        """Download the results of a finished batch that was submitted with these keys; see `start` for errors."""
         from openai import NotFoundError
 
         replies: dict[str, Reply] = {}
-        lost: dict[str, str] = {}
+        failed: dict[str, str] = {}
+        unreadable: dict[str, bytes] = {}
+        no_line = batch.status if batch.status != COMPLETED else NO_RESULT_LINE
         for file in filter(None, (batch.output, batch.errors)):
             async with self._asking():
                 try:
                     content = (await self._wire.client.files.content(file)).content
                 except NotFoundError:
-                    continue  # the provider keeps files for some weeks; what it held is lost
-            for key, found in read_batch(content, self._wire.name):
+                    no_line = RESULT_FILE_GONE  # the provider keeps files for some weeks
+                    continue
+            rows = [(key, found) for key, found in read_batch(content, self._wire.name) if key in keys]
+            if not rows:
+                unreadable[file] = content.strip()
+            for key, found in rows:
                 if isinstance(found, Reply):
-                    replies.setdefault(key, found)  # of a line that comes twice the first one is meant
+                    replies.setdefault(key, found)  # the first of two lines with one key counts
                 else:
-                    lost.setdefault(key, found)
-        return replies, {key: reason for key, reason in lost.items() if key not in replies}
+                    failed.setdefault(key, found)
+        failed = {key: reason for key, reason in failed.items() if key not in replies}
+        if replies or failed or (batch.status != COMPLETED and not batch.completed):
+            unreadable = {file: content for file, content in unreadable.items() if content}  # a file may be empty
+        reasons = [_unreadable(file, content) for file, content in unreadable.items()]
+        if batch.status == COMPLETED and not (batch.output or batch.errors):
+            reasons.append("no result file: the provider names none for this batch")
+        return BatchResults(replies, failed, no_line, "; ".join(reasons))
+
+
+def _unreadable(file: str, content: bytes) -> str:
+    start = f"it starts with {short(content[:60].decode(errors='replace'))!r}" if content else "it is empty"
+    return f"result file {file}: no line is a JSON object with a custom_id of this batch; {start}"
 
 
 def batch_files(pending: Mapping[str, Prompt], model: str) -> Iterator[tuple[list[str], bytes]]:

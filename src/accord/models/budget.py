@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,6 +97,7 @@ class Budget:
         self._taking = threading.Lock()
         self.prices = prices
         self.requests = 0
+        self.requests_by_model = Counter[str]()
         self.spent = Usage()
         self._reserved = Usage()
         self.money = 0.0
@@ -125,6 +127,7 @@ class Budget:
         if self._lacks(after):
             self._take(model, estimate)
         self.requests += 1
+        self.requests_by_model[model] += 1
         self._reserved = self._reserved.plus(estimate)
         self._reserved_money += self._cost(model, estimate)
 
@@ -210,6 +213,7 @@ class Budget:
         self._reserved_money -= self._cost(model, estimate)
         if used is None:
             self.requests -= 1
+            self.requests_by_model[model] -= 1
             return
         self.spent = self.spent.plus(used)
         self.money += self._cost(model, used)

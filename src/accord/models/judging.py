@@ -15,10 +15,22 @@ from accord.models.flow import OUT_OF_BUDGET, all_of, as_finished
 from accord.models.ledger import Lease, Ledger
 from accord.models.model import Answer, Judge, Unanswered, in_requests
 from accord.models.replies import checked
-from accord.models.requests import NOT_APPLICABLE, NOT_YET
+from accord.models.requests import MODEL_ERROR, NOT_APPLICABLE, NOT_YET
 from accord.models.windowing import truncated_share, windowing
 from accord.store import Store, batches
-from accord.values import BudgetReached, Question, Rubric, Sample, Signature, Target, canonical_json, content_hash
+from accord.values import (
+    AccordError,
+    BudgetReached,
+    ModelError,
+    NotSent,
+    Question,
+    Rubric,
+    Sample,
+    Signature,
+    Target,
+    canonical_json,
+    content_hash,
+)
 
 PREPARED_AT_ONCE = 64
 AT_ONCE = 16
@@ -27,14 +39,13 @@ AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One subject's answers, question by question, and how many of them had to be asked for.
+    """Answers about one subject, in the order of the questions.
 
     `left_out` is the share of the subject that the judge was not shown, since it did not fit.
     """
 
     target: Target
     answers: Sequence[Answer | Unanswered]
-    asked: int
     truncated_share: float = 0.0
 
     @property
@@ -64,14 +75,14 @@ async def judge_all(
         BudgetReached: The next call would pass the budget; what was under way is finished and kept.
         StoreError: The store failed; `budget` is stopped, and what was under way is spooled.
     """
-    over: list[str] = []
+    over: list[AccordError] = []
     later: list[_Work] = []
     ledger: Ledger[Mapping[str, Any]] = Ledger(store, store.answers, budget, lease or Lease())
 
     async def one(work: _Work, waits: bool) -> Judged | None:
-        answered = await _judge(judge, rubric, work, ledger, waits)
+        answered = await _judge(judge, work, ledger, waits, over)
         without = (each for each in answered.found.values() if isinstance(each, Unanswered))
-        over.extend(each.detail for each in without if each.reason == OUT_OF_BUDGET)
+        over.extend(BudgetReached(each.detail) for each in without if each.reason == OUT_OF_BUDGET)
         if waits or not answered.missing:
             return answered.judged(judge, rubric)
         later.append(answered)
@@ -87,7 +98,7 @@ async def judge_all(
                     if judged is not None:
                         yield judged
         if over:
-            raise BudgetReached(over[0])
+            raise over[0]
 
 
 _Look = Callable[[Iterable[str]], Mapping[str, Mapping[str, Any]]]
@@ -103,7 +114,6 @@ class _Work:
     made_from: Mapping[str, Mapping[str, Any]]
     keys: Mapping[str, str]
     found: Mapping[str, Answer | Unanswered]
-    asked: int = 0
 
     @property
     def missing(self) -> dict[str, Question]:
@@ -114,7 +124,7 @@ class _Work:
         """What is known by now, of all the rubric's questions."""
         questions = questions_for(judge, rubric)
         answers = [self.found.get(q.id) or Unanswered(q.id, NOT_APPLICABLE) for q in questions]
-        return Judged(self.sample.target, answers, self.asked, self.truncated_share)
+        return Judged(self.sample.target, answers, self.truncated_share)
 
 
 def _prepared(
@@ -135,26 +145,37 @@ def _prepared(
             yield _Work(sample, lost, applicable, how, of, kept)
 
 
-async def _judge(judge: Judge, rubric: Rubric, work: _Work, ledger: Ledger[Mapping[str, Any]], waits: bool) -> _Work:
-    """The work with what could be asked here; with what others are asking too, where it `waits` for them."""
-    missing, new, asked = work.missing, dict[str, Answer | Unanswered](), 0
+async def _judge(
+    judge: Judge, work: _Work, ledger: Ledger[Mapping[str, Any]], waits: bool, over: list[AccordError]
+) -> _Work:
+    """Ask the missing questions, and wait for those that another process asks if `waits`; a ModelError goes to `over`.
+
+    The caller raises it after the requests that are under way, so that their failures are counted.
+    """
+    missing, new = work.missing, dict[str, Answer | Unanswered]()
+
+    async def answer(questions: Sequence[Question]) -> Sequence[Answer | Unanswered]:
+        try:
+            return await judge.answer(work.sample, questions)
+        except ModelError as error:
+            over.append(error)
+            reason = NOT_YET if isinstance(error, NotSent) else MODEL_ERROR
+            return [Unanswered(question.id, reason, str(error)) for question in questions]
 
     async def request(questions: Sequence[Question]) -> None:
-        """Ask some questions in one request, and keep the answers."""
-        found = [checked(answer) for answer in await judge.answer(work.sample, questions)]
+        """Ask some questions in one request, and store the answers."""
+        found = [checked(each) for each in await answer(questions)]
         new.update((answer.question, answer) for answer in found)
         await ledger.keep(_row(work, judge, answer) for answer in found if isinstance(answer, Answer))
 
     async def ask(keys: list[str]) -> None:
-        nonlocal asked
-        asked += len(keys)
         await all_of(request(group) for group in in_requests(judge, [missing[key] for key in keys]))
 
     others = await ledger.once(missing, ask, waits)
     new.update((missing[key].id, _from_row(missing[key].id, row)) for key, row in others.items())
     by_key = {work.keys[name]: answer for name, answer in new.items()}
     same = {q.id: replace(by_key[work.keys[q.id]], question=q.id) for q in work.applicable if work.keys[q.id] in by_key}
-    return replace(work, found={**same, **work.found, **new}, asked=work.asked + asked)
+    return replace(work, found={**same, **work.found, **new})
 
 
 def _row(work: _Work, judge: Judge, answer: Answer) -> dict[str, str | int | float | None]:

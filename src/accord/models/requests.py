@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from accord.models.flow import OUT_OF_BUDGET
 from accord.values import (
     IssueAnnotation,
     Rubric,
@@ -15,7 +16,12 @@ USER, ASSISTANT = "user", "assistant"
 """Who holds a synthetic conversation; one of them speaks for both where the project names only one."""
 EMBEDDER, STORE = "embedder", "store"
 """Roles that need no entry under `models:`."""
-NOT_ASKED, NOT_YET, NOT_APPLICABLE = "not asked yet", "not judged yet", "does not apply"
+NOT_ASKED, NOT_YET, NOT_MEASURED = "not asked yet", "not judged yet", "not measured yet"
+NEVER_SENT = frozenset({NOT_ASKED, NOT_YET, NOT_MEASURED, OUT_OF_BUDGET})
+"""Reasons of missing answers whose requests were never sent."""
+NOT_APPLICABLE = "does not apply"
+MODEL_ERROR = "model error"
+"""Reason of a missing answer whose request was sent and raised a `ModelError`, for example HTTP 401."""
 GIVEN = "given"
 """Where a model of one's own answers, as its kept replies are keyed."""
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
@@ -19,7 +18,7 @@ from accord.models.judges.recorded import RecordedJudge
 from accord.models.judging import AT_ONCE, Judged, foreseen, judge_all, kept_answers, questions_for
 from accord.models.ledger import Ledger
 from accord.models.likelihood import Likelihood, LikelihoodModel, Measured, Passage
-from accord.models.model import ChatModel, Failure, Judge, Prompt, Reply, in_requests, located_model
+from accord.models.model import ChatModel, Failure, Judge, Prompt, Reply, Unanswered, in_requests, located_model
 from accord.models.opening import (
     DIALECTS,
     ClientOptions,
@@ -34,7 +33,12 @@ from accord.models.opening import (
 from accord.models.planned import Plan
 from accord.models.requests import (
     GIVEN,
+    MODEL_ERROR,
+    NEVER_SENT,
+    NOT_APPLICABLE,
     NOT_ASKED,
+    NOT_MEASURED,
+    NOT_YET,
     Known,
     Questions,
 )
@@ -45,6 +49,8 @@ from accord.store import Store, batches
 from accord.values import (
     BadInput,
     BudgetReached,
+    ModelError,
+    NotSent,
     Rubric,
     content_hash,
 )
@@ -54,7 +60,10 @@ from accord.values import (
 
 @dataclass
 class Shared:
-    """Settings and state that all roles of a run share; relative paths of models start from `folder`."""
+    """Settings and state that all roles of a run share; relative paths of models start from `folder`.
+
+    `failures` holds the failed requests of a run by their keys while they are recorded (`Models.recorded_failures`).
+    """
 
     store: Store
     budget: Budget
@@ -62,7 +71,7 @@ class Shared:
     in_batches: bool
     folder: Path = Path()
     batches: list[tuple[Batched, BatchEndpoint]] = field(default_factory=list)
-    asked: Counter[str] = field(default_factory=Counter)
+    failures: dict[Any, Any] | None = None
 
 
 class Role:
@@ -140,7 +149,7 @@ class Role:
             judge, samples = self.judge(rubric), [asked[place].sample for place in places]
             if not self.shared.asks and judge.mode != "recorded":
                 kept = kept_answers(judge, rubric, samples, self.shared.store, self.context)
-                found |= dict(zip(places, kept, strict=True))
+                found |= dict(zip(places, map(self._with_failures, kept), strict=True))
                 continue
             at_once = self.settings.at_once or AT_ONCE
             order: dict[tuple[Any, ...], list[int]] = {}
@@ -152,9 +161,30 @@ class Role:
             async with aclosing(run) as answered:
                 async for judged in answered:
                     found |= dict.fromkeys(by_target[judged.target], judged)
-                    self.shared.asked[self.name] += judged.asked
+                    for each in judged.answers:
+                        if isinstance(each, Unanswered):
+                            self._record((self.name, judged.target, each.question), each)
                     step()
         return [found[place] for place in range(len(asked))]
+
+    def _with_failures(self, judged: Judged) -> Judged:
+        """Return the stored answers of a sample with the recorded failures in place of missing ones."""
+        known = self.shared.failures or {}
+        lacking = {each.question for each in judged.answers if isinstance(each, Unanswered) and each.reason == NOT_YET}
+        places = [(each, (self.name, judged.target, each.question)) for each in judged.answers]
+        return replace(
+            judged, answers=[known.get(key, each) if each.question in lacking else each for each, key in places]
+        )
+
+    def _record(self, key: object, failure: Failure | Unanswered) -> None:
+        """Record a failed request, unless it was never sent."""
+        if self.shared.failures is not None and failure.reason not in {NOT_APPLICABLE, *NEVER_SENT}:
+            self.shared.failures[key] = failure
+
+    def _record_error(self, keys: Iterable[object], error: ModelError) -> None:
+        """Record requests that were sent and that no request can get an answer to."""
+        for key in keys if not isinstance(error, NotSent) else ():
+            self._record(key, Failure(MODEL_ERROR, str(error)))
 
     def price_judging(self, asked: Sequence[Questions], plan: Plan) -> list[Judged]:
         """What the store holds; the questions are counted, and the requests of those that it does not answer."""
@@ -232,16 +262,23 @@ class Role:
     async def replied(self, asked: Sequence[Request], step: Callable[[], None]) -> list[Reply | Failure]:
         """A reply, or a failure, for each prompt; each is kept as it comes."""
         if not self.shared.asks:
-            kept = self._kept([self.key_of(request.content, request.about) for request in asked])
-            return [reply or Failure(NOT_ASKED, f"the {self.name}") for reply in kept]
+            keys = [self.key_of(request.content, request.about) for request in asked]
+            known, missing = self.shared.failures or {}, Failure(NOT_ASKED, f"the {self.name}")
+            return [reply or known.get(key, missing) for key, reply in zip(keys, self._kept(keys), strict=True)]
         found: dict[int, Reply | Failure] = {}
         over = False
 
         async def one(place: int) -> Reply | Failure:
             nonlocal over
             request = asked[place]
-            reply = await ask(self.chat(request.about), request.content)
-            over = over or (isinstance(reply, Failure) and reply.reason == OUT_OF_BUDGET)
+            try:
+                reply = await ask(self.chat(request.about), request.content)
+            except ModelError as error:
+                self._record_error([self.key_of(request.content, request.about)], error)
+                raise
+            if isinstance(reply, Failure):
+                over = over or reply.reason == OUT_OF_BUDGET
+                self._record(self.key_of(request.content, request.about), reply)
             return reply
 
         def until_over() -> Iterable[int]:
@@ -284,7 +321,7 @@ class Role:
                 plan.steps += key not in kept
                 requests = [] if key in kept else self.likelihood.requests([passage])
                 plan.add(self.name, self.likelihood.name, requests, self.options.attempts)
-        return [_likelihoods(kept[key]) if key in kept else Failure("not measured yet") for key in keys]
+        return [_likelihoods(kept[key]) if key in kept else Failure(NOT_MEASURED) for key in keys]
 
     async def measured(self, passages: Sequence[Passage], step: Callable[[], None]) -> list[Measured]:
         """Each passage's likelihoods, from the store where it holds them; each is kept as it comes.
@@ -298,7 +335,8 @@ class Role:
         found |= {key: _likelihoods(pairs) for key, pairs in kept.items()}
         missing = [key for key in by_key if key not in found]
         if not self.shared.asks:
-            found |= dict.fromkeys(missing, Failure("not measured yet", "run: accord judge"))
+            known, unknown = self.shared.failures or {}, Failure(NOT_MEASURED, "run: accord judge")
+            found |= {key: known.get(key, unknown) for key in missing}
             missing = []
         # What goes over a wire is paid for: a piece of work is one passage, kept as soon as it is there. A model in
         # this process reads passages that begin alike together.
@@ -326,9 +364,16 @@ class Role:
         passages, new = dict(part), dict[str, Measured]()
 
         async def ask(keys: list[str]) -> None:
-            measured = await self.likelihood.measure([passages[key] for key in keys])
-            new.update(zip(keys, measured, strict=True))
-            self.shared.asked[self.name] += len(keys)
+            mine = [passages[key] for key in keys]
+            try:
+                measured = await self.likelihood.measure(mine)
+            except ModelError as error:
+                self._record_error(keys if self.likelihood.requests(mine) else (), error)
+                raise
+            for key, each in zip(keys, measured, strict=True):
+                new[key] = each
+                if isinstance(each, Failure):
+                    self._record(key, each)
             await self._measurements.keep(
                 {"kind": "reply", "key": key, "maker": self.likelihood.name, "content": _packed(each)}
                 for key, each in zip(keys, measured, strict=True)

@@ -7,8 +7,8 @@ nobody needs no key. Providers' batch files are `accord.models.batching`.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -85,10 +85,20 @@ class Models:
         """Where answers are kept."""
         return self._shared.store
 
-    @property
-    def asked(self) -> Counter[str]:
-        """How many answers and passages were asked for, by role; what was kept is not counted."""
-        return self._shared.asked
+    @contextmanager
+    def recorded_failures(self) -> Iterator[dict[Any, Any]]:
+        """Record the failed requests inside the block, for `replayed`; the caller clears the record between flows."""
+        self._shared.failures = {}
+        try:
+            yield self._shared.failures
+        finally:
+            self._shared.failures = None
+
+    def replayed(self) -> Models:
+        """Return models that ask nobody: answers come from the store and from the recorded failures."""
+        made = Models(self.settings, self.store, self.budget, asks=False, given=self._given, folder=self._shared.folder)
+        made._shared.failures = self._shared.failures
+        return made
 
     @property
     def batches(self) -> Sequence[tuple[Batched, BatchEndpoint]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -111,7 +111,7 @@ def judge(
             samples,
             {name: each.known for name, each in came.items()},
             sum(each.answered for each in came.values()),
-            dict(asked.asked),
+            dict(+project.budget.requests_by_model),
             dict(sum((each.unanswered for each in came.values()), Counter())),
             dict(passed_over),
             {name: each.counts for name, each in came.items() if each.counts is not None},
@@ -119,16 +119,19 @@ def judge(
             stopped,
         )
 
-    for batch in _batches(project, selected, passed_over):
-        samples += len(batch)
-        for place, source in enumerate(sources):
-            try:
-                came[source.name].plus(run(source.gather(batch), asked, lambda _: on_step()))
-            except (BudgetReached, ModelError) as error:
-                for left in sources[place:]:
-                    came[left.name].plus(run(left.gather(batch), project.kept))
-                on_stop(counts(str(error)))
-                raise
+    with asked.recorded_failures() as failures:
+        for batch in _batches(project, selected, passed_over):
+            samples += len(batch)
+            for place, source in enumerate(sources):
+                failures.clear()
+                try:
+                    came[source.name].plus(run(source.gather(batch), asked, lambda _: on_step()))
+                except (BudgetReached, ModelError) as error:
+                    for left in sources[place:]:
+                        came[left.name].plus(run(left.gather(batch), asked.replayed()))
+                        failures.clear()
+                    on_stop(counts(str(error)))
+                    raise
     return counts()
 
 
@@ -224,6 +227,7 @@ def judge_in_batches(project: Project, selected: Selected = Selected()) -> Batch
         pending = {key: prompt for key, prompt in model.pending.items() if key not in waited}
         new, count = wait(_handed_in(project, model, endpoint, pending))
         states, handed = [*states, *new], handed + count
+    done = replace(done, requests=dict(+project.budget.requests_by_model), spent=project.budget.to_json())
     return BatchRun(done, handed, dict(dropped), states)
 
 
@@ -246,11 +250,14 @@ def _fetched(store: Store, model: Batched, endpoint: BatchEndpoint) -> tuple[lis
             continue
         state = found or wait(endpoint.look(about["batch"]))
         store.change_run(earlier["id"], {**about, "batch": state.id})
+        failures = None
+        if not state.is_running:
+            state, failures = _finished(store, model, endpoint, earlier, state)
         states.append(state)
-        if state.is_running:
+        if failures is None:
             waited_for.update(about["keys"])
             continue
-        dropped.update(_finished(store, model, endpoint, earlier, state))
+        dropped.update(failures)
         if state.status == "failed":
             raise BadInput(f"the provider refused {state.id}: {state.says or 'it says no reason'}")
     return states, waited_for, dropped
@@ -291,18 +298,25 @@ def _unlisted(store: Store, run: Mapping[str, Any]) -> list[Batch] | None:
     return None
 
 
-def _finished(store: Store, model: Batched, endpoint: BatchEndpoint, run: dict[str, Any], state: Batch) -> Counter[str]:
-    """Keep a finished batch's replies, and note its losses; returns their reasons."""
-    replies, failed = wait(endpoint.results(state))
-    wanted = set(run["settings"]["keys"])
-    # A line under another key answers nothing that was asked here.
-    add_paid(store, [paid_reply(key, model.name, reply) for key, reply in replies.items() if key in wanted])
-    failed = {key: reason for key, reason in failed.items() if key in wanted}
-    for_good = {key: reason for key, reason in failed.items() if not AGAIN.fullmatch(reason)}
+def _finished(
+    store: Store, model: Batched, endpoint: BatchEndpoint, run: dict[str, Any], state: Batch
+) -> tuple[Batch, Counter[str] | None]:
+    """Store the replies of a finished batch; returns its state, and its failed requests by reason.
+
+    If a result file cannot be read and replies are missing, the run stays open: the state gives the cause, and None
+    stands for the reasons.
+    """
+    keys = set(run["settings"]["keys"])
+    results = wait(endpoint.results(state, keys))
+    add_paid(store, [paid_reply(key, model.name, reply) for key, reply in results.replies.items()])
+    if results.unreadable and state.status != "failed" and len(store.replies(keys)) < len(keys):
+        hint = "the same command downloads it again; `accord judge` without --batch sends its prompts again instead"
+        return replace(state, says=f"{results.unreadable}; {hint}"), None
+    for_good = {key: reason for key, reason in results.failed.items() if not AGAIN.fullmatch(reason)}
     model.failed |= for_good
     store.finish_run(run["id"], "done", {**state.to_json(), "for_good": for_good})
-    silent = len(wanted - replies.keys() - failed.keys())
-    return Counter(failed.values()) + Counter({state.status: silent})
+    silent = len(keys) - len(results.replies) - len(results.failed)
+    return state, Counter(results.failed.values()) + Counter({results.no_line: silent})
 
 
 def _noted(store: Store, model: Batched) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from accord.evidence import Counts, EvidenceTable, Findings, Readable, Tabular, Training
 from accord.formats import SCORE_NESTED, SCORE_TYPES, decoded_json, read_rows, score_frame
 from accord.learning import Evaluator
-from accord.models import IN_BATCH, NOT_RECORDED
+from accord.models import IN_BATCH, NEVER_SENT, NOT_RECORDED
 from accord.validation import CalledRow, Comparison, Decision, Estimate, Gap, Group
 from accord.values import BadInput
 
@@ -28,7 +28,7 @@ class JudgeRun(Readable):
         samples: Samples in the run.
         known: Samples with any evidence, by source.
         answered: Questions with an answer, including answers of earlier runs.
-        asked: Answers requested in this run, by role.
+        requests: Requests sent in this run, by model; their sum is `spent["requests"]`.
         unanswered: Questions without an answer, by reason.
         passed_over: Conversations that were excluded, by reason.
         counts: Further counts, by source.
@@ -39,7 +39,7 @@ class JudgeRun(Readable):
     samples: int
     known: Mapping[str, int]
     answered: int
-    asked: Mapping[str, int]
+    requests: Mapping[str, int]
     unanswered: Mapping[str, int]
     passed_over: Mapping[str, int] = field(default_factory=dict)
     counts: Mapping[str, Counts] = field(default_factory=dict)
@@ -48,12 +48,21 @@ class JudgeRun(Readable):
 
     @property
     def failed(self) -> int:
-        """Questions without an answer that another run may get: neither left out of a recording nor in a batch."""
-        return sum(count for reason, count in self.unanswered.items() if reason not in {NOT_RECORDED, IN_BATCH})
+        """Questions that were asked without success; excludes those of a recording and of an open batch."""
+        return sum(self.unanswered.values()) - self._unanswered({NOT_RECORDED, IN_BATCH, *NEVER_SENT})
+
+    @property
+    def not_asked(self) -> int:
+        """Questions whose requests were never sent because the run stopped first."""
+        return self._unanswered(NEVER_SENT)
+
+    def _unanswered(self, reasons: Collection[str]) -> int:
+        return sum(self.unanswered.get(reason, 0) for reason in reasons)
 
     def summary(self) -> dict[str, Any]:
         """Return the counts of samples, answers and requests."""
         counts = {"samples": self.samples, "answered": self.answered, "failed": self.failed}
+        counts["not_asked"] = self.not_asked
         return {**counts, "requests": self.spent.get("requests"), "stopped": self.stopped}
 
     def shown_rows(self) -> list[dict[str, Any]]:
@@ -64,7 +73,7 @@ class JudgeRun(Readable):
     def to_json(self) -> dict[str, Any]:
         """Return all counts."""
         counts = {name: each.to_json() for name, each in self.counts.items()}
-        return {**vars(self), "failed": self.failed, "counts": counts}
+        return {**vars(self), "failed": self.failed, "not_asked": self.not_asked, "counts": counts}
 
 
 @dataclass(frozen=True, repr=False)

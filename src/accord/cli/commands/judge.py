@@ -82,7 +82,7 @@ def judge(
         silent = done.unanswered.get(NOT_RECORDED, 0)
         if silent:
             note(f"{silent} questions were never recorded, and are asked by nobody: they stay missing evidence")
-        if done.failed:
+        if done.failed or done.not_asked:
             stop("some questions stayed unanswered; run the command again to ask for them alone", PARTLY_UNSCORED)
 
 
@@ -101,9 +101,9 @@ def _batch_text(run: BatchRun) -> str:
     from accord.models import UNCONFIRMED
 
     lines = [_text(run.judged), f"{run.handed_in} requests handed in now"]
-    lines += [f"{each.id}: {each.status}, " + (
-        f"{each.total} prompts, {each.says}" if each.status == UNCONFIRMED else f"{each.completed} of {each.total} done"
-    ) for each in run.batches]  # fmt: skip
+    for each in run.batches:
+        done = f"{each.total} prompts" if each.status == UNCONFIRMED else f"{each.completed} of {each.total} done"
+        lines.append(f"{each.id}: {each.status}, {done}{each.says and f', {each.says}'}")
     lines += [f"  {count} requests of finished batches failed: {reason}" for reason, count in run.dropped.items()]
     return "\n".join(lines)
 
@@ -118,9 +118,10 @@ def _warn_of_small(model: str) -> None:
 
 
 def _text(done: JudgeRun) -> str:
-    asked = sum(done.asked.values())
+    left = f", {done.not_asked} not asked" if done.not_asked else ""
+    sent = f"{done.spent['requests']} requests sent in this run"
     lines = [
-        f"{done.samples} samples: {done.answered} answers ({asked} requested in this run), {done.failed} failed",
+        f"{done.samples} samples: {done.answered} answers ({sent}), {done.failed} failed{left}",
         *(f"  {source}: evidence on {count} samples" for source, count in done.known.items()),
     ]
     lines += [line for counts in done.counts.values() for line in counts.lines()]

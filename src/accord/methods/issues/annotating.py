@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from accord.methods.issues.guidance import IssuePromptBuilder, template, told_taxonomy
 from accord.methods.issues.reading import Unread, Verdict, read_verdict, read_verdicts
 from accord.models import (
+    NOT_ASKED,
     OUT_OF_BUDGET,
     ChatMessage,
     Failure,
@@ -186,7 +187,10 @@ def annotate(
     for group in _groups(conversation, turns, asking):
         found |= yield from _together(conversation, group, asking)
     alone = [turn for turn in turns if not isinstance(found.get(turn), Verdict) and not _is_over(found.get(turn))]
-    found |= yield from _one_by_one(conversation, alone, asking)
+    failed = {turn: found[turn] for turn in alone if isinstance(found.get(turn), Failure)}
+    again = yield from _one_by_one(conversation, alone, asking)
+    # A request that failed counts, although the next one about the turn was not sent.
+    found |= {turn: failed.get(turn, each) if _is_not_asked(each) else each for turn, each in again.items()}
     signature, taxonomy = asking.signature(model), asking.guidance.taxonomy
     read = {turn: verdict for turn in turns if isinstance(verdict := found[turn], Verdict)}
     made: list[Mended] = [
@@ -274,6 +278,10 @@ def _better(first: Found, second: Found) -> Found:
 
 def _is_over(found: Found | None) -> bool:
     return isinstance(found, Failure) and found.reason == OUT_OF_BUDGET
+
+
+def _is_not_asked(found: Found) -> bool:
+    return isinstance(found, Failure) and found.reason == NOT_ASKED
 
 
 def _unassessed(target: Target, found: Found) -> Unannotated:
