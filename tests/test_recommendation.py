@@ -174,3 +174,13 @@ def test_an_evaluator_that_was_tried_on_a_part_stands_among_the_others(
     constant = predicted("constant", np.full(120, values.mean()))
     assert decide([simple, costly, silent], COSTS, constant, rated, seed=0).evaluator == "costly"
     assert not decide([silent], COSTS, constant, rated, seed=0).is_supported
+
+
+def test_the_best_guess_is_never_worse_than_the_constant(sample: tuple[Ratings, Floats, np.random.Generator]) -> None:
+    rated, values, rng = sample
+    rows = rated.take(np.arange(12))
+    constant = predicted("constant", np.full(12, values[:12].mean()))
+    ahead = predicted("costly", 0.4 * values[:12] + 0.6 * values[:12].mean() + rng.normal(0, 0.9, 12))
+    behind = predicted("best-column", np.full(12, values[:12].mean()) + rng.normal(0, 0.5, 12))
+    decision = decide([ahead, behind], COSTS, constant, rows, seed=0)
+    assert decision.evaluator == "constant" or decision.rmse[decision.evaluator] < decision.rmse["constant"]

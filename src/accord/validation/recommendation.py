@@ -24,8 +24,10 @@ from accord.statistics import DRAWS, STATISTICS, Clusters, MeanStatistic, Paired
 CONSTANT, JUDGE_ALONE, BEST_COLUMN = "constant", "judge-expected", "best-column"
 SURE = 0.01
 """A choice is supported below this p. At 0.05 one in 20 data sets without any signal would get a recommendation."""
-DETECTED = 2.8
-"""Standard errors by which an effect must exceed 0 to be found at p < 0.05 with a probability of 80%."""
+DETECTED = 3.4
+"""Standard errors by which an effect must exceed 0 to be found at p < 0.01 with a probability of 80%."""
+LEAST_MORE = 0.1
+"""Share of the present ratings below which no number of further ones is given: the estimate is not that precise."""
 MOST_TIMES = 50
 """Estimates above this multiple of the present labels are not printed."""
 _RMSE = cast(MeanStatistic, STATISTICS["rmse"])
@@ -47,7 +49,8 @@ class Decision:
     """The evaluator to use, and whether the labels support using it.
 
     Attributes:
-        evaluator: The evaluator to fit. Without support it is the one to look at meanwhile, perhaps `constant`.
+        evaluator: The evaluator to fit. Without support it is one whose error is below the constant's by more than one
+            standard error, or else `constant`.
         is_supported: True if it predicts a new annotator better than the constant does, beyond chance.
         rmse: RMSE for a new annotator by system, on the ratings that all candidates scored, in units of the scale.
         tests: Paired tests of the RMSE for a new annotator: `tested` against the constant, the best column and the
@@ -94,14 +97,20 @@ class Decision:
     def _recommended(self) -> str:
         parts = [f"use {self.evaluator}: RMSE for a new annotator {self.rmse[self.evaluator]:.3f}"]
         parts += [self._against(name, test) for name, test in self.tests.items()]
-        text = "; ".join(parts)
+        text = f"{'; '.join(parts)} (significant: p < {SURE})"
         if self.known is not None:
             name, better, own = self.known
             text += f". For the annotators in the labels {name} has the lower RMSE ({better:.3f} against {own:.3f})"
         return text
 
     def _against(self, name: str, test: PairedTest) -> str:
-        verb = "not shown to differ from" if test.p >= SURE else "better than" if test.difference < 0 else "worse than"
+        verb = (
+            "no significant difference from"
+            if test.p >= SURE
+            else "better than"
+            if test.difference < 0
+            else "worse than"
+        )
         return f"{verb} {name} ({self.rmse[name]:.3f}, p = {test.p:.2g})"
 
     def _undecided(self) -> str:
@@ -109,8 +118,8 @@ class Decision:
         if CONSTANT in self.tests:
             ours, constant, p = self.rmse[self.tested], self.rmse[CONSTANT], self.tests[CONSTANT].p
             compared = (
-                f" on {self.labels} ratings {self.tested} is not shown to be better than the constant (RMSE for a new "
-                f"annotator {ours:.3f} and {constant:.3f}, p = {p:.2g});"
+                f" on {self.labels} ratings {self.tested} is not significantly better than the constant (RMSE for a "
+                f"new annotator {ours:.3f} and {constant:.3f}; p = {p:.2g}, needed: below {SURE});"
             )
         needed = (
             f" about {self.labels_needed} more ratings are needed"
@@ -174,8 +183,8 @@ def decide(
     if supported:
         return replace(decision, known=_better_for_known(chosen, candidates, rated))
     needed = labels_needed([*curve(by_name[best]), gains[best]])
-    is_promising = gains[best].value > gains[best].error
-    meanwhile = _simplest_within_one_error(order, errors, gains, rated) if is_promising else CONSTANT
+    promising = [name for name in order if gains[name].value > gains[name].error]
+    meanwhile = _simplest_within_one_error(promising, errors, gains, rated) if promising else CONSTANT
     return replace(decision, evaluator=meanwhile, labels_needed=needed)
 
 
@@ -207,7 +216,7 @@ def labels_needed(curve: Sequence[Gain]) -> int | None:
         above 0, or more than `MOST_TIMES` as many would be needed.
 
     >>> labels_needed([Gain(50, 0.10, 0.10), Gain(100, 0.15, 0.10)])
-    150
+    240
     >>> labels_needed([Gain(100, -0.1, 0.1)]) is None
     True
     """
@@ -222,7 +231,7 @@ def labels_needed(curve: Sequence[Gain]) -> int | None:
         limit, slope = (float(fitted), float(falling)) if falling > 0 else (limit, 0.0)
     for total in np.geomspace(last.labels, MOST_TIMES * last.labels, 400):
         if limit - slope / total >= DETECTED * last.error * math.sqrt(last.labels / total):
-            more = max(total - last.labels, 1.0)
+            more = max(total - last.labels, LEAST_MORE * last.labels, 1.0)
             digits = 10 ** max(int(math.log10(more)) - 1, 0)
             return int(math.ceil(more / digits) * digits)
     return None
