@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -491,6 +492,43 @@ def test_killed_anywhere_each_line_is_there_once(tmp_path: Path, monkeypatch: py
     world.write(2)
     assert world.once() == 0 and world.found() == list(range(world.said))
     assert world.once() == 0 and world.found() == list(range(world.said))
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+@pytest.mark.parametrize("seconds_apart", [0, 2])
+@pytest.mark.parametrize("pack", ["", ".gz"])
+@pytest.mark.parametrize("batches", range(1, 10))
+def test_follower_stopped_while_catching_up_resumes_with_the_unread_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: int, pack: str, seconds_apart: int, is_killed: bool
+) -> None:
+    """Stop after each batch of rows; a kill also loses the place of the last batch."""
+    monkeypatch.setattr(room, "AT_ONCE", 2)
+    monkeypatch.setattr(room, "SECONDS", 0.0)
+    world, start = World(tmp_path, "number", pack), time.time() - 1000
+    world.write(3)
+    os.utime(world.log, (start, start))
+    world.once()
+    for rotations in range(4):
+        modified = start + seconds_apart * rotations
+        os.utime(world.log, (modified, modified))
+        world.rotate()
+        world.write(4)
+    os.utime(world.log, (start + seconds_apart * 4,) * 2)
+    write, written, stop = RowLog.write, list[int](), threading.Event()
+
+    def write_and_stop(rows: RowLog, found: Sequence[dict[str, Any]]) -> None:
+        write(rows, found)
+        written.extend([1] * bool(found))
+        if len(written) == batches:
+            if is_killed:
+                raise KeyboardInterrupt
+            stop.set()
+
+    with monkeypatch.context() as patched, suppress(KeyboardInterrupt), RowLog(tmp_path / "rows") as rows:
+        patched.setattr(RowLog, "write", write_and_stop)
+        world.follower(rows, stop=stop).run(once=True)
+    assert len(written) == min(batches, 8)
+    assert world.once() == 0 and world.found() == list(range(world.said)) and not world.told
 
 
 def killed_with_its_first_rows(world: World, monkeypatch: pytest.MonkeyPatch, are_written: bool) -> None:

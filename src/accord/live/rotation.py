@@ -77,8 +77,12 @@ class Chain:
 
     @property
     def marks(self) -> list[Mark]:
-        """How far each file was read, oldest first."""
-        held = {file.number: file.mark for file in self.held if file.at > 0 or not file.is_moved}
+        """The mark of each file that was read, oldest first, and of the log unless an unread file precedes it.
+
+        A listed log means that no file between it and the one before is unread, so listing it early would lose those.
+        """
+        read = next((place for place, file in enumerate(self.held) if file.at == 0 and file.is_moved), len(self.held))
+        held = {f.number: f.mark for place, f in enumerate(self.held) if f.at > 0 or place < read}
         every = sorted({**self._closed, **held}.values(), key=lambda mark: mark.number)
         since = every[-1].wrote // SECOND if every else 0
         done = [mark.number for mark in every if mark.state == "done" and mark.wrote // SECOND < since][:-KEPT]
