@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from typer import BadParameter
+from typer.models import ParameterInfo
+
 if TYPE_CHECKING:
     from accord.project import Config
     from accord.values import ProtectedFile
@@ -128,6 +131,29 @@ def outputs_of(function: Callable[..., Any]) -> dict[str, Output]:
             if isinstance(each, Output):
                 found[name] = each
     return found
+
+
+def refuse_empty_outputs(signature: inspect.Signature) -> None:
+    """Make the output parameters of a command refuse an empty path, which `Path` takes for the current folder."""
+    for parameter in signature.parameters.values():
+        kind, *marks = get_args(parameter.annotation) or (None,)
+        if any(isinstance(each, Output) for each in marks):
+            for each in marks:
+                if isinstance(each, ParameterInfo):
+                    each.parser = _text_output if kind is str else _path_output
+
+
+def _text_output(value: str) -> str:
+    if not value:
+        raise BadParameter("the path of an output is empty; name a file or folder")
+    return value
+
+
+def _path_output(value: str) -> Path:
+    return Path(_text_output(value))
+
+
+_text_output.__name__, _path_output.__name__ = "str", "Path"  # the help shows the name of a parser as the type
 
 
 def check_outputs(outputs: Mapping[str, Output], given: Mapping[str, Any], force: bool) -> None:

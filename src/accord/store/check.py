@@ -146,6 +146,10 @@ def check_store(url: str, mart: Path | None = None, rows_only: bool = False) -> 
 
 
 def _check_mart(folder: Path, found: Checked) -> None:
+    if folder.exists() and not folder.is_dir():
+        repair = f"move it away, then accord board rebuild: {folder}"
+        found.damage.append(Damage(f"mart: {folder} is not a folder", repair))
+        return
     again = "accord board rebuild; rows of live scoring have no other copy: restore the file from a backup if you can"
     found.damage += [Damage(f"mart: {fault}", again) for fault in Mart(folder).faults()]
     aside = sorted(folder.glob(f"*{DAMAGED}")) if folder.is_dir() else []
