@@ -122,7 +122,7 @@ def test_no_output_replaces_an_input(folder: Path, words: tuple[str, ...], outpu
 )
 def test_an_empty_output_path_is_refused(folder: Path, words: tuple[str, ...], output: str) -> None:
     before = contents(folder)
-    found = call(words, output, "", "--force")
+    found = call(words, output, "")
     assert found.exit_code == 2 and "the path of an output is empty" in " ".join(found.output.split())
     assert contents(folder) == before
 

@@ -170,6 +170,8 @@ def _look(connection: Connection, found: Checked, file: Path | None, rows_only: 
     for table in metadata.tables.values():
         if table.name not in replaced:
             _check_table(connection, table, changed.get(table.name, []), found, file, rows_only)
+    if not rows_only:
+        _check_indexes(connection, found)
     if not (found.damage or rows_only):
         found.notes += _labels_without_conversation(connection)
 
@@ -199,10 +201,23 @@ def _check_table(
     if missing := _missing(connection, table):
         found.damage.append(Damage(f"table {table.name}: {missing}", GO_BACK))
     if differences:
-        found.damage += () if rows_only else (Damage(f"table {table.name} {each}", RECREATE) for each in differences)
+        damage = Damage(f"table {table.name} {', '.join(differences)}", RECREATE)
+        found.damage += () if rows_only else (damage,)
         found.damage += () if missing else _double_keys(connection, table)
     if not missing:
         _check_rows(connection, table, READERS.get(table, lambda row: None), found, file)
+
+
+def _check_indexes(connection: Connection, found: Checked) -> None:
+    """Name missing indexes: without a unique one, rows can be there twice."""
+    seen = inspect(connection)
+    tables = [name for name in seen.get_table_names() if name in metadata.tables]
+    there = {index["name"] for table in tables for index in seen.get_indexes(table)}
+    for name, is_unique in own_indexes().items():
+        if name not in there and is_unique:
+            found.damage.append(Damage(f"unique index {name} is missing", RECREATE))
+        elif name not in there:
+            found.notes.append(f"index {name} is missing, so that queries are slow; {RECREATE}")
 
 
 GO_BACK = "restore a backup: accord store restore FILE"

@@ -337,7 +337,7 @@ def _tables(dialect: str) -> list[str]:
 
 @contextmanager
 def _named_conflict(connection: Connection) -> Iterator[None]:
-    """Raise `StoreError` if a migration finds what it would make: the stated version is not that of the tables."""
+    """Raise `StoreError` if a migration would make a table, a column or an index that is there already."""
     found = version_of(connection)
     try:
         yield

@@ -22,7 +22,7 @@ from accord.store.schema import INDEXES, metadata
 VERSIONS = "alembic_version"
 FORMER = frozenset({"labels", "answers", "assessments"})
 """Tables of stores of earlier versions."""
-RECREATE = "Copy the rows into a new store: name it in accord.yaml, then accord store restore FILE"
+RECREATE = "copy the rows into a new store: name it in accord.yaml, then accord store restore FILE"
 """Repair of a store whose tables have other definitions."""
 SHOWN = 3
 """Objects that an error names."""
@@ -100,7 +100,7 @@ def check_tables(connection: Connection) -> None:
         named = "; ".join(f"table {name} {found[0]}" for name, found in [*changed.items()][:SHOWN])
         raise UnsafeStore(
             f"the tables of the store are not those that Accord makes: {named}. accord store check lists all "
-            f"differences. {RECREATE}"
+            f"differences; to repair the store, {RECREATE}"
         )
 
 
