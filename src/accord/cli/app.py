@@ -157,10 +157,9 @@ def guarded(function: Callable[..., Any]) -> Callable[..., None]:
             set_verbosity(False, False)
 
     signature = inspect.signature(function, eval_str=True)
-    refuse_empty_outputs(signature)
     added = (*((_FORCE,) if any(each.is_earlier for each in outputs.values()) else ()), *_HIDDEN)
     run.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[*signature.parameters.values(), *added]
+        parameters=[*refuse_empty_outputs(signature.parameters.values()), *added]
     )
     return run
 

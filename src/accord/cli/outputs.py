@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from typer import BadParameter
 from typer.models import ParameterInfo
@@ -133,14 +133,21 @@ def outputs_of(function: Callable[..., Any]) -> dict[str, Output]:
     return found
 
 
-def refuse_empty_outputs(signature: inspect.Signature) -> None:
-    """Make the output parameters of a command refuse an empty path, which `Path` takes for the current folder."""
-    for parameter in signature.parameters.values():
+_PATH = type("path", (), {})
+"""Type of outputs, whose name the help shows as it shows the type of other paths."""
+
+
+def refuse_empty_outputs(parameters: Iterable[inspect.Parameter]) -> Iterator[inspect.Parameter]:
+    """Yield parameters whose outputs refuse an empty path, which `Path` takes for the current folder."""
+    for parameter in parameters:
         kind, *marks = get_args(parameter.annotation) or (None,)
         if any(isinstance(each, Output) for each in marks):
             for each in marks:
                 if isinstance(each, ParameterInfo):
                     each.parser = _text_output if kind is str else _path_output
+            if kind is not str:
+                parameter = parameter.replace(annotation=Annotated[_PATH, *marks])
+        yield parameter
 
 
 def _text_output(value: str) -> str:
@@ -151,9 +158,6 @@ def _text_output(value: str) -> str:
 
 def _path_output(value: str) -> Path:
     return Path(_text_output(value))
-
-
-_text_output.__name__, _path_output.__name__ = "str", "Path"  # the help shows the name of a parser as the type
 
 
 def check_outputs(outputs: Mapping[str, Output], given: Mapping[str, Any], force: bool) -> None:
