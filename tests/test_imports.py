@@ -158,6 +158,14 @@ def test_files_of_one_name_from_several_folders_are_not_guessed(url: str) -> Non
     assert held(url)[0] == "ad"
 
 
+def test_a_failed_import_without_rows_leaves_no_record(url: str) -> None:
+    read(chats("a.jsonl", "a"))
+    before = read("--list")
+    said = accord("import", written("a.csv", "conversation,annotator,Q0\na,ann,77\n"), code=1)
+    assert "77" in said and "--undo" not in said
+    assert read("--list") == before
+
+
 def test_the_rows_before_a_bad_one_can_be_undone(url: str) -> None:
     read(chats("a.jsonl", "ab"))
     said = accord("import", written("a.csv", "conversation,annotator,Q0\na,ann,3\nb,ann,77\n"), code=1)

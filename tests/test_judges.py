@@ -398,6 +398,9 @@ def test_prices_are_the_users_and_an_unknown_one_is_said(tmp_path: Path, monkeyp
     Path("prices.yaml").write_text("models: {m1: {input: 1, outptu: 2}}\n")
     with pytest.raises(BadInput, match="Did you mean 'output'"):
         load_prices()
+    Path("prices.yaml").write_text("[]\n")
+    with pytest.raises(BadInput, match=r"^prices.yaml: should be a mapping of keys to values, got \[\]$"):
+        load_prices()
     with pytest.raises(BadInput, match="no price for 'scripted', so money cannot be capped"):
         wait(Budgeted(ScriptedModel(["x"]), Budget(Caps(money=1.0), {})).ask(prompt()))
 

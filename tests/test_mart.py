@@ -14,7 +14,8 @@ import polars as pl
 import pytest
 from processes import Forked
 
-from accord.store import LOOSE, MART, Mart, MartRow, StoreError, bundle_of, mart_folder, mart_schema
+from accord import Store
+from accord.store import LOOSE, MART, Mart, MartRow, StoreError, bundle_of, check_store, mart_folder, mart_schema
 from accord.values import BadInput
 
 
@@ -353,6 +354,18 @@ def test_a_disk_that_takes_nothing_is_one_line(tmp_path: Path) -> None:
         Mart(blocked / "scores").add([row("a")])
     with pytest.raises(StoreError, match="cannot be written"):
         Mart(blocked / "scores").writer().write([row("a")])
+
+
+def test_a_file_in_place_of_the_folder_is_named(tmp_path: Path) -> None:
+    Store(str(tmp_path / "accord.db")).close()
+    place = tmp_path / "accord.db.scores"
+    place.write_text("x")
+    assert [each.what for each in check_store(str(tmp_path / "accord.db"), place).damage] == [
+        f"mart: {place} is not a folder"
+    ]
+    for write in (lambda: Mart(place).add([row("a")]), lambda: Mart(place).writer().write([row("a")])):
+        with pytest.raises(StoreError, match="scores is not a folder; move the file away"):
+            write()
 
 
 def test_where_it_lies() -> None:

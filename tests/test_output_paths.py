@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import json
 import os
 from collections.abc import Iterator
@@ -114,6 +115,25 @@ def test_no_output_replaces_an_input(folder: Path, words: tuple[str, ...], outpu
     for force in ((), ("--force",)):
         assert call(words, output, path, *force).exit_code in {1, 2}
         assert contents(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "output"), OUTPUTS, ids=lambda each: " ".join(each) if isinstance(each, tuple) else each
+)
+def test_an_empty_output_path_is_refused(folder: Path, words: tuple[str, ...], output: str) -> None:
+    before = contents(folder)
+    found = call(words, output, "")
+    assert found.exit_code == 2 and "the path of an output is empty" in " ".join(found.output.split())
+    assert contents(folder) == before
+
+
+def test_an_output_that_grows_too_large_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+
+    monkeypatch.setattr("accord.formats.row_writer.RowWriter.put", fail)
+    found = CliRunner().invoke(app, ["export", "labels.jsonl"])
+    assert found.exit_code == 1 and "cannot use labels.jsonl: File too large" in found.output
 
 
 def test_every_output_option_is_marked() -> None:

@@ -52,6 +52,7 @@ from accord.store import (
     metadata,
     newest_migration,
     open_engine,
+    restore,
 )
 from accord.values import Annotation, BadInput, IssueAnnotation, Rubric, Sample, canonical_json, content_hash
 
@@ -618,16 +619,128 @@ def test_what_a_check_says_of_versions_and_tables(store: Store) -> None:
     assert {each.what for each in check_store(store.url).damage} == {
         "table alarms: it has no sent", "table claims: it is not there",
     }  # fmt: skip
-    for version, said in (("9999", "its version is 9999, the newest this Accord knows"), ("0001", "")):
-        with store._engine.begin() as connection:
-            connection.execute(text(f"UPDATE alembic_version SET version_num = '{version}'"))
-        found = check_store(store.url)
-        assert [said for each in found.damage if each.what.startswith(said)] == ([said] if said else [])
-        assert bool(found.notes) == (not said)
+    with store._engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    [damage] = check_store(store.url).damage
+    assert damage.what.startswith("its version is 9999, the newest this Accord knows")
     with store._engine.begin() as connection:
         connection.execute(text("DROP TABLE alembic_version"))
     [damage] = check_store(store.url).damage
     assert "it is no store of Accord" in damage.what
+
+
+@pytest.mark.parametrize(
+    ("change", "what", "reason"),
+    [
+        ("UPDATE alembic_version SET version_num = '0013'", "its version is 0013, but it has column annotations.imported",
+         "the tables of the store are not those of its version 0013"),
+        ("DELETE FROM alembic_version", "its table of versions is empty", "the store has tables but no version"),
+    ],
+)  # fmt: skip
+def test_a_wrong_version_is_damage_with_a_repair_that_works(store: Store, change: str, what: str, reason: str) -> None:
+    filled(store)
+    with store._engine.begin() as connection:
+        connection.execute(text(change))
+    [damage] = check_store(store.url).damage
+    assert damage.what.startswith(what)
+    with pytest.raises(StoreError, match=f"{reason}.*accord store check"):
+        Store(store.url)
+    [repair] = re.findall(r"DELETE FROM alembic_version; INSERT [^;]*", damage.repair)
+    with store._engine.begin() as connection:
+        for statement in repair.split("; "):
+            connection.execute(text(statement))
+    assert check_store(store.url).damage == []
+
+
+def test_a_wrong_version_of_incomplete_tables_needs_a_backup(store: Store) -> None:
+    with store._engine.begin() as connection:
+        connection.execute(text("DROP TABLE claims"))
+        connection.execute(text("UPDATE alembic_version SET version_num = '0013'"))
+    [damage] = check_store(store.url).damage
+    assert damage.repair == "restore a backup: accord store restore FILE"
+
+
+def test_a_store_of_an_older_version_is_not_damaged(database: str) -> None:
+    for version in ("0001", "0010", "0013"):
+        with migrated_to(version, database):
+            pass
+        found = check_store(database)
+        assert found.damage == [] and len(found.notes) == 1
+    Store(database).close()
+    assert check_store(database).damage == []
+
+
+RECREATED = {
+    "VARCHAR NOT NULL COLLATE NOCASE": "has a COLLATE clause",
+    "VARCHAR NOT NULL CHECK (id <> 'x')": "has a CHECK clause",
+    "VARCHAR NOT NULL REFERENCES runs (id) ON DELETE CASCADE": "has a REFERENCES clause",
+    "VARCHAR": "has a column id that may be null",
+    "NUMERIC NOT NULL": "has a column id that has the type NUMERIC",
+    "VARCHAR NOT NULL DEFAULT 'x'": "has a column id that has a default",
+    "VARCHAR NOT NULL, twice AS (id || id)": "has a column twice that is generated",
+    "VARCHAR NOT NULL, more VARCHAR": "has a column more that Accord did not make",
+    "VARCHAR PRIMARY KEY ON CONFLICT REPLACE NOT NULL": "has a CONFLICT clause",
+}
+
+
+@pytest.mark.parametrize("definition", RECREATED)
+def test_a_changed_definition_of_a_table_is_damage_and_keeps_the_store_closed(tmp_path: Path, definition: str) -> None:
+    url = str(tmp_path / "a.db")
+    store = Store(url)
+    filled(store)
+    store.close()
+    with closing(sqlite3.connect(url)) as connection:
+        [(sql,)] = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'conversations'")
+        changed = sql.replace("id VARCHAR NOT NULL", f"id {definition}")
+        if "PRIMARY KEY" in definition:
+            changed = re.sub(r",\s*PRIMARY KEY \(id\)", "", changed)
+        connection.executescript(
+            "ALTER TABLE conversations RENAME TO old; DROP INDEX conversations_synthetic; " + changed + ";"
+            "INSERT INTO conversations (id, hash, system, turns, content, added, synthetic, imported) SELECT * FROM old;"
+            "DROP TABLE old; CREATE INDEX conversations_synthetic ON conversations (id) WHERE synthetic IS NOT NULL"
+        )
+    [damage] = [each for each in check_store(url).damage if each.what.startswith("table conversations has")]
+    assert RECREATED[definition] in damage.what and "accord store restore FILE" in damage.repair
+    with pytest.raises(StoreError, match="table conversations has .*accord store restore FILE"):
+        Store(url)
+    new = str(tmp_path / "new.db")
+    restore(new, Path(url))
+    found = check_store(new)
+    assert found.damage == [] and found.rows["conversations"] == 2
+
+
+def test_rows_with_the_same_key_are_named_and_can_be_removed(store: Store) -> None:
+    filled(store)
+    with store._engine.begin() as connection:
+        for statement in ("CREATE TABLE copied AS SELECT * FROM scores", "DROP TABLE scores",
+                          "ALTER TABLE copied RENAME TO scores", "INSERT INTO scores SELECT * FROM scores"):  # fmt: skip
+            connection.execute(text(statement))
+    damage = {each.what: each.repair for each in check_store(store.url).damage}
+    assert any(each.startswith("table scores has no primary key (expected: run, place)") for each in damage)
+    [(what, repair)] = [each for each in damage.items() if "same key" in each[0]]
+    assert re.search(r"table scores has several rows with the same key: \w+, 0 \(2 rows\)", what)
+    with pytest.raises(StoreError, match="table scores has no primary key"):
+        Store(store.url)
+    with store._engine.begin() as connection:
+        connection.execute(text(repair.partition(": ")[2]))
+        assert connection.execute(text("SELECT count(*) FROM scores")).scalar() == 1
+
+
+def test_missing_indexes_are_named(store: Store) -> None:
+    with store._engine.begin() as connection:
+        for name in ("annotations_by_answer", "days_by_day"):
+            connection.execute(text(f"DROP INDEX {name}"))
+    found = check_store(store.url)
+    assert [each.what for each in found.damage] == ["unique index annotations_by_answer is missing"]
+    assert [each.split(",")[0] for each in found.notes] == ["index days_by_day is missing"]
+
+
+def test_labels_without_their_conversation_are_counted(store: Store) -> None:
+    filled(store)
+    with store._engine.begin() as connection:
+        connection.execute(text("DELETE FROM conversations WHERE id = 'a'"))
+    found = check_store(store.url)
+    assert found.damage == [] and found.notes[0].startswith("1 labels name a conversation that the store does not hold")
 
 
 def test_the_command_checks_a_damaged_file_and_says_how_to_repair_it(

@@ -15,7 +15,7 @@ from typing import Annotated, Any, NoReturn, TypeVar
 import typer
 import typer.core
 
-from accord.cli.outputs import check_outputs, outputs_of
+from accord.cli.outputs import check_outputs, outputs_of, refuse_empty_outputs
 from accord.cli.show import say_line, set_verbosity
 from accord.version import __version__
 
@@ -142,7 +142,11 @@ def guarded(function: Callable[..., Any]) -> Callable[..., None]:
         except OSError as error:
             if error.errno not in _FILE_TROUBLES:
                 raise
-            stop(f"cannot use {error.filename or 'a file'}: {error.strerror}. What was done before is kept.", 1)
+            written = ", ".join(str(kwargs[name]) for name in outputs if kwargs.get(name))
+            stop(
+                f"cannot use {error.filename or written or 'a file'}: {error.strerror}. What was done before is kept.",
+                1,
+            )
         except Exception as error:
             from accord.values import AccordError  # here: `--help` imports nothing that takes time
 
@@ -155,7 +159,7 @@ def guarded(function: Callable[..., Any]) -> Callable[..., None]:
     signature = inspect.signature(function, eval_str=True)
     added = (*((_FORCE,) if any(each.is_earlier for each in outputs.values()) else ()), *_HIDDEN)
     run.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[*signature.parameters.values(), *added]
+        parameters=[*refuse_empty_outputs(signature.parameters.values()), *added]
     )
     return run
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
+
+from typer import BadParameter
+from typer.models import ParameterInfo
 
 if TYPE_CHECKING:
     from accord.project import Config
@@ -128,6 +131,33 @@ def outputs_of(function: Callable[..., Any]) -> dict[str, Output]:
             if isinstance(each, Output):
                 found[name] = each
     return found
+
+
+_PATH = type("path", (), {})
+"""Type of outputs, whose name the help shows as it shows the type of other paths."""
+
+
+def refuse_empty_outputs(parameters: Iterable[inspect.Parameter]) -> Iterator[inspect.Parameter]:
+    """Yield parameters whose outputs refuse an empty path, which `Path` takes for the current folder."""
+    for parameter in parameters:
+        kind, *marks = get_args(parameter.annotation) or (None,)
+        if any(isinstance(each, Output) for each in marks):
+            for each in marks:
+                if isinstance(each, ParameterInfo):
+                    each.parser = _text_output if kind is str else _path_output
+            if kind is not str:
+                parameter = parameter.replace(annotation=Annotated[_PATH, *marks])
+        yield parameter
+
+
+def _text_output(value: str) -> str:
+    if not value:
+        raise BadParameter("the path of an output is empty; name a file or folder")
+    return value
+
+
+def _path_output(value: str) -> Path:
+    return Path(_text_output(value))
 
 
 def check_outputs(outputs: Mapping[str, Output], given: Mapping[str, Any], force: bool) -> None:

@@ -4,8 +4,10 @@
 |---|---|
 | the file's pages, and each index against its table (`PRAGMA integrity_check`) | what SQLite says of each |
 | references between tables (`PRAGMA foreign_key_check`) | the table and its row |
-| the number of the last migration | whether an older or a newer Accord wrote it |
-| tables and columns | which are missing |
+| the number of the last migration | whether an older or a newer Accord wrote it, and whether the tables are of it |
+| tables and columns | which are missing, and which have another definition |
+| primary keys of tables with another definition | the keys of several rows |
+| conversations of people's labels | the number of labels whose conversation is missing |
 | triggers, views, indexes, tables and functions that Accord did not make | each by name; damage if it changes rows |
 | every row: types of columns, JSON, content | which cannot be read, and why |
 | every file of the mart of scores, if there is one | which cannot be read, and why |
@@ -23,20 +25,22 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from sqlalchemy import Column, Connection, Integer, LargeBinary, Table, inspect, select, text
+from sqlalchemy import Column, Connection, Integer, LargeBinary, Table, func, inspect, or_, select, text
 from sqlalchemy.exc import DBAPIError
 
 from accord.store.engine import (
     RECOVER,
     StoreError,
+    connected,
     migrations,
     newest_migration,
     parsed_url,
     reachable,
     said,
+    upgrade_to,
     version_of,
 )
-from accord.store.foreign import ForeignObject, changed_keys, foreign_objects
+from accord.store.foreign import RECREATE, ForeignObject, changed_keys, changed_tables, foreign_objects, own_indexes
 from accord.store.mart import Mart
 from accord.store.mart_files import DAMAGED
 from accord.store.paid import spool_folders
@@ -142,6 +146,10 @@ def check_store(url: str, mart: Path | None = None, rows_only: bool = False) -> 
 
 
 def _check_mart(folder: Path, found: Checked) -> None:
+    if folder.exists() and not folder.is_dir():
+        repair = f"move it away, then accord board rebuild: {folder}"
+        found.damage.append(Damage(f"mart: {folder} is not a folder", repair))
+        return
     again = "accord board rebuild; rows of live scoring have no other copy: restore the file from a backup if you can"
     found.damage += [Damage(f"mart: {fault}", again) for fault in Mart(folder).faults()]
     aside = sorted(folder.glob(f"*{DAMAGED}")) if folder.is_dir() else []
@@ -150,30 +158,135 @@ def _check_mart(folder: Path, found: Checked) -> None:
 
 def _look(connection: Connection, found: Checked, file: Path | None, rows_only: bool) -> None:
     if file is not None:
-        found.damage += _pages(connection, file)
+        found.damage += _pages(connection, file, rows_only)
     replaced = _check_objects(connection, found, foreign_objects(connection), rows_only)
     if "alembic_version" in replaced or not inspect(connection).has_table("alembic_version"):
         found.damage.append(Damage("it has no table of versions: it is no store of Accord", "name another database"))
         return
-    found.version, newest = version_of(connection), newest_migration()
-    if found.version not in migrations():
-        what = f"its version is {found.version}, the newest this Accord knows {newest}"
-        found.damage.append(Damage(what, "upgrade Accord, or go back to a copy of the store"))
+    if not _is_newest(connection, found):
         return
-    if found.version < newest:
+    _check_objects(connection, found, changed_keys(connection), rows_only)
+    changed = changed_tables(connection)
+    for table in metadata.tables.values():
+        if table.name not in replaced:
+            _check_table(connection, table, changed.get(table.name, []), found, file, rows_only)
+    if not rows_only:
+        _check_indexes(connection, found)
+    if not (found.damage or rows_only):
+        found.notes += _labels_without_conversation(connection)
+
+
+def _is_newest(connection: Connection, found: Checked) -> bool:
+    """Check the version of a store, and return True if it is the newest."""
+    found.version, newest = version_of(connection), newest_migration()
+    if found.version is None:
+        found.damage.append(Damage("its table of versions is empty", _version_repair(connection)))
+    elif found.version not in migrations():
+        what = f"its version is {found.version}, the newest this Accord knows {newest}"
+        found.damage.append(Damage(what, f"upgrade Accord, or {GO_BACK}"))
+    elif found.version < newest and (later := _names_in(connection) & _newest_names() - _names_at(found.version)):
+        what = f"its version is {found.version}, but it has {', '.join(sorted(later)[:SHOWN])} of a later version"
+        found.damage.append(Damage(what, _version_repair(connection)))
+    elif found.version < newest:
         found.notes.append(
             f"it is of version {found.version}; any other command brings it to {newest}, then check again"
         )
-        return
-    _check_objects(connection, found, changed_keys(connection), rows_only)
-    for table in metadata.tables.values():
-        if table.name in replaced:
-            continue
-        reader, missing = READERS.get(table, lambda row: None), _missing(connection, table)
-        if missing:
-            found.damage.append(Damage(f"table {table.name}: {missing}", "go back to a copy of the store"))
-        else:
-            _check_rows(connection, table, reader, found, file)
+    return found.version == newest
+
+
+def _check_table(
+    connection: Connection, table: Table, differences: Sequence[str], found: Checked, file: Path | None, rows_only: bool
+) -> None:
+    """Check the definition, the keys and the rows of a table."""
+    if missing := _missing(connection, table):
+        found.damage.append(Damage(f"table {table.name}: {missing}", GO_BACK))
+    if differences:
+        damage = Damage(f"table {table.name} {', '.join(differences)}", RECREATE)
+        found.damage += () if rows_only else (damage,)
+        found.damage += () if missing else _double_keys(connection, table)
+    if not missing:
+        _check_rows(connection, table, READERS.get(table, lambda row: None), found, file)
+
+
+def _check_indexes(connection: Connection, found: Checked) -> None:
+    """Name missing indexes: without a unique one, rows can be there twice."""
+    seen = inspect(connection)
+    tables = [name for name in seen.get_table_names() if name in metadata.tables]
+    there = {index["name"] for table in tables for index in seen.get_indexes(table)}
+    for name, is_unique in own_indexes().items():
+        if name not in there and is_unique:
+            found.damage.append(Damage(f"unique index {name} is missing", RECREATE))
+        elif name not in there:
+            found.notes.append(f"index {name} is missing, so that queries are slow; {RECREATE}")
+
+
+GO_BACK = "restore a backup: accord store restore FILE"
+
+
+def _version_repair(connection: Connection) -> str:
+    """Return the repair of a store whose stated version is wrong."""
+    newest = newest_migration()
+    if _newest_names() - _names_in(connection):
+        return GO_BACK
+    set_version = f"DELETE FROM alembic_version; INSERT INTO alembic_version VALUES ('{newest}')"
+    return f"the tables are those of version {newest}; set it: {set_version}; then check again. Or {GO_BACK}"
+
+
+def _newest_names() -> set[str]:
+    """Return the names of the tables, columns and indexes of the newest version."""
+    tables = metadata.tables.values()
+    columns = {f"column {table.name}.{column.name}" for table in tables for column in table.columns}
+    return {f"table {table.name}" for table in tables} | columns | {f"index {name}" for name in own_indexes()}
+
+
+def _names_in(connection: Connection) -> set[str]:
+    """Return the names of the tables, columns and indexes of a store."""
+    seen, names = inspect(connection), set[str]()
+    for table in seen.get_table_names():
+        names.add(f"table {table}")
+        names |= {f"column {table}.{column['name']}" for column in seen.get_columns(table)}
+        names |= {f"index {index['name']}" for index in seen.get_indexes(table)}
+    return names
+
+
+def _names_at(version: str) -> set[str]:
+    """Return the names of the tables, columns and indexes that a new store of a version has."""
+    engine = connected("sqlite:///:memory:")
+    try:
+        with engine.begin() as connection:
+            upgrade_to(version, connection)
+            return _names_in(connection)
+    finally:
+        engine.dispose()
+
+
+def _double_keys(connection: Connection, table: Table) -> Iterator[Damage]:
+    """Yield the damage of rows with equal keys; tables with their primary key have none."""
+    keys = list(table.primary_key.columns)
+    groups = select(*keys, func.count().label("rows")).group_by(*keys).having(func.count() > 1).order_by(*keys)
+    if doubled := connection.execute(groups).all():
+        named = "; ".join(f"{', '.join(map(str, row[:-1]))} ({row[-1]} rows)" for row in doubled[:SHOWN])
+        more = f" and {len(doubled) - SHOWN} more keys" if len(doubled) > SHOWN else ""
+        row_id = "rowid" if connection.dialect.name == "sqlite" else "ctid"
+        columns = ", ".join(f'"{key.name}"' for key in keys)
+        first = f"SELECT min({row_id}) FROM {table.name} GROUP BY {columns}"
+        yield Damage(
+            f"table {table.name} has several rows with the same key: {named}{more}",
+            f"keep the first row of each key: DELETE FROM {table.name} WHERE {row_id} NOT IN ({first})",
+        )
+
+
+def _labels_without_conversation(connection: Connection) -> Iterator[str]:
+    """Yield a note on labels of people that name a missing conversation."""
+    known = select(conversations.c.id)
+    lost = or_(annotated.c.conversation.not_in(known), annotated.c.against.not_in(known))
+    if count := connection.execute(
+        select(func.count()).select_from(annotated).where(annotated.c.kind == "person", lost)
+    ).scalar():
+        yield (
+            f"{count} labels name a conversation that the store does not hold; commands leave them out. Import the "
+            "conversations again to use them"
+        )
 
 
 def _check_objects(
@@ -195,13 +308,13 @@ def _foreign_damage(found: ForeignObject, connection: Connection) -> Damage:
     return Damage(f"{found} was not made by Accord and changes rows of the store", repair)
 
 
-def _pages(connection: Connection, file: Path) -> Iterator[Damage]:
-    """What SQLite's own checks say."""
+def _pages(connection: Connection, file: Path, rows_only: bool) -> Iterator[Damage]:
+    """Yield the damage that SQLite's own checks find."""
     lines = [str(line) for (line,) in connection.execute(text(f"PRAGMA integrity_check({MOST_LINES})"))]
     for line in lines if lines != ["ok"] else ():
         is_index = "index" in line.lower() and "missing" in line.lower()
         yield Damage(" ".join(line.split()), f"sqlite3 {file} REINDEX" if is_index else _recover(file))
-    for row in connection.execute(text("PRAGMA foreign_key_check")):
+    for row in () if rows_only else connection.execute(text("PRAGMA foreign_key_check")):
         yield Damage(f"table {row[0]}: row {row[1]} refers to a row of {row[2]} that is not there", _recover(file))
 
 

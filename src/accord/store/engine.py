@@ -19,7 +19,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import QueuePool
 from sqlalchemy.schema import ExecutableDDLElement
 
-from accord.store.foreign import UnsafeStore, changed_keys, check_active, check_objects
+from accord.store.foreign import UnsafeStore, changed_keys, check_active, check_objects, check_tables
 from accord.store.schema import metadata
 from accord.values import AccordError, BadInput, MissingExtra, keep_url_secrets, make_private
 
@@ -277,13 +277,15 @@ def _is_newest(engine: Engine, warns: bool = True) -> bool:
     """Return whether a store has the newest version.
 
     Raises:
-        StoreError: It has objects that change its rows and that Accord did not make.
+        StoreError: It has objects that change its rows and that Accord did not make, or tables with other definitions.
     """
     with engine.connect().execution_options(reading=True) as connection:
         try:
             check_objects(connection, warns)
             is_newest = version_of(connection) == newest_migration()
-            check_active(changed_keys(connection) if is_newest else [])
+            if is_newest:
+                check_active(changed_keys(connection))
+                check_tables(connection)
         except UnsafeStore as error:
             raise StoreError(str(error)) from None
         return is_newest
@@ -312,8 +314,11 @@ def _migrate(engine: Engine) -> None:
     with engine.begin() as connection:
         if engine.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
-        if inspect(connection).get_table_names():
-            _upgrade(connection)
+        if names := inspect(connection).get_table_names():
+            if version_of(connection) is None and not metadata.tables.keys().isdisjoint(names):
+                raise StoreError(f"the store has tables but no version. {CHECK}")
+            with _named_conflict(connection):
+                upgrade_to("head", connection)
         else:
             for statement in _tables(engine.dialect.name):
                 connection.exec_driver_sql(statement)
@@ -330,11 +335,25 @@ def _tables(dialect: str) -> list[str]:
     return [str(ddl.compile(dialect=mock.dialect)) for ddl in made]
 
 
-def _upgrade(connection: Connection) -> None:
+@contextmanager
+def _named_conflict(connection: Connection) -> Iterator[None]:
+    """Raise `StoreError` if a migration would make a table, a column or an index that is there already."""
+    found = version_of(connection)
+    try:
+        yield
+    except DBAPIError as error:
+        if not any(word in str(error.orig).lower() for word in ("duplicate column", "already exists")):
+            raise
+        reason = str(error.orig).strip().splitlines()[0]
+        raise StoreError(f"the tables of the store are not those of its version {found}: {reason}. {CHECK}") from None
+
+
+def upgrade_to(version: str, connection: Connection) -> None:
+    """Run the migrations up to a version."""
     from alembic.command import upgrade
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", str(files(_MIGRATIONS)))
     config.attributes["connection"] = connection
-    upgrade(config, "head")
+    upgrade(config, version)

@@ -1,5 +1,7 @@
 """Objects of a database that Accord did not make: triggers, rules, views, indexes, tables and functions.
 
+The definitions of Accord's own tables are compared with the schema: a table without its primary key holds rows twice.
+
 An object is active if it can change or hide rows while Accord writes or reads: a trigger deletes what was just added, a
 unique index makes `ON CONFLICT DO NOTHING` drop rows, a view takes the place of a table. A store with active objects is
 not opened. Other objects change nothing, and are only named.
@@ -13,13 +15,15 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Column, Connection, Table, text
 
 from accord.store.schema import INDEXES, metadata
 
 VERSIONS = "alembic_version"
 FORMER = frozenset({"labels", "answers", "assessments"})
 """Tables of stores of earlier versions."""
+RECREATE = "copy the rows into a new store: name it in accord.yaml, then accord store restore FILE"
+"""Repair of a store whose tables have other definitions."""
 SHOWN = 3
 """Objects that an error names."""
 _logger = logging.getLogger("accord")
@@ -71,10 +75,33 @@ def changed_keys(connection: Connection) -> list[ForeignObject]:
         if name not in tables:
             continue
         key = {column.name for column in tables[name].primary_key.columns}
-        is_own = {*str(columns).split(",")} == key if is_primary else _own_indexes().get(index, False)
+        is_own = {*str(columns).split(",")} == key if is_primary else own_indexes().get(index, False)
         if not is_own:
             found.append(ForeignObject("unique index", index, name, True))
     return found
+
+
+def changed_tables(connection: Connection) -> dict[str, list[str]]:
+    """Return the differences between the tables of a store and those of the schema, by the name of the table.
+
+    Missing tables, missing columns and changed unique keys are not among them. The store must have the newest version.
+    """
+    find = _sqlite_differences if connection.dialect.name == "sqlite" else _postgresql_differences
+    return {name: differences for name, differences in find(connection).items() if differences}
+
+
+def check_tables(connection: Connection) -> None:
+    """Refuse a store whose tables differ from those of the schema.
+
+    Raises:
+        UnsafeStore: There are such tables.
+    """
+    if changed := changed_tables(connection):
+        named = "; ".join(f"table {name} {found[0]}" for name, found in [*changed.items()][:SHOWN])
+        raise UnsafeStore(
+            f"the tables of the store are not those that Accord makes: {named}. accord store check lists all "
+            f"differences; to repair the store, {RECREATE}"
+        )
 
 
 def check_objects(connection: Connection, warns: bool = True) -> None:
@@ -97,20 +124,17 @@ def check_active(found: list[ForeignObject]) -> None:
         UnsafeStore: There are some.
     """
     if active := [each for each in found if each.is_active]:
-        raise UnsafeStore(active)
-
-
-class UnsafeStore(Exception):
-    """A store with active foreign objects."""
-
-    def __init__(self, active: list[ForeignObject]) -> None:
         named = ", ".join(map(str, active[:SHOWN]))
         more = f" and {len(active) - SHOWN} more" if len(active) > SHOWN else ""
-        super().__init__(
+        raise UnsafeStore(
             f"the store has objects that Accord did not make and that change its rows: {named}{more}. If you did not "
             "make them, do not trust the store. accord store check lists them with statements that remove them; or "
             "copy only the rows into a new store: name it in accord.yaml, then accord store restore FILE"
         )
+
+
+class UnsafeStore(Exception):
+    """A store with active foreign objects or changed tables."""
 
 
 @cache
@@ -119,7 +143,7 @@ def _own() -> frozenset[str]:
 
 
 @cache
-def _own_indexes() -> dict[str, bool]:
+def own_indexes() -> dict[str, bool]:
     """Return whether each index of Accord is unique, by name."""
     made = {str(index.name): bool(index.unique) for table in metadata.sorted_tables for index in table.indexes}
     for statement in INDEXES:
@@ -139,7 +163,7 @@ def _sqlite_objects(connection: Connection) -> Iterator[ForeignObject]:
             yield ForeignObject(kind, name, is_active=is_own, replaces_table=is_own)
         elif kind == "table" and not is_own and name not in FORMER and not name.startswith("sqlite_"):
             yield ForeignObject(kind, name)
-        elif kind == "index" and sql and name not in _own_indexes() and table not in FORMER:
+        elif kind == "index" and sql and name not in own_indexes() and table not in FORMER:
             yield ForeignObject(kind, name, table)
 
 
@@ -185,3 +209,78 @@ SELECT c.relname, x.relname, i.indisprimary, (SELECT string_agg(a.attname, ',') 
 FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid JOIN pg_class x ON x.oid = i.indexrelid
 WHERE i.indisunique AND c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())
 """
+
+
+# --- definitions of tables ------------------------------------------------------------------------------------------
+
+_SQLITE_COLUMNS = """
+SELECT m.name, m.sql, x.name, x.type, x."notnull", x.dflt_value, x.pk > 0, x.hidden
+FROM sqlite_master m, pragma_table_xinfo(m.name) x WHERE m.type = 'table'
+"""
+_QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?\*/""", re.DOTALL)
+"""Names, texts and comments in SQL."""
+_CLAUSES = re.compile(r"\b(COLLATE|CHECK|CONFLICT|REFERENCES|STRICT|ROWID|AUTOINCREMENT)\b", re.IGNORECASE)
+"""Clauses that no table of Accord has, and that change or refuse rows."""
+_POSTGRESQL_CONSTRAINTS = """
+SELECT c.relname, coalesce(string_agg(k.contype::text, ''), '') FROM pg_class c LEFT JOIN pg_constraint k
+ON k.conrelid = c.oid WHERE c.relkind = 'r'
+AND c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema()) GROUP BY c.relname
+"""
+_CONSTRAINTS = {"c": "CHECK", "f": "REFERENCES", "x": "EXCLUDE"}
+
+
+def _key_of(table: Table) -> str:
+    return ", ".join(column.name for column in table.primary_key.columns)
+
+
+def _sqlite_differences(connection: Connection) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    keyed: set[str] = set()
+    for name, sql, column, *definition in connection.execute(text(_SQLITE_COLUMNS)):
+        table = metadata.tables.get(name)
+        if table is None:
+            continue
+        if name not in found:
+            clauses = sorted({each.upper() for each in _CLAUSES.findall(_QUOTED.sub(" ", sql))})
+            found[name] = [f"has a {each} clause" for each in clauses]
+        if definition[3]:
+            keyed.add(name)
+        if difference := _column_difference(table.columns.get(column), *definition):
+            found[name].append(f"has a column {column} that {difference}")
+    for name, differences in found.items():
+        if name not in keyed:
+            differences.insert(0, f"has no primary key (expected: {_key_of(metadata.tables[name])})")
+    return found
+
+
+def _column_difference(
+    own: Column[str | int | bytes] | None, kind: str, not_null: int, default: str | None, in_key: int, hidden: int
+) -> str:
+    """Return the first difference of a SQLite column from the schema; an empty string if there is none."""
+    if hidden:
+        return "is generated"
+    if own is None:
+        return "Accord did not make"
+    differences = {
+        f"has the type {kind or 'none'}": _affinity(kind) != _affinity(str(own.type)) or not kind,
+        "may be null": not own.nullable and not not_null,
+        "may not be null": own.nullable and bool(not_null),
+        "has a default": default is not None,
+        "is not in the primary key": own.primary_key and not in_key,
+    }
+    return next((said for said, differs in differences.items() if differs), "")
+
+
+def _affinity(kind: str) -> str:
+    """Return the affinity of a declared type, by the rules of SQLite."""
+    names = {"INT": "integer", "CHAR": "text", "CLOB": "text", "TEXT": "text", "BLOB": "blob"}
+    return next((affinity for word, affinity in names.items() if word in kind.upper()), kind.upper())
+
+
+def _postgresql_differences(connection: Connection) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, kinds in connection.execute(text(_POSTGRESQL_CONSTRAINTS)):
+        if name in metadata.tables:
+            missing = [] if "p" in kinds else [f"has no primary key (expected: {_key_of(metadata.tables[name])})"]
+            found[name] = missing + [f"has a {said} clause" for kind, said in _CONSTRAINTS.items() if kind in kinds]
+    return found

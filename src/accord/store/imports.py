@@ -117,17 +117,26 @@ class Imports:
     def recording(self, files: Sequence[str | Path]) -> Iterator[Recording]:
         """Record an import; one that brings and confirms nothing leaves no record."""
         store, paths, earlier = self._store, [str(Path(file).absolute()) for file in files], self.known()
-        with store.run(IMPORT, {"files": paths}) as run:
-            recording = Recording(store, run.id, paths, earlier)
-            try:
-                yield recording
-            finally:
-                store.part = None
-                run.results.update(recording.results)
-        if not self._has_rows([_part(run.id, place) for place in range(len(paths))]):
-            recording.id = None
-            with said(store.url), store._engine.begin() as connection:
-                connection.execute(delete(runs).where(runs.c.id == run.id))
+        try:
+            with store.run(IMPORT, {"files": paths}) as run:
+                recording = Recording(store, run.id, paths, earlier)
+                try:
+                    yield recording
+                finally:
+                    store.part = None
+                    run.results.update(recording.results)
+        except BadInput:
+            self._forget_empty(recording, len(paths))
+            raise
+        self._forget_empty(recording, len(paths))
+
+    def _forget_empty(self, recording: Recording, files: int) -> None:
+        """Delete the record of an import that brought and confirmed nothing."""
+        if recording.id is None or self._has_rows([_part(recording.id, place) for place in range(files)]):
+            return
+        with said(self._store.url), self._store._engine.begin() as connection:
+            connection.execute(delete(runs).where(runs.c.id == recording.id))
+        recording.id = None
 
     def _has_rows(self, parts: Sequence[str]) -> bool:
         """Return True if parts of an import brought or confirmed a row."""

@@ -160,9 +160,10 @@ class Mart:
             yield
         except unreadable_parquet(BadInput) as error:
             why = error.strerror if isinstance(error, OSError) and error.strerror else first_line(error)
+            not_folder = "is not a folder; move the file away, then accord board rebuild;"
+            fault = not_folder if self.folder.is_file() else f"cannot be written: {why}; make room,"
             raise StoreError(
-                f"the mart {self.folder} cannot be written: {why}; make room, or name another folder under mart: in "
-                "accord.yaml"
+                f"the mart {self.folder} {fault} or name another folder under mart: in accord.yaml"
             ) from None
 
     def _put(self, rows: pl.LazyFrame, name: str, base: bool, replaces: Iterable[str]) -> None:

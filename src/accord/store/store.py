@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Table, func, select, update
 from accord.formats import on_scales
 from accord.store.bulk import add_rows, insert_of, takes_rows
 from accord.store.conditions import counts, is_about, last_said
-from accord.store.engine import StoreError, has_one_connection, open_engine, read_json, said
+from accord.store.engine import CHECK, StoreError, has_one_connection, open_engine, read_json, said
 from accord.store.imports import Part, confirm, is_tracked
 from accord.store.rows import (
     BATCH,
@@ -123,6 +123,9 @@ class Store:
         named = conversations.c.id.in_([row["id"] for row in rows])
         query = select(conversations.c.id, conversations.c.hash).where(named)
         stored = dict(tuple(row) for row in self._stream(query))
+        for row in rows:
+            if row["id"] not in stored:
+                raise StoreError(f"the store dropped conversation {row['id']!r} when it was added. {CHECK}")
         return [row["id"] for row in rows if stored[row["id"]] != row["hash"]]
 
     def conversations(

@@ -181,7 +181,8 @@ def reasons(error: ValueError) -> list[str]:
     lines = []
     for entry in error.errors():
         place = ".".join(str(part) for part in entry["loc"])
-        reason = entry["msg"].removeprefix("Value error, ")
+        is_model = entry["type"] == "model_type"  # the message of pydantic names the class
+        reason = "should be a mapping of keys to values" if is_model else entry["msg"].removeprefix("Value error, ")
         got = repr(entry.get("input"))
         shown = f", got {got}" if len(got) <= 60 and entry["type"] not in {"value_error", "missing"} else ""
         lines.append(f"{place}: {reason}{shown}" if place else f"{reason}{shown}")
