@@ -534,7 +534,7 @@ def test_models_check_reports_an_unreachable_endpoint_and_a_missing_key(monkeypa
     assert result.exit_code == 1 and "set OPENAI_API_KEY" in result.stderr
 
 
-@pytest.mark.parametrize("command", [["judge", "--set", "models.judge.model=m1"], ["models", "check", "m1"]])
+@pytest.mark.parametrize("command", [["judge", "--all", "--set", "models.judge.model=m1"], ["models", "check", "m1"]])
 @pytest.mark.parametrize(
     ("url", "shown"),
     [

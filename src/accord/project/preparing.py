@@ -233,7 +233,7 @@ def check_roles(roles: Mapping[str, str]) -> dict[str, str]:
     """Return a mapping of roles after checking it.
 
     Raises:
-        BadInput: A role is mapped to none of ours.
+        BadInput: A role is mapped to an unknown role.
     """
     for theirs, ours in roles.items():
         if not theirs or ours not in ("user", "assistant", "system", "tool"):
