@@ -921,6 +921,73 @@ def test_speakers_without_an_assistant_are_said_and_mapped(project: Path) -> Non
     assert "--role takes THEIRS=OURS, got beta=robot" in refused("import", name, "--role", "beta=robot")
 
 
+@pytest.mark.parametrize("is_text", [False, True])
+def test_roles_that_nobody_has_are_named_with_the_roles_found(project: Path, is_text: bool) -> None:
+    new_project()
+    turns = [("Ann", "My bill is wrong."), ("Acme Support", "We correct it."), ("Ann", "Thank you.")]
+    if is_text:
+        name = write("chat.txt", "".join(f"{role}: {content}\n" for role, content in turns))
+    else:
+        messages = [{"role": role, "content": content} for role, content in turns]
+        name = write("chat.jsonl", json.dumps({"id": "c", "messages": messages}) + "\n")
+    result = CliRunner().invoke(app, ["import", name, "--role", "Acme Suport=assistant", "--role", "Ann=user"])
+    assert result.exit_code == 0, result.output
+    assert "no conversation has the role 'Acme Suport'. Roles found: 'Ann', 'Acme Support'" in result.stderr
+    assert "accord import --undo" in result.stderr
+    accord("import", "--undo")
+    result = CliRunner().invoke(app, ["import", name, "--role", "Acme Support=assistant", "--role", "Ann=user"])
+    assert result.exit_code == 0 and "no conversation has the role" not in result.stderr
+
+
+def test_training_conversations_are_known_with_and_without_their_mapped_roles(project: Path) -> None:
+    new_project()
+    rows = [
+        {"id": row["id"], "messages": [{**turn, "role": {"user": "cust", "assistant": "agnt"}[turn["role"]]}
+                                       for turn in row["messages"]]}
+        for row in talks(16)
+    ]  # fmt: skip
+    name = write("roles.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    ratings = "".join(f"{row['id']},{by},Q0,{place % 4 + 1}\n" for place, row in enumerate(rows) for by in "ab")
+    accord("import", name, write("l.csv", "id,annotator,question,value\n" + ratings), "--role", "agnt=assistant")
+    accord("fit", "calibration", "--set", "draws=20", "--set", "folds=2", "--set", "metrics=[words]")
+
+    def scored(*more: str) -> tuple[dict[str, Any], str]:
+        result = CliRunner().invoke(app, ["score", name, "--out", "s.jsonl", *more])
+        assert result.exit_code == 0, result.output
+        found = [json.loads(line) for line in Path("s.jsonl").read_text().splitlines()]
+        assert [row["in_training"] for row in found] == [True] * 16
+        return {row["conversation"]: row["value"] for row in found}, result.stderr
+
+    _, said = scored()
+    assert "cust, agnt speak" in said and "--role NAME=assistant" in said
+    values, said = scored("--role", "agnt=assistant", "--role", "agt=user")
+    assert "no conversation has the role 'agt'. Roles found: 'cust', 'agnt'" in said and "speak" not in said
+    accord("score", name, "--out", "parts/", "--workers", "1", "--role", "agnt=assistant")
+    assert "were made otherwise" in refused("score", name, "--out", "parts/", "--workers", "1")
+    accord("scores", "merge", "parts", "--out", "merged.jsonl")
+    merged = [json.loads(line) for line in Path("merged.jsonl").read_text().splitlines()]
+    assert {row["conversation"]: row["value"] for row in merged} == pytest.approx(values)
+    assert all(row["in_training"] for row in merged)
+
+    with open_project() as opened:
+        rows_scored = list(opened.score(rows, roles={"agnt": "assistant"}))
+        assert {row["conversation"]: row["value"] for row in rows_scored} == pytest.approx(values)
+        with pytest.raises(BadInput, match="got agnt=robot"):
+            opened.score(rows, roles={"agnt": "robot"})
+
+    for place in range(2):
+        write(f"folder/t{place}.txt", "Ann: My bill is wrong.\nAcme Support: We correct it.\nAnn: Thank you.\n")
+    write("folder/README.txt", "Chats of May.\n")
+    assert refused("score", "folder", "--out", "s.jsonl").endswith(
+        "accord score folder --out scores/, then accord scores merge scores/ --out s.jsonl"
+    )
+    accord("score", "folder", "--out", "scores/", "--workers", "1", "--role", "Acme Support=assistant")
+    accord("scores", "merge", "scores/", "--out", "s.jsonl")
+    found = [json.loads(line) for line in Path("s.jsonl").read_text().splitlines()]
+    assert [row["conversation"] for row in found] == ["t0", "t1"]
+    assert not any(row["in_training"] for row in found)
+
+
 def whole(*files: str) -> dict[str, Any]:
     """What `accord run` says of some files, after a look at what it leaves behind."""
     said: dict[str, Any] = json.loads(accord("run", *files, "--out", "out", "--json", *QUICK))

@@ -526,11 +526,36 @@ def test_an_endpoint_that_ignores_what_it_is_asked_for() -> None:
     assert not shown["decisions"][0] and not shown["json schema"][0] and not shown["context length"][0]
 
 
-def test_a_dead_endpoint_has_no_way_and_no_key_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = json.loads(
-        CliRunner().invoke(app, ["models", "check", "m1", "--base-url", "http://127.0.0.1:1/v1", "--json"]).stdout
-    )
-    assert found["best_mode"] is None and all("unreachable" in c["shown_by"] for c in found["capabilities"])
+def test_models_check_reports_an_unreachable_endpoint_and_a_missing_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    for more in ([], ["--json"]):
+        result = CliRunner().invoke(app, ["models", "check", "m1", "--base-url", "http://127.0.0.1:1/v1", *more])
+        assert result.exit_code == 1 and not result.stdout
+        assert result.stderr.count("\n") == 1
+        assert "the endpoint is unreachable: cannot connect to 127.0.0.1:1 (http://127.0.0.1:1/v1/)" in result.stderr
     monkeypatch.delenv("OPENAI_API_KEY")
     result = CliRunner().invoke(app, ["models", "check", "m1"])
     assert result.exit_code == 1 and "set OPENAI_API_KEY" in result.stderr
+
+
+@pytest.mark.parametrize("command", [["judge", "--all", "--set", "models.judge.model=m1"], ["models", "check", "m1"]])
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("127.0.0.1:18210", "127.0.0.1:18210"),
+        ("localhost/v1", "localhost/v1"),
+        ("ftp://ada:lovelace@example.test/v1?key=byron", "example.test/v1"),
+    ],
+)
+def test_base_url_variable_without_a_web_scheme_is_named(
+    command: list[str], url: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    chat = {"id": "c", "messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]}
+    Path("chats.jsonl").write_text(json.dumps(chat) + "\n")
+    for setup in (["init"], ["import", "chats.jsonl"]):
+        assert CliRunner().invoke(app, setup).exit_code == 0
+    monkeypatch.setenv("OPENAI_BASE_URL", url)
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 1
+    assert f"accord: OPENAI_BASE_URL is {shown}; it needs http:// or https:// in front" in result.stderr

@@ -284,6 +284,12 @@ def test_every_conversation_has_a_row(folder: Path, without_texts: bool) -> None
 
 
 @pytest.mark.slow
+def test_run_reports_roles_that_nobody_has(folder: Path) -> None:
+    said = accord("run", rated_chats(), "--out", "out", "--role", "agt=assistant", *QUICK, *NAMED).stderr
+    assert "no conversation has the role 'agt'. Roles found: 'user', 'assistant'" in said
+
+
+@pytest.mark.slow
 def test_rated_turns_are_scored_and_told_apart(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write("data/items.jsonl", lines(items(24, 6, turns=3)))
     accord("run", "data", "--out", "out", *QUICK, *NAMED)

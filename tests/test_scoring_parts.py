@@ -118,7 +118,7 @@ def test_pieces_hold_every_conversation_once_and_are_the_same_another_time(tmp_p
     scaled.parquet(tmp_path / "in/a.parquet", rows[:130])
     scaled.jsonl(tmp_path / "in/b/b.jsonl", rows[130:250])
     (tmp_path / "in/c.json").write_text(json.dumps(rows[250:]))
-    (tmp_path / "in/notes.txt").write_text("not read")
+    (tmp_path / "in/notes.md").write_text("not read")
     (tmp_path / "in/.hidden.jsonl").write_text("{}")
     made = pieces_of(find(str(tmp_path / "in")))
     found = [row.id for piece in made for row in read_piece(piece)]

@@ -227,18 +227,16 @@ def turn_choice(turns: str) -> Turns:
 
 
 def role_map(pairs: list[str] | None) -> dict[str, str]:
-    """`THEIRS=OURS` pairs of roles as a mapping.
+    """Return `THEIRS=OURS` pairs of roles as a mapping.
 
     Raises:
         BadInput: A pair has no `=`, or names none of our roles.
     """
-    from accord.values import BadInput
+    if not pairs:
+        return {}
+    from accord.project import check_roles
 
-    found = {theirs: ours for theirs, _, ours in (pair.partition("=") for pair in pairs or ())}
-    for theirs, ours in found.items():
-        if ours not in ("user", "assistant", "system", "tool"):
-            raise BadInput(f"--role takes THEIRS=OURS, got {theirs}={ours}; ours is user, assistant, system or tool")
-    return found
+    return check_roles({theirs: ours for theirs, _, ours in (pair.rpartition("=") for pair in pairs)})
 
 
 def are_positions(positions: Callable[[], Sequence[str]]) -> bool:

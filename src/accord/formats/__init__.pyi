@@ -9,8 +9,8 @@ from .label_files import looks_like_labels as looks_like_labels, mapped as mappe
 from .label_files import on_scales as on_scales, read_labels as read_labels
 from .memory import MemoryTable as MemoryTable, Source as Source, source_of as source_of, tables_of as tables_of
 from .messages import documents_from as documents_from, intended_role as intended_role, role_named as role_named
-from .objects import File as File, at as at, find as find, is_remote as is_remote, names_in as names_in
-from .objects import opened as opened, put as put, remove as remove, shown_place as shown_place
+from .objects import READ as READ, File as File, at as at, find as find, is_remote as is_remote, names_in as names_in
+from .objects import here as here, opened as opened, put as put, remove as remove, shown_place as shown_place
 from .objects import storage_options as storage_options
 from .parquet import row_groups as row_groups
 from .pieces import Piece as Piece, pieces_of as pieces_of, read_piece as read_piece

@@ -17,7 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
+from accord.formats.excel import EXCEL_SUFFIXES
 from accord.formats.rows import locate, suffix
+from accord.formats.text_files import TEXT_SUFFIX
 from accord.values import (
     MB,
     BadInput,
@@ -30,7 +32,7 @@ from accord.values import (
     unpacked_name,
 )
 
-READ = frozenset({".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet"})
+READ = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", *sorted(EXCEL_SUFFIXES), TEXT_SUFFIX)
 """Endings of the files that a folder is searched for, packed ones too."""
 _MAGIC = frozenset("*?[")
 _BLOCK = 8 * MB
@@ -93,7 +95,7 @@ def find(named: str) -> list[File]:
     """
     found = _remote_files(named) if is_remote(named) else _local_files(named)
     if not found:
-        kinds = ", ".join(sorted(READ))
+        kinds = ", ".join(READ)
         raise BadInput(
             f"no file of conversations at {shown_place(named)}; a folder is searched for {kinds}, packed too"
         )

@@ -22,12 +22,14 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
+from accord.formats.excel import EXCEL_SUFFIXES
 from accord.formats.label_files import looks_like_labels, mapped
 from accord.formats.objects import File, here, is_remote, opened, shown_place, storage_options
 from accord.formats.parquet import row_groups
 from accord.formats.reading import OnBadRow, detect, first_row, is_part, read, read_together, record_of
 from accord.formats.record import Fields, Record, Row, WrongShape, formats
 from accord.formats.rows import begins_with_lines, line_rows, suffix
+from accord.formats.text_files import TEXT_SUFFIX
 from accord.values import MB, BadInput, BadRow, Conversation, content_hash, first_line, sendable, unreadable_parquet
 
 PIECE_ROWS = 20_000
@@ -176,7 +178,8 @@ def _first_row(file: File, columns: Mapping[str, str] | None) -> Fields | None:
         rows = [Row(1, row) for row in _table_rows(file, 0, 1)]
         found = next(mapped(rows, columns, shown_place(file.url)), None)
         return found.fields if isinstance(found, Row) else None
-    with here(file.url, _HEAD) as path:
+    is_read_whole = suffix(Path(file.url)) in {*EXCEL_SUFFIXES, TEXT_SUFFIX}
+    with here(file.url, None if is_read_whole else _HEAD) as path:
         return first_row(path, columns)
 
 

@@ -87,7 +87,10 @@ class TrainingSet:
 
 
 def digest_of(conversation: Conversation) -> int:
-    """Return a 64-bit digest of a conversation's id, turns and documents."""
-    turns = [[turn.role, turn.content] for turn in conversation.turns]
+    """Return a 64-bit digest of a conversation's id, the texts of its turns, and its documents.
+
+    Roles are left out: a file scored without the role mapping of its import holds the same conversations.
+    """
+    turns = [turn.content for turn in conversation.turns]
     content = canonical_json([conversation.id, turns, [document.text for document in conversation.documents]])
     return int.from_bytes(blake2b(content.encode("ascii"), digest_size=8).digest(), "big")

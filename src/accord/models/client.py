@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
@@ -146,7 +147,10 @@ class Endpoint(ABC):
         keep_secret(api_key)
         url = (os.environ.get("OPENAI_BASE_URL") or DEFAULT_URL) if base_url is None else base_url
         if not is_web_address(url):
-            raise BadInput(f"the endpoint of {model!r} is {plain_url(url) if url else 'empty'}: {NO_ADDRESS}")
+            shown = one_line(re.split("[?#]", url.rpartition("@")[2])[0], 200) or "empty"
+            if base_url is None:
+                raise BadInput(f"OPENAI_BASE_URL is {shown}; it needs http:// or https:// in front")
+            raise BadInput(f"the endpoint of {model!r} is {shown}: {NO_ADDRESS}")
         keep_url_secrets(url)
         self.name = model
         self.timeout = timeout

@@ -14,7 +14,7 @@ from accord.models.likelihood import Echo, EchoCompletions
 from accord.models.model import CallFailed, ChatMessage, Prompt, in_process
 from accord.models.prompts import prompt_for
 from accord.models.replies import a_list, an_object, parsed
-from accord.values import AccordError, BadInput, Conversation, Question, Sample, Scale, Turn
+from accord.values import AccordError, BadInput, Conversation, ModelError, Question, Sample, Scale, Turn
 
 QUESTION = Question(id="polite", text="Is the assistant polite?", scale=Scale(options=(1, 2, 3, 4)))
 SUBJECT = Sample(Conversation("probe", (Turn("user", "Thank you!"), Turn("assistant", "You are welcome."))))
@@ -36,8 +36,8 @@ async def probe(
     """Try an endpoint's capabilities: about eight requests, each once.
 
     Raises:
-        BadInput: The model runs in this process.
-        ModelError: There is no key.
+        BadInput: The model runs in this process, or the address of the endpoint is not a web address.
+        ModelError: There is no key, or the endpoint is unreachable.
     """
     if in_process(model):
         raise BadInput(f"{model!r} runs in this process; its way is logprobs, and there is no endpoint to check")
@@ -55,9 +55,14 @@ async def probe(
         try:
             able, shown_by = await attempt(model, base_url, api_key, timeout)
         except CallFailed as error:
+            if error.failure.reason == "unreachable" and not error.failure.is_sent:
+                raise ModelError(
+                    f"the endpoint is unreachable: {error.failure.detail}. Start it, or name another address: "
+                    "--base-url or OPENAI_BASE_URL"
+                ) from None
             able, shown_by = False, str(error)
         except AccordError as error:
-            if "OPENAI_API_KEY" in str(error):
+            if isinstance(error, BadInput) or "OPENAI_API_KEY" in str(error):
                 raise
             able, shown_by = False, str(error)
         found.append(Capability(name, able, shown_by))

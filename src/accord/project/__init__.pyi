@@ -25,7 +25,7 @@ from .judging import judge_in_batches as judge_in_batches, latest_audit as lates
 from .keeping import calm as calm
 from .parts import finished as finished, read_manifest as read_manifest
 from .plugins import list_plugins as list_plugins
-from .preparing import Reading as Reading, workers_here as workers_here
+from .preparing import Reading as Reading, check_roles as check_roles, workers_here as workers_here
 from .project import (
     ALL as ALL,
     EVALUATORS as EVALUATORS,

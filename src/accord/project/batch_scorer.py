@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from accord.formats import Fields, WrongShape, arrow_schema, record_of, score_table
 from accord.learning import Evaluator, load_evaluator, project_of
 from accord.models import Budget, Caps, Models, load_prices, memory_models
+from accord.project.preparing import check_roles, with_roles
 from accord.project.scorer import NO_REPLY, Perspective, ScoreOptions, Scorer, samples_of
 from accord.project.selecting import NOT_COUNTED
 from accord.store import Account, Store, StoreError
@@ -99,6 +100,7 @@ class BatchScorer:
         asking: Whom its sources may ask.
         format: Of the rows; `auto` tells each row's own.
         columns: Our column name to the rows'.
+        roles: Roles as the rows have them to `user`, `assistant`, `system` or `tool`.
 
     Raises:
         BadInput: The folder holds no evaluator, the options cannot be, or the evaluator asks where nobody may be asked.
@@ -113,10 +115,12 @@ class BatchScorer:
         asking: Asking = Asking(),
         format: str = "auto",
         columns: Mapping[str, str] | None = None,
+        roles: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = str(Path(evaluator).resolve())
         self.perspective, self.options, self.asking = perspective, options, asking
         self.format, self.columns = format, dict(columns or {})
+        self.roles = check_roles(roles or {})
         if options.ask is not None or options.certify is not None:
             raise BadInput(
                 "an adaptive rubric and --certify score one file in a project; leave out --ask and --certify"
@@ -158,7 +162,7 @@ class BatchScorer:
             if isinstance(row, BadRow):
                 yield BadConversation(f"{Path(row.path).name}-{row.line}", row.reason)
             else:
-                found: Sequence[Item] = self._open().scorer.samples(row)
+                found: Sequence[Item] = self._open().scorer.samples(with_roles(row, self.roles))
                 yield from found or [BadConversation(row.id, NO_REPLY)]
 
     def table(self, items: Sequence[Item]) -> pl.DataFrame:
@@ -200,7 +204,7 @@ class BatchScorer:
             conversation = record_of(row, _NAMELESS, self.format, self.columns).conversation
             if conversation.id == _NAMELESS:
                 conversation = replace(conversation, id=f"row-{_digest(row)}")
-            return self._sample(conversation, turn)
+            return self._sample(with_roles(conversation, self.roles), turn)
         except WrongShape as error:
             return BadConversation(_name(row), str(error))
 

@@ -200,6 +200,7 @@ class Job:
         """Another text wherever the scores of a conversation may be others."""
         about = self.scorer
         said = [about.digest, asdict(about.perspective), asdict(about.options), about.format, dict(about.columns)]
+        said += [dict(about.roles)] if about.roles else []
         return content_hash(said, 24, default=str)
 
 

@@ -56,6 +56,7 @@ PART_BYTES = 4 * MB
 LARGE_BYTES = 16 * MB
 """The smallest file, packed or not, that is worth starting processes for."""
 MOST_WORKERS = 4
+_SPEAKERS_SHOWN = 10
 AHEAD = 2
 """Parts of a file per worker that are under way or wait to be written: memory holds no more of them."""
 
@@ -93,13 +94,6 @@ class Reading:
             if level is None or (label.target.turn is None) == (level == "conversation"):
                 yield replace(label, annotator=UNNAMED) if self.unnamed else label
 
-    def spoken(self, conversation: Conversation) -> Conversation:
-        """A conversation whose roles have our names."""
-        if not self.roles:
-            return conversation
-        turns = (replace(turn, role=self.roles.get(turn.role, turn.role)) for turn in conversation.turns)
-        return replace(conversation, turns=tuple(turns))
-
 
 @dataclass
 class Seen:
@@ -110,6 +104,7 @@ class Seen:
         other_questions: Those on questions that the rubric does not ask.
         annotators: The annotators of the labels.
         roles: Roles in conversations without an assistant.
+        speakers: Roles as the files have them; counted only where a mapping of roles is given.
         passed_over: Reasons why nothing was read from spans and log records of traces.
     """
 
@@ -117,21 +112,50 @@ class Seen:
     other_questions: Counter[str] = field(default_factory=Counter)
     annotators: set[str] = field(default_factory=set)
     roles: Counter[str] = field(default_factory=Counter)
+    speakers: Counter[str] = field(default_factory=Counter)
     passed_over: Counter[str] = field(default_factory=Counter)
     _wordings: dict[str, str | None] = field(default_factory=dict, repr=False, compare=False)
 
     def plus(self, other: Seen) -> None:
         """Add the counts of another part."""
         for mine, more in ((self.questions, other.questions), (self.other_questions, other.other_questions),
-                           (self.roles, other.roles), (self.passed_over, other.passed_over)):  # fmt: skip
+                           (self.roles, other.roles), (self.speakers, other.speakers),
+                           (self.passed_over, other.passed_over)):  # fmt: skip
             mine.update(more)
         self.annotators |= other.annotators
 
-    def note(self, conversation: Conversation) -> None:
-        """Count the roles of a conversation without an assistant."""
+    def note(self, conversation: Conversation, unmapped: Conversation | None = None) -> None:
+        """Count the roles of a conversation without an assistant.
+
+        Args:
+            conversation: The conversation.
+            unmapped: The conversation before its roles were mapped; its roles are counted as `speakers`.
+        """
+        if unmapped is not None:
+            self.speakers.update(list(dict.fromkeys(_spoken_by(unmapped.turns))))
         if "assistant" not in _spoken_by(conversation.turns):
             roles = dict.fromkeys(role for role in _spoken_by(conversation.turns) if role not in ("system", "tool"))
             self.roles.update(list(roles))  # in the order in which they speak
+
+    def role_notes(self, roles: Mapping[str, str]) -> list[str]:
+        """Return sentences on roles that no conversation has, and on conversations without an assistant.
+
+        Args:
+            roles: Roles as the files have them to `user`, `assistant`, `system` or `tool`.
+        """
+        notes = []
+        if unused := [name for name in roles if name not in self.speakers]:
+            found = ", ".join(repr(name) for name, _ in self.speakers.most_common(_SPEAKERS_SHOWN)) or "none"
+            notes.append(
+                f"--role: no conversation has the role {', '.join(map(repr, unused))}. Roles found: {found}"
+                + (", ..." if len(self.speakers) > _SPEAKERS_SHOWN else "")
+            )
+        if len(self.roles) > 1:
+            notes.append(
+                f"conversations without an assistant: {', '.join(self.roles)} speak; the last speaker is scored. "
+                "To map their roles: --role NAME=assistant"
+            )
+        return notes
 
     def noted(self, labels: Iterable[Label], rubric: Rubric) -> Iterator[Label]:
         """Count the labels, and yield each with the wording of its question."""
@@ -205,6 +229,31 @@ class Prepared:
     failure: BadInput | None = None
 
 
+def check_roles(roles: Mapping[str, str]) -> dict[str, str]:
+    """Return a mapping of roles after checking it.
+
+    Raises:
+        BadInput: A role is mapped to an unknown role.
+    """
+    for theirs, ours in roles.items():
+        if not theirs or ours not in ("user", "assistant", "system", "tool"):
+            raise BadInput(f"--role takes THEIRS=OURS, got {theirs}={ours}; ours is user, assistant, system or tool")
+    return dict(roles)
+
+
+def with_roles(conversation: Conversation, roles: Mapping[str, str]) -> Conversation:
+    """Return a conversation with its roles mapped.
+
+    Args:
+        conversation: The conversation.
+        roles: Roles as the file has them to `user`, `assistant`, `system` or `tool`.
+    """
+    if not roles:
+        return conversation
+    turns = (replace(turn, role=roles.get(turn.role, turn.role)) for turn in conversation.turns)
+    return replace(conversation, turns=tuple(turns))
+
+
 def workers_here() -> int:
     """How many workers an import is quickest with on this machine: beyond a few they wait for the one that writes."""
     return min(cores(), MOST_WORKERS)
@@ -256,14 +305,15 @@ def _prepare(records: Iterator[Record], job: Job, done: Prepared) -> bool:
     checked: set[tuple[str, Any]] = set()
     try:
         for record in records:
-            record = record if not job.reading.roles else _spoken(record, job.reading)
+            unmapped, roles = record.conversation, job.reading.roles
+            record = replace(record, conversation=with_roles(unmapped, roles)) if roles else record
             conversation = record.conversation
             if (error := _misspelled(record, job)) is not None:
                 if not job.skips:
                     raise error
                 done.bad.append(error)
                 continue
-            done.seen.note(conversation)
+            done.seen.note(conversation, unmapped if roles else None)
             row = conversation_row(conversation, added)
             done.conversations.append(row)
             if not row["turns"]:
@@ -301,10 +351,6 @@ def _spoken_by(turns: Sequence[Turn]) -> Iterator[str]:
 
 
 _ROLE = itemgetter("role")
-
-
-def _spoken(record: Record, reading: Reading) -> Record:
-    return replace(record, conversation=reading.spoken(record.conversation))
 
 
 def _labels_of(record: Record, job: Job, bad: list[BadInput], checked: set[tuple[str, Any]]) -> Iterator[Label]:

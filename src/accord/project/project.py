@@ -431,19 +431,15 @@ class Project:
         format: str = "auto",
         columns: Mapping[str, str] | None = None,
         on_moved: Callable[[Moved], None] = lambda moved: None,
+        roles: Mapping[str, str] | None = None,
     ) -> PartsRun:
         """Score files of any number and size into a folder of parts; see `accord.project.scoring_parts.score_parts`."""
         about = self.config.budget
-        asking = steps.Asking(
-            True,
-            self.config.store,
-            models.Caps(about.requests, about.tokens, about.money),
-            about.shared,
-            self.config.folder,
-        )
+        caps = models.Caps(about.requests, about.tokens, about.money)
+        asking = steps.Asking(True, self.config.store, caps, about.shared, self.config.folder)
         told = replace(options or steps.ScoreOptions(), synthetic=self.config.synthetic)
         scorer = steps.BatchScorer(
-            evaluator or self.folder(), perspective or steps.Perspective(), told, asking, format, columns
+            evaluator or self.folder(), perspective or steps.Perspective(), told, asking, format, columns, roles
         )
         with self.store.run("score parts", {"source": str(source), **self.config.shown()}) as kept:
             done = steps.score_parts(scorer, source, out, spread or steps.Spread(), on_moved)

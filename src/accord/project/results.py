@@ -214,6 +214,7 @@ class ScoreRun(Tabular):
         in_training: Number of training conversations among them.
         left_out: Conversations that were not looked at, for nobody held them (or people did, where only those that
             nobody held were asked for).
+        role_notes: Sentences on mapped roles that no conversation has, and on conversations without an assistant.
     """
 
     scored: int
@@ -233,6 +234,7 @@ class ScoreRun(Tabular):
     conversations: int = 0
     in_training: int = 0
     left_out: int = 0
+    role_notes: Sequence[str] = ()
     rows: Sequence[Mapping[str, Any]] = field(default=(), compare=False)
 
     def records(self) -> Sequence[Mapping[str, Any]]:

@@ -27,6 +27,7 @@ from accord.models import run
 from accord.project.adaptive import ask_adaptively, asking
 from accord.project.certifying import Certificate, certify
 from accord.project.importing import Imported
+from accord.project.preparing import Seen, check_roles, with_roles
 from accord.project.results import ScoreRun
 from accord.project.score_rows import Scoring
 from accord.project.scorer import NO_REPLY, Perspective, ScoreOptions, Scorer, Scores
@@ -65,6 +66,7 @@ def score_file(
     options: ScoreOptions = ScoreOptions(),
     format: str = "auto",
     columns: Mapping[str, str] | None = None,
+    roles: Mapping[str, str] | None = None,
     skip_bad_rows: bool = False,
     on_scored: Callable[[int], None] = lambda done: None,
     on_total: Callable[[int], None] | None = None,
@@ -80,6 +82,7 @@ def score_file(
         options: What else is done with scores.
         format: The conversations' format, or `auto`.
         columns: Our column names to the source's, for columns with other names.
+        roles: Roles as the source has them to `user`, `assistant`, `system` or `tool`, as at import.
         skip_bad_rows: Skip bad rows instead of stopping at the first. A result in memory has an unscored row for each.
         on_scored: Called with the number of samples scored so far.
         on_total: Called with the number of samples, which are counted first.
@@ -91,7 +94,8 @@ def score_file(
     """
     source = locate(source_of(source))
     options.check()
-    passed = partial(_passed, project.config.synthetic)
+    roles = check_roles(roles or {})
+    passed = partial(_passed, project.config.synthetic, roles)
     certificate = None
     if options.certify is not None:
         certificate = _certificate(project, evaluator, passed(read(source, format, columns)), options)
@@ -109,10 +113,11 @@ def score_file(
 
     on_bad_row = skip if skip_bad_rows else None
     left_out: list[str] = []
-    counted_ones = passed(read(source, format, columns, on_bad_row), left_out.append)
+    counted_ones = passed(read(source, format, columns, on_bad_row), left_out.append, imported.seen)
     conversations = _unique(source, counted_ones, on_bad_row)
     done = score(project, evaluator, conversations, None if out is None else Path(out), str(source), perspective,
                  options, on_scored, imported, certificate=certificate, left_out=left_out)  # fmt: skip
+    done = replace(done, role_notes=imported.seen.role_notes(roles))
     return done if out is not None else replace(done, rows=[*done.rows, *_without_score(evaluator, left_out, bad)])
 
 
@@ -128,12 +133,19 @@ def _without_score(evaluator: Evaluator, left_out: Iterable[str], bad: Iterable[
 
 
 def _passed(
-    synthetic: Synthetic, records: Iterable[Record], on_left_out: Callable[[str], None] = lambda name: None
+    synthetic: Synthetic,
+    roles: Mapping[str, str],
+    records: Iterable[Record],
+    on_left_out: Callable[[str], None] = lambda name: None,
+    seen: Seen | None = None,
 ) -> Iterator[Record]:
-    """The records that count; of others the id is told."""
+    """Yield the records that count, with their roles mapped; report the ids of the others, and count roles."""
     for record in records:
         if synthetic == "with" or record.conversation.is_synthetic == (synthetic == "only"):
-            yield record
+            conversation = with_roles(record.conversation, roles)
+            if seen is not None:
+                seen.note(conversation, record.conversation if roles else None)
+            yield replace(record, conversation=conversation) if roles else record
         else:
             on_left_out(record.conversation.id)
 

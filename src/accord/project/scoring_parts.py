@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -14,10 +15,12 @@ from accord.formats import (
     BAD_ROW,
     ENDINGS,
     SCORE_NESTED,
+    TEXT_SUFFIX,
     File,
     Piece,
     ScoreWriter,
     find,
+    here,
     is_remote,
     pieces_of,
     put,
@@ -39,7 +42,8 @@ from accord.project.parts import (
     reading_part,
     summed,
 )
-from accord.values import ROW, BadInput, unreadable_parquet, whole_number, written
+from accord.project.surveying import reason_to_pass_over
+from accord.values import ROW, BadInput, unpacked_name, unreadable_parquet, whole_number, written
 
 if TYPE_CHECKING:
     import polars as pl
@@ -199,8 +203,30 @@ def _workers(scorer: BatchScorer, spread: Spread) -> int:
 
 
 def _files(sources: Iterable[str | Path]) -> list[File]:
-    """Every file that is named, once."""
-    return sorted({file for source in sources for file in find(str(source))})
+    """Return every file that is named or found in a named folder, once; pass over texts without speakers in folders.
+
+    Raises:
+        BadInput: There are none.
+    """
+    files, passed = set[File](), list[str]()
+    for source in map(str, sources):
+        is_folder = Path(source).is_dir() or (is_remote(source) and not source.lower().endswith(TEXT_SUFFIX))
+        for file in find(source):
+            reason = _reason_to_pass_over(file) if is_folder else None
+            files |= {file} if reason is None else set()
+            passed += [] if reason is None else [reason]
+    if not files:
+        raise BadInput(f"no file of conversations: {passed[0]}")
+    for reason in passed:
+        logging.getLogger("accord").warning("passed over: %s", reason)
+    return sorted(files)
+
+
+def _reason_to_pass_over(file: File) -> str | None:
+    if not unpacked_name(file.url.lower()).endswith(TEXT_SUFFIX):
+        return None
+    with here(file.url) as path:
+        return reason_to_pass_over(path)
 
 
 # --- parts as one file ----------------------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from accord.formats import (
-    EXCEL_SUFFIXES,
     RATING,
+    READ,
     TEXT_SUFFIX,
     MemoryTable,
     Source,
@@ -38,7 +38,6 @@ from accord.project.inferring import (
 from accord.project.rater_columns import may_be_rater, rater_columns, share_scale
 from accord.values import ISSUE, BadInput, Kind, Question, Rubric, Scale, UnknownName, read_card, unpacked_name
 
-ENDINGS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", *sorted(EXCEL_SUFFIXES), TEXT_SUFFIX)
 MOST_SURVEYED = 2000
 """Rows of each file that an import looks at before it reads them."""
 NO_COLUMN = "none"
@@ -140,22 +139,22 @@ def files_in(paths: Iterable[str | Path], passed: list[str] | None = None) -> li
             found.append(path)
             continue
         inside = sorted(each for each in path.rglob("*") if each.is_file() and not _is_hidden(each, path))
-        mine = [each for each in inside if unpacked_name(each.name.lower()).endswith(ENDINGS)]
+        mine = [each for each in inside if unpacked_name(each.name.lower()).endswith(READ)]
         benchmarks = {each.parent for each in mine if _is_benchmark(each.parent)}
         mine = [*sorted(benchmarks), *(each for each in mine if each.parent not in benchmarks)]
         mine = [each for each in mine if each.name != _QUESTIONS_FILE]
-        for each, reason in [(each, reason) for each in mine if (reason := _not_data(each))]:
+        for each, reason in [(each, reason) for each in mine if (reason := reason_to_pass_over(each))]:
             mine.remove(each)
             if passed is not None:
                 passed.append(reason)
         if not mine:
-            raise BadInput(f"{path} holds no file to read; a file ends in {', '.join(ENDINGS)}, gzip or not")
+            raise BadInput(f"{path} holds no file to read; a file ends in {', '.join(READ)}, gzip or not")
         found += mine
     return found
 
 
-def _not_data(path: Path) -> str | None:
-    """The reason to pass over a file of a folder: it is empty, or a text without speakers, as a README is."""
+def reason_to_pass_over(path: Path) -> str | None:
+    """Return the reason to pass over a file of a folder that is empty or a text without speakers, such as a README."""
     if not path.is_file():
         return None
     if path.stat().st_size == 0:

@@ -92,7 +92,7 @@ def import_(
     if not sources:
         raise typer.BadParameter("name the files to import, such as: accord import chats.jsonl labels.csv")
     passed: list[str] = []
-    named = column_map(columns)
+    named, mapped_roles = column_map(columns), role_map(roles)
     with open_project(config_file, settings, creates=True) as project:
         files = files_in(sources, passed)
         recorded = recordings_among(files)
@@ -100,7 +100,7 @@ def import_(
         most = None if labels or raters else MOST_SURVEYED
         found = survey(files, format, named, labels or (), raters=raters or (), most=most, skips=True)
         unnamed = unnamed or are_positions(lambda: found.positions)
-        reading = found_reading(found, project.rubric, Reading(unnamed=unnamed, roles=role_map(roles)))
+        reading = found_reading(found, project.rubric, Reading(unnamed=unnamed, roles=mapped_roles))
         with Progress("rows read") as progress, _noting_what_stays(project.store):
             done = import_files(
                 project.store,
@@ -125,11 +125,8 @@ def import_(
         note(sentence)
     _note_next(result, sources, labels, raters, columns, unnamed)
     _check_traces(result)
-    if len(result["roles"]) > 1:
-        note(
-            f"conversations without an assistant: {', '.join(result['roles'])} speak; whoever speaks last is scored. "
-            "To say who is who: --role NAME=assistant, in a store of its own"
-        )
+    for sentence in done.seen.role_notes(mapped_roles):
+        note(f"{sentence}. To import again with other roles, undo this import first: accord import --undo")
 
 
 def _column_notes(

@@ -131,6 +131,8 @@ def main_job(
     from accord.report import verdict, whole_run
 
     done = whole_run(config, sources, out, format, columns, skip_bad_rows, stage, options, note)
+    for sentence in done.imported.seen.role_notes(options.roles):
+        note(sentence)
     comparison = done.compared.comparison if done.compared is not None else done.fitted.comparison
     tried = done.fitted.comparison
     result = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from accord.cli.options import (
     EvaluatorFolder,
     Format,
     InTraining,
+    Roles,
     ScoredTurns,
     Setting,
     SkipBadRows,
@@ -26,6 +28,7 @@ from accord.cli.options import (
     chosen,
     column_map,
     open_project,
+    role_map,
     turn_choice,
 )
 from accord.cli.outputs import SCORES
@@ -106,6 +109,7 @@ def score(
     config_file: ConfigFile = None,
     format: Format = "auto",
     columns: Columns = None,
+    roles: Roles = None,
     skip_bad_rows: SkipBadRows = False,
     as_json: AsJson = False,
 ) -> None:
@@ -116,7 +120,7 @@ def score(
     options = ScoreOptions(
         new_domain, ask, until, loss, turn_choice(turns), agree, good, certify, adapt, training=include_training
     )
-    names = column_map(columns)
+    names, mapped_roles = column_map(columns), role_map(roles)
     is_file = _is_file(out)
     _check_place(is_file, out, sources, (engine, workers, shard), skip_bad_rows)
     with (
@@ -128,15 +132,17 @@ def score(
             on_total = progress.expect if sys.stderr.isatty() else None
             done = project.score(
                 sources[0], out, evaluator, speaker, options, skip_bad_rows=skip_bad_rows, on_scored=progress.at,
-                on_total=on_total, format=format, columns=names,
+                on_total=on_total, format=format, columns=names, roles=mapped_roles,
             )  # fmt: skip
         else:
             spread = _spread(engine, workers, shard)
             parts = project.score_parts(
-                sources, out, evaluator, speaker, options, spread, format, names, _moved(progress)
+                sources, out, evaluator, speaker, options, spread, format, names, _moved(progress), mapped_roles
             )
     note(f"evaluator: {evaluator}")
     if is_file:
+        for sentence in done.role_notes:
+            note(sentence)
         _end_of_file(done.to_json(), as_json)
     else:
         _end_of_parts(parts.to_json(), as_json)
@@ -171,10 +177,10 @@ def _is_file(out: str) -> bool:
 def _check_place(
     is_file: bool, out: str, sources: Sequence[str], spread: tuple[object, ...], skip_bad_rows: bool
 ) -> None:
-    """Refuse what one file, or a folder of parts, does not take.
+    """Check the options of one file of scores, or of a folder of parts.
 
     Raises:
-        BadInput: Says what.
+        BadInput: The output does not take an option or a source.
     """
     from accord.formats import is_remote
     from accord.values import BadInput
@@ -193,6 +199,12 @@ def _check_place(
         raise BadInput(
             f"several files and objects of a store need a folder of parts, got the file {out}: --out scores/, then "
             "accord scores merge scores/ --out FILE"
+        )
+    if Path(sources[0]).is_dir() and not (Path(sources[0]) / "items.jsonl.gz").is_file():
+        first, second = ["accord", "score", sources[0], "--out", "scores/"], ["accord", "scores", "merge", "scores/"]
+        raise BadInput(
+            f"{sources[0]} is a folder and {out} a file; score the folder into parts, then merge them: "
+            f"{shlex.join(first)}, then {shlex.join([*second, '--out', out])}"
         )
 
 
