@@ -499,6 +499,60 @@ def test_roles_in_other_languages() -> None:
     assert [turn.role for turn in record.conversation.turns] == ["user", "assistant"] and record.conversation.id == "1"
 
 
+TURN_TABLES = {
+    "German": ("Gespräch,Rolle,Nachricht", "Kunde", "Berater"),
+    "Chinese": ("对话,角色,内容", "客户", "客服"),
+    "Spanish": ("Conversación,Rol,Mensaje", "cliente", "agente"),
+    "Japanese": ("会話,役割,内容", "お客様", "オペレーター"),
+    "Russian": ("Диалог,Роль,Сообщение", "клиент", "оператор"),
+    "Korean": ("대화,역할,내용", "고객", "상담원"),
+    "Portuguese": ("Conversa,Papel,Mensagem", "cliente", "atendente"),
+    "Italian": ("Conversazione,Ruolo,Messaggio", "cliente", "operatore"),
+}
+
+
+def turn_table(header: str, asks: str, replies: str, count: int = 6) -> str:
+    """Write a table with one turn per row."""
+    turns = [f"G{i},{asks},hello {i}\nG{i},{replies},good day {i}\n" for i in range(count)]
+    return write("turns.csv", f"{header}\n{''.join(turns)}")
+
+
+@pytest.mark.parametrize("language", TURN_TABLES)
+def test_a_foreign_word_for_conversation_is_an_id_in_a_table_of_turns(language: str) -> None:
+    name = turn_table(*TURN_TABLES[language])
+    assert imported(name)["conversations"]["new"] == 6
+    found = [record.conversation for record in read(name)]
+    assert [each.id for each in found] == [f"G{i}" for i in range(6)]
+    assert all([turn.role for turn in each.turns] == ["user", "assistant"] for each in found)
+
+
+@pytest.mark.parametrize(
+    ("header", "question"),
+    [
+        ("Gespräch,Bewerter,Bewertung", "Bewertung"),
+        ("对话,标注者,评分", "评分"),
+        ("Gespräch,Bewertung", "Bewertung"),
+        ("Conversazione,Valutatore,Valutazione", "Valutazione"),
+    ],
+)
+def test_a_foreign_word_for_conversation_is_an_id_in_a_table_of_labels(header: str, question: str) -> None:
+    turns = turn_table(*TURN_TABLES["German"], count=24)
+    has_annotator = header.count(",") == 2
+    rows = "".join(f"G{i},{'anna,' * has_annotator}{i % 5 + 1}\n" for i in range(24))
+    labels = write("labels.csv", f"{header}\n{rows}")
+    assert imported(turns, labels)["questions"] == {question: 24}
+    accord("init", turns, "--from", labels)
+    assert question in questions() and len(rated(question)) == 24
+    Path("accord.yaml").unlink()
+    accord("run", turns, labels, "--out", "out", *QUICK)
+
+
+@pytest.mark.parametrize("header", ["Gespräch,Bewertung", "对话,评分", "Gespräch,Nummer", "Conversa,Rating"])
+def test_a_foreign_word_for_conversation_is_its_text_in_a_table_of_transcripts(header: str) -> None:
+    name = write("chats.csv", f'{header}\n"User: Hi\nBot: Hello",3\n"User: Hey\nBot: Good day",4\n')
+    assert imported(name)["conversations"]["new"] == 2
+
+
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/x.jsonl", "ftp://host/x.jsonl", "s3://bucket/x.jsonl"])
 def test_an_import_of_a_url_says_that_files_are_read(url: str) -> None:
     assert "is a URL, and this command reads local files" in accord("import", url, code=1)
