@@ -426,7 +426,7 @@ def _wrong_roles() -> list[str]:
 
 
 MISTAKES: dict[str, tuple[str, Any, list[str]]] = {
-    "wrong columns": ("run", lambda: [write("x.csv", "key,said,reply,n\n1,hello there,hi,4\n")],
+    "wrong columns": ("run", lambda: [write("x.csv", "key,said,reply,n\n1,hello there,hi there,4\n")],
         ["cannot tell the format of x.csv", "(key, said, reply, n)", "--columns prompt=said --columns response=reply"]),
     "wrong column of turns": ("import", _wrong_roles, ["cannot tell the format of turns.csv", "role= and content="]),
     "misspelled role": ("import", _misspelled,
@@ -471,6 +471,56 @@ def test_commands_that_messages_print_work() -> None:
     done = imported("x.csv", *(part for pair in columns for part in ("--columns", pair)))
     assert done["conversations"]["new"] == 1
     assert imported(*_misspelled(), "--role", "usr=user")["conversations"]["new"] == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "hint", "others"),
+    [
+        ("ticketno,annotator,rating\nc1,ann,3\n", "conversation=ticketno", ""),
+        ("ticketno,rating\nc1,3\n", "conversation=ticketno", ""),
+        ("batch,ticketno,rating\n7,c1,3\n", "conversation=ticketno", "(or batch)"),
+        ("batch,Ticket No,rater,Q0\nb,c1,Ann Smith,3\n", "'conversation=Ticket No'", "(or batch, Q0)"),
+        ("ticketno,annotator,question,answer\nc1,ann,Q0,3\n", "conversation=ticketno", ""),
+        ("ticketno,comment,rating\nc1,very nice,3\n", "conversation=ticketno", ""),
+        ("ticketno,annotator,Q0\n1001,ann,3\n", "conversation=ticketno", "(or Q0)"),
+    ],
+)
+def test_labels_with_an_unknown_id_column_are_refused_with_the_columns_that_may_hold_it(
+    text: str, hint: str, others: str
+) -> None:
+    write("chats.csv", f"id,prompt,response\nc1,{'x ' * 9},hi\n1001,{'x ' * 9},hi\n")
+    labels = write("labels.csv", text)
+    for command in (["import", "chats.csv", labels], ["init", "chats.csv", "--from", labels]):
+        said = accord(*command, code=1)
+        assert "prompt=" not in said and others in said
+    [pair] = [part for part in printed_command(said, " --columns ") if part.startswith("conversation=")]
+    assert pair == hint.strip("'")
+    done = imported("chats.csv", labels, "--columns", pair)
+    assert done["conversations"]["known"] == 2 and done["labels"]["new"] == 1
+
+
+@pytest.mark.parametrize("row", ["hi,yes,4", "你好,好,4", "Is it open?,Until six.,4"])
+def test_a_short_exchange_with_a_rating_is_no_label(row: str) -> None:
+    assert imported(write("qa.csv", f"prompt,response,rating\n{row}\n"))["conversations"]["new"] == 1
+
+
+def test_turns_without_an_id_are_refused_with_the_columns_of_the_table() -> None:
+    name = write("turns.csv", "ticketno,role,text\n1,user,hi\n1,assistant,hello\n")
+    said = accord("import", name, code=1)
+    assert "ticketno, role, text" in said and "--columns conversation=COLUMN" in said
+    assert imported(name, "--columns", "conversation=ticketno")["conversations"]["new"] == 1
+
+
+@pytest.mark.parametrize("command", [["import"], ["init", "--from"], ["run", "--out", "out"]])
+def test_a_misspelled_name_of_a_column_is_refused_with_the_right_one(command: list[str]) -> None:
+    labels = write("labels.csv", "ticketno,annotator,rating\nc1,ann,3\n")
+    said = accord(*command, labels, "--columns", "conversatoin=ticketno", code=1)
+    assert "'conversatoin'. Did you mean 'conversation'?" in said
+
+
+def test_a_question_of_the_rubric_names_a_column() -> None:
+    columns: dict[str, Any] = {"stars": lambda i: i % 4 + 1}
+    assert imported(exchanges(count=6, **columns), "--columns", "Q0=stars")["questions"] == {"Q0": 6}
 
 
 # --- other languages ----------------------------------------------------------------------------------------------

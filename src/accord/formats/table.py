@@ -107,11 +107,14 @@ def _is_text(told: str, row: Fields, fields: Fields) -> bool:
     return not (has_text or any(names_rating(name) for name in row))
 
 
+def names_annotator(name: Any) -> bool:
+    """Return True if a column holds annotators, by its name."""
+    return isinstance(name, str) and plain_name(name) in ANNOTATOR_KEYS
+
+
 def names_rating(name: Any) -> bool:
     """Return True if a column holds an annotator or a rating, by its name."""
-    return isinstance(name, str) and (
-        plain_name(name) in (*ANNOTATOR_KEYS, *VALUE_KEYS) or is_rating_name(name)
-    )
+    return isinstance(name, str) and (plain_name(name) in (*ANNOTATOR_KEYS, *VALUE_KEYS) or is_rating_name(name))
 
 
 def _tells(text: str) -> bool:

@@ -92,8 +92,8 @@ def import_(
     if not sources:
         raise typer.BadParameter("name the files to import, such as: accord import chats.jsonl labels.csv")
     passed: list[str] = []
-    named = column_map(columns)
     with open_project(config_file, settings, creates=True) as project:
+        named = column_map(columns, project.rubric)
         files = files_in(sources, passed)
         recorded = recordings_among(files)
         files = [path for path in files if path not in recorded or path.is_dir()]
