@@ -523,6 +523,34 @@ def test_a_question_of_the_rubric_names_a_column() -> None:
     assert imported(exchanges(count=6, **columns), "--columns", "Q0=stars")["questions"] == {"Q0": 6}
 
 
+def test_init_from_a_file_that_cannot_be_read_prints_the_reason(project: Path) -> None:
+    for name in ("accord.yaml", "rubric.yaml"):
+        Path(name).unlink()
+    name = write("Bewertungen.csv", "Fallakte,Bemerkung\nc1,gut\n")
+    said = accord("init", "--from", name, code=1)
+    assert "cannot tell the format of Bewertungen.csv" in said and "see why" not in said
+    bad = write("chats.jsonl", '{"id": "a", "messages": [{"content": "no role"}]}\n')
+    assert "chats.jsonl, line 1: a message has no role" in accord("init", "--from", bad, code=1)
+    assert not Path("accord.yaml").exists()
+
+
+def test_a_main_question_without_labels_names_the_questions_with_labels() -> None:
+    Path("accord.yaml").unlink()
+    Path("rubric.yaml").unlink()
+    stars: dict[str, Any] = {"rating": lambda i: i % 4 + 1}
+    accord("init", "--from", exchanges("other.csv", prefix="o", **stars))
+    chats = exchanges(city=lambda i: "Rome")
+    labels = write("l2.csv", "conversation,annotator,helpful\n" + "".join(f"c{i},ann,{i % 2}\n" for i in range(24)))
+    accord("import", chats, labels)
+    assert "labels answer helpful (24)" in accord("compare", code=1)
+    accord("init", "--from", labels)
+    said = accord("compare", *QUICK, code=1)
+    assert "no label on the main question 'rating'; labels answer helpful (24)" in said
+    assert "`main: helpful` in " in said and "accord fit --question helpful" in said
+    accord("init", "--from", labels, "--main", "helpful")
+    accord("compare", *QUICK)
+
+
 # --- other languages ----------------------------------------------------------------------------------------------
 
 
