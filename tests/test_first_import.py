@@ -150,7 +150,7 @@ def test_questions_are_added_to_a_rubric_that_was_edited() -> None:
     write("rubric.yaml", own)
     said = accord("import", exchanges(stars=lambda i: i % 5 + 1))
     said = accord(*printed_command(said, "accord init --from"))
-    assert "added to the 1 questions of the rubric 'mine'" in said and Path("rubric.yaml").read_text() == own
+    assert "added to the rubric 'mine', which had 1 question" in said and Path("rubric.yaml").read_text() == own
     assert list(questions()) == ["kind", "stars"] and questions()["kind"]["text"] == "Is it kind?"
     assert "asks these already" in accord("init", "--from", "qa.csv")
 
@@ -321,7 +321,7 @@ def test_json_lines_in_a_text_file_are_read_as_such_and_a_readme_is_passed_over(
     (folder / "chats.txt").write_text(json.dumps({"id": "a", "messages": CHAT}) + "\n")
     (folder / "README.txt").write_text("These are the chats of May.\n")
     said = accord("import", "data")
-    assert "1 conversations imported" in said and "passed over: data/README.txt is plain text without speakers" in said
+    assert "1 conversation imported" in said and "passed over: data/README.txt is plain text without speakers" in said
 
 
 # --- workbooks ----------------------------------------------------------------------------------------------------
@@ -549,6 +549,17 @@ def test_a_main_question_without_labels_names_the_questions_with_labels() -> Non
     assert "`main: helpful` in " in said and "accord fit --question helpful" in said
     accord("init", "--from", labels, "--main", "helpful")
     accord("compare", *QUICK)
+
+
+def test_counts_of_one_are_singular() -> None:
+    said = accord("import", exchanges(count=1, rating=lambda i: 3))
+    assert "1 conversation imported" in said
+    undone = accord("import", "--undo")
+    assert "1 conversation and 1 label removed" in undone or "1 conversation and 0 labels removed" in undone
+    accord("import", exchanges(Q0=lambda i: i % 4 + 1))
+    accord("fit", *QUICK)
+    one = accord("score", exchanges("one.csv", count=1, prefix="n"), "--out", "s.jsonl")
+    assert "1 conversation scored" in one
 
 
 # --- other languages ----------------------------------------------------------------------------------------------

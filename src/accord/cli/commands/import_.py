@@ -241,12 +241,15 @@ def _undone_text(result: Mapping[str, Any]) -> str:
 
 
 def _removed_text(removed: Mapping[str, int]) -> str:
+    from accord.values import count_of
+
     kept = {
         "confirmed": "rows stay, since another import has them too",
         "kept_conversations": "conversations stay, since people rated them otherwise or have them to rate",
         "kept_answers": "answers of models stay",
     }
-    said = [f"{removed['conversations']} conversations and {removed['labels']} labels removed"]
+    conversations, labels = count_of(removed["conversations"], "conversation"), count_of(removed["labels"], "label")
+    said = [f"{conversations} and {labels} removed"]
     return "; ".join([*said, *(f"{removed[name]} {why}" for name, why in kept.items() if removed[name])])
 
 
