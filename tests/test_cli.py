@@ -482,7 +482,7 @@ def test_one_column_map_serves_conversations_and_labels(project: Path) -> None:
     Path("l.csv").write_text("cid,who,Q0,Quality\nx,ann,3,2\n")
     columns = ["--columns", "conversation=cid", "--columns", "annotator=who"]
     said = accord("import", "t.csv", "l.csv", *columns, "--format", "table")
-    assert "1 conversations imported" in said and "1 labels imported" in said
+    assert "1 conversation imported" in said and "1 label imported" in said
     assert "none of the files has a column 'whom'" in refused("import", "t.csv", "--columns", "annotator=whom")
     Path("l2.csv").write_text("cid,who,question,value\nx,ann,Quality,2\n")
     found = json.loads(accord("import", "l2.csv", *columns, "--json"))
@@ -1121,7 +1121,7 @@ def test_traces_that_yield_nothing_end_with_what_to_do(project: Path) -> None:
     assert "hold no model call that can be read" in refused("import", "other.jsonl")
     told = {"gen_ai.prompt": json.dumps([{"role": "user", "content": "Hi"}]), "gen_ai.completion": "Hello."}
     write("some.jsonl", "".join(json.dumps(row) + "\n" for row in [*quiet, {**other, "attributes": told}]))
-    assert "1 conversations imported" in accord("import", "some.jsonl")
+    assert "1 conversation imported" in accord("import", "some.jsonl")
     said = json.loads(accord("import", "some.jsonl", "--json"))
     assert said["passed_over"] == {"a model call without its messages": 2}
 

@@ -150,7 +150,7 @@ def test_questions_are_added_to_a_rubric_that_was_edited() -> None:
     write("rubric.yaml", own)
     said = accord("import", exchanges(stars=lambda i: i % 5 + 1))
     said = accord(*printed_command(said, "accord init --from"))
-    assert "added to the 1 questions of the rubric 'mine'" in said and Path("rubric.yaml").read_text() == own
+    assert "added to the rubric 'mine', which had 1 question" in said and Path("rubric.yaml").read_text() == own
     assert list(questions()) == ["kind", "stars"] and questions()["kind"]["text"] == "Is it kind?"
     assert "asks these already" in accord("init", "--from", "qa.csv")
 
@@ -321,7 +321,7 @@ def test_json_lines_in_a_text_file_are_read_as_such_and_a_readme_is_passed_over(
     (folder / "chats.txt").write_text(json.dumps({"id": "a", "messages": CHAT}) + "\n")
     (folder / "README.txt").write_text("These are the chats of May.\n")
     said = accord("import", "data")
-    assert "1 conversations imported" in said and "passed over: data/README.txt is plain text without speakers" in said
+    assert "1 conversation imported" in said and "passed over: data/README.txt is plain text without speakers" in said
 
 
 # --- workbooks ----------------------------------------------------------------------------------------------------
@@ -426,7 +426,7 @@ def _wrong_roles() -> list[str]:
 
 
 MISTAKES: dict[str, tuple[str, Any, list[str]]] = {
-    "wrong columns": ("run", lambda: [write("x.csv", "key,said,reply,n\n1,hello there,hi,4\n")],
+    "wrong columns": ("run", lambda: [write("x.csv", "key,said,reply,n\n1,hello there,hi there,4\n")],
         ["cannot tell the format of x.csv", "(key, said, reply, n)", "--columns prompt=said --columns response=reply"]),
     "wrong column of turns": ("import", _wrong_roles, ["cannot tell the format of turns.csv", "role= and content="]),
     "misspelled role": ("import", _misspelled,
@@ -473,6 +473,95 @@ def test_commands_that_messages_print_work() -> None:
     assert imported(*_misspelled(), "--role", "usr=user")["conversations"]["new"] == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "hint", "others"),
+    [
+        ("ticketno,annotator,rating\nc1,ann,3\n", "conversation=ticketno", ""),
+        ("ticketno,rating\nc1,3\n", "conversation=ticketno", ""),
+        ("batch,ticketno,rating\n7,c1,3\n", "conversation=ticketno", "(or batch)"),
+        ("batch,Ticket No,rater,Q0\nb,c1,Ann Smith,3\n", "'conversation=Ticket No'", "(or batch, Q0)"),
+        ("ticketno,annotator,question,answer\nc1,ann,Q0,3\n", "conversation=ticketno", ""),
+        ("ticketno,comment,rating\nc1,very nice,3\n", "conversation=ticketno", ""),
+        ("ticketno,annotator,Q0\n1001,ann,3\n", "conversation=ticketno", "(or Q0)"),
+    ],
+)
+def test_labels_with_an_unknown_id_column_are_refused_with_the_columns_that_may_hold_it(
+    text: str, hint: str, others: str
+) -> None:
+    write("chats.csv", f"id,prompt,response\nc1,{'x ' * 9},hi\n1001,{'x ' * 9},hi\n")
+    labels = write("labels.csv", text)
+    for command in (["import", "chats.csv", labels], ["init", "chats.csv", "--from", labels]):
+        said = accord(*command, code=1)
+        assert "prompt=" not in said and others in said
+    [pair] = [part for part in printed_command(said, " --columns ") if part.startswith("conversation=")]
+    assert pair == hint.strip("'")
+    done = imported("chats.csv", labels, "--columns", pair)
+    assert done["conversations"]["known"] == 2 and done["labels"]["new"] == 1
+
+
+@pytest.mark.parametrize("row", ["hi,yes,4", "你好,好,4", "Is it open?,Until six.,4"])
+def test_a_short_exchange_with_a_rating_is_no_label(row: str) -> None:
+    assert imported(write("qa.csv", f"prompt,response,rating\n{row}\n"))["conversations"]["new"] == 1
+
+
+def test_turns_without_an_id_are_refused_with_the_columns_of_the_table() -> None:
+    name = write("turns.csv", "ticketno,role,text\n1,user,hi\n1,assistant,hello\n")
+    said = accord("import", name, code=1)
+    assert "ticketno, role, text" in said and "--columns conversation=COLUMN" in said
+    assert imported(name, "--columns", "conversation=ticketno")["conversations"]["new"] == 1
+
+
+@pytest.mark.parametrize("command", [["import"], ["init", "--from"], ["run", "--out", "out"]])
+def test_a_misspelled_name_of_a_column_is_refused_with_the_right_one(command: list[str]) -> None:
+    labels = write("labels.csv", "ticketno,annotator,rating\nc1,ann,3\n")
+    said = accord(*command, labels, "--columns", "conversatoin=ticketno", code=1)
+    assert "'conversatoin'. Did you mean 'conversation'?" in said
+
+
+def test_a_question_of_the_rubric_names_a_column() -> None:
+    columns: dict[str, Any] = {"stars": lambda i: i % 4 + 1}
+    assert imported(exchanges(count=6, **columns), "--columns", "Q0=stars")["questions"] == {"Q0": 6}
+
+
+def test_init_from_a_file_that_cannot_be_read_prints_the_reason(project: Path) -> None:
+    for name in ("accord.yaml", "rubric.yaml"):
+        Path(name).unlink()
+    name = write("Bewertungen.csv", "Fallakte,Bemerkung\nc1,gut\n")
+    said = accord("init", "--from", name, code=1)
+    assert "cannot tell the format of Bewertungen.csv" in said and "see why" not in said
+    bad = write("chats.jsonl", '{"id": "a", "messages": [{"content": "no role"}]}\n')
+    assert "chats.jsonl, line 1: a message has no role" in accord("init", "--from", bad, code=1)
+    assert not Path("accord.yaml").exists()
+
+
+def test_a_main_question_without_labels_names_the_questions_with_labels() -> None:
+    Path("accord.yaml").unlink()
+    Path("rubric.yaml").unlink()
+    stars: dict[str, Any] = {"rating": lambda i: i % 4 + 1}
+    accord("init", "--from", exchanges("other.csv", prefix="o", **stars))
+    chats = exchanges(city=lambda i: "Rome")
+    labels = write("l2.csv", "conversation,annotator,helpful\n" + "".join(f"c{i},ann,{i % 2}\n" for i in range(24)))
+    accord("import", chats, labels)
+    assert "labels answer helpful (24)" in accord("compare", code=1)
+    accord("init", "--from", labels)
+    said = accord("compare", *QUICK, code=1)
+    assert "no label on the main question 'rating'; labels answer helpful (24)" in said
+    assert "`main: helpful` in " in said and "accord fit --question helpful" in said
+    accord("init", "--from", labels, "--main", "helpful")
+    accord("compare", *QUICK)
+
+
+def test_counts_of_one_are_singular() -> None:
+    said = accord("import", exchanges(count=1, rating=lambda i: 3))
+    assert "1 conversation imported" in said
+    undone = accord("import", "--undo")
+    assert "1 conversation and 1 label removed" in undone or "1 conversation and 0 labels removed" in undone
+    accord("import", exchanges(Q0=lambda i: i % 4 + 1))
+    accord("fit", *QUICK)
+    one = accord("score", exchanges("one.csv", count=1, prefix="n"), "--out", "s.jsonl")
+    assert "1 conversation scored" in one
+
+
 # --- other languages ----------------------------------------------------------------------------------------------
 
 
@@ -497,6 +586,60 @@ def test_roles_in_other_languages() -> None:
     rows = "会话id,角色,内容\n1,顾客,你好\n1,客服,您好\n"
     [record] = read(write("turns.csv", rows))
     assert [turn.role for turn in record.conversation.turns] == ["user", "assistant"] and record.conversation.id == "1"
+
+
+TURN_TABLES = {
+    "German": ("Gespräch,Rolle,Nachricht", "Kunde", "Berater"),
+    "Chinese": ("对话,角色,内容", "客户", "客服"),
+    "Spanish": ("Conversación,Rol,Mensaje", "cliente", "agente"),
+    "Japanese": ("会話,役割,内容", "お客様", "オペレーター"),
+    "Russian": ("Диалог,Роль,Сообщение", "клиент", "оператор"),
+    "Korean": ("대화,역할,내용", "고객", "상담원"),
+    "Portuguese": ("Conversa,Papel,Mensagem", "cliente", "atendente"),
+    "Italian": ("Conversazione,Ruolo,Messaggio", "cliente", "operatore"),
+}
+
+
+def turn_table(header: str, asks: str, replies: str, count: int = 6) -> str:
+    """Write a table with one turn per row."""
+    turns = [f"G{i},{asks},hello {i}\nG{i},{replies},good day {i}\n" for i in range(count)]
+    return write("turns.csv", f"{header}\n{''.join(turns)}")
+
+
+@pytest.mark.parametrize("language", TURN_TABLES)
+def test_a_foreign_word_for_conversation_is_an_id_in_a_table_of_turns(language: str) -> None:
+    name = turn_table(*TURN_TABLES[language])
+    assert imported(name)["conversations"]["new"] == 6
+    found = [record.conversation for record in read(name)]
+    assert [each.id for each in found] == [f"G{i}" for i in range(6)]
+    assert all([turn.role for turn in each.turns] == ["user", "assistant"] for each in found)
+
+
+@pytest.mark.parametrize(
+    ("header", "question"),
+    [
+        ("Gespräch,Bewerter,Bewertung", "Bewertung"),
+        ("对话,标注者,评分", "评分"),
+        ("Gespräch,Bewertung", "Bewertung"),
+        ("Conversazione,Valutatore,Valutazione", "Valutazione"),
+    ],
+)
+def test_a_foreign_word_for_conversation_is_an_id_in_a_table_of_labels(header: str, question: str) -> None:
+    turns = turn_table(*TURN_TABLES["German"], count=24)
+    has_annotator = header.count(",") == 2
+    rows = "".join(f"G{i},{'anna,' * has_annotator}{i % 5 + 1}\n" for i in range(24))
+    labels = write("labels.csv", f"{header}\n{rows}")
+    assert imported(turns, labels)["questions"] == {question: 24}
+    accord("init", turns, "--from", labels)
+    assert question in questions() and len(rated(question)) == 24
+    Path("accord.yaml").unlink()
+    accord("run", turns, labels, "--out", "out", *QUICK)
+
+
+@pytest.mark.parametrize("header", ["Gespräch,Bewertung", "对话,评分", "Gespräch,Nummer", "Conversa,Rating"])
+def test_a_foreign_word_for_conversation_is_its_text_in_a_table_of_transcripts(header: str) -> None:
+    name = write("chats.csv", f'{header}\n"User: Hi\nBot: Hello",3\n"User: Hey\nBot: Good day",4\n')
+    assert imported(name)["conversations"]["new"] == 2
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/x.jsonl", "ftp://host/x.jsonl", "s3://bucket/x.jsonl"])

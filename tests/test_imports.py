@@ -138,7 +138,7 @@ def test_a_corrected_file_replaces_the_wrong_one(url: str) -> None:
     ("name", "content", "says"),
     [
         ("a.csv", "conversation,annotator,Q0\na,ann,77\n", "77"),
-        ("a.jsonl", '{"id": "b", "messages": [{"role": "user", "content": "x"}]}\n', "1 labels of other imports"),
+        ("a.jsonl", '{"id": "b", "messages": [{"role": "user", "content": "x"}]}\n', "1 label of other imports"),
     ],
 )
 def test_a_replacement_that_fails_leaves_everything(url: str, name: str, content: str, says: str) -> None:

@@ -15,6 +15,7 @@ from accord.cli.outputs import LIVE_ROWS
 
 if TYPE_CHECKING:
     from accord.project import Project, Turns
+    from accord.values import Rubric
     from accord.workbench import Bench
 
 ConfigFile = Annotated[
@@ -269,18 +270,25 @@ def scale_map(pairs: list[str] | None) -> dict[str, tuple[float, float]]:
     return found
 
 
-def column_map(pairs: list[str] | None) -> dict[str, str]:
-    """`OURS=THEIRS` pairs as a mapping.
+def column_map(pairs: list[str] | None, rubric: Rubric | None = None) -> dict[str, str]:
+    """Return `OURS=THEIRS` pairs as a mapping; a question of `rubric` names a column too.
 
     Raises:
         BadInput: A pair has no `=`.
+        UnknownName: No format reads a column with Accord's name of a pair.
     """
     from accord.values import BadInput
 
-    for pair in pairs or ():
+    if not pairs:
+        return {}
+    from accord.formats import check_column_names
+
+    for pair in pairs:
         if "=" not in pair:
             raise BadInput(f"--columns takes OURS=THEIRS, got {pair!r}; for example annotator=rater_id")
-    return dict(pair.split("=", 1) for pair in pairs or ())
+    columns = dict(pair.split("=", 1) for pair in pairs)
+    check_column_names(columns, () if rubric is None else (question.id for question in rubric.questions))
+    return columns
 
 
 def command_line(

@@ -201,13 +201,16 @@ def spending(budget: Budget) -> Iterator[None]:
 
 def training_text(scored: Mapping[str, Any]) -> list[str]:
     """Sentences on scores of turns that people rated, and of conversations that the evaluator learned from."""
+    from accord.values import count_of
+
     lines, rated, of_all = [], scored["rated"], scored["scored"] + sum(scored["unscored"].values())
     if scored["level"] == "turn" and 0 < rated < of_all:
         lines.append(f"{rated} of {of_all} scored turns are rated by people; column `rated`")
     if known := scored["in_training"]:
         lines.append(
-            f"{known} of {scored['conversations']} scored conversations were used in training; "
-            "their scores look better than they are (column `in_training`)"
+            f"{known} of {count_of(scored['conversations'], 'scored conversation')} "
+            f"{'was used in training; its' if known == 1 else 'were used in training; their'} scores look better than "
+            "they are (column `in_training`)"
         )
     return lines
 
@@ -384,18 +387,20 @@ def _reasons(reasons: Mapping[str, int]) -> str:
 
 
 def imported_text(result: Mapping[str, Any]) -> str:
-    """What an import kept and skipped."""
+    """Return the counts of rows that an import stored and skipped."""
+    from accord.values import count_of
+
     c, labels = result["conversations"], result["labels"]
     lines = [
-        f"{c['new']} conversations imported, {c['known']} already there",
-        f"{labels['new']} labels imported, {labels['known']} already there",
+        f"{count_of(c['new'], 'conversation')} imported, {c['known']} already there",
+        f"{count_of(labels['new'], 'label')} imported, {labels['known']} already there",
     ]
     found = result["assessments"]
     if found["new"] or found["known"]:
-        lines.append(f"{found['new']} assessments of turns imported, {found['known']} already there")
+        lines.append(f"{count_of(found['new'], 'assessment')} of turns imported, {found['known']} already there")
     found = result["annotations"]
     if found["new"] or found["known"]:
-        lines.append(f"{found['new']} annotations imported, {found['known']} already there")
+        lines.append(f"{count_of(found['new'], 'annotation')} imported, {found['known']} already there")
     others = result["other_questions"]
     counts = [
         f"{name} ({count}, not in the rubric)" if name in others else f"{name} ({count})"
@@ -403,7 +408,7 @@ def imported_text(result: Mapping[str, Any]) -> str:
     ]
     if counts:
         lines.append(f"labels read by question: {', '.join(counts)}")
-    lines += [f"{count} rows passed over: {why}" for why, count in result["passed_over"].items()]
+    lines += [f"{count_of(count, 'row')} passed over: {why}" for why, count in result["passed_over"].items()]
     if result["skipped"]:
-        lines += [f"{result['skipped']} bad rows skipped:", *(f"  {row}" for row in result["bad_rows"])]
+        lines += [f"{count_of(result['skipped'], 'bad row')} skipped:", *(f"  {row}" for row in result["bad_rows"])]
     return "\n".join(lines)

@@ -15,6 +15,7 @@ from .objects import storage_options as storage_options
 from .parquet import row_groups as row_groups
 from .pieces import Piece as Piece, pieces_of as pieces_of, read_piece as read_piece
 from .reading import OnBadRow as OnBadRow, T as T, chunks_of_lines as chunks_of_lines, columns_of as columns_of
+from .reading import check_column_names as check_column_names
 from .reading import detect as detect, is_annotation_file as is_annotation_file, is_label_file as is_label_file
 from .reading import is_part as is_part, read as read, record_of as record_of, records_of_lines as records_of_lines
 from .reading import stands_alone as stands_alone

@@ -9,7 +9,16 @@ from typing import Any, NamedTuple
 from accord.formats.beside import RATING, UNNAMED, answers_in, number_in
 from accord.formats.memory import Source
 from accord.formats.messages import checked_answer, checked_id, turn_index
-from accord.formats.record import ANNOTATOR_KEYS, FOREIGN_IDS, Fields, Row, WrongShape, plain_name, under_our_names
+from accord.formats.record import (
+    ANNOTATOR_KEYS,
+    FOREIGN_CONVERSATIONS,
+    FOREIGN_IDS,
+    Fields,
+    Row,
+    WrongShape,
+    plain_name,
+    under_our_names,
+)
 from accord.formats.rows import TABLE_SUFFIXES, locate, read_rows, suffix
 from accord.formats.table import ALIASES as OF_TEXT
 from accord.formats.table import holds_text
@@ -19,6 +28,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "conversation": (
         "conversation_id", "item_id", "dialogue_id", "dialog_id", "session_id", "thread_id", "chat_id", "conv_id",
         "ticket_id", *FOREIGN_IDS, "id", "nummer", "nr",
+        *FOREIGN_CONVERSATIONS,
     ),
     "turn": ("turn_index", "response_index"),
     "annotator": ANNOTATOR_KEYS[1:],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -10,12 +11,17 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
+from accord.formats.annotations import COLUMNS as OF_ANNOTATIONS
 from accord.formats.annotations import looks_like_annotations
-from accord.formats.label_files import looks_like_labels, mapped, read_labels
+from accord.formats.beside import words_of
+from accord.formats.label_files import ALIASES as OF_LABELS
+from accord.formats.label_files import is_exchange, looks_like_labels, mapped, read_labels
 from accord.formats.memory import Source
-from accord.formats.record import Fields, Format, Record, Row, WrongShape, admitted, formats, grouped
+from accord.formats.record import Fields, Format, Record, Row, WrongShape, admitted, formats, grouped, plain_name
 from accord.formats.rows import Lines, line_chunks, locate, read_rows, rows_of_lines
-from accord.values import BadInput, BadRow, sendable
+from accord.formats.table import ALIASES as OF_TEXT
+from accord.formats.table import names_annotator, names_rating
+from accord.values import BadInput, BadRow, UnknownName, sendable
 
 __all__ = ["Record", "columns_of", "detect", "formats", "is_label_file", "read", "read_labels"]
 
@@ -114,26 +120,85 @@ def detect(fields: Fields, where: str) -> str:
         BadInput: It looks like none of them.
     """
     names = [*_MOST_TELLING_FIRST, *(name for name in formats.names() if name not in _MOST_TELLING_FIRST)]
+    texts = _text_columns(fields)
+    is_rated = any(map(names_rating, fields))
+    holds_labels = is_rated and not texts and not any(isinstance(value, list | dict) for value in fields.values())
+    asks = {"question", "answer"} <= {plain_name(name) for name in fields if isinstance(name, str)}
+    is_answer = holds_labels and asks and any(map(names_annotator, fields)) and not is_exchange(fields)
     for name in names:
-        if formats.get(name).recognises(fields):
+        if formats.get(name).recognises(fields) and not (name == "table" and is_answer):
             return name
     shown = ", ".join(map(str, list(fields)[:_MOST_SHOWN])) + (", ..." if len(fields) > _MOST_SHOWN else "")
+    if holds_labels:
+        raise BadInput(f"{where} holds ratings without text, and no column is known to hold {_id_hint(fields, shown)}")
+    prompt, response, *_ = [*map(shlex.quote, texts), "COLUMN", "COLUMN"]
     raise BadInput(
         f"cannot tell the format of {where}: no column is known to hold text ({shown}). Name them with "
-        f"--columns prompt={_column(fields, 0)} --columns response={_column(fields, 1)} for one exchange per row, "
+        f"--columns prompt={prompt} --columns response={response} for one exchange per row, "
         "role= and content= for one turn per row, messages= for a whole conversation; or name the format: --format "
         f"{', '.join(formats.names())}"
     )
 
 
 _MOST_SHOWN = 12
+_OTHER_WORDS = frozenset({"comment", "comments", "reason", "explanation", "note", "notes", "time", "date"})
 
 
-def _column(fields: Fields, place: int) -> str:
-    """An example of a column that may hold text: the longest texts of the row come first."""
-    texts = sorted((name for name in fields if isinstance(fields[name], str)), key=lambda name: -len(fields[name]))
-    chosen = sorted(texts[:2], key=list(fields).index)
-    return shlex.quote(str(chosen[place])) if place < len(chosen) else "COLUMN"
+def _is_beside_text(name: Any) -> bool:
+    """Return True if the name of a column says that it holds a rating, an annotator, a comment or a time."""
+    return not isinstance(name, str) or names_rating(name) or bool(_OTHER_WORDS.intersection(words_of(name)))
+
+
+def _is_prose(text: str) -> bool:
+    """Return True if a text has two words, or is as long as a sentence in a script without spaces."""
+    return (len(words_of(text)) > 1 and " " in text.strip()) or bool(_UNSPACED.search(text))
+
+
+_UNSPACED = re.compile("[\u3040-\u30ff\u4e00-\u9fff]{6}")
+_NAMES_AN_ID = re.compile(r"(id|no|nr|num|number|key)$|ticket|case|chat|session|call")
+
+
+def _text_columns(fields: Fields) -> list[str]:
+    """Return the columns with text of more than one word, at most the two longest, in the order of the row."""
+    texts = {
+        name: len(value)
+        for name, value in fields.items()
+        if isinstance(value, str) and _is_prose(value) and not _is_beside_text(name)
+    }
+    return sorted(sorted(texts, key=lambda name: -texts[name])[:2], key=list(fields).index)
+
+
+def _id_hint(fields: Fields, shown: str) -> str:
+    """Return the end of an error on labels without a conversation: the columns, and those that may hold the id."""
+    of_labels = {name for ours in OF_LABELS if ours != "conversation" for name in (ours, *OF_LABELS[ours])}
+    free = [
+        n for n in fields if not _is_beside_text(n) and plain_name(n) not in of_labels and fields[n] not in (None, "")
+    ]
+    chosen, *others = [*sorted(free, key=lambda name: _NAMES_AN_ID.search(plain_name(name)) is None), "COLUMN"]
+    instead = f" (or {', '.join(others[:-1])})" if others[:-1] else ""
+    return f"the conversation's id ({shown}). Name it: --columns conversation={shlex.quote(chosen)}{instead}"
+
+
+def check_column_names(names: Iterable[str], questions: Iterable[str] = ()) -> None:
+    """Refuse names of a column map that no format reads.
+
+    Args:
+        names: Accord's column names, as the user wrote them.
+        questions: Questions of the rubric, which name columns too.
+
+    Raises:
+        UnknownName: A name is unknown.
+    """
+    ours = {*OF_TEXT, *OF_LABELS, *OF_ANNOTATIONS, *_OTHER_COLUMNS, *questions}
+    others = {name for aliases in (OF_TEXT, OF_LABELS) for each in aliases.values() for name in each}
+    for name in names:
+        if name not in ours and name not in others:
+            raise UnknownName("column of --columns", name, ours)
+
+
+_OTHER_COLUMNS = (
+    "name", "metadata", "conversations", "inputs", "outputs", "item_id", "judge_model", "tool_calls", "reference",
+)  # fmt: skip
 
 
 def record_of(

@@ -49,6 +49,12 @@ FOREIGN_IDS = (
 )  # fmt: skip
 """Names of the column with a conversation's id in other languages than English."""
 
+FOREIGN_CONVERSATIONS = (
+    "gespräch", "conversación", "conversa", "conversazione", "диалог", "разговор", "对话", "会话", "会話", "대화",
+    "diálogo", "dialogo",
+)  # fmt: skip
+"""Words for "conversation" in other languages: the name of a column with an id or with the text of a conversation."""
+
 RATED_ROWS = "rated_rows"
 """Where a conversation keeps the rows of several people who rated it, without the text that they share."""
 

@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from accord.formats.beside import VALUE_KEYS, is_rating_name
 from accord.formats.messages import conversation_from, documents_from, role_named, text_of, turn_index
 from accord.formats.record import (
     ANNOTATOR_KEYS,
+    FOREIGN_CONVERSATIONS,
     FOREIGN_IDS,
     RATED_ROWS,
     Fields,
@@ -20,6 +22,7 @@ from accord.formats.record import (
     Record,
     WrongShape,
     formats,
+    plain_name,
     under_our_names,
 )
 from accord.formats.traces import joined
@@ -29,16 +32,16 @@ from accord.values import Turn
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "conversation": (
         "conversation_id", "session_id", "thread_id", "dialogue_id", "dialog_id", "chat_id", "conv_id", "ticket_id",
-        "traceId", "trace_id", *FOREIGN_IDS,
+        "traceId", "trace_id", *FOREIGN_IDS, *FOREIGN_CONVERSATIONS,
     ),
     "role": (
         "speaker", "from", "author", "rolle", "sprecher", "sprecherin", "rol", "rôle", "ruolo", "papel", "роль", "角色",
-        "说话人", "話者", "역할",
+        "说话人", "話者", "役割", "역할",
     ),
     "content": (
         "text", "message", "value", "utterance", "inhalt", "nachricht", "contenido", "mensaje", "conteúdo", "mensagem",
         "contenu", "texte", "contenuto", "messaggio", "testo", "текст", "сообщение", "内容", "消息", "文本", "発話",
-        "내용",
+        "メッセージ", "내용", "메시지",
     ),
     "prompt": (
         "question", "input", "query", "user", "instruction", "frage", "anfrage", "nutzer", "pregunta", "pergunta",
@@ -50,9 +53,8 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     ),
     "documents": ("context", "contexts", "retrieved_contexts", "knowledge"),
     "messages": (
-        "messages_json", "transcript", "turns", "dialogue", "dialog", "chat", "chat_log", "transkript", "gespräch",
-        "gesprächsverlauf", "conversación", "diálogo", "conversa", "dialogo", "диалог", "对话", "会话", "聊天记录",
-        "会話", "대화",
+        "messages_json", "transcript", "turns", "dialogue", "dialog", "chat", "chat_log", "transkript",
+        "gesprächsverlauf", "聊天记录", *FOREIGN_CONVERSATIONS,
     ),
     "time": ("timestamp", "created_at"),
     "turn": ("turn_index", "turn_id", "position"),
@@ -77,13 +79,42 @@ def holds_text(fields: Fields) -> bool:
 
 
 def _ours(fields: Fields) -> dict[str, Any]:
-    """The row under our names; a conversation's id may stand beside a column `conversation` that holds its text."""
+    """Return the row under Accord's names; a column `conversation` holds an id, or the text of a conversation."""
     row = under_our_names(fields, ALIASES)
     told = row.get("conversation")
-    if "messages" not in row and (is_messages(told) or (isinstance(told, str) and _tells(told))):
+    if "messages" not in row and (is_messages(told) or (isinstance(told, str) and _is_text(told, row, fields))):
         row["messages"] = row.pop("conversation")
         row = under_our_names(row, {"conversation": ALIASES["conversation"]})
     return row
+
+
+_LONGEST_ID = 100
+
+
+def _is_text(told: str, row: Fields, fields: Fields) -> bool:
+    """Return True if the column `conversation` of a row holds the text of a conversation, not its id.
+
+    A column with a foreign word for "conversation" holds an id if it is short and the row has a turn, an exchange or a
+    rating.
+    """
+    if _tells(told):
+        return True
+    if not any(plain_name(name) in FOREIGN_CONVERSATIONS for name in fields if isinstance(name, str)):
+        return False
+    if len(told) > _LONGEST_ID or "\n" in told:
+        return True
+    has_text = {"role", "content"} <= row.keys() or {"prompt", "response"} <= row.keys()
+    return not (has_text or any(names_rating(name) for name in row))
+
+
+def names_annotator(name: Any) -> bool:
+    """Return True if a column holds annotators, by its name."""
+    return isinstance(name, str) and plain_name(name) in ANNOTATOR_KEYS
+
+
+def names_rating(name: Any) -> bool:
+    """Return True if a column holds an annotator or a rating, by its name."""
+    return isinstance(name, str) and (plain_name(name) in (*ANNOTATOR_KEYS, *VALUE_KEYS) or is_rating_name(name))
 
 
 def _tells(text: str) -> bool:
@@ -112,7 +143,10 @@ def _convert(rows: Sequence[Fields], default_id: str) -> Record:
         turns: Sequence[Turn] = [turn for row in table for turn in turns_in(row["messages"])]
     elif {"role", "content"} <= first.keys():
         if first.get("conversation") in (None, ""):
-            raise WrongShape("a turn names no conversation; a table with one row a turn needs a column for it")
+            raise WrongShape(
+                f"a turn names no conversation. The table has {', '.join(map(str, rows[0]))}; name the column with the "
+                "conversation's id: --columns conversation=COLUMN"
+            )
         turns = [_turn(row, varying) for row in table]
     elif {"prompt", "response"} <= first.keys():
         exchanges = [_exchange(row, varying) for row in table]

@@ -6,6 +6,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -292,7 +293,10 @@ def _look_at_conversations(
     own: dict[str, Observed] = {}
     asked: dict[str, Observed] = {}
     seen = 0
-    for seen, record in enumerate(read(path, format, columns, lambda error: None, most=most), 1):
+    reasons: list[str] = []
+    note = partial(_note_first, reasons)
+    records = read(path, format, columns, note, note, most=most)
+    for seen, record in enumerate(records, 1):
         place = Place(str(path), record.line)
         answers = (each.to_label() for each in record.annotations if not each.question.startswith(ISSUE))
         for label in (*record.labels, *answers):
@@ -305,7 +309,8 @@ def _look_at_conversations(
         if on_progress is not None and seen % 500 == 0:
             on_progress(seen)
     if not seen:
-        raise BadInput(f"{path} holds no conversation that can be read; see why with: accord import {path}")
+        reason = f": {reasons[0]}" if reasons else "; it has no rows"
+        raise BadInput(f"{path} holds no conversation that can be read{reason}")
     done.conversations.append(path)
     for found in asked.values():
         _told(found, path)
@@ -313,6 +318,12 @@ def _look_at_conversations(
     _merge(beside, own)
     if isinstance(path, Path) and path.is_dir() and (path / JUDGEMENTS_FILE).is_file():
         done.recorded.append(path)
+
+
+def _note_first(reasons: list[str], reason: BadInput | str) -> None:
+    """Add a reason if there is none yet."""
+    if not reasons:
+        reasons.append(str(reason))
 
 
 def _choose(

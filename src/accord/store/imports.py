@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Engine, Table, and_, delete, exists, func, or
 from accord.store.engine import read_json, said
 from accord.store.rows import Columns
 from accord.store.schema import annotated, assignments, confirmations, conversations, items, predictions, runs
-from accord.values import BadInput, UnknownName, canonical_json
+from accord.values import BadInput, UnknownName, canonical_json, count_of
 
 if TYPE_CHECKING:
     from accord.store.store import Store
@@ -195,7 +195,7 @@ class Imports:
             yield removed
             if lost := self._store._one(select(func.count()).select_from(_lost_labels())):
                 raise BadInput(
-                    f"{lost} labels of other imports are about conversations or turns that the new files lack; nothing "
+                    f"{count_of(lost, 'label')} of other imports {'is' if lost == 1 else 'are'} about conversations or turns that the new files lack; nothing "
                     "was replaced. Name the corrected files of labels too: accord import --replace FILES"
                 )
 

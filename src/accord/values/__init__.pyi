@@ -24,6 +24,7 @@ from .installing import install_command as install_command
 from .json_types import Json as Json, JsonSchema as JsonSchema
 from .labels import Label as Label, Labels as Labels, check_label as check_label, check_value as check_value
 from .outgoing import LONGEST_NAME as LONGEST_NAME, bounded as bounded, in_lines as in_lines, inert as inert
+from .outgoing import count_of as count_of
 from .outgoing import on_page as on_page, one_line as one_line, visible as visible, written as written
 from .output_files import make_private as make_private, open_private as open_private, write_whole as write_whole
 from .output_paths import ProtectedFile as ProtectedFile, check_output as check_output, is_inside as is_inside

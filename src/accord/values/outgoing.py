@@ -45,6 +45,15 @@ def visible(text: str) -> str:
     return _IN_TEXT.sub(_shown, text)
 
 
+def count_of(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless the number is 1.
+
+    >>> count_of(1, "label"), count_of(2000, "label")
+    ('1 label', '2000 labels')
+    """
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def one_line(text: str, most: int = LONGEST_LINE) -> str:
     r"""A text as one visible line, `bounded`.
 

@@ -92,8 +92,9 @@ def import_(
     if not sources:
         raise typer.BadParameter("name the files to import, such as: accord import chats.jsonl labels.csv")
     passed: list[str] = []
-    named, mapped_roles = column_map(columns), role_map(roles)
+    mapped_roles = role_map(roles)
     with open_project(config_file, settings, creates=True) as project:
+        named = column_map(columns, project.rubric)
         files = files_in(sources, passed)
         recorded = recordings_among(files)
         files = [path for path in files if path not in recorded or path.is_dir()]
@@ -238,12 +239,15 @@ def _undone_text(result: Mapping[str, Any]) -> str:
 
 
 def _removed_text(removed: Mapping[str, int]) -> str:
+    from accord.values import count_of
+
     kept = {
         "confirmed": "rows stay, since another import has them too",
         "kept_conversations": "conversations stay, since people rated them otherwise or have them to rate",
         "kept_answers": "answers of models stay",
     }
-    said = [f"{removed['conversations']} conversations and {removed['labels']} labels removed"]
+    conversations, labels = count_of(removed["conversations"], "conversation"), count_of(removed["labels"], "label")
+    said = [f"{conversations} and {labels} removed"]
     return "; ".join([*said, *(f"{removed[name]} {why}" for name, why in kept.items() if removed[name])])
 
 

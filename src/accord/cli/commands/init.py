@@ -165,7 +165,7 @@ def _rubric_in_use(found: Survey) -> Rubric | None:
 def _extended(base: Rubric | None, found: Survey, main: str | None, scales: Collection[str]) -> RubricFound:
     """A rubric from the labels; with `base`, that rubric with a question for each kind of label that it lacks."""
     from accord.project import RubricFound, questions_for, rescaled, rubric_for
-    from accord.values import Rubric, UnknownName
+    from accord.values import Rubric, UnknownName, count_of
 
     if base is None:
         return rubric_for(found.questions.values(), _main_of(found, main), "from-labels")
@@ -180,7 +180,7 @@ def _extended(base: Rubric | None, found: Survey, main: str | None, scales: Coll
         rubric_for(lacking)  # raises the error for labels without a scale
     said = [*more, *said]
     if added:
-        said.append(f"added to the {len(base.questions)} questions of the rubric {base.name!r}")
+        said.append(f"added to the rubric {base.name!r}, which had {count_of(len(base.questions), 'question')}")
     kept = (rescaled(each, found.questions[each.id]) if each.id in scales else each for each in base.questions)
     questions = {each.id: each for each in (*kept, *added)}
     if main is not None and main not in questions:
@@ -297,10 +297,12 @@ def _write_new(path: Path, text: str) -> bool:
 
 
 def _text(result: Mapping[str, Any]) -> str:
+    from accord.values import count_of
+
     lines = [f"wrote {name}" for name in result["written"]] + [f"kept {name} as it is" for name in result["kept"]]
     lines += [f"changed {line}" for line in result.get("changed", ())]
     for row in result.get("questions", ()):
         mark = " (main)" if row["question"] == result["main"] else ""
-        lines.append(f"  {row['question']}{mark}: {row['kind']}, {row['scale']}; {row['labels']} labels")
+        lines.append(f"  {row['question']}{mark}: {row['kind']}, {row['scale']}; {count_of(row['labels'], 'label')}")
     lines += [f"note: {sentence}" for sentence in result.get("said", ())]
     return "\n".join([*lines, *([f"Next: {result['next']}"] if result["next"] else [])])

@@ -85,7 +85,7 @@ def run(
     """
     from accord.project import survey, with_settings
     from accord.report import RunOptions, run_settings
-    from accord.values import BadInput
+    from accord.values import BadInput, load_rubric
 
     loaded, template, infers = run_settings(out, config_file, is_named=bool(rubric or settings or synthetic))
     config = with_settings(loaded, [*(settings or ()), *chosen(synthetic)])
@@ -99,7 +99,8 @@ def run(
         )
     if rubric:
         config = config.model_copy(update={"rubric": rubric})
-    if not unnamed and are_positions(lambda: survey(sources, format, column_map(columns), labels or ()).positions):
+    names = column_map(columns, None if infers else load_rubric(config.rubric))
+    if not unnamed and are_positions(lambda: survey(sources, format, names, labels or ()).positions):
         unnamed = True
     options = RunOptions(
         infers,
@@ -114,7 +115,7 @@ def run(
         turns=turn_choice(turns),
         template=template,
     )
-    main_job(config, [*sources, *(recorded or ())], out, format, column_map(columns), skip_bad_rows, as_json, options)
+    main_job(config, [*sources, *(recorded or ())], out, format, names, skip_bad_rows, as_json, options)
 
 
 def main_job(

@@ -249,25 +249,29 @@ def merge(
 
 
 def _parts_text(result: Mapping[str, Any]) -> str:
+    from accord.values import count_of
+
     counts = result["counts"]
     mean = "–" if counts["mean"] is None else f"{counts['mean']:.3f}"
     made = f"{result['made']} parts made, {result['there']} were there, {result['left']} left of {result['parts']}"
-    lines = [f"{counts['scored']} {result['level']}s scored, mean {mean}, in {result['out']}", f"  {made}"]
+    lines = [f"{count_of(counts['scored'], result['level'])} scored, mean {mean}, in {result['out']}", f"  {made}"]
     if known := counts["in_training"]:
         lines.append(
             f"  {known:,} of {counts['rows']:,} rows are of conversations used in training; their scores look better "
             "than they are (column `in_training`)"
         )
     lines += [f"  {count} unscored: {reason}" for reason, count in counts["unscored"].items()]
-    lines += [f"  {counts['bad_rows']} bad rows"] if counts["bad_rows"] else []
+    lines += [f"  {count_of(counts['bad_rows'], 'bad row')}"] if counts["bad_rows"] else []
     lines += [f"  {count} with a warning: {warning}" for warning, count in counts["warnings"].items()]
     lines += [f"  {place}: {reason}" for place, reason in result["failed"].items()]
     return "\n".join(lines)
 
 
 def _text(result: Mapping[str, Any]) -> str:
+    from accord.values import count_of
+
     mean = "–" if result["mean"] is None else f"{result['mean']:.3f}"
-    lines = [f"{result['scored']} {result['level']}s scored, mean {mean}, in {result['out']}"]
+    lines = [f"{count_of(result['scored'], result['level'])} scored, mean {mean}, in {result['out']}"]
     lines += [f"  {sentence}" for sentence in training_text(result)]
     lines += [f"  {count} unscored: {reason}" for reason, count in result["unscored"].items()]
     lines += [f"  {result[name]['said']}" for name in ("selection", "certificate") if result.get(name)]
