@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from accord.models.embedded.gguf import fingerprint
-from accord.models.embedded.hf_trial import check_layers, reason_of, try_tokenizer
+from accord.models.embedded.hf_trial import check_layers, reason_of, try_folder
 from accord.models.embedded.language_model import drawn
 from accord.models.embedded.llama import Floats
 from accord.models.model import HF, IN_PROCESS_CONTEXT, CallFailed, ChatMessage, Prompt, Reply, Usage
@@ -104,7 +104,7 @@ def open_folder(folder: Path) -> Opened:
     except ImportError:
         raise MissingExtra("a Hugging Face folder as a model", "finetune") from None
     check_layers(folder)
-    try_tokenizer(folder)
+    try_folder(folder)
     try:
         with quiet_transformers():
             return _open(folder)

@@ -1,12 +1,13 @@
 """Checks of a Hugging Face folder before its model is built: sizes, tokenizer and chat template.
 
-Run as a module, it opens the tokenizer of a folder and renders a short prompt: `try_tokenizer` starts that in a child
-process.
+`try_folder` runs this module in a child process, where it describes the model without weights, opens the tokenizer and
+renders a short prompt.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from pathlib import Path
@@ -64,38 +65,41 @@ def check_layers(folder: Path) -> None:
                 )
 
 
-def try_tokenizer(folder: Path) -> None:
-    """Open a folder's tokenizer in a child process and render a short prompt with its chat template.
+def try_folder(folder: Path) -> None:
+    """Check the sizes of a model and its tokenizer in a child process, and render a short prompt with its chat template.
 
     Raises:
-        ModelError: The tokenizer or the template fails, aborts the process, or takes too much time or memory.
+        ModelError: The configuration, the tokenizer or the template fails, aborts the process, or takes too much time or memory.
     """
     try:
         code, output = run_trial(["-P", "-m", __name__, str(folder)], TRIAL_SECONDS)
     except TimeoutError:
         raise ModelError(
-            f"cannot open {folder}: its tokenizer and chat template did not render a short prompt within "
+            f"cannot open {folder}: its configuration, tokenizer or chat template did not work within "
             f"{TRIAL_SECONDS:.0f} s; use another copy of the model"
         ) from None
     if code == _REFUSED:
         raise ModelError(f"cannot open {folder}: {output}")
     if code:
         raise ModelError(
-            f"cannot open {folder}: its tokenizer or chat template crashed on a short prompt (exit code {code}); "
+            f"cannot open {folder}: its configuration, tokenizer or chat template crashed (exit code {code}); "
             "use another copy of the model"
         )
 
 
 def _fault(folder: str) -> str | None:
-    """Return the fault of a folder's tokenizer or chat template; None if both work."""
+    """Return the fault of a folder's configuration, tokenizer or chat template; None if all work."""
     from transformers import AutoTokenizer
 
     from accord.models.embedded.hf import prompt_tokens
     from accord.models.model import CallFailed, ChatMessage
 
     _limit_memory()
-    part = "tokenizer"
+    part = "config.json"
     try:
+        if (fault := _size_fault(Path(folder))) is not None:
+            return fault
+        part = "tokenizer"
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         part = "chat template"
         size = _template_size(tokenizer.chat_template)
@@ -111,6 +115,26 @@ def _fault(folder: str) -> str | None:
         return (
             f"chat template: it writes {count:,} tokens for the prompt 'Hello.', at most {LONGEST_TEMPLATE:,} are read"
         )
+    return None
+
+
+def _size_fault(folder: Path) -> str | None:
+    """Return a message if config.json describes far more weights than the folder has; quantized folders pass."""
+    import torch
+    from safetensors import safe_open
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    if getattr(config, "quantization_config", None) is not None:
+        return None
+    with torch.device("meta"):
+        needed = sum(each.numel() for each in AutoModelForCausalLM.from_config(config).parameters())
+    found = 0
+    for path in folder.glob("*.safetensors"):
+        with safe_open(path, "numpy") as file:
+            found += sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+    if needed > 2 * found:
+        return f"it lacks weights: config.json describes {needed:,} parameters, the files hold {found:,}"
     return None
 
 
