@@ -691,3 +691,27 @@ def test_the_command_teaches_tries_and_names_a_model_that_serves(
     assert "learned the taxonomy 'soda-eval'" in invoke("judge", "--source", "issues", "--all").stderr
     Path("accord.yaml").write_text("sources: {issues: {by: recorded, model: nobody}}\n")
     assert "0 sets of annotations" in invoke(*taught, "--out", "x").stderr
+
+
+def test_judging_names_the_fault_of_a_template_that_rejects_prompts(
+    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from typer.testing import CliRunner
+
+    from accord.cli import (
+        app,
+        commands,  # noqa: F401 - registers the commands
+    )
+    from accord.store import Store
+
+    folder = shutil.copytree(base, tmp_path / "odd")
+    (folder / "chat_template.jinja").write_text("{% if messages[0].content != 'Hello.' %}{{ 1/0 }}{% endif %}hello")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ACCORD_STORE", raising=False)
+    store = Store("sqlite:///accord.db")
+    store.add_conversations([planted(1)[0][0]])
+    store.close()
+    Path("accord.yaml").write_text("models: {finder: {model: 'hf:odd', attempts: 1}}\n")
+    done = CliRunner().invoke(app, ["judge", "--source", "issues", "--all", "--limit", "1"])
+    assert "without an answer: rejected" in done.stdout, done.output
+    assert "ZeroDivisionError" in done.stdout, done.output

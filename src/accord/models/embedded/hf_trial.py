@@ -66,10 +66,10 @@ def check_layers(folder: Path) -> None:
 
 
 def try_folder(folder: Path) -> None:
-    """Check the sizes of a model and its tokenizer in a child process, and render a short prompt with its chat template.
+    """Check the sizes of a model in a child process, and render a short prompt with its tokenizer.
 
     Raises:
-        ModelError: The configuration, the tokenizer or the template fails, aborts the process, or takes too much time or memory.
+        ModelError: The configuration, the tokenizer or the chat template fails, crashes, or takes too long.
     """
     try:
         code, output = run_trial(["-P", "-m", __name__, str(folder)], TRIAL_SECONDS)
