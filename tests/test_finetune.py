@@ -579,7 +579,7 @@ def test_checkpoint_that_pytorch_refuses_is_one_line(
     with pytest.raises(KeyboardInterrupt):
         train(base, parts.train[:8], parts.validation[:4], SHORT, tmp_path, quick, on_step=_interrupt_at(3))
     [path] = tmp_path.glob("checkpoint-*/optimizer.pt")
-    path.write_bytes(pickle.dumps(Path("x")))
+    path.write_bytes(pickle.dumps(Path("x"), protocol=2))
     with pytest.raises(BadInput, match="cannot resume from the last checkpoint") as raised:
         train(base, parts.train[:8], parts.validation[:4], SHORT, tmp_path, quick, resume=True)
     assert "\n" not in str(raised.value)

@@ -1,7 +1,7 @@
 """Checks of a Hugging Face folder before its model is built: sizes, tokenizer and chat template.
 
-`try_folder` runs this module in a child process, where it describes the model without weights, opens the tokenizer and
-renders a short prompt.
+`try_folder` runs this module in a child process. The child describes the model without weights, opens the tokenizer
+and renders a short prompt.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from accord.models.embedded.trial import run_trial
 from accord.values import BadInput, ModelError, one_line, shown_size
 
 TRIAL_SECONDS = 120.0
-"""Time in which transformers is imported, opens a tokenizer and renders a short prompt. All that takes seconds."""
+"""Time limit of the trial, imports included; it usually takes a few seconds."""
 TRIAL_BYTES = 4 << 30
-"""Address space for that, in addition to what the imports take."""
+"""Address space of the trial, in addition to that of its imports."""
 LONGEST_REASON = 500
 _REFUSED = 3
 _LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
