@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from inspect import signature
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 from accord.finetune.data import Example, Lesson, batch_of, counts_of, digest_of, encode
@@ -417,14 +416,15 @@ def _checked_files(folder: Path) -> Iterator[None]:
 
     try:
         yield
-    except (OSError, SafetensorError, RuntimeError, UnpicklingError, EOFError) as error:
+    except Exception as error:
         reason, text = reason_of(error), str(error)
-        if isinstance(error, UnpicklingError | EOFError) or "PytorchStreamReader" in text:
+        if type(error).__name__ in ("UnpicklingError", "EOFError") or "PytorchStreamReader" in text:
             raise BadInput(
                 f"cannot resume from the last checkpoint in {folder}: PyTorch refuses it ({reason}); "
                 "remove that checkpoint, or train in an empty folder"
             ) from None
-        if isinstance(error, RuntimeError) and "PytorchStreamWriter" not in text and "inline_container" not in text:
+        is_writer = "PytorchStreamWriter" in text or "inline_container" in text
+        if not isinstance(error, OSError | SafetensorError) and not is_writer:
             raise
         for path in folder.glob("checkpoint-*"):
             if not (path / STATE).is_file():
