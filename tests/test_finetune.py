@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import pickle
 import random
 import shutil
 import signal
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 from tiny_models import write_tiny_lm
 
 from accord.finetune import Parts, Settings, evaluate, examples_of, export, predict, split_by_dialogue, train
@@ -35,6 +36,7 @@ from accord.models import (
     run_flow,
     wait,
 )
+from accord.models.embedded import hf_trial
 from accord.models.embedded.hf import open_folder, open_hf
 from accord.values import (
     BadInput,
@@ -463,6 +465,126 @@ def test_a_folder_that_is_none(tmp_path: Path) -> None:
         open_hf(f"hf:{damaged}")
 
 
+def _with_config(folder: Path, **changes: object) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda m: save_file({}, m / "model.safetensors"), "0 tensors"),
+        (lambda m: _drop_layer(m / "model.safetensors"), "lacks weights that its config.json needs: model.layers.1"),
+        (lambda m: _with_config(m, model_type="mamba"), "lacks weights"),
+        (lambda m: _with_config(m, model_type="bert"), "lacks weights"),
+        (lambda m: _with_config(m, num_hidden_layers=-1), "num_hidden_layers in config.json is -1"),
+        (lambda m: _with_config(m, num_hidden_layers=1_000_000), "num_hidden_layers in config.json is 1000000"),
+        (lambda m: _with_config(m, hidden_size=10**7), "cannot open|lacks weights"),
+        (lambda m: (m / "config.json").write_text("[1]"), "holds no JSON object"),
+    ],
+)
+def test_folder_whose_weights_do_not_fit_is_refused(
+    change: Callable[[Path], object], message: str, base: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = shutil.copytree(base, tmp_path / "odd")
+    change(folder)
+    with pytest.raises((BadInput, ModelError), match=message) as raised:
+        open_hf(f"hf:{folder}")
+    assert "\n" not in str(raised.value) and str(folder) in str(raised.value)
+    assert "LOAD REPORT" not in "".join(capfd.readouterr())
+
+
+def _drop_layer(path: Path) -> None:
+    save_file({name: each for name, each in load_file(path).items() if "layers.1" not in name}, path)
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("{{ 1/0 }}", "chat template.*ZeroDivisionError"),
+        ("{{ '\\ud800' }}", "chat template"),
+        ("{% include 'x' %}", "chat template"),
+        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "chat template.*recursion"),
+        ("{{ raise_exception('no such role') }}", "no such role"),
+        ("x" * (5 << 20), "at most 64 kB are read"),
+        ("{% for a in range(99999) %}{% for b in range(99999) %}x{% endfor %}{% endfor %}", "within 12 s|Memory|crash"),
+        ("{{ 'x' * 100000000000 }}", "MemoryError"),
+        ("{{ 'x ' * 100000 }}", "tokens for the prompt"),
+    ],
+)
+def test_faulty_chat_template_is_refused_before_the_model_is_used(
+    template: str, message: str, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hf_trial, "TRIAL_SECONDS", 12.0)
+    folder = shutil.copytree(base, tmp_path / "odd")
+    (folder / "chat_template.jinja").write_text(template)
+    with pytest.raises(ModelError, match=message) as raised:
+        open_hf(f"hf:{folder}")
+    assert "\n" not in str(raised.value)
+
+
+def test_faulty_tokenizer_is_refused(base: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(base, tmp_path / "odd")
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_max_length": "x"}))
+    with pytest.raises(ModelError, match="cannot open"):
+        open_hf(f"hf:{folder}")
+
+
+def test_token_outside_the_vocabulary_of_the_model_is_refused(base: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(base, tmp_path / "odd")
+    path = folder / "tokenizer.json"
+    content = json.loads(path.read_text())
+    content["model"]["vocab"]["x"] = 90_000
+    path.write_text(json.dumps(content))
+    with pytest.raises(CallFailed, match="writes token 90000, but the model has only"):
+        wait(open_hf(f"hf:{folder}").ask(_asked("x")))
+
+
+def test_template_that_fails_on_some_prompts_names_the_fault(base: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(base, tmp_path / "odd")
+    (folder / "chat_template.jinja").write_text("{% if messages[0].content == 'x' %}{{ 1/0 }}{% endif %}hello")
+    with pytest.raises(CallFailed, match="chat template.*ZeroDivisionError"):
+        wait(open_hf(f"hf:{folder}").ask(_asked("x")))
+
+
+def test_half_of_a_surrogate_pair_can_be_learned_from(base: Path) -> None:
+    conversation, assessment = planted(1)[0]
+    [example] = examples_of([(conversation, replace(assessment, comment="odd \ud800"))], SHORT)
+    assert "odd \ufffd" in example.answer
+    assert encode([example], SHORT, open_folder(base), 240).rows
+    turns = (Turn("user", "odd \ud800"), *conversation.turns[1:])
+    [example] = examples_of([(replace(conversation, turns=turns), assessment)], SHORT)
+    assert encode([example], SHORT, open_folder(base), 240).rows
+
+
+def test_full_disk_while_a_model_is_written_leaves_no_folder(
+    trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers import PreTrainedTokenizerBase
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(PreTrainedTokenizerBase, "save_pretrained", fail)
+    with pytest.raises(BadInput, match=r"cannot write .*No space left on device.*--resume"):
+        export(trained.folder, tmp_path / "to")
+    assert not (tmp_path / "to").exists()
+
+
+def test_checkpoint_that_pytorch_refuses_is_one_line(
+    base: Path, parts: Parts, interrupts: None, tmp_path: Path
+) -> None:
+    quick = replace(ALL_WEIGHTS, epochs=2)
+    with pytest.raises(KeyboardInterrupt):
+        train(base, parts.train[:8], parts.validation[:4], SHORT, tmp_path, quick, on_step=_interrupt_at(3))
+    [path] = tmp_path.glob("checkpoint-*/optimizer.pt")
+    path.write_bytes(pickle.dumps(Path("x"), protocol=2))
+    with pytest.raises(BadInput, match="cannot resume from the last checkpoint") as raised:
+        train(base, parts.train[:8], parts.validation[:4], SHORT, tmp_path, quick, resume=True)
+    assert "\n" not in str(raised.value)
+
+
 def test_a_missing_part_says_how_to_install_it(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copied = shutil.copytree(base, tmp_path / "never-opened-before")
     (copied / "generation_config.json").write_text('{"_of": "this test"}')
@@ -569,3 +691,27 @@ def test_the_command_teaches_tries_and_names_a_model_that_serves(
     assert "learned the taxonomy 'soda-eval'" in invoke("judge", "--source", "issues", "--all").stderr
     Path("accord.yaml").write_text("sources: {issues: {by: recorded, model: nobody}}\n")
     assert "0 sets of annotations" in invoke(*taught, "--out", "x").stderr
+
+
+def test_judging_names_the_fault_of_a_template_that_rejects_prompts(
+    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from typer.testing import CliRunner
+
+    from accord.cli import (
+        app,
+        commands,  # noqa: F401 - registers the commands
+    )
+    from accord.store import Store
+
+    folder = shutil.copytree(base, tmp_path / "odd")
+    (folder / "chat_template.jinja").write_text("{% if messages[0].content != 'Hello.' %}{{ 1/0 }}{% endif %}hello")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ACCORD_STORE", raising=False)
+    store = Store("sqlite:///accord.db")
+    store.add_conversations([planted(1)[0][0]])
+    store.close()
+    Path("accord.yaml").write_text("models: {finder: {model: 'hf:odd', attempts: 1}}\n")
+    done = CliRunner().invoke(app, ["judge", "--source", "issues", "--all", "--limit", "1"])
+    assert "without an answer: rejected" in done.stdout, done.output
+    assert "ZeroDivisionError" in done.stdout, done.output

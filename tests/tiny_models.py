@@ -134,7 +134,7 @@ def write_tiny_lm(
         raise MissingExtra("writing a Hugging Face folder", "finetune") from None
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-    from accord.models.embedded.hf import without_bars
+    from accord.models.embedded.hf import quiet_transformers
 
     spelling = Tokenizer(models.BPE())
     spelling.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -153,7 +153,7 @@ def write_tiny_lm(
         tie_word_embeddings=True, bos_token_id=None, eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )  # fmt: skip
-    with torch.random.fork_rng(devices=[]), without_bars():
+    with torch.random.fork_rng(devices=[]), quiet_transformers():
         torch.manual_seed(seed)
         LlamaForCausalLM(shape).save_pretrained(folder)
     tokenizer.save_pretrained(folder)

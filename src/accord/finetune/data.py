@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from accord.methods import IssuePromptBuilder, verdict_of
 from accord.models.embedded.hf import Opened, prompt_tokens
-from accord.values import BadInput, Conversation, IssueAnnotation, Sample, Target, content_hash
+from accord.values import BadInput, Conversation, IssueAnnotation, Sample, Target, content_hash, sendable
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ def examples_of(pairs: Iterable[tuple[Conversation, IssueAnnotation]], guidance:
         found.append(
             Example(
                 sample,
-                message.content,
-                json.dumps(verdict_of(assessment), ensure_ascii=False),
+                sendable(message.content),
+                sendable(json.dumps(verdict_of(assessment), ensure_ascii=False)),
                 assessment.score,
                 types,
             )
@@ -221,6 +221,11 @@ def encode(examples: Sequence[Example], guidance: IssuePromptBuilder, opened: Op
         if row is None:
             left_out[TOO_LONG] += 1
         else:
+            if max(row.tokens) >= opened.vocabulary:
+                raise BadInput(
+                    f"finetune: the tokenizer writes token {max(row.tokens)}, but the model has only "
+                    f"{opened.vocabulary:,}; use a base whose tokenizer and weights belong together"
+                )
             rows.append(row)
             shortened += hidden > 0
     return Lesson(tuple(rows), dict(left_out), shortened)

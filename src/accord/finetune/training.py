@@ -10,7 +10,8 @@ import json
 import math
 import shutil
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from inspect import signature
 from pathlib import Path
@@ -18,7 +19,8 @@ from typing import Any
 
 from accord.finetune.data import Example, Lesson, batch_of, counts_of, digest_of, encode
 from accord.methods import IssuePromptBuilder
-from accord.models.embedded.hf import MADE, Opened, fingerprint_of, model_folder, open_folder, without_bars
+from accord.models.embedded.hf import MADE, Opened, fingerprint_of, model_folder, open_folder, quiet_transformers
+from accord.models.embedded.hf_trial import reason_of
 from accord.values import BadInput, MissingExtra
 from accord.version import __version__
 
@@ -186,9 +188,10 @@ def _run(
     """All steps from the latest checkpoint on, and which epoch was best."""
     learned, compared = lessons
     trainer = _trainer(_adapted(opened.model, settings), learned, compared, settings, folder, on_step)
-    with warnings.catch_warnings(), without_bars():
+    with warnings.catch_warnings(), quiet_transformers():
         _quiet_peft()
-        trainer.train(resume_from_checkpoint=_latest(folder))
+        with _checked_files(folder):
+            trainer.train(resume_from_checkpoint=_latest(folder))
     state, an_epoch = trainer.state, settings.steps_an_epoch(len(learned.rows))
     if state.best_global_step is None:
         raise BadInput("finetune: the validation loss is not a number after any epoch; lower the learning rate")
@@ -389,13 +392,46 @@ def export(training: str | Path, to: str | Path, base: str | Path | None = None)
     if not best.is_dir():
         raise BadInput(f"{folder} no longer holds {best.name}, the best of its epochs; train again in an empty folder")
     opened = open_folder(source)
-    with warnings.catch_warnings(), without_bars():
-        _quiet_peft()
-        _with_weights(opened.model, best, made_from["settings"]["rank"]).save_pretrained(place)
-        opened.tokenizer.save_pretrained(place)
     made = {"accord": __version__, **made_from, **outcome}
-    (place / MADE).write_text(json.dumps(made, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    try:
+        with warnings.catch_warnings(), quiet_transformers(), _checked_files(place):
+            _quiet_peft()
+            _with_weights(opened.model, best, made_from["settings"]["rank"]).save_pretrained(place)
+            opened.tokenizer.save_pretrained(place)
+            (place / MADE).write_text(json.dumps(made, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    except BaseException:
+        shutil.rmtree(place, ignore_errors=True)
+        raise
     return place
+
+
+@contextmanager
+def _checked_files(folder: Path) -> Iterator[None]:
+    """Turn errors of reading and writing checkpoints and weights into one line; other errors pass.
+
+    Raises:
+        BadInput: A file in the folder cannot be written, or a checkpoint cannot be read.
+    """
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except Exception as error:
+        reason, text = reason_of(error), str(error)
+        if type(error).__name__ in ("UnpicklingError", "EOFError") or "PytorchStreamReader" in text:
+            raise BadInput(
+                f"cannot resume from the last checkpoint in {folder}: PyTorch refuses it ({reason}); "
+                "remove that checkpoint, or train in an empty folder"
+            ) from None
+        is_writer = "PytorchStreamWriter" in text or "inline_container" in text
+        if not isinstance(error, OSError | SafetensorError) and not is_writer:
+            raise
+        for path in folder.glob("checkpoint-*"):
+            if not (path / STATE).is_file():
+                shutil.rmtree(path, ignore_errors=True)
+        raise BadInput(
+            f"cannot write {folder}: {reason}; what was done is kept, free space and go on with --resume"
+        ) from None
 
 
 def _with_weights(base: Any, checkpoint: Path, rank: int) -> Any:

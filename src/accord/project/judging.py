@@ -105,6 +105,7 @@ def judge(
     came = {source.name: Gathered() for source in sources}
     passed_over = Counter[str]()
     samples = 0
+    rejection: str | None = None
 
     def counts(stopped: str | None = None) -> JudgeRun:
         return JudgeRun(
@@ -117,6 +118,7 @@ def judge(
             {name: each.counts for name, each in came.items() if each.counts is not None},
             project.budget.to_json(),
             stopped,
+            rejection,
         )
 
     with asked.recorded_failures() as failures:
@@ -126,6 +128,7 @@ def judge(
                 failures.clear()
                 try:
                     came[source.name].plus(run(source.gather(batch), asked, lambda _: on_step()))
+                    rejection = rejection or next((e.detail for e in failures.values() if e.reason == "rejected"), None)
                 except (BudgetReached, ModelError) as error:
                     for left in sources[place:]:
                         came[left.name].plus(run(left.gather(batch), asked.replayed()))

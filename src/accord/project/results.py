@@ -34,6 +34,7 @@ class JudgeRun(Readable):
         counts: Further counts, by source.
         spent: Requests, tokens, money.
         stopped: Error that ended the run early, if any.
+        rejection: Explanation of one of the rejected requests, if any.
     """
 
     samples: int
@@ -45,6 +46,7 @@ class JudgeRun(Readable):
     counts: Mapping[str, Counts] = field(default_factory=dict)
     spent: Spent = field(default_factory=dict)
     stopped: str | None = None
+    rejection: str | None = None
 
     @property
     def failed(self) -> int:

@@ -11,6 +11,7 @@ import typer
 from accord.cli.app import PARTLY_UNSCORED, command, stop
 from accord.cli.options import AsJson, ConfigFile, MaxMoney, MaxRequests, MaxTokens, Setting, Synthetic, open_counted
 from accord.cli.show import Progress, note, plan_text, show, spending
+from accord.values import one_line
 
 if TYPE_CHECKING:
     from accord.project import BatchRun, JudgeRun
@@ -126,6 +127,7 @@ def _text(done: JudgeRun) -> str:
     ]
     lines += [line for counts in done.counts.values() for line in counts.lines()]
     lines += [f"  {count} without an answer: {reason}" for reason, count in done.unanswered.items()]
+    lines += [f"  one rejection: {one_line(done.rejection)}"] if done.rejection else []
     return "\n".join(lines)
 
 

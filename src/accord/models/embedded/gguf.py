@@ -6,14 +6,13 @@ import asyncio
 import hashlib
 import math
 import secrets
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from accord.models.client import request_of
 from accord.models.embedded.gguf_header import check_header
+from accord.models.embedded.trial import run_trial
 from accord.models.model import GGUF, IN_PROCESS_CONTEXT, CallFailed, Prompt, Reply, Usage
 from accord.values import BadInput, MissingExtra, ModelError
 
@@ -103,11 +102,9 @@ def _try(path: Path) -> None:
         ModelError: llama.cpp refuses the file, crashes, or does not finish in time.
     """
     seconds = TRIAL_SECONDS + path.stat().st_size / BYTES_A_SECOND
-    child = [sys.executable, "-c", _TRIAL, str(path)]
-    quiet = subprocess.DEVNULL
     try:
-        code = subprocess.run(child, stdin=quiet, stdout=quiet, stderr=quiet, timeout=seconds, check=False).returncode
-    except subprocess.TimeoutExpired:
+        code, _ = run_trial(["-c", _TRIAL, str(path)], seconds)
+    except TimeoutError:
         raise ModelError(
             f"llama.cpp did not open {path} and write a token within {seconds:.0f} s: its chat template or its sizes "
             "may be wrong; use another file of the model"

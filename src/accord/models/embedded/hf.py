@@ -15,14 +15,16 @@ from typing import Any
 import numpy as np
 
 from accord.models.embedded.gguf import fingerprint
+from accord.models.embedded.hf_trial import check_layers, reason_of, try_folder
 from accord.models.embedded.language_model import drawn
 from accord.models.embedded.llama import Floats
 from accord.models.model import HF, IN_PROCESS_CONTEXT, CallFailed, ChatMessage, Prompt, Reply, Usage
-from accord.values import BadInput, MissingExtra, ModelError, one_line, regular
+from accord.values import BadInput, MissingExtra, ModelError, regular, sendable
 
 MADE = "accord.json"
 """In a model's folder: how Accord taught it."""
-LONGEST_SAID = 500
+SHOWN_WEIGHTS = 3
+"""Missing weights that an error names."""
 BETWEEN = "\n\n"
 """What ends each message where a tokenizer has no chat template."""
 
@@ -54,6 +56,11 @@ class Opened:
             raise ModelError("the model has no token that ends an answer: set eos_token in its tokenizer_config.json")
         own = self.tokenizer.eos_token_id
         return min(self.ends) if own is None else int(own)
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of tokens that the model can read."""
+        return int(self.model.get_input_embeddings().weight.shape[0])
 
 
 def model_folder(path: str | Path) -> Path:
@@ -88,22 +95,47 @@ def open_folder(folder: Path) -> Opened:
     Nothing is fetched, no code of the folder is run, and nothing is unpickled.
 
     Raises:
+        BadInput: config.json and the weights do not fit.
         MissingExtra: `accord[finetune]` is not installed.
-        ModelError: transformers cannot open it.
+        ModelError: transformers cannot open it, its chat template fails, or weights are missing.
     """
     try:
-        import torch
-        from transformers import AutoModelForCausalLM, AutoTokenizer
+        import transformers  # noqa: F401
     except ImportError:
         raise MissingExtra("a Hugging Face folder as a model", "finetune") from None
-    local = {"local_files_only": True, "trust_remote_code": False}
+    check_layers(folder)
+    try_folder(folder)
     try:
-        with without_bars():
-            tokenizer = AutoTokenizer.from_pretrained(folder, **local)
-            model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", use_safetensors=True, **local)
-    except Exception as error:  # whatever the folder's JSON makes of them: tokenizers raises nothing narrower
-        said = one_line(str(error).strip().partition("\n")[0], LONGEST_SAID) or type(error).__name__
-        raise ModelError(f"transformers cannot open {folder}: {said}") from None
+        with quiet_transformers():
+            return _open(folder)
+    except (KeyboardInterrupt, SystemExit, ModelError):
+        raise
+    except BaseException as error:
+        # transformers and tokenizers raise anything, tokenizers even a panic that is no Exception.
+        raise ModelError(f"transformers cannot open {folder}: {reason_of(error)}") from None
+
+
+def _open(folder: Path) -> Opened:
+    """Open a folder; transformers' own exceptions pass.
+
+    Raises:
+        ModelError: The folder lacks weights, which transformers would draw at random.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    local = {"local_files_only": True, "trust_remote_code": False}
+    tokenizer = AutoTokenizer.from_pretrained(folder, **local)
+    model, loading = AutoModelForCausalLM.from_pretrained(
+        folder, dtype="auto", use_safetensors=True, output_loading_info=True, **local
+    )
+    absent = sorted({*map(str, loading["missing_keys"]), *(str(key[0]) for key in loading["mismatched_keys"])})
+    if absent:
+        others = f" and {len(absent) - SHOWN_WEIGHTS:,} others" if len(absent) > SHOWN_WEIGHTS else ""
+        raise ModelError(
+            f"{folder} lacks weights that its config.json needs: {', '.join(absent[:SHOWN_WEIGHTS])}{others}; "
+            "download the model again"
+        )
     if torch.cuda.is_available():
         model = model.to("cuda")
     elif model.dtype == torch.float16:
@@ -113,16 +145,18 @@ def open_folder(folder: Path) -> Opened:
 
 
 @contextmanager
-def without_bars() -> Iterator[None]:
-    """Keeps transformers from drawing progress bars over the caller's."""
+def quiet_transformers() -> Iterator[None]:
+    """Keep transformers from drawing progress bars and logging tables over the caller's output."""
     from transformers.utils import logging
 
-    shown = logging.is_progress_bar_enabled()
+    is_bar_shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
+    logging.set_verbosity(logging.CRITICAL)
     try:
         yield
     finally:
-        if shown:
+        logging.set_verbosity(level)
+        if is_bar_shown:
             logging.enable_progress_bar()
 
 
@@ -130,20 +164,19 @@ def prompt_tokens(tokenizer: Any, messages: Sequence[ChatMessage]) -> list[int]:
     """Messages up to where the answer begins: by the tokenizer's chat template, else as plain text.
 
     Raises:
-        CallFailed: The template refuses such messages.
+        CallFailed: The template or the tokenizer fails on such messages.
     """
-    from jinja2 import TemplateError
-
-    if not tokenizer.chat_template:
-        plain = "".join(_without_marks(tokenizer, message.content) + BETWEEN for message in messages)
-        tokens = list(tokenizer(plain).input_ids)
-        return tokens[:-1] if tokens and tokens[-1] == tokenizer.eos_token_id else tokens
-    said = [{"role": message.role, "content": _without_marks(tokenizer, message.content)} for message in messages]
+    cleaned = [{"role": each.role, "content": _without_marks(tokenizer, sendable(each.content))} for each in messages]
     try:
-        text = tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True)
-    except TemplateError as error:
-        raise CallFailed("rejected", f"the model's chat template refuses the prompt: {error}") from None
-    return list(tokenizer(text, add_special_tokens=False).input_ids)
+        if tokenizer.chat_template:
+            text = tokenizer.apply_chat_template(cleaned, tokenize=False, add_generation_prompt=True)
+            return list(tokenizer(text, add_special_tokens=False).input_ids)
+        tokens = list(tokenizer("".join(each["content"] + BETWEEN for each in cleaned)).input_ids)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a template raises anything; a panic of tokenizers is no Exception
+        raise CallFailed("rejected", f"the model's chat template refuses the prompt: {reason_of(error)}") from None
+    return tokens[:-1] if tokens and tokens[-1] == tokenizer.eos_token_id else tokens
 
 
 def _without_marks(tokenizer: Any, text: str) -> str:
@@ -194,9 +227,11 @@ class HfChat:
         """Nothing is open; the model stays loaded for whoever opens it next."""
 
     def _answer(self, prompt: Prompt, tokens: Sequence[int]) -> Reply:
+        tokenizer = self._opened.tokenizer
+        if max(tokens, default=0) >= (size := self._opened.vocabulary):
+            raise CallFailed("rejected", f"the tokenizer writes token {max(tokens)}, but the model has only {size:,}")
         with _one_at_a_time:
             written, first = write(self._opened, tokens, prompt.max_tokens, prompt.temperature, prompt.repeat)
-        tokenizer = self._opened.tokenizer
         text = tokenizer.decode(written, skip_special_tokens=True)
         shown = _likeliest(tokenizer, first, prompt.top_logprobs) if prompt.top_logprobs else None
         return Reply(text, self.name, shown, Usage(len(tokens), max(len(written), 1)))
