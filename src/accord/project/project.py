@@ -305,10 +305,10 @@ class Project:
     # --- learning -----------------------------------------------------------------------------------------------
 
     def training(self, evaluator: Evaluator) -> tuple[Training, Groups]:
-        """What an evaluator may learn from: all that is rated on its question, and other sheets if it takes them.
+        """Return the rated samples of an evaluator's question, with other sheets if it takes them, and their groups.
 
         Raises:
-            BadInput: Nobody has rated it.
+            BadInput: The question has no labels.
         """
         labels = self.labels(evaluator)
         rated = labels.on(evaluator.question.id)
