@@ -552,10 +552,9 @@ def test_a_main_question_without_labels_names_the_questions_with_labels() -> Non
 
 
 def test_counts_of_one_are_singular() -> None:
-    said = accord("import", exchanges(count=1, rating=lambda i: 3))
-    assert "1 conversation imported" in said
-    undone = accord("import", "--undo")
-    assert "1 conversation and 1 label removed" in undone or "1 conversation and 0 labels removed" in undone
+    said = accord("import", exchanges(count=1, Q0=lambda i: 3))
+    assert "1 conversation imported" in said and "1 label imported" in said
+    assert "1 conversation and 1 label removed" in accord("import", "--undo")
     accord("import", exchanges(Q0=lambda i: i % 4 + 1))
     accord("fit", *QUICK)
     one = accord("score", exchanges("one.csv", count=1, prefix="n"), "--out", "s.jsonl")

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from accord.formats import NOT_APPLICABLE, answer_to, is_rating_name, number_in, words_of
-from accord.values import BadInput, Kind, Question, Rubric, Scale, UnknownName, Value
+from accord.values import ISSUE, BadInput, Kind, Labels, Question, Rubric, Scale, UnknownName, Value
 
 MOST_OPTIONS = 11
 MOST_WORDS = 10
@@ -452,3 +452,20 @@ def _guess(found: Sequence[Observed]) -> str:
         return each.total, -sum(share * math.log(share) for share in shares)
 
     return max(found, key=rank).name
+
+
+def missing_labels(question: str, labels: Labels, rubric: Rubric, path: str) -> str:
+    """Return the error message for a question without labels, with the other questions that have some."""
+    counts = Counter(label.question for label in labels if label.question != question)
+    others = {name: count for name, count in counts.most_common() if not name.startswith(ISSUE)}
+    if not others:
+        return f"no label on the main question {question!r}; import some: accord import chats.jsonl labels.csv"
+    shown = ", ".join(f"{name} ({count})" for name, count in others.items())
+    asked = next((name for name in others if rubric.get(name) is not None), None)
+    name = shlex.quote(next(iter(others)) if asked is None else asked)
+    in_rubric = "" if asked is None else f" `main: {asked}` in {path}, or"
+    once = "" if asked is None else f". To learn it without changing the rubric: accord fit --question {name}"
+    return (
+        f"no label on the main question {question!r}; labels answer {shown}. To choose another main question:"
+        f"{in_rubric} accord init --from FILE --main {name}{once}"
+    )

@@ -9,8 +9,6 @@ print(project.compare().to_json()["rows"])
 from __future__ import annotations
 
 import logging
-import shlex
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -24,7 +22,7 @@ from accord import evidence, learning, models, statistics
 from accord import project as steps
 from accord.project.config import Config, load_project
 from accord.store import Account, Mart, Spool, Store, StoreError, batches, mart_folder
-from accord.values import ISSUE, BadInput, Labels, Question, Rubric, Sample, Target, load_rubric, one_line
+from accord.values import BadInput, Labels, Question, Rubric, Sample, Target, load_rubric, one_line
 
 if TYPE_CHECKING:  # opening a project imports nothing that learns, asks or counts
     from accord.evidence import EvidenceTable, Source, SourceContext, Training
@@ -305,17 +303,19 @@ class Project:
     # --- learning -----------------------------------------------------------------------------------------------
 
     def training(self, evaluator: Evaluator) -> tuple[Training, Groups]:
-        """What an evaluator may learn from: all that is rated on its question, and other sheets if it takes them.
+        """Return the rated samples of an evaluator's question, with other sheets if it takes them, and their groups.
 
         Raises:
-            BadInput: Nobody has rated it.
+            BadInput: The question has no labels.
         """
+        from accord.project.inferring import missing_labels
+
         labels = self.labels(evaluator)
         rated = labels.on(evaluator.question.id)
         if evaluator.level is not None:
             rated = Labels(each for each in rated if (each.target.turn is None) == (evaluator.level == "conversation"))
         if not len(rated):
-            raise BadInput(self._no_labels(evaluator.question.id, labels))
+            raise BadInput(missing_labels(evaluator.question.id, labels, self.rubric, self.config.rubric))
         own = {name for source in evaluator.sources for name in source.own_questions()}
         takes = evaluator.takes_every_sheet and not evaluator.question.compares
         others = learning.other_sheets(labels, rated, own) if takes else []
@@ -326,22 +326,6 @@ class Project:
         return evidence.Training(
             tuple(samples), kept.grouped(found.of), evaluator.question, self.config.seed, self.config.draws
         ), found
-
-    def _no_labels(self, question: str, labels: Labels) -> str:
-        """Return the error for a question without labels, with the other questions that have some."""
-        counts = Counter(label.question for label in labels if label.question != question)
-        others = {name: count for name, count in counts.most_common() if not name.startswith(ISSUE)}
-        if not others:
-            return f"no label on the main question {question!r}; import some: accord import chats.jsonl labels.csv"
-        shown = ", ".join(f"{name} ({count})" for name, count in others.items())
-        asked = next((name for name in others if self.rubric.get(name) is not None), None)
-        name = shlex.quote(next(iter(others)) if asked is None else asked)
-        in_rubric = "" if asked is None else f" `main: {asked}` in {self.config.rubric}, or"
-        once = "" if asked is None else f". To learn it without changing the rubric: accord fit --question {name}"
-        return (
-            f"no label on the main question {question!r}; labels answer {shown}. To choose another main question:"
-            f"{in_rubric} accord init --from FILE --main {name}{once}"
-        )
 
     def labels(self, evaluator: Evaluator) -> Labels:
         """All labels, of every question, as the evaluator's sources read them."""

@@ -195,8 +195,9 @@ class Imports:
             yield removed
             if lost := self._store._one(select(func.count()).select_from(_lost_labels())):
                 raise BadInput(
-                    f"{count_of(lost, 'label')} of other imports {'is' if lost == 1 else 'are'} about conversations or turns that the new files lack; nothing "
-                    "was replaced. Name the corrected files of labels too: accord import --replace FILES"
+                    f"{count_of(lost, 'label')} of other imports {'is' if lost == 1 else 'are'} about conversations or "
+                    "turns that the new files lack; nothing was replaced. "
+                    "Name the corrected files of labels too: accord import --replace FILES"
                 )
 
     def _last_of(self, file: Path) -> list[tuple[Recorded, int]]:
