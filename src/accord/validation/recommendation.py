@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from accord.evidence import Ratings
 from accord.learning import System
 from accord.statistics import DRAWS, STATISTICS, Clusters, MeanStatistic, PairedTest, holm, paired_test
+from accord.values import count_of
 
 CONSTANT, JUDGE_ALONE, BEST_COLUMN = "constant", "judge-expected", "best-column"
 SURE = 0.01
@@ -122,7 +123,7 @@ class Decision:
                 f"new annotator {ours:.3f} and {constant:.3f}; p = {p:.2g}, needed: below {SURE});"
             )
         needed = (
-            f" about {self.labels_needed} more ratings are needed"
+            f" about {count_of(self.labels_needed, 'more rating')} {'is' if self.labels_needed == 1 else 'are'} needed"
             if self.labels_needed is not None
             else f" rate at least {max(self.labels, 10)} more, or add evidence: a judge under models: in accord.yaml"
         )
