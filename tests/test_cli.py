@@ -330,7 +330,7 @@ def test_wrong_input_ends_in_one_line(arguments: list[str], says: str) -> None:
         ("a: {per_itm: 2}", "study 'a': unknown key 'per_itm'. Did you mean 'per_item'?"),
         ("a: {level: pair, marks: soda-eval}", "study 'a': issues are marked in turns of one conversation"),
         ("a: {title: '${NOT_SET_ANYWHERE}'}", "study 'a': the environment variable NOT_SET_ANYWHERE is not set"),
-        ("a: null", "study 'a': Input should be a valid dictionary"),
+        ("a: null", "study 'a': should be a mapping of keys to values"),
     ],
 )
 def test_a_broken_study_blocks_no_command_and_is_named_once(study: str, error: str) -> None:

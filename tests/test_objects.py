@@ -62,7 +62,7 @@ def chats(bucket, tmp_path, monkeypatch):
     put(f"{bucket}/chats/a.parquet", scaled.parquet(tmp_path / "a.parquet", rows[:100]))
     put(f"{bucket}/chats/2026/b.jsonl", scaled.jsonl(tmp_path / "b.jsonl", rows[100:180]).read_bytes())
     put(f"{bucket}/chats/2026/c.json", json.dumps(rows[180:]).encode())
-    put(f"{bucket}/chats/notes.txt", b"not read")
+    put(f"{bucket}/chats/notes.md", b"not read")
     return f"{bucket}/chats"
 
 

@@ -324,7 +324,9 @@ def test_forged_and_huge_ids_and_floods_are_answered_in_a_line(shared: Served) -
     for name in ("", "x" * 513, 7, None, ["a"], {"a": 1}):
         status, row = shared.post({"conversation": name, "role": "assistant", "content": "Hello."})
         assert (status, row["status"]) == (422, "refused")
-    for name in ("\ud800", "\u202e", "../../etc", "a\0b", "🎉" * 128, "__proto__"):
+    for name in ("\ud800", "a\0b"):
+        assert shared.post(reply(name))[1]["status"] == "refused"
+    for name in ("\u202e", "../../etc", "🎉" * 128, "__proto__"):
         assert shared.post(reply(name))[1]["status"] == "scored"
     assert shared.post(reply("x" * 10**6))[0] == 422
     for host in ("evil.example", f"evil.example:{shared.port}"):
