@@ -116,7 +116,7 @@ def _columns(path: Path) -> list[str]:
             return line.lstrip("\ufeff").split(",")
         row = json.loads(line)
         return list(row) if isinstance(row, dict) else []
-    except Exception:  # whatever is wrong with it, it is no earlier output
+    except Exception:  # an unreadable file is not an earlier output
         return []
 
 
@@ -193,7 +193,7 @@ def check_outputs(outputs: Mapping[str, Output], given: Mapping[str, Any], force
 
 
 def _written(path: Path, given: Mapping[str, Any]) -> list[Path]:
-    """Return the files that commands write beside an output: a temporary one, and one for each worker."""
+    """Return the files that commands write next to an output: a temporary one, and one for each worker."""
     workers = given.get("workers")
     numbers = range(1, workers + 1) if isinstance(workers, int) and workers > 1 else ()
     shares = [path.with_name(f"{path.stem}-{number}{path.suffix}") for number in numbers]

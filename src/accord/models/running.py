@@ -95,7 +95,7 @@ class Models:
             self._shared.failures = None
 
     def replayed(self) -> Models:
-        """Return models that ask nobody: answers come from the store and from the recorded failures."""
+        """Return models that send no request: answers come from the store and from the recorded failures."""
         made = Models(self.settings, self.store, self.budget, asks=False, given=self._given, folder=self._shared.folder)
         made._shared.failures = self._shared.failures
         return made

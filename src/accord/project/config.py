@@ -312,7 +312,7 @@ def _located(config: Config, folder: Path) -> Config:
     """Return the settings with the store, the mart and the rubric relative to the working folder.
 
     Paths of models, sources, studies and synthetic conversations stay as written, because fitted evaluators keep
-    them; whatever opens one of them resolves it against `Config.folder`.
+    them; the code that opens one resolves it against `Config.folder`.
     """
     config._folder = folder
     if folder == Path():

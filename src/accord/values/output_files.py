@@ -6,7 +6,7 @@
 | `make_private` | files that a library writes: SQLite, Polars |
 | `write_whole` | files that are replaced in one step: pages, cards, spooled answers |
 
-New files have mode 0600 whatever the umask is; the mode of a file that exists stays.
+New files have mode 0600 for every umask; an existing file keeps its mode.
 """
 
 from __future__ import annotations

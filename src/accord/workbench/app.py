@@ -117,7 +117,7 @@ class Bench:
         """Return the signed-in user of a request.
 
         Raises:
-            Refused: With 401 if nobody is signed in, with 403 if the user's role does not allow the request.
+            Refused: With 401 without a session, with 403 if the user's role does not allow the request.
         """
         found = self.accounts.visitor(request)
         if found is None:
