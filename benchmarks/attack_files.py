@@ -24,8 +24,8 @@ from attacking import Case, Ran, Workshop, accord, messages, settings
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save
 
+from accord.edges import BadInput
 from accord.testing import ThrowAwayPostgres
-from accord.values import BadInput
 
 MB = 1 << 20
 Write = Callable[[Path], object]

@@ -41,6 +41,7 @@ from rated import QUESTIONS, Rated, held_out, load, question_of
 from scipy.stats import spearmanr
 from sklearn.linear_model import RidgeCV
 
+from accord.edges import AccordError
 from accord.evidence import (
     BANK,
     BERTSCORE,
@@ -68,7 +69,7 @@ from accord.statistics import (
     paired_test,
     pearson,
 )
-from accord.values import AccordError, Labels, Score
+from accord.values import Labels, Score
 
 PARTS = ("standalone", "select", "unify", "transfer")
 ABLATIONS = {

@@ -54,7 +54,8 @@ JUDGE = """
 import sys
 from accord import Conversation, Turn, load_rubric
 from accord.project import Project, config_from
-from accord.values import AccordError, Sample
+from accord.edges import AccordError
+from accord.values import Sample
 rubric = load_rubric("llm-rubric")
 always = tuple(q.model_copy(update={"applies": "always"}) for q in rubric.questions)
 rubric = rubric.model_copy(update={"questions": always})

@@ -42,6 +42,7 @@ import load
 import numpy as np
 from harness import Row, chosen, finish, options
 
+from accord.edges import AccordError
 from accord.evidence import (
     BANK,
     BERTSCORE,
@@ -56,7 +57,17 @@ from accord.evidence import (
 from accord.learning import Evaluator, Mixture
 from accord.live import LiveScorer
 from accord.models import memory_models, run
-from accord.values import AccordError, Conversation, Document, Label, Labels, Question, Rubric, Sample, Scale, Turn
+from accord.values import (
+    Conversation,
+    Document,
+    Label,
+    Labels,
+    Question,
+    Rubric,
+    Sample,
+    Scale,
+    Turn,
+)
 
 PARTS = ("metrics", "scorer", "bertscore", "service", "hostile")
 HISTORIES = (10, 100, 1000)

@@ -26,6 +26,7 @@ from rubicon_baselines import table_rows
 from rubicon_planted import TEST, TEST_QUICK, planted_rows
 from rubicon_recorded import recorded_rows
 
+from accord.edges import BadInput
 from accord.evidence import Source, Training
 from accord.formats import read
 from accord.methods import ASKED, RUBICON, RubricFindings
@@ -33,7 +34,16 @@ from accord.models import Models, is_pulled, run
 from accord.project import Project, config_from, open_project
 from accord.statistics import DRAWS
 from accord.testing import Author, ChatServer, conversations
-from accord.values import BadInput, Conversation, Label, Labels, Question, Rubric, Sample, Scale, Target
+from accord.values import (
+    Conversation,
+    Label,
+    Labels,
+    Question,
+    Rubric,
+    Sample,
+    Scale,
+    Target,
+)
 
 PARTS = ("planted", "recorded", "embedded", "tables")
 COLUMNS = (

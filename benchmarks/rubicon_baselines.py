@@ -17,6 +17,7 @@ import numpy as np
 from harness import Row
 from numpy.typing import NDArray
 
+from accord.edges import BadInput
 from accord.evidence import Source, SourceContext, Training, make_source
 from accord.methods import (
     TOP,
@@ -39,7 +40,13 @@ from accord.methods import (
 )
 from accord.models import WRITER, Failure, Flow, Form, Models, PromptFlow, Request, Who, ask_for_list, run
 from accord.statistics import Split
-from accord.values import BadInput, Reason, Rubric, Scale, Side, dump_rubric
+from accord.values import (
+    Reason,
+    Rubric,
+    Scale,
+    Side,
+    dump_rubric,
+)
 
 Floats = NDArray[np.float64]
 

@@ -37,7 +37,7 @@ from accord.formats import find, names_in, pieces_of
 from accord.learning import Evaluator, Mixture
 from accord.models import memory_models
 from accord.models import run as driven
-from accord.project.parts import finished
+from accord.project.score_parts import finished
 from accord.values import Conversation, Label, Labels, Question, Rubric, Sample, Scale, Target, Turn
 
 TURNS, WORDS = 6, 20

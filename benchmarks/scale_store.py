@@ -24,10 +24,16 @@ import import_speed
 import numpy as np
 from harness import Row, chosen, finish, options
 
+from accord.edges import BadInput
 from accord.project import workers_here
 from accord.store import Account, Store, Watched, vacuum
 from accord.testing import ThrowAwayPostgres
-from accord.values import BadInput, Conversation, Label, Target, Turn
+from accord.values import (
+    Conversation,
+    Label,
+    Target,
+    Turn,
+)
 
 # --- import ---------------------------------------------------------------------------------------------------------
 

@@ -24,13 +24,13 @@ from typing import Any
 
 from harness import Row, chosen, finish, options
 
+from accord.edges import BadInput
 from accord.models import ModelSettings
 from accord.project import Config, Project
 from accord.sample import sources
 from accord.store import Store
 from accord.synth import END, SynthSettings
 from accord.testing import ChatServer, Wire, completion
-from accord.values import BadInput
 
 PARTS = ("embedded", "killed")
 MODEL = "embedded:smollm2-135m"

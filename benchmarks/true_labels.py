@@ -26,6 +26,7 @@ from harness import Row
 from scipy import stats
 from true_shared import FIRST_SEED, SIGNIFICANT, Floats, row, said
 
+from accord.edges import BadInput
 from accord.evidence import EvidenceTable, ratings
 from accord.learning import Calibration, Evaluator, HeldOut, held_out, suggest_labels
 from accord.project import Selection
@@ -33,7 +34,7 @@ from accord.statistics import STATISTICS as BY_NAME
 from accord.statistics import Paired, grouped_folds
 from accord.testing import planted
 from accord.validation import Labelled, estimates, gaps, system_means
-from accord.values import BadInput, Labels, Question, Score
+from accord.values import Labels, Question, Score
 
 AGREE = 0.9
 WORLDS = ("normal", "useless scores", "four options", "two options", "shared topics")

@@ -52,7 +52,7 @@ from accord import Conversation, Store, Turn
 from accord.store import Prediction, Studies
 from accord.testing import ThrowAwayPostgres
 from accord.values import Annotation, Document, Issue, IssueAnnotation, Target
-from accord.workbench import add_person
+from accord.web import add_person
 
 PARTS = ("bare", "save", "kill", "page", "transcript", "blind", "order", "dashboard")
 PEOPLE = 50

@@ -1,7 +1,7 @@
 """The workbench's order: how many labels it needs for the agreement that 400 random ones give (row `order`).
 
 As in a study with `order: informative`: 20 labels at random, then 20 at a time, of which a tenth (`random_share`) are
-random draws and the others those that `accord.workbench.ordering.Order` puts first; no label is asked for twice. The
+random draws and the others those that `accord.studies.item_order.Order` puts first; no label is asked for twice. The
 head learns from what is there after each step, and predicts the ratings of conversations that nobody could label. The
 random order takes the same 20 and goes on at random. `share` is the first number of labels, on the line between
 steps, at which the mean squared error over draws is not above that of the random order's 400, in shares of 400 (1
@@ -30,9 +30,9 @@ from scipy.stats import norm
 from accord.evidence import EvidenceTable, Ratings, ratings
 from accord.learning import Calibration
 from accord.statistics import pearson
+from accord.studies.item_order import EVERY, Order
 from accord.testing import planted
 from accord.values import Labels, Question, StudySettings
-from accord.workbench.ordering import EVERY, Order
 
 Floats = NDArray[np.float64]
 

@@ -42,9 +42,10 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
+from accord.edges import BadInput
 from accord.store import Store
 from accord.testing import ThrowAwayPostgres
-from accord.values import BadInput, Rubric, load_rubric
+from accord.values import Rubric, load_rubric
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -203,7 +204,7 @@ def api_key(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def secrets_of_a_test_are_forgotten() -> Iterator[None]:
     """Restore the registered secrets: the word that one test registers would be redacted in the texts of others."""
-    from accord.values import secrets
+    from accord.edges import secrets
 
     before = set(secrets._kept)
     yield

@@ -16,7 +16,8 @@ import uvicorn
 from accord import Conversation, Turn
 from accord.project import Config, Project
 from accord.store import Studies
-from accord.workbench import Bench, OpenStudy, local_sign_in_link, workbench_app
+from accord.studies import OpenStudy
+from accord.web import Bench, local_sign_in_link, workbench_app
 
 STUDY: dict[str, Any] = {"title": "First look", "per_item": 2}
 LINKS: dict[int, Callable[[], str | None]] = {}

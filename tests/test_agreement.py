@@ -10,6 +10,7 @@ import pytest
 from scipy import fft, stats
 from sklearn.metrics import cohen_kappa_score
 
+from accord.edges import BadInput
 from accord.statistics import (
     STATISTICS,
     TWO_VALUED,
@@ -31,7 +32,6 @@ from accord.statistics import (
     summary,
     within,
 )
-from accord.values import BadInput
 
 
 def pairs(truth: list[int], value: list[float], probabilities: np.ndarray | None = None) -> Paired:

@@ -17,17 +17,15 @@ from accord.cli import (
     app,
     commands,  # noqa: F401 - registers the commands
 )
+from accord.edges import BadInput, BadRow, UnknownName
 from accord.formats import AnnotationWriter, read_annotations
 from accord.project import export_annotations, import_files
 from accord.store import Added, IssueAnnotations
 from accord.values import (
     Annotation,
-    BadInput,
-    BadRow,
     Issue,
     IssueAnnotation,
     Rubric,
-    UnknownName,
     issues_from,
     located,
 )

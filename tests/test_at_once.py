@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from accord.edges import BadInput
 from accord.project import AtOnce
-from accord.values import BadInput
 
 WAITS = 30
 

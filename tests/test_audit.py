@@ -14,6 +14,7 @@ from accord.cli import (
     app,
     commands,  # noqa: F401 - registers the commands
 )
+from accord.edges import BadInput, BudgetReached
 from accord.evidence import judge_samples
 from accord.models import (
     Budget,
@@ -39,7 +40,12 @@ from accord.project import Config, Project
 from accord.report import render
 from accord.testing import ChatServer, answer_any
 from accord.validation import PADDING, audit, audit_requests, injections, ways_to_ask
-from accord.values import BadInput, BudgetReached, Question, Rubric, Sample, Scale
+from accord.values import (
+    Question,
+    Rubric,
+    Sample,
+    Scale,
+)
 
 SCALE = Scale(options=(1, 2, 3, 4))
 RUBRIC = Rubric(

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from accord import Conversation, Document, Turn
+from accord.edges import MissingExtra
 from accord.evidence import (
     BANK,
     CIU,
@@ -43,7 +44,7 @@ from accord.evidence.bank import embedding as bertscore
 from accord.formats import read
 from accord.models import embedders
 from accord.statistics import STATISTICS, Paired
-from accord.values import MissingExtra, Sample
+from accord.values import Sample
 
 FACT = "The heron is a long-legged bird. Herons eat fish, frogs and insects near rivers."
 
@@ -99,7 +100,7 @@ def test_ciu_is_equation_1() -> None:
 
 
 def test_what_is_remembered_of_words_is_bounded_in_bytes() -> None:
-    from accord.evidence.bank import words
+    from accord.evidence.bank import tokens as words
 
     english = words.ENGLISH_WORDS
     before = sum(map(len, english._stems)), sum(map(len, english.words_in))

@@ -7,12 +7,13 @@ import polars as pl
 import pytest
 import scaled
 
+from accord.edges import BadInput, UnknownName
 from accord.formats import BAD_ROW, SCORE_TYPES, SCORED, score_schema
 from accord.learning import load_evaluator
 from accord.models import memory_models, run
 from accord.project import Asking, BatchScorer, Perspective, ScoreOptions
 from accord.testing import check_batch_scorer
-from accord.values import BadInput, Conversation, Sample, Turn, UnknownName
+from accord.values import Conversation, Sample, Turn
 
 
 @pytest.fixture(scope="module")

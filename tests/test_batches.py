@@ -20,7 +20,7 @@ from accord.cli import (
     commands,  # noqa: F401 - registers the commands
 )
 from accord.models import BatchEndpoint, CallFailed, ChatCompletions, ChatMessage, Prompt, batch_files, batching, wait
-from accord.project import judging
+from accord.project import ask_models as judging
 from accord.testing import Batches, ChatServer, Wire, answer_any, fault
 
 RUNNER = CliRunner()

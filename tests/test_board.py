@@ -20,9 +20,10 @@ from accord.cli import (
     app,
     commands,  # noqa: F401 - registers the commands
 )
+from accord.edges import BadInput, UnknownName
 from accord.project import Config, Project
 from accord.store import MartRow, StoreError, Watched
-from accord.values import BadInput, Target, UnknownName
+from accord.values import Target
 
 DAY = 86_400_000
 BEGIN = 1_780_272_000_000  # 2026-06-01

@@ -24,7 +24,7 @@ from accord import Conversation, Turn
 from accord.project import Config, Project
 from accord.store import Mart, MartRow, Studies
 from accord.values import Label, Target
-from accord.workbench import add_person
+from accord.web import add_person
 
 BEGIN = 1_780_272_000_000
 

@@ -17,6 +17,7 @@ from sklearn.covariance import ledoit_wolf
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from accord import Evaluator, Label, Labels, Question, Scale, Score, Unscored, load_evaluator
+from accord.edges import BadInput, NotFitted, UnknownName
 from accord.evidence import Column, EvidenceTable, ratings
 from accord.learning import (
     GROUP,
@@ -38,7 +39,7 @@ from accord.learning import (
 )
 from accord.statistics import pearson
 from accord.testing import Planted, planted, planted_turns
-from accord.values import BadInput, NotFitted, Target, UnknownName
+from accord.values import Target
 
 
 @parametrize_with_checks([MixedEffects(), MixedEffects(own_slopes=False)])

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from accord import Evaluator, Labels, Score
+from accord.edges import BadInput, GateFailed
 from accord.evidence import ratings
 from accord.learning import Calibration
 from accord.project import Certificate, Project, ScoreOptions, certify, config_from
 from accord.sample import sources as sample_sources
 from accord.statistics import upper_bound
 from accord.testing import Planted, planted
-from accord.values import BadInput, GateFailed
 
 
 def learned(coverage: float = 0.9) -> Evaluator:

@@ -32,14 +32,15 @@ from accord.cli import (
     app,
     commands,  # noqa: F401 - registers the commands
 )
+from accord.edges import BadInput
 from accord.evidence import Column, EvidenceTable, Learned, Source, Training
 from accord.evidence import sources as sources_of_evidence
 from accord.models import Flow, nothing
 from accord.project import with_settings
 from accord.store import Store, Studies
+from accord.studies import OpenStudy
 from accord.testing import ChatServer, answer_any, completion, tokens_in
-from accord.values import BadInput, Sample
-from accord.workbench import OpenStudy
+from accord.values import Sample
 
 CHATS, RATINGS = map(str, sources())
 PLAIN = "folds: 3\ndraws: 50\nevaluators: {calibration: {head: mixed}}\n"

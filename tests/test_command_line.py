@@ -21,7 +21,7 @@ from accord.cli import (
     app,
     commands,  # noqa: F401 - registers the commands
 )
-from accord.values import MissingExtra
+from accord.edges import MissingExtra
 
 CHATS, RATINGS = map(str, sources())
 MESSAGES = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from accord import Question, Scale, Store
+from accord.edges import BadInput, BudgetReached, ModelError
 from accord.models import (
     Asked,
     Budget,
@@ -30,7 +31,6 @@ from accord.models import (
     wait,
 )
 from accord.testing import ChatServer, Misbehaving, Respond, Wire, answer_any, fault, tokens_in
-from accord.values import BadInput, BudgetReached, ModelError
 
 GOOD = Question(id="Q1", text="How good?", scale=Scale(options=(1, 2, 3)), meanings={"1": "Bad."})
 DONE = Question(id="Q2", text="Resolved?", scale=Scale(kind="binary", options=(0, 1)), meanings={"1": "It is."})

@@ -13,6 +13,12 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from accord.edges import (
+    BadInput,
+    MissingExtra,
+    NotFitted,
+    UnknownName,
+)
 from accord.methods import (
     PARTS,
     Library,
@@ -31,7 +37,6 @@ from accord.methods import (
     random_nodes,
 )
 from accord.testing import planted_utility
-from accord.values import BadInput, MissingExtra, NotFitted, UnknownName
 
 Load = Callable[[str], ModuleType]
 SELECTORS = ("random", "bm25", "neighbours", "diverse", "utility", "adoror")

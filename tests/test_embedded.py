@@ -26,6 +26,12 @@ from tiny_models import TINY, tiny_tensors, vocabulary, write_tiny_gguf
 pytest.importorskip("gguf", reason="accord[embedded] is not installed")
 pytest.importorskip("tokenizers", reason="accord[embedded] is not installed")
 
+from accord.edges import (
+    BadInput,
+    MissingExtra,
+    ModelError,
+    UnknownName,
+)
 from accord.models import (
     CallFailed,
     ChatMessage,
@@ -46,13 +52,13 @@ from accord.models import (
     opened,
     wait,
 )
-from accord.models.embedded import catalogue, gguf
-from accord.models.embedded.files import convert
-from accord.models.embedded.gguf import open_gguf
+from accord.models.embedded import catalogue
+from accord.models.embedded import gguf_fingerprint as gguf
+from accord.models.embedded.download import pull
+from accord.models.embedded.gguf_fingerprint import open_gguf
 from accord.models.embedded.gguf_header import check_header
-from accord.models.embedded.hf import model_folder
-from accord.models.embedded.pulling import pull
-from accord.values import BadInput, MissingExtra, ModelError, UnknownName
+from accord.models.embedded.gguf_weights import convert
+from accord.models.embedded.huggingface import model_folder
 
 
 @pytest.fixture(scope="module")

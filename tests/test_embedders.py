@@ -14,6 +14,15 @@ import numpy as np
 import pytest
 
 from accord import Conversation, Document, Store, Turn
+from accord.edges import (
+    BadInput,
+    BudgetReached,
+    MissingExtra,
+    ModelError,
+    NotSent,
+    UnknownName,
+    Unmeasured,
+)
 from accord.evidence import (
     FOLDS,
     MetricSession,
@@ -42,7 +51,7 @@ from accord.models import (
 )
 from accord.project import train_ruber
 from accord.testing import ChatServer, Wire
-from accord.values import BadInput, BudgetReached, MissingExtra, ModelError, NotSent, Sample, UnknownName, Unmeasured
+from accord.values import Sample
 
 WORDS = ["heron", "fish", "opening", "hours", "router", "return", "order", "monday"]
 

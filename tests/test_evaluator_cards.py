@@ -15,10 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
+from accord.edges import AccordError, BadInput
 from accord.learning import load_evaluator
 from accord.models import memory_models, run
 from accord.testing import rated_chats
-from accord.values import AccordError, BadInput, Sample
+from accord.values import Sample
 
 CARD, ARRAYS = "evaluator.json", "arrays.safetensors"
 HEADS = ["mixed", "curves", "annotator-mean", pytest.param("network", marks=pytest.mark.slow)]

@@ -30,6 +30,7 @@ from accord import (
     compare,
     load_evaluator,
 )
+from accord.edges import BadInput, NotFitted, UnknownName
 from accord.evidence import Column, EvidenceTable, SourceContext, Training, make_source, ratings
 from accord.learning import (
     AnnotatorMean,
@@ -51,7 +52,7 @@ from accord.project import Config, Project
 from accord.statistics import grouped_folds
 from accord.testing import Planted, check_head, planted
 from accord.validation import Table, is_better, other_people, people_alpha
-from accord.values import BadInput, NotFitted, Sample, Signature, UnknownName, score_from
+from accord.values import Sample, Signature, score_from
 
 ORDINAL, BINARY = (1, 2, 3, 4), (0, 1)
 

@@ -15,12 +15,18 @@ from typer.testing import CliRunner
 from accord import load_evaluator
 from accord.board import Board, Selection
 from accord.cli import app, commands  # noqa: F401 - registers the commands
+from accord.edges import BadInput
 from accord.evidence import Source
 from accord.models import run
 from accord.project import Asking, BatchScorer, Perspective, Project, ScoreOptions, Spread, rebuild, score
+from accord.studies.retrain import candidate_of, refitted
 from accord.testing import check_batch_scorer
-from accord.values import BadInput, Label, Sample, Score, Target
-from accord.workbench.refitting import candidate_of, refitted
+from accord.values import (
+    Label,
+    Sample,
+    Score,
+    Target,
+)
 
 HEAD = {"calibration": {"head": "mixed"}}
 

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from accord import Conversation, Document, EvidenceTable, Rubric, Store, Target, Turn, load_rubric, metrics
+from accord.edges import BadInput, ModelError, UnknownName
 from accord.evidence import LEXICAL, Column, answer_table, judge_samples, measure
 from accord.models import Answer, Failure, Judged, ScriptedJudge, Unanswered
 from accord.testing import check_metric
-from accord.values import BadInput, ModelError, Registry, Sample, UnknownName
+from accord.values import Registry, Sample
 
 
 def chat(name: str, *said: str, documents: tuple[str, ...] = ()) -> Conversation:

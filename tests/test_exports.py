@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from accord.edges import BadInput
 from accord.formats import NO_CALL, formats
 from accord.live import HistoryDeduplicator
-from accord.values import BadInput
 
 pytest.importorskip("fastapi", reason="needs accord[serve]")
-from accord.live.service.exports import export_of
+from accord.live.service.otlp import export_of
 from accord.live.service.schemas import JSON, LOGS, PROTOBUF, TRACES
 
 

@@ -19,6 +19,12 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from tiny_models import write_tiny_lm
 
+from accord.edges import (
+    BadInput,
+    MissingExtra,
+    ModelError,
+    UnknownName,
+)
 from accord.finetune import Parts, Settings, evaluate, examples_of, export, predict, split_by_dialogue, train
 from accord.finetune.data import TOO_LONG, Encoded, Example, encode
 from accord.finetune.training import TRAINING, Trained
@@ -36,23 +42,19 @@ from accord.models import (
     run_flow,
     wait,
 )
-from accord.models.embedded import hf_trial
-from accord.models.embedded.hf import open_folder, open_hf
+from accord.models.embedded import huggingface_trial as hf_trial
+from accord.models.embedded.huggingface import open_folder, open_hf
 from accord.values import (
-    BadInput,
     Conversation,
     Issue,
     IssueAnnotation,
     Kind,
-    MissingExtra,
-    ModelError,
     Question,
     Sample,
     Scale,
     Target,
     Turn,
     Unannotated,
-    UnknownName,
     load_taxonomy,
 )
 

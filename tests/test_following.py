@@ -35,13 +35,22 @@ from accord.cli import (
     app,
     commands,  # noqa: F401 - registers the commands
 )
+from accord.edges import BadInput, UnknownName
 from accord.evidence import BANK, SourceContext, Training
 from accord.learning import EvaluatorSettings, load_evaluator, make_evaluator
-from accord.live import Follower, HistoryDeduplicator, Ingestor, RowLog, logfiles
-from accord.live import following as room
+from accord.live import (
+    Follower,
+    HistoryDeduplicator,
+    Ingestor,
+    RowLog,
+)
+from accord.live import (
+    log_files as logfiles,
+)
+from accord.live import log_follower as room
 from accord.models import memory_models
 from accord.models import run as drive
-from accord.values import BadInput, Sample, UnknownName
+from accord.values import Sample
 
 QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4)))
 

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from accord import Conversation, Evaluator, Label, Labels, LiveScorer, Score, Target, Turn, load_evaluator
+from accord.edges import BadInput
 from accord.evidence import SourceContext, Training, make_source, ratings
 from accord.learning import Calibration
 from accord.live import Message
 from accord.models import memory_models, run
 from accord.testing import Planted, planted
-from accord.values import BadInput, Rubric, Sample
+from accord.values import Rubric, Sample
 
 OTHERS = {"small": 0.7, "even": 0.0, "large": -0.7}
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from accord import Conversation, Label, Labels, Question, Scale, Score, Target, Turn, Unscored
+from accord.edges import BadInput, BudgetReached
 from accord.evidence import SourceContext, make_source
 from accord.learning import Calibration, Evaluator, JudgeExpected
 from accord.methods import (
@@ -74,7 +75,12 @@ from accord.models import (
     run_flow,
 )
 from accord.testing import rated_chats
-from accord.values import Applies, BadInput, BudgetReached, Document, Kind, Sample
+from accord.values import (
+    Applies,
+    Document,
+    Kind,
+    Sample,
+)
 
 QUESTION = Question(id="overall", text="How good?", scale=Scale(options=(1, 2, 3, 4, 5)))
 REAL = Question(id="warmth", text="How warm?", scale=Scale(kind=Kind.REAL, low=0.0, high=2.0))

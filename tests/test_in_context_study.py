@@ -28,6 +28,12 @@ from accord.cli import (
     app,
     commands,  # noqa: F401 - registers the commands
 )
+from accord.edges import (
+    BadInput,
+    BudgetReached,
+    NotFitted,
+    UnknownName,
+)
 from accord.evidence import Column, EvidenceTable, Learned, Source, SourceContext, State, Training, make_source, sources
 from accord.learning import Calibration
 from accord.methods import IN_CONTEXT, InContext, InContextFindings, at_level, by_cost, prompt_text
@@ -50,7 +56,7 @@ from accord.statistics import Split
 from accord.store import Store
 from accord.testing import ChatServer, Misbehaving, Respond, Wire, completion, decisions, rated_chats
 from accord.validation import Comparison, compare_held_out
-from accord.values import BadInput, BudgetReached, Kind, NotFitted, Sample, UnknownName, dump_rubric
+from accord.values import Kind, Sample, dump_rubric
 
 SMALL = {
     "candidates": 3, "kept": 2, "demonstrations": 3, "sets": 2, "ranked": 32, "ensemble": 3, "selector": "neighbours",

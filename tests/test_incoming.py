@@ -29,12 +29,7 @@ from test_readers_annotation_tools import (
 
 from accord import Rubric, read
 from accord.board import Board, Selection
-from accord.formats import formats
-from accord.live import HistoryDeduplicator, Message, opened
-from accord.project import Config, Facts, Project, import_files, merge_parts, milliseconds, rebuild
-from accord.report import write_report
-from accord.store import check_store
-from accord.values import (
+from accord.edges import (
     BadInput,
     in_calendar,
     is_sendable,
@@ -45,6 +40,11 @@ from accord.values import (
     sendable_json,
     whole_number,
 )
+from accord.formats import formats
+from accord.live import HistoryDeduplicator, Message, opened
+from accord.project import Config, Facts, Project, import_files, merge_parts, milliseconds, rebuild
+from accord.report import write_report
+from accord.store import check_store
 
 # --- the table of cases -------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from accord import Evaluator, Label, Labels, Score, Target, Unscored
+from accord.edges import BadInput, UnknownName
 from accord.evidence import Column, EvidenceTable, Ratings, ratings
 from accord.learning import (
     AdaptiveRubric,
@@ -43,7 +44,7 @@ from accord.validation import (
     shifts,
     stability,
 )
-from accord.values import BadInput, UnknownName, decode, least_cost
+from accord.values import decode, least_cost
 
 
 def mixed(question: object) -> Calibration:

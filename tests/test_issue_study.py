@@ -30,6 +30,7 @@ from accord.cli import (
     commands,  # noqa: F401 - registers the commands
     fitted_text,
 )
+from accord.edges import BadInput, BudgetReached, UnknownName
 from accord.evidence import MEANING, Column, EvidenceTable, SourceContext, judge_samples, make_source
 from accord.learning import (
     DIRECTIONS,
@@ -74,6 +75,7 @@ from accord.project import Fitted
 from accord.report import write_issues_page
 from accord.statistics import Clusters, grouped_folds, krippendorff_alpha, two_valued_alpha
 from accord.store import IssueAnnotations, Store, Studies
+from accord.studies import open_validation, outcomes
 from accord.testing import SIGNS, ChatServer, Misbehaving, Wire, completion, dialogues, ratings, verdict
 from accord.validation import (
     ABOVE_CHANCE,
@@ -84,8 +86,13 @@ from accord.validation import (
     no_better_than_chance,
     rows_of,
 )
-from accord.values import ISSUE, BadInput, BudgetReached, Issue, IssueAnnotation, Sample, UnknownName, load_taxonomy
-from accord.workbench import open_validation, outcomes
+from accord.values import (
+    ISSUE,
+    Issue,
+    IssueAnnotation,
+    Sample,
+    load_taxonomy,
+)
 
 SODA = load_taxonomy("soda-eval")
 QUESTION = Question(id="overall", text="How good?", scale=Scale(options=(1, 2, 3, 4, 5)))
@@ -189,7 +196,7 @@ class _Placed:
 def test_meaning_is_looked_at_in_few_directions(monkeypatch: pytest.MonkeyPatch) -> None:
     made = dialogues(20)
     samples = [Sample(chat, place) for chat in made for place in (1, 3, 5)]
-    monkeypatch.setattr("accord.models.running.open_embedder", lambda name: _Placed())
+    monkeypatch.setattr("accord.models.drivers.open_embedder", lambda name: _Placed())
     source = make_source("meaning", {"embedder": "placed"}, CONTEXT)
     meaning = run(source.measure(samples), memory_models())
     assert [column.name for column in meaning.columns] == [f"{MEANING}{place}" for place in range(3)]

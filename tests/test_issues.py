@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from accord import Conversation, Target, Turn
+from accord.edges import BadInput, BadRow, UnknownName
 from accord.formats import detect, read
 from accord.methods import (
     EMPTY,
@@ -43,13 +44,10 @@ from accord.testing import FORGED, PERFECT, SIGNS, dialogues, verdict, written
 from accord.values import (
     ISSUE,
     NOBODY,
-    BadInput,
-    BadRow,
     Issue,
     IssueAnnotation,
     Taxonomy,
     Unannotated,
-    UnknownName,
     digests,
     load_taxonomy,
     read_taxonomy,

@@ -18,6 +18,7 @@ from accord.cli import (
     app,  # noqa: F401 - registers the commands
     commands,  # noqa: F401 - registers the commands
 )
+from accord.edges import BadInput, BudgetReached
 from accord.evidence import judge_samples
 from accord.models import (
     MODES,
@@ -55,7 +56,7 @@ from accord.models import (
     wait,
 )
 from accord.testing import FAULTS, ChatServer, Misbehaving, Wire, answer_any, completion, fault
-from accord.values import BadInput, BudgetReached, Sample
+from accord.values import Sample
 
 OPTIONS = Scale(options=(1, 2, 3))
 QUESTIONS = [

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from accord import Conversation, Document, Turn
+from accord.edges import UnknownName
 from accord.evidence import (
     BANK,
     MetricSession,
@@ -24,7 +25,7 @@ from accord.evidence import (
 )
 from accord.formats import read
 from accord.statistics import STATISTICS, Paired
-from accord.values import Rubric, Sample, UnknownName
+from accord.values import Rubric, Sample
 
 GERMAN = "Der Graureiher frisst Fische und Frösche, und er steht dabei am Ufer."
 UNKNOWN = "Con cò ăn cá và ếch ở gần sông, nó là một loài chim chân dài sống ở đây."

@@ -10,6 +10,7 @@ import pytest
 from scripted_models import ScriptedLikelihood
 
 from accord import Conversation, Document, Store, Turn
+from accord.edges import BadInput, BudgetReached
 from accord.evidence import LIKELIHOOD, EvidenceTable, measure_likelihoods, passages_of
 from accord.learning import Evaluator, LabelFree, load_evaluator, make_head
 from accord.models import (
@@ -23,7 +24,12 @@ from accord.models import (
     wait,
 )
 from accord.testing import ChatServer, Wire, answer_any, check_head, fault, planted
-from accord.values import BadInput, BudgetReached, Labels, Sample, Score, Unscored
+from accord.values import (
+    Labels,
+    Sample,
+    Score,
+    Unscored,
+)
 
 CHAT = Conversation(
     "c",

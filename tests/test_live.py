@@ -38,6 +38,12 @@ from accord import (
     Unscored,
     read,
 )
+from accord.edges import (
+    BadInput,
+    BudgetReached,
+    NotFitted,
+    UnknownName,
+)
 from accord.evidence import (
     BANK,
     CHARACTERS,
@@ -55,7 +61,8 @@ from accord.evidence import (
     sources,
     word_count,
 )
-from accord.evidence.bank import embedding, words
+from accord.evidence.bank import embedding
+from accord.evidence.bank import tokens as words
 from accord.learning import EvaluatorSettings, Head, make_evaluator, make_head
 from accord.live import Message, Scheduler, opened, see_to
 from accord.models import (
@@ -74,7 +81,7 @@ from accord.models import (
 )
 from accord.project import LiveConfig
 from accord.testing import ChatServer, completion
-from accord.values import BadInput, BudgetReached, Growing, NotFitted, Sample, UnknownName
+from accord.values import Growing, Sample
 
 QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4)))
 

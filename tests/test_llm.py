@@ -16,6 +16,12 @@ import pytest
 from waiting import PATIENCE
 
 from accord import Conversation, Document, Question, Rubric, Scale, Turn
+from accord.edges import (
+    BadInput,
+    BadRow,
+    ModelError,
+    UnknownName,
+)
 from accord.evidence import judge_samples
 from accord.models import (
     Answer,
@@ -40,7 +46,7 @@ from accord.models import (
 )
 from accord.store import Store
 from accord.testing import ChatServer, Wire, completion
-from accord.values import BadInput, BadRow, Kind, ModelError, Sample, UnknownName
+from accord.values import Kind, Sample
 
 CHAT = Conversation("c1", (Turn("user", "Is it 4?"), Turn("assistant", "It is 4.")), (Document("Four.", title="Sums"),))
 QUESTION = Question(id="Q", text="How good?", scale=Scale(options=(1, 2, 3)), meanings={"1": "Bad."})

@@ -15,8 +15,8 @@ import pytest
 from processes import Forked
 
 from accord import Store
+from accord.edges import BadInput
 from accord.store import LOOSE, MART, Mart, MartRow, StoreError, bundle_of, check_store, mart_folder, mart_schema
-from accord.values import BadInput
 
 
 def row(name: str, value: float | None = 3.0, **more: Any) -> MartRow:

@@ -13,9 +13,9 @@ import pytest
 from small_sample import sources
 
 import accord
+from accord.edges import BadInput, BadRow
 from accord.learning import Evaluator
 from accord.project import Config, Estimates, Imported, JudgeRun, ScoreRun
-from accord.values import BadInput, BadRow
 
 CHATS, RATINGS = sources()
 ROWS = [json.loads(line) for line in CHATS.read_text().splitlines()]

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from accord import Evaluator, Label, Labels, Question, Scale, Score, Target, Unscored, compare, load_evaluator
+from accord.edges import BadInput, UnknownName
 from accord.evidence import EvidenceTable
 from accord.formats import ScoreWriter
 from accord.learning import BINS, Additive, Bins, ExpertParameters, Mixture, parts, predicted
 from accord.statistics import pearson
 from accord.testing import planted
-from accord.values import BadInput, Signature, UnknownName
+from accord.values import Signature
 
 
 def values(scores: list[Score | Unscored]) -> np.ndarray:

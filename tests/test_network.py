@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from accord import Evaluator, Label, Labels, load_evaluator
+from accord.edges import BadInput, MissingExtra
 from accord.evidence import EvidenceTable, ratings
 from accord.learning import PAPER, Calibration, NetworkSettings, Shape, answers_to, blocks, chances, inputs, predict
 from accord.learning.network_grid import Grid, losses, search
 from accord.learning.network_training import Job, Schedule, Sheets, train
 from accord.testing import planted
-from accord.values import BadInput, MissingExtra
 
 SMALL = {"hidden": (6, 5), "finetune": 40, "members": 1, "pooling": 30.0}
 

@@ -17,9 +17,16 @@ from accord.cli import (
     commands,  # noqa: F401 - registers the commands
     guarded,
 )
-from accord.evidence import text_table
+from accord.edges import (
+    BadInput,
+    inert,
+    on_page,
+    one_line,
+    visible,
+    written,
+)
 from accord.formats import QueueWriter, ScoreWriter
-from accord.values import ROW, BadInput, Target, inert, on_page, one_line, visible, written
+from accord.values import ROW, Target, text_table
 
 CONTROLS = [
     *map(chr, range(32)),

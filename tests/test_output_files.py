@@ -15,8 +15,9 @@ from accord.cli import (
     app,
     commands,  # noqa: F401 - registers the commands
 )
+from accord.edges import make_private, open_private, write_whole
 from accord.testing import rated_chats
-from accord.values import dump_rubric, make_private, open_private, write_whole
+from accord.values import dump_rubric
 
 COMMANDS = [
     ["import", "chats.jsonl", "labels.csv"], ["fit", "m"], ["compare", "--only", "m"],

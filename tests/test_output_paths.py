@@ -17,7 +17,13 @@ from typer.testing import CliRunner
 
 from accord import Conversation, Label, Store, Target, Turn
 from accord.cli import app, commands, outputs_of  # noqa: F401 - registers the commands
-from accord.values import BadInput, ProtectedFile, check_output, dump_rubric, is_same_path, load_rubric
+from accord.edges import (
+    BadInput,
+    ProtectedFile,
+    check_output,
+    is_same_path,
+)
+from accord.values import dump_rubric, load_rubric
 
 SOURCE = Path(__file__).parents[1] / "src" / "accord"
 ROWS = [{"id": f"c{n}", "messages": [{"role": "user", "content": "Hi?"}, {"role": "assistant", "content": "Yes."}]}
@@ -204,23 +210,23 @@ def test_paths_are_compared_through_links_dots_and_capitals(tmp_path: Path) -> N
 # --- writes outside the modules that write ------------------------------------------------------------------------------
 
 WRITERS = {
-    "accord.values.outgoing": "files that are written whole",
-    "accord.values.output_files": "files with transcripts",
+    "accord.edges.output_escaping": "files that are written whole",
+    "accord.edges.output_files": "files with transcripts",
     "accord.formats.row_writer": "rows of outputs",
-    "accord.formats.objects": "objects of a store, and their parts",
+    "accord.formats.object_storage": "objects of a store, and their parts",
     "accord.report.report": "the report", "accord.report.issues_page": "the page of issues",
     "accord.report.run_folder": "the folder of a run, which keeps files that were edited",
     "accord.cli.commands.init": "new files, never existing ones",
-    "accord.project.registering": "one line of accord.yaml, at the user's request",
-    "accord.learning.folder": "the folder of an evaluator",
+    "accord.project.recording_files": "one line of accord.yaml, at the user's request",
+    "accord.learning.evaluator_files": "the folder of an evaluator",
     "accord.evidence.bank.ruber": "the folder of a metric",
     "accord.finetune.training": "the folder of a training",
-    "accord.workbench.refitting": "a candidate beside the evaluator in use",
-    "accord.models.embedded.files": "the folder of a model that is fetched",
-    "accord.models.embedded.pulling": "the folder of a model that is fetched",
-    "accord.live.ingest": "rows of live scoring", "accord.live.following": "the place in a log",
+    "accord.studies.retrain": "a candidate beside the evaluator in use",
+    "accord.models.embedded.gguf_weights": "the folder of a model that is fetched",
+    "accord.models.embedded.download": "the folder of a model that is fetched",
+    "accord.live.ingest": "rows of live scoring", "accord.live.log_follower": "the place in a log",
     "accord.store.mart": "the mart",
-    "accord.project.at_once": "the pipe to a worker",
+    "accord.project.worker_pool": "the pipe to a worker",
 }  # fmt: skip
 """Modules that open files for writing, and what they write."""
 

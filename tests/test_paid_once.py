@@ -25,6 +25,7 @@ from processes import Forked
 from waiting import PATIENCE
 
 from accord import Conversation, Question, Rubric, Scale, Store, Turn
+from accord.edges import BudgetReached
 from accord.evidence import judge_samples
 from accord.models import (
     Answer,
@@ -52,7 +53,7 @@ from accord.models import (
 from accord.project import Project, config_from
 from accord.store import Claims, Embedded, Paid, Spool, StoreError, Unsaved
 from accord.testing import ChatServer, Wire, answer_any
-from accord.values import BudgetReached, Sample
+from accord.values import Sample
 
 KEYS = [f"s256:{place:03}" for place in range(300)]
 SECRET = "sk-not-to-be-written-anywhere"

@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from accord.edges import BadInput, BadRow
 from accord.formats import read_rows
-from accord.values import BadInput, BadRow
 
 
 def nested(levels: int) -> pl.DataFrame:

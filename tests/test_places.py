@@ -11,8 +11,13 @@ from accord.cli import (
     app,
     commands,  # noqa: F401 - registers the commands
 )
+from accord.edges import (
+    BadInput,
+    MissingExtra,
+    redacted_message,
+    secrets,
+)
 from accord.formats import find, names_in, opened, put, remove
-from accord.values import BadInput, MissingExtra, redacted_message, secrets
 
 PASSWORD, TOKEN, SHORT = "hunter22-of-ada", "t0k3n-in-the-query", "pw"
 OTHERS = [

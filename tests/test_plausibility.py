@@ -13,12 +13,13 @@ import pytest
 from scripted_models import ScriptedLikelihood
 
 from accord import Conversation, Label, Labels, Question, Reward, Rubric, Scale, Store, Turn
+from accord.edges import BadInput
 from accord.evidence import BANK, SourceContext, Training
 from accord.learning import Evaluator, EvaluatorSettings, Plausibility, fakes, load_evaluator, make_evaluator
 from accord.live import LiveScorer
 from accord.models import Likelihood, Measured, Models, Passage, memory_models, run
 from accord.project import LiveConfig
-from accord.values import BadInput, Sample, Score, Unscored
+from accord.values import Sample, Score, Unscored
 
 QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4, 5)))
 SENTENCE = [

@@ -28,8 +28,9 @@ SOURCE = ROOT / "src" / "accord"
 
 # From the top of the tree down: a package imports only from packages that stand above it.
 ORDER = [
-    "version", "values", "statistics", "formats", "sample", "store", "models", "evidence", "methods", "learning",
-    "validation", "finetune", "synth", "project", "board", "live", "workbench", "report", "testing", "cli", "__main__",
+    "version", "edges", "values", "statistics", "formats", "sample", "store", "models", "evidence", "methods", "learning",
+    "validation", "finetune", "synth", "project", "board", "live", "studies", "web", "report", "testing", "cli",
+    "__main__",
 ]  # fmt: skip
 RANK = {name: rank for rank, name in enumerate(ORDER)}
 
@@ -123,11 +124,11 @@ APART = {
     "accord.models.embedded": "needs what reads model files",
     "accord.cli.outputs": "the marks of output options, which commands alone use",
     "accord.models.client": "the endpoints, which need an HTTP client",
-    "accord.workbench": "parts of pages, some of which need a web framework",
+    "accord.web": "parts of pages, some of which need a web framework",
     "accord.report.charts": "draws, for which it needs altair",
     "accord.live.service": "parts of the service, which need a web framework; links and exports are edges",
-    "accord.models.receiving": "an edge, tested by its own table of cases",
-    "accord.models.replies": "an edge, tested by its own table of cases",
+    "accord.models.http_safety": "an edge, tested by its own table of cases",
+    "accord.models.reply_parsing": "an edge, tested by its own table of cases",
 }
 """What tests import past a package's own list of names, and why it is not in that."""
 
@@ -201,7 +202,16 @@ def test_a_name_is_not_also_a_module_of_its_package_that_holds_another() -> None
             assert not node.module or not twice, f"{stub.parent.name}: {twice}"
 
 
-LIGHT = ["numpy", "polars", "sklearn", "scipy", "altair", "openai", "accord.learning.evaluator", "accord.models.roles"]
+LIGHT = [
+    "numpy",
+    "polars",
+    "sklearn",
+    "scipy",
+    "altair",
+    "openai",
+    "accord.learning.evaluator",
+    "accord.models.role_models",
+]
 
 
 def test_opening_a_project_imports_nothing_that_learns_or_asks(tmp_path: Path) -> None:

@@ -17,10 +17,11 @@ from accord.cli import (
     app,
     commands,  # noqa: F401 - registers the commands
 )
+from accord.edges import BadInput
 from accord.learning import load_evaluator
 from accord.project import config_from, load_config
 from accord.testing import ChatServer, answer_any
-from accord.values import BadInput, dump_rubric, load_rubric
+from accord.values import dump_rubric, load_rubric
 
 CHATS, RATINGS = map(str, sources())
 PROJECT = """\
@@ -80,7 +81,7 @@ def test_a_project_works_from_a_subfolder_and_from_anywhere_by_its_file(
 
 def test_every_path_of_the_file_starts_from_its_folder(project: Path) -> None:
     from accord.store import Studies
-    from accord.workbench import OpenStudy
+    from accord.studies import OpenStudy
 
     with accord.open() as opened:
         assert opened.rubric.hash == load_rubric("llm-rubric").hash

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from waiting import PATIENCE
 
-from accord.values import BadInput
+from accord.edges import BadInput
 
 pytest.importorskip("fastapi", reason="needs accord[serve]")
 import uvicorn

@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 import scaled
 
+from accord.edges import MissingExtra
 from accord.project import BatchScorer, Spread, score_parts
-from accord.values import MissingExtra
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="accord[ray] is not installed")
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc here")

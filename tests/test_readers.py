@@ -20,8 +20,14 @@ import polars as pl
 import pytest
 
 from accord import Conversation, Rubric, Target, Turn, read, read_labels
+from accord.edges import BadInput, BadRow, UnknownName
 from accord.formats import UNNAMED, detect, formats, is_label_file, labels_beside
-from accord.values import SYNTHETIC, BadInput, BadRow, Kind, Question, Scale, UnknownName
+from accord.values import (
+    SYNTHETIC,
+    Kind,
+    Question,
+    Scale,
+)
 
 
 def lines(path: Path, *rows: Any) -> Path:
@@ -873,7 +879,7 @@ HOSTILE = {
 MEASURED = """
 import sys
 from accord import read
-from accord.values import BadInput
+from accord.edges import BadInput
 for path in sys.argv[1:]:
     try:
         for _ in read(path, on_bad_row=lambda row: None):

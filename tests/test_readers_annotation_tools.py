@@ -16,9 +16,15 @@ from accord.cli import (
     app,
     commands,  # noqa: F401 - registers the commands
 )
+from accord.edges import BadInput, BadRow
 from accord.formats import is_label_file, read
 from accord.project import Imported, import_files
-from accord.values import Annotation, BadInput, BadRow, Question, Rubric, Scale
+from accord.values import (
+    Annotation,
+    Question,
+    Rubric,
+    Scale,
+)
 
 RUBRIC = Rubric(
     name="own", main="helpful",

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from accord import Store
+from accord.edges import ModelError
 from accord.models import (
     CallFailed,
     ChatCompletions,
@@ -23,9 +24,8 @@ from accord.models import (
     open_chat,
     wait,
 )
-from accord.models.receiving import MOST_BYTES, Unpacking
+from accord.models.http_safety import MOST_BYTES, Unpacking
 from accord.testing import ChatServer, Respond, Wire, answer_any, completion
-from accord.values import ModelError
 
 PROMPT = Prompt((ChatMessage("user", "the whole transcript"),))
 

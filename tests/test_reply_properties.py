@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accord import Conversation, Question, Scale, Turn
+from accord.edges import AccordError
 from accord.models import Answer, ClientOptions, Reply, client, open_judge, read_batch, wait
-from accord.models.replies import chat_reply, parsed
+from accord.models.reply_parsing import chat_reply, parsed
 from accord.testing import answer_any
-from accord.values import AccordError, Sample
+from accord.values import Sample
 
 ODD: list[Any] = [
     None, True, -1, 0, 10**30, 10**400, 1e308, -0.5, 1.5, 5e-324, math.nan, math.inf, -math.inf, "", "x", "2",

@@ -17,6 +17,7 @@ from typer.testing import CliRunner, Result
 from waiting import PATIENCE
 
 from accord.cli import app, commands  # noqa: F401 - registers the commands
+from accord.edges import BudgetReached, NotSent
 from accord.models import (
     Budget,
     Budgeted,
@@ -32,7 +33,6 @@ from accord.models import (
     wait,
 )
 from accord.testing import ChatServer, Wire, answer_any, completion
-from accord.values import BudgetReached, NotSent
 
 QUESTIONS = 9
 """Questions of the shipped rubric that a judge can be asked."""

@@ -12,17 +12,15 @@ from pathlib import Path
 import pytest
 
 from accord import Conversation, Document, Label, Rubric, Scale, Target, Turn, load_rubric
-from accord.values import (
+from accord.edges import (
     CARD_BYTES,
     BadInput,
     UnknownName,
-    check_label,
-    dump_rubric,
     load_yaml,
     read_card,
-    read_rubric,
     regular,
 )
+from accord.values import check_label, dump_rubric, read_rubric
 
 QUESTION = {"id": "good", "text": "Good?", "options": [1, 2, 3]}
 

@@ -24,6 +24,14 @@ from accord.cli import (
     app,
     commands,  # noqa: F401 - registers the commands
 )
+from accord.edges import (
+    BadInput,
+    BudgetReached,
+    ModelError,
+    NotFitted,
+    UnknownName,
+    parse_yaml,
+)
 from accord.evidence import (
     EvidenceTable,
     Source,
@@ -93,18 +101,12 @@ from accord.testing import (
     write_files,
 )
 from accord.values import (
-    BadInput,
-    BudgetReached,
     Document,
-    ModelError,
-    NotFitted,
     Reason,
     Sample,
     Side,
-    UnknownName,
     dump_rubric,
     load_rubric,
-    parse_yaml,
     read_rubric,
 )
 

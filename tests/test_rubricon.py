@@ -14,6 +14,12 @@ import numpy as np
 import pytest
 
 from accord import Label, Labels, Question, Rubric, Scale, Target
+from accord.edges import (
+    BadInput,
+    UnknownName,
+    check,
+    load_yaml,
+)
 from accord.evidence import Column, EvidenceTable
 from accord.methods import (
     DIGITS,
@@ -44,7 +50,7 @@ from accord.methods import (
 from accord.models import NOT_APPLICABLE
 from accord.statistics import Clusters
 from accord.testing import check_selection_policy
-from accord.values import BadInput, Side, UnknownName, check, dump_rubric, load_yaml, read_rubric
+from accord.values import Side, dump_rubric, read_rubric
 
 
 def drawn_pool(rubrics: int = 24, conversations: int = 60, seed: int = 0, lattice: bool = False) -> Pool:

@@ -16,11 +16,12 @@ from accord.cli import (
     app,  # noqa: F401 - registers the commands
     commands,  # noqa: F401 - registers the commands
 )
+from accord.edges import BadInput
 from accord.evidence import Column, EvidenceTable, differences, in_pairs, ratings
 from accord.learning import MOST_LEVELS, Calibration, Levels
 from accord.statistics import Clusters, Paired, diagrams, pearson, range_names, smece_by_option
 from accord.testing import planted
-from accord.values import Applies, BadInput
+from accord.values import Applies
 
 REAL = Question(id="main", text="How good is it, from -1 to 1?", scale=Scale(kind="real", low=-1, high=1))
 SLIDER = Question(id="main", text="How good is it, from 0 to 100?", scale=Scale(options=tuple(range(101))))

@@ -17,11 +17,12 @@ from accord.cli import (
     app,
     commands,  # noqa: F401 - registers the commands
 )
+from accord.edges import BadInput
 from accord.learning import load_evaluator
 from accord.live import Ingestor, LiveScorer, Message, opened
 from accord.project import Config, Facts, Project, Spread, input_of, milliseconds, rebuild
 from accord.store import Mart
-from accord.values import SYNTHETIC, BadInput
+from accord.values import SYNTHETIC
 
 
 def chats(count: int = 12) -> list[Conversation]:

@@ -20,7 +20,23 @@ from accord.cli import (
     app,
     commands,  # noqa: F401 - registers the commands
 )
-from accord.formats import find, line_rows, pieces, pieces_of, read_piece, row_groups
+from accord.edges import (
+    AccordError,
+    BadInput,
+    BadRow,
+    BudgetReached,
+    UnknownName,
+)
+from accord.formats import (
+    file_chunks as pieces,
+)
+from accord.formats import (
+    find,
+    line_rows,
+    pieces_of,
+    read_piece,
+    row_groups,
+)
 from accord.learning import load_evaluator
 from accord.project import (
     AtOnce,
@@ -30,14 +46,15 @@ from accord.project import (
     Project,
     Shard,
     Spread,
-    at_once,
     engines,
     finished,
     merge_parts,
     read_manifest,
     score_parts,
 )
-from accord.values import AccordError, BadInput, BadRow, BudgetReached, UnknownName
+from accord.project import (
+    worker_pool as at_once,
+)
 
 ONE, TWO = Spread(workers=1), Spread(workers=2)
 
@@ -93,7 +110,7 @@ def test_lines_belong_to_the_piece_that_they_begin_in_wherever_it_is_cut(tmp_pat
 
 
 def test_a_line_that_is_too_long_is_one_bad_row_of_its_piece(tmp_path, monkeypatch):
-    from accord.formats import rows
+    from accord.formats import row_reader as rows
 
     monkeypatch.setattr(rows, "ROW_BYTES", 40)
     path = tmp_path / "lines.jsonl"
@@ -287,7 +304,7 @@ def test_bad_rows_and_files_that_fail_cost_themselves_alone(tmp_path, scorer, sm
     (tmp_path / "in/c.parquet").write_bytes(good.read_bytes())
     planned = pieces_of(find(str(tmp_path / "in")))
     (tmp_path / "in/c.parquet").write_bytes(damaged)
-    monkeypatch.setattr("accord.project.scoring_parts.pieces_of", lambda *_: planned)
+    monkeypatch.setattr("accord.project.score_folder.pieces_of", lambda *_: planned)
     done = score_parts(scorer, tmp_path / "in", tmp_path / "out", ONE)
     assert done.left == len(done.failed) == 1 and "c.parquet" in next(iter(done.failed))
     assert done.counts.bad_rows == 3 and done.counts.scored == 60
@@ -311,7 +328,7 @@ def test_a_conversation_that_was_scored_twice_is_not_merged(tmp_path, scorer):
 
 
 def test_a_piece_of_many_rows_is_written_in_steps_and_is_one_part(tmp_path, scorer, monkeypatch):
-    from accord.project import parts as made
+    from accord.project import score_parts as made
 
     chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(100))
     score_parts(scorer, chats, tmp_path / "whole", ONE)
@@ -347,7 +364,7 @@ def test_a_shard_that_is_none_is_refused(text):
 
 def test_the_last_to_write_the_manifest_tells_of_all(tmp_path, scorer, small_pieces, monkeypatch):
     """Another process finishes a part, and writes a manifest without ours, while we write our own."""
-    from accord.project import parts as made
+    from accord.project import score_parts as made
 
     chats = scaled.parquet(tmp_path / "a.parquet", scaled.drawn(800))
     write, met = made._write, []

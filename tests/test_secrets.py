@@ -20,10 +20,17 @@ from accord.cli import (
     app,
     commands,  # noqa: F401 - registers the commands
 )
+from accord.edges import (
+    AccordError,
+    keep_secret,
+    keep_url_secrets,
+    redacted,
+    redacted_message,
+    secrets,
+)
 from accord.models import CallFailed, ChatCompletions, ChatMessage, ClientOptions, Prompt, kept_key, open_chat, wait
 from accord.store import StoreError
 from accord.testing import Batches, ChatServer, Wire, answer_any
-from accord.values import AccordError, keep_secret, keep_url_secrets, redacted, redacted_message, secrets
 
 KEY = "sk-proj-Zq81vLr5TwXy77bn"
 PROMPT = Prompt((ChatMessage("user", "hello"),))
@@ -189,15 +196,15 @@ NETWORK_CLIENTS = ("openai", "httpx", "urllib.request", "fsspec", "requests", "a
 EDGES = {
     "models/client.py": "`failures` converts the SDK's exceptions",
     "models/batching.py": "catches NotFoundError without reading it",
-    "models/embedded/pulling.py": "downloads; errors become BadInput",
-    "live/watching/scheduler.py": "webhooks; errors show status and type only",
-    "formats/objects.py": "object stores; errors become BadInput",
+    "models/embedded/download.py": "downloads; errors become BadInput",
+    "live/monitoring/scheduler.py": "webhooks; errors show status and type only",
+    "formats/object_storage.py": "object stores; errors become BadInput",
 }
 RAW = re.compile(r"\b(?:response|error|exc)\.(?:body|text|content|message|reason_phrase|headers|request|args)\b")
 READ_RAW = {
     ("models/client.py", "error.body"): "redacted by `_reason_in`",
-    ("models/receiving.py", "response.headers"): "shown by `short` and `_origin` only",
-    ("models/receiving.py", "response.request"): "the client's own request",
+    ("models/http_safety.py", "response.headers"): "shown by `short` and `_origin` only",
+    ("models/http_safety.py", "response.request"): "the client's own request",
     ("models/client.py", "response.headers"): "parsed as a number or a media type",
 }
 SOURCE = Path(accord.__file__).parent
@@ -227,6 +234,6 @@ def test_only_edge_modules_import_network_clients() -> None:
 
 
 def test_only_edge_modules_read_raw_provider_texts() -> None:
-    read = {(name, found[0]) for name, code in source_files() if name.startswith(("models/", "formats/objects.py"))
+    read = {(name, found[0]) for name, code in source_files() if name.startswith(("models/", "formats/object_storage.py"))
             for found in RAW.finditer(code)}  # fmt: skip
     assert read <= set(READ_RAW), "redact provider texts first, then list the place in READ_RAW"

@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from accord import Evaluator, Score, Target, Unscored
+from accord.edges import BadInput
 from accord.learning import Calibration, HeldOut, load_evaluator
 from accord.project import LEFT, Project, ScoreOptions, Selection, config_from
 from accord.sample import sources as sample_sources
@@ -23,7 +24,7 @@ from accord.statistics import (
     upper_bound,
 )
 from accord.testing import planted
-from accord.values import BadInput, Signature, score_from
+from accord.values import Signature, score_from
 
 
 def test_the_bound_is_clopper_and_pearsons_where_ratings_stand_alone_and_wider_where_they_err_together() -> None:

@@ -30,13 +30,14 @@ from accord.cli import (
     app,
     commands,  # noqa: F401 - registers the commands
 )
+from accord.edges import BadInput
 from accord.evidence import BANK, SourceContext, Training
 from accord.learning import EvaluatorSettings, make_evaluator
 from accord.live import Guard, Guesses, Ingestor, Message, RowLog
 from accord.models import memory_models
 from accord.models import run as drive
 from accord.project import LiveConfig
-from accord.values import BadInput, Sample
+from accord.values import Sample
 
 pytest.importorskip("fastapi", reason="needs accord[serve]")
 import uvicorn

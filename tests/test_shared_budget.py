@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from processes import Forked
 
+from accord.edges import BudgetReached
 from accord.models import Budget, Budgeted, Caps, ChatMessage, Price, Prompt, ScriptedModel, Usage, wait
 from accord.project import Project, config_from
 from accord.store import MONEY, Account, Amounts, Store, StoreError
 from accord.testing import ChatServer, Wire, answer_any, rated_chats
-from accord.values import Applies, BudgetReached, Rubric
+from accord.values import Applies, Rubric
 
 PROMPT = Prompt((ChatMessage("user", "hello" * 40),), max_tokens=10)
 

@@ -12,19 +12,8 @@ import small_sample as sample
 
 from accord import LiveScorer, read
 from accord.cli import fitted_text
-from accord.evidence import (
-    Charts,
-    Figure,
-    Findings,
-    Point,
-    Points,
-    Section,
-    Table,
-    Text,
-    make_source,
-    number,
-    sources,
-)
+from accord.edges import BadInput, BudgetReached
+from accord.evidence import make_source, sources
 from accord.learning import load_evaluator
 from accord.models import Models, plan, run
 from accord.project import Project, config_from, json_schema
@@ -32,7 +21,21 @@ from accord.report import write_report
 from accord.statistics import grouped_folds
 from accord.store import Store
 from accord.testing import ChatServer, check_source, completion
-from accord.values import BadInput, BudgetReached, Document, Labels, Sample, Score
+from accord.values import (
+    Charts,
+    Document,
+    Figure,
+    Findings,
+    Labels,
+    Point,
+    Points,
+    Sample,
+    Score,
+    Section,
+    Table,
+    Text,
+    number,
+)
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "sixth_source.py"
 SRC = Path(__file__).parent.parent / "src" / "accord"

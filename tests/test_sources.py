@@ -10,17 +10,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from accord.edges import BadInput, NotFitted
 from accord.evidence import Source, SourceContext, Training, make_source, sources
 from accord.models import Models, open_embedder, plan, run
 from accord.project import Project, config_from
 from accord.testing import ChatServer, Wire, answer_any, check_source, completion
 from accord.values import (
-    BadInput,
     Conversation,
     Document,
     Label,
     Labels,
-    NotFitted,
     Question,
     Rubric,
     Sample,

@@ -26,6 +26,7 @@ from accord.cli import (
     app,
     commands,  # noqa: F401 - registers the commands
 )
+from accord.edges import BadInput
 from accord.evidence import judge_samples
 from accord.models import (
     Cached,
@@ -54,7 +55,14 @@ from accord.store import (
     open_engine,
     restore,
 )
-from accord.values import Annotation, BadInput, IssueAnnotation, Rubric, Sample, canonical_json, content_hash
+from accord.values import (
+    Annotation,
+    IssueAnnotation,
+    Rubric,
+    Sample,
+    canonical_json,
+    content_hash,
+)
 
 
 def chat(name: str, words: str = "hello") -> Conversation:
@@ -385,7 +393,7 @@ CUT_OFF = """
 import sys
 import psycopg
 from accord import Conversation, Store, Turn
-from accord.values import AccordError
+from accord.edges import AccordError
 store = Store(sys.argv[1])
 store.add_conversations(Conversation(f"c{i}", (Turn("user", "x" * 500),)) for i in range(1500))
 found = store.conversations()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tiny_models import write_tiny_gguf
 
+from accord.edges import BudgetReached, ModelError
 from accord.models import (
     Budget,
     CallFailed,
@@ -29,9 +30,8 @@ from accord.models import (
     open_language_model,
     streamed,
 )
-from accord.models.embedded.pulling import pull
+from accord.models.embedded.download import pull
 from accord.testing import ChatServer, Wire, completion, spoken
-from accord.values import BudgetReached, ModelError
 
 ASKED = Prompt((ChatMessage("user", "Hello?"),), max_tokens=50)
 

@@ -20,6 +20,7 @@ from waiting import PATIENCE, until
 
 from accord import Conversation, read
 from accord.cli import main
+from accord.edges import BadInput, BudgetReached
 from accord.models import Failure, Prompt, ScriptedModel
 from accord.project import Config, Project
 from accord.store import Store
@@ -37,7 +38,7 @@ from accord.synth import (
     read_utterance,
 )
 from accord.testing import ChatServer, Wire, completion
-from accord.values import BadInput, BudgetReached, Document, Topic
+from accord.values import Document, Topic
 
 WORDS = ["kettle", "valve", "pump", "engine", "rope", "anchor", "sail", "mast", "boiler", "piston"]
 _TOPIC, _MENDED = re.compile("“(.*?)”"), re.compile(r"mend the (\w+)")

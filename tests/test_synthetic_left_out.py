@@ -17,15 +17,22 @@ import small_sample
 
 from accord import Conversation, Turn, read
 from accord.cli import main
+from accord.edges import BadInput
 from accord.evidence import Column, EvidenceTable
 from accord.formats import ConversationWriter
 from accord.live import HistoryDeduplicator
 from accord.project import NOT_COUNTED, BatchScorer, Config, Project, export_annotations, latest_scores
 from accord.report import check_gate
 from accord.store import Store
+from accord.studies import drawn
 from accord.synth import Unlike, unlike
-from accord.values import SYNTHETIC, BadInput, Label, StudySettings, Synthetic, Target
-from accord.workbench import drawn
+from accord.values import (
+    SYNTHETIC,
+    Label,
+    StudySettings,
+    Synthetic,
+    Target,
+)
 
 MADE = 12
 SETTINGS: Any = {
@@ -363,8 +370,9 @@ def test_a_lead_is_told_and_a_rater_is_not(tmp_path: Path) -> None:
     from served_workbench import Browser, chats, project, row, served
 
     from accord.store import Studies
-    from accord.workbench import OpenStudy, add_person
-    from accord.workbench.progress import Standing
+    from accord.studies import OpenStudy
+    from accord.studies.study_progress import Standing
+    from accord.web import add_person
 
     about = {SYNTHETIC: {"how": "DS4", "models": {"user": "tea"}}, "system": "DS4"}
     made = [replace(each, id=f"synth-{each.id}", metadata={**each.metadata, **about}) for each in chats(3)]

@@ -18,6 +18,7 @@ from accord.cli import (
     app,
     commands,  # noqa: F401 - registers them
 )
+from accord.edges import BadInput
 from accord.store import (
     Account,
     Amounts,
@@ -36,7 +37,7 @@ from accord.store import (
     restore,
     vacuum,
 )
-from accord.values import Annotation, BadInput, Label, Target
+from accord.values import Annotation, Label, Target
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
@@ -205,7 +206,7 @@ def test_nothing_that_is_younger_goes(store: Store) -> None:
 
 
 def test_more_rows_than_one_transaction_takes_go_too(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accord.store.upkeep.ROWS_AT_ONCE", 10)
+    monkeypatch.setattr("accord.store.backup.ROWS_AT_ONCE", 10)
     run = store.start_run("score", {})
     store.add_scores(run, ({"conversation": f"c{n}", "value": n} for n in range(35)))
     store.finish_run(run, "failed", {})

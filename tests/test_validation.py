@@ -15,27 +15,13 @@ import pytest
 from scipy.stats import spearmanr
 from sklearn.metrics import cohen_kappa_score
 
-from accord.evidence import Figure
+from accord.edges import BadInput, UnknownName
 from accord.methods import statistics
 from accord.project import Config, Project
 from accord.report import Part, parts, write_issues_page
 from accord.statistics import cohen_kappa, fleiss_kappa, mean_kappa, no_fleiss
 from accord.store import Conflict, IssueAnnotations, Store, Studies
-from accord.values import (
-    BadInput,
-    Conversation,
-    Issue,
-    IssueAnnotation,
-    Items,
-    StudySettings,
-    Target,
-    Turn,
-    UnknownName,
-    digests,
-    load_taxonomy,
-    span_of,
-)
-from accord.workbench import (
+from accord.studies import (
     Resampling,
     Validated,
     agreement_with_all,
@@ -48,6 +34,19 @@ from accord.workbench import (
     outcome,
     overall_outcome,
     table,
+)
+from accord.values import (
+    Conversation,
+    Figure,
+    Issue,
+    IssueAnnotation,
+    Items,
+    StudySettings,
+    Target,
+    Turn,
+    digests,
+    load_taxonomy,
+    span_of,
 )
 
 TAXONOMY = load_taxonomy("soda-eval")

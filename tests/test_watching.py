@@ -11,11 +11,12 @@ import pytest
 from waiting import until
 
 from accord import Score, Store, Target, Unscored
+from accord.edges import BadInput
 from accord.evidence import Column, EvidenceTable
 from accord.live import KEPT, UNSURE, Day, NotTold, Scheduler, Watch, looks, post, report, see_to, tell
 from accord.store import Watched
 from accord.testing import ChatServer, Wire
-from accord.values import BadInput, Signature, score_from
+from accord.values import Signature, score_from
 
 COLUMNS = [Column("words", "metric|name:words"), Column("ciu", "metric|name:ciu")]
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)

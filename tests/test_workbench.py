@@ -17,11 +17,23 @@ from typer.testing import CliRunner
 
 from accord import Store
 from accord.cli import app, commands  # noqa: F401 - registers the commands
+from accord.edges import BadInput, check
 from accord.live import exposure, together
 from accord.project import Config, Project
 from accord.store import Conflict, IssueAnnotations, LeaseExpired, Studies
-from accord.values import BadInput, Issue, IssueAnnotation, StudySettings, Target, check
-from accord.workbench import Bench, OpenStudy, add_person, local_sign_in_link, workbench_app
+from accord.studies import OpenStudy
+from accord.values import (
+    Issue,
+    IssueAnnotation,
+    StudySettings,
+    Target,
+)
+from accord.web import (
+    Bench,
+    add_person,
+    local_sign_in_link,
+    workbench_app,
+)
 
 # --- who gets what ------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from accord import Conversation, Turn
 from accord.project import Project
 from accord.store import Studies
 from accord.values import Annotation, Document, Issue, IssueAnnotation, Target, span_of
-from accord.workbench import add_person
+from accord.web import add_person
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

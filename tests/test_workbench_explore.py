@@ -18,8 +18,14 @@ from test_workbench_pages import EVIL, strange
 from accord import Conversation, Turn
 from accord.project import Project, score
 from accord.store import Studies
-from accord.workbench import add_person
-from accord.workbench.exploring import KINDS, OTHER, Chart, Choice, rows_for_exploring
+from accord.web import add_person
+from accord.web.explore_page import (
+    KINDS,
+    OTHER,
+    Chart,
+    Choice,
+    rows_for_exploring,
+)
 
 VALUE = "score: value"
 

@@ -19,17 +19,31 @@ from accord.learning import Calibration
 from accord.project import Config, Project
 from accord.statistics import krippendorff_alpha, mean_sequence, units_alpha
 from accord.store import Candidate, Conflict, Item, Prediction, Studies
+from accord.studies import OpenStudy
+from accord.studies.annotator_agreement import (
+    Answers,
+    Figure,
+    change_of,
+    habits,
+    people_agree,
+    taken_apart,
+    worst,
+)
+from accord.studies.background_jobs import Jobs
+from accord.studies.background_learning import Loop
+from accord.studies.blind_predictions import held_against
+from accord.studies.item_order import Order, is_random, ranking
+from accord.studies.retrain import (
+    candidate_of,
+    promote,
+    recovered,
+    waiting,
+)
+from accord.studies.study_progress import Standing
 from accord.testing import planted
 from accord.values import Annotation, Kind, Label, Labels, Question, Scale, StudySettings, Target
-from accord.workbench import OpenStudy, add_person
-from accord.workbench.agreeing import Answers, Figure, change_of, habits, people_agree, taken_apart, worst
-from accord.workbench.expecting import held_against
-from accord.workbench.figures import Mark, intervals
-from accord.workbench.jobs import Jobs
-from accord.workbench.loop import Loop
-from accord.workbench.ordering import Order, is_random, ranking
-from accord.workbench.progress import Standing
-from accord.workbench.refitting import candidate_of, promote, recovered, waiting
+from accord.web import add_person
+from accord.web.svg_charts import Mark, intervals
 
 SCALE = Scale(options=(1, 2, 3, 4, 5))
 MAIN = Question(id="main", text="How good is it?", scale=SCALE)

@@ -20,9 +20,9 @@ from accord import Conversation, Turn
 from accord.project import Project, config_from
 from accord.store import Studies
 from accord.values import Document, Scale
-from accord.workbench import add_person
-from accord.workbench.app import static_file
-from accord.workbench.showing import pieces, typed_range
+from accord.web import add_person
+from accord.web.app import static_file
+from accord.web.rating_view import pieces, typed_range
 
 STATIC = Path(__file__).parents[1] / "src" / "accord" / "workbench" / "static"
 EVIL = "<script>alert('x')</script><img src=x onerror=alert(1)>\"'></textarea></option>{{7*7}}"

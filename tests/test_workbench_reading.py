@@ -21,13 +21,13 @@ from accord.live import opened as watched
 from accord.models import run
 from accord.project import Project, score
 from accord.store import Studies, scores_about
+from accord.studies.citations import Passages, excerpts
+from accord.studies.predicted_ratings import Perspectives, expected
 from accord.values import Annotation, Document, Issue, IssueAnnotation, Sample, Score, Target
-from accord.workbench import add_person
-from accord.workbench.app import reading_address
-from accord.workbench.passages import Passages, excerpts
-from accord.workbench.perspectives import Perspectives, expected
-from accord.workbench.reading import reading_of
-from accord.workbench.transcripts import way_back
+from accord.web import add_person
+from accord.web.app import reading_address
+from accord.web.conversation_details import reading_of
+from accord.web.conversation_page import way_back
 
 
 def read(browser: Browser, address: str) -> dict[str, Any]:

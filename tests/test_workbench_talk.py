@@ -17,13 +17,14 @@ from processes import Forked
 from served_workbench import Browser, served, token
 
 from accord import Store
+from accord.edges import BadInput
 from accord.project import Config, Project
 from accord.store import Limits, Studies, Talks
+from accord.studies import OpenStudy
+from accord.studies.chat_session import OpenTalk
 from accord.synth import Library
 from accord.testing import ChatServer, Wire, completion, spoken
-from accord.values import BadInput
-from accord.workbench import Bench, OpenStudy, add_person, workbench_app
-from accord.workbench.talking import OpenTalk
+from accord.web import Bench, add_person, workbench_app
 
 NAMES = ("plain-jane", "bookworm", "model-9000", "model-mini")
 TOPICS = ["cdn ip ranges", "billing of storage", "role assignments"]
@@ -410,7 +411,7 @@ from pathlib import Path
 sys.path[:0] = sys.argv[3:]
 from served_workbench import LINKS, served
 from test_workbench_talk import project
-from accord.workbench import talking
+from accord.studies import chat_session as talking
 talking.ALIVE_SECONDS = 2.0  # after which nobody writes on what a dead server has begun
 with project(Path(sys.argv[1]), sys.argv[2]) as opened, served(opened) as port:
     print(port, LINKS[port](), flush=True)

@@ -29,9 +29,9 @@ from accord.models import run as drive
 from accord.values import Sample
 
 pytest.importorskip("fastapi", reason="needs accord[serve]")
+from accord.edges import BadInput
+from accord.live.service.fair_queue import Busy, Late
 from accord.live.service.links import ASKING, FORWARDING, Forwarded, Link, Listener, read_frame, write_frame
-from accord.live.service.turns import Busy, Late
-from accord.values import BadInput
 
 pytestmark = pytest.mark.slow
 

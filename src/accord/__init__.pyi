@@ -6,7 +6,8 @@ from .models import ChatModel as ChatModel, Judge as Judge
 from .project import Project as Project, open as open
 from .store import Store as Store
 from .validation import compare as compare
-from .values import AccordError as AccordError, BadInput as BadInput, Conversation as Conversation
+from .edges import AccordError as AccordError, BadInput as BadInput
+from .values import Conversation as Conversation
 from .values import Document as Document, Label as Label, Labels as Labels, Question as Question, Rubric as Rubric
 from .values import Scale as Scale, Score as Score, Target as Target, Turn as Turn, Unscored as Unscored
 from .values import load_rubric as load_rubric

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from accord.board.reading import ANYBODY, DAY, Reader, Texts
 from accord.board.resampled import FEWEST, Floats, Ranged, counts, ends, means, quantiles
+from accord.edges import BadInput
 from accord.statistics import Part, p_value, reach
 from accord.store import Store
 from accord.validation import Labelled, estimates
-from accord.values import BadInput
 
 if TYPE_CHECKING:
     import polars as pl

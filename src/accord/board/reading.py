@@ -14,10 +14,11 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from accord.board.selection import DIMENSIONS, Selection
+from accord.edges import UnknownName
 from accord.learning import RULES
 from accord.project import Project
 from accord.store import MartState, StoreError, Watched, labels_state
-from accord.values import POPULATION, Question, UnknownName
+from accord.values import POPULATION, Question
 
 if TYPE_CHECKING:
     import polars as pl

@@ -9,7 +9,7 @@ from datetime import date
 from typing import Any, Literal, cast, get_args
 from urllib.parse import parse_qsl, urlencode
 
-from accord.values import BadInput, UnknownName
+from accord.edges import BadInput, UnknownName
 
 Dimension = Literal["system", "version", "topic", "user_group", "language"]
 DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)

@@ -16,7 +16,7 @@ import typer
 import typer.core
 
 from accord.cli.outputs import check_outputs, outputs_of, refuse_empty_outputs
-from accord.cli.show import say_line, set_verbosity
+from accord.cli.terminal import say_line, set_verbosity
 from accord.version import __version__
 
 PARTLY_UNSCORED = 5
@@ -148,7 +148,7 @@ def guarded(function: Callable[..., Any]) -> Callable[..., None]:
                 1,
             )
         except Exception as error:
-            from accord.values import AccordError  # here: `--help` imports nothing that takes time
+            from accord.edges import AccordError  # here: `--help` imports nothing that takes time
 
             if not isinstance(error, AccordError):
                 raise
@@ -176,7 +176,7 @@ def _check_finite(given: Mapping[str, Any]) -> None:
     """
     for name, value in given.items():
         if isinstance(value, float) and not math.isfinite(value):
-            from accord.values import BadInput
+            from accord.edges import BadInput
 
             raise BadInput(f"--{name.replace('_', '-')} takes a finite number, got {value}; give a number")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from accord.cli.show import comparison_text, figure_text, table
+from accord.cli.terminal import comparison_text, figure_text, table
 
 if TYPE_CHECKING:
     from accord.project import Fitted
@@ -23,7 +23,7 @@ _OF_LABELS = {
 
 def fitted_text(done: Fitted) -> str:
     """Everything that one `accord fit` found out."""
-    from accord.values import in_lines  # here: `--help` imports nothing that takes time
+    from accord.edges import in_lines  # here: `--help` imports nothing that takes time
 
     parts = [comparison_text(in_lines(done.comparison.to_json()))] if done.comparison is not None else []
     if done.learned_from:
@@ -43,7 +43,7 @@ def fitted_text(done: Fitted) -> str:
 
 def _questions(done: Fitted) -> str:
     """How each question of the rubric is predicted out of fold."""
-    from accord.values import in_lines
+    from accord.edges import in_lines
 
     rows = in_lines(done.by_question())
     figures = {"rmse": "RMSE", "pearson": "r", "log_loss": "log loss"}

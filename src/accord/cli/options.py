@@ -16,7 +16,7 @@ from accord.cli.outputs import LIVE_ROWS
 if TYPE_CHECKING:
     from accord.project import Project, Turns
     from accord.values import Rubric
-    from accord.workbench import Bench
+    from accord.web import Bench
 
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", help="Project file; default: accord.yaml here or in a folder above.")
@@ -117,7 +117,7 @@ def open_counted(
     Raises:
         BadInput: See `open_project`.
     """
-    from accord.cli.show import note
+    from accord.cli.terminal import note
     from accord.project import synthetic_note
 
     project = open_project(config_file, [*(settings or ()), *chosen(synthetic)], question)
@@ -146,9 +146,9 @@ def open_project(
     """
     import logging
 
+    from accord.edges import plain_url
     from accord.project import Project, load_project, with_settings
     from accord.store import store_exists
-    from accord.values import plain_url
 
     config = with_settings(load_project(config_file), settings or ())
     for error in config.broken_studies.values():
@@ -165,9 +165,9 @@ def store_of(config_file: Path | None, creates: bool = False) -> str:
     Raises:
         BadInput: There is no project; or no store, unless the command `creates` it.
     """
+    from accord.edges import BadInput
     from accord.project import load_project
     from accord.store import store_exists
-    from accord.values import BadInput
 
     url = load_project(config_file).store
     if not creates and not store_exists(url):
@@ -177,7 +177,7 @@ def store_of(config_file: Path | None, creates: bool = False) -> str:
 
 def note_broken_study(error: str) -> None:
     """Print the error of a study that is left out."""
-    from accord.cli.show import note
+    from accord.cli.terminal import note
 
     note(f"{error.rstrip('.')}. Correct it under `studies` in accord.yaml; everything else works")
 
@@ -195,8 +195,8 @@ def site_of(host: str, port: int) -> str:
 
 def note_sign_in_link(bench: Bench, site: str, page: str = "/") -> None:
     """Print the one-time link of the single user; nothing if there are user accounts."""
-    from accord.cli.show import note
-    from accord.workbench import local_sign_in_link
+    from accord.cli.terminal import note
+    from accord.web import local_sign_in_link
 
     if bench.accounts.is_single_user:
         note(f"sign in by this link, which works once: {local_sign_in_link(bench.studies, site, page)}")
@@ -204,7 +204,7 @@ def note_sign_in_link(bench: Bench, site: str, page: str = "/") -> None:
 
 def evaluator_folder(project: Project, named: Path | None) -> Path:
     """Return the folder of the evaluator to use: the named one, else the one fitted last. Print which one it is."""
-    from accord.cli.show import note
+    from accord.cli.terminal import note
 
     folder = named or project.folder()
     if folder.is_dir():
@@ -218,8 +218,8 @@ def turn_choice(turns: str) -> Turns:
     Raises:
         UnknownName: There is no such choice.
     """
+    from accord.edges import UnknownName
     from accord.project import TURNS
-    from accord.values import UnknownName
 
     found = next((each for each in TURNS if each == turns), None)
     if found is None:
@@ -258,7 +258,7 @@ def scale_map(pairs: list[str] | None) -> dict[str, tuple[float, float]]:
     Raises:
         BadInput: A pair has another form, or `LOW` is not below `HIGH`.
     """
-    from accord.values import BadInput
+    from accord.edges import BadInput
 
     found = {}
     for pair in pairs or ():
@@ -277,7 +277,7 @@ def column_map(pairs: list[str] | None, rubric: Rubric | None = None) -> dict[st
         BadInput: A pair has no `=`.
         UnknownName: No format reads a column with Accord's name of a pair.
     """
-    from accord.values import BadInput
+    from accord.edges import BadInput
 
     if not pairs:
         return {}

@@ -17,8 +17,8 @@ from typer import BadParameter
 from typer.models import ParameterInfo
 
 if TYPE_CHECKING:
+    from accord.edges import ProtectedFile
     from accord.project import Config
-    from accord.values import ProtectedFile
 
 LINE = 2**20
 """Bytes of a file that are read to recognize it."""
@@ -171,7 +171,7 @@ def check_outputs(outputs: Mapping[str, Output], given: Mapping[str, Any], force
     Raises:
         BadInput: Names the path, and the file it would replace.
     """
-    from accord.values import ProtectedFile, check_output, is_same_path
+    from accord.edges import ProtectedFile, check_output, is_same_path
 
     named = {name: given[name] for name in outputs if given.get(name) and "://" not in str(given[name])}
     if not named:
@@ -202,7 +202,7 @@ def _written(path: Path, given: Mapping[str, Any]) -> list[Path]:
 
 def _check_in_inputs(path: Path, inputs: list[ProtectedFile], output: Output) -> None:
     """Refuse to replace a file in a folder that is read, unless it is an earlier output."""
-    from accord.values import BadInput, is_inside
+    from accord.edges import BadInput, is_inside
 
     if not path.is_file() or (output.is_earlier is not None and output.is_earlier(path)):
         return
@@ -217,7 +217,7 @@ def _check_folders(path: Path, output: Output) -> None:
     Raises:
         BadInput: Names the folder.
     """
-    from accord.values import BadInput
+    from accord.edges import BadInput
 
     folders = [*Path(path).absolute().parents, *([] if output.card == _EVALUATOR else [path])]
     holder = next((each for each in folders if (each / _EVALUATOR).is_file()), None)
@@ -231,7 +231,7 @@ def _check_content(path: Path, project: list[ProtectedFile]) -> None:
     Raises:
         BadInput: Names the file.
     """
-    from accord.values import BadInput, is_inside
+    from accord.edges import BadInput, is_inside
 
     if path.is_dir():
         for each in project:
@@ -263,8 +263,9 @@ def _existing(name: str) -> Iterator[Path]:
 
 def _project_files(given: Mapping[str, Any]) -> Iterator[ProtectedFile]:
     """Yield the files that make a project, and the files that its settings name."""
+    from accord.edges import BadInput, ProtectedFile
     from accord.project import Config, load_config, with_settings
-    from accord.values import PROJECT_FILE, BadInput, ProtectedFile, find_project_file
+    from accord.values import PROJECT_FILE, find_project_file
 
     file = Path(given.get("config_file") or find_project_file() or PROJECT_FILE)
     try:
@@ -287,8 +288,8 @@ def _project_files(given: Mapping[str, Any]) -> Iterator[ProtectedFile]:
 
 
 def _store_files(config: Config) -> Iterator[ProtectedFile]:
+    from accord.edges import BadInput, ProtectedFile
     from accord.store import mart_folder, store_file
-    from accord.values import BadInput, ProtectedFile
 
     try:
         file, mart = store_file(config.store), mart_folder(config.store, config.mart, config.folder)

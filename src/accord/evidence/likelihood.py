@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from accord.edges import sendable
 from accord.evidence.source import Settings, Source, SourceContext, sources
 from accord.evidence.table import Column, EvidenceTable
 from accord.models import LIKELIHOOD as LIKELIHOOD_ROLE
@@ -29,7 +30,13 @@ from accord.models import (
     run,
 )
 from accord.store import Store
-from accord.values import Conversation, Rubric, Sample, Signature, Target, sendable
+from accord.values import (
+    Conversation,
+    Rubric,
+    Sample,
+    Signature,
+    Target,
+)
 
 GIVEN_ALL, GIVEN_TURNS, ALONE = "log-p-given-all", "log-p-given-turns", "log-p-alone"
 PMI, PMI_TURNS, PMI_DOCUMENTS = "pmi", "pmi-turns", "pmi-documents"

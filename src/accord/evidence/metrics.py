@@ -15,12 +15,17 @@ from pydantic import Field, TypeAdapter
 
 from accord.evidence.bank import ciu, reference, ruber
 from accord.evidence.bank.conversation_words import LexicalMetric
-from accord.evidence.bank.counts import COPYING, LENGTH, NOVELTY, OVERLAP
 from accord.evidence.bank.embedding import BERTSCORE, EMBEDDING
+from accord.evidence.bank.incremental import NOTHING, WORDLESS, MetricSession
 from accord.evidence.bank.languages import ENGLISH, LANGUAGES, Language, named_language, recognised
-from accord.evidence.bank.message import TurnMetric, parsed_document, turn_metrics
-from accord.evidence.bank.session import NOTHING, WORDLESS, MetricSession
-from accord.evidence.bank.words import WORDS, pieces, tokens
+from accord.evidence.bank.overlap import (
+    COPYING,
+    LENGTH,
+    NOVELTY,
+    OVERLAP,
+)
+from accord.evidence.bank.reply_features import TurnMetric, parsed_document, turn_metrics
+from accord.evidence.bank.tokens import WORDS, pieces, tokens
 from accord.evidence.source import Settings, Source, SourceContext, State, sources
 from accord.evidence.table import Column, EvidenceTable, Note
 from accord.models import Flow, is_remote, nothing

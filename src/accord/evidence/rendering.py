@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from accord.evidence.findings import Figure, html_table
-from accord.values import BadInput, one_line
+from accord.edges import BadInput, one_line
+from accord.values import Figure, html_table
 
 if TYPE_CHECKING:
     import polars as pl

@@ -20,11 +20,20 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from accord.evidence.findings import Findings
+from accord.edges import BadInput, check
 from accord.evidence.table import Column, EvidenceTable
 from accord.models import NOT_APPLICABLE, Flow, nothing
 from accord.statistics import DRAWS, Split
-from accord.values import BadInput, Growing, Labels, Question, Registry, Rubric, Sample, Target, check
+from accord.values import (
+    Findings,
+    Growing,
+    Labels,
+    Question,
+    Registry,
+    Rubric,
+    Sample,
+    Target,
+)
 
 T = TypeVar("T")
 Arrays = Mapping[str, NDArray[Any]]
@@ -298,7 +307,7 @@ class Source(ABC):
 
 sources: Registry[type[Source]] = Registry(
     "source",
-    *(f"accord.evidence.{name}" for name in ("likelihood", "meaning", "metrics", "rubric_answers")),
+    *(f"accord.evidence.{name}" for name in ("likelihood", "embedding_source", "metrics", "rubric_answers")),
     *(f"accord.methods.{name}.source" for name in ("in_context", "issues", "learned_rubric")),
 )
 

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from accord.values import BadInput, Sample, Target
+from accord.edges import BadInput
+from accord.values import Sample, Target
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,16 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.edges import BadInput, sendable
 from accord.methods import IssuePromptBuilder, verdict_of
-from accord.models.embedded.hf import Opened, prompt_tokens
-from accord.values import BadInput, Conversation, IssueAnnotation, Sample, Target, content_hash, sendable
+from accord.models.embedded.huggingface import Opened, prompt_tokens
+from accord.values import (
+    Conversation,
+    IssueAnnotation,
+    Sample,
+    Target,
+    content_hash,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,18 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+from accord.edges import BadInput, MissingExtra
 from accord.finetune.data import Example, Lesson, batch_of, counts_of, digest_of, encode
 from accord.methods import IssuePromptBuilder
-from accord.models.embedded.hf import MADE, Opened, fingerprint_of, model_folder, open_folder, quiet_transformers
-from accord.models.embedded.hf_trial import reason_of
-from accord.values import BadInput, MissingExtra
+from accord.models.embedded.huggingface import (
+    MADE,
+    Opened,
+    fingerprint_of,
+    model_folder,
+    open_folder,
+    quiet_transformers,
+)
+from accord.models.embedded.huggingface_trial import reason_of
 from accord.version import __version__
 
 ALL_LINEAR = "all-linear"

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from accord.edges import MB, BadInput, BadRow
 from accord.formats.excel import excel_cells
 from accord.formats.parquet import COLUMNS
 from accord.formats.record import ROW_BYTES, ROW_VALUES, Row, too_long
-from accord.values import MB, BadInput, BadRow
 
 _HEADER = MB
 """The longest header of a table, in characters."""

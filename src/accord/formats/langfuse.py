@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from accord.formats.messages import checked_answer, checked_id
+from accord.formats.openai_messages import checked_answer, checked_id
 from accord.formats.record import Fields, Format, Record, WrongShape, formats, mapping_of
-from accord.formats.traces import Call, decoded, decoded_messages, joined, loose_turns
+from accord.formats.trace_merging import (
+    Call,
+    decoded,
+    decoded_messages,
+    joined,
+    loose_turns,
+)
 from accord.values import Conversation, Label, Target
 
 _HUMAN = "ANNOTATION"

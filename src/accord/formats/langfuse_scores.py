@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from accord.formats.messages import checked_answer, checked_id
+from accord.formats.openai_messages import checked_answer, checked_id
 from accord.formats.record import Fields, Format, Record, answered, formats
 from accord.values import Annotation, Conversation, Target
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from accord.formats.messages import checked_answer, checked_id
+from accord.formats.openai_messages import checked_answer, checked_id
 from accord.formats.record import Fields, Format, Record, WrongShape, answered, formats, mapping_of
-from accord.formats.traces import loose_turns
+from accord.formats.trace_merging import loose_turns
 from accord.values import Annotation, Conversation, Target
 
 INNER, NOT_PEOPLE = "a run within another run", "feedback that no person gave in the app"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from accord.values import DEEPEST, BadInput, BadRow
+from accord.edges import DEEPEST, BadInput, BadRow
 
 if TYPE_CHECKING:
     import polars as pl

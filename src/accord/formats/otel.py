@@ -7,9 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from accord.formats.messages import checked_id, documents_from
-from accord.formats.record import Fields, Format, Record, formats
-from accord.formats.spans import (
+from accord.formats.genai_spans import (
     KIND,
     MALFORMED,
     MODELS,
@@ -21,7 +19,9 @@ from accord.formats.spans import (
     plain_attributes,
     under_value,
 )
-from accord.formats.traces import joined
+from accord.formats.openai_messages import checked_id, documents_from
+from accord.formats.record import Fields, Format, Record, formats
+from accord.formats.trace_merging import joined
 from accord.values import Conversation
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{22}==|[A-Za-z0-9+/]{11}=")

@@ -20,8 +20,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from accord.formats.record import ROW_VALUES
-from accord.values import (
+from accord.edges import (
     DEEPEST,
     FREE_BYTES,
     MB,
@@ -32,6 +31,7 @@ from accord.values import (
     shown_size,
     unreadable_parquet,
 )
+from accord.formats.record import ROW_VALUES
 
 COLUMNS = 10_000
 """The most columns of a table."""

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from accord.formats.beside import UNNAMED
 from accord.formats.label_files import answer_to
-from accord.formats.messages import checked_id
+from accord.formats.openai_messages import checked_id
+from accord.formats.rating_columns import UNNAMED
 from accord.formats.record import Fields, Format, Record, WrongShape, answered, formats
 from accord.values import ISSUE, Annotation, Conversation, Target
 

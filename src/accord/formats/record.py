@@ -12,12 +12,18 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import lru_cache
 from typing import IO, Any, NamedTuple, TypeVar
 
-from accord.values import (
+from accord.edges import (
     DEEPEST,
-    ISSUE,
     MB,
-    Annotation,
     BadInput,
+    is_sendable,
+    sendable,
+    sendable_json,
+    shown_size,
+)
+from accord.values import (
+    ISSUE,
+    Annotation,
     Conversation,
     Document,
     IssueAnnotation,
@@ -25,10 +31,6 @@ from accord.values import (
     PlainTurns,
     Registry,
     Turn,
-    is_sendable,
-    sendable,
-    sendable_json,
-    shown_size,
 )
 
 Fields = Mapping[str, Any]
@@ -300,8 +302,8 @@ def _plain(value: Any, depth: int = 0) -> Any:
 
 
 _FILES = (
-    "argilla", "benchmark", "label_studio", "langfuse", "langfuse_scores", "langsmith", "messages", "mlflow", "otel",
-    "potato", "soda_eval", "table",
+    "argilla", "benchmark_items", "label_studio", "langfuse", "langfuse_scores", "langsmith", "mlflow",
+    "openai_messages", "otel", "potato", "soda_eval", "table",
 )  # fmt: skip
 formats: Registry[Format] = Registry("format", *(f"accord.formats.{name}" for name in _FILES))
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from accord.formats.messages import checked_id, turn_from_message, turn_index
+from accord.formats.openai_messages import checked_id, turn_from_message, turn_index
 from accord.formats.record import Fields, Format, Record, WrongShape, formats, under_our_names
 from accord.values import (
     HIGHEST,

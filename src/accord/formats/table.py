@@ -10,8 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from accord.formats.beside import VALUE_KEYS, is_rating_name
-from accord.formats.messages import conversation_from, documents_from, role_named, text_of, turn_index
+from accord.formats.openai_messages import (
+    conversation_from,
+    documents_from,
+    role_named,
+    text_of,
+    turn_index,
+)
+from accord.formats.rating_columns import VALUE_KEYS, is_rating_name
 from accord.formats.record import (
     ANNOTATOR_KEYS,
     FOREIGN_CONVERSATIONS,
@@ -25,7 +31,7 @@ from accord.formats.record import (
     plain_name,
     under_our_names,
 )
-from accord.formats.traces import joined
+from accord.formats.trace_merging import joined
 from accord.formats.transcript import cell_turns, is_messages, is_transcript, structured, turns_in
 from accord.values import Turn
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from accord.edges import BadInput
 from accord.formats.record import Row
 from accord.formats.transcript import is_transcript
-from accord.values import BadInput
 
 TEXT_SUFFIX = ".txt"
 _DIVIDER = re.compile(r"^[ \t]*(?:-{3,}|={3,}|\*{3,}|#{3,}|_{3,})[ \t]*\n", re.MULTILINE)

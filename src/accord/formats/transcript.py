@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from accord.formats.messages import role_named, turn_from_message
+from accord.formats.openai_messages import role_named, turn_from_message
 from accord.formats.record import WrongShape
 from accord.values import Turn
 

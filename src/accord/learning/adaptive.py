@@ -15,12 +15,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.edges import BadInput
 from accord.evidence import EvidenceTable
+from accord.learning.answer_model import why_nothing
 from accord.learning.calibration import Calibration
 from accord.learning.conformal import bands
-from accord.learning.core import why_nothing
 from accord.learning.head import Head
-from accord.values import POPULATION, BadInput, Score, Unscored, score_from
+from accord.values import (
+    POPULATION,
+    Score,
+    Unscored,
+    score_from,
+)
 
 Floats = NDArray[np.float64]
 

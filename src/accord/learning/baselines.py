@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.edges import BadInput
 from accord.evidence import Arrays, Column, EvidenceTable, Ratings, by_row, options_of, ratings
 from accord.learning.head import Head, heads
 from accord.methods import LOWEST_SCORE, NOT_ASSESSED, SCORE
@@ -17,7 +18,6 @@ from accord.values import (
     HIGHEST,
     LOWEST,
     POPULATION,
-    BadInput,
     Labels,
     Question,
     Score,

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 import scipy
 
-from accord.learning.layout import (
+from accord.learning.rating_design import (
     GROUP,
     OFFSET,
     TEXT,

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from accord.edges import NotFitted
 from accord.evidence import (
     EvidenceTable,
     Source,
@@ -21,8 +22,7 @@ from accord.evidence import (
     joined,
     measure_all,
 )
-from accord.learning.fitting import Fitting, level_of
-from accord.learning.folder import (
+from accord.learning.evaluator_files import (
     FOLDER_FORMAT,
     HELD_OUT,
     QUESTIONS,
@@ -31,15 +31,15 @@ from accord.learning.folder import (
     SourceCard,
     write_folder,
 )
+from accord.learning.fitting import Fitting, level_of
 from accord.learning.head import Head
 from accord.learning.held_out import HeldOut
-from accord.learning.plausibility import Plausibility
+from accord.learning.plausibility_gate import Plausibility
 from accord.learning.presets import Level
 from accord.learning.training_set import TrainingSet
 from accord.models import LIKELIHOOD, NOT_RECORDED, Flow, ModelSettings
 from accord.values import (
     Labels,
-    NotFitted,
     Question,
     Sample,
     Score,

@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from accord.edges import BadInput
 from accord.evidence import EvidenceTable, Ratings, in_pairs
 from accord.learning.head import Head, make_head
 from accord.learning.held_out import Choice, System, held_out
 from accord.learning.presets import Level
 from accord.statistics import Split
-from accord.values import BadInput, Labels, Question, Target
+from accord.values import Labels, Question, Target
 
 
 @dataclass(frozen=True)

@@ -7,17 +7,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import signature
 from typing import Any, ClassVar, Self
 
+from accord.edges import BadInput, NotFitted, UnknownName
 from accord.evidence import Arrays, Column, EvidenceTable
 from accord.values import (
-    BadInput,
     Json,
     Labels,
-    NotFitted,
     Question,
     Registry,
     Score,
     Signature,
-    UnknownName,
     Unscored,
 )
 
@@ -141,7 +139,10 @@ def _plain(value: Any) -> Json:
 HeadFactory = Callable[..., Head]
 heads: Registry[HeadFactory] = Registry(
     "head",
-    *(f"accord.learning.{name}" for name in ("baselines", "calibration", "issue_labels", "label_free", "mixture")),
+    *(
+        f"accord.learning.{name}"
+        for name in ("baselines", "calibration", "issue_labels", "unsupervised_baseline", "mixture")
+    ),
 )
 
 

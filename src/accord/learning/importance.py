@@ -15,14 +15,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.edges import BadInput
 from accord.evidence import EvidenceTable, Ratings, ratings
-from accord.learning.core import matrix
+from accord.learning.answer_model import matrix
 from accord.learning.equations import MixedDesign
 from accord.learning.large_equations import DENSE
-from accord.learning.layout import standardisation
 from accord.learning.mixed_model import MixedModel
+from accord.learning.rating_design import standardisation
 from accord.statistics import Clusters, Interval, interval
-from accord.values import BadInput, Kind, Labels, Question
+from accord.values import Kind, Labels, Question
 
 Floats = NDArray[np.float64]
 

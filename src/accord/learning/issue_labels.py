@@ -12,11 +12,20 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.edges import BadInput
 from accord.evidence import MEANING, Arrays, Column, EvidenceTable, by_row, columns_from
 from accord.learning.head import Head, heads
 from accord.methods import WORST
 from accord.statistics import INNER_FOLDS, alpha_interval, grouped_folds
-from accord.values import ISSUE, POPULATION, BadInput, Labels, Question, Score, Unscored, score_from
+from accord.values import (
+    ISSUE,
+    POPULATION,
+    Labels,
+    Question,
+    Score,
+    Unscored,
+    score_from,
+)
 
 Floats = NDArray[np.float64]
 

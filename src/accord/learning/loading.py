@@ -12,25 +12,32 @@ from typing import Any
 
 import numpy as np
 
+from accord.edges import CARD_BYTES, BadInput, read_text
 from accord.evidence import Arrays, EvidenceTable, Source, SourceContext, State, make_source
 from accord.learning.evaluator import Evaluator
-from accord.learning.folder import DAMAGED, HELD_OUT, QUESTIONS, TRAINING_SET, SourceCard, read_arrays, saved_as, under
+from accord.learning.evaluator_files import (
+    DAMAGED,
+    HELD_OUT,
+    QUESTIONS,
+    TRAINING_SET,
+    SourceCard,
+    read_arrays,
+    saved_as,
+    under,
+)
 from accord.learning.head import Head, make_head
 from accord.learning.held_out import HeldOut
-from accord.learning.plausibility import Plausibility
+from accord.learning.plausibility_gate import Plausibility
 from accord.learning.presets import EVIDENCE, EvaluatorSettings, Level
 from accord.learning.training_set import TrainingSet
 from accord.models import ModelSettings
 from accord.values import (
-    CARD_BYTES,
-    BadInput,
     Question,
     Rubric,
     Score,
     Target,
     find_project_file,
     project_folder,
-    read_text,
 )
 
 _NESTED = 2

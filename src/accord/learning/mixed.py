@@ -10,9 +10,16 @@ from typing import Any, Self
 import numpy as np
 
 from accord.evidence import Arrays, EvidenceTable, Ratings
-from accord.learning.core import Core, inner_folds, matrix, sources_of
-from accord.learning.habits import adapted, remaining_doubt, shrunk_habits
-from accord.learning.layout import (
+from accord.learning.annotator_transfer import adapted, remaining_doubt, shrunk_habits
+from accord.learning.answer_model import (
+    Core,
+    inner_folds,
+    matrix,
+    sources_of,
+)
+from accord.learning.mixed_model import MixedModel
+from accord.learning.ordered_probit import OrdinalLink
+from accord.learning.rating_design import (
     GROUP,
     OFFSET,
     OWN_SLOPE,
@@ -23,8 +30,6 @@ from accord.learning.layout import (
     in_order,
     standardisation,
 )
-from accord.learning.link import OrdinalLink
-from accord.learning.mixed_model import MixedModel
 from accord.values import Json, Labels
 
 _ADDS_NOTHING = 1e-3

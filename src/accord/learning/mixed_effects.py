@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from accord.learning.layout import Floats
 from accord.learning.mixed_model import MixedModel
+from accord.learning.rating_design import Floats
 
 
 class MixedEffects(RegressorMixin, MixedModel, BaseEstimator):  # type: ignore[misc]

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.evidence import EvidenceTable
-from accord.learning.core import matrix
-from accord.learning.layout import standardisation
+from accord.learning.answer_model import matrix
+from accord.learning.rating_design import standardisation
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]

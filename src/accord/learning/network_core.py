@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.edges import BadInput
 from accord.evidence import Arrays, EvidenceTable, Ratings
-from accord.learning.core import Core, Floats, inner_folds
+from accord.learning.answer_model import Core, Floats, inner_folds
 from accord.learning.network import Indices, Inputs, Parameters, Shape, inputs, predict
 from accord.statistics import INNER_FOLDS
-from accord.values import BadInput, Labels, Target, Value
+from accord.values import Labels, Target, Value
 
 if TYPE_CHECKING:
     from accord.learning.network_training import Sheets

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.edges import MissingExtra
 from accord.learning.network import Array, Indices, Parameters, Shape, blocks, chances, inputs, main_alone
-from accord.values import MissingExtra
 
 try:
     import jax

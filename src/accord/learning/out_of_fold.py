@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from accord.edges import AccordError, BudgetReached, ModelError
 from accord.evidence import EvidenceTable, Ratings, Source, Training, joined, measure_all
 from accord.learning.evaluator import Evaluator, learns
 from accord.learning.fitting import predict_unseen
 from accord.learning.held_out import System, unscored
 from accord.models import Flow
 from accord.statistics import Split
-from accord.values import AccordError, BudgetReached, ModelError
 
 
 def out_of_fold(

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from accord.edges import BadInput, UnknownName
 from accord.evidence import EvidenceTable
 from accord.learning.head import Head
-from accord.values import BadInput, Score, UnknownName, Unscored, score_from
+from accord.values import Score, Unscored, score_from
 
 RULES = ("each", "mean", "max", "min")
 

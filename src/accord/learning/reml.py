@@ -10,8 +10,13 @@ from functools import cached_property
 import numpy as np
 import scipy
 
-from accord.learning.layout import LOG_RATIO_BOUNDS, Floats, Indices, Layout
 from accord.learning.newton import minimum
+from accord.learning.rating_design import (
+    LOG_RATIO_BOUNDS,
+    Floats,
+    Indices,
+    Layout,
+)
 
 _START, _TRUST = 0.05, 0.25
 

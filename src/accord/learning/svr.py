@@ -16,10 +16,15 @@ import scipy
 from numpy.typing import NDArray
 
 from accord.evidence import Arrays, EvidenceTable, Ratings, by_row
-from accord.learning.core import Core, Floats, inner_folds, matrix
-from accord.learning.layout import standardisation
-from accord.learning.link import OrdinalLink
+from accord.learning.answer_model import (
+    Core,
+    Floats,
+    inner_folds,
+    matrix,
+)
 from accord.learning.mixture import by_text
+from accord.learning.ordered_probit import OrdinalLink
+from accord.learning.rating_design import standardisation
 from accord.values import Labels
 
 GRID = [(strength, tube) for strength in (0.1, 1.0, 10.0) for tube in (0.1, 0.5)]

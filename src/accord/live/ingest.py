@@ -14,18 +14,24 @@ from threading import Lock
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypedDict, cast
 
+from accord.edges import open_private, regular, sendable
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator, load_evaluator
+from accord.live.hot_reload import EVERY, Succession, version_of
 from accord.live.messages import CONVERSATIONS, Message
+from accord.live.monitoring.alarms import Alarm
+from accord.live.monitoring.monitor import Watch
+from accord.live.monitoring.scheduler import FLUSH, LOOK, Scheduler
 from accord.live.scorer import SECONDS, IngestResult, LiveScorer
-from accord.live.succession import EVERY, Succession, version_of
-from accord.live.watching.alarms import Alarm
-from accord.live.watching.scheduler import FLUSH, LOOK, Scheduler
-from accord.live.watching.watch import Watch
 from accord.models import Models
 from accord.project import Facts, LiveConfig, Scoring, WatchConfig, input_of, milliseconds
 from accord.store import LIVE_ROWS, Mart, MartWriter, Store, StoreError
-from accord.values import POPULATION, Score, Signature, Unscored, open_private, regular, sendable
+from accord.values import (
+    POPULATION,
+    Score,
+    Signature,
+    Unscored,
+)
 
 FIRST = 3
 """The last turn that counts as a first reply: replies to the same first messages are held against each other."""

@@ -19,6 +19,13 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
+from accord.edges import (
+    BadInput,
+    in_calendar,
+    is_sendable,
+    reasons,
+    sendable_json,
+)
 from accord.formats import (
     NO_CONTENT,
     NO_MESSAGES,
@@ -31,17 +38,12 @@ from accord.formats import (
     role_named,
     under_our_names,
 )
-from accord.live.memory import DIGEST, Room
+from accord.live.memory_limit import DIGEST, Room
 from accord.values import (
     NOBODY,
-    BadInput,
     Conversation,
     Turn,
     content_hash,
-    in_calendar,
-    is_sendable,
-    reasons,
-    sendable_json,
 )
 
 CONVERSATIONS = 10_000

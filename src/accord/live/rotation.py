@@ -15,8 +15,15 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from accord.live.logfiles import SECOND, Entry, LogFile, Mark, listed, names
-from accord.values import BadInput, regular, unpacked_name
+from accord.edges import BadInput, regular, unpacked_name
+from accord.live.log_files import (
+    SECOND,
+    Entry,
+    LogFile,
+    Mark,
+    listed,
+    names,
+)
 
 KEPT = 32
 """The most files that are remembered once nothing more is looked for in them."""

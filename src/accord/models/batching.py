@@ -15,13 +15,20 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
+from accord.edges import redacted
 from accord.models.client import ChatCompletions, failures, request_of
 from accord.models.flow import IN_BATCH
 from accord.models.model import CallFailed, Prompt, Reply
-from accord.models.replies import MALFORMED, an_error_code, an_object, chat_reply, parsed, short
+from accord.models.reply_parsing import (
+    MALFORMED,
+    an_error_code,
+    an_object,
+    chat_reply,
+    parsed,
+    short,
+)
 from accord.models.wrappers import decode_reply, kept_key
 from accord.store import Store
-from accord.values import redacted
 
 ENDPOINT: Final = "/v1/chat/completions"
 WINDOW: Final = "24h"

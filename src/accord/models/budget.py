@@ -13,6 +13,14 @@ from typing import Any, Generic
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from accord.edges import (
+    AccordError,
+    BadInput,
+    BudgetReached,
+    NotSent,
+    check,
+    load_yaml,
+)
 from accord.models.model import (
     A,
     CallFailed,
@@ -25,7 +33,6 @@ from accord.models.model import (
     least_tokens,
 )
 from accord.store import MONEY, Account, Amounts, StoreError
-from accord.values import AccordError, BadInput, BudgetReached, NotSent, check, load_yaml
 
 PRICES_FILE = "prices.yaml"
 

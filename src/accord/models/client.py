@@ -17,12 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 from urllib.parse import urlsplit
 
-from accord.models.model import CallFailed, Prompt, Reply, Usage
-from accord.models.receiving import ENCODINGS, MOST_BYTES, receiver
-from accord.models.replies import MALFORMED, a_list, a_whole, an_error_code, an_object, chat_reply, parsed, usage_of
-from accord.models.settings import NO_ADDRESS
-from accord.models.streaming import EVENTS, Events, Pieces, Writing
-from accord.values import (
+from accord.edges import (
     AccordError,
     BadInput,
     ModelError,
@@ -34,6 +29,20 @@ from accord.values import (
     plain_url,
     redacted_message,
 )
+from accord.models.http_safety import ENCODINGS, MOST_BYTES, receiver
+from accord.models.model import CallFailed, Prompt, Reply, Usage
+from accord.models.reply_parsing import (
+    MALFORMED,
+    a_list,
+    a_whole,
+    an_error_code,
+    an_object,
+    chat_reply,
+    parsed,
+    usage_of,
+)
+from accord.models.settings import NO_ADDRESS
+from accord.models.streaming import EVENTS, Events, Pieces, Writing
 
 if TYPE_CHECKING:
     from ssl import SSLContext

@@ -12,14 +12,21 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.edges import (
+    BadInput,
+    BudgetReached,
+    MissingExtra,
+    ModelError,
+    Unmeasured,
+    sendable,
+)
 from accord.models.budget import Budget, Budgeted
 from accord.models.client import EmbeddingsEndpoint, Texts, Vectors
 from accord.models.embedded.minilm import SentenceEmbedder, open_sentence_embedder
+from accord.models.event_loop import wait
+from accord.models.factory import ClientOptions, asked_on
 from accord.models.flow import OUT_OF_BUDGET
 from accord.models.model import CallFailed, Model
-from accord.models.opening import ClientOptions, asked_on
-from accord.models.waiting import wait
-from accord.values import BadInput, BudgetReached, MissingExtra, ModelError, Unmeasured, sendable
 
 Floats = NDArray[np.float32]
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
+from accord.edges import BudgetReached
+from accord.models.event_loop import wait
 from accord.models.model import CallFailed, ChatModel, Failure, Prompt, Reply
-from accord.models.waiting import wait
-from accord.values import BudgetReached
 
 OUT_OF_BUDGET, IN_BATCH = "out of budget", "in batch"
 LATER = frozenset({OUT_OF_BUDGET, IN_BATCH})
@@ -33,7 +33,7 @@ class Request:
 
     Attributes:
         role: Whose: a name under `models:` of `accord.yaml`, or one that needs no model (`embedder`, `store`).
-        content: What is asked: a `Prompt`, or one of the values of `accord.models.roles`.
+        content: What is asked: a `Prompt`, or one of the values of `accord.models.role_models`.
         about: The question that a prompt asks, where its answer is a distribution over the question's options.
         purpose: What progress and counts call it.
         stand_in: The expected answer, which a plan assumes; the requests that follow from it are planned too.

@@ -9,7 +9,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from accord.values import AccordError, JsonSchema, Question, Sample, content_hash, redacted, redacted_message
+from accord.edges import AccordError, redacted, redacted_message
+from accord.values import (
+    JsonSchema,
+    Question,
+    Sample,
+    content_hash,
+)
 
 
 @dataclass(frozen=True, slots=True)

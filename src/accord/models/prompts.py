@@ -8,8 +8,16 @@ from functools import cache, lru_cache, partial
 from importlib.resources import files
 from string import Template
 
+from accord.edges import sendable
 from accord.models.model import ChatMessage, Prompt
-from accord.values import Document, Question, Sample, Scale, Turn, content_hash, sendable
+from accord.values import (
+    Document,
+    Question,
+    Sample,
+    Scale,
+    Turn,
+    content_hash,
+)
 
 LETTERS = "ABCDEFGHIJ"
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from accord.values import is_web_address
+from accord.edges import is_web_address
 
 NO_ADDRESS = "an endpoint is an address that begins with http:// or https://; leave it out to ask OPENAI_BASE_URL"
 Mode = Literal["decisions", "systemone", "logprobs", "sampling", "verbalised", "recorded", "number"]

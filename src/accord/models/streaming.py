@@ -12,12 +12,21 @@ from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any, Protocol
 
+from accord.edges import AccordError, redacted
 from accord.models.budget import UNBILLED, Budget, counted, is_unsent
+from accord.models.http_safety import TOO_LARGE
 from accord.models.model import CallFailed, ChatModel, Prompt, Reply, Usage, estimated_usage
-from accord.models.receiving import TOO_LARGE
-from accord.models.replies import MALFORMED, a_list, a_name, a_text, an_object, parsed, short, usage_of
+from accord.models.reply_parsing import (
+    MALFORMED,
+    a_list,
+    a_name,
+    a_text,
+    an_object,
+    parsed,
+    short,
+    usage_of,
+)
 from accord.models.wrappers import Limit, Retrying
-from accord.values import AccordError, redacted
 
 CUT_OFF = "cut off"
 """Why a reply has no end: the connection ended within it."""

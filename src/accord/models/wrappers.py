@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, Generic
 
+from accord.edges import NotSent
 from accord.models.budget import Budget
-from accord.models.ledger import Ledger
 from accord.models.model import A, CallFailed, Failure, Model, Q, Reply, Usage, key_of
+from accord.models.request_ledger import Ledger
 from accord.store import Paid, Store
-from accord.values import NotSent
 
 
 def kept_key(endpoint: str, model: str, question: Any) -> str:

@@ -7,14 +7,15 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from accord.edges import AccordError, BadInput, UnknownName
 from accord.evidence import EvidenceTable, Ratings, Source, Training, joined
 from accord.learning import Evaluator, Factory, OneFold, System, learns, make_head, out_of_fold, unscored
 from accord.models import run
-from accord.project.at_once import AtOnce
+from accord.project.diagnostics import groups_of as agreement_by
+from accord.project.diagnostics import speakers_of
+from accord.project.fit_cache import Kept, calm, settings_of
 from accord.project.fitting import in_question, leak_of, synthetic_in
-from accord.project.insights import groups_of as agreement_by
-from accord.project.insights import speakers_of
-from accord.project.keeping import Kept, calm, settings_of
+from accord.project.worker_pool import AtOnce
 from accord.statistics import Split
 from accord.validation import (
     BEST_COLUMN,
@@ -32,7 +33,7 @@ from accord.validation import (
     folds_of,
     gain_curve,
 )
-from accord.values import AccordError, BadInput, Labels, UnknownName
+from accord.values import Labels
 
 if TYPE_CHECKING:
     from accord.project.project import Project

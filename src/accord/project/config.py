@@ -11,6 +11,17 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
 from pydantic.json_schema import SkipJsonSchema
 
+from accord.edges import (
+    BadInput,
+    UnknownName,
+    check,
+    is_secret_name,
+    is_web_address,
+    keep_secret,
+    load_yaml,
+    parse_yaml,
+    plain_url,
+)
 from accord.learning import PRESETS, SIMPLE, EvaluatorSettings
 from accord.models import ASSISTANT, FINDER, JUDGE, LIKELIHOOD, SCORER, USER, WRITER, ModelSettings
 from accord.project.environment import load_environment
@@ -20,22 +31,13 @@ from accord.synth import SynthSettings
 from accord.values import (
     PROJECT_FILE,
     WITHOUT,
-    BadInput,
     BrokenStudy,
     Json,
     JsonSchema,
     StudyName,
     StudySettings,
     Synthetic,
-    UnknownName,
-    check,
     find_project_file,
-    is_secret_name,
-    is_web_address,
-    keep_secret,
-    load_yaml,
-    parse_yaml,
-    plain_url,
     project_folder,
     read_study,
     study_or_broken,

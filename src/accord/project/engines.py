@@ -19,14 +19,19 @@ from typing import Any
 
 import cloudpickle
 
+from accord.edges import AccordError, MissingExtra, UnknownName
 from accord.formats import Piece
-from accord.project.at_once import ONE_THREAD, Ended, Process
-from accord.project.parts import Job, Part, Run, score_piece
-from accord.values import AccordError, MissingExtra, UnknownName
+from accord.project.score_parts import (
+    Job,
+    Part,
+    Run,
+    score_piece,
+)
+from accord.project.worker_pool import ONE_THREAD, Ended, Process
 
 ATTEMPTS = 3
 """A piece whose process was killed so often is given up: it may be what takes the memory."""
-_IMPORTS = ("accord.project.parts",)
+_IMPORTS = ("accord.project.score_parts",)
 
 
 def engine(name: str) -> Run:

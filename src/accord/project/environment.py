@@ -6,7 +6,13 @@ import os
 import re
 from pathlib import Path
 
-from accord.values import MB, BadInput, is_secret_name, keep_secret, read_text
+from accord.edges import (
+    MB,
+    BadInput,
+    is_secret_name,
+    keep_secret,
+    read_text,
+)
 
 _LINE = re.compile(
     r"""

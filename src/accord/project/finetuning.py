@@ -9,13 +9,14 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
+from accord.edges import BadInput
 from accord.evidence import Relatedness, pairs_of
 from accord.finetune import Line, Parts, Settings, evaluate, examples_of, export, predict, split_by_dialogue, train
 from accord.methods import IssuePromptBuilder, Issues, issues_source, shots_of
 from accord.models import HF, ChatModel, drive, run, wait
 from accord.project.project import Project
 from accord.store import Store
-from accord.values import BadInput, Conversation, IssueAnnotation, Unannotated
+from accord.values import Conversation, IssueAnnotation, Unannotated
 
 TRAINING, MODEL = "training", "model"
 """Folders in the evaluator's folder: what a training keeps to go on, and the model that comes out."""

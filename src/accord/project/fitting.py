@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from accord.edges import AccordError, BadInput
 from accord.evidence import EvidenceTable, Ratings, Training, in_pairs, joined, ratings
 from accord.learning import (
     CARD,
@@ -24,9 +25,9 @@ from accord.learning import (
     saved_as,
 )
 from accord.models import Models, Plan, Step, plan_range, run
-from accord.project.every_question import with_every_question
-from accord.project.insights import speakers_of
-from accord.project.keeping import Kept, calm, settings_of
+from accord.project.diagnostics import speakers_of
+from accord.project.fit_cache import Kept, calm, settings_of
+from accord.project.multi_question_fit import with_every_question
 from accord.project.results import Compared, Fitted
 from accord.statistics import Split, grouped_folds, groups_of
 from accord.validation import (
@@ -42,7 +43,7 @@ from accord.validation import (
     is_better,
     rows_of,
 )
-from accord.values import AccordError, BadInput, Labels, Question, content_hash
+from accord.values import Labels, Question, content_hash
 
 if TYPE_CHECKING:
     from accord.project.project import Project

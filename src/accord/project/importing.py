@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from accord.edges import BadInput, UnknownName
 from accord.evidence import Readable
 from accord.formats import (
     VALUE_KEYS,
@@ -24,9 +25,16 @@ from accord.formats import (
     stands_alone,
     tables_of,
 )
-from accord.project.inferring import positions_among
-from accord.project.preparing import ROWS_AT_ONCE, Job, Prepared, Reading, Seen, prepared_parts
-from accord.project.surveying import MOST_SURVEYED, Survey, survey
+from accord.project.file_survey import MOST_SURVEYED, Survey, survey
+from accord.project.import_worker import (
+    ROWS_AT_ONCE,
+    Job,
+    Prepared,
+    Reading,
+    Seen,
+    prepared_parts,
+)
+from accord.project.rubric_inference import positions_among
 from accord.store import (
     LABELS_AT_ONCE,
     Added,
@@ -42,13 +50,11 @@ from accord.values import (
     ANNOTATOR_KINDS,
     ISSUE,
     Annotation,
-    BadInput,
     IssueAnnotation,
     Label,
     Rubric,
     Target,
     Turn,
-    UnknownName,
     check_label,
     located,
     span_of,

@@ -20,23 +20,31 @@ from typing import TYPE_CHECKING, Any
 
 from accord import evidence, learning, models, statistics
 from accord import project as steps
+from accord.edges import BadInput, one_line
 from accord.project.config import Config, load_project
 from accord.store import Account, Mart, Spool, Store, StoreError, batches, mart_folder
-from accord.values import BadInput, Labels, Question, Rubric, Sample, Target, load_rubric, one_line
+from accord.values import (
+    Labels,
+    Question,
+    Rubric,
+    Sample,
+    Target,
+    load_rubric,
+)
 
 if TYPE_CHECKING:  # opening a project imports nothing that learns, asks or counts
     from accord.evidence import EvidenceTable, Source, SourceContext, Training
     from accord.learning import Evaluator, EvaluatorSettings, Level
     from accord.models import Budget, Models, ModelSettings, Plan, Recording, Step
-    from accord.project.at_once import AtOnce
+    from accord.project.ask_models import Selected
+    from accord.project.diagnostics import Insights
+    from accord.project.import_worker import Reading
     from accord.project.importing import Imported
-    from accord.project.insights import Insights
-    from accord.project.judging import Selected
-    from accord.project.preparing import Reading
     from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel, ScoreRun
-    from accord.project.scorer import Perspective, ScoreOptions
-    from accord.project.scoring_parts import Moved, PartsRun, Spread
+    from accord.project.score_folder import Moved, PartsRun, Spread
+    from accord.project.scoring_pipeline import Perspective, ScoreOptions
     from accord.project.synthesising import SynthRun
+    from accord.project.worker_pool import AtOnce
     from accord.statistics import Groups
     from accord.synth import Unlike
 
@@ -308,7 +316,7 @@ class Project:
         Raises:
             BadInput: The question has no labels.
         """
-        from accord.project.inferring import missing_labels
+        from accord.project.rubric_inference import missing_labels
 
         labels = self.labels(evaluator)
         rated = labels.on(evaluator.question.id)
@@ -357,12 +365,12 @@ class Project:
         on_step: Callable[[], None] = lambda: None,
         on_stop: Callable[[JudgeRun], None] = lambda run: None,
     ) -> JudgeRun:
-        """Ask the sources that need a model; see `accord.project.judging.judge`."""
-        return steps.judging.judge(self, sources, selected or steps.Selected(), on_step, on_stop=on_stop)
+        """Ask the sources that need a model; see `accord.project.ask_models.judge`."""
+        return steps.ask_models.judge(self, sources, selected or steps.Selected(), on_step, on_stop=on_stop)
 
     def plan_judge(self, sources: Sequence[str] = (), selected: Selected | None = None) -> Plan:
         """What `judge` would cost; nobody is asked."""
-        return steps.judging.plan_judge(self, sources, selected or steps.Selected())
+        return steps.ask_models.plan_judge(self, sources, selected or steps.Selected())
 
     def fit(
         self,
@@ -410,12 +418,12 @@ class Project:
         options: ScoreOptions | None = None,
         **reading: Any,
     ) -> ScoreRun:
-        """Score the conversations of a file or a table in memory; see `accord.project.scoring.score_file`.
+        """Score the conversations of a file or a table in memory; see `accord.project.score_file.score_file`.
 
         Without `out` the result holds the scores: iterate over it, or call `to_polars` or `to_pandas`.
         """
         made = self.load(evaluator) if evaluator is None or isinstance(evaluator, str | Path) else evaluator
-        return steps.scoring.score_file(
+        return steps.score_file.score_file(
             self, made, source, out, perspective or steps.Perspective(), options or steps.ScoreOptions(), **reading
         )
 
@@ -432,7 +440,7 @@ class Project:
         on_moved: Callable[[Moved], None] = lambda moved: None,
         roles: Mapping[str, str] | None = None,
     ) -> PartsRun:
-        """Score files of any number and size into a folder of parts; see `accord.project.scoring_parts.score_parts`."""
+        """Score files of any number and size into a folder of parts; see `accord.project.score_folder.score_parts`."""
         about = self.config.budget
         caps = models.Caps(about.requests, about.tokens, about.money)
         asking = steps.Asking(True, self.config.store, caps, about.shared, self.config.folder)
@@ -443,18 +451,18 @@ class Project:
         with self.store.run("score parts", {"source": str(source), **self.config.shown()}) as kept:
             done = steps.score_parts(scorer, source, out, spread or steps.Spread(), on_moved)
             kept.results.update(done.to_json())
-            steps.score_rows.take_parts(self, str(out), scorer.evaluator.question.id)
+            steps.mart_writer.take_parts(self, str(out), scorer.evaluator.question.id)
             self.mart.tidy()
         return done
 
     def label_next(self, count: int = 10, annotators: Collection[str] = ()) -> list[NextLabel]:
         """The labels that would teach most, the best first."""
-        return steps.labelling.label_next(self, count, annotators)
+        return steps.label_suggestions.label_next(self, count, annotators)
 
     def estimate(self) -> Estimates:
         """Each system's mean rating from few labels and many scores, and every difference."""
         with self.store.run("estimate", self.config.shown()) as kept:
-            found = steps.labelling.estimate(self)
+            found = steps.label_suggestions.estimate(self)
             kept.results.update(found.to_json())
         return found
 
@@ -492,4 +500,4 @@ class Project:
         """
         if fitted.tried is None:
             raise BadInput(f"nobody rated {self.question.id!r}: how far scores can be trusted cannot be said")
-        return steps.insights.insights(self.store, self.rubric, fitted.tried, fitted.evaluator)
+        return steps.diagnostics.insights(self.store, self.rubric, fitted.tried, fitted.evaluator)

@@ -7,12 +7,19 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accord.evidence import Counts, EvidenceTable, Findings, Readable, Tabular, Training
+from accord.edges import BadInput
+from accord.evidence import (
+    Counts,
+    EvidenceTable,
+    Readable,
+    Tabular,
+    Training,
+)
 from accord.formats import SCORE_NESTED, SCORE_TYPES, decoded_json, read_rows, score_frame
 from accord.learning import Evaluator
 from accord.models import IN_BATCH, NEVER_SENT, NOT_RECORDED
 from accord.validation import CalledRow, Comparison, Decision, Estimate, Gap, Group
-from accord.values import BadInput
+from accord.values import Findings
 
 if TYPE_CHECKING:
     import polars as pl

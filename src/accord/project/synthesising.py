@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from accord.edges import check
 from accord.evidence import Readable, SourceContext, make_source
 from accord.formats import ConversationWriter
 from accord.models import Plan, Step, plan_range, run
@@ -16,7 +17,7 @@ from accord.project.results import Spent
 from accord.statistics import Texts, groups_of
 from accord.store import Store
 from accord.synth import HOWS, Library, Lost, Made, Outcome, SynthSettings, Unlike, making, unlike
-from accord.values import Conversation, Sample, check
+from accord.values import Conversation, Sample
 
 if TYPE_CHECKING:
     from accord.project.project import Project

@@ -8,9 +8,16 @@ from dataclasses import asdict
 from importlib.resources import files
 from typing import Any
 
-from accord.evidence import Curves, Histogram, Point, Points, number, percent
+from accord.edges import in_lines, on_page, redacted
 from accord.methods import GroupCounts, KindAtScore, KindCounts
-from accord.values import in_lines, on_page, redacted
+from accord.values import (
+    Curves,
+    Histogram,
+    Point,
+    Points,
+    number,
+    percent,
+)
 
 
 def page(name: str, content: object) -> str:

@@ -6,9 +6,10 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
+from accord.edges import BadInput
 from accord.project import counted, latest_scores
 from accord.store import Store
-from accord.values import WITHOUT, BadInput, Scale, Synthetic
+from accord.values import WITHOUT, Scale, Synthetic
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from accord.edges import sendable, write_whole
 from accord.methods import GroupCounts, IssueStatistics
 from accord.report import charts
 from accord.report.charts import page
-from accord.values import Conversation, IssueAnnotation, Span, Taxonomy, Turn, sendable, write_whole
-from accord.workbench import Outcome
+from accord.studies import Outcome
+from accord.values import (
+    Conversation,
+    IssueAnnotation,
+    Span,
+    Taxonomy,
+    Turn,
+)
 
 WORST_SHOWN = 12
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from accord.evidence import EvidenceTable, Section, number
+from accord.edges import BadInput, write_whole
+from accord.evidence import EvidenceTable
 from accord.learning import Evaluator
 from accord.project import Compared, Fitted, Insights, Project, latest, latest_audit, latest_drift, latest_scores
 from accord.report import charts
@@ -33,7 +34,7 @@ from accord.report.sections import (
 from accord.statistics import range_names
 from accord.store import Store
 from accord.validation import NEW, Comparison, Difference, Result, is_better
-from accord.values import BadInput, Conversation, Rubric, Value, write_whole
+from accord.values import Conversation, Rubric, Section, Value, number
 from accord.version import __version__
 
 SURE = 0.05

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from accord.evidence import Figure, Point
 from accord.project import Insights
 from accord.report import charts
 from accord.statistics import STATISTICS
 from accord.validation import Group
+from accord.values import Figure, Point
 
 GROUPS_SHOWN, FEATURES_SHOWN = 12, 15
 FLAGGED = 0.05

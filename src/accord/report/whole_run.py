@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from accord.edges import BadInput
 from accord.models import JUDGE, ModelSettings
 from accord.project import (
     EVALUATORS,
@@ -33,7 +34,12 @@ from accord.project import (
 )
 from accord.report.report import write_report
 from accord.report.run_folder import RUBRIC, RunFolder, project_text
-from accord.values import PROJECT_FILE, BadInput, Rubric, dump_rubric, load_rubric
+from accord.values import (
+    PROJECT_FILE,
+    Rubric,
+    dump_rubric,
+    load_rubric,
+)
 
 SHIPPED = "llm-rubric"
 

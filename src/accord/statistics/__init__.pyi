@@ -1,23 +1,22 @@
-from .agreement import Floats as Floats, LOWER_IS_BETTER as LOWER_IS_BETTER, MeanStatistic as MeanStatistic
-from .agreement import Paired as Paired, RankStatistic as RankStatistic, STATISTICS as STATISTICS
-from .agreement import Statistic as Statistic, TWO_VALUED as TWO_VALUED, WeightedStatistic as WeightedStatistic
-from .agreement import krippendorff_alpha as krippendorff_alpha, lowest_rmse as lowest_rmse, number as number
-from .agreement import pearson as pearson, range_names as range_names, smece as smece
-from .agreement import smece_by_option as smece_by_option, smece_of as smece_of, summary as summary, within as within
+from .agreement import Floats as Floats, krippendorff_alpha as krippendorff_alpha, LOWER_IS_BETTER as LOWER_IS_BETTER
+from .agreement import lowest_rmse as lowest_rmse, MeanStatistic as MeanStatistic, number as number, Paired as Paired
+from .agreement import pearson as pearson, range_names as range_names, RankStatistic as RankStatistic, smece as smece
+from .agreement import smece_by_option as smece_by_option, smece_of as smece_of, Statistic as Statistic
+from .agreement import STATISTICS as STATISTICS, summary as summary, TWO_VALUED as TWO_VALUED
+from .agreement import WeightedStatistic as WeightedStatistic, within as within
+from .clustered_t import p_value as p_value, Part as Part, reach as reach, spread_of as spread_of
+from .confidence_sequence import mean_sequence as mean_sequence
 from .defaults import CONFIDENCE as CONFIDENCE, DRAWS as DRAWS, FOLDS as FOLDS
-from .distributions import beta_quantile as beta_quantile, gamma_quantile as gamma_quantile
-from .distributions import normal_quantile as normal_quantile, normal_tail as normal_tail
-from .distributions import t_quantile as t_quantile, t_tail as t_tail
-from .drawn import units_alpha as units_alpha
-from .grouped_t import Part as Part, p_value as p_value, reach as reach, spread_of as spread_of
-from .groups import Groups as Groups, Texts as Texts, groups_of as groups_of
+from .groups import Groups as Groups, groups_of as groups_of, Texts as Texts
 from .kappa import alpha_interval as alpha_interval, cohen_kappa as cohen_kappa, counted as counted
 from .kappa import fleiss_kappa as fleiss_kappa, mean_kappa as mean_kappa, no_fleiss as no_fleiss
 from .kappa import pairwise_kappas as pairwise_kappas, two_valued_alpha as two_valued_alpha
 from .reliability import Diagram as Diagram, diagrams as diagrams
-from .resampling import Clusters as Clusters, INNER_FOLDS as INNER_FOLDS, Interval as Interval, PairedTest as PairedTest
-from .resampling import RANK_DRAWS as RANK_DRAWS, Split as Split, bootstrap as bootstrap, bootstrap_all as bootstrap_all
-from .resampling import fold_of as fold_of, grouped_folds as grouped_folds, holm as holm, interval as interval
-from .resampling import paired_test as paired_test
-from .selective import Tested as Tested, fixed_sequence as fixed_sequence, upper_bound as upper_bound
-from .sequence import mean_sequence as mean_sequence
+from .resampled_statistics import units_alpha as units_alpha
+from .resampling import bootstrap as bootstrap, bootstrap_all as bootstrap_all, Clusters as Clusters, fold_of as fold_of
+from .resampling import grouped_folds as grouped_folds, holm as holm, INNER_FOLDS as INNER_FOLDS, Interval as Interval
+from .resampling import interval as interval, paired_test as paired_test, PairedTest as PairedTest
+from .resampling import RANK_DRAWS as RANK_DRAWS, Split as Split
+from .selective_threshold import fixed_sequence as fixed_sequence, Tested as Tested, upper_bound as upper_bound
+from .tails import beta_quantile as beta_quantile, gamma_quantile as gamma_quantile, normal_quantile as normal_quantile
+from .tails import normal_tail as normal_tail, t_quantile as t_quantile, t_tail as t_tail

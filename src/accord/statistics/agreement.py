@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.statistics import drawn
+from accord.statistics import resampled_statistics as drawn
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -325,7 +325,7 @@ def krippendorff_alpha(units: Sequence[Mapping[str, float]], level: Level = "ord
 
 
 def smece(probability: Floats, happened: NDArray[np.bool_]) -> float | None:
-    """Smooth expected calibration error (Błasiok & Nakkiran, 2023), 0 to 1; see `accord.statistics.drawn`.
+    """Smooth expected calibration error (Błasiok & Nakkiran, 2023), 0 to 1; see `resampled_statistics`.
 
     Args:
         probability: (n,) predicted.

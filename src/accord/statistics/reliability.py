@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.statistics.agreement import Paired, range_names, smece
-from accord.statistics.drawn import smece as smece_drawn
+from accord.statistics.resampled_statistics import smece as smece_drawn
 from accord.statistics.resampling import Clusters, Interval, interval
 
 Floats = NDArray[np.float64]

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.edges import BadInput
 from accord.statistics.agreement import MeanStatistic, Paired, Statistic, WeightedStatistic, number
 from accord.statistics.defaults import CONFIDENCE, DRAWS, FOLDS
-from accord.values import BadInput
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]

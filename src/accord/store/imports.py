@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from sqlalchemy import Connection, Engine, Table, and_, delete, exists, func, or_, select, update
 
+from accord.edges import BadInput, UnknownName, count_of
 from accord.store.engine import read_json, said
 from accord.store.rows import Columns
 from accord.store.schema import annotated, assignments, confirmations, conversations, items, predictions, runs
-from accord.values import BadInput, UnknownName, canonical_json, count_of
+from accord.values import canonical_json
 
 if TYPE_CHECKING:
     from accord.store.store import Store

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from accord.edges import first_line, unreadable_parquet
 from accord.store.mart_rows import mart_schema
-from accord.values import first_line, unreadable_parquet
 
 if TYPE_CHECKING:
     import polars as pl

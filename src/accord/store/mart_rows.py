@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from accord.values import FIRST_MOMENT, LAST_MOMENT, sendable, sendable_json
+from accord.edges import (
+    FIRST_MOMENT,
+    LAST_MOMENT,
+    sendable,
+    sendable_json,
+)
 
 if TYPE_CHECKING:
     import polars as pl

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Table, func, select, update
 
+from accord.edges import BadInput, redacted_json
 from accord.formats import on_scales
-from accord.store.bulk import add_rows, insert_of, takes_rows
-from accord.store.conditions import counts, is_about, last_said
+from accord.store.bulk_insert import add_rows, insert_of, takes_rows
 from accord.store.engine import CHECK, StoreError, has_one_connection, open_engine, read_json, said
+from accord.store.filters import counts, is_about, last_said
 from accord.store.imports import Part, confirm, is_tracked
 from accord.store.rows import (
     BATCH,
@@ -42,14 +43,12 @@ from accord.values import (
     ANNOTATOR_KINDS,
     WITHOUT,
     Annotation,
-    BadInput,
     Conversation,
     Label,
     Labels,
     Rubric,
     Synthetic,
     canonical_json,
-    redacted_json,
 )
 
 PERSON, MODEL = "person", "model"

@@ -13,15 +13,28 @@ from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, insert, or_, select, update
 
-from accord.store.conditions import last_said
+from accord.edges import BadInput
+from accord.store.accounts import Conflict, People
+from accord.store.answer_history import (
+    again,
+    is_same,
+    replaced,
+    said_of,
+    soon,
+    standing,
+)
 from accord.store.engine import read_json
-from accord.store.histories import again, is_same, replaced, said_of, soon, standing
-from accord.store.people import Conflict, People
+from accord.store.filters import last_said
+from accord.store.group_commit import GroupWriter
 from accord.store.rows import BATCH, Keys, annotation_from, annotation_row, batches, now, unknown_target
 from accord.store.schema import annotated, assignments, conversations, items, predictions, studies
 from accord.store.store import PERSON, Store
-from accord.store.writing import GroupWriter
-from accord.values import Annotation, BadInput, Target, canonical_json, content_hash
+from accord.values import (
+    Annotation,
+    Target,
+    canonical_json,
+    content_hash,
+)
 
 State = Literal["open", "done", "skipped"]
 ItemKind = Literal["plain", "gold", "check", "repeat"]

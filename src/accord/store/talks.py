@@ -14,12 +14,13 @@ from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import Connection, and_, func, insert, literal, or_, select, update
 
+from accord.edges import BadInput
+from accord.store.accounts import Conflict
 from accord.store.engine import read_json
-from accord.store.people import Conflict
 from accord.store.rows import conversation_row, now
 from accord.store.schema import conversations, talk_messages, talks
 from accord.store.studies import Assignment, Item, Studies, assign
-from accord.values import BadInput, Conversation, Target, canonical_json
+from accord.values import Conversation, Target, canonical_json
 
 TalkState = Literal["open", "ended", "dropped"]
 SaidState = Literal["said", "writing", "stopped", "cut"]

@@ -1,9 +1,9 @@
-from .dialogues import Made as Made, Outcome as Outcome, making as making
-from .library import Library as Library
+from .dialogues import Made as Made, making as making, Outcome as Outcome
+from .document_search import Library as Library
 from .planning import Planned as Planned, planned as planned
 from .prompting import PROMPTS as PROMPTS
-from .reading import END as END, Lost as Lost, Utterance as Utterance, read_dialogue as read_dialogue
-from .reading import read_query as read_query, read_utterance as read_utterance
-from .settings import HOWS as HOWS, How as How, SynthSettings as SynthSettings
+from .settings import How as How, HOWS as HOWS, SynthSettings as SynthSettings
 from .topics import read_personas as read_personas, read_topics as read_topics
-from .unlike import Giveaway as Giveaway, Unlike as Unlike, unlike as unlike
+from .two_sample_test import Giveaway as Giveaway, Unlike as Unlike, unlike as unlike
+from .utterance_parser import END as END, Lost as Lost, read_dialogue as read_dialogue, read_query as read_query
+from .utterance_parser import read_utterance as read_utterance, Utterance as Utterance

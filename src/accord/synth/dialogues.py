@@ -12,12 +12,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from accord.models import ASSISTANT, USER, Failure, Flow, Known, Prompt, Reply, Request, Who, together
-from accord.synth.library import Library
+from accord.synth.document_search import Library
 from accord.synth.planning import Planned, planned, possible
 from accord.synth.prompting import PROMPTS, Prompts
-from accord.synth.reading import EMPTY, Lost, Utterance, read_dialogue, read_query, read_utterance
 from accord.synth.settings import How, SynthSettings
 from accord.synth.topics import personas_of, topics_of
+from accord.synth.utterance_parser import (
+    EMPTY,
+    Lost,
+    Utterance,
+    read_dialogue,
+    read_query,
+    read_utterance,
+)
 from accord.values import SYNTHETIC, Conversation, Document, Turn, content_hash
 from accord.version import __version__
 

@@ -6,8 +6,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from accord.edges import BadInput
 from accord.synth.settings import HOWS, READERS, How, SynthSettings
-from accord.values import BadInput, Topic
+from accord.values import Topic
 
 
 @dataclass(frozen=True)

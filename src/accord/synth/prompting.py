@@ -6,9 +6,10 @@ import re
 from collections.abc import Sequence
 from functools import partial
 
+from accord.edges import sendable
 from accord.models import ChatMessage, Form, Prompt, fence_for, prompt_file
 from accord.synth.settings import SynthSettings
-from accord.values import Document, content_hash, sendable
+from accord.values import Document, content_hash
 
 template = partial(prompt_file, "accord.synth")
 NAMES = ("whole", "opening", "user", "assistant", "query", "sources", "topics", "personas")

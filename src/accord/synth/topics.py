@@ -10,13 +10,19 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from accord.edges import (
+    MB,
+    BadInput,
+    BadRow,
+    read_text,
+)
 from accord.formats import read_rows
 from accord.models import USER, Failure, Flow, Form, Prompt, Reply, ask_for_list, to, together, twice
-from accord.synth.library import Library
+from accord.synth.document_search import Library
 from accord.synth.prompting import personas_prompt, plain, topics_prompt
-from accord.synth.reading import clean
 from accord.synth.settings import SynthSettings
-from accord.values import MB, BadInput, BadRow, Topic, content_hash, read_text
+from accord.synth.utterance_parser import clean
+from accord.values import Topic, content_hash
 
 AT_ONCE = 20
 """Topics or personas of one request."""

@@ -10,14 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from accord.edges import NotFitted, UnknownName, inert
 from accord.evidence import EvidenceTable, Metric, Source, State, Training
 from accord.formats import BAD_ROW, SCORED, UNSCORED, score_schema
 from accord.learning import Head
 from accord.methods import TOP, Budget, Policy, Pool
 from accord.models import Models, memory_models, run
 from accord.project import BatchScorer
-from accord.testing.corpus import Planted, planted
-from accord.values import Conversation, Document, NotFitted, Question, Score, Turn, UnknownName, inert
+from accord.testing.synthetic_corpus import Planted, planted
+from accord.values import (
+    Conversation,
+    Document,
+    Question,
+    Score,
+    Turn,
+)
 
 if TYPE_CHECKING:
     import polars as pl

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from accord.values import BadInput
+from accord.edges import BadInput
 
 
 class ThrowAwayPostgres:

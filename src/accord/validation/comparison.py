@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.edges import BadInput, UnknownName
 from accord.evidence import EvidenceTable, Ratings, Tabular, comparison_table, ratings
 from accord.learning import PMI, PRESETS, Factory, JudgeExpected, RandomDraw, System, held_out, make_head
 from accord.methods import LOWEST_SCORE, SCORE
@@ -27,9 +28,16 @@ from accord.statistics import (
     holm,
     paired_test,
 )
-from accord.validation.agreement import CORRELATIONS, Leak, Result, Table, other_people, people_alpha
+from accord.validation.metrics_table import (
+    CORRELATIONS,
+    Leak,
+    Result,
+    Table,
+    other_people,
+    people_alpha,
+)
 from accord.validation.recommendation import BEST_COLUMN, CONSTANT, JUDGE_ALONE, Decision
-from accord.values import ISSUE, BadInput, Labels, Question, UnknownName
+from accord.values import ISSUE, Labels, Question
 
 BASELINES = (
     CONSTANT, "annotator-mean", "random", "label-free", BEST_COLUMN, "judge-argmax", JUDGE_ALONE, "mean-turn",

@@ -8,7 +8,7 @@ that say nothing get λ = 0, the plain mean. No label ever helps to predict its 
 Zrnic & Candès, 2024), to choose the λ by which that is corrected (each half takes the other's, of all systems
 together), or to tell how strict its own annotator is.
 
-Systems that answered the same inputs are compared input by input (`accord.statistics.grouped_t`; docs/decisions/0034).
+Systems that answered the same inputs are compared input by input (`statistics.clustered_t`; docs/decisions/0034).
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.edges import BadInput
 from accord.evidence import EvidenceTable, Ratings, ratings
 from accord.learning import MixedModel
 from accord.statistics import FOLDS, Part, fold_of, grouped_folds, holm, p_value, reach
-from accord.values import BadInput, Labels, Question, Score
+from accord.values import Labels, Question, Score
 
 Floats = NDArray[np.float64]
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from accord.edges import BadInput, BudgetReached
 from accord.models import (
     OUT_OF_BUDGET,
     Answer,
@@ -29,7 +30,12 @@ from accord.models import (
     room_for,
 )
 from accord.statistics import DRAWS, Clusters, Interval, interval
-from accord.values import BadInput, BudgetReached, Kind, Question, Rubric, Sample
+from accord.values import (
+    Kind,
+    Question,
+    Rubric,
+    Sample,
+)
 
 AT_ONCE = 8
 MOVABLE = frozenset({Kind.ORDINAL, Kind.BINARY})

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.edges import count_of
 from accord.evidence import Ratings
 from accord.learning import System
 from accord.statistics import DRAWS, STATISTICS, Clusters, MeanStatistic, PairedTest, holm, paired_test
-from accord.values import count_of
 
 CONSTANT, JUDGE_ALONE, BEST_COLUMN = "constant", "judge-expected", "best-column"
 SURE = 0.01

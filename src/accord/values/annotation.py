@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
-from accord.values.assessment import Issue, IssueAnnotation, Span
 from accord.values.conversation import Target, content_hash
+from accord.values.issue_annotation import Issue, IssueAnnotation, Span
 from accord.values.json_types import Json
 from accord.values.labels import Label
 from accord.values.scale import Value

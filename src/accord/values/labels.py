@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from accord.edges import BadInput
 from accord.values.conversation import Target
-from accord.values.errors import BadInput
 from accord.values.rubric import Question, Rubric
 from accord.values.scale import Value
 

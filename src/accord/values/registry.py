@@ -9,7 +9,7 @@ from importlib.metadata import EntryPoints, entry_points
 from threading import RLock
 from typing import Generic, TypeVar, cast
 
-from accord.values.errors import BadInput, UnknownName
+from accord.edges import BadInput, UnknownName
 
 T = TypeVar("T")
 

@@ -11,10 +11,9 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from accord.edges import BadInput, UnknownName, check, load_yaml, reasons
 from accord.values.conversation import Conversation, content_hash
-from accord.values.errors import BadInput, UnknownName
 from accord.values.scale import MOST_ASKED, Frozen, Kind, Scale, Value
-from accord.values.strict_yaml import check, load_yaml, reasons
 
 _UNSEEN = {"side", "weight", "reasons"}
 """What belongs to a question and is not shown to whoever answers it."""

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from accord.edges import BadInput, UnknownName
 from accord.values.conversation import Target
-from accord.values.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:
     import numpy as np

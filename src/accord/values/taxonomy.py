@@ -14,11 +14,10 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
+from accord.edges import UnknownName, check, load_yaml
 from accord.values.conversation import content_hash
-from accord.values.errors import UnknownName
 from accord.values.rubric import Question, Rubric
 from accord.values.scale import Frozen, Kind, Scale
-from accord.values.strict_yaml import check, load_yaml
 
 ISSUE = "issue:"
 """What the ids of questions about issues begin with, and the names of their columns."""

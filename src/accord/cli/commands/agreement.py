@@ -11,7 +11,15 @@ import typer
 from accord.cli.app import command, command_group, guarded
 from accord.cli.options import AsJson, ConfigFile, InTraining, Setting, Synthetic, chosen, open_counted, open_project
 from accord.cli.outputs import QUEUE, REPORT
-from accord.cli.show import Steps, comparison_text, figure_text, groups_text, note, show, table
+from accord.cli.terminal import (
+    Steps,
+    comparison_text,
+    figure_text,
+    groups_text,
+    note,
+    show,
+    table,
+)
 
 
 @command("compare")
@@ -180,8 +188,8 @@ def gate(
 
     Scores of conversations that the evaluator learned from do not count, unless --include-training is given.
     """
+    from accord.edges import GateFailed
     from accord.report import check_gate
-    from accord.values import GateFailed
 
     with open_project(config_file, [*(settings or ()), *chosen(synthetic)]) as project:
         question = project.question

@@ -9,7 +9,7 @@ import typer
 
 from accord.cli.app import command_group, guarded
 from accord.cli.options import AsJson, ConfigFile, Setting, open_project
-from accord.cli.show import show
+from accord.cli.terminal import show
 
 board = command_group("board", "Look after the scores that the board shows.")
 

@@ -25,12 +25,12 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Try everything on 150 written conversations: evidence, learning, validation, scores, a report."""
+    from accord.edges import BadInput
     from accord.learning import EvaluatorSettings
     from accord.models import ModelSettings, is_ready
     from accord.project import Config
     from accord.report import RunOptions
     from accord.sample import ABOUT, sources
-    from accord.values import BadInput
 
     # `auto` comes to the same here, and takes most of its time to try a network.
     mixed = {"calibration": EvaluatorSettings(head="mixed")}

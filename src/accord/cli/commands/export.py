@@ -11,7 +11,7 @@ import typer
 from accord.cli.app import command
 from accord.cli.options import AsJson, ConfigFile, Setting, Synthetic, open_counted
 from accord.cli.outputs import ANNOTATIONS
-from accord.cli.show import Progress, show
+from accord.cli.terminal import Progress, show
 
 
 @command("export")

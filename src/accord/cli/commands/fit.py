@@ -12,7 +12,13 @@ from accord.cli.app import PARTLY_UNSCORED, command, stop
 from accord.cli.findings import fitted_text
 from accord.cli.options import AsJson, ConfigFile, MaxMoney, MaxRequests, MaxTokens, Setting, Synthetic, open_counted
 from accord.cli.outputs import EVALUATOR
-from accord.cli.show import Steps, note, plan_text, show_each, spending
+from accord.cli.terminal import (
+    Steps,
+    note,
+    plan_text,
+    show_each,
+    spending,
+)
 
 if TYPE_CHECKING:
     from accord.project import Fitted, Project
@@ -53,7 +59,7 @@ def fit(
     A source that pays to learn (a written rubric, prompts with examples) is tried on a part that it has not seen;
     everything else is cross-validated.
     """
-    from accord.values import BadInput
+    from accord.edges import BadInput
 
     with open_counted(config_file, synthetic, settings, question) as project:
         project.cap(requests=max_requests, tokens=max_tokens, money=max_money)

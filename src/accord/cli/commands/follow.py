@@ -24,7 +24,7 @@ from accord.cli.options import (
     open_project,
 )
 from accord.cli.outputs import CHECKED_BY_COMMAND
-from accord.cli.show import Progress, note, say
+from accord.cli.terminal import Progress, note, say
 
 
 @command("follow")

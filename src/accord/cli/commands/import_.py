@@ -27,7 +27,13 @@ from accord.cli.options import (
     open_project,
     role_map,
 )
-from accord.cli.show import Progress, imported_text, note, show, table
+from accord.cli.terminal import (
+    Progress,
+    imported_text,
+    note,
+    show,
+    table,
+)
 
 if TYPE_CHECKING:
     from accord.store import Store
@@ -184,8 +190,8 @@ def _text(result: Mapping[str, Any]) -> str:
 @contextmanager
 def _noting_what_stays(store: Store) -> Iterator[None]:
     """Note the id of an import that failed halfway, since the rows that it read before stay."""
+    from accord.edges import BadInput
     from accord.store import Imports
-    from accord.values import BadInput
 
     before = {each.id for each in Imports(store).known()}
     try:
@@ -222,8 +228,8 @@ def _imports_text(found: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _undo(names: Sequence[Path], config_file: Path | None, settings: list[str] | None, as_json: bool) -> None:
+    from accord.edges import BadInput
     from accord.store import Imports
-    from accord.values import BadInput
 
     if len(names) > 1:
         raise BadInput(f"--undo takes one id, got {len(names)}. List them with: accord import --list")
@@ -239,7 +245,7 @@ def _undone_text(result: Mapping[str, Any]) -> str:
 
 
 def _removed_text(removed: Mapping[str, int]) -> str:
-    from accord.values import count_of
+    from accord.edges import count_of
 
     kept = {
         "confirmed": "rows stay, since another import has them too",
@@ -257,8 +263,8 @@ def _check_traces(result: Mapping[str, Any]) -> None:
     Raises:
         BadInput: Nothing could be read from them.
     """
+    from accord.edges import BadInput
     from accord.formats import NO_CALL, NO_CONTENT, NO_MESSAGES, SAYS_A_CALL
-    from accord.values import BadInput
 
     is_lost = NO_MESSAGES in result["passed_over"]
     is_read = any(sum(result[kind].values()) for kind in ("conversations", "labels", "annotations"))

@@ -23,7 +23,7 @@ from accord.cli.options import (
     scale_map,
 )
 from accord.cli.outputs import CHECKED_BY_COMMAND
-from accord.cli.show import show
+from accord.cli.terminal import show
 
 if TYPE_CHECKING:
     from accord.project import Observed, RubricFound, Survey
@@ -95,9 +95,10 @@ def init(
     you have edited, or that the labels answer, are kept and the others added. The result goes into a new file if
     rubric.yaml exists, and accord.yaml names it.
     """
+    from accord.edges import BadInput
     from accord.project import set_scales, survey
     from accord.report import positions_said
-    from accord.values import BadInput, dump_rubric, load_rubric
+    from accord.values import dump_rubric, load_rubric
 
     if not labels_from:
         if conversations or main or labels or columns or raters or scales:
@@ -164,8 +165,9 @@ def _rubric_in_use(found: Survey) -> Rubric | None:
 
 def _extended(base: Rubric | None, found: Survey, main: str | None, scales: Collection[str]) -> RubricFound:
     """A rubric from the labels; with `base`, that rubric with a question for each kind of label that it lacks."""
+    from accord.edges import UnknownName, count_of
     from accord.project import RubricFound, questions_for, rescaled, rubric_for
-    from accord.values import Rubric, UnknownName, count_of
+    from accord.values import Rubric
 
     if base is None:
         return rubric_for(found.questions.values(), _main_of(found, main), "from-labels")
@@ -241,8 +243,8 @@ def _next(found: Survey, paths: Sequence[Path], columns: list[str] | None) -> tu
 
 def _conversations_beside(paths: Sequence[Path]) -> list[Path]:
     """Return the files beside files of labels that hold conversations."""
+    from accord.edges import BadInput
     from accord.project import survey
-    from accord.values import BadInput
 
     found = []
     for path in _data_files({path.parent for path in paths}):
@@ -256,7 +258,7 @@ def _conversations_beside(paths: Sequence[Path]) -> list[Path]:
 
 def _data_files(folders: Iterable[Path]) -> list[Path]:
     """Return the files of some folders that may hold conversations or labels, by their names."""
-    from accord.values import unpacked_name
+    from accord.edges import unpacked_name
 
     files = (path for folder in sorted(folders) for path in sorted(folder.iterdir()) if path.is_file())
     return [path for path in files if unpacked_name(path.name.lower()).endswith(ENDINGS)]
@@ -297,7 +299,7 @@ def _write_new(path: Path, text: str) -> bool:
 
 
 def _text(result: Mapping[str, Any]) -> str:
-    from accord.values import count_of
+    from accord.edges import count_of
 
     lines = [f"wrote {name}" for name in result["written"]] + [f"kept {name} as it is" for name in result["kept"]]
     lines += [f"changed {line}" for line in result.get("changed", ())]

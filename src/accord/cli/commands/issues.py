@@ -10,7 +10,7 @@ import typer
 from accord.cli.app import command
 from accord.cli.options import AsJson, ConfigFile, Setting, Synthetic, open_counted
 from accord.cli.outputs import ISSUES_PAGE
-from accord.cli.show import show
+from accord.cli.terminal import show
 
 
 @command("issues")
@@ -25,7 +25,7 @@ def issues(
     from accord.methods import statistics
     from accord.project import annotated_pairs, issues_of
     from accord.report import write_issues_page
-    from accord.workbench import outcomes
+    from accord.studies import outcomes
 
     with open_counted(config_file, synthetic, settings) as project:
         pairs, taxonomy = annotated_pairs(project), issues_of(project).taxonomy

@@ -10,8 +10,14 @@ import typer
 
 from accord.cli.app import PARTLY_UNSCORED, command, stop
 from accord.cli.options import AsJson, ConfigFile, MaxMoney, MaxRequests, MaxTokens, Setting, Synthetic, open_counted
-from accord.cli.show import Progress, note, plan_text, show, spending
-from accord.values import one_line
+from accord.cli.terminal import (
+    Progress,
+    note,
+    plan_text,
+    show,
+    spending,
+)
+from accord.edges import one_line
 
 if TYPE_CHECKING:
     from accord.project import BatchRun, JudgeRun
@@ -50,9 +56,9 @@ def judge(
     as_json: AsJson = False,
 ) -> None:
     """Ask the project's models for evidence. Answers are kept; running it again continues where it stopped."""
+    from accord.edges import BadInput
     from accord.models import NOT_RECORDED
     from accord.project import Selected, judge_in_batches
-    from accord.values import BadInput
 
     selected = Selected(everything, limit, longest, people, wordnet)
     with open_counted(config_file, synthetic, settings) as project:

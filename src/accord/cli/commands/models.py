@@ -11,7 +11,12 @@ import typer
 from accord.cli.app import command_group, guarded
 from accord.cli.options import AsJson, ConfigFile, Setting, open_project
 from accord.cli.outputs import METRIC
-from accord.cli.show import cost_text, show, stage, table
+from accord.cli.terminal import (
+    cost_text,
+    show,
+    stage,
+    table,
+)
 
 models = command_group("models", "List, fetch, probe and audit models.")
 
@@ -30,9 +35,9 @@ def pull(
     as_json: AsJson = False,
 ) -> None:
     """Fetch models that run in this process, check their checksums, and unpack them into the user's cache."""
+    from accord.edges import BadInput
     from accord.models import CATALOGUE
-    from accord.models.embedded.pulling import pull as pull_one
-    from accord.values import BadInput
+    from accord.models.embedded.download import pull as pull_one
 
     wanted = names or list(CATALOGUE)
     if source is not None and len(wanted) != 1:
@@ -94,8 +99,8 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Learn a metric from the store's conversations, without ratings: metrics: [ruber-unreferenced@FOLDER]."""
+    from accord.edges import UnknownName
     from accord.project import train_ruber
-    from accord.values import UnknownName
 
     if name != "ruber":
         raise UnknownName("metric that is trained", name, ["ruber"])

@@ -8,7 +8,7 @@ from typing import Any
 
 from accord.cli.app import command
 from accord.cli.options import AsJson
-from accord.cli.show import show
+from accord.cli.terminal import show
 
 
 @command("plugins")

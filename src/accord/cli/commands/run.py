@@ -34,7 +34,16 @@ from accord.cli.options import (
     turn_choice,
 )
 from accord.cli.outputs import RUN
-from accord.cli.show import comparison_text, figure_text, imported_text, note, show, stage, table, training_text
+from accord.cli.terminal import (
+    comparison_text,
+    figure_text,
+    imported_text,
+    note,
+    show,
+    stage,
+    table,
+    training_text,
+)
 
 if TYPE_CHECKING:
     from accord.project import Config
@@ -83,9 +92,10 @@ def run(
 
     Without a project's file the rubric follows the labels; recorded judgements beside the conversations are the judge.
     """
+    from accord.edges import BadInput
     from accord.project import survey, with_settings
     from accord.report import RunOptions, run_settings
-    from accord.values import BadInput, load_rubric
+    from accord.values import load_rubric
 
     loaded, template, infers = run_settings(out, config_file, is_named=bool(rubric or settings or synthetic))
     config = with_settings(loaded, [*(settings or ()), *chosen(synthetic)])

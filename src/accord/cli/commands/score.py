@@ -32,7 +32,12 @@ from accord.cli.options import (
     turn_choice,
 )
 from accord.cli.outputs import SCORES
-from accord.cli.show import Progress, note, show, training_text
+from accord.cli.terminal import (
+    Progress,
+    note,
+    show,
+    training_text,
+)
 
 if TYPE_CHECKING:
     from accord.project import Moved, Spread
@@ -182,8 +187,8 @@ def _check_place(
     Raises:
         BadInput: The output does not take an option or a source.
     """
+    from accord.edges import BadInput
     from accord.formats import is_remote
-    from accord.values import BadInput
 
     if not is_file:
         if skip_bad_rows:
@@ -249,7 +254,7 @@ def merge(
 
 
 def _parts_text(result: Mapping[str, Any]) -> str:
-    from accord.values import count_of
+    from accord.edges import count_of
 
     counts = result["counts"]
     mean = "–" if counts["mean"] is None else f"{counts['mean']:.3f}"
@@ -268,7 +273,7 @@ def _parts_text(result: Mapping[str, Any]) -> str:
 
 
 def _text(result: Mapping[str, Any]) -> str:
-    from accord.values import count_of
+    from accord.edges import count_of
 
     mean = "–" if result["mean"] is None else f"{result['mean']:.3f}"
     lines = [f"{count_of(result['scored'], result['level'])} scored, mean {mean}, in {result['out']}"]

@@ -25,7 +25,7 @@ from accord.cli.options import (
     open_project,
     site_of,
 )
-from accord.cli.show import note
+from accord.cli.terminal import note
 
 if TYPE_CHECKING:
     from accord.live import App
@@ -79,6 +79,7 @@ def serve(
     cannot score live, these addresses answer 503 with the reason, and the pages work.
     SIGTERM stops the server after the requests under way.
     """
+    from accord.edges import BadInput, keep_secret
     from accord.live import (
         Opening,
         check_installed,
@@ -93,7 +94,6 @@ def serve(
         unavailable_app,
     )
     from accord.live import serve as listen
-    from accord.values import BadInput, keep_secret
 
     check_installed()
     with open_project(config_file, settings, creates=True) as project, ExitStack() as open_:
@@ -148,8 +148,8 @@ def _pages(
     Raises:
         BadInput: Other machines reach the server, there are no user accounts, and live scoring cannot be served alone.
     """
-    from accord.values import BadInput
-    from accord.workbench import Bench, workbench_app
+    from accord.edges import BadInput
+    from accord.web import Bench, workbench_app
 
     try:
         bench = Bench(project, exposed)

@@ -13,7 +13,7 @@ import typer
 from accord.cli.app import command_group, guarded, stop
 from accord.cli.options import AsJson, ConfigFile, store_of
 from accord.cli.outputs import CHECKED_BY_COMMAND
-from accord.cli.show import show
+from accord.cli.terminal import show
 
 store = command_group("store", "Look after the project's store.")
 
@@ -112,7 +112,7 @@ def _age(written: str) -> timedelta:
     Raises:
         BadInput: It is none.
     """
-    from accord.values import BadInput
+    from accord.edges import BadInput
 
     match = re.fullmatch(r"(\d{1,5})([hdw])", written.strip(), re.ASCII)
     if match is None:

@@ -12,7 +12,14 @@ import typer
 from accord.cli.app import PARTLY_UNSCORED, command, stop
 from accord.cli.options import AsJson, ConfigFile, MaxMoney, MaxRequests, MaxTokens, Setting, open_project
 from accord.cli.outputs import SYNTHETIC
-from accord.cli.show import Progress, cost_text, note, show, spending, table
+from accord.cli.terminal import (
+    Progress,
+    cost_text,
+    note,
+    show,
+    spending,
+    table,
+)
 
 _SHOWN = 12
 
@@ -80,8 +87,8 @@ def synth(
 
 
 def _stop_where_some_are_missing(lost: Mapping[str, int]) -> None:
+    from accord.edges import BudgetReached
     from accord.models import OUT_OF_BUDGET
-    from accord.values import BudgetReached
 
     if OUT_OF_BUDGET in lost:
         raise BudgetReached("the budget is spent; what was made is kept. Run again with a larger budget to go on.")
@@ -90,7 +97,7 @@ def _stop_where_some_are_missing(lost: Mapping[str, int]) -> None:
 
 
 def _named(value: str | None) -> str | int | None:
-    from accord.values import whole_number
+    from accord.edges import whole_number
 
     number = None if value is None else whole_number(value)
     return value if number is None else number

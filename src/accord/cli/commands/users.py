@@ -11,7 +11,7 @@ import typer
 
 from accord.cli.app import command_group, guarded
 from accord.cli.options import AsJson, ConfigFile, open_project
-from accord.cli.show import note, show
+from accord.cli.terminal import note, show
 
 if TYPE_CHECKING:
     from accord.store import Studies
@@ -31,7 +31,7 @@ def _check_site(url: str) -> None:
     """
     from urllib.parse import urlsplit
 
-    from accord.values import BadInput, is_web_address
+    from accord.edges import BadInput, is_web_address
 
     parts = urlsplit(url)
     if not is_web_address(url) or not parts.hostname or "@" in parts.netloc or parts.query or parts.fragment:
@@ -67,7 +67,7 @@ def add(
     as_json: AsJson = False,
 ) -> None:
     """Add somebody, and print the personal link."""
-    from accord.workbench import add_person
+    from accord.web import add_person
 
     _check_site(url)
     with _studies(config_file, creates=True) as studies:
@@ -86,7 +86,7 @@ def link(
 
     Without users and without NAME: print a link that signs one browser of this machine in, once.
     """
-    from accord.workbench import local_sign_in_link, new_link
+    from accord.web import local_sign_in_link, new_link
 
     _check_site(url)
     with _studies(config_file) as studies:
@@ -104,7 +104,7 @@ def role(
     config_file: ConfigFile = None,
 ) -> None:
     """Give somebody another role."""
-    from accord.workbench import change_role
+    from accord.web import change_role
 
     with _studies(config_file) as studies:
         change_role(studies, name, role)

@@ -16,7 +16,7 @@ from accord.cli.options import (
     open_project,
     site_of,
 )
-from accord.cli.show import note, show
+from accord.cli.terminal import note, show
 
 
 @command("validate")
@@ -52,26 +52,27 @@ def validate(
     It is a study of the workbench, beside those of accord.yaml. Answers are labels (validation:detection,
     validation:initial, validation:revised). Stop it and start it again as you like: the draw and the answers stay.
     """
-    from accord import workbench
+    from accord import studies as human_studies
+    from accord import web
     from accord.store import Studies
 
     with open_project(config_file, settings) as project:
         studies = Studies(project.store)
         try:
             if outcome:
-                found = workbench.outcome(project, flow, studies)
+                found = human_studies.outcome(project, flow, studies)
                 lines = [f"{found.examples} of {found.planned} turns have answers", *found.lines()]
                 show(found.to_json(), as_json, lambda _: "\n\n".join(lines))
                 return
-            study = workbench.open_validation(project, flow, studies, sample, per_turn, per_person)
+            study = human_studies.open_validation(project, flow, studies, sample, per_turn, per_person)
             turns = study.begin()
         finally:
             studies.close()
         from accord.live import check_installed, exposure, serve
 
         check_installed()
-        bench = workbench.Bench(project, exposure(host, name or ()))
-        pages = workbench.workbench_app(bench, frozenset(map(str.lower, [host, *(name or ())])))
+        bench = web.Bench(project, exposure(host, name or ()))
+        pages = web.workbench_app(bench, frozenset(map(str.lower, [host, *(name or ())])))
         note_broken_studies(bench)
         note(f"{turns} turns, {study.settings.per_item} people each, at {site_of(host, port)}/rate/{flow}")
         note_sign_in_link(bench, site_of(host, port), f"/rate/{flow}")

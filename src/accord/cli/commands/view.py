@@ -16,7 +16,7 @@ import typer
 from accord.cli.app import command
 from accord.cli.commands.serve import serve
 from accord.cli.options import ConfigFile, open_project, site_of
-from accord.cli.show import note, say
+from accord.cli.terminal import note, say
 
 REPORT = "report.html"
 HOST, PORT = "127.0.0.1", 8700
@@ -41,7 +41,7 @@ def view(
 
     The board is served by `accord serve`; unless it runs already, it is started, and Ctrl-C stops it.
     """
-    from accord.values import UnknownName
+    from accord.edges import UnknownName
 
     if page not in ("report", "board"):
         raise UnknownName("page", page, ["report", "board"])
@@ -70,7 +70,8 @@ def _report(file: Path | None, config_file: Path | None) -> Path:
     Raises:
         BadInput: There is no report.
     """
-    from accord.values import BadInput, find_project_file
+    from accord.edges import BadInput
+    from accord.values import find_project_file
 
     project = config_file or find_project_file()
     places = [file] if file is not None else [Path(REPORT), *([project.parent / REPORT] if project else [])]
@@ -84,7 +85,7 @@ def _board(port: int, config_file: Path | None) -> str:
     """Return the board's address; for a project without users, a link that signs the browser in once."""
     from accord.store import Studies
     from accord.values import find_project_file
-    from accord.workbench import local_sign_in_link
+    from accord.web import local_sign_in_link
 
     site = site_of(HOST, port)
     if config_file is None and find_project_file() is None:

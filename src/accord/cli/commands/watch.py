@@ -8,7 +8,7 @@ import typer
 
 from accord.cli.app import command
 from accord.cli.options import AsJson, ConfigFile, Setting, open_project
-from accord.cli.show import figure_text, show, table
+from accord.cli.terminal import figure_text, show, table
 
 if TYPE_CHECKING:
     from accord.live import DayRow, WatchReport
@@ -26,8 +26,8 @@ def watch(
     """Mean scores per system and day with intervals; checks finished days, and sends alarms to the webhook."""
     from functools import partial
 
+    from accord.edges import GateFailed
     from accord.live import post, report, see_to, tell
-    from accord.values import GateFailed
 
     with open_project(config_file, settings) as project:
         config = project.config.watch

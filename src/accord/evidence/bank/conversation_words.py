@@ -7,8 +7,8 @@ from functools import update_wrapper
 from weakref import WeakValueDictionary
 
 from accord.evidence.bank.languages import ENGLISH, Language, recognised
-from accord.evidence.bank.message import ENTRY, lazy
-from accord.evidence.bank.words import pieces, tokens, vocabulary
+from accord.evidence.bank.reply_features import ENTRY, lazy
+from accord.evidence.bank.tokens import pieces, tokens, vocabulary
 from accord.values import NOBODY, Conversation, Document
 
 STOP_WORDS = frozenset(

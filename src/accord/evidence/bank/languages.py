@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
 
-from accord.values import UnknownName, content_hash
+from accord.edges import UnknownName
+from accord.values import content_hash
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,9 +10,15 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from accord.evidence.bank.message import COMPARED, ParsedDocument, ParsedText, TurnHistory, turn_metrics
-from accord.evidence.bank.words import ENGLISH_WORDS, WORDS
-from accord.values import MissingExtra
+from accord.edges import MissingExtra
+from accord.evidence.bank.reply_features import (
+    COMPARED,
+    ParsedDocument,
+    ParsedText,
+    TurnHistory,
+    turn_metrics,
+)
+from accord.evidence.bank.tokens import ENGLISH_WORDS, WORDS
 
 NAMES = ("bleu", "chrf", "meteor")
 

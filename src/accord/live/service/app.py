@@ -24,17 +24,24 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from markupsafe import Markup, escape
 from starlette.exceptions import HTTPException
 
+from accord.edges import AccordError, BadInput
 from accord.formats import Fields
 from accord.live.ingest import Ingestor, Row, refused
 from accord.live.messages import HistoryDeduplicator, Message, Once, message_from
+from accord.live.monitoring.monitor import WatchReport
 from accord.live.service import schemas
-from accord.live.service.exports import export_of
-from accord.live.service.figures import Counted, Gauges
+from accord.live.service.fair_queue import (
+    ASKED_AT_ONCE,
+    WAITING,
+    Batcher,
+    Busy,
+    Late,
+)
 from accord.live.service.middleware import BODY, SECONDS, App, TokenGuard
+from accord.live.service.otlp import export_of
+from accord.live.service.prometheus import Counted, Gauges
 from accord.live.service.schemas import JSON, LOGS, PROTOBUF, TRACES, Signal, media_type
-from accord.live.service.turns import ASKED_AT_ONCE, WAITING, Batcher, Busy, Late
-from accord.live.watching.watch import WatchReport
-from accord.values import AccordError, BadInput, JsonSchema
+from accord.values import JsonSchema
 from accord.version import __version__
 
 ABOUT = "Scores of live conversations: each reply is scored as it is said."

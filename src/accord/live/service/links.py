@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
+from accord.edges import AccordError, BadInput
+from accord.live.service.fair_queue import Busy, Late
 from accord.live.service.middleware import App, Receive, Scope, Send
-from accord.live.service.turns import Busy, Late
-from accord.values import AccordError, BadInput
 
 ASKING, FORWARDING = "asking", "forwarding"
 """What a connection is for."""

@@ -17,7 +17,7 @@ from math import ceil
 from time import monotonic
 from typing import Any
 
-from accord.values import BadInput, MissingExtra, whole_number
+from accord.edges import BadInput, MissingExtra, whole_number
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

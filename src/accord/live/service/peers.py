@@ -22,9 +22,9 @@ from accord.formats import Fields, decoded_json
 from accord.live.ingest import Row, not_taken
 from accord.live.messages import Message
 from accord.live.service.app import Service
-from accord.live.service.figures import Levels
+from accord.live.service.fair_queue import Busy, Late
 from accord.live.service.links import Address, Link
-from accord.live.service.turns import Busy, Late
+from accord.live.service.prometheus import Levels
 
 TAKE, TRACE, LEVELS, SETTLE, PING = "take", "trace", "levels", "settle", "ping"
 PATIENCE = 2.0

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NotRequired, TypedDict
 
+from accord.edges import BadInput, MissingExtra
 from accord.live.messages import adapter
-from accord.values import BadInput, Json, JsonSchema, MissingExtra
+from accord.values import Json, JsonSchema
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Literal
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
+from accord.edges import BadInput
 from accord.live.service.middleware import SECONDS, App
-from accord.values import BadInput
 
 if TYPE_CHECKING:
     import uvicorn

@@ -30,17 +30,17 @@ from typing import Any
 
 import uvicorn
 
+from accord.edges import AccordError, BadInput
 from accord.learning import load_evaluator
 from accord.live.ingest import opened
+from accord.live.monitoring.monitor import report
 from accord.live.scorer import LiveScorer
 from accord.live.service.app import Service, make_app
 from accord.live.service.links import Address, Forwarded, Listener
 from accord.live.service.middleware import App, together
 from accord.live.service.peers import Peers
 from accord.live.service.server import FINISHING, config_of, tune
-from accord.live.watching.watch import report
 from accord.project import Config, Project
-from accord.values import AccordError, BadInput
 
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
 """Seconds until a worker is started again that died at its start, and the most after many times."""

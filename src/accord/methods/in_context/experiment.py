@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from accord.methods.in_context.asking import Asked, Counts, Ensemble, ask_ensembles, to_scorer
-from accord.methods.in_context.examples import Examples, prompt_text
+from accord.edges import BadInput
+from accord.methods.in_context.demonstration_sets import (
+    Indices,
+    Library,
+    Pairs,
+    Query,
+    Vectors,
+    pair_draws,
+    try_pairs,
+)
 from accord.methods.in_context.findings import (
     SETS,
     TRAIN_SIDE,
@@ -22,7 +30,8 @@ from accord.methods.in_context.findings import (
     StageCounts,
     cautions,
 )
-from accord.methods.in_context.inversion import (
+from accord.methods.in_context.prompt_assembly import Recipe, Sizes
+from accord.methods.in_context.prompt_inversion import (
     BY_HAND,
     EXAMPLES,
     PromptSearch,
@@ -31,9 +40,15 @@ from accord.methods.in_context.inversion import (
     invert,
     prompt_search,
 )
-from accord.methods.in_context.nodes import Indices, Library, Pairs, Query, Vectors, pair_draws, try_pairs
-from accord.methods.in_context.reading import UNREADABLE
-from accord.methods.in_context.recipe import Recipe, Sizes
+from accord.methods.in_context.rated_examples import Examples, prompt_text
+from accord.methods.in_context.score_parser import UNREADABLE
+from accord.methods.in_context.scoring_requests import (
+    Asked,
+    Counts,
+    Ensemble,
+    ask_ensembles,
+    to_scorer,
+)
 from accord.methods.in_context.selectors import (
     AUTO,
     CHANCE,
@@ -48,7 +63,7 @@ from accord.methods.in_context.selectors import (
 from accord.methods.in_context.template import PromptTemplate
 from accord.models import EMBEDDER, WRITER, Failure, Flow, Known, Prompt, Reply, Request, Text, to
 from accord.statistics import INNER_FOLDS, fold_of
-from accord.values import BadInput, Registry, Sample
+from accord.values import Registry, Sample
 
 if TYPE_CHECKING:
     from accord.methods.in_context.source import InContextSettings

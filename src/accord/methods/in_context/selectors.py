@@ -16,10 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from accord.evidence import Figure, Settings
-from accord.methods.in_context.nodes import Floats, Indices, Library, Nodes, Pairs, Query
+from accord.evidence import Settings
+from accord.methods.in_context.demonstration_sets import (
+    Floats,
+    Indices,
+    Library,
+    Nodes,
+    Pairs,
+    Query,
+)
 from accord.statistics import DRAWS, Clusters, interval
-from accord.values import Registry
+from accord.values import Figure, Registry
 
 AUTO, CHANCE = "auto", "random"
 """`selector: auto`; and the selector that every other one is measured against."""
@@ -123,7 +130,9 @@ class Selector(ABC):
         return self.fit(library)
 
 
-selectors: Registry[Callable[[int, TowerSettings], Selector]] = Registry("selector", "accord.methods.in_context.towers")
+selectors: Registry[Callable[[int, TowerSettings], Selector]] = Registry(
+    "selector", "accord.methods.in_context.tower_selector"
+)
 """Selectors by name: `register` decorates a class, or a function of the seed and the settings `towers`."""
 
 

@@ -15,9 +15,9 @@ from typing import Any, Literal, Self
 
 from pydantic import Field
 
+from accord.edges import BadInput, NotFitted
 from accord.evidence import EvidenceTable, Learned, Note, Settings, Source, State, Training, sources
-from accord.methods.in_context.asking import Asked, Counts, Ensemble, as_evidence, ask_ensembles
-from accord.methods.in_context.examples import Examples, contexts_of, examples_of, private_by, prompt_text
+from accord.methods.in_context.demonstration_sets import Query
 from accord.methods.in_context.experiment import (
     FEW_SHOT,
     Choose,
@@ -28,9 +28,27 @@ from accord.methods.in_context.experiment import (
     vectors_of,
 )
 from accord.methods.in_context.findings import TEST_SIDE, InContextFindings
-from accord.methods.in_context.inversion import TaskPrompt, load_tasks
-from accord.methods.in_context.nodes import Query
-from accord.methods.in_context.recipe import FIT_AGAIN, Recipe, at_level, recipe_from
+from accord.methods.in_context.prompt_assembly import (
+    FIT_AGAIN,
+    Recipe,
+    at_level,
+    recipe_from,
+)
+from accord.methods.in_context.prompt_inversion import TaskPrompt, load_tasks
+from accord.methods.in_context.rated_examples import (
+    Examples,
+    contexts_of,
+    examples_of,
+    private_by,
+    prompt_text,
+)
+from accord.methods.in_context.scoring_requests import (
+    Asked,
+    Counts,
+    Ensemble,
+    as_evidence,
+    ask_ensembles,
+)
 from accord.methods.in_context.selectors import AUTO, TowerSettings, make_selector, selectors
 from accord.methods.in_context.template import LOGPROBS, NUMBER, PromptTemplate
 from accord.models import (
@@ -46,7 +64,7 @@ from accord.models import (
     in_process,
 )
 from accord.statistics import Split, fold_of
-from accord.values import BadInput, NotFitted, Sample, Target
+from accord.values import Sample, Target
 
 IN_CONTEXT = "in-context"
 DECIDED = ("decisions", "systemone")

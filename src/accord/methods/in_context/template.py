@@ -12,7 +12,8 @@ from functools import partial
 from math import floor, log10
 from string import Template
 
-from accord.methods.in_context.examples import TURN, Example, ends
+from accord.edges import BadInput
+from accord.methods.in_context.rated_examples import TURN, Example, ends
 from accord.models import (
     MARGIN,
     TOP_LOGPROBS,
@@ -25,7 +26,13 @@ from accord.models import (
     prompt_file,
     transcript_of,
 )
-from accord.values import BadInput, Conversation, Kind, Question, Sample, content_hash
+from accord.values import (
+    Conversation,
+    Kind,
+    Question,
+    Sample,
+    content_hash,
+)
 
 NUMBER, LOGPROBS = "number", "logprobs"
 """Modes of reading a score: the number that is meant, or the first token's probabilities."""

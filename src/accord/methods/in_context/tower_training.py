@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from accord.methods.in_context.nodes import Indices
+from accord.edges import MissingExtra
+from accord.methods.in_context.demonstration_sets import Indices
 from accord.methods.in_context.selectors import Arrays, TowerSettings
-from accord.methods.in_context.towers import (
+from accord.methods.in_context.tower_selector import (
     Array,
     Parameters,
     Shape,
@@ -19,7 +20,6 @@ from accord.methods.in_context.towers import (
     input_tower,
     utility,
 )
-from accord.values import MissingExtra
 
 try:
     import jax

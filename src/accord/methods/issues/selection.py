@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 
-from accord.values import NOBODY, BadInput, Conversation
+from accord.edges import BadInput
+from accord.values import NOBODY, Conversation
 
 NO_CONTEXT, EMPTY, NO_REPLY = "no turn before it", "empty", "no reply in it"
 MORE_SPEAKERS = "more than two speakers"

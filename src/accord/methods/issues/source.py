@@ -15,11 +15,17 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from accord.edges import (
+    BadInput,
+    BudgetReached,
+    check,
+    read_card,
+)
 from accord.evidence import EvidenceTable, Gathered, Note, Settings, Source, SourceContext, ask_rubric, sources
 from accord.formats import REPEAT
-from accord.methods.issues.annotating import Asking, annotate
+from accord.methods.issues.annotate import Asking, annotate
 from accord.methods.issues.evidence import LOWEST_SCORE, SCORE, WORST, assessed, issue_table, kind_question, probable
-from accord.methods.issues.guidance import SHIPPED_SHOTS, IssuePromptBuilder
+from accord.methods.issues.issue_prompts import SHIPPED_SHOTS, IssuePromptBuilder
 from accord.methods.issues.selection import judged_turns
 from accord.models import (
     FINDER,
@@ -45,8 +51,6 @@ from accord.models import (
 )
 from accord.values import (
     ISSUE,
-    BadInput,
-    BudgetReached,
     Conversation,
     IssueAnnotation,
     Label,
@@ -56,9 +60,7 @@ from accord.values import (
     Target,
     Taxonomy,
     Unannotated,
-    check,
     load_taxonomy,
-    read_card,
 )
 
 DIALOGUES_AT_ONCE = 100

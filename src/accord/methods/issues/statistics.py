@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from accord.evidence import Figure, text_table
-from accord.values import HIGHEST, LOWEST, Conversation, IssueAnnotation, Taxonomy
+from accord.values import HIGHEST, LOWEST, Conversation, Figure, IssueAnnotation, Taxonomy, text_table
 
 SCORES = range(LOWEST, HIGHEST + 1)
 LATEST_POSITION = 20

@@ -12,8 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from accord.evidence import EvidenceTable, Figure, Training, ask_rubric, counted_stems, pieces
-from accord.methods.learned_rubric.answers import Decided, points
+from accord.edges import BadInput
+from accord.evidence import (
+    EvidenceTable,
+    Training,
+    ask_rubric,
+    counted_stems,
+    pieces,
+)
+from accord.methods.learned_rubric.as_rubric import asking, only
+from accord.methods.learned_rubric.assertion_pool import WrittenPool
+from accord.methods.learned_rubric.assertion_selector import AssertionSelector
 from accord.methods.learned_rubric.findings import (
     RUBRICS,
     SELECTIONS,
@@ -26,10 +35,8 @@ from accord.methods.learned_rubric.findings import (
     SystemFigures,
     SystemShare,
 )
-from accord.methods.learned_rubric.fitting import AssertionSelector
-from accord.methods.learned_rubric.pool import WrittenPool
-from accord.methods.learned_rubric.rubrics import asking, only
-from accord.methods.learned_rubric.selection import (
+from accord.methods.learned_rubric.judge_points import Decided, points
+from accord.methods.learned_rubric.selection_policies import (
     ALL,
     RESAMPLES,
     RUBICON,
@@ -37,7 +44,7 @@ from accord.methods.learned_rubric.selection import (
     selection_policies,
     stability,
 )
-from accord.methods.learned_rubric.separation import (
+from accord.methods.learned_rubric.separation_metrics import (
     NAMES,
     POINT,
     TOP,
@@ -49,7 +56,14 @@ from accord.methods.learned_rubric.separation import (
 )
 from accord.models import JUDGE, NOT_YET, PROSE, Flow
 from accord.statistics import Clusters, interval
-from accord.values import BadInput, Conversation, Question, Rubric, Sample, Side
+from accord.values import (
+    Conversation,
+    Figure,
+    Question,
+    Rubric,
+    Sample,
+    Side,
+)
 
 ASKED = "judge asked directly"
 SHOWN = 2

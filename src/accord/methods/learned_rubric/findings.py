@@ -8,7 +8,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from accord.evidence import (
+from accord.methods.learned_rubric.selection_policies import RUBICON
+from accord.methods.learned_rubric.separation_metrics import NAMES, UNCERTAIN
+from accord.values import (
     Charts,
     Curves,
     Figure,
@@ -24,8 +26,6 @@ from accord.evidence import (
     percent,
     text_table,
 )
-from accord.methods.learned_rubric.selection import RUBICON
-from accord.methods.learned_rubric.separation import NAMES, UNCERTAIN
 
 RUBRICS, SELECTIONS = 1, 3
 TABLES = {RUBRICS: "Rubrics", SELECTIONS: "Selection policies on the same pool"}

@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 from pydantic import Field
 
+from accord.edges import BadInput, NotFitted, parse_yaml
 from accord.evidence import (
     EvidenceTable,
     Learned,
@@ -24,25 +25,34 @@ from accord.evidence import (
     ask_rubric,
     sources,
 )
-from accord.methods.learned_rubric.answers import FEWEST, Decided, verdicts_of
+from accord.methods.learned_rubric.as_rubric import (
+    asking,
+    checked_given,
+    checked_pool,
+    questions_of,
+    rubric_of,
+    seen_in,
+)
+from accord.methods.learned_rubric.assertion_pool import (
+    Writing,
+    WritingSettings,
+    WrittenPool,
+    write_pool,
+)
+from accord.methods.learned_rubric.assertion_selector import AssertionSelector
 from accord.methods.learned_rubric.experiment import Experiment, RubricFit, findings, fit_pool, learned_part
 from accord.methods.learned_rubric.findings import RubricFindings
-from accord.methods.learned_rubric.fitting import AssertionSelector
-from accord.methods.learned_rubric.pool import Writing, WritingSettings, WrittenPool, write_pool
-from accord.methods.learned_rubric.rubrics import asking, checked_given, checked_pool, questions_of, rubric_of, seen_in
-from accord.methods.learned_rubric.selection import SelectionSettings, kinds_of
-from accord.methods.learned_rubric.separation import Flags
+from accord.methods.learned_rubric.judge_points import FEWEST, Decided, verdicts_of
+from accord.methods.learned_rubric.selection_policies import SelectionSettings, kinds_of
+from accord.methods.learned_rubric.separation_metrics import Flags
 from accord.models import JUDGE, WRITER, Flow, Request, Who, nothing
 from accord.statistics import Split, fold_of
 from accord.values import (
-    BadInput,
-    NotFitted,
     Question,
     Rubric,
     Sample,
     dump_rubric,
     load_rubric,
-    parse_yaml,
     read_rubric,
 )
 

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from accord.values import BadInput, UnknownName
+from accord.edges import BadInput, UnknownName
 
 FORMAT = 1
 ABOUT = "about.json"

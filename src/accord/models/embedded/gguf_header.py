@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from accord.values import BadInput, open_regular, shown_size
+from accord.edges import BadInput, open_regular, shown_size
 
 MOST_TENSORS, MOST_FIELDS, MOST_ENTRIES = 100_000, 10_000, 5_000_000
 MOST_TEXT = 4 << 20

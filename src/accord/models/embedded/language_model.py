@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.edges import sendable
 from accord.models.embedded.catalogue import CONFIG, LANGUAGE_MODEL
-from accord.models.embedded.files import load
+from accord.models.embedded.gguf_weights import load
 from accord.models.embedded.llama import Floats, Llama, Prefix, Shape
-from accord.values import sendable
 
 ROWS_AT_ONCE = 1024
 A_FEW = 32

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.edges import sendable
 from accord.models.embedded.catalogue import SENTENCE_EMBEDDER
-from accord.models.embedded.files import load
-from accord.values import sendable
+from accord.models.embedded.gguf_weights import load
 
 Floats = NDArray[np.float32]
 

@@ -16,10 +16,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from accord.edges import BadInput, BadRow, UnknownName
 from accord.formats import read_rows
 from accord.models.model import Answer, Unanswered
-from accord.models.replies import NO_DISTRIBUTION, no_distribution
-from accord.values import ISSUE, BadInput, BadRow, Question, Sample, UnknownName
+from accord.models.reply_parsing import NO_DISTRIBUTION, no_distribution
+from accord.values import ISSUE, Question, Sample
 
 JUDGEMENTS_FILE = "judgments.jsonl.gz"
 NOT_RECORDED = "not recorded"

@@ -1,0 +1,414 @@
+"""What a command shows: the same values as JSON or as plain text, and progress on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from accord.models import Budget
+
+_PLAIN_SECONDS = 5.0
+
+
+_handlers: list[Any] = []
+_is_quiet = _is_changed = False
+
+
+def set_verbosity(verbose: bool, quiet: bool) -> None:
+    """Log to stderr from INFO on, or leave out everything but results and errors; neither is the default.
+
+    Raises:
+        BadInput: Both are asked for.
+    """
+    global _is_quiet, _is_changed
+    _is_quiet, was_changed, _is_changed = quiet, _is_changed, verbose or quiet
+    if not (was_changed or _is_changed):
+        return
+    import logging
+
+    from accord.edges import BadInput
+
+    loggers = [logging.getLogger(name) for name in ("accord", "httpx", "alembic")]
+    for logger in loggers:
+        logger.setLevel(logging.INFO if verbose else logging.ERROR if quiet else logging.NOTSET)
+        for handler in _handlers:
+            logger.removeHandler(handler)
+    _handlers.clear()
+    if verbose and quiet:
+        raise BadInput("--verbose and --quiet exclude each other; give one of them")
+    if verbose:
+        handler = _log_handler()
+        _handlers.append(handler)
+        for logger in loggers:
+            logger.addHandler(handler)
+
+
+def _log_handler() -> Any:
+    import logging
+
+    class Lines(logging.Handler):
+        """Log records as single lines on stderr, without credentials."""
+
+        def emit(self, record: logging.LogRecord) -> None:
+            say_line(f"{record.levelname.lower()}: {record.name}: {record.getMessage()}")
+
+    return Lines(logging.INFO)
+
+
+def show(result: Mapping[str, Any], as_json: bool, text: Callable[[Mapping[str, Any]], str]) -> None:
+    """Print a result: as JSON, or as `text` writes it."""
+    from accord.edges import in_lines  # here: `--help` imports nothing that takes time
+
+    say(json.dumps(result, indent=1, ensure_ascii=False) if as_json else text(in_lines(result)))
+
+
+def say(text: str, is_aside: bool = False) -> None:
+    """Print a text, on stderr where it is an aside: no secret, and nothing that a terminal would obey."""
+    from accord.edges import redacted, visible
+
+    if is_aside and _is_quiet:
+        return
+    print(visible(redacted(text)), file=sys.stderr if is_aside else sys.stdout)
+
+
+def say_line(text: str) -> None:
+    """Print one line of bounded length on stderr, whatever stands in the text, and no credentials."""
+    from accord.edges import bounded, one_line, redacted_message
+
+    print(one_line(redacted_message(" ".join(bounded(text).split()))), file=sys.stderr)
+
+
+class Result(Protocol):
+    """What a verb gives back."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON."""
+        ...
+
+
+R = TypeVar("R", bound=Result)
+
+
+def show_each(results: Iterable[R], as_json: bool, text: Callable[[R], str]) -> None:
+    """Print results as they come; several of them as one list of JSON, also where the work stops in between."""
+    done = []
+    try:
+        for result in results:
+            done.append(result.to_json())
+            if not as_json:
+                say(text(result))
+    finally:
+        if as_json and done:
+            say(json.dumps(done if len(done) > 1 else done[0], indent=1, ensure_ascii=False))
+
+
+class Progress:
+    """A count that moves, its rate, and the time that is left where the total is known; always on stderr.
+
+    A bar on a terminal, a plain line every few seconds elsewhere.
+    """
+
+    def __init__(self, what: str, total: int | None = None) -> None:
+        self.what, self.total, self.done = what, total, 0
+        self._begun = self._last = time.monotonic()
+        self._bar = _bar(what, total) if sys.stderr.isatty() and not _is_quiet else None
+
+    def __enter__(self) -> Progress:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def expect(self, total: int) -> None:
+        """Note how many there are."""
+        self.total = total
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], total=total)
+
+    def at(self, done: int) -> None:
+        """Note how many are done by now."""
+        self.done = done
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=done, figures="  ".join(self._figures()))
+        elif time.monotonic() - self._last > _PLAIN_SECONDS:
+            self._last = time.monotonic()
+            say(f"{self.what}: {', '.join(self._figures())}", is_aside=True)
+
+    def _figures(self) -> list[str]:
+        """The count, how many were done a second on average, and the time left if it goes on so."""
+        rate = self.done / max(time.monotonic() - self._begun, 1e-3)
+        count = f"{self.done:,} of {self.total:,}" if self.total else f"{self.done:,}"
+        left = (self.total or 0) - self.done
+        return [count, f"{rate:,.1f}/s", *([f"{_time(left / rate)} left"] if left > 0 and rate > 0 else [])]
+
+    def step(self, _: object = None) -> None:
+        """One more is done."""
+        self.at(self.done + 1)
+
+
+class Steps:
+    """Progress of one stage after another: its name, or a count for each purpose that requests are made for.
+
+    On a terminal one line is alive at a time; elsewhere each stage is a plain line.
+    """
+
+    def __init__(self) -> None:
+        self._purpose = ""
+        self._shown: Progress | None = None
+
+    def __call__(self, purpose: str) -> None:
+        """One more request of this purpose is done."""
+        if purpose != self._purpose or self._shown is None:
+            self.__exit__()
+            self._purpose, self._shown = purpose, Progress(purpose).__enter__()
+        self._shown.step()
+
+    def stage(self, name: str) -> None:
+        """What is being done from now on."""
+        self.__exit__()
+        if sys.stderr.isatty():
+            self._purpose, self._shown = name, Progress(name).__enter__()
+        else:
+            stage(name)
+
+    def __enter__(self) -> Steps:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._shown is not None:
+            self._shown.__exit__()
+            self._shown = None
+
+
+@contextmanager
+def spending(budget: Budget) -> Iterator[None]:
+    """Say on stderr what was spent, even where the work stops."""
+    try:
+        yield
+    finally:
+        spent = budget.to_json()
+        if spent["requests"]:
+            say(f"spent: {spent_text(spent)}", is_aside=True)
+
+
+def training_text(scored: Mapping[str, Any]) -> list[str]:
+    """Sentences on scores of turns that people rated, and of conversations that the evaluator learned from."""
+    from accord.edges import count_of
+
+    lines, rated, of_all = [], scored["rated"], scored["scored"] + sum(scored["unscored"].values())
+    if scored["level"] == "turn" and 0 < rated < of_all:
+        lines.append(f"{rated} of {of_all} scored turns are rated by people; column `rated`")
+    if known := scored["in_training"]:
+        lines.append(
+            f"{known} of {count_of(scored['conversations'], 'scored conversation')} "
+            f"{'was used in training; its' if known == 1 else 'were used in training; their'} scores look better than "
+            "they are (column `in_training`)"
+        )
+    return lines
+
+
+def note(text: str) -> None:
+    """One line on stderr that a user should know and can do something about."""
+    if not _is_quiet:
+        say_line(f"note: {text}")
+
+
+def stage(name: str) -> None:
+    """Say on stderr what is being done now."""
+    if not _is_quiet:
+        say_line(f"{name} ...")
+
+
+def _time(seconds: float) -> str:
+    """Minutes and seconds, or hours, minutes and seconds."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _bar(what: str, total: int | None) -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    shown = (TextColumn(f"{{task.{name}}}") for name in ("description", "fields[figures]"))
+    bar = Bar(BarColumn(), *shown, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
+    bar.add_task(what, total=total, figures="")
+    return bar
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Columns of text, the first to the left, the others to the right."""
+    from accord.values import text_table  # here: `--help` imports nothing that takes time
+
+    return text_table(header, rows)
+
+
+def figure_text(value: float | None, low: float | None, high: float | None, digits: int = 2, ends: int = 2) -> str:
+    """A figure with the ends of its interval, where it has one; a dash where it is undefined."""
+    from accord.values import Figure
+
+    return Figure(value, low, high).text(digits, ends)
+
+
+def plan_text(plan: Mapping[str, Any]) -> str:
+    """Describe a plan: samples, questions, requests and their cost."""
+    about = f"{plan['samples']} samples, " if plan["samples"] else ""
+    known = f"{plan['questions']} questions, {plan['answered']} of them answered already"
+    return f"{about}{known}\n{cost_text(plan)}"
+
+
+def cost_text(plan: Mapping[str, Any]) -> str:
+    """Describe the cost of a plan: the range of requests, tokens, money."""
+    fewest, most = plan["fewest_requests"], plan["most_requests"]
+    lines = [
+        f"{fewest} to {most} requests; {plan['requests']} expected, about {plan['input_tokens']} tokens in, at most "
+        f"{plan['output_tokens']} out"
+        if most > fewest
+        else f"{plan['requests']} requests, about {plan['input_tokens']} tokens in, at most {plan['output_tokens']} out"
+    ]
+    if most > plan["requests"]:
+        lines.append("a reply that cannot be used leads to further requests")
+    if plan["attempts"] > 1 and most:
+        lines.append(f"a request that fails is sent up to {plan['attempts']} times; each time counts")
+    if plan["unpriced"]:
+        lines.append(f"price of {plan['unpriced']!r} unknown; add it to prices.yaml to see it in money")
+    elif plan["money"] is not None:
+        upper = f", at most {plan['most_money']:.4f}" if most > plan["requests"] else ""
+        lines.append(f"about {plan['money']:.4f}{upper} in money")
+    return "\n".join(lines)
+
+
+def spent_text(spent: Mapping[str, Any]) -> str:
+    """What was spent: requests, tokens, money."""
+    money = "" if spent["money"] is None else f", {spent['money']:.4f} in money"
+    return f"{spent['requests']} requests, {spent['input_tokens']} + {spent['output_tokens']} tokens{money}"
+
+
+def comparison_text(result: Mapping[str, Any]) -> str:
+    """The table of `compare`: each system's statistics with their intervals."""
+    lines = [*result["rows"], *([result["people"]] if result["people"] else [])]
+    alpha = "–" if result["alpha"] is None else f"{result['alpha']:.2f}"
+    about = (
+        f"{result['question']}: {result['ratings']} ratings of {result['conversations']} conversations by "
+        f"{result['annotators']} {'annotator' if result['annotators'] == 1 else 'annotators'} (α = {alpha}); "
+        f"{_folds(result)}, seed {result['seed']}; 95 % intervals"
+    )
+    if result["seen"]:
+        about += f"\n{result['seen']} conversations that the rubric was learned on are learned from and not tested on"
+    table = "\n".join([rows_text(lines), *(["", *result["choices"]] if result["choices"] else [])])
+    parts = [f"{about}\n\n{table}", within_text(lines), two_valued_text(lines), "\n".join(result["remarks"])]
+    return "\n\n".join(part for part in parts if part)
+
+
+_BY = ("annotators", "systems")
+
+
+def within_text(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Agreement within annotators, and within systems; nothing where there is one of each."""
+    there = [by for by in _BY if any(f"groups_within_{by}" in line for line in lines)]
+    if not there:
+        return ""
+    header = ["system", *(f"{sign} within {by}" for by in there for sign in ("r", "τ"))]
+    rows = [
+        [line["system"], *(_cell(line, f"{name}_within_{by}") for by in there for name in ("pearson", "kendall"))]
+        for line in lines
+    ]
+    return (
+        f"Pooled r counts knowing who rates; within {' and within '.join(there)} it does not\n\n{table(header, rows)}"
+    )
+
+
+def two_valued_text(lines: Sequence[Mapping[str, Any]]) -> str:
+    """κ and the shares that are called rightly, on a scale of two options; nothing on others."""
+    if not lines or "tpr" not in lines[0]:
+        return ""
+    rows = [[line["system"], *(_cell(line, name) for name in ("kappa", "tpr", "tnr"))] for line in lines]
+    rate = figure_text(lines[0]["base_rate"], lines[0]["base_rate_low"], lines[0]["base_rate_high"], 3)
+    return (
+        f"Two answers; the upper one is given to {rate} of the ratings\n\n{table(['system', 'κ', 'TPR', 'TNR'], rows)}"
+    )
+
+
+def _folds(result: Mapping[str, Any]) -> str:
+    groups = result["groups"]
+    kept = groups["said"] if groups else "whole conversations"
+    return f"{result['folds']} folds of {kept}" if result["folds"] > 1 else f"one side held out, {kept}"
+
+
+def rows_text(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Format a line per system, and the reasons for ratings without a score."""
+    from accord.evidence import comparison_table
+
+    return "\n".join([table(*comparison_table(lines)), *_notes(lines)])
+
+
+def _cell(line: Mapping[str, Any], name: str) -> str:
+    from accord.evidence import statistic
+
+    return statistic(line, name)
+
+
+def groups_text(groups: Iterable[Mapping[str, Any]]) -> str:
+    """Agreement by group: how far each one's predictions are from its ratings, beside all others."""
+    names = {"bias": "bias", "rmse": "RMSE", "pearson": "r", "calibration_error": "smECE"}
+    rows = [
+        [
+            f"{g['by']}: {g['group']}",
+            str(g["n"]),
+            *(_cell(g, name) for name in names),
+            f"{g['apart']:+.2f}",
+            f"{g['p_holm']:.3f}",
+        ]
+        for g in groups
+    ]
+    return table(["group", "n", *names.values(), "apart", "p"], rows)
+
+
+def _notes(lines: Iterable[Mapping[str, Any]]) -> list[str]:
+    notes = [
+        f"{line['system']}: {line['unscored']} unscored ({_reasons(line['reasons'])})"
+        for line in lines
+        if line["unscored"]
+    ]
+    return ["", *notes] if notes else []
+
+
+def _reasons(reasons: Mapping[str, int]) -> str:
+    return "; ".join(f"{count}: {reason}" for reason, count in reasons.items()) or "nobody else rated the same"
+
+
+def imported_text(result: Mapping[str, Any]) -> str:
+    """Return the counts of rows that an import stored and skipped."""
+    from accord.edges import count_of
+
+    c, labels = result["conversations"], result["labels"]
+    lines = [
+        f"{count_of(c['new'], 'conversation')} imported, {c['known']} already there",
+        f"{count_of(labels['new'], 'label')} imported, {labels['known']} already there",
+    ]
+    found = result["assessments"]
+    if found["new"] or found["known"]:
+        lines.append(f"{count_of(found['new'], 'assessment')} of turns imported, {found['known']} already there")
+    found = result["annotations"]
+    if found["new"] or found["known"]:
+        lines.append(f"{count_of(found['new'], 'annotation')} imported, {found['known']} already there")
+    others = result["other_questions"]
+    counts = [
+        f"{name} ({count}, not in the rubric)" if name in others else f"{name} ({count})"
+        for name, count in result["questions"].items()
+    ]
+    if counts:
+        lines.append(f"labels read by question: {', '.join(counts)}")
+    lines += [f"{count_of(count, 'row')} passed over: {why}" for why, count in result["passed_over"].items()]
+    if result["skipped"]:
+        lines += [f"{count_of(result['skipped'], 'bad row')} skipped:", *(f"  {row}" for row in result["bad_rows"])]
+    return "\n".join(lines)

@@ -1,0 +1,393 @@
+r"""Checks on everything that comes in: files, text and times. The one edge for incoming data.
+
+| input | result |
+|---|---|
+| a directory, a named pipe, a device or a socket (or a link to one) instead of a file | an error that names it |
+| a file that is read whole (YAML, a card, learned arrays) and exceeds its limit | an error with both sizes |
+| JSON nested deeper than `DEEPEST` | an error |
+| NaN, an infinite number, a number beyond 1e100 or half a surrogate pair in a card | an error |
+| a file that is not UTF-8 | an error |
+| gzip, bzip2 or xz that unpacks to more than `RATIO` times its size | an error; no log compresses this well |
+| gzip, bzip2 or xz that is truncated, or whose data or checksum are damaged | an error that names which |
+| zstd, lz4, zip or compress | an error that names the tool to unpack it |
+| NUL or half a surrogate pair in text (`"\ud800"` in JSON) | replaced by U+FFFD (`sendable`) |
+| the same in an id, or in YAML | an error: replacing them could make two ids equal |
+| digits of another script than ASCII, or more than nine, in place of a number | an error (`whole_number`) |
+| a time outside the years 1 to 9999 UTC | dropped from files, refused in live messages (`in_calendar`) |
+
+Each error is one `BadInput`, raised before the content is in memory, and reading never waits: a pipe or a device is
+never opened. `formats/row_reader.py` bounds single rows of files that are read row by row.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import re
+import stat
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from accord.edges.errors import BadInput
+
+DEEPEST = 100
+"""Levels of nesting in anything that is read: more than people or programs write, less than any parser's stack."""
+MB = 1 << 20
+CARD_BYTES = 64 * MB
+"""The most that a JSON card beside learned arrays may hold."""
+ARRAYS_BYTES = 1024 * MB
+"""The most that the learned arrays of an evaluator may hold."""
+
+RATIO = 200
+"""How many times its own size a packed file may unpack to; logs come to 5 to 50."""
+FREE_BYTES = 64 * MB
+"""What any packed file may unpack to, whatever its size."""
+PACKED_ENDINGS = (".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip", ".z")
+_UNREAD = {
+    b"\x28\xb5\x2f\xfd": "unzstd",
+    b"\x04\x22\x4d\x18": "unlz4",
+    b"PK\x03\x04": "unzip",
+    b"\x1f\x9d": "uncompress",
+}
+"""What packed files begin with that nothing here unpacks, and what does."""
+
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def unpacked_name(name: str) -> str:
+    """A file's name without the ending of a packing.
+
+    >>> unpacked_name("chats.jsonl.bz2")
+    'chats.jsonl'
+    """
+    ending = next((ending for ending in PACKED_ENDINGS if name.lower().endswith(ending)), "")
+    return name[: len(name) - len(ending)]
+
+
+def regular(path: Path) -> int:
+    """The size in bytes of a file that can be read to its end; links are followed.
+
+    Raises:
+        BadInput: It is a folder, a pipe, a device or a socket, or cannot be looked at.
+        FileNotFoundError: Nothing is there.
+    """
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:  # a name with a NUL, a ring of links, a name that is too long
+        raise BadInput(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+    return _size(path, found)
+
+
+def open_regular(path: Path) -> io.FileIO:
+    """The file opened for reading, without a buffer, never anything that one could wait for.
+
+    Raises:
+        BadInput: As `regular`, or it may not be read.
+        FileNotFoundError: Nothing is there.
+    """
+    regular(path)
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+    try:
+        number = os.open(path, flags)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror}") from None
+    try:
+        _size(path, os.fstat(number))  # what was looked at may have been replaced since
+    except BadInput:
+        os.close(number)
+        raise
+    return io.FileIO(number, "r")
+
+
+def open_unpacked(path: Path) -> io.BufferedReader[Any]:
+    """The file's bytes, unpacked where they are gzip, bzip2 or xz, whatever the file is called.
+
+    Its `fileno` is that of the file on the disk; one that is packed is not `seekable`. Reading raises `BadInput` too.
+
+    Raises:
+        BadInput: As `open_regular`, or it is packed in another way.
+        FileNotFoundError: Nothing is there.
+    """
+    stream: io.BufferedReader[Any] = io.BufferedReader(open_regular(path), MB)
+    try:
+        head = stream.peek(6)[:6]
+    except OSError as error:
+        stream.close()
+        raise BadInput(f"cannot read {path}: {error.strerror}") from None
+    tool = next((tool for magic, tool in _UNREAD.items() if head.startswith(magic)), None)
+    if tool is not None:
+        stream.close()
+        raise BadInput(f"{path} is packed in a way that is not read here (gzip, bzip2 and xz are); {tool} unpacks it")
+    packing = next((packing for magic, packing in _PACKINGS.items() if head.startswith(magic)), None)
+    return stream if packing is None else io.BufferedReader(_Unpacked(path, stream, *packing), MB)
+
+
+def _bzip2(packed: io.BufferedReader[Any]) -> io.BufferedIOBase:
+    import bz2  # here: a build of Python may lack it
+
+    return bz2.BZ2File(packed)
+
+
+def _xz(packed: io.BufferedReader[Any]) -> io.BufferedIOBase:
+    import lzma  # here: a build of Python may lack it
+
+    return lzma.LZMAFile(packed)
+
+
+_PACKINGS: dict[bytes, tuple[str, Callable[[io.BufferedReader[Any]], io.BufferedIOBase]]] = {
+    b"\x1f\x8b": ("gzip", lambda packed: gzip.GzipFile(fileobj=packed, mode="rb")),
+    b"BZh": ("bzip2", _bzip2),
+    b"\xfd7zXZ\x00": ("xz", _xz),
+}
+"""What packed files begin with, and what they are."""
+
+
+class _Unpacked(io.RawIOBase):
+    """What a packed file holds, as far as it is whole and no bomb."""
+
+    def __init__(
+        self,
+        path: Path,
+        packed: io.BufferedReader[Any],
+        kind: str,
+        opened: Callable[[io.BufferedReader[Any]], io.BufferedIOBase],
+    ) -> None:
+        size = os.fstat(packed.fileno()).st_size
+        self._path, self._packed, self._most, self._given = path, packed, max(FREE_BYTES, RATIO * size), 0
+        self._kind, self._inner = kind, opened(packed)
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def fileno(self) -> int:
+        """Of the packed file."""
+        return self._packed.fileno()
+
+    def readinto(self, buffer: Any) -> int:
+        """Unpack what fits into the buffer."""
+        try:
+            piece = self._inner.read1(len(buffer))
+        except EOFError:
+            raise BadInput(f"{self._path} is a broken {self._kind} file: it ends too early") from None
+        except Exception as error:  # each packing has its own, and OSError
+            raise BadInput(f"{self._path} is a broken {self._kind} file: {error}") from None
+        self._given += len(piece)
+        if self._given > self._most:
+            raise BadInput(
+                f"{self._path} unpacks to more than {shown_size(self._most)}, {RATIO} times its size, "
+                "which no log does; unpack it by hand if it is one"
+            )
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+    def close(self) -> None:
+        """Close the file too."""
+        if not self.closed:
+            self._inner.close()
+            self._packed.close()
+        super().close()
+
+
+def read_whole(path: Path, most: int) -> bytes:
+    """All bytes of a file that holds no more than `most`.
+
+    Raises:
+        BadInput: As `open_regular`, or the file is larger, or it cannot be read to its end.
+        FileNotFoundError: Nothing is there.
+    """
+    with open_regular(path) as stream:
+        size = os.fstat(stream.fileno()).st_size
+        if size <= most:
+            try:
+                content, more = bytearray(), True
+                while more and len(content) <= most:
+                    piece = stream.read(min(MB, most + 1 - len(content)))
+                    more = bool(piece)
+                    content += piece or b""
+            except OSError as error:
+                raise BadInput(f"cannot read {path}: {error.strerror}") from None
+            size = max(size, len(content))
+    if size > most:
+        raise BadInput(f"{path} is larger than such a file may be: {shown_size(size)}, at most {shown_size(most)}")
+    return bytes(content)
+
+
+def read_text(path: Path, most: int) -> str:
+    """The text of a file in UTF-8, with or without a mark of it at the beginning.
+
+    Raises:
+        BadInput: As `read_whole`, or it is not UTF-8.
+        FileNotFoundError: Nothing is there.
+    """
+    try:
+        return read_whole(path, most).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise BadInput(f"{path} is not UTF-8; save it as UTF-8") from None
+
+
+def read_card(path: Path, most: int = CARD_BYTES) -> Any:
+    """What a JSON file holds, with finite numbers and nested no deeper than `DEEPEST`.
+
+    Raises:
+        BadInput: As `read_text`, or it is no such JSON.
+        FileNotFoundError: Nothing is there.
+    """
+    text = read_text(path, most)
+    try:
+        content = json.loads(text, parse_constant=_refused, parse_float=_finite)
+    except RecursionError:
+        raise BadInput(f"{path} is no JSON that can be read: nested deeper than {DEEPEST} levels") from None
+    except ValueError as error:  # a JSONDecodeError is one; a number of thousands of digits another
+        raise BadInput(f"{path} is no JSON: {getattr(error, 'msg', error)}") from None
+    if is_too_deep(content):
+        raise BadInput(f"{path} is no JSON that can be read: nested deeper than {DEEPEST} levels")
+    return sendable_json(content) if "\\u" in text else content
+
+
+_UNSENDABLE = re.compile("[\0\ud800-\udfff]")
+
+
+def is_sendable(text: str) -> bool:
+    """Return True if every database, file and request can carry the text: no NUL and no half of a surrogate pair."""
+    return (text.isascii() and "\0" not in text) or _UNSENDABLE.search(text) is None
+
+
+def sendable(text: str) -> str:
+    r"""Replace NUL and halves of surrogate pairs by U+FFFD; two adjacent halves become the character they encode.
+
+    >>> sendable("caf\xe9 \ud800"), sendable("\ud83d\ude00") == "\U0001f600"
+    ('café �', True)
+    """
+    if is_sendable(text):
+        return text
+    return text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def sendable_json(value: Any) -> Any:
+    """Return a JSON value with `sendable` applied to all its texts and keys."""
+    if isinstance(value, str):
+        return sendable(value)
+    if isinstance(value, list):
+        return [sendable_json(each) for each in value]
+    if isinstance(value, Mapping):
+        return {sendable_json(key): sendable_json(each) for key, each in value.items()}
+    return value
+
+
+def whole_number(text: str) -> int | None:
+    """Return the number that one to nine ASCII digits write; None for any other text.
+
+    `int` and `str.isdigit` accept the digits of every script; `int` fails at thousands of digits.
+
+    >>> whole_number("12"), whole_number("\u0661\u0662"), whole_number("-1")
+    (12, None, None)
+    """
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+FIRST_MOMENT, LAST_MOMENT = -62_135_596_800_000, 253_402_300_799_999
+"""First and last millisecond since 1970 of the years 1 to 9999 UTC, the range of Python's and the mart's dates."""
+
+
+def in_calendar(time: datetime) -> bool:
+    """Return True if a time lies in the years 1 to 9999 UTC. A time without a zone is UTC.
+
+    >>> in_calendar(datetime.fromisoformat("0001-01-01T00:00:00")), in_calendar(
+    ...     datetime.fromisoformat("0001-01-01T00:00:00+14:00")
+    ... )
+    (True, False)
+    """
+    try:
+        (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
+    except OverflowError:
+        return False
+    return True
+
+
+def unreadable_parquet(*others: type[Exception]) -> tuple[type[BaseException], ...]:
+    """Return the exceptions of reading a damaged Parquet file (Polars panics at some pages), and others."""
+    import polars as pl
+
+    return OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException, *others
+
+
+def first_line(error: BaseException, most: int = 120) -> str:
+    """Return the beginning of the first line of an error, or its type if it says nothing."""
+    return (str(error).splitlines() or [type(error).__name__])[0][:most]
+
+
+def is_too_deep(value: Any, deepest: int = DEEPEST) -> bool:
+    """Whether lists and objects stand inside each other more than `deepest` times.
+
+    >>> is_too_deep([[["a"]]], 2), is_too_deep([[["a"]]], 3)
+    (True, False)
+    """
+    level = [value]
+    for _ in range(deepest):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, dict | list)
+            for inner in (each.values() if isinstance(each, dict) else each)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return False
+    return True
+
+
+LARGEST_NUMBER = 1e100
+"""The largest number in a card: its square is finite, and nothing that is learned comes close."""
+
+
+def is_plain_json(value: Any) -> bool:
+    r"""Return True if every text can be written as UTF-8 and every number is finite and at most `LARGEST_NUMBER`.
+
+    >>> is_plain_json({"a": [1.5, "text"]}), is_plain_json([10**101]), is_plain_json("\ud800")
+    (True, False, False)
+    """
+    if isinstance(value, str):
+        return not any("\ud800" <= letter <= "\udfff" for letter in value)
+    if isinstance(value, int | float):
+        return -LARGEST_NUMBER <= value <= LARGEST_NUMBER
+    if isinstance(value, dict):
+        return all(is_plain_json(key) and is_plain_json(each) for key, each in value.items())
+    return all(map(is_plain_json, value)) if isinstance(value, list) else True
+
+
+def _size(path: Path, found: os.stat_result) -> int:
+    kind = next((name for test, name in _KINDS if test(found.st_mode)), None)
+    if kind is not None:
+        raise BadInput(f"{path} is {kind}, not a file; name a file")
+    return found.st_size
+
+
+def shown_size(size: int) -> str:
+    """A size in bytes as people say it."""
+    return f"{size / MB:,.0f} MB" if size >= MB else f"{size / 1024:,.0f} kB"
+
+
+def _refused(name: str) -> Any:
+    raise ValueError(f"{name} is no number")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if number in (float("inf"), float("-inf")):
+        raise ValueError(f"{digits[:20]} is no finite number")
+    return number

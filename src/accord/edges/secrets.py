@@ -1,0 +1,123 @@
+"""Redaction of secrets: the registry of the secrets of a run, and the functions that remove them from texts.
+
+| text | function | caller |
+|---|---|---|
+| a secret that Accord is given | `keep_secret`, `keep_url_secrets` | configuration, clients, stores |
+| the body of a reply, parsed from JSON | `redacted_json` | `models/reply_parsing.py`, before anything else reads it |
+| a value of a reply inside a message | `short` in `models/reply_parsing.py` | batches, streams, decisions |
+| the results of a run | `redacted_json` | the store, before they are written |
+| the text of an error | `redacted_message` | `AccordError`, `CallFailed`, the command line |
+| a page, a terminal line, a spooled row | `redacted` | `report`, `cli/terminal.py`, `store/request_claims.py` |
+
+An endpoint that repeats an API key, or at least `SHORTEST_PART` letters of one, gets them replaced by `HIDDEN`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import lru_cache
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+SHORTEST_PART = 8
+"""Letters of a secret, one after another, that are taken out wherever they stand."""
+HIDDEN = "[secret]"
+VARIABLES = ("OPENAI_API_KEY", "ACCORD_TOKEN", "PGPASSWORD")
+"""Environment variables that hold secrets."""
+
+_kept: set[str] = set()
+_SECRET_NAME = re.compile(r"key|token|secret|pass|pwd|sig|auth|credential|webhook", re.IGNORECASE)
+_USER = re.compile(r"(\b[a-z][a-z0-9+.-]+:/{1,3})[^/\s'\"]+@", re.IGNORECASE)
+"""User and password of a URL; a URL that was read as a path has one slash."""
+_QUERY = re.compile(
+    r"([?&;][^\s=&;?'\"]*(?:key|token|secret|pass|pwd|sig|auth|credential)[^\s=&;?'\"]*=)[^\s&;'\"]+", re.IGNORECASE
+)
+_GIVEN = re.compile(
+    r"\b((?:ssl)?password|passwd|pwd|api[-_]?key|access[-_]token|client[-_]secret)=([^\s&'\"]+)", re.IGNORECASE
+)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a setting or a variable of that name holds a secret.
+
+    >>> is_secret_name("OPENAI_API_KEY"), is_secret_name("api-version")
+    (True, False)
+    """
+    return _SECRET_NAME.search(name) is not None
+
+
+def keep_secret(secret: str | None) -> None:
+    """Note a secret, as it is written and as it stands decoded in a URL; `redacted` takes it out from now on.
+
+    One that is shorter than `SHORTEST_PART` is too likely a word of its own, and is not noted.
+    """
+    _kept.update(each for each in (secret or "", unquote(secret or "")) if len(each) >= SHORTEST_PART)
+
+
+def keep_url_secrets(url: str | None) -> None:
+    """Register the secrets of a URL: its password (without one, its user) and the values of secret query parameters."""
+    try:
+        parts = urlsplit(url or "")
+        keep_secret(parts.password or parts.username)
+        pairs = parse_qsl(parts.query)
+    except ValueError:
+        return
+    for name, value in pairs:
+        if is_secret_name(name):
+            keep_secret(value)
+
+
+@lru_cache(256)
+def _parts(secret: str) -> frozenset[str]:
+    return frozenset(secret[at : at + SHORTEST_PART] for at in range(len(secret) - SHORTEST_PART + 1))
+
+
+def redacted(text: str) -> str:
+    """The text with every noted secret, and every part of one of at least `SHORTEST_PART` letters, hidden."""
+    spans = []
+    for secret in {*_kept, *(os.environ.get(name, "") for name in VARIABLES)}:
+        for part in _parts(secret):
+            at = text.find(part)
+            while at >= 0:
+                spans.append((at, at + len(part)))
+                at = text.find(part, at + 1)
+    return _without(text, sorted(spans)) if spans else text
+
+
+def redacted_json(value: Any) -> Any:
+    """Return a JSON value with its texts redacted. Object keys stay unchanged.
+
+    >>> keep_secret("sk-doctest-1234")
+    >>> redacted_json({"errors": [{"message": "bad key sk-doctest-1234"}], "count": 2})
+    {'errors': [{'message': 'bad key [secret]'}], 'count': 2}
+    """
+    if isinstance(value, str):
+        return redacted(value)
+    if isinstance(value, dict):
+        return {key: redacted_json(each) for key, each in value.items()}
+    return [redacted_json(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def redacted_message(text: str) -> str:
+    """Return a message without registered secrets, and without credentials in URLs and `password=` settings.
+
+    >>> redacted_message("postgresql://ada:lovelace@host/db?password=byron is down")
+    'postgresql://[secret]@host/db?password=[secret] is down'
+    >>> redacted_message("no file https:/ada:lovelace@host/a?X-Amz-Signature=byron&part=2")
+    'no file https:/[secret]@host/a?X-Amz-Signature=[secret]&part=2'
+    """
+    without_urls = _QUERY.sub(rf"\1{HIDDEN}", _USER.sub(rf"\1{HIDDEN}@", text))
+    return redacted(_GIVEN.sub(rf"\1={HIDDEN}", without_urls))
+
+
+def _without(text: str, spans: list[tuple[int, int]]) -> str:
+    """The text with spans, in the order of their beginnings, hidden; those that touch are one."""
+    merged = [spans[0]]
+    for start, end in spans[1:]:
+        if start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    places = [0, *(place for span in merged for place in span), len(text)]
+    return HIDDEN.join(text[places[i] : places[i + 1]] for i in range(0, len(places), 2))

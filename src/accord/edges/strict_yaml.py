@@ -1,0 +1,212 @@
+"""Text that people write, read strictly: YAML with unique keys, values checked by a model, URLs without secrets.
+
+A YAML file is bounded in bytes, in nodes (those counted that its aliases repeat) and in depth: none takes longer than a
+second to refuse.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from accord.edges.errors import BadInput, UnknownName
+from accord.edges.input_limits import (
+    DEEPEST,
+    MB,
+    is_sendable,
+    read_text,
+)
+
+
+def plain_url(url: Any) -> str:
+    """The URL without a user, a password or a query; what cannot be taken apart is not shown at all."""
+    try:
+        parts = urlsplit(str(url))
+    except ValueError:
+        return "(not a URL)"
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2].lower()}{parts.path}"
+
+
+def is_web_address(url: str) -> bool:
+    """Whether something may be asked of the address over HTTP."""
+    return url.startswith(("http://", "https://"))
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+YAML_BYTES = MB // 2
+"""The most that a YAML file may hold: some four hundred pages."""
+_NODES = 10_000
+"""The most keys and values a YAML file may hold, those that its aliases repeat counted again."""
+_SHOWN = 300
+"""Characters of what a parser says that stand in a message."""
+
+
+class _DuplicateKey(yaml.YAMLError):
+    """A key that occurs twice in one mapping, with the lines of both."""
+
+    def __init__(self, key: str, first: int, second: int) -> None:
+        super().__init__(f"key {key} is given twice, in lines {first} and {second}; keep one of them")
+        self.line = second
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """Loader that refuses a mapping with two equal keys, of which PyYAML would silently keep the last."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._nodes, self._depth = 0, 0
+        self._weights: dict[yaml.Node, int] = {}
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """One node with all in it; its weight is the number of nodes that it comes to when aliases are written out."""
+        alias = self.check_event(yaml.AliasEvent)
+        before = self._nodes
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise yaml.YAMLError(f"nested deeper than {DEEPEST} levels")
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        if node is not None and alias and node not in self._weights:
+            raise yaml.MarkedYAMLError(None, None, "an alias stands inside what it stands for", node.start_mark)
+        self._nodes += self._weights[node] if node is not None and alias else 1
+        if self._nodes > _NODES:
+            raise yaml.YAMLError(f"more than {_NODES:,} keys and values, those counted that aliases repeat")
+        if node is not None and not alias:
+            self._weights[node] = self._nodes - before
+        return node
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """The mapping, whose keys are all different."""
+        lines: dict[Any, int] = {}
+        for key, _ in node.value:
+            name = self.construct_object(key, deep=True)
+            if isinstance(name, dict | list | set):
+                raise yaml.MarkedYAMLError(None, None, "a key is a list or a mapping", key.start_mark)
+            if name in lines:
+                raise _DuplicateKey(shortened(repr(name), 60), lines[name], key.start_mark.line + 1)
+            lines[name] = key.start_mark.line + 1
+        return super().construct_mapping(node, deep)
+
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
+        """Return the scalar as text that can be stored and sent."""
+        text = super().construct_scalar(node)
+        if isinstance(text, str) and not is_sendable(text):
+            raise yaml.MarkedYAMLError(None, None, "a text holds NUL or half a surrogate pair", node.start_mark)
+        return text
+
+    def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
+        """A finite number: no setting, option or price is without end."""
+        number = super().construct_yaml_float(node)
+        if not math.isfinite(number):
+            raise yaml.MarkedYAMLError(None, None, f"{node.value} is no finite number", node.start_mark)
+        return number
+
+
+_UniqueKeys.add_constructor("tag:yaml.org,2002:float", _UniqueKeys.construct_yaml_float)
+# YAML 1.1 reads yes, no, on and off as booleans; in a rubric they are words, as in YAML 1.2.
+_UniqueKeys.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_UniqueKeys.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(true|True|false|False)$"), list("tTfF"))
+
+
+_NO_SUCH_VALUE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""What PyYAML's own constructors raise at a date of month 13, a number of 6,000 digits, `!!int ""` and their like."""
+
+
+def load_yaml(path: Path) -> Any:
+    """Parse one YAML file.
+
+    Raises:
+        BadInput: The file is missing, empty, no regular file, larger than `YAML_BYTES`, not UTF-8 or not YAML.
+    """
+    try:
+        text = read_text(path, YAML_BYTES)
+    except FileNotFoundError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror}") from None
+    return parse_yaml(text, str(path))
+
+
+def parse_yaml(text: str, where: str) -> Any:
+    """Parse the text of one YAML file, which messages call `where`.
+
+    Raises:
+        BadInput: The text is empty, not YAML, or more of it than people write.
+    """
+    if len(text) > YAML_BYTES:
+        raise BadInput(f"{where} holds {len(text):,} characters of YAML, at most {YAML_BYTES:,} are read")
+    try:
+        content = yaml.load(text, _UniqueKeys)  # noqa: S506 - a SafeLoader
+    except _DuplicateKey as error:
+        raise BadInput(f"{where}, line {error.line}: {error}") from None
+    except yaml.YAMLError as error:
+        raise BadInput(f"{where} is no YAML: {shortened(' '.join(str(error).split()))}") from None
+    except _NO_SUCH_VALUE as error:
+        raise BadInput(f"{where} is no YAML: a value is none of its kind: {shortened(str(error))}") from None
+    if content is None:
+        raise BadInput(f"{where} is empty")
+    return content
+
+
+def shortened(text: str, most: int = _SHOWN) -> str:
+    """The beginning of a text that a message shows."""
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
+def check(model: type[Model], content: Any, where: str) -> Model:
+    """Validate parsed content against a pydantic model whose unknown keys are forbidden.
+
+    Raises:
+        BadInput: Names the place, what was got and, for an unknown key, the keys that exist.
+    """
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        # An unknown key is the cause of a missing one more often than the other way round.
+        first = min(error.errors(), key=lambda entry: entry["type"] != "extra_forbidden")
+        if first["type"] == "extra_forbidden":
+            unknown = UnknownName("key", shortened(str(first["loc"][-1]), 60), _keys_at(model, first["loc"][:-1]))
+            raise BadInput(f"{where}: {unknown}") from None
+        raise BadInput(f"{where}: {shortened(reasons(error)[0])}") from None
+
+
+def reasons(error: ValueError) -> list[str]:
+    """Each complaint of a validation in one line: place, reason, and what was got where that is short."""
+    if not isinstance(error, ValidationError):
+        return [str(error)]
+    lines = []
+    for entry in error.errors():
+        place = ".".join(str(part) for part in entry["loc"])
+        is_model = entry["type"] == "model_type"  # the message of pydantic names the class
+        reason = "should be a mapping of keys to values" if is_model else entry["msg"].removeprefix("Value error, ")
+        got = repr(entry.get("input"))
+        shown = f", got {got}" if len(got) <= 60 and entry["type"] not in {"value_error", "missing"} else ""
+        lines.append(f"{place}: {reason}{shown}" if place else f"{reason}{shown}")
+    return lines
+
+
+def _keys_at(model: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
+    """Names of the fields of the model that stands at `place` inside `model`."""
+    for part in place:
+        if not isinstance(part, str) or part not in model.model_fields:
+            continue
+        nested = [kind for kind in _models_in(model.model_fields[part].annotation)]
+        if not nested:
+            return []
+        model = nested[0]
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in getattr(annotation, "__args__", ()) for model in _models_in(part)]

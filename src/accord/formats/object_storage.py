@@ -1,0 +1,301 @@
+"""Files here and objects in a store, found, read and written in the same way: `chats/*.parquet`, `s3://bucket/chats/`.
+
+What lies in an object store is reached by fsspec (`accord[s3]` for S3), Parquet by Polars' own reader. Whatever is
+written appears whole or not at all: a file by renaming, an object by one request.
+"""
+
+from __future__ import annotations
+
+import glob
+import io
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, NamedTuple
+
+from accord.edges import (
+    MB,
+    BadInput,
+    MissingExtra,
+    keep_url_secrets,
+    make_private,
+    one_line,
+    open_regular,
+    plain_url,
+    unpacked_name,
+)
+from accord.formats.excel import EXCEL_SUFFIXES
+from accord.formats.row_reader import locate, suffix
+from accord.formats.text_files import TEXT_SUFFIX
+
+READ = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", *sorted(EXCEL_SUFFIXES), TEXT_SUFFIX)
+"""Endings of the files that a folder is searched for, packed ones too."""
+_MAGIC = frozenset("*?[")
+_BLOCK = 8 * MB
+_PACKAGES = {"gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs", "abfss": "adlfs"}
+SCHEMES = frozenset({"s3", "s3a", *_PACKAGES})
+"""Object stores that are read and written. fsspec opens more: web pages, archives, other machines."""
+
+
+class File(NamedTuple):
+    """A file or an object.
+
+    Attributes:
+        url: Where it is.
+        size: In bytes.
+        version: A text that is another one where it was changed.
+        stem: Its name without endings; below a folder or a glob with the folders between, so that it stays what it is
+            when other files come.
+    """
+
+    url: str
+    size: int
+    version: str
+    stem: str
+
+
+def _stem(path: str, root: str) -> str:
+    """A file's name without endings, with the folders below a root.
+
+    >>> _stem("/chats/2026/may.jsonl.gz", "/chats"), _stem("/chats/may.jsonl", "")
+    ('2026/may', 'may')
+    """
+    whole = PurePosixPath(path)
+    below = whole.relative_to(root) if root and whole.is_relative_to(root) else PurePosixPath(whole.name)
+    return str(below.with_name(whole.name.split(".")[0] or whole.name))
+
+
+def _fixed(pattern: str) -> str:
+    """The folder of a glob before its first wildcard."""
+    parts = PurePosixPath(pattern).parts
+    first = next((place for place, part in enumerate(parts) if _MAGIC & set(part)), len(parts) - 1)
+    return str(PurePosixPath(*parts[:first])) if first else ""
+
+
+def is_remote(name: str) -> bool:
+    """Return True for a URL, such as `s3://bucket/chats`. Opening it rejects schemes outside `SCHEMES`."""
+    return "://" in name
+
+
+def shown_place(name: str) -> str:
+    """A path or a URL as it may be shown: no password, no query."""
+    return plain_url(name) if is_remote(name) else name
+
+
+def find(named: str) -> list[File]:
+    """The files that a path, a folder, a glob or a URL of one of them names, by name.
+
+    Raises:
+        BadInput: There are none, or the store cannot be reached.
+        MissingExtra: `accord[s3]` is not installed.
+    """
+    found = _remote_files(named) if is_remote(named) else _local_files(named)
+    if not found:
+        kinds = ", ".join(READ)
+        raise BadInput(
+            f"no file of conversations at {shown_place(named)}; a folder is searched for {kinds}, packed too"
+        )
+    return sorted(found)
+
+
+def _local_files(named: str) -> list[File]:
+    path = Path(named)
+    root = ""
+    if path.is_dir():
+        root = path.resolve().as_posix()
+        items = path / "items.jsonl.gz"
+        paths = [items] if items.is_file() else [each for each in path.rglob("*") if each.is_file() and _is_read(each)]
+    elif path.exists() or not _MAGIC & set(named):
+        paths = [path]
+    else:
+        root = Path(_fixed(Path(named).as_posix())).resolve().as_posix()
+        paths = [each for each in map(Path, glob.glob(named, recursive=True)) if each.is_file()]
+    return [_local(locate(each), root) for each in paths]
+
+
+def _local(path: Path, root: str) -> File:
+    about, whole = path.stat(), path.resolve()
+    return File(str(whole), about.st_size, str(about.st_mtime_ns), _stem(whole.as_posix(), root))
+
+
+def _is_read(path: Path) -> bool:
+    return suffix(path) in READ and not any(part.startswith((".", "_")) for part in path.parts[-2:])
+
+
+def _remote_files(named: str) -> list[File]:
+    system, path = _system(named)
+    scheme = named.partition("://")[0]
+    root = ""
+    with _said("look for", named):
+        if _MAGIC & set(path):
+            root = _fixed(path)
+            about = system.glob(path, detail=True)
+        elif system.isfile(path):
+            about = {path: system.info(path)}
+        else:
+            root, every = path, system.find(path, detail=True)
+            about = {name: each for name, each in every.items() if _is_read(Path(unpacked_name(name)))}
+        return [
+            File(f"{scheme}://{name}", int(each["size"] or 0), _version(each), _stem(name, root))
+            for name, each in about.items()
+            if each["type"] == "file" and each["size"]
+        ]
+
+
+def _version(about: dict[str, Any]) -> str:
+    return str(next((about[key] for key in ("ETag", "etag", "md5Hash", "LastModified", "mtime") if about.get(key)), ""))
+
+
+def opened(url: str) -> IO[bytes]:
+    """The bytes of a file or an object; `seek` and `readline` cost what they read.
+
+    Raises:
+        BadInput: It cannot be read.
+    """
+    if not is_remote(url):
+        return io.BufferedReader(open_regular(Path(url)), MB)
+    system, path = _system(url)
+    with _said("read", url):
+        return io.BufferedReader(system.open(path, "rb", block_size=_BLOCK), MB)  # its own `readline` has no bound
+
+
+@contextmanager
+def here(url: str, most: int | None = None) -> Iterator[Path]:
+    """A file of this machine with the bytes of a file or an object, the first `most` of them; what is fetched goes.
+
+    Raises:
+        BadInput: It cannot be read.
+    """
+    if not is_remote(url):
+        yield Path(url)
+        return
+    with tempfile.TemporaryDirectory(prefix="accord-") as folder:
+        path = Path(folder) / PurePosixPath(url).name
+        with _said("read", url), opened(url) as source, path.open("wb") as target:
+            if most is None:
+                shutil.copyfileobj(source, target, MB)
+            else:
+                target.write(source.read(most))
+        yield path
+
+
+def put(url: str, content: bytes | Path) -> None:
+    """Write a file or an object whole, given as bytes or as a file of this machine.
+
+    Raises:
+        BadInput: The store cannot be reached, or does not let us.
+    """
+    if is_remote(url):
+        system, path = _system(url)
+        with _said("write", url):
+            if isinstance(content, bytes):
+                system.pipe_file(path, content)
+            else:
+                system.put_file(str(content), path)
+        return
+    local, beside = Path(url), Path(f"{url}.{secrets.token_hex(4)}.partial")
+    local.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        make_private(beside)
+        if isinstance(content, bytes):
+            beside.write_bytes(content)
+        else:
+            shutil.copyfile(content, beside)
+        os.replace(beside, local)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def names_in(folder: str) -> list[str]:
+    """The names of the files right in a folder; none where there is no such folder.
+
+    Raises:
+        BadInput: The store cannot be reached.
+    """
+    if not is_remote(folder):
+        return sorted(each.name for each in Path(folder).iterdir()) if Path(folder).is_dir() else []
+    system, path = _system(folder)
+    with _said("look into", folder):
+        system.invalidate_cache()
+        try:
+            return sorted(PurePosixPath(name).name for name in system.ls(path, detail=False))
+        except FileNotFoundError:
+            return []
+
+
+def remove(url: str) -> None:
+    """Take a file or an object away; none is fine.
+
+    Raises:
+        BadInput: The store cannot be reached, or does not let us.
+    """
+    if not is_remote(url):
+        Path(url).unlink(missing_ok=True)
+        return
+    system, path = _system(url)
+    with _said("remove", url):
+        try:
+            system.rm_file(path)
+        except FileNotFoundError:
+            return
+
+
+def at(folder: str, name: str) -> str:
+    """The URL or path of a name in a folder."""
+    return f"{folder.rstrip('/')}/{name}" if is_remote(folder) else str(Path(folder) / name)
+
+
+def storage_options(url: str) -> dict[str, str] | None:
+    """What Polars has to be told to reach what botocore reaches by its environment; `None` where nothing."""
+    if not is_remote(url):
+        return None
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    if not url.startswith(("s3://", "s3a://")) or not endpoint:
+        return None
+    plain = {"aws_allow_http": "true"} if endpoint.startswith("http://") else {}
+    return {"aws_endpoint_url": endpoint, "aws_region": os.environ.get("AWS_DEFAULT_REGION", "us-east-1"), **plain}
+
+
+def _system(url: str) -> tuple[Any, str]:
+    """Return the file system of a URL and the path within it.
+
+    Raises:
+        BadInput: The URL is of no store in `SCHEMES`, holds a user or a password, or its package is not installed.
+        MissingExtra: `accord[s3]` is not installed.
+    """
+    scheme = url.partition("://")[0]
+    if scheme not in SCHEMES or "::" in url:
+        raise BadInput(f"{one_line(scheme, 40)}:// is not supported; name a local path, or s3://, gs:// or az://")
+    keep_url_secrets(url)
+    user = url.partition("://")[2].partition("/")[0].rpartition("@")[0]
+    if user and (not scheme.startswith("ab") or ":" in user):  # abfs://container@account/path has no secret
+        raise BadInput(
+            f"{shown_place(url)} was given with a user or a password; remove them and set the store's environment "
+            "variables, for S3 AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
+    try:
+        from fsspec.core import url_to_fs
+
+        with _said("open", url):
+            found: tuple[Any, str] = url_to_fs(url)
+    except ImportError:
+        if scheme in _PACKAGES:
+            raise BadInput(f"{scheme}:// needs a package: pip install {_PACKAGES[scheme]}") from None
+        raise MissingExtra(f"reading {scheme}://", "s3") from None
+    return found
+
+
+@contextmanager
+def _said(verb: str, url: str) -> Iterator[None]:
+    """Convert the exceptions of a store's client, which has its own, to a BadInput of one line."""
+    try:
+        yield
+    except (BadInput, MissingExtra, ImportError):
+        raise
+    except Exception as error:
+        kind = type(error).__name__
+        raise BadInput(f"cannot {verb} {shown_place(url)}: {one_line(f'{kind}: {error}', 300)}") from None

@@ -1,0 +1,310 @@
+"""OpenAI-style messages: `{"messages": [{"role", "content", "tool_calls"?}]}`; content a string or a list of parts."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any
+
+from accord.edges import is_sendable
+from accord.formats.record import Fields, Format, Record, WrongShape, formats, mapping_of
+from accord.values import (
+    Conversation,
+    Document,
+    PlainTurns,
+    Turn,
+)
+
+_ID_KEYS = ("id", "conversation_id", "session_id")
+_DOCUMENT_KEYS = ("documents", "context", "contexts", "retrieved_contexts", "knowledge")
+_TEXT_KEYS = ("text", "content", "page_content", "value")
+_ROLE_KEYS = ("role", "speaker", "sender", "from", "author")
+_PLAIN = frozenset({"role", "content"})
+_CONTENT_KEYS = ("content", "parts", "text", "utterance", "message", "value")
+
+
+_STANDARD = frozenset({"user", "assistant", "tool", "system"})
+ROLES = {
+    "human": "user", "customer": "user", "client": "user", "end-user": "user", "visitor": "user", "guest": "user",
+    "enduser": "user",
+    "caller": "user", "consumer": "user", "shopper": "user", "patient": "user", "student": "user", "kunde": "user",
+    "kundin": "user", "nutzer": "user", "nutzerin": "user", "benutzer": "user",
+    "ai": "assistant", "gpt": "assistant", "chatgpt": "assistant", "bot": "assistant", "model": "assistant",
+    "agent": "assistant", "function_call": "assistant", "operator": "assistant", "chatbot": "assistant",
+    "llm": "assistant", "representative": "assistant", "rep": "assistant", "support": "assistant",
+    "support-agent": "assistant", "advisor": "assistant", "virtual-assistant": "assistant", "tutor": "assistant",
+    "assistent": "assistant", "assistentin": "assistant", "berater": "assistant", "beraterin": "assistant",
+    "mitarbeiter": "assistant", "mitarbeiterin": "assistant",
+    "usuario": "user", "usuaria": "user", "cliente": "user", "utilisateur": "user", "utilisatrice": "user",
+    "usuário": "user", "utente": "user", "пользователь": "user", "клиент": "user",
+    "用户": "user", "客户": "user", "顾客": "user", "ユーザー": "user", "お客様": "user",
+    "사용자": "user", "고객": "user",
+    "asistente": "assistant", "agente": "assistant", "conseiller": "assistant", "conseillère": "assistant",
+    "assistente": "assistant", "atendente": "assistant", "operatore": "assistant", "ассистент": "assistant",
+    "оператор": "assistant", "助手": "assistant", "客服": "assistant", "机器人": "assistant",
+    "アシスタント": "assistant", "オペレーター": "assistant", "상담원": "assistant", "어시스턴트": "assistant",
+    "系统": "system", "システム": "system", "시스템": "system",
+    "function": "tool", "observation": "tool", "function_response": "tool", "ipython": "tool", "developer": "system",
+}  # fmt: skip
+"""Other names of the four roles that metrics and judges look for; any other role keeps its own name."""
+
+
+@lru_cache(maxsize=1024)
+def role_named(name: str) -> str:
+    """The role as Accord names it."""
+    if name in _STANDARD:
+        return name
+    lowered = name.strip().lower()
+    return lowered if lowered in _STANDARD else ROLES.get(lowered) or ROLES.get(re.sub(r"[\s_]+", "-", lowered), name)
+
+
+@lru_cache(maxsize=1024)
+def intended_role(name: str) -> str | None:
+    """Return the role that a misspelled one means; `None` for a known role, and for a name of another kind.
+
+    >>> intended_role("usr"), intended_role("asistant"), intended_role("user"), intended_role("Usher")
+    ('user', 'assistant', None, None)
+    """
+    lowered = name.strip().casefold()
+    if role_named(name) in _STANDARD or not lowered.isalpha() or len(lowered) < 3:
+        return None
+    long = 3 if lowered[0] == name.strip()[0] else 6  # a capital may begin the name of a person
+    known = [role for role in _SPELLED if len(role) >= long]
+    swapped = [role for role in known if sorted(role) == sorted(lowered)]
+    close = swapped or difflib.get_close_matches(lowered, known, n=1, cutoff=0.8)
+    return role_named(close[0]) if close else None
+
+
+_SPELLED = (*sorted(_STANDARD), "customer", "agent", "human")
+
+
+def turns_of(messages: Sequence[Any]) -> Sequence[Turn]:
+    """The messages of a chat API as turns; see `turn_from_message`."""
+    if type(messages) is list and _are_plain(messages):
+        return PlainTurns(messages)
+    return tuple(turn_from_message(message) for message in messages)
+
+
+_DICTS, _PAIRS, _TEXTS = frozenset({dict}), frozenset({len(_PLAIN)}), frozenset({str})
+_ROLE, _CONTENT = itemgetter("role"), itemgetter("content")
+
+
+def _are_plain(messages: list[Any]) -> bool:
+    """Whether all messages are a role under the name that it has here and a text, and no more, as nearly all are.
+
+    They are checked together, in a fraction of the time that one after another would take.
+    """
+    if not (_DICTS.issuperset(map(type, messages)) and _PAIRS.issuperset(map(len, messages))):
+        return False
+    try:
+        return _STANDARD.issuperset(map(_ROLE, messages)) and _TEXTS.issuperset(map(type, map(_CONTENT, messages)))
+    except (KeyError, TypeError):  # a role may be a list
+        return False
+
+
+def turn_from_message(message: Any) -> Turn:
+    """One message of a chat API as a turn; what it holds beyond text is kept in `extra`.
+
+    Raises:
+        WrongShape: The message has no role, or content of an unknown kind.
+    """
+    if not isinstance(message, Mapping):
+        raise WrongShape(f"a message is an object, got {type(message).__name__}")
+    if message.keys() == _PLAIN:  # most messages of most logs: nothing to look for
+        role, content = message["role"], message["content"]
+        if isinstance(role, str) and role and isinstance(content, str):
+            return Turn(role_named(role), content)
+    is_usual = bool(message.get("role"))
+    role_key = "role" if is_usual else next((key for key in _ROLE_KEYS if message.get(key) not in (None, "")), "role")
+    role = message.get(role_key)
+    if not isinstance(role, str) or not role:
+        raise WrongShape("a message has no role")
+    content_key = next((key for key in _CONTENT_KEYS if key in message), "content")
+    known = {role_key, content_key, "name", "time", "parts"}
+    extra = {key: value for key, value in message.items() if key not in known and value is not None}
+    content = message.get(content_key, message.get("parts"))
+    text, others = text_of(content)
+    if others:
+        extra["parts"] = others
+    name, time = message.get("name"), message.get("time")
+    return Turn(role_named(role), text, None if name is None else str(name), None if time is None else str(time), extra)
+
+
+def text_of(content: Any) -> tuple[str, list[Any]]:
+    """The text of a message's content, and the parts of it that are no text (images, tool calls, reasoning).
+
+    Raises:
+        WrongShape: The content is neither a string, nor null, nor a list of parts.
+    """
+    if content is None:
+        return "", []
+    if isinstance(content, str):
+        return content, []
+    if not isinstance(content, list):
+        raise WrongShape(f"a message's content is a string or a list of parts, got {type(content).__name__}")
+    texts, others = [], []
+    for part in content:
+        text = _part_text(part)
+        if text is None:
+            others.append(part)
+        else:
+            texts.append(text)
+    return "\n".join(texts), others
+
+
+def _part_text(part: Any) -> str | None:
+    if isinstance(part, str):
+        return part
+    if isinstance(part, Mapping) and part.get("type", "text") in {"text", "input_text", "output_text"}:
+        text = part.get("text", part.get("content"))
+        return text if isinstance(text, str) else None
+    if isinstance(part, Mapping) and part.get("type") == "tool_call_response":
+        result = part.get("response", part.get("result"))
+        return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+    return None
+
+
+def documents_from(value: Any) -> tuple[Document, ...]:
+    """Documents written as a string, a list of strings, or a list of objects with a text, a title and an id.
+
+    Raises:
+        WrongShape: A document without a text.
+    """
+    if not value:
+        return ()
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        with suppress(json.JSONDecodeError):  # a text may begin with a bracket
+            value = json.loads(value)
+    entries = value if isinstance(value, list | tuple) else [value]
+    return tuple(_document(entry) for entry in entries)
+
+
+def _document(entry: Any) -> Document:
+    if isinstance(entry, str):
+        return Document(entry)
+    if isinstance(entry, Mapping):
+        text = next((entry[key] for key in _TEXT_KEYS if isinstance(entry.get(key), str)), None)
+        if text is not None:
+            id_, title = entry.get("id"), entry.get("title")
+            return Document(text, None if id_ is None else str(id_), None if title is None else str(title))
+    raise WrongShape("a document is a text, or an object with a text")
+
+
+def turns_from(messages: Any) -> Sequence[Turn]:
+    """The turns of a list of messages, given as a list or as the JSON of one.
+
+    Raises:
+        WrongShape: It is no list, or it is empty.
+    """
+    if isinstance(messages, str):
+        try:
+            messages = json.loads(messages)
+        except json.JSONDecodeError:
+            raise WrongShape("messages are a list, got a text that is no JSON") from None
+    if not isinstance(messages, list):
+        raise WrongShape(f"messages are a list, got {type(messages).__name__}")
+    if not messages:
+        raise WrongShape("the conversation has no messages")
+    return turns_of(messages)
+
+
+def conversation_from(fields: Fields, turns: Sequence[Turn], default_id: str, used: Iterable[str] = ()) -> Conversation:
+    """A conversation of `turns` whose id and documents stand in `fields`; unknown keys become metadata.
+
+    `used` names keys that the caller has read already.
+    """
+    id_key = next((key for key in _ID_KEYS if fields.get(key) not in (None, "")), None)
+    documents_key = next((key for key in _DOCUMENT_KEYS if fields.get(key)), None)
+    read = {*used, id_key, documents_key, "metadata", "meta"}
+    metadata = {**mapping_of(fields.get("meta")), **mapping_of(fields.get("metadata"))}
+    metadata |= {key: value for key, value in fields.items() if key not in read and value is not None}
+    return Conversation(
+        id=checked_id(default_id if id_key is None else fields[id_key]),
+        turns=turns if isinstance(turns, PlainTurns) else tuple(turns),
+        documents=documents_from(fields.get(documents_key)) if documents_key else (),
+        metadata=metadata,
+    )
+
+
+def checked_id(value: Any) -> str:
+    """An id as text that every store can hold.
+
+    Raises:
+        WrongShape: It is no text or whole number, or empty, or holds a NUL byte or half a surrogate pair.
+    """
+    if type(value) is str and value and is_sendable(value):
+        return value
+    text = str(value)
+    if not isinstance(value, str | int) or not text or not is_sendable(text):
+        raise WrongShape(f"{text!r} cannot be an id: empty, or with characters that are no text")
+    return text
+
+
+def turn_index(value: Any) -> int | None:
+    """A turn's index, written as a number or its digits; `None` where there is none.
+
+    Raises:
+        WrongShape: It is no index.
+    """
+    if value in (None, ""):
+        return None
+    if isinstance(value, bool) or not re.fullmatch(r"\d{1,9}", str(value), re.ASCII):
+        raise WrongShape(f"turn {value!r} is no index: 0, 1, 2, ...")
+    return int(value)
+
+
+def checked_answer(value: Any) -> int | float | str | None:
+    """An annotator's answer: a finite number or a text, whole numbers as such; `None` where nothing was said.
+
+    Raises:
+        WrongShape: It is something else.
+    """
+    if value is None or isinstance(value, bool | int):
+        return None if value is None else int(value) if isinstance(value, bool) else value
+    if isinstance(value, float) and math.isfinite(value):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, str) and is_sendable(value):
+        return value
+    raise WrongShape(f"{value!r} is no answer: a number or a text")
+
+
+def _convert(rows: Sequence[Fields], default_id: str) -> Record:
+    [fields] = rows
+    turns = turns_from(fields["messages"])
+    return Record(conversation_from(fields, turns, default_id, used={"messages"}))
+
+
+formats.register("openai-messages")(
+    Format(recognises=lambda fields: isinstance(fields.get("messages"), list), convert=_convert)
+)
+
+
+def _turn(message: Any) -> Turn:
+    if not isinstance(message, Mapping):
+        raise WrongShape(f"a message is an object, got {type(message).__name__}")
+    role, text = message.get("from"), message.get("value")
+    if not isinstance(role, str) or not role:
+        raise WrongShape("a ShareGPT message has no 'from'")
+    if not isinstance(text, str):
+        raise WrongShape("a ShareGPT message has no text in 'value'")
+    extra = {key: value for key, value in message.items() if key not in {"from", "value"}}
+    return Turn(role_named(role), text, extra=extra)
+
+
+def _sharegpt_convert(rows: Sequence[Fields], default_id: str) -> Record:
+    [fields] = rows
+    messages = fields["conversations"]
+    if not messages:
+        raise WrongShape("the conversation has no messages")
+    return Record(conversation_from(fields, [_turn(message) for message in messages], default_id, {"conversations"}))
+
+
+formats.register("sharegpt")(
+    Format(recognises=lambda fields: isinstance(fields.get("conversations"), list), convert=_sharegpt_convert)
+)

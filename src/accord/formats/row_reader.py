@@ -1,0 +1,471 @@
+"""Rows of a file, one at a time: JSON lines, a JSON array, CSV, TSV, Parquet, Excel, plain text; compressed or not.
+
+Reading takes no more memory than the longest row, except for Excel workbooks, whose size is bounded. A row is bounded
+in bytes, values, depth and columns (see `edges.input_limits` for whole files). A row over a limit is one bad
+row.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any, overload
+
+import msgspec
+
+from accord.edges import (
+    DEEPEST,
+    MB,
+    BadInput,
+    BadRow,
+    is_too_deep,
+    open_unpacked,
+    regular,
+    shown_size,
+    unpacked_name,
+)
+from accord.formats.csv_rows import csv_rows, excel_rows
+from accord.formats.excel import EXCEL_SUFFIXES, UNREAD_SUFFIXES
+from accord.formats.memory import MemoryTable, Source
+from accord.formats.parquet import parquet_rows
+from accord.formats.record import ROW_BYTES, ROW_VALUES, Row, too_long
+from accord.formats.text_files import TEXT_SUFFIX, text_rows
+
+TABLE_SUFFIXES = {".csv", ".tsv", ".parquet", *EXCEL_SUFFIXES}
+_WHOLE_BYTES = 4 * ROW_BYTES
+"""The longest JSON document that is parsed at once: many rows in an object."""
+_SKIPPED = 4 * _WHOLE_BYTES
+"""A line that is longer than this is not looked for the end of."""
+BAD_AT_ONCE = 10_000
+"""So many bad rows one after another are no file of rows."""
+_EMPTY_AT_ONCE = 1_000_000
+_CHUNK = 1 << 16
+_BOM = b"\xef\xbb\xbf"
+_WRAPPERS = ("data", "traces", "items", "rows")
+_OF_CONVERSATIONS = ("conversations", "dialogues", "chats", "sessions", "records", "results", "examples")
+_OPENS_WRAPPER = re.compile(rb'\s*\{\s*"(?:' + "|".join((*_WRAPPERS, *_OF_CONVERSATIONS)).encode() + rb')"\s*:\s*\[')
+_MESSAGES = ("messages", "turns", "transcript", "dialogue", "dialog")
+_ITEMS_FILE = "items.jsonl.gz"
+
+
+@overload
+def locate(path: str | Path) -> Path: ...
+@overload
+def locate(path: str | Source) -> Source: ...
+def locate(path: str | Source) -> Source:
+    """Return what to read: a table in memory, a file, or the items file of a benchmark folder.
+
+    Raises:
+        BadInput: There is no such file, it is empty, or it is a pipe, a device or a socket.
+    """
+    if isinstance(path, MemoryTable):
+        return path
+    found = Path(path)
+    if found.is_dir():
+        found = found / _ITEMS_FILE
+        if not found.is_file():
+            raise BadInput(f"{path} is a folder without {_ITEMS_FILE}; name a file")
+    try:
+        size = regular(found)
+    except FileNotFoundError:
+        if _URL.match(str(path)):  # a path keeps one slash of a URL's two
+            raise BadInput(f"{path} is a URL, and this command reads local files. Download it first") from None
+        raise BadInput(f"no file {path}") from None
+    if size == 0:
+        raise BadInput(f"{path} is empty")
+    return found
+
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+
+
+def suffix(path: Source) -> str:
+    """Return the file's ending in lower case, without `.gz` and its like; a table in memory has none."""
+    return Path(unpacked_name(path.name.lower())).suffix
+
+
+def read_rows(path: Source) -> Iterator[Row | BadRow]:
+    """Yield every row of a file or a table in order; a row that cannot be read is a `BadRow`.
+
+    Raises:
+        BadInput: The file as a whole cannot be read: unreadable, not UTF-8 text, a broken archive.
+        MissingExtra: The file needs a package that is not installed.
+    """
+    bad = 0
+    try:
+        for row in _rows_of_kind(path, suffix(path)):
+            yield row
+            if not isinstance(row, BadRow):
+                bad = 0
+            elif (bad := bad + 1) > BAD_AT_ONCE:
+                raise BadInput(f"{path}: {BAD_AT_ONCE:,} rows one after another are none, up to line {row.line}")
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def _rows_of_kind(path: Source, kind: str) -> Iterator[Row | BadRow]:
+    if isinstance(path, MemoryTable):
+        found = enumerate(path.rows(), 1)
+        return (row if isinstance(row, BadRow) else _table_row(path, number, row) for number, row in found)
+    if kind in UNREAD_SUFFIXES:
+        raise BadInput(f"{path} {UNREAD_SUFFIXES[kind]}")
+    if kind == ".parquet":
+        return (_table_row(path, number, fields) for number, fields in enumerate(parquet_rows(path), 1))
+    if kind in EXCEL_SUFFIXES:
+        return excel_rows(path)
+    if kind in TABLE_SUFFIXES:
+        return csv_rows(path, _open(path), "\t" if kind == ".tsv" else None)
+    return _text_rows(path) if kind == TEXT_SUFFIX and not _begins_with_json(path) else _json_rows(path)
+
+
+def _begins_with_json(path: Path) -> bool:
+    with _open(path) as stream:
+        return re.match(rb"\s*(?:\{|\[\s*[\[{\]])", stream.peek(1024).removeprefix(_BOM)) is not None
+
+
+def _text_rows(path: Path) -> Iterator[Row]:
+    with _open(path) as stream:
+        raw = stream.read(ROW_BYTES + 1)
+    if len(raw) > ROW_BYTES:
+        raise BadInput(f"{path}: a text file may have {shown_size(ROW_BYTES)}; write one file per conversation")
+    yield from text_rows(path, raw)
+
+
+def _open(path: Path) -> io.BufferedReader[Any]:
+    """The file's bytes, unpacked where they are gzip, whatever the file is called.
+
+    Raises:
+        BadInput: The text is UTF-16.
+    """
+    stream = open_unpacked(path)
+    try:
+        head = stream.peek(2)[:2]
+    except BadInput:
+        stream.close()
+        raise
+    if head in (b"\xff\xfe", b"\xfe\xff"):
+        stream.close()
+        raise BadInput(f"{path} is UTF-16; save it as UTF-8")
+    return stream
+
+
+def _json_rows(path: Path) -> Iterator[Row | BadRow]:
+    with _open(path) as stream:
+        head = stream.peek(1024).removeprefix(_BOM).lstrip()
+        if head[:1] == b"[":
+            yield from _array_rows(path, stream)
+            return
+        wraps = _OPENS_WRAPPER.match(head) is not None
+        try:
+            yield from _line_rows(path, stream, wraps)
+            return
+        except _OneLargeValue:
+            if not wraps:
+                raise BadInput(
+                    f"{path} is one JSON value of more than {shown_size(_WHOLE_BYTES)}; write one conversation a line"
+                ) from None
+    with _open(path) as stream:
+        yield from _array_rows(path, stream, wrapped=True)
+
+
+def begins_with_lines(head: bytes) -> bool:
+    """Whether a file that begins so is rows, a line each: neither packed, nor an array, nor a value of many lines."""
+    line, newline, _ = head.removeprefix(_BOM).lstrip().partition(b"\n")
+    if not newline or not line.startswith(b"{"):
+        return False
+    row = _parsed(Path("head"), 1, line)
+    return isinstance(row, Row) and [row] == list(_unwrapped(Path("head"), row))
+
+
+def line_rows(name: str, stream: IO[bytes], start: int, end: int) -> Iterator[Row | BadRow]:
+    """The rows of a file of lines that begin at bytes from `start` to before `end`, numbered from 1; none is cut."""
+    path, line = Path(name), 0
+    stream.seek(max(start - 1, 0))
+    if start:
+        while (raw := stream.readline(MB)) and not raw.endswith(b"\n"):
+            pass  # the end of a line that began earlier
+    place = stream.tell()
+    while place < end and (raw := stream.readline(ROW_BYTES + 1)):
+        line += 1
+        place += len(raw)
+        if len(raw) > ROW_BYTES and not raw.endswith(b"\n"):
+            while (raw := stream.readline(MB)) and not raw.endswith(b"\n"):
+                place += len(raw)
+            place += len(raw)
+            yield BadRow(name, line, too_long("a row"))
+            continue
+        text = raw.removeprefix(_BOM) if place == len(raw) else raw
+        if not text.isspace():
+            yield _parsed(path, line, text)
+
+
+class _OneLargeValue(Exception):
+    """A file that begins with one JSON value that is longer than a row may be."""
+
+
+def _lines(path: Path, stream: IO[bytes], wraps: bool) -> Iterator[tuple[int, bytes | BadRow]]:
+    """The lines with their numbers; one that is too long is read past.
+
+    Raises:
+        _OneLargeValue: The first one is too long, and opens a wrapper around rows.
+        BadInput: The end of such a line is far.
+    """
+    line, empty = 0, 0
+    while raw := stream.readline((ROW_BYTES if line else _WHOLE_BYTES) + 1):
+        line += 1
+        empty = empty + 1 if raw.isspace() else 0
+        if empty > _EMPTY_AT_ONCE:
+            raise BadInput(f"{path}: {_EMPTY_AT_ONCE:,} empty lines one after another, up to line {line}")
+        if len(raw) <= (ROW_BYTES if line > 1 else _WHOLE_BYTES):
+            yield line, raw
+            continue
+        if line == 1 and wraps:
+            raise _OneLargeValue
+        length = len(raw)
+        while raw and not raw.endswith(b"\n"):
+            raw = stream.readline(MB)
+            length += len(raw)
+            if length > _SKIPPED:
+                raise BadInput(f"{path}, line {line}: longer than {shown_size(_SKIPPED)}, which no row is")
+        yield line, BadRow(str(path), line, too_long("a row"))
+
+
+Lines = list[tuple[int, bytes | BadRow]]
+"""Lines of a file with their numbers; one that is too long is the error it is."""
+
+
+def line_chunks(path: Path, most: int, size: int) -> Iterator[Lines] | None:
+    """A file's lines, `most` or `size` bytes at a time, where each is a row of its own; `None` where its first is not.
+
+    Raises:
+        BadInput: As `read_rows`.
+    """
+    if suffix(path) in {*TABLE_SUFFIXES, *UNREAD_SUFFIXES, TEXT_SUFFIX}:
+        return None
+    with _open(path) as stream:
+        raw = stream.readline(ROW_BYTES + 1).removeprefix(_BOM)
+        row = _parsed(path, 1, raw) if len(raw) <= ROW_BYTES and raw.lstrip()[:1] == b"{" else None
+    alone = isinstance(row, Row) and next(_unwrapped(path, row)) is row
+    return _chunks(path, most, size) if alone else None
+
+
+def _chunks(path: Path, most: int, size: int) -> Iterator[Lines]:
+    chunk: Lines = []
+    held = 0
+    try:
+        with _open(path) as stream:
+            for line in _lines(path, stream, wraps=False):
+                chunk.append(line)
+                held += len(line[1]) if isinstance(line[1], bytes) else 0
+                if len(chunk) == most or held >= size:
+                    full, chunk, held = chunk, [], 0
+                    yield full
+        yield chunk
+    except BadInput:
+        yield chunk  # what stands before the place where the file cannot be read on
+        raise
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def rows_of_lines(path: Path, lines: Lines) -> Iterator[Row | BadRow]:
+    """The rows of some lines."""
+    for line, raw in lines:
+        if isinstance(raw, BadRow):
+            yield raw
+        elif text := (raw.removeprefix(_BOM) if line == 1 else raw).strip():
+            yield _parsed(path, line, text)
+
+
+def _is_crowded(text: str) -> bool:
+    return len(text) > MB and text.count(",") + text.count("[") + text.count("{") > ROW_VALUES
+
+
+def _line_rows(path: Path, stream: IO[bytes], wraps: bool) -> Iterator[Row | BadRow]:
+    begun = False
+    for line, raw in _lines(path, stream, wraps):
+        if isinstance(raw, BadRow):
+            yield raw
+            begun = True
+            continue
+        text = raw.removeprefix(_BOM) if line == 1 else raw
+        if not text or text.isspace():
+            continue
+        row = _parsed(path, line, text)
+        if begun and len(text) <= ROW_BYTES:
+            yield row
+            continue
+        if not begun and isinstance(row, BadRow) and text.strip().endswith((b"{", b"[", b",")):
+            # Not a line of its own but the opening of one pretty-printed value.
+            whole = text + stream.read(_WHOLE_BYTES + 1 - len(text))
+            if len(whole) > _WHOLE_BYTES:
+                raise _OneLargeValue
+            row = _parsed(path, line, whole)
+            if isinstance(row, BadRow):
+                raise BadInput(f"{path} is neither JSON lines nor one JSON value: {row.reason}")
+        rows = _unwrapped(path, row) if not begun else (row,)
+        yield from rows if len(text) <= ROW_BYTES else (_alone(path, each, row) for each in rows)
+        begun = True
+
+
+def _alone(path: Path, found: Row | BadRow, whole: Row | BadRow) -> Row | BadRow:
+    """What a first line holds that is longer than a row may be: the rows inside it, never itself."""
+    return BadRow(str(path), 1, too_long("a row")) if found is whole and isinstance(found, Row) else found
+
+
+def _unwrapped(path: Path, row: Row | BadRow) -> Iterator[Row | BadRow]:
+    """The rows of a wrapper around a list of them (`{"data": [...]}`); any other row is itself."""
+    inner = (
+        None if isinstance(row, BadRow) else next((row.fields.get(key) for key in _WRAPPERS if key in row.fields), None)
+    )
+    if not isinstance(row, BadRow) and inner is None:
+        inner = _conversations(row.fields)
+    if isinstance(inner, list) and not isinstance(row, BadRow) and len(row.fields) <= max(3, len(inner)):
+        yield from (_row(path, number, fields) for number, fields in enumerate(inner, 1))
+    else:
+        yield row
+
+
+def _conversations(fields: Mapping[str, Any]) -> list[Any] | None:
+    """Conversations in a list under a name for such, or by their ids; `None` where the row is none of that."""
+
+    def told(value: Any) -> bool:
+        return isinstance(value, dict) and any(key in value for key in _MESSAGES)
+
+    listed = next((fields[key] for key in _OF_CONVERSATIONS if isinstance(fields.get(key), list)), None)
+    if listed and all(map(told, listed)):
+        return list(listed)
+    if fields and all(map(told, fields.values())):
+        return [{"id": key, **value} for key, value in fields.items()]
+    return None
+
+
+def _parsed(path: Path, line: int, text: bytes) -> Row | BadRow:
+    if len(text) > MB or not text.isascii():  # what is neither has no fault of these
+        try:
+            decoded = text.decode("utf-8")
+        except UnicodeDecodeError as error:
+            return BadRow(str(path), line, f"not UTF-8 at byte {error.start}; save the file as UTF-8")
+        if _is_crowded(decoded):
+            return BadRow(str(path), line, too_long("a row"))
+    try:
+        fields = decoded_json(text)
+    except RecursionError:
+        return BadRow(str(path), line, "not JSON: nested too deeply")
+    except ValueError as error:  # JSONDecodeError is one; a number of thousands of digits is another
+        return BadRow(str(path), line, f"not JSON: {getattr(error, 'msg', error)}")
+    # What opens no more than so many lists and objects cannot be nested deeper.
+    return _row(path, line, fields, may_be_deep=text.count(b"[") + text.count(b"{") > DEEPEST)
+
+
+_FAST = msgspec.json.Decoder()
+
+
+def decoded_json(text: bytes | str) -> Any:
+    """The value that a text, in UTF-8 where it is bytes, writes in JSON, as `json.loads` reads it.
+
+    The faster decoder is stricter (NaN, numbers beyond a float, half a surrogate pair): `json` decides what it refuses.
+    """
+    try:
+        return _FAST.decode(text)
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        return json.loads(text if isinstance(text, str) else text.decode("utf-8"))
+
+
+def _row(path: Source, line: int, fields: Any, may_be_deep: bool = True) -> Row | BadRow:
+    if not isinstance(fields, dict):
+        return BadRow(str(path), line, f"expected a JSON object, got {type(fields).__name__}")
+    if may_be_deep and is_too_deep(fields):
+        return BadRow(str(path), line, f"not JSON that is read: nested deeper than {DEEPEST} levels")
+    return Row(line, fields)
+
+
+def _table_row(path: Source, line: int, fields: Mapping[str, Any]) -> Row | BadRow:
+    if any(isinstance(cell, str | bytes) and len(cell) > ROW_BYTES for cell in fields.values()):
+        return BadRow(str(path), line, too_long("a row"))
+    return _row(path, line, dict(fields))
+
+
+def _array_rows(path: Path, stream: io.BufferedReader[Any], wrapped: bool = False) -> Iterator[Row | BadRow]:
+    """Elements of one JSON array, decoded from a sliding window, so that a large export needs little memory.
+
+    `wrapped`: the array is the first value of an object, and what stands after it is let go.
+    """
+    with io.TextIOWrapper(stream, encoding="utf-8-sig") as text:
+        try:
+            for line, fields in _elements(text, wrapped):
+                yield _row(path, line, fields)
+        except UnicodeDecodeError:
+            raise BadInput(f"{path} is not UTF-8; save it as UTF-8") from None
+        except json.JSONDecodeError as error:
+            raise BadInput(f"{path}, after line {error.lineno}: not JSON: {error.msg}") from None
+        except (ValueError, RecursionError) as error:
+            raise BadInput(f"{path} is not JSON: {error}") from None
+
+
+def _elements(text: IO[str], wrapped: bool) -> Iterator[tuple[int, Any]]:
+    """Each element of the array with the line it begins on.
+
+    Raises:
+        JSONDecodeError: The text is no JSON array; its `lineno` is the line the broken element begins on.
+    """
+    decoder = json.JSONDecoder()
+    window = text.read(_CHUNK)
+    at = window.index("[") + 1
+    line, first = 1 + window.count("\n", 0, at), True
+    while True:
+        start = _space(window, at)
+        line, at = line + window.count("\n", at, start), start
+        if at == len(window) and (more := text.read(_CHUNK)):
+            window, at = more, 0
+            continue
+        if window.startswith("]", at):
+            # Read to the end in any case: only there an archive turns out to be whole.
+            follows = _says_more(text) or bool(window[at + 1 :].strip())
+            if follows and not wrapped:
+                raise _broken("something stands after the array", line)
+            return
+        if not first and not window.startswith(",", at):
+            raise _broken("expecting ',' between elements", line)
+        begin = _space(window, at if first else at + 1)
+        try:
+            fields, end = decoder.raw_decode(window, begin)
+        except json.JSONDecodeError as error:
+            # An unfinished element grows the window by doubling, so that a long one is parsed few times.
+            more = _more(text, window[at:], line)
+            if not more:
+                raise _broken(error.msg, line) from None
+            window, at = window[at:] + more, 0
+        else:
+            line += window.count("\n", at, begin)
+            yield line, fields
+            line, at, first = line + window.count("\n", begin, end), end, False
+
+
+def _more(text: IO[str], window: str, line: int) -> str:
+    if len(window) > ROW_BYTES or _is_crowded(window):
+        raise _broken(too_long("an element"), line)
+    return text.read(max(_CHUNK, len(window)))
+
+
+def _says_more(text: IO[str]) -> bool:
+    """Read a text to its end and return True unless it is white space."""
+    return any([bool(piece.strip()) for piece in iter(lambda: text.read(_CHUNK), "")])
+
+
+_BLANK = re.compile(r"[ \t\r\n]*")
+
+
+def _space(window: str, at: int) -> int:
+    """Where the next text begins."""
+    match = _BLANK.match(window, at)
+    return at if match is None else match.end()
+
+
+def _broken(reason: str, line: int) -> json.JSONDecodeError:
+    error = json.JSONDecodeError(reason, "", 0)
+    error.lineno = line
+    return error

@@ -1,0 +1,229 @@
+"""Whether a reply could have been said where it stands: a gate against what word counts cannot see.
+
+Counts do not know the order of words, nor whether a reply answers anything: shuffled words, words at random and replies
+to something else look like any reply to them. What a small language model expects tells these apart. It learns from
+unrated replies alone, against fakes made of them, p = P(real | log p per token: alone, given all before it), a
+multinomial logistic regression over the kinds of fakes; a score becomes the mixture
+
+    p · score + (1 - p) · the scale's floor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.edges import BadInput
+from accord.evidence import passages_of
+from accord.models import LIKELIHOOD, Failure, Flow, Request, Who
+from accord.values import (
+    Sample,
+    Score,
+    Target,
+    Unscored,
+    score_from,
+)
+
+REAL = "real"
+KINDS = {
+    "shuffled": "its words out of their order",
+    "foreign": "a reply to something else",
+    "random": "words at random",
+}
+"""Kinds of fakes, and what a reply that reads like one reads like."""
+FEWEST, MOST = 20, 60
+"""Replies that the gate is learned from: at least, and at most, since each has a model read eight passages."""
+MODEST = 0.05
+"""The share of the real replies' score that the gate may take away, on average over what it learned from."""
+DOUBTED = 0.5
+"""A reply is said to be implausible below it."""
+_FEATURES = 4
+_REGULARISATION = 1.0
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Plausibility:
+    """What was learned of real replies and fakes.
+
+    Attributes:
+        model: The language model's name.
+        mean: (4,) of the features.
+        scale: (4,) their standard deviations.
+        weights: (4, 4) of real replies, then of each of `KINDS`.
+        bias: (4,) their constants, that of real replies so high that the gate takes `MODEST` of what real ones get.
+    """
+
+    model: str
+    mean: Floats
+    scale: Floats
+    weights: Floats
+    bias: Floats
+
+    @classmethod
+    def learn(cls, samples: Sequence[Sample], group_of: Callable[[Target], str], seed: int = 0) -> Flow[Self]:
+        """Learn from replies as they were said, and from fakes of them; asks the likelihood model.
+
+        Raises:
+            BadInput: There are too few replies, or all of one group.
+        """
+        from sklearn.linear_model import LogisticRegression
+
+        spoken = [each for each in samples if _places(each)]
+        drawn = np.random.default_rng(seed).permutation(len(spoken))[:MOST]
+        made = {REAL: [spoken[place] for place in sorted(drawn.tolist())]}
+        if len(made[REAL]) < FEWEST or len({group_of(each.target) for each in made[REAL]}) < 2:
+            raise BadInput(
+                f"plausibility is learned from at least {FEWEST} replies in two groups, got {len(made[REAL])}"
+            )
+        made |= fakes(made[REAL], group_of, seed)
+        # One context after the other, since a model that has read it goes on from there.
+        X, model = yield from measured([each for of_sample in zip(*made.values(), strict=True) for each in of_sample])
+        kind = np.tile(np.arange(len(made)), len(made[REAL]))
+        known = ~np.isnan(X).any(axis=1)
+        X, kind = X[known], kind[known]
+        if len(set(kind)) < len(made):
+            raise BadInput("the likelihood model measured no reply; accord models check says whether it can")
+        mean, scale = X.mean(axis=0), np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
+        fitted = LogisticRegression(C=_REGULARISATION, max_iter=1000).fit((X - mean) / scale, kind)
+        bare = cls(model, mean, scale, fitted.coef_, fitted.intercept_)
+        return bare._modest(X[kind == 0])
+
+    def _modest(self, real: Floats) -> Self:
+        """With that constant for real replies at which they keep all but `MODEST` of what they get."""
+        low, high = -20.0, 20.0
+        for _ in range(50):
+            middle = (low + high) / 2
+            takes_more = self._raised(middle)._shares(real)[:, 0].mean() < 1 - MODEST
+            low, high = (middle, high) if takes_more else (low, middle)
+        return self._raised(high)
+
+    def _raised(self, by: float) -> Self:
+        return replace(self, bias=self.bias + by * np.eye(len(self.bias))[0])
+
+    def _shares(self, X: Floats) -> Floats:
+        """(n, 4) the probability of each kind."""
+        from scipy.special import softmax
+
+        Z = (X - self.mean) / self.scale
+        logits = (Z[:, None] * self.weights).sum(axis=2) + self.bias  # row by row: the same in a batch and live
+        return np.asarray(softmax(logits, axis=1))
+
+    def gated(self, samples: Sequence[Sample], scores: Sequence[Score | Unscored]) -> Flow[list[Score | Unscored]]:
+        """Scores of samples as the gate leaves them; asks the likelihood model about each scored reply."""
+        asked = [sample for sample, score in zip(samples, scores, strict=True) if isinstance(score, Score)]
+        X, _ = yield from measured(asked)
+        shares = dict(zip([each.target for each in asked], self._shares(X), strict=True))
+        return [self._gated(score, shares[score.target]) if isinstance(score, Score) else score for score in scores]
+
+    def _gated(self, score: Score, shares: Floats) -> Score:
+        signature = score.signature.with_part("plausibility", self.model)
+        if np.isnan(shares).any():
+            unknown = "whether the reply is plausible is not known"
+            return replace(score, signature=signature, warning="; ".join(filter(None, (score.warning, unknown))))
+        p = float(shares[0])
+        mixed = p * np.array(score.probabilities) + (1 - p) * np.eye(len(score.options))[0]
+        likeliest = list(KINDS.values())[int(np.argmax(shares[1:]))]
+        doubt = f"it reads like {likeliest} (plausibility {p:.2f})" if p < DOUBTED else None
+        band = score.band and (score.options[0] if p < 1 - _OUTSIDE else score.band[0], score.band[1])
+        found = score_from(
+            score.target, score.annotator, score.options, tuple(mixed.tolist()), signature, band,
+            "; ".join(filter(None, (doubt, score.warning))) or None,
+        )  # fmt: skip
+        attributions = (*score.attributions, ("plausibility", found.value - score.value)) if score.attributions else ()
+        return replace(found, attributions=attributions, notes={**score.notes, "plausibility": round(p, 4)})
+
+    def to_json(self) -> dict[str, Any]:
+        """What was learned."""
+        return {
+            "model": self.model,
+            **{name: getattr(self, name).tolist() for name in ("mean", "scale", "weights", "bias")},
+        }
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> Self:
+        """What `to_json` gave.
+
+        Raises:
+            ValueError: Numbers of another shape, or that are none.
+        """
+        numbers = {name: np.array(row[name], dtype=float) for name in ("mean", "scale", "weights", "bias")}
+        shapes = [numbers[name].shape for name in ("mean", "scale", "weights", "bias")]
+        if shapes != [(_FEATURES,), (_FEATURES,), (len(KINDS) + 1, _FEATURES), (len(KINDS) + 1,)] or not all(
+            np.isfinite(each).all() for each in numbers.values()
+        ):
+            raise ValueError("a plausibility that is none")
+        return cls(str(row["model"]), **numbers)
+
+
+_OUTSIDE = 0.05
+"""Where the floor has more than this share, a band reaches down to it."""
+
+
+def measured(samples: Sequence[Sample]) -> Flow[tuple[Floats, str]]:
+    """(n, 4) features of each sample's replies, and the language model's name.
+
+    Log p per token of the replies alone, what all before them adds to it, and their length, as logarithm and inverse;
+    NaN where a reply could not be measured.
+    """
+    [who] = yield [Request(LIKELIHOOD, Who())]
+    wanted = [passages_of(sample) for sample in samples]
+    passages = list(dict.fromkeys(part for each in wanted if each for part in (each.given_all, *each.alone)))
+    requests = [Request(LIKELIHOOD, passage, purpose="replies checked for plausibility") for passage in passages]
+    known = dict(zip(passages, (yield requests), strict=True))
+    rows = np.full((len(samples), _FEATURES), np.nan)
+    for row, each in zip(rows, wanted, strict=True):
+        found = [known[part] for part in (each.given_all, *each.alone)] if each else []
+        if found and not any(isinstance(part, Failure) for part in found):
+            given, alone = found[0], [one for part in found[1:] for one in part]
+            count = max(sum(one.tokens for one in alone), 1)
+            own, with_all = (sum(one.log_probability for one in part) / count for part in (alone, given))
+            row[:] = own, with_all - own, np.log(count / len(alone)), len(alone) / count
+    return rows, str(who.name)
+
+
+def fakes(samples: Sequence[Sample], group_of: Callable[[Target], str], seed: int) -> dict[str, list[Sample]]:
+    """Of each sample one with its replies' words shuffled, one with another group's reply, one with words at random.
+
+    As many words each as the reply has; what is foreign is as long as it was said.
+    """
+    rng = np.random.default_rng(seed)
+    said = [
+        (group_of(each.target), each.conversation.turns[place].content) for each in samples for place in _places(each)
+    ]
+    words = [word for _, text in said for word in text.split()]
+
+    def shuffled(text: str, group: str) -> str:
+        parts = text.split()
+        return " ".join(parts[place] for place in rng.permutation(len(parts)))
+
+    def foreign(text: str, group: str) -> str:
+        others = [other for whose, other in said if whose != group]
+        return others[int(rng.integers(len(others)))]
+
+    def random(text: str, group: str) -> str:
+        return " ".join(words[place] for place in rng.integers(len(words), size=max(len(text.split()), 1)))
+
+    ways = {"shuffled": shuffled, "foreign": foreign, "random": random}
+    return {kind: [_faked(each, kind, ways[kind], group_of(each.target)) for each in samples] for kind in KINDS}
+
+
+def _faked(sample: Sample, kind: str, way: Callable[[str, str], str], group: str) -> Sample:
+    """The sample with other replies, under a name of its own."""
+    conversation, turns = sample.conversation, list(sample.conversation.turns)
+    for place in _places(sample):
+        turns[place] = replace(turns[place], content=way(turns[place].content, group))
+    named = replace(conversation, id=f"{conversation.id}#{kind}", turns=tuple(turns))
+    return Sample(named, sample.turn)
+
+
+def _places(sample: Sample) -> list[int]:
+    """The replies of a sample that say something."""
+    turns = sample.conversation.turns
+    first = next((turn.role for turn in sample.conversation.replies), None)
+    where = [place for place, turn in enumerate(turns) if turn.role == first] if sample.turn is None else [sample.turn]
+    return [place for place in where if turns[place].content.strip()]

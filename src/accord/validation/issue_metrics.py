@@ -1,0 +1,182 @@
+"""How well labels of issues are predicted where nothing was learned from: a row per kind, the raw finding beside it.
+
+Calling an issue everywhere has an F1 of 2p/(1 + p) of a share of p marks, and so has a finder that knows nothing, under
+the threshold of highest expected F1. So that calling everywhere stands beside it, and what agrees with people no better
+than chance (α's 95 % interval reaches 0) is named and left out of a second mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.edges import BadInput
+from accord.evidence import EvidenceTable
+from accord.learning import IssueLabels, finding, kinds_of, labels_of
+from accord.methods import kind_question
+from accord.statistics import Clusters, Split, alpha_interval, interval, krippendorff_alpha, smece
+from accord.values import Labels
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+CALIBRATED = "issues"
+"""What the evaluator of issues calls, under its name."""
+RAW, ALWAYS = "as it was found", "always"
+MACRO, ABOVE_CHANCE = "macro", "macro, above chance"
+"""The mean F1 over all kinds, and over those whose calibrated calls agree with people better than chance."""
+CALLED = 0.5
+"""A raw finding, a count or a probability, counts as a call from here on."""
+DRAWS = 500
+
+
+@dataclass(frozen=True)
+class CalledFigures:
+    """How well calls of one kind agree with people's marks; precision, recall and F1 are `None` where nothing counts.
+
+    Attributes:
+        marks: How many labels there are.
+        marked, called: Shares of them, 0 to 1.
+        f1_low, f1_high: Ends of the 95 % interval over conversations.
+        alpha: Krippendorff's, of the calls with people; 0 is chance.
+        alpha_low, alpha_high: Ends of its 95 % interval over conversations.
+        calibration_error: smECE of the probabilities.
+    """
+
+    marks: int
+    marked: float
+    called: float
+    precision: float | None
+    recall: float | None
+    f1: float | None
+    f1_low: float | None
+    f1_high: float | None
+    alpha: float | None
+    alpha_low: float | None
+    alpha_high: float | None
+    calibration_error: float | None
+
+    @property
+    def is_above_chance(self) -> bool:
+        """Whether the calls agree with people better than chance."""
+        return (self.alpha_low or 0.0) > 0
+
+
+@dataclass(frozen=True)
+class CalledRow:
+    """The figures of a system and a kind of issue; of `MACRO` and `ABOVE_CHANCE` a mean F1 over kinds alone."""
+
+    system: str
+    issue: str
+    f1: float | None
+    figures: CalledFigures | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """A flat row."""
+        own = {"system": self.system, "issue": self.issue, "f1": self.f1}
+        return own if self.figures is None else own | asdict(self.figures)
+
+
+@dataclass
+class Called:
+    """The marks of one kind that were held out, a row a mark, and what was said of them without seeing them.
+
+    Attributes:
+        marked: Whether a person marked the turn.
+        called: Whether the system calls the issue there.
+        chance: How probable it finds a mark.
+        conversation: Of the turn.
+    """
+
+    marked: list[bool] = field(default_factory=list)
+    called: list[bool] = field(default_factory=list)
+    chance: list[float] = field(default_factory=list)
+    conversation: list[str] = field(default_factory=list)
+
+    def figures(self, draws: int = DRAWS, seed: int = 0) -> CalledFigures:
+        """Precision, recall, F1 and α with people with their intervals over conversations, calibration error."""
+        marked, called = np.array(self.marked, dtype=bool), np.array(self.called, dtype=bool)
+        counts = np.column_stack([marked & called, called, marked]).astype(float)
+        clusters = Clusters(self.conversation)
+        drawn = clusters.counts(draws, seed) @ clusters.sums(counts)
+        spread = interval(2 * drawn[:, 0] / np.maximum(drawn[:, 1] + drawn[:, 2], 1e-9))
+        both, said, true = counts.sum(axis=0)
+        alpha = alpha_interval(marked, called, self.conversation, draws, seed)
+        units = [{"people": float(m), "model": float(c)} for m, c in zip(marked, called, strict=True)]
+        return CalledFigures(
+            marks=len(marked),
+            marked=float(marked.mean()),
+            called=float(called.mean()),
+            precision=both / said if said else None,
+            recall=both / true if true else None,
+            f1=2 * both / (said + true) if said + true else None,
+            f1_low=spread.low,
+            f1_high=spread.high,
+            alpha=krippendorff_alpha(units, "nominal"),
+            alpha_low=alpha.low,
+            alpha_high=alpha.high,
+            calibration_error=smece(np.array(self.chance), marked),
+        )
+
+    def everywhere(self) -> Called:
+        """The same marks, where the issue is called each time."""
+        return replace(self, called=[True] * len(self.marked), chance=[1.0] * len(self.marked))
+
+
+def cross_validate_labels(
+    evidence: EvidenceTable, labels: Labels, splits: Sequence[Split], seed: int = 0
+) -> tuple[dict[str, Called], dict[str, Called]]:
+    """By kind what is called where the group was not learned from: calibrated, and as it was found."""
+    calibrated: dict[str, Called] = {}
+    raw: dict[str, Called] = {}
+    for split in splits:
+        train = evidence.filter(split.train, labels.group_of)
+        test = evidence.filter(split.test, labels.group_of)
+        for kind in kinds_of(evidence):
+            try:
+                head = IssueLabels(kind_question(kind), seed).fit(train, labels.filter(split.train))
+            except BadInput:
+                continue
+            rows, marked = labels_of(test, labels, kind)
+            own, known = finding(test, kind)
+            rows, marked = rows[known[rows]], marked[known[rows]]
+            chances, _ = head.chances(test)
+            names = [labels.group_of(test.targets[row]) for row in rows]
+            _add(calibrated.setdefault(kind, Called()), marked, chances[rows] >= head.threshold, chances[rows], names)
+            found = np.clip(own[rows], 0.0, 1.0)
+            _add(raw.setdefault(kind, Called()), marked, found >= CALLED, found, names)
+    return calibrated, raw
+
+
+def rows_of(calibrated: dict[str, Called], raw: dict[str, Called], seed: int = 0) -> list[CalledRow]:
+    """A row per system and kind, then its mean F1 over all kinds, and over those told better than by chance."""
+    always = {kind: called.everywhere() for kind, called in calibrated.items()}
+    figures = {
+        system: {kind: called.figures(seed=seed) for kind, called in by_kind.items()}
+        for system, by_kind in ((CALIBRATED, calibrated), (RAW, raw), (ALWAYS, always))
+    }
+    told = {kind for kind, found in figures[CALIBRATED].items() if found.is_above_chance}
+    rows = []
+    for system, each in figures.items():
+        rows += [CalledRow(system, kind, found.f1, found) for kind, found in each.items()]
+        for name, kinds in ((MACRO, each.keys()), (ABOVE_CHANCE, told)):
+            scores = [each[kind].f1 or 0.0 for kind in each if kind in kinds]
+            rows.append(CalledRow(system, name, sum(scores) / len(scores) if scores else None))
+    return rows
+
+
+def no_better_than_chance(rows: Sequence[CalledRow]) -> list[str]:
+    """The kinds whose calibrated calls agree with people no better than chance."""
+    ours = [row for row in rows if row.system not in (RAW, ALWAYS)]
+    return [row.issue for row in ours if row.figures is not None and not row.figures.is_above_chance]
+
+
+def _add(to: Called, marked: Flags, called: Flags, chance: Floats, conversations: Sequence[str]) -> None:
+    to.marked += marked.tolist()
+    to.called += called.tolist()
+    to.chance += chance.tolist()
+    to.conversation += conversations
