@@ -25,6 +25,8 @@ from accord.edges import (
     ModelError,
     UnknownName,
 )
+from accord.embedded import huggingface_trial as hf_trial
+from accord.embedded.huggingface import open_folder, open_hf
 from accord.finetune import Parts, Settings, evaluate, examples_of, export, predict, split_by_dialogue, train
 from accord.finetune.data import TOO_LONG, Encoded, Example, encode
 from accord.finetune.training import TRAINING, Trained
@@ -42,8 +44,6 @@ from accord.models import (
     run_flow,
     wait,
 )
-from accord.models.embedded import huggingface_trial as hf_trial
-from accord.models.embedded.huggingface import open_folder, open_hf
 from accord.values import (
     Conversation,
     Issue,

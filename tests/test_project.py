@@ -28,7 +28,7 @@ SOURCE = ROOT / "src" / "accord"
 
 # From the top of the tree down: a package imports only from packages that stand above it.
 ORDER = [
-    "version", "edges", "values", "statistics", "formats", "sample", "store", "models", "evidence", "methods", "learning",
+    "version", "edges", "values", "statistics", "formats", "sample", "store", "models", "embedded", "evidence", "methods", "learning",
     "validation", "finetune", "synth", "project", "board", "live", "studies", "web", "report", "testing", "cli",
     "__main__",
 ]  # fmt: skip
@@ -104,7 +104,7 @@ def test_inside_a_package_imports_point_one_way() -> None:
 
 
 def test_other_packages_import_what_a_package_names() -> None:
-    heavy = {"accord.finetune", "accord.learning.network_training", "accord.models.embedded"}
+    heavy = {"accord.finetune", "accord.learning.network_training", "accord.embedded"}
     deep = [
         f"{path.relative_to(ROOT)}: {node.module}"
         for path in SOURCE.rglob("*.py")
@@ -121,7 +121,7 @@ APART = {
     "accord.finetune": "needs PyTorch",
     "accord.learning.network_grid": "needs JAX",
     "accord.learning.network_training": "needs JAX",
-    "accord.models.embedded": "needs what reads model files",
+    "accord.embedded": "needs what reads model files",
     "accord.cli.outputs": "the marks of output options, which commands alone use",
     "accord.models.client": "the endpoints, which need an HTTP client",
     "accord.web": "parts of pages, some of which need a web framework",

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import BadInput, sendable
+from accord.embedded.huggingface import Opened, prompt_tokens
 from accord.methods import IssuePromptBuilder, verdict_of
-from accord.models.embedded.huggingface import Opened, prompt_tokens
 from accord.values import (
     Conversation,
     IssueAnnotation,
