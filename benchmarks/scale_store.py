@@ -111,7 +111,7 @@ def sample(i):
     asked, said = f"{i}: why does the light go out? " * 8, f"{i}: hold the button. " * 12
     return Sample(Conversation(f"c{i}", (Turn("user", asked), Turn("assistant", said))))
 config = config_from({"store": store, "models": {"judge": {"mode": "logprobs", "model": "m", "base_url": url,
-    "at_once": 64}}, "budget": {"requests": cap, "shared": "benchmark"}})
+    "concurrency": 64}}, "budget": {"requests": cap, "shared": "benchmark"}})
 with Project(config, rubric) as project:
     try:
         for start in range(0, count, 500):

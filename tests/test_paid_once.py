@@ -286,7 +286,7 @@ class Payment:
 
     def models(self, store: Store, budget: Budget | None = None) -> Models:
         mode = self._part if self._role == "judge" else None
-        own = ModelSettings(mode=mode, model="m", base_url=self.server.url, samples=3, at_once=4)
+        own = ModelSettings(mode=mode, model="m", base_url=self.server.url, samples=3, concurrency=4)
         return Models({self._role: own} if self._role else {}, store, budget)
 
     def ask(self, store: Store, budget: Budget | None = None) -> list[Any]:
@@ -555,7 +555,7 @@ from accord import Conversation, Rubric, Turn
 from accord.project import Project, config_from
 from accord.values import BudgetReached, Sample
 samples = [Sample(Conversation(f"c{n}", (Turn("user", f"Is it {n}?"), Turn("assistant", "Yes.")))) for n in range(30)]
-judge = {"mode": "logprobs", "model": "m", "base_url": sys.argv[2], "at_once": 4}
+judge = {"mode": "logprobs", "model": "m", "base_url": sys.argv[2], "concurrency": 4}
 config = config_from({"store": sys.argv[1], "models": {"judge": judge}})
 with Project(config, Rubric.model_validate_json(sys.argv[3])) as project:
     table = project.measure([project.source("rubric")], samples, project.models)

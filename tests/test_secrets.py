@@ -119,7 +119,7 @@ def test_the_configurations_own_secrets_are_noted(tmp_path: Path, monkeypatch: p
     from accord.project import load_config
 
     monkeypatch.setenv("TEAM_WEBHOOK", "https://hooks.test/services/T0/abcdefgh")
-    Path(tmp_path, "accord.yaml").write_text("watch: {webhook: '${TEAM_WEBHOOK}'}\n")
+    Path(tmp_path, "accord.yaml").write_text("monitoring: {webhook: '${TEAM_WEBHOOK}'}\n")
     load_config(tmp_path / "accord.yaml")
     assert redacted("posted to services/T0/abcdefgh") == "posted to [secret]"
 

@@ -98,7 +98,7 @@ class Role:
     def options(self) -> ClientOptions:
         """On what terms it is asked."""
         own = self.settings
-        return ClientOptions(own.at_once, own.attempts, own.timeout, self.shared.budget)
+        return ClientOptions(own.concurrency, own.attempts, own.timeout, self.shared.budget)
 
     @cached_property
     def context(self) -> int | None:
@@ -145,7 +145,7 @@ class Role:
                 kept = kept_answers(judge, rubric, samples, self.shared.store, self.context)
                 found |= dict(zip(places, map(self._with_failures, kept), strict=True))
                 continue
-            at_once = self.settings.at_once or AT_ONCE
+            at_once = self.settings.concurrency or AT_ONCE
             order: dict[tuple[Any, ...], list[int]] = {}
             for place, sample in zip(places, samples, strict=True):
                 order.setdefault((sample.target, sample.hidden), []).append(place)
@@ -281,7 +281,7 @@ class Role:
                     return
                 yield place
 
-        async with aclosing(as_finished(one, until_over(), self.settings.at_once)) as finished:
+        async with aclosing(as_finished(one, until_over(), self.settings.concurrency)) as finished:
             async for place, reply in finished:
                 found[place] = reply
                 step()
@@ -344,7 +344,7 @@ class Role:
             return mine
 
         within = takewhile(lambda _: not over, parts)
-        async with aclosing(as_finished(one, within, self.settings.at_once if is_wired else 1)) as finished:
+        async with aclosing(as_finished(one, within, self.settings.concurrency if is_wired else 1)) as finished:
             async for part, mine in finished:
                 found |= mine
                 for _ in part:
