@@ -13,7 +13,7 @@ from accord.statistics import beta_quantile
 from accord.store import ADJUDICATED, Assignment, Item
 from accord.studies.annotator_agreement import (
     Answers,
-    Figure,
+    CountedEstimate,
     change_of,
     people_agree,
 )
@@ -45,9 +45,9 @@ class Done:
     answers: int
     seconds: float | None
     reasons: Sequence[str]
-    gold: Figure
-    checks: Figure
-    repeats: Figure
+    gold: CountedEstimate
+    checks: CountedEstimate
+    repeats: CountedEstimate
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Asked:
     none: int
     people: int
     full: int
-    agreement: Figure
+    agreement: CountedEstimate
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,9 @@ class Round:
     items: int
     wanted: int
     done: int
-    before: Mapping[str, Figure]
-    after: Mapping[str, Figure]
-    change: Mapping[str, Figure]
+    before: Mapping[str, CountedEstimate]
+    after: Mapping[str, CountedEstimate]
+    change: Mapping[str, CountedEstimate]
 
 
 class Standing:
@@ -199,7 +199,7 @@ class Standing:
             _known(settings.gold, said), _known(settings.checks, said), self._repeated(name),
         )  # fmt: skip
 
-    def _repeated(self, name: str) -> Figure:
+    def _repeated(self, name: str) -> CountedEstimate:
         before = {(each.target, each.against, each.question): each.value for each in self.first if each.by == name}
         again = [each for each in self.said_in("1/again") if each.by == name and not each.question.startswith(ISSUE)]
         pairs = [(each.value, before.get((each.target, each.against, each.question), _NOT_SAID)) for each in again]
@@ -259,16 +259,16 @@ def taking_part(study: OpenStudy) -> list[str]:
     return sorted(study.settings.people) or [each.name for each in everybody if each.role == "annotator"]
 
 
-def share_of(count: int, n: int) -> Figure:
+def share_of(count: int, n: int) -> CountedEstimate:
     """A share with its exact interval (Clopper and Pearson, 1934)."""
     if not n:
-        return Figure(None, None, None, 0)
+        return CountedEstimate(None, None, None, 0)
     low = beta_quantile(0.025, count, n - count + 1) if count else 0.0
     high = beta_quantile(0.975, count + 1, n - count) if count < n else 1.0
-    return Figure(count / n, low, high, n)
+    return CountedEstimate(count / n, low, high, n)
 
 
-def _known(answers: Mapping[str, Mapping[str, Value]], said: Sequence[Annotation]) -> Figure:
+def _known(answers: Mapping[str, Mapping[str, Value]], said: Sequence[Annotation]) -> CountedEstimate:
     """The share of known answers that somebody gave."""
     told = [
         each.value == answers[str(each.target)][each.question]
