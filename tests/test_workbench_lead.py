@@ -33,12 +33,7 @@ from accord.studies.background_jobs import Jobs
 from accord.studies.background_learning import Loop
 from accord.studies.blind_predictions import held_against
 from accord.studies.item_order import Order, is_random, ranking
-from accord.studies.retrain import (
-    candidate_of,
-    promote,
-    recovered,
-    waiting,
-)
+from accord.studies.retrain import candidate_of, promote, recovered, waiting
 from accord.studies.study_progress import Standing
 from accord.testing import planted
 from accord.values import Annotation, Kind, Label, Labels, Question, Scale, StudySettings, Target
