@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from misbehaving_endpoint import answer_any, fault
 from scripted_models import ScriptedLikelihood
 
 from accord import Conversation, Document, Store, Turn
@@ -23,7 +24,7 @@ from accord.models import (
     open_likelihood,
     wait,
 )
-from accord.testing import ChatServer, Wire, answer_any, check_head, fault, planted
+from accord.testing import ChatServer, Wire, check_head, planted
 from accord.values import (
     Labels,
     Sample,
