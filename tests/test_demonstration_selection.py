@@ -14,12 +14,7 @@ import numpy as np
 import pytest
 from synthetic_corpus import planted_utility
 
-from accord.edges import (
-    BadInput,
-    MissingExtra,
-    NotFitted,
-    UnknownName,
-)
+from accord.edges import BadInput, MissingExtra, NotFitted, UnknownName
 from accord.methods import (
     PARTS,
     Library,

@@ -17,14 +17,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from accord.evidence import Settings
-from accord.methods.in_context.demonstration_sets import (
-    Floats,
-    Indices,
-    Library,
-    Nodes,
-    Pairs,
-    Query,
-)
+from accord.methods.in_context.demonstration_sets import Floats, Indices, Library, Nodes, Pairs, Query
 from accord.statistics import DRAWS, Clusters, interval
 from accord.values import Figure, Registry
 

@@ -13,13 +13,7 @@ from typing import Any
 import numpy as np
 
 from accord.edges import BadInput
-from accord.evidence import (
-    EvidenceTable,
-    Training,
-    ask_rubric,
-    counted_stems,
-    pieces,
-)
+from accord.evidence import EvidenceTable, Training, ask_rubric, counted_stems, pieces
 from accord.methods.learned_rubric.as_rubric import asking, only
 from accord.methods.learned_rubric.assertion_pool import WrittenPool
 from accord.methods.learned_rubric.assertion_selector import AssertionSelector
@@ -56,14 +50,7 @@ from accord.methods.learned_rubric.separation_metrics import (
 )
 from accord.models import JUDGE, NOT_YET, PROSE, Flow
 from accord.statistics import Clusters, interval
-from accord.values import (
-    Conversation,
-    Figure,
-    Question,
-    Rubric,
-    Sample,
-    Side,
-)
+from accord.values import Conversation, Figure, Question, Rubric, Sample, Side
 
 ASKED = "judge asked directly"
 SHOWN = 2
