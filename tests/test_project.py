@@ -124,6 +124,7 @@ APART = {
     "accord.models.embedded": "needs what reads model files",
     "accord.cli.outputs": "the marks of output options, which commands alone use",
     "accord.models.client": "the endpoints, which need an HTTP client",
+    "accord.studies": "services behind the pages",
     "accord.web": "parts of pages, some of which need a web framework",
     "accord.report.charts": "draws, for which it needs altair",
     "accord.live.service": "parts of the service, which need a web framework; links and exports are edges",
