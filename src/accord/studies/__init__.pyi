@@ -14,5 +14,5 @@ from .rating_revision import agreement_with_others as agreement_with_others, ove
 from .study_outcome import Given as Given, Outcome as Outcome, Resampling as Resampling, table as table
 from .study_outcome import Validated as Validated
 from .study_progress import norming_items as norming_items, Standing as Standing
-from .study_session import _calls as _calls, _side as _side, OpenStudy as OpenStudy, ROWS as ROWS, Sheet as Sheet
-from .study_session import Side as Side
+from .study_session import OpenStudy as OpenStudy, ROWS as ROWS, Sheet as Sheet, Side as Side, side_of as side_of
+from .study_session import tool_calls_of as tool_calls_of

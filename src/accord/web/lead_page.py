@@ -27,9 +27,9 @@ from accord.studies import (
     Side,
     Standing,
     Unit,
-    _side,
     habits,
     norming_items,
+    side_of,
     taken_apart,
     text_in,
     value_in,
@@ -320,7 +320,7 @@ def _item(standing: Standing, unit: Unit, apart: float) -> Disputed:
 def _sides(standing: Standing, item: Item) -> list[Side]:
     targets = [item.target] if item.against is None else [item.target, item.against]
     found = {each.id: each for each in standing.study.project.store.conversations({t.conversation for t in targets})}
-    return [_side(found[target.conversation], target.turn, False) for target in targets]
+    return [side_of(found[target.conversation], target.turn, False) for target in targets]
 
 
 def _turns(side: Side) -> list[dict[str, str | bool]]:
