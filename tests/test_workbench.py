@@ -132,7 +132,7 @@ def test_a_queue_of_what_a_model_called_other(tmp_path: Path) -> None:
         taken = look.take("ann")
         assert taken is not None and taken.item.target == Target("gpt-9-3", 1)
         studies.close()
-    with pytest.raises(BadInput, match="need `level: turn`"):
+    with pytest.raises(BadInput, match="set `level: turn`"):
         check(StudySettings, {"items": {"issues": ["Other"]}}, "studies")
 
 
