@@ -15,9 +15,10 @@ from threading import Event, Thread
 from typing import Any
 
 from attacking import CONVERSATIONS, KEY, Case, Ran, Workshop, accord, judge_at, repeats_key, settings
+from misbehaving_endpoint import answer_any
 
 from accord.store import Store, Watched
-from accord.testing import ChatServer, Wire, answer_any
+from accord.testing import ChatServer, Wire
 
 Change = Callable[[Any], object]
 """Changes a right reply's body in place, or gives another body."""

@@ -33,9 +33,11 @@ from threading import Lock
 from typing import Any
 
 from harness import Row, chosen, finish, options
+from misbehaving_endpoint import Misbehaving, answer_any
+from throwaway_postgres import ThrowAwayPostgres
 
 from accord.store import Store, check_store
-from accord.testing import ChatServer, Misbehaving, ThrowAwayPostgres, Wire, answer_any
+from accord.testing import ChatServer, Wire
 from accord.values import load_rubric
 
 KILLS = 3

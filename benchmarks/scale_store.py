@@ -23,11 +23,11 @@ from pathlib import Path
 import import_speed
 import numpy as np
 from harness import Row, chosen, finish, options
+from throwaway_postgres import ThrowAwayPostgres
 
 from accord.edges import BadInput
 from accord.project import workers_here
 from accord.store import Account, Store, Watched, vacuum
-from accord.testing import ThrowAwayPostgres
 from accord.values import Conversation, Label, Target, Turn
 
 # --- import ---------------------------------------------------------------------------------------------------------

@@ -46,11 +46,11 @@ from urllib.parse import urlencode
 
 from board_scores import dashboard
 from harness import Row, chosen, finish, options
+from throwaway_postgres import ThrowAwayPostgres
 from workbench_order import DRAWS, order_rows
 
 from accord import Conversation, Store, Turn
 from accord.store import Prediction, Studies
-from accord.testing import ThrowAwayPostgres
 from accord.values import Annotation, Document, Issue, IssueAnnotation, Target
 from accord.web import add_person
 

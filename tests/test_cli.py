@@ -20,6 +20,7 @@ from typing import Any
 import polars as pl
 import pytest
 import yaml
+from misbehaving_endpoint import answer_any
 from new_project import new_project
 from processes import Forked
 from small_sample import sources
@@ -39,7 +40,7 @@ from accord.models import Flow, nothing
 from accord.project import with_settings
 from accord.store import Store, Studies
 from accord.studies import OpenStudy
-from accord.testing import ChatServer, answer_any, completion, tokens_in
+from accord.testing import ChatServer, completion, tokens_in
 from accord.values import Sample
 
 CHATS, RATINGS = map(str, sources())

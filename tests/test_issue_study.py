@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from issue_finder import SIGNS, dialogues, ratings, verdict
+from misbehaving_endpoint import Misbehaving
 from scripted_models import Finder
 from typer.testing import CliRunner
 
@@ -65,7 +67,7 @@ from accord.report import write_issues_page
 from accord.statistics import Clusters, grouped_folds, krippendorff_alpha, two_valued_alpha
 from accord.store import IssueAnnotations, Store, Studies
 from accord.studies import open_validation, outcomes
-from accord.testing import SIGNS, ChatServer, Misbehaving, Wire, completion, dialogues, ratings, verdict
+from accord.testing import ChatServer, Wire, completion
 from accord.validation import ABOVE_CHANCE, ALWAYS, MACRO, Called, cross_validate_labels, no_better_than_chance, rows_of
 from accord.values import ISSUE, Issue, IssueAnnotation, Sample, load_taxonomy
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from misbehaving_endpoint import answer_any
 from processes import Forked
 from waiting import PATIENCE
 
@@ -52,7 +53,7 @@ from accord.models import (
 )
 from accord.project import Project, config_from
 from accord.store import Claims, Embedded, Paid, Spool, StoreError, Unsaved
-from accord.testing import ChatServer, Wire, answer_any
+from accord.testing import ChatServer, Wire
 from accord.values import Sample
 
 KEYS = [f"s256:{place:03}" for place in range(300)]

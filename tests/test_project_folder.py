@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from misbehaving_endpoint import answer_any
 from small_sample import sources
 from typer.testing import CliRunner
 
@@ -20,7 +21,7 @@ from accord.cli import (
 from accord.edges import BadInput
 from accord.learning import load_evaluator
 from accord.project import config_from, load_config
-from accord.testing import ChatServer, answer_any
+from accord.testing import ChatServer
 from accord.values import dump_rubric, load_rubric
 
 CHATS, RATINGS = map(str, sources())

@@ -11,6 +11,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from misbehaving_endpoint import answer_any
 from scripted_models import Finder
 from small_sample import sources
 from typer.testing import CliRunner, Result
@@ -32,7 +33,7 @@ from accord.models import (
     asked_on,
     wait,
 )
-from accord.testing import ChatServer, Wire, answer_any, completion
+from accord.testing import ChatServer, Wire, completion
 
 QUESTIONS = 9
 """Questions of the shipped rubric that a judge can be asked."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from misbehaving_endpoint import answer_any
 from small_sample import sources
 from typer.testing import CliRunner
 
@@ -23,7 +24,7 @@ from accord.cli import (
 from accord.edges import AccordError, keep_secret, keep_url_secrets, redacted, redacted_message, secrets
 from accord.models import CallFailed, ChatCompletions, ChatMessage, ClientOptions, Prompt, kept_key, open_chat, wait
 from accord.store import StoreError
-from accord.testing import Batches, ChatServer, Wire, answer_any
+from accord.testing import Batches, ChatServer, Wire
 
 KEY = "sk-proj-Zq81vLr5TwXy77bn"
 PROMPT = Prompt((ChatMessage("user", "hello"),))

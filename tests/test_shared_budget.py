@@ -10,13 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from misbehaving_endpoint import answer_any
 from processes import Forked
+from synthetic_corpus import rated_chats
 
 from accord.edges import BudgetReached
 from accord.models import Budget, Budgeted, Caps, ChatMessage, Price, Prompt, ScriptedModel, Usage, wait
 from accord.project import Project, config_from
 from accord.store import MONEY, Account, Amounts, Store, StoreError
-from accord.testing import ChatServer, Wire, answer_any, rated_chats
+from accord.testing import ChatServer, Wire
 from accord.values import Applies, Rubric
 
 PROMPT = Prompt((ChatMessage("user", "hello" * 40),), max_tokens=10)

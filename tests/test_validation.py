@@ -37,7 +37,7 @@ from accord.studies import (
 )
 from accord.values import (
     Conversation,
-    Figure,
+    Estimate,
     Issue,
     IssueAnnotation,
     Items,
@@ -383,7 +383,7 @@ def test_intervals_draw_whole_dialogues() -> None:
     targets = [Target("a", 1), Target("a", 2), Target("b", 1)]
     drawn = Resampling.of(targets, draws=50)
     assert all(Counter(rows.tolist())[0] == Counter(rows.tolist())[1] for rows in drawn.draws)
-    assert Resampling.of([]).figure(lambda rows: 1.0) == Figure()
+    assert Resampling.of([]).figure(lambda rows: 1.0) == Estimate()
     given: dict[tuple[str, Target, str], Any] = {
         ("p", targets[0], "q"): 1,
         ("p", targets[1], "q"): 2,

@@ -20,7 +20,15 @@ from accord.project import Config, Project
 from accord.statistics import krippendorff_alpha, mean_sequence, units_alpha
 from accord.store import Candidate, Conflict, Item, Prediction, Studies
 from accord.studies import OpenStudy
-from accord.studies.annotator_agreement import Answers, Figure, change_of, habits, people_agree, taken_apart, worst
+from accord.studies.annotator_agreement import (
+    Answers,
+    CountedEstimate,
+    change_of,
+    habits,
+    people_agree,
+    taken_apart,
+    worst,
+)
 from accord.studies.background_jobs import Jobs
 from accord.studies.background_learning import Loop
 from accord.studies.blind_predictions import held_against
@@ -259,7 +267,7 @@ def test_jobs_run_one_at_a_time_wait_once_and_say_why_they_failed() -> None:
 
 
 def test_charts_escape_what_they_are_told_and_keep_two_colours_apart() -> None:
-    figure = Figure(0.4, 0.3, 0.5, 10)
+    figure = CountedEstimate(0.4, 0.3, 0.5, 10)
     chart = intervals([Mark("<script>", figure), Mark("model", figure, "model", '/"x')], 0, 1, "It's & so", 0)
     assert "<script>" not in chart and "&lt;script&gt;" in chart and 'href="/&#34;x"' in chart
     assert 'class="people"' in chart and 'class="model"' in chart and "0.40 [0.30, 0.50]" in chart

@@ -265,7 +265,7 @@ class OpenStudy:
         return Sheet(
             assignment,
             stage,
-            tuple(_side(conversations[side.conversation], side.turn, with_documents) for side in sides),
+            tuple(side_of(conversations[side.conversation], side.turn, with_documents) for side in sides),
             self.asked(stage, conversations[item.target.conversation]),
             self.taxonomy,
             self._found(stage, conversations[item.target.conversation], item.target.turn),
@@ -472,16 +472,17 @@ class OpenStudy:
 # --- showing -----------------------------------------------------------------------------------------------------
 
 
-def _side(conversation: Conversation, turn: int | None, with_documents: bool) -> Side:
+def side_of(conversation: Conversation, turn: int | None, with_documents: bool) -> Side:
+    """Return a conversation up to a turn as the pages show it."""
     turns = tuple(
-        ShownTurn(place, each.role, sendable(each.content), place == turn, tuple(map(sendable, _calls(each))))
+        ShownTurn(place, each.role, sendable(each.content), place == turn, tuple(map(sendable, tool_calls_of(each))))
         for place, each in enumerate(conversation.up_to(turn))
     )
     documents = ((sendable(each.title or ""), sendable(each.text)) for each in conversation.documents)
     return Side(turns, tuple(documents) if with_documents else ())
 
 
-def _calls(turn: Turn) -> list[str]:
+def tool_calls_of(turn: Turn) -> list[str]:
     """Tool calls as text, one each."""
     called = turn.extra.get("tool_calls")
     calls = called if isinstance(called, list | tuple) else [] if called is None else [called]

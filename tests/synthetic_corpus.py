@@ -1,4 +1,4 @@
-"""Corpora whose truth is known: evidence and labels drawn from a model that an evaluator should find again."""
+"""Synthetic corpora with known parameters: rated turns, ratings with thumbs, and the utility of demonstrations."""
 
 from __future__ import annotations
 
@@ -8,55 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.evidence import Column, EvidenceTable
 from accord.methods import Indices, Library, Nodes, Pairs, Query, Vectors, random_nodes
+from accord.testing import Planted, annotator_levels
 from accord.values import Conversation, Label, Labels, Question, Rubric, Scale, Target, Turn
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Planted:
-    """A drawn corpus and what it was drawn from.
-
-    Attributes:
-        question: The main question, with `options` values from 1.
-        evidence: (n, p) features of n conversations.
-        labels: Every annotator's label on a random half of the conversations, and on at least one.
-        weights: (p,) how the latent quality follows from the features.
-        levels: How generous each annotator is, in units of the scale.
-    """
-
-    question: Question
-    evidence: EvidenceTable
-    labels: Labels
-    weights: Floats
-    levels: dict[str, float]
-
-
-def planted(
-    conversations: int = 200,
-    annotators: int = 6,
-    features: int = 3,
-    options: int = 4,
-    noise: float = 0.5,
-    share: float = 0.5,
-    seed: int = 0,
-) -> Planted:
-    """Draw y = round(middle + x·w + level of the annotator + noise), cut to the scale."""
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(conversations, features))
-    weights = np.linspace(0.8, 0.1, features)
-    levels = _levels(annotators, 0.6)
-    targets = tuple(Target(f"c{i:04d}") for i in range(conversations))
-    middle = (1 + options) / 2
-    labels = []
-    for row, target in enumerate(targets):
-        for name, level in levels.items():
-            if rng.random() < share:
-                value = middle + x[row] @ weights + level + rng.normal(scale=noise)
-                labels.append(Label(target, "main", name, int(np.clip(round(value), 1, options))))
-    return _as_planted(targets, x, labels, options, weights, levels)
 
 
 def planted_turns(
@@ -80,7 +36,7 @@ def planted_turns(
     of = np.repeat(np.arange(conversations), turns)
     x = rng.normal(size=(conversations, features))[of] + rng.normal(scale=inside, size=(rows, features))
     weights = np.linspace(0.5, 0.0, features)
-    levels = _levels(annotators, 0.4)
+    levels = annotator_levels(annotators, 0.4)
     names = list(levels)
     targets = tuple(Target(f"c{c:04d}", turn=2 * (row % turns) + 1) for row, c in enumerate(of))
     own = rng.normal(scale=spread, size=conversations)[of] + rng.normal(scale=noise, size=rows)
@@ -90,7 +46,7 @@ def planted_turns(
         name = names[who[row]]
         value = 3 + x[row] @ weights + own[row] + levels[name]
         labels.append(Label(target, "main", name, int(np.clip(round(value), 1, 5))))
-    return _as_planted(targets, x, labels, 5, weights, levels)
+    return Planted.of(targets, x, labels, 5, weights, levels)
 
 
 def planted_thumbs(
@@ -110,7 +66,7 @@ def planted_thumbs(
     weights = rng.normal(size=features)
     weights *= 0.8 / np.linalg.norm(weights)
     worth = x @ weights + rng.normal(scale=0.5, size=conversations)
-    levels, own = _levels(3, 0.4), rng.normal(scale=0.5, size=users)
+    levels, own = annotator_levels(3, 0.4), rng.normal(scale=0.5, size=users)
     targets, names = tuple(Target(f"c{place:04d}") for place in range(conversations)), list(levels)
 
     def rated(place: int) -> Label:
@@ -124,26 +80,7 @@ def planted_thumbs(
         for place in rng.choice(old, each, replace=False):
             thumb = worth[place] + own[user] + rng.normal() > 0
             labels.append(Label(targets[place], "thumb", f"user-{user}", int(thumb)))
-    return _as_planted(targets, x, labels, 5, weights, levels), Labels([rated(int(place)) for place in new])
-
-
-def _as_planted(
-    targets: tuple[Target, ...],
-    x: Floats,
-    labels: list[Label],
-    options: int,
-    weights: Floats,
-    levels: dict[str, float],
-) -> Planted:
-    columns = tuple(Column(f"f{i}", "planted") for i in range(x.shape[1]))
-    evidence = EvidenceTable(targets, columns, x, np.ones(x.shape, dtype=bool))
-    question = Question(id="main", text="How good is it?", scale=Scale(options=tuple(range(1, options + 1))))
-    return Planted(question, evidence, Labels(labels), weights, levels)
-
-
-def _levels(annotators: int, most: float) -> dict[str, float]:
-    """How generous each annotator is, evenly from -most to most."""
-    return dict(zip([f"p{i}" for i in range(annotators)], np.linspace(-most, most, annotators).tolist(), strict=True))
+    return Planted.of(targets, x, labels, 5, weights, levels), Labels([rated(int(place)) for place in new])
 
 
 MECHANISMS: Mapping[str, float] = {"match": 0.25, "absolute": 0.15, "relative": 0.3, "scores": 0.2, "prompt": 0.1}
