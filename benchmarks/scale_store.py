@@ -23,17 +23,12 @@ from pathlib import Path
 import import_speed
 import numpy as np
 from harness import Row, chosen, finish, options
+from throwaway_postgres import ThrowAwayPostgres
 
 from accord.edges import BadInput
 from accord.project import workers_here
 from accord.store import Account, Store, Watched, vacuum
-from accord.testing import ThrowAwayPostgres
-from accord.values import (
-    Conversation,
-    Label,
-    Target,
-    Turn,
-)
+from accord.values import Conversation, Label, Target, Turn
 
 # --- import ---------------------------------------------------------------------------------------------------------
 
@@ -117,7 +112,7 @@ def sample(i):
     asked, said = f"{i}: why does the light go out? " * 8, f"{i}: hold the button. " * 12
     return Sample(Conversation(f"c{i}", (Turn("user", asked), Turn("assistant", said))))
 config = config_from({"store": store, "models": {"judge": {"mode": "logprobs", "model": "m", "base_url": url,
-    "at_once": 64}}, "budget": {"requests": cap, "shared": "benchmark"}})
+    "concurrency": 64}}, "budget": {"requests": cap, "shared": "benchmark"}})
 with Project(config, rubric) as project:
     try:
         for start in range(0, count, 500):

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import optimize, stats
 from sklearn.covariance import ledoit_wolf
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from synthetic_corpus import planted_turns
 
 from accord import Evaluator, Label, Labels, Question, Scale, Score, Unscored, load_evaluator
 from accord.edges import BadInput, NotFitted, UnknownName
@@ -38,7 +39,7 @@ from accord.learning import (
     shrunk_covariance,
 )
 from accord.statistics import pearson
-from accord.testing import Planted, planted, planted_turns
+from accord.testing import Planted, planted
 from accord.values import Target
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from misbehaving_endpoint import Misbehaving, answer_any, fault
 
 from accord import Question, Scale, Store
 from accord.edges import BadInput, BudgetReached, ModelError
@@ -31,7 +32,7 @@ from accord.models import (
     open_decided,
     wait,
 )
-from accord.testing import ChatServer, Misbehaving, Respond, Wire, answer_any, fault, tokens_in
+from accord.testing import ChatServer, Respond, Wire, tokens_in
 
 GOOD = Question(id="Q1", text="How good?", scale=Scale(options=(1, 2, 3)), meanings={"1": "Bad."})
 DONE = Question(id="Q2", text="Resolved?", scale=Scale(kind="binary", options=(0, 1)), meanings={"1": "It is."})

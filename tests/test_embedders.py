@@ -13,16 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accord import Conversation, Document, Store, Turn
-from accord.edges import (
-    BadInput,
-    BudgetReached,
-    MissingExtra,
-    ModelError,
-    NotSent,
-    UnknownName,
-    Unmeasured,
-)
+from accord import Conversation, Document, Store, Turn, embedded
+from accord.edges import BadInput, BudgetReached, MissingExtra, ModelError, NotSent, UnknownName, Unmeasured
 from accord.evidence import (
     FOLDS,
     MetricSession,
@@ -36,7 +28,6 @@ from accord.evidence import (
     turn_metrics,
 )
 from accord.evidence.bank import embedding, ruber
-from accord import embedded
 from accord.models import (
     Caps,
     ClientOptions,

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from synthetic_corpus import planted_turns
 
 from accord import Evaluator, Label, Labels, Score, Target, Unscored
 from accord.edges import BadInput, UnknownName
@@ -31,7 +32,7 @@ from accord.learning import (
 from accord.project import Config, Project, config_from
 from accord.sample import sources as sample_sources
 from accord.statistics import Clusters, Interval, Paired, diagrams, grouped_folds, smece_by_option
-from accord.testing import Planted, planted, planted_turns
+from accord.testing import Planted, planted
 from accord.validation import (
     Leak,
     adaptive_curve,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from misbehaving_endpoint import FAULTS, Misbehaving, answer_any, fault
 from new_project import new_project
 from typer.testing import CliRunner
 
@@ -54,7 +55,7 @@ from accord.models import (
     read_stated,
     wait,
 )
-from accord.testing import FAULTS, ChatServer, Misbehaving, Wire, answer_any, completion, fault
+from accord.testing import ChatServer, Wire, completion
 from accord.values import Sample
 
 OPTIONS = Scale(options=(1, 2, 3))

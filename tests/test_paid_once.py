@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from misbehaving_endpoint import answer_any
 from processes import Forked
 from waiting import PATIENCE
 
@@ -52,7 +53,7 @@ from accord.models import (
 )
 from accord.project import Project, config_from
 from accord.store import Claims, Embedded, Paid, Spool, StoreError, Unsaved
-from accord.testing import ChatServer, Wire, answer_any
+from accord.testing import ChatServer, Wire
 from accord.values import Sample
 
 KEYS = [f"s256:{place:03}" for place in range(300)]
@@ -286,7 +287,7 @@ class Payment:
 
     def models(self, store: Store, budget: Budget | None = None) -> Models:
         mode = self._part if self._role == "judge" else None
-        own = ModelSettings(mode=mode, model="m", base_url=self.server.url, samples=3, at_once=4)
+        own = ModelSettings(mode=mode, model="m", base_url=self.server.url, samples=3, concurrency=4)
         return Models({self._role: own} if self._role else {}, store, budget)
 
     def ask(self, store: Store, budget: Budget | None = None) -> list[Any]:
@@ -555,7 +556,7 @@ from accord import Conversation, Rubric, Turn
 from accord.project import Project, config_from
 from accord.values import Sample
 samples = [Sample(Conversation(f"c{n}", (Turn("user", f"Is it {n}?"), Turn("assistant", "Yes.")))) for n in range(30)]
-judge = {"mode": "logprobs", "model": "m", "base_url": sys.argv[2], "at_once": 4}
+judge = {"mode": "logprobs", "model": "m", "base_url": sys.argv[2], "concurrency": 4}
 config = config_from({"store": sys.argv[1], "models": {"judge": judge}})
 with Project(config, Rubric.model_validate_json(sys.argv[3])) as project:
     table = project.measure([project.source("rubric")], samples, project.models)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from misbehaving_endpoint import answer_any
 
 from accord import Conversation, Question, Rubric, Scale, Store, Turn
 from accord.evidence import judge_samples
@@ -27,13 +28,8 @@ from accord.models import (
     open_likelihood,
     wait,
 )
-from accord.models.reply_parsing import (
-    answered,
-    chat_reply,
-    no_distribution,
-    parsed,
-)
-from accord.testing import ChatServer, Respond, Wire, answer_any, completion
+from accord.models.reply_parsing import answered, chat_reply, no_distribution, parsed
+from accord.testing import ChatServer, Respond, Wire, completion
 from accord.values import Sample
 
 QUESTIONS = (

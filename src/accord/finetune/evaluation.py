@@ -12,14 +12,7 @@ from accord.edges import BadInput, MissingExtra
 from accord.methods import IssuePromptBuilder, Verdict, postprocess, read_verdict, settled
 from accord.models import Failure, PromptFlow, Reply
 from accord.statistics import RANK_DRAWS, STATISTICS, Clusters, Floats, Interval, Paired, bootstrap, interval, number
-from accord.values import (
-    HIGHEST,
-    LOWEST,
-    IssueAnnotation,
-    Sample,
-    Signature,
-    Unannotated,
-)
+from accord.values import HIGHEST, LOWEST, IssueAnnotation, Sample, Signature, Unannotated
 
 
 def predict(

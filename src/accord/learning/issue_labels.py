@@ -17,15 +17,7 @@ from accord.evidence import MEANING, Arrays, Column, EvidenceTable, by_row, colu
 from accord.learning.head import Head, heads
 from accord.methods import WORST
 from accord.statistics import INNER_FOLDS, alpha_interval, grouped_folds
-from accord.values import (
-    ISSUE,
-    POPULATION,
-    Labels,
-    Question,
-    Score,
-    Unscored,
-    score_from,
-)
+from accord.values import ISSUE, POPULATION, Labels, Question, Score, Unscored, score_from
 
 Floats = NDArray[np.float64]
 

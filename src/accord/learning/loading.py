@@ -31,14 +31,7 @@ from accord.learning.plausibility_gate import Plausibility
 from accord.learning.presets import EVIDENCE, EvaluatorSettings, Level
 from accord.learning.training_set import TrainingSet
 from accord.models import ModelSettings
-from accord.values import (
-    Question,
-    Rubric,
-    Score,
-    Target,
-    find_project_file,
-    project_folder,
-)
+from accord.values import Question, Rubric, Score, Target, find_project_file, project_folder
 
 _NESTED = 2
 """How deep evaluators of other questions stand inside each other: theirs have none."""
@@ -70,10 +63,10 @@ def make_evaluator(
     """
     named = [part for each in about.sources for part in (evidence if each == EVIDENCE else (each,))]
     parts: list[Source] = [make_source(each, (settings or {}).get(each, {}), context) for each in dict.fromkeys(named)]
-    first = {key: values[0] for key, values in about.choose.items()}
+    first = {key: values[0] for key, values in about.tune.items()}
     head = make_head(about.head, question, {**about.settings, **first})
     return Evaluator(
-        question, tuple(parts), head, name, about.head, about.level, dict(models or {}), choose=about.choose,
+        question, tuple(parts), head, name, about.head, about.level, dict(models or {}), choose=about.tune,
         seed=context.seed, checks_plausibility=about.plausibility,
     )  # fmt: skip
 

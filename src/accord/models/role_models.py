@@ -85,7 +85,7 @@ class Role:
     def options(self) -> ClientOptions:
         """Options of its endpoint."""
         settings = self.settings
-        return ClientOptions(settings.at_once, settings.attempts, settings.timeout, self.shared.budget)
+        return ClientOptions(settings.concurrency, settings.attempts, settings.timeout, self.shared.budget)
 
     @cached_property
     def context(self) -> int | None:
@@ -146,7 +146,7 @@ class Role:
                 rubric,
                 [requests[place].sample for place in first.values()],
                 self.shared.store,
-                self.settings.at_once or AT_ONCE,
+                self.settings.concurrency or AT_ONCE,
                 self.context,
                 self.shared.budget,
                 failures=self.shared.failures,
@@ -229,7 +229,7 @@ class Role:
         """Return a reply or a failure for each prompt; each reply is stored as it arrives."""
         if not self.shared.asks:
             return stored_answers(self._recording(self.replies), requests, f"the {self.name}")
-        return await answer_all(self._recording(self.replies), requests, self.settings.at_once, step)
+        return await answer_all(self._recording(self.replies), requests, self.settings.concurrency, step)
 
     # --- likelihood model
 
@@ -268,7 +268,7 @@ class Role:
         # A request over a wire is paid for, so each passage is stored as soon as it is measured. A model in this
         # process reads passages with a common beginning together.
         is_wired = bool(exchange.cost(requests[:1]))
-        at_once, together = (self.settings.at_once, 1) if is_wired else (1, PASSAGES_TOGETHER)
+        at_once, together = (self.settings.concurrency, 1) if is_wired else (1, PASSAGES_TOGETHER)
         answers = await answer_all(exchange, requests, at_once, step, together)
         raise_if_over(answers)
         return answers

@@ -30,12 +30,7 @@ from accord.models import (
     room_for,
 )
 from accord.statistics import DRAWS, Clusters, Interval, interval
-from accord.values import (
-    Kind,
-    Question,
-    Rubric,
-    Sample,
-)
+from accord.values import Kind, Question, Rubric, Sample
 
 AT_ONCE = 8
 MOVABLE = frozenset({Kind.ORDINAL, Kind.BINARY})

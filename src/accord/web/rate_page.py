@@ -15,15 +15,7 @@ from accord.studies import BOTH_BAD, OpenStudy, Sheet
 from accord.values import ISSUE, Annotation
 from accord.web.accounts import Visitor
 from accord.web.app import Bench
-from accord.web.rating_view import (
-    Sent,
-    asked,
-    before,
-    blocks,
-    own_list,
-    short,
-    tie_of,
-)
+from accord.web.rating_view import Sent, asked, before, blocks, own_list, short, tie_of
 
 ACTIONS = ("save", "finish", "skip", "reopen", "mark", "unmark")
 
@@ -62,7 +54,7 @@ class _Rate:
         visitor, found = self._of(study, request)
         found.begin()
         assignment = found.take(visitor.person.name)
-        done = f"/rate/{study}/done" if found.settings.talk is None else found.start
+        done = f"/rate/{study}/done" if found.settings.chat is None else found.start
         where = done if assignment is None else f"/rate/{study}/{assignment.id}"
         return RedirectResponse(where, 303)
 

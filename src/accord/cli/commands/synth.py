@@ -12,14 +12,7 @@ import typer
 from accord.cli.app import PARTLY_UNSCORED, command, stop
 from accord.cli.options import AsJson, ConfigFile, MaxMoney, MaxRequests, MaxTokens, Setting, open_project
 from accord.cli.outputs import SYNTHETIC
-from accord.cli.terminal import (
-    Progress,
-    cost_text,
-    note,
-    show,
-    spending,
-    table,
-)
+from accord.cli.terminal import Progress, cost_text, note, show, spending, table
 
 _SHOWN = 12
 
@@ -64,7 +57,7 @@ def synth(
     again, the command goes on from where it was, and nothing is paid twice.
     """
     changes: dict[str, Any] = {
-        "topics": _named(topics), "personas": _named(personas), "documents": documents, "how": how or None,
+        "topics": _named(topics), "personas": _named(personas), "documents": documents, "methods": how or None,
         "count": count,
     }  # fmt: skip
     with open_project(config_file, settings, creates=True) as project:

@@ -30,13 +30,7 @@ from accord.live.ingest import Ingestor, Row, refused
 from accord.live.messages import HistoryDeduplicator, Message, Once, message_from
 from accord.live.monitoring.monitor import WatchReport
 from accord.live.service import schemas
-from accord.live.service.fair_queue import (
-    ASKED_AT_ONCE,
-    WAITING,
-    Batcher,
-    Busy,
-    Late,
-)
+from accord.live.service.fair_queue import ASKED_AT_ONCE, WAITING, Batcher, Busy, Late
 from accord.live.service.middleware import BODY, SECONDS, App, TokenGuard
 from accord.live.service.otlp import export_of
 from accord.live.service.prometheus import Counted, Gauges
@@ -128,7 +122,7 @@ class Service:
         scorer = ingestor.scorer
         self.ingestor, self.watched = ingestor, None if watched is None else _one_at_a_time(watched)
         self.batcher = Batcher(
-            ingestor, most, scorer.limits.answer_seconds, ASKED_AT_ONCE if scorer.asks else 1, scorer.work
+            ingestor, most, scorer.limits.timeout_seconds, ASKED_AT_ONCE if scorer.asks else 1, scorer.work
         )
         self.gauges, self._say = Gauges(scorer, lambda: self.batcher.waiting), Once(say)
         self.unfolding = HistoryDeduplicator(scorer.conversations, scorer.room, self._passed_over)

@@ -17,16 +17,9 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from accord.evidence import Settings
-from accord.methods.in_context.demonstration_sets import (
-    Floats,
-    Indices,
-    Library,
-    Nodes,
-    Pairs,
-    Query,
-)
+from accord.methods.in_context.demonstration_sets import Floats, Indices, Library, Nodes, Pairs, Query
 from accord.statistics import DRAWS, Clusters, interval
-from accord.values import Figure, Registry
+from accord.values import Estimate, Registry
 
 AUTO, CHANCE = "auto", "random"
 """`selector: auto`; and the selector that every other one is measured against."""
@@ -263,14 +256,14 @@ class SelectorFigures:
     gain_high: float | None
 
     @property
-    def targets(self) -> Figure:
+    def targets(self) -> Estimate:
         """The mean target with its interval."""
-        return Figure(self.target, self.target_low, self.target_high)
+        return Estimate(self.target, self.target_low, self.target_high)
 
     @property
-    def gains(self) -> Figure:
+    def gains(self) -> Estimate:
         """The gain with its interval."""
-        return Figure(self.gain, self.gain_low, self.gain_high)
+        return Estimate(self.gain, self.gain_low, self.gain_high)
 
 
 def selector_figures(tried: Sequence[Tried], chosen: str, groups: Sequence[str], seed: int) -> list[SelectorFigures]:

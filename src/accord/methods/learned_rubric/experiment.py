@@ -13,13 +13,7 @@ from typing import Any
 import numpy as np
 
 from accord.edges import BadInput
-from accord.evidence import (
-    EvidenceTable,
-    Training,
-    ask_rubric,
-    counted_stems,
-    pieces,
-)
+from accord.evidence import EvidenceTable, Training, ask_rubric, counted_stems, pieces
 from accord.methods.learned_rubric.as_rubric import asking, only
 from accord.methods.learned_rubric.assertion_pool import WrittenPool
 from accord.methods.learned_rubric.assertion_selector import AssertionSelector
@@ -56,14 +50,7 @@ from accord.methods.learned_rubric.separation_metrics import (
 )
 from accord.models import JUDGE, NOT_YET, PROSE, Flow
 from accord.statistics import Clusters, interval
-from accord.values import (
-    Conversation,
-    Figure,
-    Question,
-    Rubric,
-    Sample,
-    Side,
-)
+from accord.values import Conversation, Estimate, Question, Rubric, Sample, Side
 
 ASKED = "judge asked directly"
 SHOWN = 2
@@ -169,7 +156,7 @@ class Experiment:
             answers = yield from ask_rubric(asked, decided.samples, JUDGE, f"{rubric.name}: held-out side judged")
             return self._line(RUBRICS, name, selector, answers, decided)
         except BadInput as error:
-            return SystemFigures(RUBRICS, name, dict.fromkeys(NAMES, Figure()), failed=str(error))
+            return SystemFigures(RUBRICS, name, dict.fromkeys(NAMES, Estimate()), failed=str(error))
 
     def _line(
         self, table: int, system: str, selector: AssertionSelector, answers: EvidenceTable, decided: Decided
