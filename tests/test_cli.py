@@ -366,7 +366,7 @@ def test_a_broken_study_blocks_no_command_and_is_named_once(study: str, error: s
         ("models: {judge: {mode: logprobs, modell: x}}\n", "unknown key 'modell'. Did you mean 'model'?"),
         ("models: {judge: {mode: guessing}}\n", "models.judge.mode: Input should be 'decisions', 'systemone', 'logprobs'"),
         ("models: {jugde: {model: m}}\n", "unknown role 'jugde'. Did you mean 'judge'?"),
-        ("models: {judge: {mode: logprobs}}\n", "the judge needs a model: models: {judge: {model: NAME}}"),
+        ("models: {judge: {mode: logprobs}}\n", "no model for role 'judge'. Add one to accord.yaml: models: {judge: {model: NAME}}"),
         ("models: {judge: {model: m}}\n", "gives distributions; say how: mode: decisions, logprobs"),
         ("models: {judge: {mode: recorded}}\n", "needs the paths"),
         ("models: {judge: {mode: logprobs, model: m, base_url: ''}}\n", "base_url: an endpoint is an address that begins with http://"),

@@ -78,14 +78,11 @@ class JudgeExchange(Exchange[JudgeRequest, Answer]):
         rubric: Rubric,
         store: Store,
         context: int | None = None,
-        ledger: RequestLedger[Mapping[str, Any]] | None = None,
-        role: str = "",
-        attempts: int = 1,
-        failures: dict[Any, Any] | None = None,
+        budget: Budget | None = None,
+        lease: Lease | None = None,
     ) -> None:
         """Conversations longer than `context` tokens are shown in part."""
-        ledger = ledger or RequestLedger(store, store.answers)
-        super().__init__(ledger, store.answers, role, judge.name, attempts, failures)
+        super().__init__(RequestLedger(store, store.answers, budget, lease or Lease()), judge.name)
         self.judge = judge
         self.questions = questions_for(judge, rubric)
         self._window = windowing(judge, self.questions, context)
@@ -173,7 +170,7 @@ class JudgeExchange(Exchange[JudgeRequest, Answer]):
     def stored(self, samples: Iterable[Sample]) -> Iterator[tuple[SampleUnit, Judged]]:
         """Yield each sample's stored answers, with recorded failures and `not judged yet` for the others."""
         failures = self.failures or {}
-        for unit in self.units(samples, self.find):
+        for unit in self.units(samples, self.ledger.stored):
             lacking = {
                 key: failures.get(key) or self.failure(request, NOT_YET, "run: accord judge")
                 for key, request in unit.missing.items()
@@ -190,7 +187,7 @@ async def judge_all(
     context: int | None = None,
     budget: Budget | None = None,
     lease: Lease | None = None,
-    failures: dict[Any, Any] | None = None,
+    failures: dict[str, Missing] | None = None,
 ) -> AsyncGenerator[Judged, None]:
     """Judge samples as they come; every answer is stored as soon as it arrives.
 
@@ -213,10 +210,10 @@ async def judge_all(
         BudgetReached: The next request could exceed the budget; requests in progress are finished and stored.
         StoreError: The store failed; `budget` is stopped and answers in progress are spooled.
     """
-    ledger: RequestLedger[Mapping[str, Any]] = RequestLedger(store, store.answers, budget, lease or Lease())
-    exchange = JudgeExchange(judge, rubric, store, context, ledger, failures=failures)
-    async with ledger.closing():
-        units = exchange.units(samples, ledger.find)
+    exchange = JudgeExchange(judge, rubric, store, context, budget, lease)
+    exchange.failures = failures
+    async with exchange.ledger.closing():
+        units = exchange.units(samples, exchange.ledger.find)
         async with aclosing(answer_units(exchange, units, at_once, from_store=True)) as answered:
             async for unit, answers in answered:
                 assert isinstance(unit, SampleUnit)

@@ -40,6 +40,8 @@ STAND_IN_WIDTH = 8
 class EmbeddingExchange(Exchange[str, Floats]):
     """Texts to an embedder. Vectors of one embedder have one width."""
 
+    role = EMBEDDER
+    attempts = ATTEMPTS
     not_sent = NOT_ASKED
     counts_questions = False
 
@@ -47,8 +49,7 @@ class EmbeddingExchange(Exchange[str, Floats]):
         self.embedder, self.cache = embedder, Embedded(store)
         self._identity = embedder.identity
         self._widths: set[int] = set()
-        ledger: RequestLedger[Floats] = RequestLedger(store, self.cache.vectors, budget)
-        super().__init__(ledger, self.cache.vectors, EMBEDDER, embedder.name, ATTEMPTS)
+        super().__init__(RequestLedger(store, self.cache.vectors, budget), embedder.name)
 
     def key(self, request: str) -> str:
         """Return the hash of embedder and text."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from accord.edges import BudgetReached, ModelError, NotSent
+from accord.models.budget import Budget
 from accord.models.client import Endpoint
 from accord.models.exchange import Assumption, Exchange, Missing
 from accord.models.flow import NOT_MEASURED, OUT_OF_BUDGET
@@ -90,11 +91,8 @@ class LikelihoodExchange(Exchange[Passage, tuple[Likelihood, ...]]):
 
     not_sent = NOT_MEASURED
 
-    def __init__(
-        self, likelihood: LikelihoodModel, ledger: RequestLedger[str], store: Store, role: str, attempts: int,
-        failures: dict[Any, Any] | None,
-    ) -> None:  # fmt: skip
-        super().__init__(ledger, store.replies, role, likelihood.name, attempts, failures)
+    def __init__(self, likelihood: LikelihoodModel, store: Store, budget: Budget | None = None) -> None:
+        super().__init__(RequestLedger(store, store.replies, budget), likelihood.name)
         self._likelihood = likelihood
 
     def key(self, request: Passage) -> str:

@@ -75,7 +75,7 @@ class RequestLedger(Generic[T]):
     ) -> None:
         """`find` gives what the store holds under some keys; `budget` is stopped where the store fails."""
         self._spool = Spool(store)
-        self._store, self._find, self._lease = store, find, lease
+        self._store, self.stored, self._lease = store, find, lease
         self._budget = budget or Budget(Caps(), {})
         self._claims = Claims(store, lease.clock, lease.seconds)
         self._next: _Moment[T] = _Moment()
@@ -135,7 +135,7 @@ class RequestLedger(Generic[T]):
             BudgetReached: The store failed, so nothing more is asked.
         """
         try:
-            return self._find(keys)
+            return self.stored(keys)
         except StoreError as error:
             self._break(error)
             raise BudgetReached(str(error)) from None
@@ -279,7 +279,7 @@ class RequestLedger(Generic[T]):
             return Taken(), {}
         taken = self._claims.exchange(moment.freed, wanted, moment.is_due)
         # Looked for after they are claimed: whoever held a claim before has kept its answer by then.
-        return taken, self._find(wanted) if wanted else {}
+        return taken, self.stored(wanted) if wanted else {}
 
     def _renew_in_time(self) -> None:
         """See to it that claims are renewed as long as some are held."""

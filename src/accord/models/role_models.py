@@ -7,14 +7,14 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from accord.edges import BadInput
 from accord.models.ask_judge import AT_ONCE, Judged, JudgeExchange, judge_all
 from accord.models.batching import Batched, BatchEndpoint
 from accord.models.budget import Budget
 from accord.models.context_window import own_context
-from accord.models.exchange import Missing, Plan, answer_all, count, price, raise_if_over, stored_answers
+from accord.models.exchange import Exchange, Missing, Plan, answer_all, count, price, raise_if_over, stored_answers
 from accord.models.factory import (
     DIALECTS,
     ClientOptions,
@@ -30,11 +30,12 @@ from accord.models.flow import GIVEN, NOT_ASKED, Known, Questions, Request
 from accord.models.judges.recorded import RecordedJudge
 from accord.models.likelihood import PASSAGES_TOGETHER, Likelihood, LikelihoodExchange, LikelihoodModel, Passage
 from accord.models.model import ChatModel, Failure, Judge, Reply, located_model
-from accord.models.request_ledger import RequestLedger
 from accord.models.settings import ModelSettings
 from accord.models.wrappers import ReplyExchange
 from accord.store import Store
 from accord.values import Rubric
+
+E = TypeVar("E", bound=Exchange[Any, Any])
 
 
 @dataclass
@@ -175,10 +176,12 @@ class Role:
         return [judged[place] for place in range(len(requests))]
 
     def _exchange(self, judge: Judge, rubric: Rubric) -> JudgeExchange:
-        shared = self.shared
-        return JudgeExchange(
-            judge, rubric, shared.store, self.context, None, self.name, self.options.attempts, shared.failures
-        )
+        return self._own(JudgeExchange(judge, rubric, self.shared.store, self.context))
+
+    def _own(self, exchange: E) -> E:
+        """Return an exchange with the role's name, attempts and present record of failures."""
+        exchange.role, exchange.attempts, exchange.failures = self.name, self.options.attempts, self.shared.failures
+        return exchange
 
     # --- chat model
 
@@ -207,18 +210,13 @@ class Role:
         return self._chats[key]
 
     @cached_property
-    def replies(self) -> ReplyExchange:
-        """Prompts to the chat model."""
-        shared = self.shared
-        return ReplyExchange(
-            shared.store, self.model, self.chat, self.endpoint, shared.budget, self.name, self.options.attempts,
-            shared.failures,
-        )  # fmt: skip
+    def _replies(self) -> ReplyExchange:
+        return ReplyExchange(self.shared.store, self.model, self.chat, self.endpoint, self.shared.budget)
 
     def price_replies(self, requests: Sequence[Request], plan: Plan) -> list[Reply | Failure]:
         """Count the prompts; return the stored reply, or the assumed one, to each."""
         plan.has_follow_ups = plan.has_follow_ups or any(request.stand_in is not None for request in requests)
-        stored = price(self.replies, requests, plan)
+        stored = price(self._own(self._replies), requests, plan)
         unknown = Failure(NOT_ASKED, f"the {self.name}")
         return [
             reply or getattr(request, plan.assume) or request.stand_in or unknown
@@ -228,8 +226,8 @@ class Role:
     async def replied(self, requests: Sequence[Request], step: Callable[[], None]) -> list[Reply | Missing]:
         """Return a reply or a failure for each prompt; each reply is stored as it arrives."""
         if not self.shared.asks:
-            return stored_answers(self._recording(self.replies), requests, f"the {self.name}")
-        return await answer_all(self._recording(self.replies), requests, self.settings.concurrency, step)
+            return stored_answers(self._own(self._replies), requests, f"the {self.name}")
+        return await answer_all(self._own(self._replies), requests, self.settings.concurrency, step)
 
     # --- likelihood model
 
@@ -241,18 +239,13 @@ class Role:
         return open_likelihood(self.located, self.settings.base_url, self.options)
 
     @cached_property
-    def passages(self) -> LikelihoodExchange:
-        """Passages to the likelihood model."""
-        shared = self.shared
-        ledger: RequestLedger[str] = RequestLedger(shared.store, shared.store.replies, shared.budget)
-        return LikelihoodExchange(
-            self.likelihood, ledger, shared.store, self.name, self.options.attempts, shared.failures
-        )
+    def _passages(self) -> LikelihoodExchange:
+        return LikelihoodExchange(self.likelihood, self.shared.store, self.shared.budget)
 
     def price_measuring(self, requests: Sequence[Passage], plan: Plan) -> list[tuple[Likelihood, ...] | Failure]:
         """Count the passages; return the stored likelihoods of each."""
-        unknown = Failure(self.passages.not_sent)
-        return [measured or unknown for measured in price(self.passages, requests, plan)]
+        unknown = Failure(self._passages.not_sent)
+        return [measured or unknown for measured in price(self._own(self._passages), requests, plan)]
 
     async def measured(
         self, requests: Sequence[Passage], step: Callable[[], None]
@@ -262,7 +255,7 @@ class Role:
         Raises:
             BudgetReached: The budget is spent; requests in progress are finished and stored.
         """
-        exchange = self._recording(self.passages)
+        exchange = self._own(self._passages)
         if not self.shared.asks:
             return stored_answers(exchange, requests, "run: accord judge")
         # A request over a wire is paid for, so each passage is stored as soon as it is measured. A model in this
@@ -272,11 +265,6 @@ class Role:
         answers = await answer_all(exchange, requests, at_once, step, together)
         raise_if_over(answers)
         return answers
-
-    def _recording(self, exchange: Any) -> Any:
-        """Return the exchange with the present record of failures."""
-        exchange.failures = self.shared.failures
-        return exchange
 
     # --- all roles
 
@@ -295,7 +283,7 @@ class Role:
 
     async def close(self) -> None:
         """Close connections and release claims."""
-        for name in ("replies", "passages"):
+        for name in ("_replies", "_passages"):
             if name in vars(self):
                 await vars(self)[name].ledger.close()
         likelihood = vars(self).get("likelihood") if self.given is None else None

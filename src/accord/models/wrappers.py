@@ -47,13 +47,9 @@ class ReplyExchange(Exchange[Request, Reply]):
         chat: Callable[[Any], ChatModel],
         endpoint: Callable[[Any], str],
         budget: Budget | None = None,
-        role: str = "",
-        attempts: int = 1,
-        failures: dict[Any, Any] | None = None,
     ) -> None:
         """`chat` and `endpoint` are functions of a request's `about`."""
-        ledger: RequestLedger[str] = RequestLedger(store, store.replies, budget)
-        super().__init__(ledger, store.replies, role, model, attempts, failures)
+        super().__init__(RequestLedger(store, store.replies, budget), model)
         self._chat, self._endpoint = chat, endpoint
 
     def key(self, request: Request) -> str:
