@@ -36,7 +36,7 @@ from accord.cli import (
 from accord.edges import BadInput
 from accord.evidence import Column, EvidenceTable, Learned, Source, Training
 from accord.evidence import sources as sources_of_evidence
-from accord.models import Flow, nothing
+from accord.models import Flow, without_requests
 from accord.project import with_settings
 from accord.store import Store, Studies
 from accord.studies import OpenStudy
@@ -812,7 +812,7 @@ def test_an_evaluator_whose_every_source_learns_is_compared_like_any_other(proje
         def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
             """Turns as a share of the longest."""
             rows = {s.target: {"share": len(s.conversation.turns) / self.longest} for s in samples}
-            return nothing(EvidenceTable.from_rows([Column("share", "test-habit")], rows))
+            return without_requests(EvidenceTable.from_rows([Column("share", "test-habit")], rows))
 
     try:
         Path("accord.yaml").write_text(

@@ -43,10 +43,10 @@ from accord.models import (
     Prompt,
     Remote,
     ScriptedModel,
-    nothing,
     open_embedder,
     plan,
     run,
+    without_requests,
 )
 from accord.models import ChatMessage as Message
 from accord.statistics import Split
@@ -987,7 +987,7 @@ class Guessing(Source):
 
     def examine(self, test: Training) -> Flow[Guessing]:
         self.truth = {label.target: float(label.value or 0) for label in test.labels}
-        return (yield from nothing(self))
+        return (yield from without_requests(self))
 
     def rivals(self) -> dict[str, EvidenceTable]:
         columns = [Column(f"overall={n}", "r", "overall", float(n)) for n in range(1, 6)]
@@ -996,7 +996,7 @@ class Guessing(Source):
 
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
         guesses = {sample.target: {"guess": float(zlib.crc32(sample.conversation.id.encode()))} for sample in samples}
-        return (yield from nothing(EvidenceTable.from_rows([Column("guess", "g")], guesses)))
+        return (yield from without_requests(EvidenceTable.from_rows([Column("guess", "g")], guesses)))
 
 
 @pytest.mark.slow

@@ -32,18 +32,18 @@ from accord.models import (
     ChatCompletions,
     ChatMessage,
     ClientOptions,
+    Deduplicated,
+    EmbeddingText,
     Failure,
     Limit,
     Limited,
     Models,
-    Once,
     Price,
     Prompt,
     Reply,
     Request,
     Retrying,
     ScriptedModel,
-    Text,
     Unanswered,
     Usage,
     attacks,
@@ -189,7 +189,7 @@ def test_equal_prompts_under_way_are_asked_once_and_one_who_leaves_takes_nothing
     model = Slow(lambda p: p.messages[0].content.upper())
 
     async def ask() -> list[Any]:
-        once = Once(model)
+        once = Deduplicated(model)
         leaver = asyncio.create_task(once.ask(prompt("a")))
         await asyncio.sleep(0)
         others = [asyncio.create_task(once.ask(p)) for p in (prompt("a"), prompt("a", repeat=1), prompt("b"))]
@@ -362,7 +362,7 @@ def test_an_embeddings_endpoint_is_paid_from_the_budget_and_what_it_gave_is_kept
     def embeds(request: Any) -> Wire:
         return Wire({"data": [{"index": i, "embedding": [1.0, i]} for i, _ in enumerate(request["input"])]})
 
-    texts = [Request("embedder", Text("endpoint:e1", f"text {place}")) for place in range(200)]
+    texts = [Request("embedder", EmbeddingText("endpoint:e1", f"text {place}")) for place in range(200)]
     with ChatServer(embeds) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         models = Models({}, memory, Budget(Caps(requests=2), {}))

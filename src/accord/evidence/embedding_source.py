@@ -9,7 +9,7 @@ from pydantic import Field
 
 from accord.evidence.source import Settings, Source, sources
 from accord.evidence.table import Column, EvidenceTable
-from accord.models import EMBEDDER, Flow, Request, Text
+from accord.models import EMBEDDER, EmbeddingText, Flow, Request
 from accord.values import Sample, Signature
 
 MEANING = "meaning:"
@@ -34,7 +34,7 @@ class Meaning(Source):
         """One column per dimension; a sample without words has none."""
         said = ["\n".join(turn.content for turn in s.conversation.at(s.turn).replies).strip() for s in samples]
         texts = [text for text in said if text]
-        vectors = iter((yield [Request(EMBEDDER, Text(self.settings.embedder, text)) for text in texts]))
+        vectors = iter((yield [Request(EMBEDDER, EmbeddingText(self.settings.embedder, text)) for text in texts]))
         rows = [np.asarray(next(vectors)) if text else None for text in said]
         signature = str(Signature.of("meaning", embedder=self.settings.embedder))
         size = next((len(row) for row in rows if row is not None), 0)

@@ -23,7 +23,7 @@ from accord.evidence.bank.reply_features import TurnMetric, parsed_document, tur
 from accord.evidence.bank.tokens import WORDS, pieces, tokens
 from accord.evidence.source import Settings, Source, SourceContext, State, sources
 from accord.evidence.table import Column, EvidenceTable, Note
-from accord.models import Flow, is_remote, nothing
+from accord.models import Flow, is_remote, without_requests
 from accord.values import Conversation, Registry, Sample, Signature
 
 Metric = Callable[[Conversation], float | None]
@@ -244,7 +244,7 @@ class Metrics(Source):
 
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
         """Each metric of each sample; of a whole conversation, a metric of replies is the mean over them."""
-        return (yield from nothing(self._measured(samples)))
+        return (yield from without_requests(self._measured(samples)))
 
     def _measured(self, samples: Sequence[Sample]) -> EvidenceTable:
         if self._chosen is None or [column.name for column in self._chosen.columns] != self.names:

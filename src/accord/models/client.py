@@ -33,16 +33,16 @@ from accord.models.http_safety import ENCODINGS, MOST_BYTES, receiver
 from accord.models.model import CallFailed, Prompt, Reply, Usage
 from accord.models.reply_parsing import (
     MALFORMED,
-    a_list,
-    a_whole,
-    an_error_code,
-    an_object,
-    chat_reply,
-    parsed,
-    usage_of,
+    error_code,
+    parse_json,
+    read_chat_reply,
+    read_usage,
+    require_index,
+    require_list,
+    require_object,
 )
 from accord.models.settings import NO_ADDRESS
-from accord.models.streaming import EVENTS, Events, Pieces, Writing
+from accord.models.streaming import EVENTS, EventParser, ReplyStream, StreamedReply
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -197,7 +197,7 @@ class Endpoint(ABC):
                         found = await pool.client.post(path, body=dict(body), cast_to=bytes)
         finally:
             pool.busy -= 1
-        return parsed(found)
+        return parse_json(found)
 
     def _free(self) -> _Pool:
         """A client with room; another one is opened where all have as many requests under way as they should."""
@@ -292,7 +292,7 @@ def _status_failure(endpoint: str, error: Any) -> CallFailed:
         )
     if status >= 500 or status in {408, 409}:
         return CallFailed("server", f"{endpoint} answered HTTP {status}", retry_after(error.response))
-    code = an_error_code(getattr(error, "code", None))
+    code = error_code(getattr(error, "code", None))
     reason = "too long" if status == 413 or "context_length" in code else "rejected"
     return CallFailed(reason, f"{endpoint} answered HTTP {status}" + (f" ({code})" if code else ""))
 
@@ -318,9 +318,9 @@ class ChatCompletions(Endpoint):
     async def ask(self, prompt: Prompt, /) -> Reply:
         """Send one prompt; see `Endpoint.ask` for what is raised."""
         found = await self.fetch("/chat/completions", {"model": self.name, **chat_request_of(prompt)})
-        return chat_reply(found, self.name, with_tokens=bool(prompt.top_logprobs))
+        return read_chat_reply(found, self.name, with_tokens=bool(prompt.top_logprobs))
 
-    async def stream(self, prompt: Prompt, /) -> Pieces:
+    async def stream(self, prompt: Prompt, /) -> ReplyStream:
         """Send one prompt, and hear the reply as it is written; see `StreamingChat.stream`.
 
         `timeout` is for the whole of it. An endpoint that does not stream answers with all of it at once.
@@ -330,14 +330,14 @@ class ChatCompletions(Endpoint):
         asked = self.client.chat.completions.with_streaming_response.create(
             **body, extra_headers={"Accept": EVENTS, "Accept-Encoding": "identity"}
         )
-        events, writing = Events(self._options[3]), Writing(self.name)
+        events, writing = EventParser(self._options[3]), StreamedReply(self.name)
         until = asyncio.get_running_loop().time() + self.timeout
         try:
             with failures(self.endpoint, self.name):
                 async with asyncio.timeout_at(until):
                     response = await asked.__aenter__()
             if not response.headers.get("content-type", "").startswith(EVENTS):
-                reply = chat_reply(parsed(await response.read()), self.name, with_tokens=False)
+                reply = read_chat_reply(parse_json(await response.read()), self.name, with_tokens=False)
                 yield reply.text
                 yield reply
                 return
@@ -352,7 +352,7 @@ class ChatCompletions(Endpoint):
             await asked.__aexit__(None, None, None)
 
 
-async def _next_of(chunks: AsyncIterator[bytes], until: float, writing: Writing, endpoint: str) -> bytes | None:
+async def _next_of(chunks: AsyncIterator[bytes], until: float, writing: StreamedReply, endpoint: str) -> bytes | None:
     """What comes next of a reply; `None` at its end.
 
     Raises:
@@ -396,7 +396,7 @@ def chat_request_of(prompt: Prompt) -> ChatRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
+class EmbeddingRequest:
     """Texts whose vectors are wanted together."""
 
     texts: tuple[str, ...]
@@ -408,7 +408,7 @@ class Texts:
 
 
 @dataclass(frozen=True, slots=True)
-class Vectors:
+class EmbeddingReply:
     """A vector per text, in the order of the texts."""
 
     vectors: tuple[tuple[float, ...], ...]
@@ -418,7 +418,7 @@ class Vectors:
 class EmbeddingsEndpoint(Endpoint):
     """An embeddings model at an OpenAI-compatible endpoint."""
 
-    async def ask(self, question: Texts, /) -> Vectors:
+    async def ask(self, question: EmbeddingRequest, /) -> EmbeddingReply:
         """Send some texts.
 
         Raises:
@@ -426,18 +426,20 @@ class EmbeddingsEndpoint(Endpoint):
             ModelError: No call can succeed.
         """
         body = {"model": self.name, "input": list(question.texts), "encoding_format": "float"}
-        found = an_object(await self.fetch("/embeddings", body), "list of vectors")
+        found = require_object(await self.fetch("/embeddings", body), "list of vectors")
         vectors: dict[int, tuple[float, ...]] = {}
-        for row in a_list(found.get("data"), "list of vectors"):
-            place = a_whole(an_object(row, "vector").get("index"), "place of a vector", len(question.texts))
+        for row in require_list(found.get("data"), "list of vectors"):
+            place = require_index(require_object(row, "vector").get("index"), "place of a vector", len(question.texts))
             vectors[place] = _vector(row.get("embedding"))
         if len(vectors) < max(len(question.texts), len(found["data"])):
             raise CallFailed(MALFORMED, f"{self.endpoint} gave {len(vectors)} vectors of {len(question.texts)}")
-        return Vectors(tuple(vectors[place] for place in range(len(question.texts))), usage_of(found.get("usage")))
+        return EmbeddingReply(
+            tuple(vectors[place] for place in range(len(question.texts))), read_usage(found.get("usage"))
+        )
 
 
 def _vector(found: Any) -> tuple[float, ...]:
-    numbers = a_list(found, "vector")
+    numbers = require_list(found, "vector")
     if not numbers or any(isinstance(each, bool) or not isinstance(each, int | float) for each in numbers):
         raise CallFailed(MALFORMED, "a vector is a list of numbers")
     try:

@@ -11,7 +11,7 @@ from accord.models.model import HF, IN_PROCESS_CONTEXT, Judge, estimated_usage, 
 from accord.values import Conversation, Document, Question, Sample, Turn
 
 
-def own_context(model: str) -> int | None:
+def context_of(model: str) -> int | None:
     """Tokens that a model in this process reads, prompt and answer together; `None` for a model behind an endpoint.
 
     A folder that cannot be read says nothing here: opening it says what is wrong.
@@ -43,10 +43,10 @@ def room_for(judge: Judge, questions: Sequence[Question], context: int) -> int:
     nothing = Sample(Conversation("", ()))
     groups = in_requests(judge, questions)
     estimates = [estimated_usage(request).total for group in groups for request in judge.requests(nothing, group)]
-    return room_beside(max(estimates, default=0), context, "judge: context")
+    return room_left(max(estimates, default=0), context, "judge: context")
 
 
-def room_beside(asked: int, context: int, setting: str) -> int:
+def room_left(asked: int, context: int, setting: str) -> int:
     """Estimated tokens that are left for a conversation beside what is asked, its answer included.
 
     Raises:
@@ -61,7 +61,7 @@ def room_beside(asked: int, context: int, setting: str) -> int:
     return room
 
 
-def windowing(judge: Judge, questions: Sequence[Question], context: int | None) -> Callable[[Sample], Sample]:
+def context_window(judge: Judge, questions: Sequence[Question], context: int | None) -> Callable[[Sample], Sample]:
     """What a judge is shown of each subject, where a request may have no more than `context` tokens.
 
     Raises:
@@ -70,10 +70,10 @@ def windowing(judge: Judge, questions: Sequence[Question], context: int | None) 
     if context is None:
         return lambda sample: sample
     room = room_for(judge, questions, context)
-    return lambda sample: fitted(sample, room)
+    return lambda sample: fit_to_context(sample, room)
 
 
-def fitted(sample: Sample, room: int) -> Sample:
+def fit_to_context(sample: Sample, room: int) -> Sample:
     """The subject as it fits into so many tokens: documents and turns shortened, turns in the middle left out.
 
     Documents keep their beginnings and at most half of the room; a turn longer than half of what remains loses its

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from accord.edges import BudgetReached, ModelError, Unmeasured
 from accord.models.budget import Budget
-from accord.models.client import Texts
+from accord.models.client import EmbeddingRequest
 from accord.models.embedders import AT_ONCE, Embedder, is_remote
 from accord.models.exchange import (
     Assumption,
@@ -80,12 +80,14 @@ class EmbeddingExchange(Exchange[str, Floats]):
                 return answers + [Failure(OUT_OF_BUDGET, str(error))] * left
         return answers
 
-    def cost(self, requests: Sequence[str], assume: Assumption = "stand_in") -> list[Texts]:
+    def cost(self, requests: Sequence[str], assume: Assumption = "stand_in") -> list[EmbeddingRequest]:
         """Return the endpoint's requests; texts of a request that is rejected are embedded one by one."""
         if not is_remote(self.model):
             return []
-        groups = [Texts(tuple(requests[start : start + AT_ONCE])) for start in range(0, len(requests), AT_ONCE)]
-        single = [Texts((text,)) for group in groups if len(group.texts) > 1 for text in group.texts]
+        groups = [
+            EmbeddingRequest(tuple(requests[start : start + AT_ONCE])) for start in range(0, len(requests), AT_ONCE)
+        ]
+        single = [EmbeddingRequest((text,)) for group in groups if len(group.texts) > 1 for text in group.texts]
         return groups + single if assume == "most" else groups
 
     def encode(self, key: str, request: str, answer: Floats) -> Paid:

@@ -19,7 +19,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from accord.edges import AccordError, BudgetReached, ModelError, NotSent
 from accord.models.budget import Budget
-from accord.models.flow import MODEL_ERROR, NEVER_SENT, OUT_OF_BUDGET, all_of, as_finished
+from accord.models.flow import MODEL_ERROR, NEVER_SENT, OUT_OF_BUDGET, as_finished, gather_all
 from accord.models.model import CallFailed, Failure, Unanswered, Usage, estimated_usage, in_process
 from accord.models.request_ledger import RequestLedger
 from accord.store import Paid, batches
@@ -270,7 +270,7 @@ async def ask_once(
         )
 
     async def ask_claimed(keys: Sequence[str]) -> None:
-        await all_of(ask_group(group) for group in exchange.groups([(key, requests[key]) for key in keys]))
+        await gather_all(ask_group(group) for group in exchange.groups([(key, requests[key]) for key in keys]))
 
     elsewhere = await exchange.ledger.ask_each_once(requests, ask_claimed, waits)
     return new | {key: exchange.decode(requests[key], stored) for key, stored in elsewhere.items()}

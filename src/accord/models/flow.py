@@ -1,8 +1,8 @@
 """Flows: methods as generators of requests, the values that they ask for, and their event loop.
 
 A `PromptFlow` yields prompts for one chat model. A `Flow` yields requests that name the role that answers them
-(`judge`, `writer`, ...). `to` turns the first into the second, and `together` runs several at once. A flow is tested
-without a model: the test sends the answers.
+(`judge`, `writer`, ...). `to_role` turns the first into the second, and `together` runs several at once. A flow is
+tested without a model: the test sends the answers.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Request:
 
     Attributes:
         role: A name under `models:` of `accord.yaml`, or a role that needs no model (`embedder`, `store`).
-        content: A `Prompt`, `Questions`, `Passage`, `Text`, `Who`, `StoreRead` or `StoreWrite`.
+        content: A `Prompt`, `Questions`, `Passage`, `EmbeddingText`, `ModelQuery`, `StoreRead` or `StoreWrite`.
         about: The question that a prompt asks, if its answer is a distribution over the question's options.
         purpose: Name of the request in progress reports and counts.
         stand_in: The expected answer, which a plan assumes; the requests that follow from it are planned too.
@@ -76,12 +76,12 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Who:
-    """Asks who has a role; the answer is a `Known`. Nobody is asked anything."""
+class ModelQuery:
+    """Asks who has a role; the answer is a `ModelInfo`. Nobody is asked anything."""
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ModelInfo:
     """Who has a role.
 
     Attributes:
@@ -106,7 +106,7 @@ class Questions:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class EmbeddingText:
     """A text to place; the answer is its vector.
 
     Attributes:
@@ -141,7 +141,7 @@ Flow = Generator[Sequence[Request], Sequence[Any], T]
 """Yields the requests it needs answered together, is sent their answers in order, returns its result."""
 
 
-def to(
+def to_role(
     role: str,
     flow: PromptFlow[T],
     purpose: str = "",
@@ -196,7 +196,7 @@ def together(
             answers = {place: list(islice(flat, len(requests))) for place, requests in waiting.items()}
 
 
-def nothing(result: T) -> Flow[T]:
+def without_requests(result: T) -> Flow[T]:
     """A flow that asks nobody."""
     yield from ()
     return result
@@ -210,13 +210,13 @@ async def drive(flow: PromptFlow[T], model: ChatModel) -> T:
     try:
         prompts = next(flow)
         while True:
-            replies = await all_of(ask(model, prompt) for prompt in prompts)
+            replies = await gather_all(ask_model(model, prompt) for prompt in prompts)
             prompts = flow.send(replies)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
 
 
-async def ask(model: ChatModel, prompt: Prompt) -> Reply | Failure:
+async def ask_model(model: ChatModel, prompt: Prompt) -> Reply | Failure:
     """A model's reply, or its failure as a value; a budget that is reached is one too, so that others can finish."""
     try:
         return await model.ask(prompt)
@@ -273,7 +273,7 @@ async def as_finished(
         await asyncio.gather(*running, return_exceptions=True)
 
 
-async def all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+async def gather_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """All results in their order; where some fail, the others are finished before the first failure is raised.
 
     What is under way is paid for: nobody may walk away from it.

@@ -13,7 +13,7 @@ from accord.models.flow import PromptFlow, StandIn
 from accord.models.model import Failure, Prompt, Reply
 from accord.values import JsonSchema
 
-PROSE = "no list"
+NO_LIST = "no list"
 _AGAIN: dict[str, Any] = {"temperature": 0.5, "repeat": 1}
 """Changes of a prompt for the second attempt."""
 
@@ -23,7 +23,7 @@ _MARKED = re.compile(r"^\s*(?:[-*•]|\(?\d{1,3}[.):])\s+(.*\S)\s*$")
 
 
 @dataclass(frozen=True)
-class Form:
+class ListForm:
     """The form of an answer: a list of objects under one key, or of lines.
 
     Attributes:
@@ -53,11 +53,11 @@ class Form:
 
     def schema(self) -> JsonSchema:
         """The same as a JSON Schema."""
-        entry = strict({name: _kind(name) for name in self.fields})
-        return strict({self.key: {"type": "array", "items": entry}})
+        entry = strict_schema({name: _kind(name) for name in self.fields})
+        return strict_schema({self.key: {"type": "array", "items": entry}})
 
 
-def strict(properties: dict[str, JsonSchema]) -> JsonSchema:
+def strict_schema(properties: dict[str, JsonSchema]) -> JsonSchema:
     """The JSON Schema of an object with just these properties."""
     required = list(properties)
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
@@ -69,24 +69,24 @@ def _kind(name: str) -> JsonSchema:
     return {"type": "integer"} if name.startswith("number") else {"type": "string"}
 
 
-def ask_for_list(prompt: Prompt, form: Form) -> PromptFlow[list[dict[str, Any]] | Failure]:
+def ask_for_list(prompt: Prompt, form: ListForm) -> PromptFlow[list[dict[str, Any]] | Failure]:
     """The entries of the reply; a reply that is no list is asked for once more, with some chance of another one."""
     for attempt in (prompt, replace(prompt, **_AGAIN)):
         [reply] = yield [attempt]
         if isinstance(reply, Failure):
             return reply
-        entries = listed(reply.text, form, by_schema=prompt.schema is not None)
+        entries = parse_list(reply.text, form, by_schema=prompt.schema is not None)
         if entries is not None:
             return entries
-    return Failure(PROSE, "the reply is neither the JSON that was asked for nor a list")
+    return Failure(NO_LIST, "the reply is neither the JSON that was asked for nor a list")
 
 
-def twice(stand_in: StandIn) -> StandIn:
+def stand_in_twice(stand_in: StandIn) -> StandIn:
     """Return the stand-in for a list that `ask_for_list` asks for twice, since the first reply is no list."""
     return lambda prompt: stand_in(prompt) if replace(prompt, **_AGAIN) == prompt else Reply("")
 
 
-def listed(text: str, form: Form, by_schema: bool = True) -> list[dict[str, Any]] | None:
+def parse_list(text: str, form: ListForm, by_schema: bool = True) -> list[dict[str, Any]] | None:
     """The entries of a reply as objects with the form's fields; `None` where the reply is no list at all.
 
     A line gives the first field alone. What an object lacks, or holds in another type, is left out of it. A model that
@@ -107,7 +107,7 @@ def listed(text: str, form: Form, by_schema: bool = True) -> list[dict[str, Any]
     return list(_objects(entries, form))[: form.most]
 
 
-def _objects(entries: list[Any], form: Form) -> Iterator[dict[str, Any]]:
+def _objects(entries: list[Any], form: ListForm) -> Iterator[dict[str, Any]]:
     first = next(iter(form.fields))
     for entry in entries:
         if isinstance(entry, str):

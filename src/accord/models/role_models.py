@@ -10,25 +10,31 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from accord.edges import BadInput
-from accord.models.ask_judge import AT_ONCE, Judged, JudgeExchange, judge_all
-from accord.models.batching import Batched, BatchEndpoint
+from accord.models.ask_judge import SAMPLES_AT_ONCE, Judged, JudgeExchange, judge_all
+from accord.models.batching import BatchChat, BatchEndpoint
 from accord.models.budget import Budget
-from accord.models.context_window import own_context
+from accord.models.context_window import context_of
 from accord.models.exchange import Exchange, Missing, Plan, answer_all, count, price, raise_if_over, stored_answers
 from accord.models.factory import (
     DIALECTS,
     ClientOptions,
-    decided_endpoint_of,
+    decisions_endpoint_of,
     endpoint_of,
-    open_batched,
-    open_decided,
+    open_batch_judge,
+    open_decisions_chat,
     open_judge,
     open_likelihood,
     open_uncached,
 )
-from accord.models.flow import GIVEN, NOT_ASKED, Known, Questions, Request
+from accord.models.flow import GIVEN, NOT_ASKED, ModelInfo, Questions, Request
 from accord.models.judges.recorded import RecordedJudge
-from accord.models.likelihood import PASSAGES_TOGETHER, Likelihood, LikelihoodExchange, LikelihoodModel, Passage
+from accord.models.likelihood import (
+    PASSAGES_TOGETHER,
+    Likelihood,
+    LikelihoodExchange,
+    LikelihoodModel,
+    LikelihoodRequest,
+)
 from accord.models.model import ChatModel, Failure, Judge, Reply, located_model
 from accord.models.settings import ModelSettings
 from accord.models.wrappers import ReplyExchange
@@ -50,7 +56,7 @@ class Shared:
     asks: bool
     in_batches: bool
     folder: Path = Path()
-    batches: list[tuple[Batched, BatchEndpoint]] = field(default_factory=list)
+    batches: list[tuple[BatchChat, BatchEndpoint]] = field(default_factory=list)
     failures: dict[Any, Any] | None = None
 
 
@@ -91,7 +97,7 @@ class Role:
     @cached_property
     def context(self) -> int | None:
         """Tokens of one request: as configured, or as a model in this process is known to read."""
-        return self.settings.context or own_context(located_model(self.settings.model or "", self.shared.folder))
+        return self.settings.context or context_of(located_model(self.settings.model or "", self.shared.folder))
 
     # --- judge
 
@@ -123,7 +129,7 @@ class Role:
             return RecordedJudge.read([self.shared.folder / path for path in settings.paths], settings.model)
         at, store = (settings.mode, self.located, settings.base_url, instructions), self.shared.store
         if self.shared.in_batches:
-            judge, batched, endpoint = open_batched(*at, store, settings.samples, settings.timeout)
+            judge, batched, endpoint = open_batch_judge(*at, store, settings.samples, settings.timeout)
             self.shared.batches.append((batched, endpoint))
             return judge
         return open_judge(*at, self.options, settings.samples, store if keeps else None)
@@ -147,7 +153,7 @@ class Role:
                 rubric,
                 [requests[place].sample for place in first.values()],
                 self.shared.store,
-                self.settings.concurrency or AT_ONCE,
+                self.settings.concurrency or SAMPLES_AT_ONCE,
                 self.context,
                 self.shared.budget,
                 failures=self.shared.failures,
@@ -191,7 +197,7 @@ class Role:
         if self.given is not None:
             return GIVEN
         if settings.mode in DIALECTS:
-            return decided_endpoint_of(settings.mode, self.located, settings.base_url, about)
+            return decisions_endpoint_of(settings.mode, self.located, settings.base_url, about)
         return endpoint_of(self.located, settings.base_url)
 
     def chat(self, about: Any) -> ChatModel:
@@ -203,7 +209,7 @@ class Role:
         key = about.key if decides else ""
         if key not in self._chats:
             self._chats[key] = (
-                open_decided(str(settings.mode), self.located, settings.base_url, about, self.options)
+                open_decisions_chat(str(settings.mode), self.located, settings.base_url, about, self.options)
                 if decides
                 else open_uncached(self.located, settings.base_url, self.options)
             )
@@ -242,13 +248,15 @@ class Role:
     def _passages(self) -> LikelihoodExchange:
         return LikelihoodExchange(self.likelihood, self.shared.store, self.shared.budget)
 
-    def price_measuring(self, requests: Sequence[Passage], plan: Plan) -> list[tuple[Likelihood, ...] | Failure]:
+    def price_measuring(
+        self, requests: Sequence[LikelihoodRequest], plan: Plan
+    ) -> list[tuple[Likelihood, ...] | Failure]:
         """Count the passages; return the stored likelihoods of each."""
         unknown = Failure(self._passages.not_sent)
         return [measured or unknown for measured in price(self._own(self._passages), requests, plan)]
 
     async def measured(
-        self, requests: Sequence[Passage], step: Callable[[], None]
+        self, requests: Sequence[LikelihoodRequest], step: Callable[[], None]
     ) -> list[tuple[Likelihood, ...] | Missing]:
         """Return each passage's likelihoods, from the store if it has them; each is stored as it arrives.
 
@@ -268,18 +276,18 @@ class Role:
 
     # --- all roles
 
-    def known(self, about: Any) -> Known:
+    def known(self, about: Any) -> ModelInfo:
         """Return the name, mode, address and context of the role's model."""
         settings = self.settings
         if self.given is not None:
             address = f"{self.given.name} {GIVEN}"
-            return Known(self.given.name, getattr(self.given, "mode", ""), address, settings.context)
+            return ModelInfo(self.given.name, getattr(self.given, "mode", ""), address, settings.context)
         if settings.mode == "recorded":
             name = settings.model or self.judge(Rubric.model_construct(instructions="")).name
-            return Known(name, "recorded")
+            return ModelInfo(name, "recorded")
         has_address = settings.mode not in DIALECTS or about is not None
         address = f"{self.model} {self.endpoint(about)}" if has_address else self.model
-        return Known(self.model, settings.mode or "", address, self.context)
+        return ModelInfo(self.model, settings.mode or "", address, self.context)
 
     async def close(self) -> None:
         """Close connections and release claims."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from accord.models.model import Answer, CallFailed, Failure, Prompt, Reply, Unanswered
-from accord.models.streaming import Pieces
+from accord.models.streaming import ReplyStream
 from accord.values import Question, Sample
 
 Script = Callable[[Prompt], str | Reply | Failure]
@@ -30,7 +30,7 @@ class ScriptedModel:
             raise CallFailed(said.reason, said.detail, said.retry_after, said.is_sent)
         return Reply(said, self.name) if isinstance(said, str) else said
 
-    async def stream(self, prompt: Prompt) -> Pieces:
+    async def stream(self, prompt: Prompt) -> ReplyStream:
         """The script's reply, word by word."""
         reply = await self.ask(prompt)
         for piece in re.findall(r"\S+\s*|\s+", reply.text):

@@ -47,7 +47,7 @@ from accord.methods.in_context.selectors import (
     try_selector,
 )
 from accord.methods.in_context.template import PromptTemplate
-from accord.models import EMBEDDER, WRITER, Failure, Flow, Known, Prompt, Reply, Request, Text, to
+from accord.models import EMBEDDER, WRITER, EmbeddingText, Failure, Flow, ModelInfo, Prompt, Reply, Request, to_role
 from accord.statistics import INNER_FOLDS, fold_of
 from accord.values import Registry, Sample
 
@@ -60,7 +60,7 @@ FEWEST_EXAMPLES = 10
 
 def vectors_of(texts: Sequence[str], embedder: str, width: int | None = None) -> Flow[Vectors]:
     """(n, h) the texts' vectors; `width` is h, where it is known."""
-    found = yield [Request(EMBEDDER, Text(embedder, text, width)) for text in texts]
+    found = yield [Request(EMBEDDER, EmbeddingText(embedder, text, width)) for text in texts]
     return np.stack(found) if found else np.zeros((0, 0), dtype=np.float32)
 
 
@@ -77,7 +77,7 @@ class Experiment:
     counts: dict[str, Counts] = field(default_factory=dict)
 
     def learn(
-        self, prompts: Sequence[TaskPrompt], writer: Known | None, inversion: str | None
+        self, prompts: Sequence[TaskPrompt], writer: ModelInfo | None, inversion: str | None
     ) -> Flow[ExperimentResult]:
         """Write prompts, try them and sets of examples, and learn what to show for an input.
 
@@ -104,11 +104,11 @@ class Experiment:
 
     # --- prompts --------------------------------------------------------------------------------------------------
 
-    def _written(self, writer: Known, inversion: str | None) -> Flow[list[TaskPrompt]]:
+    def _written(self, writer: ModelInfo, inversion: str | None) -> Flow[list[TaskPrompt]]:
         rng, counts = self._rng(1), self.counts_of(WRITTEN)
         draws = [rng.permutation(len(self.train))[:EXAMPLES].tolist() for _ in range(self.settings.candidates)]
         flow = invert(self.wording, writer.name, self.train.all, draws, counts, inversion, writer.context)
-        return (yield from to(WRITER, flow, WRITTEN, stand_in=_prompt_writer(), fewest=lambda prompt: Reply("")))
+        return (yield from to_role(WRITER, flow, WRITTEN, stand_in=_prompt_writer(), fewest=lambda prompt: Reply("")))
 
     def _searched(self, candidates: Sequence[TaskPrompt]) -> Flow[PromptSearch]:
         """Every prompt on the whole training side (eq. 1)."""

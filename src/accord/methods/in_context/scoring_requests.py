@@ -16,7 +16,7 @@ from accord.evidence import Column, EvidenceTable
 from accord.methods.in_context.rated_examples import Example
 from accord.methods.in_context.score_parser import UNREADABLE, Reading, read
 from accord.methods.in_context.template import PromptTemplate
-from accord.models import OUT_OF_BUDGET, SCORER, Failure, Flow, Prompt, PromptFlow, Reply, answer_labels, to
+from accord.models import OUT_OF_BUDGET, SCORER, Failure, Flow, Prompt, PromptFlow, Reply, answer_labels, to_role
 from accord.values import Question, Sample, Target
 
 Floats = NDArray[np.float64]
@@ -201,7 +201,7 @@ def to_scorer(wording: PromptTemplate, flow: PromptFlow[T], purpose: str) -> Flo
         label = next(said)
         return Reply(label, STAND_IN, {label: 1.0})
 
-    return to(SCORER, flow, purpose, question, stand_in)
+    return to_role(SCORER, flow, purpose, question, stand_in)
 
 
 def as_evidence(

@@ -48,7 +48,7 @@ from accord.methods.learned_rubric.separation_metrics import (
     targets,
     with_intervals,
 )
-from accord.models import JUDGE, NOT_YET, PROSE, Flow
+from accord.models import JUDGE, NO_LIST, NOT_YET, Flow
 from accord.statistics import Clusters, interval
 from accord.values import Conversation, Estimate, Question, Rubric, Sample, Side
 
@@ -203,7 +203,7 @@ def findings(fit: RubricFit, result: ExperimentResult, test: Training) -> Rubric
         confusion=_confusion(systems, good, said),
         cautions=cautions(fit, result),
         tested=len(good),
-        again=sum(count for why, count in failures.items() if why != PROSE)
+        again=sum(count for why, count in failures.items() if why != NO_LIST)
         + sum(row.unanswered or 0.0 for row in result.rows),
         **learned_part(fit),
     )

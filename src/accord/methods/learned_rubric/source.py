@@ -40,7 +40,7 @@ from accord.methods.learned_rubric.findings import RubricFindings
 from accord.methods.learned_rubric.judge_points import FEWEST, Decided, verdicts_of
 from accord.methods.learned_rubric.selection_policies import SelectionSettings, kinds_of
 from accord.methods.learned_rubric.separation_metrics import Flags
-from accord.models import JUDGE, WRITER, Flow, Request, Who, nothing
+from accord.models import JUDGE, WRITER, Flow, ModelQuery, Request, without_requests
 from accord.statistics import Split, fold_of
 from accord.values import Question, Rubric, Sample, dump_rubric, load_rubric, read_rubric
 
@@ -165,9 +165,9 @@ class LearnedRubric(Source):
         pool = None if path is None else checked_pool(load_rubric(path, self.context.folder), train)
         writing = None
         if pool is None:
-            [who] = yield [Request(WRITER, Who())]
+            [who] = yield [Request(WRITER, ModelQuery())]
             writing = Writing.by(who, self.settings, self.context.folder)
-        yield [Request(JUDGE, Who())]
+        yield [Request(JUDGE, ModelQuery())]
         if writing is not None:
             written = yield from write_pool(writing, decided)
             asked = questions_of(written.assertions, train.question.id)
@@ -187,7 +187,7 @@ class LearnedRubric(Source):
         """
         fit = self._fit
         if fit is None:
-            return (yield from nothing(self))
+            return (yield from without_requests(self))
         result = yield from Experiment(fit, test, self.settings, self._given(test.question)).run()
         found = self._having(self._learned)
         found._fit, found._findings = fit, findings(fit, result, test)
