@@ -179,7 +179,7 @@ def test_a_budget_counts_what_is_sent(mode: str, memory: Store) -> None:
     assert estimate.input_tokens > 5000 and estimate.output_tokens == 0
     with ChatServer(answer_any) as server:
         terms = ClientOptions(budget=Budget(Caps(tokens=5000), {}))
-        with pytest.raises(BudgetReached, match="5000 tokens would be passed"):
+        with pytest.raises(BudgetReached, match="exceed the budget of 5,000 tokens"):
             asked(mode, server.url, memory, prompt=long, terms=terms)
         assert not server.requests
         asked(mode, server.url, memory, terms=terms)

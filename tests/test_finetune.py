@@ -177,7 +177,7 @@ def test_the_export_is_a_judge(exported: Path) -> None:
     assert judge.name == "hf:evaluator" and endpoint_of(name, None).startswith("hf:evaluator:")
     with pytest.raises(BadInput, match="only embedded:NAME"):
         open_likelihood(name, None, ClientOptions())
-    with pytest.raises(BadInput, match="its way is logprobs"):
+    with pytest.raises(BadInput, match="use mode logprobs"):
         open_judge("decisions", name, None, "", ClientOptions(), 1)
 
 

@@ -654,7 +654,7 @@ def test_wrong_input_is_said_in_one_line(nobody: Asked, tmp_path: Path) -> None:
     chats, labels, _ = rated_chats(40)
     same = Labels(Label(label.target, label.question, label.annotator, 3) for label in labels)
     assert "have the score 3" in said(training(chats, same))
-    with pytest.raises(BadInput, match="nobody has the role 'scorer'"):
+    with pytest.raises(BadInput, match="no model configured for role 'scorer'"):
         run(source().learn(training()), Models({}, nobody.store))
     with pytest.raises(BadInput, match="demonstrations"):
         source(demonstrations=0)
@@ -961,7 +961,7 @@ def test_wrong_input_of_a_command_is_said_in_one_line(project: Path, monkeypatch
 
     Path("accord.yaml").write_text("rubric: rubric.yaml\n")
     invoke("import", "chats.jsonl", "labels.csv")
-    assert "nobody has the role 'scorer'; name a model: models: {scorer: {model: NAME}}" in told()
+    assert "no model configured for role 'scorer'. Add one to accord.yaml: models: {scorer: {model: NAME}}" in told()
     configure(NOWHERE)
     assert "'overal'" in told("--question", "overal") and "Did you mean 'overall'" in told("--question", "overal")
     assert "unknown selector 'magic'" in told("--set", "sources.in-context.selector=magic")

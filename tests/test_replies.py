@@ -160,7 +160,7 @@ def test_tokens_that_are_written_alike_add_up_and_never_pass_1() -> None:
         return {"choices": [{"message": message, "logprobs": {"content": [{"top_logprobs": rows}]}}]}
 
     assert read_chat_reply(tops(0.5, 0.25), "m1").first_token == {"2": pytest.approx(0.75)}
-    with pytest.raises(CallFailed, match="no distribution: 1.2 is no probability"):
+    with pytest.raises(CallFailed, match="no distribution: 1.2 is not a probability"):
         read_chat_reply(tops(0.6, 0.6), "m1")
 
 

@@ -1105,9 +1105,9 @@ def test_who_is_needed_to_learn_a_rubric_is_said_before_anything_is_paid_for(pro
         assert "no label on the main question 'helped'" in invoke("fit", "learned-rubric", code=1).stderr
         invoke("import", "chats.jsonl", "labels.csv")
         for more in ((), ("--plan",)):
-            assert "nobody has the role 'writer'" in invoke("fit", "learned-rubric", *more, code=1).stderr
+            assert "no model configured for role 'writer'" in invoke("fit", "learned-rubric", *more, code=1).stderr
         Path("accord.yaml").write_text(
             f'rubric: rubric.yaml\nmodels: {{writer: {{model: m, base_url: "{server.url}"}}}}\n'
         )
-        assert "nobody has the role 'judge'" in invoke("fit", "learned-rubric", code=1).stderr
+        assert "no model configured for role 'judge'" in invoke("fit", "learned-rubric", code=1).stderr
     assert author.asked == []

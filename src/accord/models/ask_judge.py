@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 from accord.models.budget import Budget
-from accord.models.context_window import context_window, truncated_share
+from accord.models.context_window import make_window, truncated_share
 from accord.models.exchange import Assumption, Exchange, Missing, Unit, answer_units
 from accord.models.flow import NOT_APPLICABLE, NOT_YET
 from accord.models.model import Answer, Judge, Unanswered, in_requests
@@ -85,7 +85,7 @@ class JudgeExchange(Exchange[JudgeRequest, Answer]):
         super().__init__(RequestLedger(store, store.answers, budget, lease or Lease()), judge.name)
         self.judge = judge
         self.questions = questions_for(judge, rubric)
-        self._window = context_window(judge, self.questions, context)
+        self._window = make_window(judge, self.questions, context)
 
     def key(self, request: JudgeRequest) -> str:
         """Return the hash of what the judge says that the answer is made from."""

@@ -77,18 +77,18 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class ModelQuery:
-    """Asks who has a role; the answer is a `ModelInfo`. Nobody is asked anything."""
+    """Asks for the model of a role; the answer is a `ModelInfo`, without a request to the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """Who has a role.
+    """The model of a role.
 
     Attributes:
-        name: The model's name.
-        mode: How a distribution is obtained from it; empty where it gives none.
-        where: Where it answers: the same name elsewhere is another model.
-        context: Tokens of one request, where that is known.
+        name: Name of the model.
+        mode: Way to obtain a distribution; empty if it gives none.
+        where: Name and endpoint; the same name at another endpoint is another model.
+        context: Most tokens of one request, if known.
     """
 
     name: str
@@ -107,12 +107,12 @@ class Questions:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingText:
-    """A text to place; the answer is its vector.
+    """A text to embed; the answer is its vector.
 
     Attributes:
-        embedder: A name that `open_embedder` knows.
-        text: What to place.
-        width: Of the vectors that it is to be held against, where they are known.
+        embedder: A name for `open_embedder`.
+        text: The text.
+        width: Width of the vectors that it is compared with, if known.
     """
 
     embedder: str
@@ -135,10 +135,10 @@ class StoreWrite:
 
 
 StandIn = Callable[[Prompt], Reply]
-"""Makes the answer that a plan assumes for a prompt."""
+"""Function that returns the reply that a plan assumes for a prompt."""
 
 Flow = Generator[Sequence[Request], Sequence[Any], T]
-"""Yields the requests it needs answered together, is sent their answers in order, returns its result."""
+"""Yields requests that are answered together, receives their answers in order, returns its result."""
 
 
 def to_role(
@@ -165,11 +165,11 @@ def to_role(
 def together(
     flows: Iterable[Flow[T]], at_once: int | None = None, on_result: Callable[[T], None] = lambda result: None
 ) -> Flow[list[T]]:
-    """The results of several flows, in their order; what they ask in the same round is asked at once.
+    """Run several flows, and return their results in order; the requests of one round are answered together.
 
     Args:
-        flows: Taken as others end.
-        at_once: The most that are under way; all where it is left out.
+        flows: Flows; each is started when there is room for it.
+        at_once: Largest number of flows in progress; None starts all.
         on_result: Called with each result as its flow ends.
     """
     source = enumerate(flows)
@@ -197,7 +197,7 @@ def together(
 
 
 def without_requests(result: T) -> Flow[T]:
-    """A flow that asks nobody."""
+    """Return a flow with a result and no requests."""
     yield from ()
     return result
 
@@ -206,7 +206,7 @@ def without_requests(result: T) -> Flow[T]:
 
 
 async def drive(flow: PromptFlow[T], model: ChatModel) -> T:
-    """Run one flow to its end, answering each round of prompts at once."""
+    """Run a flow of prompts, and answer each round at once."""
     try:
         prompts = next(flow)
         while True:
@@ -217,7 +217,7 @@ async def drive(flow: PromptFlow[T], model: ChatModel) -> T:
 
 
 async def ask_model(model: ChatModel, prompt: Prompt) -> Reply | Failure:
-    """A model's reply, or its failure as a value; a budget that is reached is one too, so that others can finish."""
+    """Return a model's reply, or its failure; a spent budget is a failure too, so that other requests can finish."""
     try:
         return await model.ask(prompt)
     except CallFailed as error:
@@ -227,7 +227,7 @@ async def ask_model(model: ChatModel, prompt: Prompt) -> Reply | Failure:
 
 
 def _take(source: Iterator[T], most: int) -> tuple[list[T], Exception | None]:
-    """The next items, and why there are no more where taking them failed."""
+    """Return the next items, and the exception that ended them."""
     taken: list[T] = []
     try:
         taken.extend(islice(source, most))
@@ -239,11 +239,11 @@ def _take(source: Iterator[T], most: int) -> tuple[list[T], Exception | None]:
 async def as_finished(
     work: Callable[[T], Coroutine[Any, Any, R]], items: Iterable[T], at_once: int, from_store: bool = False
 ) -> AsyncGenerator[tuple[T, R], None]:
-    """Each item with its result, as results arrive; `at_once` are under way, and items are taken as slots come free.
+    """Yield each item with its result as results arrive; `at_once` items are in progress.
 
-    After an exception, of the work or of the items, no further item is taken; what is under way is finished and
-    yielded, then it is raised. Items that come `from_store` are taken in a thread, so that the event loop does not wait
-    for a database.
+    After an exception of the work or of the items, no further item is taken. Items in progress are finished and
+    yielded, then the exception is raised. Items that come `from_store` are taken in a thread, so that a database does
+    not block the event loop.
     """
     source = iter(items)
     running: dict[asyncio.Task[R], T] = {}
@@ -274,19 +274,16 @@ async def as_finished(
 
 
 async def gather_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """All results in their order; where some fail, the others are finished before the first failure is raised.
-
-    What is under way is paid for: nobody may walk away from it.
-    """
-    found = await asyncio.gather(*work, return_exceptions=True)
-    for each in found:
-        if isinstance(each, BaseException):
-            raise each
-    return found  # type: ignore[return-value]
+    """Return all results in order; raise the first failure after the others are finished, since they are paid for."""
+    results = await asyncio.gather(*work, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return results  # type: ignore[return-value]
 
 
 def run_flow(flow: PromptFlow[T], model: ChatModel) -> T:
-    """`drive`, for callers without an event loop."""
+    """Run a flow of prompts without an event loop; see `drive`."""
     return wait(drive(flow, model))
 
 
@@ -294,7 +291,7 @@ def run_flow(flow: PromptFlow[T], model: ChatModel) -> T:
 
 _NAME = "accord-waiting"
 LAST_SECONDS = 10.0
-"""How long an interrupted call may take to let go of what it holds."""
+"""Seconds that an interrupted call has to release what it holds."""
 
 
 @cache
@@ -305,17 +302,21 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 def wait(work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`. An interrupt cancels it, and is passed on when it has let go of what it holds."""
+    """Return the result of `work`, run in the process's one event loop; an interrupt cancels it and is passed on.
+
+    Connections belong to the loop that opened them, so all calls share one, in a thread of its own. A notebook, which
+    runs a loop already, can call the same functions as a script.
+    """
     if current_thread().name == _NAME:
         work.close()
-        raise RuntimeError("wait() was called from the loop it would wait for; await the work instead")
+        raise RuntimeError("wait() was called inside its own event loop; await the work instead")
     done: Future[T] = Future()
     started: Future[asyncio.Task[None]] = Future()
 
     async def run() -> None:
         try:
             done.set_result(await work)
-        except BaseException as error:  # handed over to whoever waits
+        except BaseException as error:  # raised by done.result()
             done.set_exception(error)
 
     _loop().call_soon_threadsafe(lambda: started.set_result(_loop().create_task(run())))
@@ -329,5 +330,5 @@ def wait(work: Coroutine[Any, Any, T]) -> T:
 
 
 def start(work: Coroutine[Any, Any, T]) -> Future[T]:
-    """Begin `work` on the same loop without waiting for it; to cancel what is returned cancels the work."""
+    """Start `work` in the event loop of `wait`; cancelling the returned future cancels the work."""
     return asyncio.run_coroutine_threadsafe(work, _loop())

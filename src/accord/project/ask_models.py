@@ -342,7 +342,7 @@ async def _handed_in(
     async with ledger.closing(), ledger.claimed(pending) as got:
         # Looked for again now that they are claimed: whoever held the claims before has noted its batch by then.
         elsewhere = {key for each in _noted(store, model) if _is_open(each) for key in each["settings"]["keys"]}
-        fresh = {key: prompt for key, prompt in pending.items() if key in got.mine.difference(elsewhere)}
+        fresh = {key: prompt for key, prompt in pending.items() if key in got.keys.difference(elsewhere)}
         for prompt in fresh.values():
             await budget.afford(model.name, estimated_usage(prompt))
             budget.reserve(model.name, estimated_usage(prompt))

@@ -137,7 +137,7 @@ def _looked_at_again(
 
 
 def _prompt(name: str, parts: dict[str, str], form: ListForm, guidance: IssuePromptBuilder) -> Prompt:
-    text = template(name).substitute({**parts, "form": form.told(by_schema=True)}).strip()
+    text = template(name).substitute({**parts, "form": form.instruction(by_schema=True)}).strip()
     schema = form.schema() if guidance.by_schema else None
     return Prompt((ChatMessage("user", text),), max(form.most, 2) * form.tokens, schema=schema)
 

@@ -74,7 +74,12 @@ class RubricPromptBuilder:
     def prompt(self, name: str, form: ListForm, principles: str = "", parts: Mapping[str, Any] | None = None) -> Prompt:
         """A prompt file filled in: the form of the answer, a file of design principles, and other parts by name."""
         told = self._filled(principles, {}) if principles else ""
-        named = {"domain": self.told_domain(), "principles": told, "form": form.told(self.by_schema), **(parts or {})}
+        named = {
+            "domain": self.told_domain(),
+            "principles": told,
+            "form": form.instruction(self.by_schema),
+            **(parts or {}),
+        }
         schema = form.schema() if self.by_schema else None
         tokens = form.most * (form.tokens if self.by_schema else form.tokens_of_line)
         return Prompt((ChatMessage("user", self._filled(name, named)),), max_tokens=tokens, schema=schema)
