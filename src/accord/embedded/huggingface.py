@@ -14,15 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from accord.edges import BadInput, MissingExtra, ModelError, regular, sendable
-from accord.models.embedded.gguf_fingerprint import fingerprint
-from accord.models.embedded.huggingface_trial import check_layers, reason_of, try_folder
-from accord.models.embedded.language_model import drawn
-from accord.models.embedded.llama import Floats
-from accord.models.model import HF, IN_PROCESS_CONTEXT, CallFailed, ChatMessage, Prompt, Reply, Usage
+from accord.edges import (
+    BadInput,
+    MissingExtra,
+    ModelError,
+    regular,
+    sendable,
+)
+from accord.embedded.gguf_fingerprint import fingerprint
+from accord.embedded.huggingface_trial import check_layers, reason_of, try_folder
+from accord.embedded.language_model import drawn
+from accord.embedded.llama import Floats
+from accord.models import HF, IN_PROCESS_CONTEXT, CallFailed, ChatMessage, Prompt, Reply, Usage
 
-MADE = "accord.json"
-"""In a model's folder: how Accord taught it."""
 SHOWN_WEIGHTS = 3
 """Missing weights that an error names."""
 BETWEEN = "\n\n"

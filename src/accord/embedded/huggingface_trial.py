@@ -13,9 +13,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from accord.edges import BadInput, ModelError, one_line, shown_size
-from accord.models.embedded.gguf_header import LONGEST_TEMPLATE
-from accord.models.embedded.trial import run_trial
+from accord.edges import (
+    BadInput,
+    ModelError,
+    one_line,
+    shown_size,
+)
+from accord.embedded.gguf_header import LONGEST_TEMPLATE
+from accord.embedded.trial import run_trial
 
 TRIAL_SECONDS = 120.0
 """Time limit of the trial, imports included; it usually takes a few seconds."""
@@ -91,8 +96,8 @@ def _fault(folder: str) -> str | None:
     """Return the fault of a folder's configuration, tokenizer or chat template; None if all work."""
     from transformers import AutoTokenizer
 
-    from accord.models.embedded.huggingface import prompt_tokens
-    from accord.models.model import CallFailed, ChatMessage
+    from accord.embedded.huggingface import prompt_tokens
+    from accord.models import CallFailed, ChatMessage
 
     _limit_memory()
     part = "config.json"

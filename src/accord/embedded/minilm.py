@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import sendable
-from accord.models.embedded.catalogue import SENTENCE_EMBEDDER
-from accord.models.embedded.gguf_weights import load
+from accord.embedded.catalogue import SENTENCE_EMBEDDER
+from accord.embedded.gguf_weights import load
 
 Floats = NDArray[np.float32]
 

@@ -11,9 +11,8 @@ from threading import Event
 
 import numpy as np
 
-from accord.models.embedded.language_model import LanguageModel, open_language_model
-from accord.models.model import EMBEDDED, CallFailed, Prompt, Reply, Usage
-from accord.models.streaming import Pieces
+from accord.embedded.language_model import LanguageModel, open_language_model
+from accord.models import EMBEDDED, CallFailed, Pieces, Prompt, Reply, Usage
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from accord.edges import BadInput, UnknownName, plain_url
-from accord.models.embedded.catalogue import (
+from accord.embedded.catalogue import (
     ABOUT,
     CATALOGUE,
     CONFIG,
@@ -160,7 +160,7 @@ def _unpack(found: Path, published: Published | None, ready: Path, room: Path) -
                 raise BadInput(f"{found.name} holds no {next(iter(published.members))}") from None
     for file in members:
         if _is_gguf(file):
-            from accord.models.embedded.gguf_weights import convert
+            from accord.embedded.gguf_weights import convert
 
             convert(file, ready)
         elif file is found:

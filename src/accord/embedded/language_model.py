@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import sendable
-from accord.models.embedded.catalogue import CONFIG, LANGUAGE_MODEL
-from accord.models.embedded.gguf_weights import load
-from accord.models.embedded.llama import Floats, Llama, Prefix, Shape
+from accord.embedded.catalogue import CONFIG, LANGUAGE_MODEL
+from accord.embedded.gguf_weights import load
+from accord.embedded.llama import Floats, Llama, Prefix, Shape
 
 ROWS_AT_ONCE = 1024
 A_FEW = 32

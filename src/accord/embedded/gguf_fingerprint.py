@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from accord.edges import BadInput, MissingExtra, ModelError
-from accord.models.client import request_of
-from accord.models.embedded.gguf_header import check_header
-from accord.models.embedded.trial import run_trial
-from accord.models.model import GGUF, IN_PROCESS_CONTEXT, CallFailed, Prompt, Reply, Usage
+from accord.embedded.gguf_header import check_header
+from accord.embedded.trial import run_trial
+from accord.models import GGUF, IN_PROCESS_CONTEXT, CallFailed, Prompt, Reply, Usage, chat_request_of
 
 SAMPLES, SAMPLE_BYTES = 64, 1 << 16
 """Where and how much of a file is read to know it again."""
@@ -53,7 +52,7 @@ class GgufChat:
         Raises:
             CallFailed: llama.cpp refused the prompt: longer than the context, or a schema it cannot keep.
         """
-        request = {**request_of(prompt), **_PLAIN, "seed": prompt.repeat}
+        request = {**chat_request_of(prompt), **_PLAIN, "seed": prompt.repeat}
         async with self._turn:
             answer = await asyncio.to_thread(self._server.handle_chat_completions, request)
         if "error" in answer:

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import BadInput, MissingExtra
-from accord.models.embedded.catalogue import CONFIG, TOKENIZER, WEIGHTS, opened
-from accord.models.embedded.gguf_header import check_header
-from accord.models.embedded.llama import Llama, Prefix, Shape
+from accord.embedded.catalogue import CONFIG, TOKENIZER, WEIGHTS, opened
+from accord.embedded.gguf_header import check_header
+from accord.embedded.llama import Llama, Prefix, Shape
 
 _REQUIRED = {"token_embd.weight", "output_norm.weight"}
 _CONTROL = {3, 4}
