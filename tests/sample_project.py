@@ -21,13 +21,14 @@ from typing import Any
 import polars as pl
 import pytest
 import yaml
+from misbehaving_endpoint import answer_any
 from processes import run
 from served_workbench import Browser, printed_link, token
 from small_sample import sources
 from waiting import PATIENCE, until
 
 from accord.sample import sources as whole_sample
-from accord.testing import ChatServer, answer_any
+from accord.testing import ChatServer
 
 TOKEN = "a-token-of-sixteen-characters"
 QUICK = ["--set", "folds=2", "--set", "draws=20"]
@@ -93,7 +94,12 @@ def sample_project(folder: Path) -> Iterator[SampleProject]:
     replies = [{**chat, "id": f"reply-{place}", "messages": chat["messages"][:2]} for place, chat in enumerate(new[:2])]
     for name, chats in {"new.jsonl": new, "replies.jsonl": replies}.items():
         (opened.folder / name).write_text("".join(json.dumps(chat) + "\n" for chat in chats), "utf-8")
-    study = {"title": "Look", "order": "given", "reveal": True, "items": {"ids": [chat["id"] for chat in replies]}}
+    study = {
+        "title": "Look",
+        "order": "given",
+        "show_prediction": True,
+        "items": {"ids": [chat["id"] for chat in replies]},
+    }
     settings: dict[str, Any] = {"draws": 50, "metrics": ["bank"], "evaluator": "mixture"}
     (opened.folder / "accord.yaml").write_text(yaml.safe_dump(settings))
     opened("import", *map(str, sources()))
