@@ -347,10 +347,10 @@ def test_compare_finds_the_better_method_and_says_so_with_intervals() -> None:
     best = found["calibration"]
     for line in found.results[1:]:
         assert best.values["rmse"] < line.values["rmse"]  # type: ignore[operator]
-    assert best.intervals["rmse"].low < best.values["rmse"] < best.intervals["rmse"].high  # type: ignore[operator]
-    assert max(best.smece) < 0.06  # type: ignore[type-var]
-    assert len(best.smece_intervals) == 4
-    assert all(i.low <= i.high < 0.2 for i in best.smece_intervals)  # type: ignore[operator]
+    assert best.estimates["rmse"].low < best.values["rmse"] < best.estimates["rmse"].high  # type: ignore[operator]
+    assert max(each.value for each in best.smece) < 0.06  # type: ignore[type-var]
+    assert len(best.smece) == 4
+    assert all(i.low <= i.high < 0.2 for i in best.smece)  # type: ignore[operator]
     ours = {d.against: d for d in found.differences if d.statistic == "rmse"}
     assert all(is_better(d) and d.p_holm < 0.05 for d in ours.values())
     assert {line.system for line in found.results} == {

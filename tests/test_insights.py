@@ -30,7 +30,7 @@ from accord.learning import (
 )
 from accord.project import Config, Project, config_from
 from accord.sample import sources as sample_sources
-from accord.statistics import Clusters, Interval, Paired, diagrams, grouped_folds, smece_by_option
+from accord.statistics import Clusters, Estimate, Paired, diagrams, grouped_folds, smece_by_option
 from accord.testing import Planted, planted, planted_turns
 from accord.validation import (
     Leak,
@@ -147,7 +147,7 @@ def test_a_group_that_is_scored_too_high_is_found_and_others_are_not() -> None:
     system = System("m", shares, value, value, scored, band, shares)
     first, *rest = by_group(system, rated, group, "system")
     assert first.name == "system 1" and first.p_holm < 0.001 and first.apart == pytest.approx(0.4, abs=0.1)
-    assert first.intervals["bias"].low is not None and first.intervals["bias"].low > 0.2
+    assert first.bias.low is not None and first.bias.low > 0.2
     fair = by_group(replace(system, value=rated.value + rng.normal(size=len(rated))), rated, group, "system")
     assert all(g.p_holm > 0.01 for g in fair) and len(fair) == 3
     assert by_group(system, rated, [None] * len(rated), "topic") == []
@@ -208,7 +208,7 @@ def test_importance_is_the_papers_ratio_of_gradients() -> None:
     }
     # ŷ_Q0 rises with the first feature alone, by b; the main answer by about .8 of its unit: the ratio is near .8 / 1.
     assert found["Q0"].value == pytest.approx(0.8, abs=0.2)
-    assert found["Q0"].interval.low is not None and found["Q0"].interval.low > 0.5
+    assert found["Q0"].estimate.low is not None and found["Q0"].estimate.low > 0.5
     assert set(found) == {"Q0"}, "of a question that nothing explains, nobody knows what would improve it"
     with pytest.raises(BadInput, match="needs 30"):
         importance(corpus.evidence, Labels(list(labels)[:5]), corpus.question, ())
@@ -309,8 +309,8 @@ def test_the_learning_curve_falls_and_ends_where_everything_is_learned_from() ->
     known = corpus.question, corpus.evidence, corpus.labels, rated
     whole = held_out("m", mixed, *known, grouped_folds(list(rated.conversation), 5, 0))
     points = learning_curve(mixed, *known, whole, shares=(0.1,))
-    assert points[0].values["rmse"] > points[1].values["rmse"]  # type: ignore[operator]
-    assert points[1].values["rmse"] == pytest.approx(np.sqrt(np.mean((whole.value - rated.value) ** 2)))
+    assert points[0].estimates["rmse"].value > points[1].estimates["rmse"].value  # type: ignore[operator]
+    assert points[1].estimates["rmse"].value == pytest.approx(np.sqrt(np.mean((whole.value - rated.value) ** 2)))
     assert points[0].labels < 0.15 * len(rated)
 
 
@@ -355,10 +355,10 @@ def test_reliability_diagrams_show_what_happened() -> None:
     one = diagrams(paired, Clusters([f"c{i}" for i in range(4000)]), draws=50)[1]
     middle = (one.predicted > 0.2) & (one.predicted < 0.8)
     assert np.abs(one.happened - one.predicted)[middle].max() < 0.08
-    assert one.error == smece_by_option(paired)[1] and one.error < 0.03
+    assert one.error.value == smece_by_option(paired)[1] and one.error.value < 0.03
     assert (one.low <= one.happened).all() and (one.happened <= one.high).all()
     bold = Paired(np.array([0.0, 1.0]), happened, np.column_stack([1 - p**3, p**3]), p)
-    assert diagrams(bold, Clusters([f"c{i}" for i in range(4000)]), draws=20)[1].error > 0.1  # type: ignore[operator]
+    assert diagrams(bold, Clusters([f"c{i}" for i in range(4000)]), draws=20)[1].error.value > 0.1  # type: ignore[operator]
 
 
 def test_the_sparse_equations_give_the_dense_ones_effects() -> None:
@@ -433,14 +433,16 @@ def test_what_is_the_same_for_everything_in_a_fold_has_no_correlation() -> None:
     constant, mean, mixed_model = found["constant"], found["annotator-mean"], found["mixed"]
     assert len({round(value, 6) for value in found.systems[1].value}) > 1, "its value differs from fold to fold"
     for name in ("pearson", "spearman", "kendall"):
-        assert constant.values[name] is None and constant.intervals[name] == Interval(None, None)
+        assert constant.estimates[name] == Estimate()
     assert constant.values["rmse"] is not None and mean.values["pearson"] is not None
-    assert mean.within["annotators"].pearson is None, "it says one thing of everything that a person rates"
+    assert mean.within["annotators"].pearson.value is None, "it says one thing of everything that a person rates"
     inside = mixed_model.within["annotators"]
-    assert inside.groups == 6 and inside.pearson is not None and 0.3 < inside.pearson < 1
-    assert inside.intervals["pearson"].low < inside.pearson < inside.intervals["pearson"].high  # type: ignore[operator]
+    assert inside.groups == 6 and inside.pearson.value is not None and 0.3 < inside.pearson.value < 1
+    assert inside.pearson.low < inside.pearson.value < inside.pearson.high  # type: ignore[operator]
     row = mixed_model.to_json()
-    assert row["pearson_within_annotators"] == inside.pearson and row["kendall_within_annotators_high"] is not None
+    assert (
+        row["pearson_within_annotators"] == inside.pearson.value and row["kendall_within_annotators_high"] is not None
+    )
     assert not any(d.against == "constant" and d.statistic == "pearson" for d in found.differences)
 
 

@@ -22,7 +22,7 @@ from accord.learning.equations import MixedDesign
 from accord.learning.large_equations import DENSE
 from accord.learning.mixed_model import MixedModel
 from accord.learning.rating_design import standardisation
-from accord.statistics import Clusters, Interval, interval
+from accord.statistics import Clusters, Estimate
 from accord.values import Kind, Labels, Question
 
 Floats = NDArray[np.float64]
@@ -37,8 +37,7 @@ class Importance:
     """One question's importance, in units of the main scale per unit of the question's scale, and its band."""
 
     question: str
-    value: float
-    interval: Interval
+    estimate: Estimate
     labels: int
 
 
@@ -80,13 +79,15 @@ def importance(
     found = [
         Importance(
             name,
-            _rise(whole[main.id], whole[name]),
-            interval(np.array([_rise(each[main.id], each[name]) for each in drawn])),
+            Estimate.from_draws(
+                _rise(whole[main.id], whole[name]),
+                np.array([_rise(each[main.id], each[name]) for each in drawn]),
+            ),
             len(fits[name].rated),
         )
         for name in others
     ]
-    return sorted(found, key=lambda each: -each.value)
+    return sorted(found, key=lambda each: -(each.estimate.value or 0.0))
 
 
 def _has_order(question: Question, evidence: EvidenceTable, labels: Labels) -> bool:

@@ -252,10 +252,10 @@ def verdict(found: Comparison) -> str:
     said += f"{_with_interval(best, 'rmse')} on average (RMSE)"
     if best.values["pearson"] is not None:
         inside = [
-            f"{number(one.pearson, 2)} ({number(one.intervals['pearson'].low, 2)} to "
-            f"{number(one.intervals['pearson'].high, 2)}) within {by}"
+            f"{number(one.pearson.value, 2)} ({number(one.pearson.low, 2)} to "
+            f"{number(one.pearson.high, 2)}) within {by}"
             for by, one in best.within.items()
-            if one.pearson is not None
+            if one.pearson.value is not None
         ]
         said += f" and correlates with it at r = {_with_interval(best, 'pearson')}"
         said += f", {', '.join(inside)}" if inside else ""
@@ -280,8 +280,8 @@ def verdict(found: Comparison) -> str:
 
 def _with_interval(line: Result, statistic: str) -> str:
     """A statistic with its interval, as text."""
-    interval = line.intervals[statistic]
-    return f"{number(line.values[statistic], 2)} ({number(interval.low, 2)} to {number(interval.high, 2)})"
+    estimate = line.estimates[statistic]
+    return f"{number(estimate.value, 2)} ({number(estimate.low, 2)} to {number(estimate.high, 2)})"
 
 
 def _smaller(difference: Difference) -> str:
@@ -296,13 +296,11 @@ def _interval_chart(found: Comparison, statistic: str) -> str:
     rows = [
         {
             "system": line.system,
-            "value": line.values[statistic],
-            "low": line.intervals[statistic].low,
-            "high": line.intervals[statistic].high,
+            **line.estimates[statistic].to_json(),
             "ours": place == 0,
         }
         for place, line in enumerate(lines)
-        if line.values[statistic] is not None and line.intervals[statistic].low is not None
+        if line.estimates[statistic].value is not None and line.estimates[statistic].low is not None
     ]
     title = {"rmse": "RMSE (lower is better)", "pearson": "Pearson's r (higher is better)"}[statistic]
     return charts.intervals(rows, title, [str(row["system"]) for row in rows])

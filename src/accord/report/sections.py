@@ -32,16 +32,16 @@ def reliability(insights: Insights) -> Reliability | None:
     shown = [one for one in insights.diagrams if len(one.predicted) > 1]
     if not shown:
         return None
-    worst = max(shown, key=lambda one: one.error or 0.0)
+    worst = max(shown, key=lambda one: one.error.value or 0.0)
     panels = []
     for one in shown:
         rows = [
             {"predicted": float(p), "happened": float(h), "low": float(low), "high": float(high), "density": float(d)}
             for p, h, low, high, d in zip(one.predicted, one.happened, one.low, one.high, one.density, strict=True)
         ]
-        error = "–" if one.error is None else f"{one.error:.3f}"
+        error = "–" if one.error.value is None else f"{one.error.value:.3f}"
         panels.append((f"answer {one.option}: smECE {error}", charts.reliability(rows)))
-    return Reliability(panels, worst.option, worst.error or 0.0)
+    return Reliability(panels, worst.option, worst.error.value or 0.0)
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ def group_errors(insights: Insights) -> GroupErrors | None:
         return None
     shown = insights.groups[:GROUPS_SHOWN]
     points = [
-        Point(f"{g.by}: {g.name}", Figure(g.bias, band.low, band.high), g.p_holm < FLAGGED)
+        Point(f"{g.by}: {g.name}", Figure(g.bias.value, g.bias.low, g.bias.high), g.p_holm < FLAGGED)
         for g in sorted(shown, key=lambda group: (group.by, group.name))
-        if g.bias is not None and (band := g.intervals["bias"]).low is not None
+        if g.bias.value is not None and g.bias.low is not None
     ]
     flagged = [f"{g.by} {g.name} ({g.apart:+.2f})" for g in insights.groups if g.p_holm < FLAGGED]
     chart = charts.points(points, "prediction minus rating") if points else None
@@ -82,14 +82,16 @@ class QuestionImportance:
 def question_importance(insights: Insights, scale: str) -> QuestionImportance | None:
     """Importance of the questions; `None` where none has an interval."""
     points = [
-        Point(one.question, Figure(one.value, one.interval.low, one.interval.high))
+        Point(one.question, Figure(one.estimate.value, one.estimate.low, one.estimate.high))
         for one in insights.importance
-        if one.interval.low is not None
+        if one.estimate.low is not None
     ]
     if not points:
         return None
     first = insights.importance[0]
-    return QuestionImportance(charts.points(points, "rise of the main answer"), first.question, first.value, scale)
+    return QuestionImportance(
+        charts.points(points, "rise of the main answer"), first.question, first.estimate.value or 0.0, scale
+    )
 
 
 @dataclass(frozen=True)
@@ -104,12 +106,12 @@ class LearningCurve:
 def learning_curve(insights: Insights) -> LearningCurve | None:
     """The learning curve; `None` where it has no two points."""
     rows = [
-        {"labels": point.labels, "value": point.values[name], "low": found.low, "high": found.high, "statistic": name}
+        {"labels": point.labels, **estimate.to_json(), "statistic": name}
         for point in insights.curve
-        for name, found in point.intervals.items()
-        if point.values[name] is not None and found.low is not None
+        for name, estimate in point.estimates.items()
+        if estimate.value is not None and estimate.low is not None
     ]
-    whole = [(point.labels, value) for point in insights.curve if (value := point.values["rmse"]) is not None]
+    whole = [(point.labels, value) for point in insights.curve if (value := point.estimates["rmse"].value) is not None]
     if len(whole) < 2:
         return None
     (before, worse), (after, better) = whole[-2:]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.statistics import RANK_DRAWS, Clusters, interval
+from accord.statistics import RANK_DRAWS, Clusters, Estimate
 from accord.values import Figure, Target
 
 Floats = NDArray[np.float64]
@@ -109,7 +109,7 @@ class Resampling:
         if value is None or not self.draws:
             return Figure(value)
         drawn = [statistic(rows) for rows in self.draws]
-        spread = interval(np.array([np.nan if each is None else each for each in drawn]))
+        spread = Estimate.from_draws(value, np.array([np.nan if each is None else each for each in drawn]))
         return Figure(value, spread.low, spread.high)
 
     def share(self, holds: NDArray[np.bool_], among: NDArray[np.bool_]) -> Figure:

@@ -25,7 +25,7 @@ from accord.methods.in_context.demonstration_sets import (
     Pairs,
     Query,
 )
-from accord.statistics import DRAWS, Clusters, interval
+from accord.statistics import DRAWS, Clusters, Estimate
 from accord.values import Figure, Registry
 
 AUTO, CHANCE = "auto", "random"
@@ -282,7 +282,8 @@ def selector_figures(tried: Sequence[Tried], chosen: str, groups: Sequence[str],
         counts = clusters.counts(DRAWS, seed)
         figures: list[float | None] = []
         for values in (each.targets[known], (each.targets - base)[known]):
-            drawn = interval((counts @ clusters.sums(values[:, None]))[:, 0] / (counts @ clusters.sizes))
-            figures += [float(values.mean()), drawn.low, drawn.high]
+            drawn = (counts @ clusters.sums(values[:, None]))[:, 0] / (counts @ clusters.sizes)
+            estimate = Estimate.from_draws(float(values.mean()), drawn)
+            figures += [estimate.value, estimate.low, estimate.high]
         found.append(SelectorFigures(each.name, each.name == chosen, *figures))  # type: ignore[arg-type]
     return found

@@ -55,7 +55,7 @@ from accord.methods.learned_rubric.separation_metrics import (
     with_intervals,
 )
 from accord.models import JUDGE, NOT_YET, PROSE, Flow
-from accord.statistics import Clusters, interval
+from accord.statistics import Clusters, Estimate
 from accord.values import (
     Conversation,
     Figure,
@@ -283,11 +283,11 @@ def _assertions(
         question = fit.rubric[name]
         assert question.side is not None
         signed = answers if question.side is Side.SAT else -answers
-        spread = interval(np.array([_gap(signed[rows], good[rows]) for rows in drawn]))
+        gap = Estimate.from_draws(_gap(signed, good), np.array([_gap(signed[rows], good[rows]) for rows in drawn]))
         fails = answers < TOP / POINT / 2 if question.side is Side.SAT else answers > TOP / POINT / 2
         found.append(
             AssertionFindings(
-                name, question.text, question.side.value, question.weight, _gap(signed, good), spread.low, spread.high,
+                name, question.text, question.side.value, question.weight, _gap(signed, good), gap.low, gap.high,
                 result.chosen.get(name), len(question.reasons), float(fails.mean()), _by_system(systems, fails),
                 _examples(question, samples, signed),
             )

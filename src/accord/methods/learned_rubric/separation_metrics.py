@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.statistics import DRAWS, Clusters, interval
+from accord.statistics import DRAWS, Clusters, Estimate
 from accord.values import Figure
 
 Floats = NDArray[np.float64]
@@ -202,7 +202,7 @@ def with_intervals(tested: Outcome, clusters: Clusters, draws: int = DRAWS, seed
     """The figures, each with its interval over resamples of whole conversations."""
     own, draws = figures(tested), draws if len(clusters) > 1 else 0
     drawn = [figures(tested.take(clusters.rows(count))) for count in clusters.counts(draws, seed)]
-    spread = {name: interval(np.array([one[name] for one in drawn], dtype=float)) for name in NAMES}
+    spread = {name: Estimate.from_draws(own[name], np.array([one[name] for one in drawn], float)) for name in NAMES}
     return {
         name: Figure() if value is None else Figure(value, spread[name].low, spread[name].high)
         for name, value in own.items()
