@@ -1,15 +1,17 @@
-"""The shape of the code, counted: how far a method, a preset or a kind of value leaks out of the place it belongs to.
+"""Size and structure of the source tree: lines, imports, names and wording.
 
-    python benchmarks/architecture.py [--baseline DIR] [--json OUT]
+    python benchmarks/architecture.py [--baseline DIR] [--json PATH]
 
-Only text is read, nothing is imported. DIR is the `src` of another checkout; its figures stand beside ours, counted by
-the same rules in the same run. Files that a count is about are listed under the table, and in the JSON.
+The script reads text and imports nothing from Accord's packages. DIR is the `src` folder of another checkout; its
+figures are computed by the same rules and printed in a second column.
 """
 
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,70 +19,71 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import wording
 from harness import Row, options, table, write
 
 ROOT = Path(__file__).parents[1]
-SIXTH = Path("examples") / "sixth_source.py"
+SIXTH_SOURCE = Path("examples") / "sixth_source.py"
 METHODS = {
     "in_context": r"in[-_]context|InContext|adoror",
     "learned_rubric": r"learned[-_]rubric|LearnedRubric|rubicon",
-    "issues": r"(methods|accord|evaluators)\.issues|\b(?-i:Issues)[(\]|\n, ]",
+    "issues": r"(methods|accord)\.issues|\b(?-i:Issues)[(\]|\n, ]",
     "mixture": r"mixture|\bmoe\b",
 }
-"""How a method is named in code and texts; of `issues` its package and its class: issues are also a record."""
-OWN_PLACES = {
-    "in_context": ("methods/", "evaluators/"),
-    "learned_rubric": ("methods/", "evaluators/"),
-    "issues": ("methods/", "evaluators/", "issues/"),
-    "mixture": ("learning/", "evaluators/"),
-}
-"""Where each may be named, beside the presets; `evaluators/` and `issues/` are where they lay in 0.1."""
+"""Pattern of each method's name. Issues are also a record, so only the package and the class count."""
+METHOD_FOLDERS = {
+    "in_context": ("methods/",), "learned_rubric": ("methods/",), "issues": ("methods/",), "mixture": ("learning/",),
+}  # fmt: skip
 PRESETS = ("learning/presets.py", "methods/__init__.py")
-SMALL, SHOWN = 60, 30
-"""A short file's most lines; the most places that are printed, where the JSON holds all."""
-ROOTS = {"Source", "Head", "Evaluator", "BaseEvaluator"}
-"""What the classes that `isinstance` should not ask for descend from."""
-NAMED = {
+SMALL_FILE, PRINTED_PLACES = 60, 30
+CONTRACTS = {"Source", "Head", "Evaluator", "BaseEvaluator"}
+PRESET_NAMES = {
     "calibration", "mixture", "issues", "learned-rubric", "in-context", "label-free", "rubric", "metrics", "likelihood",
     "meaning",
 }  # fmt: skip
-"""Names of presets and sources."""
 JSON_METHODS = {"to_json", "describe"}
-Counted = Mapping[str, int | float | list[str] | None]
+LAYOUT_TOKENS = {
+    tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class File:
-    """One file of Python: its path inside the package, and its text."""
+    """One Python file: its path inside the package and its text."""
 
     path: str
     text: str
 
     @cached_property
     def tree(self) -> ast.Module:
-        """Parsed."""
+        """Syntax tree."""
         return ast.parse(self.text)
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
-        """All of the tree, gone through once."""
+        """All nodes of the syntax tree."""
         return list(ast.walk(self.tree))
 
     @property
     def package(self) -> str:
-        """The first folder, or the file's own name."""
+        """First folder of the path, or the name of a file at the top."""
         return self.path.split("/")[0].removesuffix(".py")
 
     @property
     def module(self) -> str:
-        """As it is imported."""
+        """Dotted name under which the file is imported."""
         parts = self.path.removesuffix("i").removesuffix(".py").split("/")
         return ".".join(["accord", *(part for part in parts if part != "__init__")])
 
+    @property
+    def lines(self) -> int:
+        """Number of lines."""
+        return self.text.count("\n")
+
     def imports(self) -> Iterator[tuple[ast.ImportFrom | ast.Import, str]]:
-        """Every import of this product's modules."""
+        """Yield every import of a module of this product with the module's name."""
         for node in self.nodes:
-            if isinstance(node, ast.ImportFrom) and node.level == 1:  # of a package's list of names
+            if isinstance(node, ast.ImportFrom) and node.level == 1:  # in a package's stub
                 yield node, ".".join(filter(None, (self.module, node.module)))
             elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "accord":
                 yield node, str(node.module)
@@ -88,201 +91,245 @@ class File:
                 yield from ((node, alias.name) for alias in node.names if alias.name.startswith("accord."))
 
     def functions(self) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, bool]]:
-        """Every function, and whether it is a method."""
-        methods = {id(inner) for each in self.nodes if isinstance(each, ast.ClassDef) for inner in each.body}
+        """Yield every function and True if it is a method."""
+        methods = {id(inner) for node in self.nodes if isinstance(node, ast.ClassDef) for inner in node.body}
         for node in self.nodes:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield node, id(node) in methods
 
 
-def read(folder: Path) -> list[File]:
-    """The package's files, lists of names included; `folder` is `src`, or the package."""
+def read_package(folder: Path) -> list[File]:
+    """Read all Python files and stubs below `folder`, which is `src` or the package itself."""
     package = folder / "accord" if (folder / "accord").is_dir() else folder
     paths = sorted([*package.rglob("*.py"), *package.rglob("__init__.pyi")])
     if not paths:
-        raise SystemExit(f"no Python under {folder}; name a checkout's src")
+        raise SystemExit(f"no Python files in {folder}. Name the src folder of a checkout")
     return [File(path.relative_to(package).as_posix(), path.read_text(encoding="utf-8")) for path in paths]
 
 
-# --- what is counted ----------------------------------------------------------------------------------------------
+# --- counts -------------------------------------------------------------------------------------------------------
 
 
-def naming(method: str, files: Sequence[File]) -> list[str]:
-    """Files outside a method's own place whose text names it."""
-    said, own = re.compile(METHODS[method], re.IGNORECASE), (*OWN_PLACES[method], *PRESETS)
-    return [each.path for each in files if not each.path.startswith(own) and said.search(each.text)]
+def files_naming(method: str, files: Sequence[File]) -> list[str]:
+    """Files outside a method's own folder that contain its name."""
+    pattern, exempt = re.compile(METHODS[method], re.IGNORECASE), (*METHOD_FOLDERS[method], *PRESETS)
+    return [file.path for file in files if not file.path.startswith(exempt) and pattern.search(file.text)]
 
 
-def of_evaluators(files: Sequence[File]) -> list[str]:
-    """`isinstance` checks, outside where they live, of a class that descends from a source, a head or an evaluator."""
+def evaluator_type_checks(files: Sequence[File]) -> list[str]:
+    """`isinstance` checks, outside `learning`, of a class that inherits from a source, a head or an evaluator."""
     bases = {
-        node.name: {_last(base) for base in node.bases}
-        for each in files
-        for node in each.nodes
+        node.name: {_last_name(base) for base in node.bases}
+        for file in files
+        for node in file.nodes
         if isinstance(node, ast.ClassDef)
     }
-    asked = set(ROOTS)
-    while more := {name for name, above in bases.items() if above & asked} - asked:
-        asked |= more
+    contracts = set(CONTRACTS)
+    while derived := {name for name, parents in bases.items() if parents & contracts} - contracts:
+        contracts |= derived
     return [
-        f"{each.path}:{node.lineno} {name}"
-        for each in files
-        if each.package not in {"learning", "evaluators"}
-        for node in each.nodes
-        if isinstance(node, ast.Call) and _last(node.func) == "isinstance"
-        for name in sorted({_last(inner) for inner in ast.walk(node.args[1])} & asked)
+        f"{file.path}:{node.lineno} {name}"
+        for file in files
+        if file.package != "learning"
+        for node in file.nodes
+        if isinstance(node, ast.Call) and _last_name(node.func) == "isinstance"
+        for name in sorted({_last_name(inner) for inner in ast.walk(node.args[1])} & contracts)
     ]
 
 
-def by_name(files: Sequence[File]) -> list[str]:
-    """Comparisons with the name of a preset or a source, outside presets and the settings of a project."""
-    exempt = {"learning/presets.py", "project/config.py", "config.py"}
+def preset_comparisons(files: Sequence[File]) -> list[str]:
+    """Comparisons with the name of a preset or a source, outside the presets and the project settings."""
+    exempt = {"learning/presets.py", "project/config.py"}
     constants = {
         target.id: str(node.value.value)
-        for each in files
-        for node in each.tree.body
+        for file in files
+        for node in file.tree.body
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
         for target in node.targets
         if isinstance(target, ast.Name) and target.id.isupper()
     }
-    found = []
-    for each in files:
-        for node in each.nodes if each.path not in exempt else ():
+    places = []
+    for file in files:
+        for node in file.nodes if file.path not in exempt else ():
             if isinstance(node, ast.Compare) and any(isinstance(op, ast.Eq | ast.NotEq) for op in node.ops):
                 sides = (node.left, *node.comparators)
-                said = {s.value if isinstance(s, ast.Constant) else constants.get(_last(s), "") for s in sides}
-                found += [f"{each.path}:{node.lineno} {name}" for name in sorted(NAMED & {str(one) for one in said})]
-    return found
+                values = {s.value if isinstance(s, ast.Constant) else constants.get(_last_name(s), "") for s in sides}
+                places += [f"{file.path}:{node.lineno} {name}" for name in sorted(PRESET_NAMES & set(map(str, values)))]
+    return places
 
 
-def reaching_past(files: Sequence[File]) -> list[str]:
-    """Imports, by another package, of a module behind a package's own list of names."""
+def imports_past_init(files: Sequence[File]) -> list[str]:
+    """Imports of another package's module instead of the package's public names."""
     return [
-        f"{each.path}:{node.lineno} {name}"
-        for each in files
-        for node, name in each.imports()
-        if len(name.split(".")) > 2 and name.split(".")[1] != each.package
+        f"{file.path}:{node.lineno} {name}"
+        for file in files
+        for node, name in file.imports()
+        if len(name.split(".")) > 2 and name.split(".")[1] != file.package
     ]
 
 
 def untyped_dicts(files: Sequence[File]) -> list[str]:
-    """Functions, but for `to_json` and `describe`, that return `dict[str, Any]` or a name for it."""
-    named = {"dict[str, Any]"} | {
+    """Functions, except `to_json` and `describe`, that return `dict[str, Any]` or an alias for it."""
+    aliases = {"dict[str, Any]"} | {
         target.id
-        for each in files
-        for node in each.tree.body
+        for file in files
+        for node in file.tree.body
         if isinstance(node, ast.Assign) and ast.unparse(node.value) == "dict[str, Any]"
         for target in node.targets
         if isinstance(target, ast.Name)
     }
     return [
-        f"{each.path}:{node.lineno} {node.name}"
-        for each in files
-        for node, _ in each.functions()
-        if node.returns is not None and ast.unparse(node.returns) in named and node.name not in JSON_METHODS
+        f"{file.path}:{node.lineno} {node.name}"
+        for file in files
+        for node, _ in file.functions()
+        if node.returns is not None and ast.unparse(node.returns) in aliases and node.name not in JSON_METHODS
     ]
 
 
 def unannotated(files: Sequence[File]) -> list[str]:
-    """Functions whose arguments or result are not all annotated."""
+    """Functions with an argument or a result that has no annotation."""
     return [
-        f"{each.path}:{node.lineno} {node.name}"
-        for each in files
-        for node, is_method in each.functions()
+        f"{file.path}:{node.lineno} {node.name}"
+        for file in files
+        for node, is_method in file.functions()
         if not _is_annotated(node, is_method)
     ]
 
 
 def _is_annotated(node: ast.FunctionDef | ast.AsyncFunctionDef, is_method: bool) -> bool:
-    given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-    if is_method and not any(_last(decorator) == "staticmethod" for decorator in node.decorator_list):
-        given = given[1:]
-    given += [one for one in (node.args.vararg, node.args.kwarg) if one is not None]
-    told = node.returns is not None or (node.name == "__init__" and bool(given))
-    return told and all(one.annotation is not None for one in given)
+    arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+    if is_method and not any(_last_name(decorator) == "staticmethod" for decorator in node.decorator_list):
+        arguments = arguments[1:]
+    arguments += [argument for argument in (node.args.vararg, node.args.kwarg) if argument is not None]
+    has_result = node.returns is not None or (node.name == "__init__" and bool(arguments))
+    return has_result and all(argument.annotation is not None for argument in arguments)
 
 
-def small_and_lonely(files: Sequence[File]) -> list[str]:
-    """Short files that one other file imports: they could be part of it."""
-    known = {each.module: each for each in files if not each.path.endswith(".pyi")}
-    importers: dict[str, set[str]] = {name: set() for name in known}
-    for each in files:
-        for node, name in each.imports():
+def small_single_importer_files(files: Sequence[File]) -> list[str]:
+    """Short files that only one other file imports."""
+    modules = {file.module: file for file in files if not file.path.endswith(".pyi")}
+    importers: dict[str, set[str]] = {name: set() for name in modules}
+    for file in files:
+        for node, name in file.imports():
             inner = {f"{name}.{alias.name}" for alias in node.names} if isinstance(node, ast.ImportFrom) else set()
-            for module in ({name} | inner) & set(known):
-                importers[module].add(each.path)
+            for module in ({name} | inner) & set(modules):
+                importers[module].add(file.path)
     return [
-        f"{each.path} ({_length(each)} lines, by {next(iter(importers[each.module]))})"
-        for each in files
-        if not each.path.endswith(("__init__.py", "__init__.pyi", "__main__.py"))
-        and _length(each) < SMALL
-        and len(importers[each.module] - {each.path}) == 1
+        f"{file.path} ({file.lines} lines, imported by {next(iter(importers[file.module]))})"
+        for file in files
+        if not file.path.endswith(("__init__.py", "__init__.pyi", "__main__.py"))
+        and file.lines < SMALL_FILE
+        and len(importers[file.module] - {file.path}) == 1
     ]
 
 
-def ceremony(files: Iterable[File]) -> int:
+def duplicate_class_names(files: Sequence[File]) -> list[str]:
+    """Class names that more than one file defines."""
+    paths: dict[str, list[str]] = {}
+    for file in files:
+        for node in file.nodes:
+            if isinstance(node, ast.ClassDef) and file.path.endswith(".py"):
+                paths.setdefault(node.name, []).append(file.path)
+    return [f"{name}: {', '.join(places)}" for name, places in sorted(paths.items()) if len(places) > 1]
+
+
+def import_lines(files: Iterable[File]) -> int:
     """Lines of imports and of `__all__`."""
-    lines = 0
-    for each in files:
-        for node in each.nodes:
-            if isinstance(node, ast.Import | ast.ImportFrom) or (
-                isinstance(node, ast.Assign) and any(_last(target) == "__all__" for target in node.targets)
-            ):
-                lines += (node.end_lineno or node.lineno) - node.lineno + 1
-    return lines
+    return sum(len(_lines_of(node)) for file in files for node in file.nodes if _is_import(node))
 
 
-def _last(node: ast.AST) -> str:
-    """The last name of a name, an attribute, a call or a subscript."""
+def _is_import(node: ast.AST) -> bool:
+    return isinstance(node, ast.Import | ast.ImportFrom) or (
+        isinstance(node, ast.Assign) and any(_last_name(target) == "__all__" for target in node.targets)
+    )
+
+
+def code_lines(files: Iterable[File]) -> int:
+    """Lines with code: no blank lines, comments, docstrings or imports. Stubs do not count."""
+    total = 0
+    for file in files:
+        if file.path.endswith(".pyi"):
+            continue
+        lines: set[int] = set()
+        for token in tokenize.generate_tokens(io.StringIO(file.text).readline):
+            if token.type not in LAYOUT_TOKENS:
+                lines |= set(range(token.start[0], token.end[0] + 1))
+        for node in file.nodes:
+            if isinstance(node, ast.Import | ast.ImportFrom) or _is_docstring(node):
+                lines -= set(_lines_of(node))
+        total += len(lines)
+    return total
+
+
+def _is_docstring(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _lines_of(node: ast.AST) -> range:
+    first = getattr(node, "lineno", 0)
+    return range(first, (getattr(node, "end_lineno", None) or first) + 1)
+
+
+def _last_name(node: ast.AST) -> str:
+    """Last name of a name, an attribute, a call or a subscript."""
     if isinstance(node, ast.Call):
-        return _last(node.func)
+        return _last_name(node.func)
     if isinstance(node, ast.Subscript):
-        return _last(node.value)
+        return _last_name(node.value)
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
-def _length(each: File) -> int:
-    return each.text.count("\n")
+# --- table --------------------------------------------------------------------------------------------------------
 
-
-# --- the table ----------------------------------------------------------------------------------------------------
-
-LISTED: Mapping[str, Callable[[Sequence[File]], list[str]]] = {
-    **{f"files-naming-{method}": partial(naming, method) for method in METHODS},
-    "isinstance-of-evaluator": of_evaluators,
-    "method-comparisons": by_name,
-    "imports-past-init": reaching_past,
+LISTS: Mapping[str, Callable[[Sequence[File]], list[str]]] = {
+    **{f"files-naming-{method}": partial(files_naming, method) for method in METHODS},
+    "isinstance-of-evaluator": evaluator_type_checks,
+    "method-comparisons": preset_comparisons,
+    "imports-past-init": imports_past_init,
     "dict-any-returns": untyped_dicts,
     "untyped": unannotated,
-    "single-importer-dust": small_and_lonely,
+    "single-importer-dust": small_single_importer_files,
+    "duplicate-class-names": duplicate_class_names,
 }
 
 
-def measured(folder: Path) -> dict[str, Any]:
-    """Every count of a checkout's source, by what it counts; lists where the places are told."""
-    files = read(folder)
-    total = sum(map(_length, files))
-    sizes = Counter[str]()
-    for each in files:
-        sizes[each.package] += _length(each)
-    beside = folder.parent / SIXTH
+def measure(folder: Path) -> dict[str, Any]:
+    """Return every count of the checkout whose `src` is `folder`; counts with places are lists."""
+    files, checkout = read_package(folder), folder.parent
+    total = sum(file.lines for file in files)
+    by_package = Counter[str]()
+    for file in files:
+        by_package[file.package] += file.lines
+    example = checkout / SIXTH_SOURCE
+    source = wording.count([folder])
     return {
-        **{what: count(files) for what, count in LISTED.items()},
-        "import-share": ceremony(files) / total,
-        "sixth-source": len(beside.read_text().splitlines()) if beside.is_file() else None,
-        "files": sum(each.path.endswith(".py") for each in files),
+        **{name: count(files) for name, count in LISTS.items()},
+        "code-lines": code_lines(files),
+        "test-lines": _lines_in(checkout / "tests"),
+        "benchmark-lines": _lines_in(checkout / "benchmarks"),
+        "english-src": source.per_thousand,
+        "wh-docstrings": source.kinds["docstring start"],
+        "english-docs": wording.count([checkout / "docs", checkout / "README.md"]).per_thousand,
+        "english-tests": wording.count([checkout / "tests"]).per_thousand,
+        "import-share": import_lines(files) / total,
+        "sixth-source": len(example.read_text().splitlines()) if example.is_file() else None,
+        "files": sum(file.path.endswith(".py") for file in files),
         "lines": total,
-        **{f"lines-{name}": lines for name, lines in sorted(sizes.items())},
+        **{f"lines-{name}": lines for name, lines in sorted(by_package.items())},
     }
 
 
-def rows_of(ours: Mapping[str, Any], theirs: Mapping[str, Any] | None) -> list[Row]:
-    """A row a count, ours beside the baseline's."""
+def _lines_in(folder: Path) -> int:
+    return sum(path.read_text(encoding="utf-8").count("\n") for path in folder.rglob("*.py"))
+
+
+def rows_of(counts: Mapping[str, Any], baseline: Mapping[str, Any] | None) -> list[Row]:
+    """Return one row per count, with the baseline's value if there is a baseline."""
     rows: list[Row] = []
-    for what in dict.fromkeys([*ours, *(theirs or {})]):
-        row: Row = {"what": what, "value": _number(ours.get(what))}
-        row |= {"baseline": _number(theirs.get(what))} if theirs is not None else {}
-        row |= {"places": ours[what]} if isinstance(ours.get(what), list) else {}
+    for name in dict.fromkeys([*counts, *(baseline or {})]):
+        row: Row = {"what": name, "value": _number(counts.get(name))}
+        row |= {"baseline": _number(baseline.get(name))} if baseline is not None else {}
+        row |= {"places": counts[name]} if isinstance(counts.get(name), list) else {}
         rows.append(row)
     return rows
 
@@ -292,16 +339,16 @@ def _number(value: Any) -> Any:
 
 
 def main() -> None:
-    parser = options("architecture", "The shape of the code, counted.")
-    parser.add_argument("--baseline", type=Path, help="the `src` of another checkout, counted beside this one's")
-    given = parser.parse_args()
-    theirs = None if given.baseline is None else measured(given.baseline)
-    rows = rows_of(measured(ROOT / "src"), theirs)
+    parser = options("architecture", "Size and structure of the source tree.")
+    parser.add_argument("--baseline", type=Path, help="src folder of another checkout to compare with")
+    arguments = parser.parse_args()
+    baseline = None if arguments.baseline is None else measure(arguments.baseline)
+    rows = rows_of(measure(ROOT / "src"), baseline)
     for row in rows:
-        if not given.quick and 0 < (row["value"] or 0) <= SHOWN and "places" in row:
+        if not arguments.quick and 0 < (row["value"] or 0) <= PRINTED_PLACES and "places" in row:
             print(f"{row['what']}:", *row["places"], sep="\n  ", end="\n\n")
-    print(table(rows, ["what", "value", *(["baseline"] if theirs is not None else [])]))
-    write("architecture", rows, given.json)
+    print(table(rows, ["what", "value", *(["baseline"] if baseline is not None else [])]))
+    write("architecture", rows, arguments.json)
 
 
 if __name__ == "__main__":

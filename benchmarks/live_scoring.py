@@ -57,17 +57,7 @@ from accord.evidence import (
 from accord.learning import Evaluator, Mixture
 from accord.live import LiveScorer
 from accord.models import memory_models, run
-from accord.values import (
-    Conversation,
-    Document,
-    Label,
-    Labels,
-    Question,
-    Rubric,
-    Sample,
-    Scale,
-    Turn,
-)
+from accord.values import Conversation, Document, Label, Labels, Question, Rubric, Sample, Scale, Turn
 
 PARTS = ("metrics", "scorer", "bertscore", "service", "hostile")
 HISTORIES = (10, 100, 1000)

@@ -32,16 +32,7 @@ from sklearn.preprocessing import StandardScaler
 
 from accord.evidence import EvidenceTable, Ratings, judge_samples, ratings
 from accord.formats import read
-from accord.learning import (
-    PAPER,
-    AnnotatorMean,
-    Calibration,
-    Constant,
-    Head,
-    JudgeArgmax,
-    JudgeExpected,
-    RandomDraw,
-)
+from accord.learning import PAPER, AnnotatorMean, Calibration, Constant, Head, JudgeArgmax, JudgeExpected, RandomDraw
 from accord.models import RecordedJudge
 from accord.statistics import (
     STATISTICS,

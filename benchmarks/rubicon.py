@@ -34,16 +34,7 @@ from accord.models import Models, is_pulled, run
 from accord.project import Project, config_from, open_project
 from accord.statistics import DRAWS
 from accord.testing import Author, ChatServer, conversations
-from accord.values import (
-    Conversation,
-    Label,
-    Labels,
-    Question,
-    Rubric,
-    Sample,
-    Scale,
-    Target,
-)
+from accord.values import Conversation, Label, Labels, Question, Rubric, Sample, Scale, Target
 
 PARTS = ("planted", "recorded", "embedded", "tables")
 COLUMNS = (

@@ -40,13 +40,7 @@ from accord.methods import (
 )
 from accord.models import WRITER, Failure, Flow, Form, Models, PromptFlow, Request, Who, ask_for_list, run
 from accord.statistics import Split
-from accord.values import (
-    Reason,
-    Rubric,
-    Scale,
-    Side,
-    dump_rubric,
-)
+from accord.values import Reason, Rubric, Scale, Side, dump_rubric
 
 Floats = NDArray[np.float64]
 

@@ -28,12 +28,7 @@ from accord.edges import BadInput
 from accord.project import workers_here
 from accord.store import Account, Store, Watched, vacuum
 from accord.testing import ThrowAwayPostgres
-from accord.values import (
-    Conversation,
-    Label,
-    Target,
-    Turn,
-)
+from accord.values import Conversation, Label, Target, Turn
 
 # --- import ---------------------------------------------------------------------------------------------------------
 

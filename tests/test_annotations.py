@@ -21,14 +21,7 @@ from accord.edges import BadInput, BadRow, UnknownName
 from accord.formats import AnnotationWriter, read_annotations
 from accord.project import export_annotations, import_files
 from accord.store import Added, IssueAnnotations
-from accord.values import (
-    Annotation,
-    Issue,
-    IssueAnnotation,
-    Rubric,
-    issues_from,
-    located,
-)
+from accord.values import Annotation, Issue, IssueAnnotation, Rubric, issues_from, located
 
 ODD = "NUL \0, half a pair \ud83d, \u202ertl, line\r\nbreak\rand\ttab, Grüße, 你好, 🙂, \ufeff"
 FORMULAS = (

@@ -40,12 +40,7 @@ from accord.project import Config, Project
 from accord.report import render
 from accord.testing import ChatServer, answer_any
 from accord.validation import PADDING, audit, audit_requests, injections, ways_to_ask
-from accord.values import (
-    Question,
-    Rubric,
-    Sample,
-    Scale,
-)
+from accord.values import Question, Rubric, Sample, Scale
 
 SCALE = Scale(options=(1, 2, 3, 4))
 RUBRIC = Rubric(

@@ -65,7 +65,7 @@ def tree(tmp_path):
 
 
 def test_it_counts_what_is_there_and_nothing_else(architecture, tree):
-    found = architecture.measured(tree)
+    found = architecture.measure(tree)
     assert found["files-naming-in_context"] == ["learning/__init__.py", "project/__init__.py"]
     assert found["files-naming-mixture"] == ["project/__init__.py"] and found["files-naming-issues"] == []
     assert found["isinstance-of-evaluator"] == ["project/__init__.py:10 InContext"]
@@ -89,7 +89,7 @@ def test_it_counts_what_is_there_and_nothing_else(architecture, tree):
 def test_a_short_file_with_one_importer_is_named_with_it(architecture, tree):
     project = tree / "accord" / "project" / "__init__.py"
     project.write_text(project.read_text().replace("accord.values.score", "accord.values"))
-    found = architecture.measured(tree)
+    found = architecture.measure(tree)
     assert found["single-importer-dust"] == ["values/score.py (3 lines, by values/__init__.py)"]
     assert found["imports-past-init"] == []
 

@@ -13,12 +13,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from accord.edges import (
-    BadInput,
-    MissingExtra,
-    NotFitted,
-    UnknownName,
-)
+from accord.edges import BadInput, MissingExtra, NotFitted, UnknownName
 from accord.methods import (
     PARTS,
     Library,

@@ -26,12 +26,7 @@ from tiny_models import TINY, tiny_tensors, vocabulary, write_tiny_gguf
 pytest.importorskip("gguf", reason="accord[embedded] is not installed")
 pytest.importorskip("tokenizers", reason="accord[embedded] is not installed")
 
-from accord.edges import (
-    BadInput,
-    MissingExtra,
-    ModelError,
-    UnknownName,
-)
+from accord.edges import BadInput, MissingExtra, ModelError, UnknownName
 from accord.models import (
     CallFailed,
     ChatMessage,

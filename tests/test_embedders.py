@@ -14,15 +14,7 @@ import numpy as np
 import pytest
 
 from accord import Conversation, Document, Store, Turn
-from accord.edges import (
-    BadInput,
-    BudgetReached,
-    MissingExtra,
-    ModelError,
-    NotSent,
-    UnknownName,
-    Unmeasured,
-)
+from accord.edges import BadInput, BudgetReached, MissingExtra, ModelError, NotSent, UnknownName, Unmeasured
 from accord.evidence import (
     FOLDS,
     MetricSession,

@@ -21,12 +21,7 @@ from accord.models import run
 from accord.project import Asking, BatchScorer, Perspective, Project, ScoreOptions, Spread, rebuild, score
 from accord.studies.retrain import candidate_of, refitted
 from accord.testing import check_batch_scorer
-from accord.values import (
-    Label,
-    Sample,
-    Score,
-    Target,
-)
+from accord.values import Label, Sample, Score, Target
 
 HEAD = {"calibration": {"head": "mixed"}}
 

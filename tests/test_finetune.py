@@ -19,12 +19,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from tiny_models import write_tiny_lm
 
-from accord.edges import (
-    BadInput,
-    MissingExtra,
-    ModelError,
-    UnknownName,
-)
+from accord.edges import BadInput, MissingExtra, ModelError, UnknownName
 from accord.finetune import Parts, Settings, evaluate, examples_of, export, predict, split_by_dialogue, train
 from accord.finetune.data import TOO_LONG, Encoded, Example, encode
 from accord.finetune.training import TRAINING, Trained

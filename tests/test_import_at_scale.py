@@ -19,24 +19,10 @@ from hypothesis import strategies as st
 from accord import Conversation, Store, Turn
 from accord.edges import AccordError, BadInput, BadRow
 from accord.formats import WrongShape, answers_beside, decoded_json, labels_beside, read, read_rows
-from accord.project import (
-    Imported,
-    Reading,
-    import_files,
-)
-from accord.project import (
-    import_worker as preparing,
-)
+from accord.project import Imported, Reading, import_files
+from accord.project import import_worker as preparing
 from accord.store import Keys, StoreError, conversation_row, label_row
-from accord.values import (
-    Growing,
-    Label,
-    PlainTurns,
-    Rubric,
-    Target,
-    canonical_json,
-    content_hash,
-)
+from accord.values import Growing, Label, PlainTurns, Rubric, Target, canonical_json, content_hash
 
 USER, REPLY = {"role": "user", "content": "Why?"}, {"role": "assistant", "content": "So."}
 

@@ -75,12 +75,7 @@ from accord.models import (
     run_flow,
 )
 from accord.testing import rated_chats
-from accord.values import (
-    Applies,
-    Document,
-    Kind,
-    Sample,
-)
+from accord.values import Applies, Document, Kind, Sample
 
 QUESTION = Question(id="overall", text="How good?", scale=Scale(options=(1, 2, 3, 4, 5)))
 REAL = Question(id="warmth", text="How warm?", scale=Scale(kind=Kind.REAL, low=0.0, high=2.0))

@@ -28,12 +28,7 @@ from accord.cli import (
     app,
     commands,  # noqa: F401 - registers the commands
 )
-from accord.edges import (
-    BadInput,
-    BudgetReached,
-    NotFitted,
-    UnknownName,
-)
+from accord.edges import BadInput, BudgetReached, NotFitted, UnknownName
 from accord.evidence import Column, EvidenceTable, Learned, Source, SourceContext, State, Training, make_source, sources
 from accord.learning import Calibration
 from accord.methods import IN_CONTEXT, InContext, InContextFindings, at_level, by_cost, prompt_text

@@ -13,18 +13,7 @@ from scripted_models import Finder
 from typer.testing import CliRunner
 
 import accord
-from accord import (
-    Conversation,
-    Label,
-    Labels,
-    Question,
-    Scale,
-    Score,
-    Target,
-    Turn,
-    Unscored,
-    load_evaluator,
-)
+from accord import Conversation, Label, Labels, Question, Scale, Score, Target, Turn, Unscored, load_evaluator
 from accord.cli import (
     app,  # noqa: F401 - registers the commands
     commands,  # noqa: F401 - registers the commands
@@ -77,22 +66,8 @@ from accord.statistics import Clusters, grouped_folds, krippendorff_alpha, two_v
 from accord.store import IssueAnnotations, Store, Studies
 from accord.studies import open_validation, outcomes
 from accord.testing import SIGNS, ChatServer, Misbehaving, Wire, completion, dialogues, ratings, verdict
-from accord.validation import (
-    ABOVE_CHANCE,
-    ALWAYS,
-    MACRO,
-    Called,
-    cross_validate_labels,
-    no_better_than_chance,
-    rows_of,
-)
-from accord.values import (
-    ISSUE,
-    Issue,
-    IssueAnnotation,
-    Sample,
-    load_taxonomy,
-)
+from accord.validation import ABOVE_CHANCE, ALWAYS, MACRO, Called, cross_validate_labels, no_better_than_chance, rows_of
+from accord.values import ISSUE, Issue, IssueAnnotation, Sample, load_taxonomy
 
 SODA = load_taxonomy("soda-eval")
 QUESTION = Question(id="overall", text="How good?", scale=Scale(options=(1, 2, 3, 4, 5)))

@@ -13,16 +13,7 @@ import pytest
 
 from accord import Conversation, Document, Turn
 from accord.edges import UnknownName
-from accord.evidence import (
-    BANK,
-    MetricSession,
-    ParsedText,
-    SourceContext,
-    make_source,
-    measure,
-    tokens,
-    turn_metrics,
-)
+from accord.evidence import BANK, MetricSession, ParsedText, SourceContext, make_source, measure, tokens, turn_metrics
 from accord.formats import read
 from accord.statistics import STATISTICS, Paired
 from accord.values import Rubric, Sample

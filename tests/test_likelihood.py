@@ -13,23 +13,9 @@ from accord import Conversation, Document, Store, Turn
 from accord.edges import BadInput, BudgetReached
 from accord.evidence import LIKELIHOOD, EvidenceTable, measure_likelihoods, passages_of
 from accord.learning import Evaluator, LabelFree, load_evaluator, make_head
-from accord.models import (
-    Budget,
-    Caps,
-    ClientOptions,
-    Likelihood,
-    Measured,
-    Passage,
-    open_likelihood,
-    wait,
-)
+from accord.models import Budget, Caps, ClientOptions, Likelihood, Measured, Passage, open_likelihood, wait
 from accord.testing import ChatServer, Wire, answer_any, check_head, fault, planted
-from accord.values import (
-    Labels,
-    Sample,
-    Score,
-    Unscored,
-)
+from accord.values import Labels, Sample, Score, Unscored
 
 CHAT = Conversation(
     "c",

@@ -38,12 +38,7 @@ from accord import (
     Unscored,
     read,
 )
-from accord.edges import (
-    BadInput,
-    BudgetReached,
-    NotFitted,
-    UnknownName,
-)
+from accord.edges import BadInput, BudgetReached, NotFitted, UnknownName
 from accord.evidence import (
     BANK,
     CHARACTERS,

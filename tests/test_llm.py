@@ -16,12 +16,7 @@ import pytest
 from waiting import PATIENCE
 
 from accord import Conversation, Document, Question, Rubric, Scale, Turn
-from accord.edges import (
-    BadInput,
-    BadRow,
-    ModelError,
-    UnknownName,
-)
+from accord.edges import BadInput, BadRow, ModelError, UnknownName
 from accord.evidence import judge_samples
 from accord.models import (
     Answer,

@@ -15,21 +15,9 @@ from accord.cli import (
     commands,  # noqa: F401 - registers the commands
 )
 from accord.edges import BadInput, MissingExtra
-from accord.formats import (
-    file_chunks as pieces,
-)
-from accord.formats import (
-    find,
-    names_in,
-    opened,
-    pieces_of,
-    put,
-    read_piece,
-    remove,
-)
-from accord.formats import (
-    object_storage as objects,
-)
+from accord.formats import file_chunks as pieces
+from accord.formats import find, names_in, opened, pieces_of, put, read_piece, remove
+from accord.formats import object_storage as objects
 from accord.project import BatchScorer, Spread, finished, merge_parts, score_parts
 
 LACKING = [name for name in ("s3fs", "moto") if find_spec(name) is None]

@@ -17,14 +17,7 @@ from accord.cli import (
     commands,  # noqa: F401 - registers the commands
     guarded,
 )
-from accord.edges import (
-    BadInput,
-    inert,
-    on_page,
-    one_line,
-    visible,
-    written,
-)
+from accord.edges import BadInput, inert, on_page, one_line, visible, written
 from accord.formats import QueueWriter, ScoreWriter
 from accord.values import ROW, Target, text_table
 

@@ -17,12 +17,7 @@ from typer.testing import CliRunner
 
 from accord import Conversation, Label, Store, Target, Turn
 from accord.cli import app, commands, outputs_of  # noqa: F401 - registers the commands
-from accord.edges import (
-    BadInput,
-    ProtectedFile,
-    check_output,
-    is_same_path,
-)
+from accord.edges import BadInput, ProtectedFile, check_output, is_same_path
 from accord.values import dump_rubric, load_rubric
 
 SOURCE = Path(__file__).parents[1] / "src" / "accord"

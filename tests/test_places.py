@@ -11,12 +11,7 @@ from accord.cli import (
     app,
     commands,  # noqa: F401 - registers the commands
 )
-from accord.edges import (
-    BadInput,
-    MissingExtra,
-    redacted_message,
-    secrets,
-)
+from accord.edges import BadInput, MissingExtra, redacted_message, secrets
 from accord.formats import find, names_in, opened, put, remove
 
 PASSWORD, TOKEN, SHORT = "hunter22-of-ada", "t0k3n-in-the-query", "pw"

@@ -22,12 +22,7 @@ import pytest
 from accord import Conversation, Rubric, Target, Turn, read, read_labels
 from accord.edges import BadInput, BadRow, UnknownName
 from accord.formats import UNNAMED, detect, formats, is_label_file, labels_beside
-from accord.values import (
-    SYNTHETIC,
-    Kind,
-    Question,
-    Scale,
-)
+from accord.values import SYNTHETIC, Kind, Question, Scale
 
 
 def lines(path: Path, *rows: Any) -> Path:

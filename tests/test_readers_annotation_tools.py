@@ -19,12 +19,7 @@ from accord.cli import (
 from accord.edges import BadInput, BadRow
 from accord.formats import is_label_file, read
 from accord.project import Imported, import_files
-from accord.values import (
-    Annotation,
-    Question,
-    Rubric,
-    Scale,
-)
+from accord.values import Annotation, Question, Rubric, Scale
 
 RUBRIC = Rubric(
     name="own", main="helpful",

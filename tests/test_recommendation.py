@@ -12,13 +12,7 @@ from accord.edges import BadInput
 from accord.evidence import Column, EvidenceTable, Ratings, ratings
 from accord.learning import BestColumn, JudgeArgmax, JudgeExpected, System
 from accord.validation import Gain, decide, labels_needed
-from accord.values import (
-    Label,
-    Labels,
-    Question,
-    Scale,
-    Target,
-)
+from accord.values import Label, Labels, Question, Scale, Target
 
 QUESTION = Question(id="main", text="How good is it?", scale=Scale(options=(1, 2, 3, 4, 5)))
 Floats = NDArray[np.float64]

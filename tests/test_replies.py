@@ -27,12 +27,7 @@ from accord.models import (
     open_likelihood,
     wait,
 )
-from accord.models.reply_parsing import (
-    answered,
-    chat_reply,
-    no_distribution,
-    parsed,
-)
+from accord.models.reply_parsing import answered, chat_reply, no_distribution, parsed
 from accord.testing import ChatServer, Respond, Wire, answer_any, completion
 from accord.values import Sample
 

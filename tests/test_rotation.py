@@ -18,16 +18,8 @@ import pytest
 from waiting import until
 
 from accord.edges import BadInput
-from accord.live import (
-    Follower,
-    Ingestor,
-    Message,
-    RowLog,
-    rotation,
-)
-from accord.live import (
-    log_files as logfiles,
-)
+from accord.live import Follower, Ingestor, Message, RowLog, rotation
+from accord.live import log_files as logfiles
 from accord.live import log_follower as room
 
 PACKS: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}

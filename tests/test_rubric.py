@@ -12,14 +12,7 @@ from pathlib import Path
 import pytest
 
 from accord import Conversation, Document, Label, Rubric, Scale, Target, Turn, load_rubric
-from accord.edges import (
-    CARD_BYTES,
-    BadInput,
-    UnknownName,
-    load_yaml,
-    read_card,
-    regular,
-)
+from accord.edges import CARD_BYTES, BadInput, UnknownName, load_yaml, read_card, regular
 from accord.values import check_label, dump_rubric, read_rubric
 
 QUESTION = {"id": "good", "text": "Good?", "options": [1, 2, 3]}

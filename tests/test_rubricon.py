@@ -14,12 +14,7 @@ import numpy as np
 import pytest
 
 from accord import Label, Labels, Question, Rubric, Scale, Target
-from accord.edges import (
-    BadInput,
-    UnknownName,
-    check,
-    load_yaml,
-)
+from accord.edges import BadInput, UnknownName, check, load_yaml
 from accord.evidence import Column, EvidenceTable
 from accord.methods import (
     DIGITS,

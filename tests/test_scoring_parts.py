@@ -20,23 +20,9 @@ from accord.cli import (
     app,
     commands,  # noqa: F401 - registers the commands
 )
-from accord.edges import (
-    AccordError,
-    BadInput,
-    BadRow,
-    BudgetReached,
-    UnknownName,
-)
-from accord.formats import (
-    file_chunks as pieces,
-)
-from accord.formats import (
-    find,
-    line_rows,
-    pieces_of,
-    read_piece,
-    row_groups,
-)
+from accord.edges import AccordError, BadInput, BadRow, BudgetReached, UnknownName
+from accord.formats import file_chunks as pieces
+from accord.formats import find, line_rows, pieces_of, read_piece, row_groups
 from accord.learning import load_evaluator
 from accord.project import (
     AtOnce,
@@ -52,9 +38,7 @@ from accord.project import (
     read_manifest,
     score_parts,
 )
-from accord.project import (
-    worker_pool as at_once,
-)
+from accord.project import worker_pool as at_once
 
 ONE, TWO = Spread(workers=1), Spread(workers=2)
 

@@ -20,14 +20,7 @@ from accord.cli import (
     app,
     commands,  # noqa: F401 - registers the commands
 )
-from accord.edges import (
-    AccordError,
-    keep_secret,
-    keep_url_secrets,
-    redacted,
-    redacted_message,
-    secrets,
-)
+from accord.edges import AccordError, keep_secret, keep_url_secrets, redacted, redacted_message, secrets
 from accord.models import CallFailed, ChatCompletions, ChatMessage, ClientOptions, Prompt, kept_key, open_chat, wait
 from accord.store import StoreError
 from accord.testing import Batches, ChatServer, Wire, answer_any

@@ -15,18 +15,7 @@ from accord.evidence import Source, SourceContext, Training, make_source, source
 from accord.models import Models, open_embedder, plan, run
 from accord.project import Project, config_from
 from accord.testing import ChatServer, Wire, answer_any, check_source, completion
-from accord.values import (
-    Conversation,
-    Document,
-    Label,
-    Labels,
-    Question,
-    Rubric,
-    Sample,
-    Scale,
-    Target,
-    Turn,
-)
+from accord.values import Conversation, Document, Label, Labels, Question, Rubric, Sample, Scale, Target, Turn
 
 ROLES = ("judge", "writer", "scorer", "finder", "likelihood")
 TOPICS = ("router", "refund", "parcel", "login", "invoice", "printer", "battery", "screen")

@@ -55,14 +55,7 @@ from accord.store import (
     open_engine,
     restore,
 )
-from accord.values import (
-    Annotation,
-    IssueAnnotation,
-    Rubric,
-    Sample,
-    canonical_json,
-    content_hash,
-)
+from accord.values import Annotation, IssueAnnotation, Rubric, Sample, canonical_json, content_hash
 
 
 def chat(name: str, words: str = "hello") -> Conversation:

@@ -26,13 +26,7 @@ from accord.report import check_gate
 from accord.store import Store
 from accord.studies import drawn
 from accord.synth import Unlike, unlike
-from accord.values import (
-    SYNTHETIC,
-    Label,
-    StudySettings,
-    Synthetic,
-    Target,
-)
+from accord.values import SYNTHETIC, Label, StudySettings, Synthetic, Target
 
 MADE = 12
 SETTINGS: Any = {

@@ -22,18 +22,8 @@ from accord.live import exposure, together
 from accord.project import Config, Project
 from accord.store import Conflict, IssueAnnotations, LeaseExpired, Studies
 from accord.studies import OpenStudy
-from accord.values import (
-    Issue,
-    IssueAnnotation,
-    StudySettings,
-    Target,
-)
-from accord.web import (
-    Bench,
-    add_person,
-    local_sign_in_link,
-    workbench_app,
-)
+from accord.values import Issue, IssueAnnotation, StudySettings, Target
+from accord.web import Bench, add_person, local_sign_in_link, workbench_app
 
 # --- who gets what ------------------------------------------------------------------------------------------------
 

@@ -19,13 +19,7 @@ from accord import Conversation, Turn
 from accord.project import Project, score
 from accord.store import Studies
 from accord.web import add_person
-from accord.web.explore_page import (
-    KINDS,
-    OTHER,
-    Chart,
-    Choice,
-    rows_for_exploring,
-)
+from accord.web.explore_page import KINDS, OTHER, Chart, Choice, rows_for_exploring
 
 VALUE = "score: value"
 

@@ -20,25 +20,12 @@ from accord.project import Config, Project
 from accord.statistics import krippendorff_alpha, mean_sequence, units_alpha
 from accord.store import Candidate, Conflict, Item, Prediction, Studies
 from accord.studies import OpenStudy
-from accord.studies.annotator_agreement import (
-    Answers,
-    Figure,
-    change_of,
-    habits,
-    people_agree,
-    taken_apart,
-    worst,
-)
+from accord.studies.annotator_agreement import Answers, Figure, change_of, habits, people_agree, taken_apart, worst
 from accord.studies.background_jobs import Jobs
 from accord.studies.background_learning import Loop
 from accord.studies.blind_predictions import held_against
 from accord.studies.item_order import Order, is_random, ranking
-from accord.studies.retrain import (
-    candidate_of,
-    promote,
-    recovered,
-    waiting,
-)
+from accord.studies.retrain import candidate_of, promote, recovered, waiting
 from accord.studies.study_progress import Standing
 from accord.testing import planted
 from accord.values import Annotation, Kind, Label, Labels, Question, Scale, StudySettings, Target

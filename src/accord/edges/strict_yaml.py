@@ -16,12 +16,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from accord.edges.errors import BadInput, UnknownName
-from accord.edges.input_limits import (
-    DEEPEST,
-    MB,
-    is_sendable,
-    read_text,
-)
+from accord.edges.input_limits import DEEPEST, MB, is_sendable, read_text
 
 
 def plain_url(url: Any) -> str:

@@ -30,13 +30,7 @@ from accord.models import (
     run,
 )
 from accord.store import Store
-from accord.values import (
-    Conversation,
-    Rubric,
-    Sample,
-    Signature,
-    Target,
-)
+from accord.values import Conversation, Rubric, Sample, Signature, Target
 
 GIVEN_ALL, GIVEN_TURNS, ALONE = "log-p-given-all", "log-p-given-turns", "log-p-alone"
 PMI, PMI_TURNS, PMI_DOCUMENTS = "pmi", "pmi-turns", "pmi-documents"

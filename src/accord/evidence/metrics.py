@@ -18,12 +18,7 @@ from accord.evidence.bank.conversation_words import LexicalMetric
 from accord.evidence.bank.embedding import BERTSCORE, EMBEDDING
 from accord.evidence.bank.incremental import NOTHING, WORDLESS, MetricSession
 from accord.evidence.bank.languages import ENGLISH, LANGUAGES, Language, named_language, recognised
-from accord.evidence.bank.overlap import (
-    COPYING,
-    LENGTH,
-    NOVELTY,
-    OVERLAP,
-)
+from accord.evidence.bank.overlap import COPYING, LENGTH, NOVELTY, OVERLAP
 from accord.evidence.bank.reply_features import TurnMetric, parsed_document, turn_metrics
 from accord.evidence.bank.tokens import WORDS, pieces, tokens
 from accord.evidence.source import Settings, Source, SourceContext, State, sources

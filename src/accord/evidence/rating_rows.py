@@ -11,14 +11,7 @@ from numpy.typing import NDArray
 
 from accord.edges import BadInput
 from accord.evidence.table import EvidenceTable
-from accord.values import (
-    Kind,
-    Label,
-    Labels,
-    Question,
-    Target,
-    check_value,
-)
+from accord.values import Kind, Label, Labels, Question, Target, check_value
 
 _LEAST_CHANCE = 1e-12
 

@@ -24,16 +24,7 @@ from accord.edges import BadInput, check
 from accord.evidence.table import Column, EvidenceTable
 from accord.models import NOT_APPLICABLE, Flow, nothing
 from accord.statistics import DRAWS, Split
-from accord.values import (
-    Findings,
-    Growing,
-    Labels,
-    Question,
-    Registry,
-    Rubric,
-    Sample,
-    Target,
-)
+from accord.values import Findings, Growing, Labels, Question, Registry, Rubric, Sample, Target
 
 T = TypeVar("T")
 Arrays = Mapping[str, NDArray[Any]]

@@ -16,13 +16,7 @@ from numpy.typing import NDArray
 from accord.edges import BadInput, sendable
 from accord.methods import IssuePromptBuilder, verdict_of
 from accord.models.embedded.huggingface import Opened, prompt_tokens
-from accord.values import (
-    Conversation,
-    IssueAnnotation,
-    Sample,
-    Target,
-    content_hash,
-)
+from accord.values import Conversation, IssueAnnotation, Sample, Target, content_hash
 
 
 @dataclass(frozen=True, slots=True)

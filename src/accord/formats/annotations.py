@@ -15,34 +15,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from accord.edges import (
-    BadInput,
-    BadRow,
-    inert,
-    is_sendable,
-    written,
-)
+from accord.edges import BadInput, BadRow, inert, is_sendable, written
 from accord.formats.label_files import mapped
 from accord.formats.memory import Source
 from accord.formats.openai_messages import checked_id, turn_index
 from accord.formats.record import Fields, WrongShape
-from accord.formats.row_reader import (
-    TABLE_SUFFIXES,
-    locate,
-    read_rows,
-    suffix,
-)
+from accord.formats.row_reader import TABLE_SUFFIXES, locate, read_rows, suffix
 from accord.formats.row_writer import RowWriter
-from accord.values import (
-    ANNOTATOR_KINDS,
-    ISSUE,
-    OVERALL,
-    Annotation,
-    Json,
-    Rubric,
-    canonical_json,
-    check_label,
-)
+from accord.values import ANNOTATOR_KINDS, ISSUE, OVERALL, Annotation, Json, Rubric, canonical_json, check_label
 
 _IDS = ("conversation", "question", "by")
 _INDEXES = ("turn", "against_turn", "part")

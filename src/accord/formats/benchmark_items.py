@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from accord.formats.openai_messages import (
-    checked_id,
-    documents_from,
-    turn_from_message,
-    turn_index,
-    turns_of,
-)
+from accord.formats.openai_messages import checked_id, documents_from, turn_from_message, turn_index, turns_of
 from accord.formats.record import Fields, Format, Record, WrongShape, formats
 from accord.values import Conversation, Label, Target
 

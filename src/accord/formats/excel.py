@@ -7,13 +7,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from accord.edges import (
-    MB,
-    BadInput,
-    MissingExtra,
-    open_regular,
-    shown_size,
-)
+from accord.edges import MB, BadInput, MissingExtra, open_regular, shown_size
 
 EXCEL_SUFFIXES = {".xlsx", ".xlsm"}
 _AS_TABLE = "open it and save the sheet as .xlsx or as CSV UTF-8"

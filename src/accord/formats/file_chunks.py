@@ -22,34 +22,12 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
-from accord.edges import (
-    MB,
-    BadInput,
-    BadRow,
-    first_line,
-    sendable,
-    unreadable_parquet,
-)
+from accord.edges import MB, BadInput, BadRow, first_line, sendable, unreadable_parquet
 from accord.formats.excel import EXCEL_SUFFIXES
 from accord.formats.label_files import looks_like_labels, mapped
-from accord.formats.object_storage import (
-    File,
-    here,
-    is_remote,
-    opened,
-    shown_place,
-    storage_options,
-)
+from accord.formats.object_storage import File, here, is_remote, opened, shown_place, storage_options
 from accord.formats.parquet import row_groups
-from accord.formats.reader import (
-    OnBadRow,
-    detect,
-    first_row,
-    is_part,
-    read,
-    read_together,
-    record_of,
-)
+from accord.formats.reader import OnBadRow, detect, first_row, is_part, read, read_together, record_of
 from accord.formats.record import Fields, Record, Row, WrongShape, formats
 from accord.formats.row_reader import begins_with_lines, line_rows, suffix
 from accord.formats.text_files import TEXT_SUFFIX

@@ -16,12 +16,7 @@ from typing import Any
 from accord.edges import whole_number
 from accord.formats.openai_messages import turn_from_message
 from accord.formats.record import Fields, WrongShape, mapping_of
-from accord.formats.trace_merging import (
-    Call,
-    decoded,
-    decoded_messages,
-    loose_turns,
-)
+from accord.formats.trace_merging import Call, decoded, decoded_messages, loose_turns
 from accord.values import Json, Turn
 
 NO_CALL, NO_MESSAGES = "no model call", "a model call without its messages"

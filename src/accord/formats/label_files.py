@@ -6,20 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from accord.edges import (
-    BadInput,
-    BadRow,
-    is_sendable,
-    written,
-)
+from accord.edges import BadInput, BadRow, is_sendable, written
 from accord.formats.memory import Source
 from accord.formats.openai_messages import checked_answer, checked_id, turn_index
-from accord.formats.rating_columns import (
-    RATING,
-    UNNAMED,
-    answers_in,
-    number_in,
-)
+from accord.formats.rating_columns import RATING, UNNAMED, answers_in, number_in
 from accord.formats.record import (
     ANNOTATOR_KEYS,
     FOREIGN_CONVERSATIONS,
@@ -30,22 +20,10 @@ from accord.formats.record import (
     plain_name,
     under_our_names,
 )
-from accord.formats.row_reader import (
-    TABLE_SUFFIXES,
-    locate,
-    read_rows,
-    suffix,
-)
+from accord.formats.row_reader import TABLE_SUFFIXES, locate, read_rows, suffix
 from accord.formats.table import ALIASES as OF_TEXT
 from accord.formats.table import holds_text
-from accord.values import (
-    Kind,
-    Label,
-    Question,
-    Rubric,
-    Target,
-    check_label,
-)
+from accord.values import Kind, Label, Question, Rubric, Target, check_label
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "conversation": (

@@ -14,13 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from accord.formats.openai_messages import (
-    checked_answer,
-    checked_id,
-    conversation_from,
-    turn_index,
-    turns_from,
-)
+from accord.formats.openai_messages import checked_answer, checked_id, conversation_from, turn_index, turns_from
 from accord.formats.record import Fields, Format, Record, WrongShape, answered, formats
 from accord.formats.table import holds_text
 from accord.values import ISSUE, Annotation, Conversation, Target, Turn, span_of

@@ -7,13 +7,7 @@ from typing import Any
 
 from accord.formats.openai_messages import checked_answer, checked_id
 from accord.formats.record import Fields, Format, Record, WrongShape, formats, mapping_of
-from accord.formats.trace_merging import (
-    Call,
-    decoded,
-    decoded_messages,
-    joined,
-    loose_turns,
-)
+from accord.formats.trace_merging import Call, decoded, decoded_messages, joined, loose_turns
 from accord.values import Conversation, Label, Target
 
 _HUMAN = "ANNOTATION"

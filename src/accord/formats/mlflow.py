@@ -6,12 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from accord.formats.openai_messages import checked_answer, checked_id
 from accord.formats.record import Fields, Format, Record, WrongShape, formats, mapping_of
-from accord.formats.trace_merging import (
-    Call,
-    decoded,
-    joined,
-    loose_turns,
-)
+from accord.formats.trace_merging import Call, decoded, joined, loose_turns
 from accord.values import Conversation, Label, Target
 
 _SESSION = "mlflow.trace.session"

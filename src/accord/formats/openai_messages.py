@@ -14,12 +14,7 @@ from typing import Any
 
 from accord.edges import is_sendable
 from accord.formats.record import Fields, Format, Record, WrongShape, formats, mapping_of
-from accord.values import (
-    Conversation,
-    Document,
-    PlainTurns,
-    Turn,
-)
+from accord.values import Conversation, Document, PlainTurns, Turn
 
 _ID_KEYS = ("id", "conversation_id", "session_id")
 _DOCUMENT_KEYS = ("documents", "context", "contexts", "retrieved_contexts", "knowledge")

@@ -17,12 +17,7 @@ from typing import Any, NamedTuple
 from accord.edges import is_sendable
 from accord.formats.openai_messages import turn_index
 from accord.formats.record import ANNOTATOR_KEYS, RATED_ROWS, WrongShape
-from accord.values import (
-    Conversation,
-    Label,
-    PlainTurns,
-    Target,
-)
+from accord.values import Conversation, Label, PlainTurns, Target
 
 UNNAMED = "unnamed"
 """Who rated, where nothing says it."""

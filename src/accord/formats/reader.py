@@ -11,12 +11,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from accord.edges import (
-    BadInput,
-    BadRow,
-    UnknownName,
-    sendable,
-)
+from accord.edges import BadInput, BadRow, UnknownName, sendable
 from accord.formats.annotations import COLUMNS as OF_ANNOTATIONS
 from accord.formats.annotations import looks_like_annotations
 from accord.formats.label_files import ALIASES as OF_LABELS
@@ -24,13 +19,7 @@ from accord.formats.label_files import is_exchange, looks_like_labels, mapped, r
 from accord.formats.memory import Source
 from accord.formats.rating_columns import words_of
 from accord.formats.record import Fields, Format, Record, Row, WrongShape, admitted, formats, grouped, plain_name
-from accord.formats.row_reader import (
-    Lines,
-    line_chunks,
-    locate,
-    read_rows,
-    rows_of_lines,
-)
+from accord.formats.row_reader import Lines, line_chunks, locate, read_rows, rows_of_lines
 from accord.formats.table import ALIASES as OF_TEXT
 from accord.formats.table import names_annotator, names_rating
 

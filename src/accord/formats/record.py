@@ -12,26 +12,8 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import lru_cache
 from typing import IO, Any, NamedTuple, TypeVar
 
-from accord.edges import (
-    DEEPEST,
-    MB,
-    BadInput,
-    is_sendable,
-    sendable,
-    sendable_json,
-    shown_size,
-)
-from accord.values import (
-    ISSUE,
-    Annotation,
-    Conversation,
-    Document,
-    IssueAnnotation,
-    Label,
-    PlainTurns,
-    Registry,
-    Turn,
-)
+from accord.edges import DEEPEST, MB, BadInput, is_sendable, sendable, sendable_json, shown_size
+from accord.values import ISSUE, Annotation, Conversation, Document, IssueAnnotation, Label, PlainTurns, Registry, Turn
 
 Fields = Mapping[str, Any]
 """One row of a file, whatever its format: a JSON object, or a line of a table by column name."""

@@ -16,17 +16,7 @@ from typing import IO, Any, overload
 
 import msgspec
 
-from accord.edges import (
-    DEEPEST,
-    MB,
-    BadInput,
-    BadRow,
-    is_too_deep,
-    open_unpacked,
-    regular,
-    shown_size,
-    unpacked_name,
-)
+from accord.edges import DEEPEST, MB, BadInput, BadRow, is_too_deep, open_unpacked, regular, shown_size, unpacked_name
 from accord.formats.csv_rows import csv_rows, excel_rows
 from accord.formats.excel import EXCEL_SUFFIXES, UNREAD_SUFFIXES
 from accord.formats.memory import MemoryTable, Source

@@ -8,12 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Self
 
-from accord.edges import (
-    BadInput,
-    inert,
-    make_private,
-    open_private,
-)
+from accord.edges import BadInput, inert, make_private, open_private
 from accord.values import ROW, Conversation, Turn
 
 ENDINGS = (".jsonl", ".csv", ".parquet")

@@ -16,12 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from accord.edges import inert
 from accord.formats.row_writer import SCORE_NESTED, SCORE_NUMBERS
-from accord.values import (
-    ROW,
-    Score,
-    Signature,
-    Unscored,
-)
+from accord.values import ROW, Score, Signature, Unscored
 
 if TYPE_CHECKING:
     import polars as pl

@@ -21,12 +21,7 @@ from accord.learning.answer_model import why_nothing
 from accord.learning.calibration import Calibration
 from accord.learning.conformal import bands
 from accord.learning.head import Head
-from accord.values import (
-    POPULATION,
-    Score,
-    Unscored,
-    score_from,
-)
+from accord.values import POPULATION, Score, Unscored, score_from
 
 Floats = NDArray[np.float64]
 

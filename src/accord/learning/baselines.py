@@ -14,17 +14,7 @@ from accord.edges import BadInput
 from accord.evidence import Arrays, Column, EvidenceTable, Ratings, by_row, options_of, ratings
 from accord.learning.head import Head, heads
 from accord.methods import LOWEST_SCORE, NOT_ASSESSED, SCORE
-from accord.values import (
-    HIGHEST,
-    LOWEST,
-    POPULATION,
-    Labels,
-    Question,
-    Score,
-    Signature,
-    Unscored,
-    score_from,
-)
+from accord.values import HIGHEST, LOWEST, POPULATION, Labels, Question, Score, Signature, Unscored, score_from
 from accord.version import __version__
 
 

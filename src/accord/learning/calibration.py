@@ -14,39 +14,17 @@ from numpy.typing import NDArray
 
 from accord.edges import BadInput, UnknownName
 from accord.evidence import Arrays, Column, EvidenceTable, Ratings
-from accord.learning.answer_model import (
-    Core,
-    inner_folds,
-    known_ratings,
-    why_nothing,
-)
+from accord.learning.answer_model import Core, inner_folds, known_ratings, why_nothing
 from accord.learning.auxiliary_questions import OtherQuestions
 from accord.learning.head import Head, heads
 from accord.learning.mixed import BEST, MixedCore
 from accord.learning.mixture import CurvesCore
 from accord.learning.multicalibration import JUDGE_VERSION, GroupShifts
 from accord.learning.network_core import NetworkCore, NetworkSettings
-from accord.learning.stacking import (
-    CANDIDATES,
-    FEWEST_FOR_STACK,
-    ConstantCore,
-    StackCore,
-    as_json,
-    stacked,
-)
+from accord.learning.stacking import CANDIDATES, FEWEST_FOR_STACK, ConstantCore, StackCore, as_json, stacked
 from accord.learning.svr import SupportVectorCore
 from accord.learning.training_reference import Levels, TrainedOn
-from accord.values import (
-    POPULATION,
-    Json,
-    Labels,
-    Question,
-    Score,
-    Signature,
-    Unscored,
-    content_hash,
-    score_from,
-)
+from accord.values import POPULATION, Json, Labels, Question, Score, Signature, Unscored, content_hash, score_from
 from accord.version import __version__
 
 Floats = NDArray[np.float64]

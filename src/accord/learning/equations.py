@@ -15,16 +15,7 @@ from functools import cached_property
 import numpy as np
 import scipy
 
-from accord.learning.rating_design import (
-    GROUP,
-    OFFSET,
-    TEXT,
-    Floats,
-    Indices,
-    Rows,
-    dense,
-    weighed,
-)
+from accord.learning.rating_design import GROUP, OFFSET, TEXT, Floats, Indices, Rows, dense, weighed
 from accord.learning.reml import Design, Learned, Solved, inverted
 
 _ROWS_AT_ONCE = 1024

@@ -15,13 +15,7 @@ from typing import Any
 import numpy as np
 
 from accord.edges import NotFitted
-from accord.evidence import (
-    EvidenceTable,
-    Source,
-    Training,
-    joined,
-    measure_all,
-)
+from accord.evidence import EvidenceTable, Source, Training, joined, measure_all
 from accord.learning.evaluator_files import (
     FOLDER_FORMAT,
     HELD_OUT,
@@ -38,17 +32,7 @@ from accord.learning.plausibility_gate import Plausibility
 from accord.learning.presets import Level
 from accord.learning.training_set import TrainingSet
 from accord.models import LIKELIHOOD, NOT_RECORDED, Flow, ModelSettings
-from accord.values import (
-    Labels,
-    Question,
-    Sample,
-    Score,
-    Signature,
-    Target,
-    Unscored,
-    content_hash,
-    score_from,
-)
+from accord.values import Labels, Question, Sample, Score, Signature, Target, Unscored, content_hash, score_from
 from accord.version import __version__
 
 

@@ -12,15 +12,7 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # pydantic does not read typing's before Python 3.12
 
-from accord.edges import (
-    ARRAYS_BYTES,
-    BadInput,
-    is_plain_json,
-    one_line,
-    read_card,
-    read_whole,
-    write_whole,
-)
+from accord.edges import ARRAYS_BYTES, BadInput, is_plain_json, one_line, read_card, read_whole, write_whole
 from accord.evidence import Arrays
 from accord.learning.presets import Level
 from accord.version import __version__

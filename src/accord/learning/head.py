@@ -9,15 +9,7 @@ from typing import Any, ClassVar, Self
 
 from accord.edges import BadInput, NotFitted, UnknownName
 from accord.evidence import Arrays, Column, EvidenceTable
-from accord.values import (
-    Json,
-    Labels,
-    Question,
-    Registry,
-    Score,
-    Signature,
-    Unscored,
-)
+from accord.values import Json, Labels, Question, Registry, Score, Signature, Unscored
 
 
 class Head(ABC):

@@ -14,12 +14,7 @@ from accord.edges import AccordError
 from accord.evidence import EvidenceTable, Ratings, ratings
 from accord.learning.head import Head
 from accord.statistics import INNER_FOLDS, Paired, Split, grouped_folds
-from accord.values import (
-    Labels,
-    Question,
-    Score,
-    Unscored,
-)
+from accord.values import Labels, Question, Score, Unscored
 
 Floats = NDArray[np.float64]
 

@@ -9,15 +9,7 @@ import numpy as np
 import scipy
 
 from accord.learning.equations import MixedDesign
-from accord.learning.rating_design import (
-    GROUP,
-    OFFSET,
-    TEXT,
-    Floats,
-    Indices,
-    Layout,
-    own_effects,
-)
+from accord.learning.rating_design import GROUP, OFFSET, TEXT, Floats, Indices, Layout, own_effects
 from accord.learning.rating_equations import RatingDesign
 from accord.learning.reml import Design, Learned
 

@@ -31,14 +31,7 @@ from accord.learning.plausibility_gate import Plausibility
 from accord.learning.presets import EVIDENCE, EvaluatorSettings, Level
 from accord.learning.training_set import TrainingSet
 from accord.models import ModelSettings
-from accord.values import (
-    Question,
-    Rubric,
-    Score,
-    Target,
-    find_project_file,
-    project_folder,
-)
+from accord.values import Question, Rubric, Score, Target, find_project_file, project_folder
 
 _NESTED = 2
 """How deep evaluators of other questions stand inside each other: theirs have none."""

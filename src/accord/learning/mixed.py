@@ -11,12 +11,7 @@ import numpy as np
 
 from accord.evidence import Arrays, EvidenceTable, Ratings
 from accord.learning.annotator_transfer import adapted, remaining_doubt, shrunk_habits
-from accord.learning.answer_model import (
-    Core,
-    inner_folds,
-    matrix,
-    sources_of,
-)
+from accord.learning.answer_model import Core, inner_folds, matrix, sources_of
 from accord.learning.mixed_model import MixedModel
 from accord.learning.ordered_probit import OrdinalLink
 from accord.learning.rating_design import (

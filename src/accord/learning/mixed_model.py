@@ -18,15 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from accord.evidence import by_row
 from accord.learning.large_equations import best_ratios, in_equations
-from accord.learning.rating_design import (
-    OFFSET,
-    Floats,
-    Indices,
-    Layout,
-    in_order,
-    own_effects,
-    standardisation,
-)
+from accord.learning.rating_design import OFFSET, Floats, Indices, Layout, in_order, own_effects, standardisation
 
 
 class MixedModel:

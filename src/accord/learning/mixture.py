@@ -15,27 +15,13 @@ from numpy.typing import NDArray
 
 from accord.edges import BadInput, UnknownName
 from accord.evidence import Arrays, Column, EvidenceTable, Ratings
-from accord.learning.answer_model import (
-    Core,
-    inner_folds,
-    known_ratings,
-    matrix,
-    why_nothing,
-)
+from accord.learning.answer_model import Core, inner_folds, known_ratings, matrix, why_nothing
 from accord.learning.head import Head, heads
 from accord.learning.metric_curves import STRENGTHS, Additive, Form
 from accord.learning.moe_ciu import LOSSES, Experts
 from accord.learning.ordered_probit import OrdinalLink
 from accord.learning.training_reference import Levels, TrainedOn
-from accord.values import (
-    POPULATION,
-    Labels,
-    Question,
-    Score,
-    Signature,
-    Unscored,
-    score_from,
-)
+from accord.values import POPULATION, Labels, Question, Score, Signature, Unscored, score_from
 from accord.version import __version__
 
 FORMS = ("additive", "gated", "concat")

@@ -19,12 +19,7 @@ import scipy
 
 from accord.edges import MissingExtra
 from accord.evidence import Arrays
-from accord.learning.metric_curves import (
-    BINS,
-    Bins,
-    Floats,
-    Indices,
-)
+from accord.learning.metric_curves import BINS, Bins, Floats, Indices
 
 LOSSES = ("squared", "cross-entropy")
 WIDTH = 16

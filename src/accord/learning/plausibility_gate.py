@@ -20,13 +20,7 @@ from numpy.typing import NDArray
 from accord.edges import BadInput
 from accord.evidence import passages_of
 from accord.models import LIKELIHOOD, Failure, Flow, Request, Who
-from accord.values import (
-    Sample,
-    Score,
-    Target,
-    Unscored,
-    score_from,
-)
+from accord.values import Sample, Score, Target, Unscored, score_from
 
 REAL = "real"
 KINDS = {

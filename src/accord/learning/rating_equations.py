@@ -12,16 +12,7 @@ from functools import cached_property
 import numpy as np
 import scipy
 
-from accord.learning.rating_design import (
-    FIXED,
-    GROUP,
-    OFFSET,
-    TEXT,
-    Floats,
-    Indices,
-    Rows,
-    dense,
-)
+from accord.learning.rating_design import FIXED, GROUP, OFFSET, TEXT, Floats, Indices, Rows, dense
 from accord.learning.reml import Design, Learned, Solved, inverted
 
 _DENSE_SHARE = 0.2

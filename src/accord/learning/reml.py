@@ -11,12 +11,7 @@ import numpy as np
 import scipy
 
 from accord.learning.newton import minimum
-from accord.learning.rating_design import (
-    LOG_RATIO_BOUNDS,
-    Floats,
-    Indices,
-    Layout,
-)
+from accord.learning.rating_design import LOG_RATIO_BOUNDS, Floats, Indices, Layout
 
 _START, _TRUST = 0.05, 0.25
 

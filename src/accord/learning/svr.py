@@ -16,12 +16,7 @@ import scipy
 from numpy.typing import NDArray
 
 from accord.evidence import Arrays, EvidenceTable, Ratings, by_row
-from accord.learning.answer_model import (
-    Core,
-    Floats,
-    inner_folds,
-    matrix,
-)
+from accord.learning.answer_model import Core, Floats, inner_folds, matrix
 from accord.learning.mixture import by_text
 from accord.learning.ordered_probit import OrdinalLink
 from accord.learning.rating_design import standardisation

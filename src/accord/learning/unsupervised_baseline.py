@@ -13,15 +13,7 @@ from accord.edges import BadInput
 from accord.evidence import Arrays, EvidenceTable, options_of
 from accord.learning.head import Head, heads
 from accord.statistics import normal_quantile
-from accord.values import (
-    POPULATION,
-    Labels,
-    Question,
-    Score,
-    Signature,
-    Unscored,
-    score_from,
-)
+from accord.values import POPULATION, Labels, Question, Score, Signature, Unscored, score_from
 from accord.version import __version__
 
 Floats = NDArray[np.float64]

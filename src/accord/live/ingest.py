@@ -26,12 +26,7 @@ from accord.live.scorer import SECONDS, IngestResult, LiveScorer
 from accord.models import Models
 from accord.project import Facts, LiveConfig, Scoring, WatchConfig, input_of, milliseconds
 from accord.store import LIVE_ROWS, Mart, MartWriter, Store, StoreError
-from accord.values import (
-    POPULATION,
-    Score,
-    Signature,
-    Unscored,
-)
+from accord.values import POPULATION, Score, Signature, Unscored
 
 FIRST = 3
 """The last turn that counts as a first reply: replies to the same first messages are held against each other."""

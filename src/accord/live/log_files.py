@@ -29,13 +29,7 @@ from typing import Annotated, Literal, NamedTuple, Self, cast
 
 from pydantic import ConfigDict, Field
 
-from accord.edges import (
-    MB,
-    PACKED_ENDINGS,
-    open_unpacked,
-    unpacked_name,
-    whole_number,
-)
+from accord.edges import MB, PACKED_ENDINGS, open_unpacked, unpacked_name, whole_number
 
 LONGEST_LINE = 16 * MB
 FIRST, TAIL = 65_536, 256

@@ -22,25 +22,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from accord.edges import (
-    MB,
-    AccordError,
-    BadInput,
-    read_text,
-    reasons,
-    write_whole,
-)
+from accord.edges import MB, AccordError, BadInput, read_text, reasons, write_whole
 from accord.formats import formats
 from accord.live.ingest import Ingestor, Row, RowLog, is_kept, refused
-from accord.live.log_files import (
-    LONGEST_LINE,
-    SECOND,
-    Line,
-    LogFile,
-    Mark,
-    is_json,
-    stripped,
-)
+from accord.live.log_files import LONGEST_LINE, SECOND, Line, LogFile, Mark, is_json, stripped
 from accord.live.messages import CONVERSATIONS, HistoryDeduplicator, Message, Once
 from accord.live.rotation import Chain, waits
 

@@ -19,13 +19,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from accord.edges import (
-    BadInput,
-    in_calendar,
-    is_sendable,
-    reasons,
-    sendable_json,
-)
+from accord.edges import BadInput, in_calendar, is_sendable, reasons, sendable_json
 from accord.formats import (
     NO_CONTENT,
     NO_MESSAGES,
@@ -39,12 +33,7 @@ from accord.formats import (
     under_our_names,
 )
 from accord.live.memory_limit import DIGEST, Room
-from accord.values import (
-    NOBODY,
-    Conversation,
-    Turn,
-    content_hash,
-)
+from accord.values import NOBODY, Conversation, Turn, content_hash
 
 CONVERSATIONS = 10_000
 """The most conversations that are remembered."""

@@ -13,13 +13,7 @@ from accord.edges import BadInput, sendable
 from accord.learning import Evaluator
 from accord.live.scorer import check_live
 from accord.models import LIKELIHOOD, Models, memory_models, run
-from accord.values import (
-    Conversation,
-    Document,
-    Sample,
-    Score,
-    Turn,
-)
+from accord.values import Conversation, Document, Sample, Score, Turn
 
 Said = str | Sequence[Mapping[str, Any]]
 """A text, or messages with a role and a content."""

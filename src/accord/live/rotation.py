@@ -16,14 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from accord.edges import BadInput, regular, unpacked_name
-from accord.live.log_files import (
-    SECOND,
-    Entry,
-    LogFile,
-    Mark,
-    listed,
-    names,
-)
+from accord.live.log_files import SECOND, Entry, LogFile, Mark, listed, names
 
 KEPT = 32
 """The most files that are remembered once nothing more is looked for in them."""

@@ -22,36 +22,14 @@ from zlib import crc32
 
 import numpy as np
 
-from accord.edges import (
-    BadInput,
-    BudgetReached,
-    ModelError,
-    sendable,
-)
+from accord.edges import BadInput, BudgetReached, ModelError, sendable
 from accord.evidence import CHARACTERS, Column, EvidenceTable, Source, first_words
 from accord.learning import Evaluator, Plausibility
-from accord.live.memory_limit import (
-    CONVERSATION,
-    RESULT,
-    Documents,
-    Room,
-    said_size,
-)
+from accord.live.memory_limit import CONVERSATION, RESULT, Documents, Room, said_size
 from accord.live.messages import CONVERSATIONS, Message, Role
 from accord.models import LIKELIHOOD, Flow, Models, memory_models, run
 from accord.project import LiveConfig
-from accord.values import (
-    POPULATION,
-    Conversation,
-    Document,
-    Growing,
-    Sample,
-    Score,
-    Signature,
-    Target,
-    Turn,
-    Unscored,
-)
+from accord.values import POPULATION, Conversation, Document, Growing, Sample, Score, Signature, Target, Turn, Unscored
 
 SECONDS = 3600.0
 """How long a conversation is remembered after its last message."""

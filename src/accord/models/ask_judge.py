@@ -10,12 +10,7 @@ from functools import partial
 from itertools import takewhile
 from typing import Any, Protocol
 
-from accord.edges import (
-    AccordError,
-    BudgetReached,
-    ModelError,
-    NotSent,
-)
+from accord.edges import AccordError, BudgetReached, ModelError, NotSent
 from accord.models.budget import Budget
 from accord.models.context_window import truncated_share, windowing
 from accord.models.flow import OUT_OF_BUDGET, all_of, as_finished
@@ -24,15 +19,7 @@ from accord.models.reply_parsing import checked
 from accord.models.request_ledger import Lease, Ledger
 from accord.models.requests import MODEL_ERROR, NOT_APPLICABLE, NOT_YET
 from accord.store import Store, batches
-from accord.values import (
-    Question,
-    Rubric,
-    Sample,
-    Signature,
-    Target,
-    canonical_json,
-    content_hash,
-)
+from accord.values import Question, Rubric, Sample, Signature, Target, canonical_json, content_hash
 
 PREPARED_AT_ONCE = 64
 AT_ONCE = 16

@@ -19,14 +19,7 @@ from accord.edges import redacted
 from accord.models.client import ChatCompletions, failures, request_of
 from accord.models.flow import IN_BATCH
 from accord.models.model import CallFailed, Prompt, Reply
-from accord.models.reply_parsing import (
-    MALFORMED,
-    an_error_code,
-    an_object,
-    chat_reply,
-    parsed,
-    short,
-)
+from accord.models.reply_parsing import MALFORMED, an_error_code, an_object, chat_reply, parsed, short
 from accord.models.wrappers import decode_reply, kept_key
 from accord.store import Store
 

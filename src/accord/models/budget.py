@@ -13,14 +13,7 @@ from typing import Any, Generic
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from accord.edges import (
-    AccordError,
-    BadInput,
-    BudgetReached,
-    NotSent,
-    check,
-    load_yaml,
-)
+from accord.edges import AccordError, BadInput, BudgetReached, NotSent, check, load_yaml
 from accord.models.model import (
     A,
     CallFailed,

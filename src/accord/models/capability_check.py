@@ -15,13 +15,7 @@ from accord.models.likelihood import Echo, EchoCompletions
 from accord.models.model import CallFailed, ChatMessage, Prompt, in_process
 from accord.models.prompts import prompt_for
 from accord.models.reply_parsing import a_list, an_object, parsed
-from accord.values import (
-    Conversation,
-    Question,
-    Sample,
-    Scale,
-    Turn,
-)
+from accord.values import Conversation, Question, Sample, Scale, Turn
 
 QUESTION = Question(id="polite", text="Is the assistant polite?", scale=Scale(options=(1, 2, 3, 4)))
 SUBJECT = Sample(Conversation("probe", (Turn("user", "Thank you!"), Turn("assistant", "You are welcome."))))

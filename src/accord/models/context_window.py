@@ -8,13 +8,7 @@ from pathlib import Path
 
 from accord.edges import BadInput, read_card
 from accord.models.model import HF, IN_PROCESS_CONTEXT, Judge, estimated_usage, in_process, in_requests
-from accord.values import (
-    Conversation,
-    Document,
-    Question,
-    Sample,
-    Turn,
-)
+from accord.values import Conversation, Document, Question, Sample, Turn
 
 
 def own_context(model: str) -> int | None:

@@ -12,14 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.edges import (
-    BadInput,
-    BudgetReached,
-    MissingExtra,
-    ModelError,
-    Unmeasured,
-    sendable,
-)
+from accord.edges import BadInput, BudgetReached, MissingExtra, ModelError, Unmeasured, sendable
 from accord.models.budget import Budget, Budgeted
 from accord.models.client import EmbeddingsEndpoint, Texts, Vectors
 from accord.models.embedded.minilm import SentenceEmbedder, open_sentence_embedder

@@ -16,14 +16,7 @@ from accord.models.client import Endpoint
 from accord.models.embedded.language_model import LanguageModel, Spoken, open_language_model
 from accord.models.flow import OUT_OF_BUDGET
 from accord.models.model import EMBEDDED, CallFailed, ChatMessage, Failure, Model, Usage
-from accord.models.reply_parsing import (
-    a_list,
-    a_log_probability,
-    a_text,
-    a_whole,
-    an_object,
-    usage_of,
-)
+from accord.models.reply_parsing import a_list, a_log_probability, a_text, a_whole, an_object, usage_of
 from accord.values import content_hash
 
 NO_ECHO = "no echo"

@@ -10,12 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from accord.edges import AccordError, redacted, redacted_message
-from accord.values import (
-    JsonSchema,
-    Question,
-    Sample,
-    content_hash,
-)
+from accord.values import JsonSchema, Question, Sample, content_hash
 
 
 @dataclass(frozen=True, slots=True)

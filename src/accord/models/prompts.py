@@ -10,14 +10,7 @@ from string import Template
 
 from accord.edges import sendable
 from accord.models.model import ChatMessage, Prompt
-from accord.values import (
-    Document,
-    Question,
-    Sample,
-    Scale,
-    Turn,
-    content_hash,
-)
+from accord.values import Document, Question, Sample, Scale, Turn, content_hash
 
 LETTERS = "ABCDEFGHIJ"
 

@@ -17,12 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any, Final
 
-from accord.edges import (
-    redacted,
-    redacted_json,
-    redacted_message,
-    sendable,
-)
+from accord.edges import redacted, redacted_json, redacted_message, sendable
 from accord.models.model import Answer, CallFailed, Reply, Unanswered, Usage
 from accord.values import Question
 

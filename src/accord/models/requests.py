@@ -5,11 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from accord.models.flow import OUT_OF_BUDGET
-from accord.values import (
-    IssueAnnotation,
-    Rubric,
-    Sample,
-)
+from accord.values import IssueAnnotation, Rubric, Sample
 
 JUDGE, WRITER, SCORER, FINDER, LIKELIHOOD = "judge", "writer", "scorer", "finder", "likelihood"
 USER, ASSISTANT = "user", "assistant"

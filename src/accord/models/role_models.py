@@ -11,20 +11,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from accord.edges import (
-    BadInput,
-    BudgetReached,
-    ModelError,
-    NotSent,
-)
-from accord.models.ask_judge import (
-    AT_ONCE,
-    Judged,
-    foreseen,
-    judge_all,
-    kept_answers,
-    questions_for,
-)
+from accord.edges import BadInput, BudgetReached, ModelError, NotSent
+from accord.models.ask_judge import AT_ONCE, Judged, foreseen, judge_all, kept_answers, questions_for
 from accord.models.batching import Batched, BatchEndpoint
 from accord.models.budget import Budget
 from accord.models.context_window import own_context

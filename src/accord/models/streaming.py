@@ -16,16 +16,7 @@ from accord.edges import AccordError, redacted
 from accord.models.budget import UNBILLED, Budget, counted, is_unsent
 from accord.models.http_safety import TOO_LARGE
 from accord.models.model import CallFailed, ChatModel, Prompt, Reply, Usage, estimated_usage
-from accord.models.reply_parsing import (
-    MALFORMED,
-    a_list,
-    a_name,
-    a_text,
-    an_object,
-    parsed,
-    short,
-    usage_of,
-)
+from accord.models.reply_parsing import MALFORMED, a_list, a_name, a_text, an_object, parsed, short, usage_of
 from accord.models.wrappers import Limit, Retrying
 
 CUT_OFF = "cut off"

@@ -11,12 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from accord.edges import (
-    AccordError,
-    BadInput,
-    BudgetReached,
-    ModelError,
-)
+from accord.edges import AccordError, BadInput, BudgetReached, ModelError
 from accord.evidence import Gathered, Readable, Source, measure_all
 from accord.methods import Speakers, largest
 from accord.models import (
@@ -45,12 +40,7 @@ from accord.models import (
 from accord.project.results import JudgeRun
 from accord.store import Claims, Store, add_paid, batches, utc
 from accord.validation import Finding, Probe, audit, audit_requests, injections, ways_to_ask
-from accord.values import (
-    Conversation,
-    Rubric,
-    Sample,
-    Target,
-)
+from accord.values import Conversation, Rubric, Sample, Target
 
 if TYPE_CHECKING:
     from accord.project.project import Project

@@ -18,33 +18,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from accord.edges import (
-    BadInput,
-    BadRow,
-    BudgetReached,
-    one_line,
-)
+from accord.edges import BadInput, BadRow, BudgetReached, one_line
 from accord.formats import Fields, WrongShape, arrow_schema, record_of, score_table
 from accord.learning import Evaluator, load_evaluator, project_of
 from accord.models import Budget, Caps, Models, load_prices, memory_models
 from accord.project.import_worker import check_roles, with_roles
-from accord.project.scoring_pipeline import (
-    NO_REPLY,
-    Perspective,
-    ScoreOptions,
-    Scorer,
-    samples_of,
-)
+from accord.project.scoring_pipeline import NO_REPLY, Perspective, ScoreOptions, Scorer, samples_of
 from accord.project.selective_scoring import NOT_COUNTED
 from accord.store import Account, Store, StoreError
-from accord.values import (
-    Conversation,
-    Sample,
-    Score,
-    Target,
-    Unscored,
-    canonical_json,
-)
+from accord.values import Conversation, Sample, Score, Target, Unscored, canonical_json
 
 if TYPE_CHECKING:
     import polars as pl

@@ -28,13 +28,7 @@ from accord.validation import (
     by_group,
     learning_curve,
 )
-from accord.values import (
-    WITHOUT,
-    Labels,
-    Question,
-    Rubric,
-    Sample,
-)
+from accord.values import WITHOUT, Labels, Question, Rubric, Sample
 
 if TYPE_CHECKING:
     from accord.project.project import Project

@@ -21,12 +21,7 @@ import cloudpickle
 
 from accord.edges import AccordError, MissingExtra, UnknownName
 from accord.formats import Piece
-from accord.project.score_parts import (
-    Job,
-    Part,
-    Run,
-    score_piece,
-)
+from accord.project.score_parts import Job, Part, Run, score_piece
 from accord.project.worker_pool import ONE_THREAD, Ended, Process
 
 ATTEMPTS = 3

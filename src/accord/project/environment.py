@@ -6,13 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from accord.edges import (
-    MB,
-    BadInput,
-    is_secret_name,
-    keep_secret,
-    read_text,
-)
+from accord.edges import MB, BadInput, is_secret_name, keep_secret, read_text
 
 _LINE = re.compile(
     r"""

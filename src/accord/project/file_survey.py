@@ -11,12 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from accord.edges import (
-    BadInput,
-    UnknownName,
-    read_card,
-    unpacked_name,
-)
+from accord.edges import BadInput, UnknownName, read_card, unpacked_name
 from accord.formats import (
     RATING,
     READ,
@@ -43,13 +38,7 @@ from accord.project.rubric_inference import (
     number_of,
     positions_among,
 )
-from accord.values import (
-    ISSUE,
-    Kind,
-    Question,
-    Rubric,
-    Scale,
-)
+from accord.values import ISSUE, Kind, Question, Rubric, Scale
 
 MOST_SURVEYED = 2000
 """Rows of each file that an import looks at before it reads them."""

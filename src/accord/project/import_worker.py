@@ -19,12 +19,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from accord.edges import (
-    MB,
-    AccordError,
-    BadInput,
-    BadRow,
-)
+from accord.edges import MB, AccordError, BadInput, BadRow
 from accord.formats import (
     BAD_AT_ONCE,
     UNNAMED,
@@ -41,16 +36,7 @@ from accord.formats import (
 )
 from accord.project.worker_pool import cores
 from accord.store import Columns, Keys, conversation_row, label_row, now
-from accord.values import (
-    ISSUE,
-    Annotation,
-    Conversation,
-    Label,
-    PlainTurns,
-    Rubric,
-    Turn,
-    check_label,
-)
+from accord.values import ISSUE, Annotation, Conversation, Label, PlainTurns, Rubric, Turn, check_label
 
 ROWS_AT_ONCE = 2000
 PART_BYTES = 4 * MB

@@ -26,14 +26,7 @@ from accord.formats import (
     tables_of,
 )
 from accord.project.file_survey import MOST_SURVEYED, Survey, survey
-from accord.project.import_worker import (
-    ROWS_AT_ONCE,
-    Job,
-    Prepared,
-    Reading,
-    Seen,
-    prepared_parts,
-)
+from accord.project.import_worker import ROWS_AT_ONCE, Job, Prepared, Reading, Seen, prepared_parts
 from accord.project.rubric_inference import positions_among
 from accord.store import (
     LABELS_AT_ONCE,

@@ -18,29 +18,12 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accord.edges import (
-    BadInput,
-    in_calendar,
-    sendable,
-    written,
-)
+from accord.edges import BadInput, in_calendar, sendable, written
 from accord.formats import is_remote, shown_place, storage_options
 from accord.learning import QUESTIONS
-from accord.project.score_parts import (
-    check_parts,
-    part_url,
-    read_manifest,
-    reading_part,
-)
+from accord.project.score_parts import check_parts, part_url, read_manifest, reading_part
 from accord.store import BATCH_ROWS, DAMAGED, MartRow, Store, batches, bundle_of, frames_of, mart_schema, row_key
-from accord.values import (
-    Conversation,
-    Sample,
-    Score,
-    Signature,
-    Turn,
-    Unscored,
-)
+from accord.values import Conversation, Sample, Score, Signature, Turn, Unscored
 
 if TYPE_CHECKING:
     import polars as pl

@@ -23,14 +23,7 @@ from accord import project as steps
 from accord.edges import BadInput, one_line
 from accord.project.config import Config, load_project
 from accord.store import Account, Mart, Spool, Store, StoreError, batches, mart_folder
-from accord.values import (
-    Labels,
-    Question,
-    Rubric,
-    Sample,
-    Target,
-    load_rubric,
-)
+from accord.values import Labels, Question, Rubric, Sample, Target, load_rubric
 
 if TYPE_CHECKING:  # opening a project imports nothing that learns, asks or counts
     from accord.evidence import EvidenceTable, Source, SourceContext, Training

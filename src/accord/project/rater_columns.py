@@ -12,13 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from accord.formats import RATING, UNNAMED, is_rating_name, words_of
-from accord.project.rubric_inference import (
-    OTHER_WORDS,
-    Observed,
-    mixed_scales,
-    number_of,
-    scale_for,
-)
+from accord.project.rubric_inference import OTHER_WORDS, Observed, mixed_scales, number_of, scale_for
 
 _ID = re.compile(
     r"[^@\s]+@[^@\s]+\.\w+|A[0-9A-Z]{10,15}|(?:rater|annotator|judge|coder|labell?er|reviewer)[ _-]?\w+", re.IGNORECASE

@@ -24,14 +24,7 @@ from accord.models import (
 )
 from accord.project.rubric_inference import Observed, rubric_for
 from accord.statistics import pearson
-from accord.values import (
-    Labels,
-    Question,
-    Rubric,
-    Sample,
-    Scale,
-    Target,
-)
+from accord.values import Labels, Question, Rubric, Sample, Scale, Target
 
 if TYPE_CHECKING:
     from accord.project.project import Project

@@ -8,13 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accord.edges import BadInput
-from accord.evidence import (
-    Counts,
-    EvidenceTable,
-    Readable,
-    Tabular,
-    Training,
-)
+from accord.evidence import Counts, EvidenceTable, Readable, Tabular, Training
 from accord.formats import SCORE_NESTED, SCORE_TYPES, decoded_json, read_rows, score_frame
 from accord.learning import Evaluator
 from accord.models import IN_BATCH, NEVER_SENT, NOT_RECORDED

@@ -18,15 +18,7 @@ from typing import Any, NamedTuple
 
 from accord.edges import BadInput, UnknownName
 from accord.formats import NOT_APPLICABLE, answer_to, is_rating_name, number_in, words_of
-from accord.values import (
-    ISSUE,
-    Kind,
-    Labels,
-    Question,
-    Rubric,
-    Scale,
-    Value,
-)
+from accord.values import ISSUE, Kind, Labels, Question, Rubric, Scale, Value
 
 MOST_OPTIONS = 11
 MOST_WORDS = 10

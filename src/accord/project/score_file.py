@@ -12,17 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from accord.edges import BadInput, BadRow
 from accord.evidence import EvidenceTable
-from accord.formats import (
-    BAD_ROW,
-    MemoryTable,
-    Record,
-    ScoreWriter,
-    Source,
-    locate,
-    read,
-    read_labels,
-    source_of,
-)
+from accord.formats import BAD_ROW, MemoryTable, Record, ScoreWriter, Source, locate, read, read_labels, source_of
 from accord.learning import Evaluator
 from accord.models import run
 from accord.project.adaptive_scoring import ask_adaptively, asking
@@ -31,28 +21,12 @@ from accord.project.import_worker import Seen, check_roles, with_roles
 from accord.project.importing import Imported
 from accord.project.mart_writer import Scoring
 from accord.project.results import ScoreRun
-from accord.project.scoring_pipeline import (
-    NO_REPLY,
-    Perspective,
-    ScoreOptions,
-    Scorer,
-    Scores,
-)
+from accord.project.scoring_pipeline import NO_REPLY, Perspective, ScoreOptions, Scorer, Scores
 from accord.project.selective_scoring import LEFT, NOT_COUNTED
 from accord.statistics import groups_of
 from accord.store import Store, batches
 from accord.validation import Shift, said, shifts
-from accord.values import (
-    POPULATION,
-    WITHOUT,
-    Conversation,
-    Labels,
-    Sample,
-    Score,
-    Synthetic,
-    Target,
-    Unscored,
-)
+from accord.values import POPULATION, WITHOUT, Conversation, Labels, Sample, Score, Synthetic, Target, Unscored
 
 if TYPE_CHECKING:
     from accord.project.project import Project

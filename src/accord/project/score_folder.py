@@ -10,13 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accord.edges import (
-    BadInput,
-    unpacked_name,
-    unreadable_parquet,
-    whole_number,
-    written,
-)
+from accord.edges import BadInput, unpacked_name, unreadable_parquet, whole_number, written
 from accord.evidence import Readable
 from accord.formats import (
     BAD_ROW,

@@ -27,16 +27,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
-from accord.edges import (
-    MB,
-    BadInput,
-    BudgetReached,
-    first_line,
-    one_line,
-    reasons,
-    regular,
-    unreadable_parquet,
-)
+from accord.edges import MB, BadInput, BudgetReached, first_line, one_line, reasons, regular, unreadable_parquet
 from accord.formats import (
     BAD_ROW,
     SCORED,

@@ -12,15 +12,7 @@ from accord.evidence import EvidenceTable
 from accord.learning import RULES, Evaluator, Head, Level, TrainingSet, predict_panel, with_notes
 from accord.models import Flow, Models, run
 from accord.project.selective_scoring import Selection
-from accord.values import (
-    WITHOUT,
-    Conversation,
-    Sample,
-    Score,
-    Synthetic,
-    Unscored,
-    decision,
-)
+from accord.values import WITHOUT, Conversation, Sample, Score, Synthetic, Unscored, decision
 
 Turns = Literal["rated", "all", "last"]
 TURNS: tuple[Turns, ...] = get_args(Turns)

@@ -10,14 +10,7 @@ from typing import Any
 
 from accord.edges import in_lines, on_page, redacted
 from accord.methods import GroupCounts, KindAtScore, KindCounts
-from accord.values import (
-    Curves,
-    Histogram,
-    Point,
-    Points,
-    number,
-    percent,
-)
+from accord.values import Curves, Histogram, Point, Points, number, percent
 
 
 def page(name: str, content: object) -> str:

@@ -12,13 +12,7 @@ from accord.methods import GroupCounts, IssueStatistics
 from accord.report import charts
 from accord.report.charts import page
 from accord.studies import Outcome
-from accord.values import (
-    Conversation,
-    IssueAnnotation,
-    Span,
-    Taxonomy,
-    Turn,
-)
+from accord.values import Conversation, IssueAnnotation, Span, Taxonomy, Turn
 
 WORST_SHOWN = 12
 

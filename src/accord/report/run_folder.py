@@ -7,12 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from accord.edges import (
-    BadInput,
-    load_yaml,
-    plain_url,
-    read_card,
-)
+from accord.edges import BadInput, load_yaml, plain_url, read_card
 from accord.project import Config, config_from, load_config
 from accord.values import PROJECT_FILE, content_hash, find_project_file
 

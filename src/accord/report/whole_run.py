@@ -34,12 +34,7 @@ from accord.project import (
 )
 from accord.report.report import write_report
 from accord.report.run_folder import RUBRIC, RunFolder, project_text
-from accord.values import (
-    PROJECT_FILE,
-    Rubric,
-    dump_rubric,
-    load_rubric,
-)
+from accord.values import PROJECT_FILE, Rubric, dump_rubric, load_rubric
 
 SHIPPED = "llm-rubric"
 

@@ -19,20 +19,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import QueuePool
 from sqlalchemy.schema import ExecutableDDLElement
 
-from accord.edges import (
-    AccordError,
-    BadInput,
-    MissingExtra,
-    keep_url_secrets,
-    make_private,
-)
-from accord.store.foreign_objects import (
-    UnsafeStore,
-    changed_keys,
-    check_active,
-    check_objects,
-    check_tables,
-)
+from accord.edges import AccordError, BadInput, MissingExtra, keep_url_secrets, make_private
+from accord.store.foreign_objects import UnsafeStore, changed_keys, check_active, check_objects, check_tables
 from accord.store.schema import metadata
 
 # A connection that is lost is one line of ours; SQLAlchemy's own log of it is for who asks for it.

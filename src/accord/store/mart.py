@@ -25,15 +25,7 @@ from pathlib import Path
 from threading import Lock
 from typing import IO, TYPE_CHECKING, Self, TypeVar
 
-from accord.edges import (
-    BadInput,
-    first_line,
-    make_private,
-    open_private,
-    open_regular,
-    regular,
-    unreadable_parquet,
-)
+from accord.edges import BadInput, first_line, make_private, open_private, open_regular, regular, unreadable_parquet
 from accord.store.engine import StoreError, is_in_memory, parsed_url
 from accord.store.mart_files import ABOUT, DAMAGED, FORMAT, PASSED_OVER, Part, about_part, scan_part, sync, try_lock
 from accord.store.mart_rows import MartRow, frame_of, frames_of, in_calendar_only, lines_of, mart_schema, read_line

@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from accord.edges import (
-    FIRST_MOMENT,
-    LAST_MOMENT,
-    sendable,
-    sendable_json,
-)
+from accord.edges import FIRST_MOMENT, LAST_MOMENT, sendable, sendable_json
 
 if TYPE_CHECKING:
     import polars as pl

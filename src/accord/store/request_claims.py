@@ -22,13 +22,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from sqlalchemy import delete, not_, select, update
 
-from accord.edges import (
-    MB,
-    BadInput,
-    read_text,
-    redacted,
-    write_whole,
-)
+from accord.edges import MB, BadInput, read_text, redacted, write_whole
 from accord.store.engine import StoreError, is_in_memory, parsed_url, said
 from accord.store.parts import Embedded, check_vector, unpacked
 from accord.store.rows import BATCH, batches

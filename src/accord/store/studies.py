@@ -15,26 +15,14 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, func, insert, or
 
 from accord.edges import BadInput
 from accord.store.accounts import Conflict, People
-from accord.store.answer_history import (
-    again,
-    is_same,
-    replaced,
-    said_of,
-    soon,
-    standing,
-)
+from accord.store.answer_history import again, is_same, replaced, said_of, soon, standing
 from accord.store.engine import read_json
 from accord.store.filters import last_said
 from accord.store.group_commit import GroupWriter
 from accord.store.rows import BATCH, Keys, annotation_from, annotation_row, batches, now, unknown_target
 from accord.store.schema import annotated, assignments, conversations, items, predictions, studies
 from accord.store.store import PERSON, Store
-from accord.values import (
-    Annotation,
-    Target,
-    canonical_json,
-    content_hash,
-)
+from accord.values import Annotation, Target, canonical_json, content_hash
 
 State = Literal["open", "done", "skipped"]
 ItemKind = Literal["plain", "gold", "check", "repeat"]

@@ -8,13 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from accord.edges import BadInput, sendable
-from accord.values import (
-    Kind,
-    Question,
-    Scale,
-    Value,
-    span_of,
-)
+from accord.values import Kind, Question, Scale, Value, span_of
 
 LONGEST = 20_000
 """Characters that a comment or a quote may have."""

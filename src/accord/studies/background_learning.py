@@ -15,13 +15,7 @@ from accord.store import Assignment
 from accord.studies.background_jobs import Jobs
 from accord.studies.blind_predictions import Expectations
 from accord.studies.item_order import EVERY, Order, ranking
-from accord.studies.retrain import (
-    Report,
-    promote,
-    recovered,
-    refitted,
-    waiting,
-)
+from accord.studies.retrain import Report, promote, recovered, refitted, waiting
 from accord.studies.study_progress import taking_part
 from accord.studies.study_session import OpenStudy
 from accord.values import Annotation

@@ -21,13 +21,7 @@ from accord.store import Assignment, Item, Prediction, now
 from accord.studies.annotator_agreement import Figure, code_of
 from accord.studies.item_order import is_random
 from accord.studies.study_session import OpenStudy
-from accord.values import (
-    INTERVAL_MASS,
-    Annotation,
-    Question,
-    Score,
-    central_interval,
-)
+from accord.values import INTERVAL_MASS, Annotation, Question, Score, central_interval
 
 Floats = NDArray[np.float64]
 

@@ -18,14 +18,7 @@ from threading import Lock
 from time import monotonic
 from typing import Any
 
-from accord.edges import (
-    AccordError,
-    BadInput,
-    BudgetReached,
-    UnknownName,
-    redacted,
-    sendable,
-)
+from accord.edges import AccordError, BadInput, BudgetReached, UnknownName, redacted, sendable
 from accord.models import (
     CallFailed,
     ChatMessage,
@@ -42,14 +35,7 @@ from accord.models import (
 from accord.store import DIED, Assignment, Conflict, Limits, Said, Talk, Talks
 from accord.studies.study_session import OpenStudy
 from accord.synth import Library
-from accord.values import (
-    Assistant,
-    Conversation,
-    Document,
-    TalkSettings,
-    Turn,
-    content_hash,
-)
+from accord.values import Assistant, Conversation, Document, TalkSettings, Turn, content_hash
 
 ALIVE_SECONDS = 15.0
 """How long after its writer last said so a reply is taken to be written still."""

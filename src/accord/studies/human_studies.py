@@ -11,12 +11,7 @@ from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from accord.edges import (
-    BadInput,
-    UnknownName,
-    check,
-    load_yaml,
-)
+from accord.edges import BadInput, UnknownName, check, load_yaml
 from accord.project import Project, annotated_pairs, issues_of
 from accord.store import IssueAnnotations, Studies
 from accord.studies.issue_validity import DETECTION, detection_outcome
@@ -24,12 +19,7 @@ from accord.studies.item_sampling import eligible
 from accord.studies.rating_revision import OVERALL, overall_outcome
 from accord.studies.study_outcome import Outcome, Validated
 from accord.studies.study_session import OpenStudy
-from accord.values import (
-    Annotation,
-    Items,
-    StudySettings,
-    Taxonomy,
-)
+from accord.values import Annotation, Items, StudySettings, Taxonomy
 
 FLOWS = (DETECTION, OVERALL)
 USUAL = {DETECTION: (200, 3), OVERALL: (100, 5)}

@@ -9,15 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.statistics import RANK_DRAWS, counted, fleiss_kappa, mean_kappa, no_fleiss, pairwise_kappas
-from accord.studies.study_outcome import (
-    Floats,
-    Given,
-    Outcome,
-    Resampling,
-    Table,
-    Validated,
-    table,
-)
+from accord.studies.study_outcome import Floats, Given, Outcome, Resampling, Table, Validated, table
 from accord.values import Figure, IssueAnnotation, Taxonomy, text_table
 
 DETECTION, QUESTION = "detection", "validation:detection"

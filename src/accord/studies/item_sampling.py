@@ -8,14 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from accord.edges import whole_number
 from accord.store import Item, Store
-from accord.values import (
-    ISSUE,
-    Conversation,
-    IssueAnnotation,
-    StudySettings,
-    Synthetic,
-    Target,
-)
+from accord.values import ISSUE, Conversation, IssueAnnotation, StudySettings, Synthetic, Target
 
 
 def drawn(

@@ -18,13 +18,7 @@ from accord.evidence import EvidenceTable
 from accord.learning import CARD, Evaluator
 from accord.project import Project, samples_of
 from accord.studies.background_jobs import Jobs
-from accord.values import (
-    Conversation,
-    Sample,
-    Score,
-    Unscored,
-    content_hash,
-)
+from accord.values import Conversation, Sample, Score, Unscored, content_hash
 
 REMEMBERED = 32
 """Conversations whose predictions are kept at hand."""

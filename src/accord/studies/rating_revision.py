@@ -9,16 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.statistics import RANK_DRAWS, pearson
-from accord.studies.study_outcome import (
-    Floats,
-    Given,
-    Indices,
-    Outcome,
-    Resampling,
-    Table,
-    Validated,
-    table,
-)
+from accord.studies.study_outcome import Floats, Given, Indices, Outcome, Resampling, Table, Validated, table
 from accord.values import Figure, IssueAnnotation, text_table
 
 OVERALL, INITIAL, REVISED = "overall", "validation:initial", "validation:revised"

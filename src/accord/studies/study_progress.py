@@ -11,12 +11,7 @@ from typing import Any
 
 from accord.statistics import beta_quantile
 from accord.store import ADJUDICATED, Assignment, Item
-from accord.studies.annotator_agreement import (
-    Answers,
-    Figure,
-    change_of,
-    people_agree,
-)
+from accord.studies.annotator_agreement import Answers, Figure, change_of, people_agree
 from accord.studies.blind_predictions import Tested, better_than_usual, held_against
 from accord.studies.study_session import OpenStudy
 from accord.values import ISSUE, Annotation, Question, Value

@@ -17,14 +17,7 @@ from accord.synth.planning import Planned, planned, possible
 from accord.synth.prompting import PROMPTS, Prompts
 from accord.synth.settings import How, SynthSettings
 from accord.synth.topics import personas_of, topics_of
-from accord.synth.utterance_parser import (
-    EMPTY,
-    Lost,
-    Utterance,
-    read_dialogue,
-    read_query,
-    read_utterance,
-)
+from accord.synth.utterance_parser import EMPTY, Lost, Utterance, read_dialogue, read_query, read_utterance
 from accord.values import SYNTHETIC, Conversation, Document, Turn, content_hash
 from accord.version import __version__
 

@@ -7,14 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from accord.edges import (
-    MB,
-    BadInput,
-    BadRow,
-    MissingExtra,
-    UnknownName,
-    regular,
-)
+from accord.edges import MB, BadInput, BadRow, MissingExtra, UnknownName, regular
 from accord.formats import documents_from, read_rows
 from accord.values import Document, content_hash
 

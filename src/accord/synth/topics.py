@@ -10,12 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from accord.edges import (
-    MB,
-    BadInput,
-    BadRow,
-    read_text,
-)
+from accord.edges import MB, BadInput, BadRow, read_text
 from accord.formats import read_rows
 from accord.models import USER, Failure, Flow, Form, Prompt, Reply, ask_for_list, to, together, twice
 from accord.synth.document_search import Library

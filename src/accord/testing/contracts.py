@@ -18,13 +18,7 @@ from accord.methods import TOP, Budget, Policy, Pool
 from accord.models import Models, memory_models, run
 from accord.project import BatchScorer
 from accord.testing.synthetic_corpus import Planted, planted
-from accord.values import (
-    Conversation,
-    Document,
-    Question,
-    Score,
-    Turn,
-)
+from accord.values import Conversation, Document, Question, Score, Turn
 
 if TYPE_CHECKING:
     import polars as pl

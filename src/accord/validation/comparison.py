@@ -28,14 +28,7 @@ from accord.statistics import (
     holm,
     paired_test,
 )
-from accord.validation.metrics_table import (
-    CORRELATIONS,
-    Leak,
-    Result,
-    Table,
-    other_people,
-    people_alpha,
-)
+from accord.validation.metrics_table import CORRELATIONS, Leak, Result, Table, other_people, people_alpha
 from accord.validation.recommendation import BEST_COLUMN, CONSTANT, JUDGE_ALONE, Decision
 from accord.values import ISSUE, Labels, Question
 

@@ -24,12 +24,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
-from accord.edges import (
-    AccordError,
-    BadInput,
-    on_page,
-    sendable,
-)
+from accord.edges import AccordError, BadInput, on_page, sendable
 from accord.live import SECONDS, App, Guard, Guesses, Refused, host_name, is_loopback, media_type
 from accord.project import Project
 from accord.store import Conflict, LeaseExpired, Role, Studies
@@ -37,15 +32,7 @@ from accord.studies import OpenStudy
 from accord.values import BrokenStudy
 from accord.version import __version__
 from accord.web.accounts import Accounts, Visitor
-from accord.web.forms import (
-    JSON,
-    TOKEN,
-    check_same_origin,
-    check_token,
-    fields_of,
-    form_token,
-    object_of,
-)
+from accord.web.forms import JSON, TOKEN, check_same_origin, check_token, fields_of, form_token, object_of
 
 BODY = 256 * 2**10
 """Bytes that a form may have."""
@@ -311,24 +298,12 @@ def workbench_app(bench: Bench, names: frozenset[str] = frozenset(), seconds: fl
     from accord.web import (
         board_page as board_pages,
     )  # fmt: skip
-    from accord.web import (
-        chat_page as talk,
-    )
-    from accord.web import (
-        conversation_page as transcripts,
-    )
-    from accord.web import (
-        explore_page as exploring,
-    )
-    from accord.web import (
-        lead_page as leading,
-    )
-    from accord.web import (
-        login_pages as doors,
-    )
-    from accord.web import (
-        rate_page as rating,
-    )
+    from accord.web import chat_page as talk
+    from accord.web import conversation_page as transcripts
+    from accord.web import explore_page as exploring
+    from accord.web import lead_page as leading
+    from accord.web import login_pages as doors
+    from accord.web import rate_page as rating
 
     for part in (doors, rating, talk, leading, board_pages, transcripts, exploring):
         part.add_routes(app, bench)

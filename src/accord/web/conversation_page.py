@@ -23,23 +23,9 @@ from accord.live import Refused
 from accord.project import Project
 from accord.store import live_scores
 from accord.studies import Expected, Guess, Passages, Perspectives, Used, _calls, excerpts
-from accord.values import (
-    ISSUE,
-    NOBODY,
-    SYNTHETIC,
-    Annotation,
-    Conversation,
-    Turn,
-)
+from accord.values import ISSUE, NOBODY, SYNTHETIC, Annotation, Conversation, Turn
 from accord.web.app import Bench, reading_address
-from accord.web.conversation_details import (
-    Answer,
-    Found,
-    Judgement,
-    Place,
-    Reading,
-    reading_of,
-)
+from accord.web.conversation_details import Answer, Found, Judgement, Place, Reading, reading_of
 from accord.web.rating_view import Finding, Piece, pieces
 from accord.web.svg_charts import pushes, shares
 

@@ -35,13 +35,7 @@ from accord.studies import (
     value_in,
     worst,
 )
-from accord.values import (
-    ISSUE,
-    ROUNDS,
-    Annotation,
-    Question,
-    Value,
-)
+from accord.values import ISSUE, ROUNDS, Annotation, Question, Value
 from accord.web.app import Bench
 from accord.web.forms import new_key
 from accord.web.svg_charts import Mark, intervals, narrowing

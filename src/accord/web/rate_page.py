@@ -15,15 +15,7 @@ from accord.studies import BOTH_BAD, OpenStudy, Sheet
 from accord.values import ISSUE, Annotation
 from accord.web.accounts import Visitor
 from accord.web.app import Bench
-from accord.web.rating_view import (
-    Sent,
-    asked,
-    before,
-    blocks,
-    own_list,
-    short,
-    tie_of,
-)
+from accord.web.rating_view import Sent, asked, before, blocks, own_list, short, tie_of
 
 ACTIONS = ("save", "finish", "skip", "reopen", "mark", "unmark")
 

@@ -11,15 +11,7 @@ import typer
 from accord.cli.app import command, command_group, guarded
 from accord.cli.options import AsJson, ConfigFile, InTraining, Setting, Synthetic, chosen, open_counted, open_project
 from accord.cli.outputs import QUEUE, REPORT
-from accord.cli.terminal import (
-    Steps,
-    comparison_text,
-    figure_text,
-    groups_text,
-    note,
-    show,
-    table,
-)
+from accord.cli.terminal import Steps, comparison_text, figure_text, groups_text, note, show, table
 
 
 @command("compare")

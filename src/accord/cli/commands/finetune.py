@@ -11,13 +11,7 @@ import typer
 from accord.cli.app import command_group, guarded
 from accord.cli.options import AsJson, ConfigFile, Setting, Synthetic, open_counted
 from accord.cli.outputs import CHECKED_BY_COMMAND
-from accord.cli.terminal import (
-    Progress,
-    figure_text,
-    show,
-    stage,
-    table,
-)
+from accord.cli.terminal import Progress, figure_text, show, stage, table
 
 finetune = command_group("finetune", "Teach small models of your own.")
 

@@ -12,13 +12,7 @@ from accord.cli.app import PARTLY_UNSCORED, command, stop
 from accord.cli.findings import fitted_text
 from accord.cli.options import AsJson, ConfigFile, MaxMoney, MaxRequests, MaxTokens, Setting, Synthetic, open_counted
 from accord.cli.outputs import EVALUATOR
-from accord.cli.terminal import (
-    Steps,
-    note,
-    plan_text,
-    show_each,
-    spending,
-)
+from accord.cli.terminal import Steps, note, plan_text, show_each, spending
 
 if TYPE_CHECKING:
     from accord.project import Fitted, Project

@@ -27,13 +27,7 @@ from accord.cli.options import (
     open_project,
     role_map,
 )
-from accord.cli.terminal import (
-    Progress,
-    imported_text,
-    note,
-    show,
-    table,
-)
+from accord.cli.terminal import Progress, imported_text, note, show, table
 
 if TYPE_CHECKING:
     from accord.store import Store

@@ -10,13 +10,7 @@ import typer
 
 from accord.cli.app import PARTLY_UNSCORED, command, stop
 from accord.cli.options import AsJson, ConfigFile, MaxMoney, MaxRequests, MaxTokens, Setting, Synthetic, open_counted
-from accord.cli.terminal import (
-    Progress,
-    note,
-    plan_text,
-    show,
-    spending,
-)
+from accord.cli.terminal import Progress, note, plan_text, show, spending
 from accord.edges import one_line
 
 if TYPE_CHECKING:

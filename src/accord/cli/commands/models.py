@@ -11,12 +11,7 @@ import typer
 from accord.cli.app import command_group, guarded
 from accord.cli.options import AsJson, ConfigFile, Setting, open_project
 from accord.cli.outputs import METRIC
-from accord.cli.terminal import (
-    cost_text,
-    show,
-    stage,
-    table,
-)
+from accord.cli.terminal import cost_text, show, stage, table
 
 models = command_group("models", "List, fetch, probe and audit models.")
 

@@ -34,16 +34,7 @@ from accord.cli.options import (
     turn_choice,
 )
 from accord.cli.outputs import RUN
-from accord.cli.terminal import (
-    comparison_text,
-    figure_text,
-    imported_text,
-    note,
-    show,
-    stage,
-    table,
-    training_text,
-)
+from accord.cli.terminal import comparison_text, figure_text, imported_text, note, show, stage, table, training_text
 
 if TYPE_CHECKING:
     from accord.project import Config

@@ -32,12 +32,7 @@ from accord.cli.options import (
     turn_choice,
 )
 from accord.cli.outputs import SCORES
-from accord.cli.terminal import (
-    Progress,
-    note,
-    show,
-    training_text,
-)
+from accord.cli.terminal import Progress, note, show, training_text
 
 if TYPE_CHECKING:
     from accord.project import Moved, Spread

@@ -12,14 +12,7 @@ import typer
 from accord.cli.app import PARTLY_UNSCORED, command, stop
 from accord.cli.options import AsJson, ConfigFile, MaxMoney, MaxRequests, MaxTokens, Setting, open_project
 from accord.cli.outputs import SYNTHETIC
-from accord.cli.terminal import (
-    Progress,
-    cost_text,
-    note,
-    show,
-    spending,
-    table,
-)
+from accord.cli.terminal import Progress, cost_text, note, show, spending, table
 
 _SHOWN = 12
 

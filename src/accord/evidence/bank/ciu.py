@@ -7,12 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from accord.evidence.bank.reply_features import (
-    ParsedDocument,
-    ParsedText,
-    TurnHistory,
-    turn_metrics,
-)
+from accord.evidence.bank.reply_features import ParsedDocument, ParsedText, TurnHistory, turn_metrics
 from accord.evidence.bank.tokens import ENGLISH_WORDS, Vocabulary
 
 _BREAK = re.compile(r"[.,;:!?()\[\]{}\"\n\t–—/。、！？；：।؟،]+")

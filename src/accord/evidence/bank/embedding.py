@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from accord.evidence.bank.reply_features import (
-    ParsedDocument,
-    ParsedText,
-    TurnHistory,
-    turn_metrics,
-)
+from accord.evidence.bank.reply_features import ParsedDocument, ParsedText, TurnHistory, turn_metrics
 from accord.models import DEFAULT, Embedder, open_embedder
 
 if TYPE_CHECKING:

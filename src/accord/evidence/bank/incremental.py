@@ -9,19 +9,8 @@ from accord.edges import Unmeasured
 from accord.evidence.bank.conversation_words import RunningWords
 from accord.evidence.bank.languages import ENGLISH, Language
 from accord.evidence.bank.overlap import LONGEST_RUN, copied_run, repeated_trigrams
-from accord.evidence.bank.reply_features import (
-    ParsedText,
-    TurnHistory,
-    TurnMetric,
-    parsed_document,
-)
-from accord.values import (
-    NOBODY,
-    Conversation,
-    Document,
-    Sample,
-    Turn,
-)
+from accord.evidence.bank.reply_features import ParsedText, TurnHistory, TurnMetric, parsed_document
+from accord.values import NOBODY, Conversation, Document, Sample, Turn
 
 NOTHING = "nothing to measure"
 """Why a metric that returned `None` has no value."""

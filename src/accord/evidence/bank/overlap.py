@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from accord.evidence.bank.reply_features import (
-    ParsedDocument,
-    ParsedText,
-    Passage,
-    TurnHistory,
-    turn_metrics,
-)
+from accord.evidence.bank.reply_features import ParsedDocument, ParsedText, Passage, TurnHistory, turn_metrics
 
 OVERLAP = ("document-share", "question-share", "history-share")
 

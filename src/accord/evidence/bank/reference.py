@@ -11,13 +11,7 @@ from functools import cache
 from typing import Any
 
 from accord.edges import MissingExtra
-from accord.evidence.bank.reply_features import (
-    COMPARED,
-    ParsedDocument,
-    ParsedText,
-    TurnHistory,
-    turn_metrics,
-)
+from accord.evidence.bank.reply_features import COMPARED, ParsedDocument, ParsedText, TurnHistory, turn_metrics
 from accord.evidence.bank.tokens import ENGLISH_WORDS, WORDS
 
 NAMES = ("bleu", "chrf", "meteor")

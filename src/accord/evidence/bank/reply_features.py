@@ -8,12 +8,7 @@ from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 from accord.evidence.bank.languages import ENGLISH, Language
-from accord.evidence.bank.tokens import (
-    Vocabulary,
-    counted,
-    pieces,
-    taken_apart,
-)
+from accord.evidence.bank.tokens import Vocabulary, counted, pieces, taken_apart
 from accord.values import Registry
 
 T = TypeVar("T")

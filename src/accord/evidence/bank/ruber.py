@@ -24,20 +24,9 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from accord.edges import (
-    ARRAYS_BYTES,
-    BadInput,
-    read_card,
-    read_whole,
-)
+from accord.edges import ARRAYS_BYTES, BadInput, read_card, read_whole
 from accord.evidence.bank.embedding import ByEmbedder
-from accord.evidence.bank.reply_features import (
-    ParsedDocument,
-    ParsedText,
-    TurnHistory,
-    parsed_document,
-    turn_metrics,
-)
+from accord.evidence.bank.reply_features import ParsedDocument, ParsedText, TurnHistory, parsed_document, turn_metrics
 from accord.models import DEFAULT, Embedder, open_embedder
 from accord.values import Conversation, content_hash
 

@@ -10,16 +10,7 @@ from threading import Lock
 from typing import Any, NamedTuple, TypedDict
 
 from accord.evidence import Column, EvidenceTable
-from accord.live.monitoring.alarms import (
-    FINISHED,
-    LEVEL,
-    PAST,
-    Alarm,
-    Daily,
-    Features,
-    Key,
-    alarms,
-)
+from accord.live.monitoring.alarms import FINISHED, LEVEL, PAST, Alarm, Daily, Features, Key, alarms
 from accord.live.monitoring.daily_sketch import Day, Names
 from accord.store import Store, Watched
 from accord.validation import one_per_group

@@ -16,12 +16,7 @@ from http.client import HTTPException
 from threading import Event, Thread
 from typing import Any, Self
 
-from accord.edges import (
-    AccordError,
-    BadInput,
-    is_web_address,
-    one_line,
-)
+from accord.edges import AccordError, BadInput, is_web_address, one_line
 from accord.evidence import EvidenceTable
 from accord.live.monitoring.alarms import LEVEL, Alarm
 from accord.live.monitoring.monitor import Watch, see_to, tell

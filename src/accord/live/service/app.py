@@ -30,13 +30,7 @@ from accord.live.ingest import Ingestor, Row, refused
 from accord.live.messages import HistoryDeduplicator, Message, Once, message_from
 from accord.live.monitoring.monitor import WatchReport
 from accord.live.service import schemas
-from accord.live.service.fair_queue import (
-    ASKED_AT_ONCE,
-    WAITING,
-    Batcher,
-    Busy,
-    Late,
-)
+from accord.live.service.fair_queue import ASKED_AT_ONCE, WAITING, Batcher, Busy, Late
 from accord.live.service.middleware import BODY, SECONDS, App, TokenGuard
 from accord.live.service.otlp import export_of
 from accord.live.service.prometheus import Counted, Gauges

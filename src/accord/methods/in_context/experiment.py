@@ -11,15 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from accord.edges import BadInput
-from accord.methods.in_context.demonstration_sets import (
-    Indices,
-    Library,
-    Pairs,
-    Query,
-    Vectors,
-    pair_draws,
-    try_pairs,
-)
+from accord.methods.in_context.demonstration_sets import Indices, Library, Pairs, Query, Vectors, pair_draws, try_pairs
 from accord.methods.in_context.findings import (
     SETS,
     TRAIN_SIDE,
@@ -42,13 +34,7 @@ from accord.methods.in_context.prompt_inversion import (
 )
 from accord.methods.in_context.rated_examples import Examples, prompt_text
 from accord.methods.in_context.score_parser import UNREADABLE
-from accord.methods.in_context.scoring_requests import (
-    Asked,
-    Counts,
-    Ensemble,
-    ask_ensembles,
-    to_scorer,
-)
+from accord.methods.in_context.scoring_requests import Asked, Counts, Ensemble, ask_ensembles, to_scorer
 from accord.methods.in_context.selectors import (
     AUTO,
     CHANCE,

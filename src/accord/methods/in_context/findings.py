@@ -12,17 +12,7 @@ from accord.methods.in_context.prompt_assembly import Recipe
 from accord.methods.in_context.prompt_inversion import BY_HAND
 from accord.methods.in_context.scoring_requests import Counts
 from accord.methods.in_context.selectors import SelectorFigures
-from accord.values import (
-    Figure,
-    Findings,
-    Fold,
-    Section,
-    Table,
-    Text,
-    number,
-    percent,
-    text_table,
-)
+from accord.values import Figure, Findings, Fold, Section, Table, Text, number, percent, text_table
 
 WRITTEN, TRIED, SETS = "prompts written", "prompts tried", "sets tried"
 TRAIN_SIDE, TEST_SIDE = "training side asked", "held-out side asked"

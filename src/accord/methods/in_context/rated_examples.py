@@ -14,15 +14,7 @@ from numpy.typing import NDArray
 
 from accord.edges import BadInput
 from accord.models import documents_of, transcript_of
-from accord.values import (
-    Conversation,
-    Labels,
-    Question,
-    Sample,
-    Target,
-    check_value,
-    content_hash,
-)
+from accord.values import Conversation, Labels, Question, Sample, Target, check_value, content_hash
 
 TURN, DIALOGUE = "turn", "dialogue"
 

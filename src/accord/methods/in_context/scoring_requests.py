@@ -16,17 +16,7 @@ from accord.evidence import Column, EvidenceTable
 from accord.methods.in_context.rated_examples import Example
 from accord.methods.in_context.score_parser import UNREADABLE, Reading, read
 from accord.methods.in_context.template import PromptTemplate
-from accord.models import (
-    OUT_OF_BUDGET,
-    SCORER,
-    Failure,
-    Flow,
-    Prompt,
-    PromptFlow,
-    Reply,
-    answer_labels,
-    to,
-)
+from accord.models import OUT_OF_BUDGET, SCORER, Failure, Flow, Prompt, PromptFlow, Reply, answer_labels, to
 from accord.values import Question, Sample, Target
 
 Floats = NDArray[np.float64]

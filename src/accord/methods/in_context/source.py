@@ -28,27 +28,10 @@ from accord.methods.in_context.experiment import (
     vectors_of,
 )
 from accord.methods.in_context.findings import TEST_SIDE, InContextFindings
-from accord.methods.in_context.prompt_assembly import (
-    FIT_AGAIN,
-    Recipe,
-    at_level,
-    recipe_from,
-)
+from accord.methods.in_context.prompt_assembly import FIT_AGAIN, Recipe, at_level, recipe_from
 from accord.methods.in_context.prompt_inversion import TaskPrompt, load_tasks
-from accord.methods.in_context.rated_examples import (
-    Examples,
-    contexts_of,
-    examples_of,
-    private_by,
-    prompt_text,
-)
-from accord.methods.in_context.scoring_requests import (
-    Asked,
-    Counts,
-    Ensemble,
-    as_evidence,
-    ask_ensembles,
-)
+from accord.methods.in_context.rated_examples import Examples, contexts_of, examples_of, private_by, prompt_text
+from accord.methods.in_context.scoring_requests import Asked, Counts, Ensemble, as_evidence, ask_ensembles
 from accord.methods.in_context.selectors import AUTO, TowerSettings, make_selector, selectors
 from accord.methods.in_context.template import LOGPROBS, NUMBER, PromptTemplate
 from accord.models import (

@@ -26,13 +26,7 @@ from accord.models import (
     prompt_file,
     transcript_of,
 )
-from accord.values import (
-    Conversation,
-    Kind,
-    Question,
-    Sample,
-    content_hash,
-)
+from accord.values import Conversation, Kind, Question, Sample, content_hash
 
 NUMBER, LOGPROBS = "number", "logprobs"
 """Modes of reading a score: the number that is meant, or the first token's probabilities."""

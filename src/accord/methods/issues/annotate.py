@@ -11,12 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from accord.methods.issues.issue_prompts import IssuePromptBuilder, template, told_taxonomy
-from accord.methods.issues.verdict_parser import (
-    Unread,
-    Verdict,
-    read_verdict,
-    read_verdicts,
-)
+from accord.methods.issues.verdict_parser import Unread, Verdict, read_verdict, read_verdicts
 from accord.models import (
     NOT_ASKED,
     OUT_OF_BUDGET,

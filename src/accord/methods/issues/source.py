@@ -15,12 +15,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from accord.edges import (
-    BadInput,
-    BudgetReached,
-    check,
-    read_card,
-)
+from accord.edges import BadInput, BudgetReached, check, read_card
 from accord.evidence import EvidenceTable, Gathered, Note, Settings, Source, SourceContext, ask_rubric, sources
 from accord.formats import REPEAT
 from accord.methods.issues.annotate import Asking, annotate

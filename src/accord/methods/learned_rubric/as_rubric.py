@@ -8,12 +8,7 @@ from collections.abc import Iterable, Sequence
 from accord.edges import BadInput
 from accord.evidence import Training
 from accord.methods.learned_rubric.assertion_writer import Assertion
-from accord.values import (
-    Question,
-    Rubric,
-    Scale,
-    Side,
-)
+from accord.values import Question, Rubric, Scale, Side
 
 AGREEMENT = {
     "1": "Strongly disagree",

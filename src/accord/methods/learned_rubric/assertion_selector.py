@@ -14,15 +14,7 @@ import numpy as np
 
 from accord.edges import BadInput, UnknownName
 from accord.evidence import Column, EvidenceTable, Note, ratings
-from accord.methods.learned_rubric.judge_points import (
-    FEWEST,
-    Verdicts,
-    cuts,
-    points,
-    signed,
-    verdicts,
-    verdicts_of,
-)
+from accord.methods.learned_rubric.judge_points import FEWEST, Verdicts, cuts, points, signed, verdicts, verdicts_of
 from accord.methods.learned_rubric.selection_policies import (
     POOLED,
     RUBICON,
@@ -36,24 +28,9 @@ from accord.methods.learned_rubric.selection_policies import (
     stratified,
     tuned,
 )
-from accord.methods.learned_rubric.separation_metrics import (
-    POINT,
-    Flags,
-    Floats,
-    Outcome,
-    Window,
-    threshold_of,
-)
+from accord.methods.learned_rubric.separation_metrics import POINT, Flags, Floats, Outcome, Window, threshold_of
 from accord.models import NOT_APPLICABLE
-from accord.values import (
-    Labels,
-    Question,
-    Rubric,
-    Side,
-    Signature,
-    Target,
-    content_hash,
-)
+from accord.values import Labels, Question, Rubric, Side, Signature, Target, content_hash
 from accord.version import __version__
 
 METHOD, NET_SAT = "learned-rubric", "net-sat"

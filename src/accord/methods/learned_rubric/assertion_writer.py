@@ -20,12 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from accord.edges import (
-    BadInput,
-    UnknownName,
-    check,
-    load_yaml,
-)
+from accord.edges import BadInput, UnknownName, check, load_yaml
 from accord.evidence import counted_stems, pieces
 from accord.models import (
     ChatMessage,
@@ -42,13 +37,7 @@ from accord.models import (
     transcript_of,
     truncated_share,
 )
-from accord.values import (
-    Conversation,
-    Frozen,
-    Reason,
-    Sample,
-    Side,
-)
+from accord.values import Conversation, Frozen, Reason, Sample, Side
 
 # --- prompts ------------------------------------------------------------------------------------------------------
 

@@ -13,13 +13,7 @@ from typing import Any
 import numpy as np
 
 from accord.edges import BadInput
-from accord.evidence import (
-    EvidenceTable,
-    Training,
-    ask_rubric,
-    counted_stems,
-    pieces,
-)
+from accord.evidence import EvidenceTable, Training, ask_rubric, counted_stems, pieces
 from accord.methods.learned_rubric.as_rubric import asking, only
 from accord.methods.learned_rubric.assertion_pool import WrittenPool
 from accord.methods.learned_rubric.assertion_selector import AssertionSelector

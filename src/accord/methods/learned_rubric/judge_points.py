@@ -14,19 +14,9 @@ from numpy.typing import NDArray
 from accord.edges import BadInput
 from accord.evidence import EvidenceTable, Ratings, Training, ratings
 from accord.methods.learned_rubric.selection_policies import SelectionSettings
-from accord.methods.learned_rubric.separation_metrics import (
-    POINT,
-    TOP,
-    Flags,
-    Whole,
-)
+from accord.methods.learned_rubric.separation_metrics import POINT, TOP, Flags, Whole
 from accord.models import NOT_APPLICABLE
-from accord.values import (
-    Labels,
-    Question,
-    Sample,
-    Target,
-)
+from accord.values import Labels, Question, Sample, Target
 
 FEWEST = 2
 """Conversations of each class, without which nothing can be told apart."""

@@ -12,14 +12,7 @@ from pydantic import Field, field_validator
 
 from accord.edges import BadInput, UnknownName
 from accord.evidence import Settings
-from accord.methods.learned_rubric.separation_metrics import (
-    POINT,
-    TOP,
-    Flags,
-    Floats,
-    Whole,
-    sharpness_loss,
-)
+from accord.methods.learned_rubric.separation_metrics import POINT, TOP, Flags, Floats, Whole, sharpness_loss
 from accord.statistics import FOLDS, Clusters, fold_of
 from accord.values import Registry
 

@@ -33,12 +33,7 @@ from accord.methods.learned_rubric.as_rubric import (
     rubric_of,
     seen_in,
 )
-from accord.methods.learned_rubric.assertion_pool import (
-    Writing,
-    WritingSettings,
-    WrittenPool,
-    write_pool,
-)
+from accord.methods.learned_rubric.assertion_pool import Writing, WritingSettings, WrittenPool, write_pool
 from accord.methods.learned_rubric.assertion_selector import AssertionSelector
 from accord.methods.learned_rubric.experiment import Experiment, RubricFit, findings, fit_pool, learned_part
 from accord.methods.learned_rubric.findings import RubricFindings
@@ -47,14 +42,7 @@ from accord.methods.learned_rubric.selection_policies import SelectionSettings, 
 from accord.methods.learned_rubric.separation_metrics import Flags
 from accord.models import JUDGE, WRITER, Flow, Request, Who, nothing
 from accord.statistics import Split, fold_of
-from accord.values import (
-    Question,
-    Rubric,
-    Sample,
-    dump_rubric,
-    load_rubric,
-    read_rubric,
-)
+from accord.values import Question, Rubric, Sample, dump_rubric, load_rubric, read_rubric
 
 RUBRIC_FILE, POOL_FILE = "rubric.yaml", "pool.yaml"
 FEWEST_LABELS = 8

@@ -14,13 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from accord.edges import (
-    BadInput,
-    MissingExtra,
-    ModelError,
-    regular,
-    sendable,
-)
+from accord.edges import BadInput, MissingExtra, ModelError, regular, sendable
 from accord.models.embedded.gguf_fingerprint import fingerprint
 from accord.models.embedded.huggingface_trial import check_layers, reason_of, try_folder
 from accord.models.embedded.language_model import drawn

@@ -13,12 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from accord.edges import (
-    BadInput,
-    ModelError,
-    one_line,
-    shown_size,
-)
+from accord.edges import BadInput, ModelError, one_line, shown_size
 from accord.models.embedded.gguf_header import LONGEST_TEMPLATE
 from accord.models.embedded.trial import run_trial
 

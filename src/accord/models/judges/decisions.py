@@ -14,22 +14,8 @@ from accord.models.client import Endpoint
 from accord.models.flow import OUT_OF_BUDGET
 from accord.models.model import Answer, CallFailed, Model, Prompt, Reply, Unanswered, Usage
 from accord.models.prompts import answer_labels, material_hash, material_of
-from accord.models.reply_parsing import (
-    MALFORMED,
-    NO_DISTRIBUTION,
-    a_list,
-    a_name,
-    an_object,
-    answered,
-    short,
-    usage_of,
-)
-from accord.values import (
-    Conversation,
-    Kind,
-    Question,
-    Sample,
-)
+from accord.models.reply_parsing import MALFORMED, NO_DISTRIBUTION, a_list, a_name, an_object, answered, short, usage_of
+from accord.values import Conversation, Kind, Question, Sample
 
 MOST_QUESTIONS = 400
 REFUSAL = "refusal"

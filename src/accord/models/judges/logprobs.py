@@ -8,12 +8,7 @@ from typing import Any
 from accord.models.flow import all_of, ask
 from accord.models.model import Answer, ChatModel, Failure, Prompt, Reply, Unanswered
 from accord.models.prompts import answer_labels, prompt_for, prompt_hash
-from accord.models.reply_parsing import (
-    NO_DISTRIBUTION,
-    NO_OPTION,
-    answered,
-    no_distribution,
-)
+from accord.models.reply_parsing import NO_DISTRIBUTION, NO_OPTION, answered, no_distribution
 from accord.values import Kind, Question, Sample
 
 TOP_LOGPROBS = 20

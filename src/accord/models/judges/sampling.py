@@ -10,12 +10,7 @@ from accord.models.flow import LATER, all_of, ask
 from accord.models.list_replies import strict
 from accord.models.model import Answer, CallFailed, ChatModel, Failure, Prompt, Reply, Unanswered
 from accord.models.prompts import answer_labels, prompt_for, prompt_hash, verbalised_prompt
-from accord.models.reply_parsing import (
-    NO_DISTRIBUTION,
-    answered,
-    no_distribution,
-    parsed,
-)
+from accord.models.reply_parsing import NO_DISTRIBUTION, answered, no_distribution, parsed
 from accord.values import JsonSchema, Kind, Question, Sample
 
 PRIOR = 0.5
