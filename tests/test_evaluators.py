@@ -386,7 +386,7 @@ def test_a_method_that_cannot_learn_is_a_line_and_not_the_end() -> None:
     few = Labels(list(corpus.labels)[:6])
     found = compare(corpus.evidence, few, corpus.question, folds=3, draws=20)
     assert found["calibration"].n == 0 and found["calibration"].unscored == 6
-    assert "it needs 8 or more" in next(iter(found["calibration"].reasons))
+    assert "at least 8 are needed" in next(iter(found["calibration"].reasons))
     assert found["constant"].n == 6
 
 
@@ -433,7 +433,7 @@ def test_a_score_is_its_distribution() -> None:
     assert (
         row["value"] == score.value
         and row["unscored"] is None
-        and row["signature"].startswith("calibration|core:mixed|")
+        and row["signature"].startswith("calibration|answer_model:mixed|")
     )
 
 
@@ -461,7 +461,7 @@ def test_a_choice_is_made_inside_the_training_side() -> None:
             seen.append({label.target.conversation for label in labels})
             return super().fit(evidence, labels)
 
-    candidates = [partial(Watching, core="mixed", own_slopes=slopes) for slopes in (False, True)]
+    candidates = [partial(Watching, answer_model="mixed", own_slopes=slopes) for slopes in (False, True)]
     make = partial(Choice, candidates=candidates)
     splits = list(grouped_folds([label.target.conversation for label in corpus.labels], 3, seed=0))
     rated = ratings(corpus.evidence, corpus.labels, corpus.question)
@@ -475,7 +475,7 @@ def test_a_choice_is_made_inside_the_training_side() -> None:
 
 def test_a_choice_finds_what_the_data_need() -> None:
     corpus = planted(conversations=60, noise=0.3)
-    candidates = [Constant, partial(Calibration, core="mixed")]  # the default head tries the constant itself
+    candidates = [Constant, partial(Calibration, answer_model="mixed")]  # the default head tries the constant itself
     assert isinstance(Choice(corpus.question, candidates).fit(corpus.evidence, corpus.labels), Calibration)
     random = Labels(Label(x.target, "main", x.annotator, 1 + i % 4) for i, x in enumerate(corpus.labels))
     assert isinstance(Choice(corpus.question, candidates).fit(corpus.evidence, random), Constant)

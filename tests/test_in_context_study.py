@@ -139,7 +139,7 @@ def tables(found: Study) -> list[EvidenceTable]:
 
 
 def figures(found: Study, labels: Labels | None = None) -> Comparison:
-    head = partial(Calibration, core="mixed", own_slopes=False)
+    head = partial(Calibration, answer_model="mixed", own_slopes=False)
     labels = labels or rated_chats(40)[1]
     table = found.learned.concat(held_out(found))
     return compare_held_out(IN_CONTEXT, head, OVERALL, table, labels, found.split, found.source.rivals(), draws=50)

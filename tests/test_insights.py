@@ -16,11 +16,11 @@ from accord.evidence import Column, EvidenceTable, Ratings, ratings
 from accord.learning import (
     AdaptiveRubric,
     Calibration,
-    LargeDesign,
-    MixedCore,
-    MixedDesign,
+    EffectEquations,
+    IterativeEquations,
+    MixedAnswers,
     System,
-    band_width,
+    band_quantile,
     bands,
     best_ratios,
     held_out,
@@ -48,7 +48,7 @@ from accord.values import decode, least_cost
 
 
 def mixed(question: object) -> Calibration:
-    return Calibration(question, core="mixed")  # type: ignore[arg-type]
+    return Calibration(question, answer_model="mixed")  # type: ignore[arg-type]
 
 
 def judged(corpus: Planted) -> Planted:
@@ -96,7 +96,7 @@ def test_bands_hold_as_often_as_they_say() -> None:
         corpus = planted(conversations=160, annotators=5, noise=0.8, seed=seed)
         rated = ratings(corpus.evidence, corpus.labels, corpus.question)
         splits = grouped_folds(list(rated.conversation), 4, seed)
-        make = lambda question: Calibration(question, core="mixed", coverage=0.8)  # noqa: E731
+        make = lambda question: Calibration(question, answer_model="mixed", coverage=0.8)  # noqa: E731
         system = held_out("m", make, corpus.question, corpus.evidence, corpus.labels, rated, splits)
         held.append(((system.band[:, 0] <= rated.value) & (rated.value <= system.band[:, 1])).mean())
     assert np.mean(held) == pytest.approx(0.8, abs=0.03)
@@ -105,7 +105,7 @@ def test_bands_hold_as_often_as_they_say() -> None:
 def test_a_band_is_the_quantile_of_its_definition() -> None:
     options, shares = np.array([1.0, 2.0]), np.array([[0.5, 0.5]] * 9)
     truth = np.array([1, 1, 1, 1, 1, 1, 1, 1, 2.0])
-    assert band_width(options, shares, truth, 0.8) == pytest.approx(1.0)  # |1 - 1.5| / 0.5
+    assert band_quantile(options, shares, truth, 0.8) == pytest.approx(1.0)  # |1 - 1.5| / 0.5
     assert bands(options, shares[:1], 3.0).tolist() == [[1.0, 2.0]]  # cut to the scale
 
 
@@ -181,7 +181,9 @@ def test_end_users_are_one_annotator() -> None:
         if label.annotator == "p2"
     ]
     labels = Labels([*(label for label in corpus.labels if label.annotator != "p2"), *users])
-    learned = Calibration(corpus.question, core="mixed", groups=["user-*"]).fit(corpus.evidence, labels)
+    learned = Calibration(corpus.question, answer_model="mixed", pooled_annotators=["user-*"]).fit(
+        corpus.evidence, labels
+    )
     assert learned.annotators == ["p0", "p1", "user-*"]
     assert learned.predict(corpus.evidence, "user-7") == learned.predict(corpus.evidence, "user-*")
     means = {n: np.mean([s.value for s in learned.predict(corpus.evidence, n)]) for n in ("p0", "user-*")}
@@ -368,15 +370,15 @@ def test_the_sparse_equations_give_the_dense_ones_effects() -> None:
     text = np.unique(text, return_inverse=True)[1]
     y = Z @ [0.5, 0.2, 0] + rng.normal(size=people)[who] + rng.normal(size=texts)[text] * 0.5 + rng.normal(size=n)
     ratios = np.array([0.2, 0.8, 0.05, 0.3, 0.0])  # no groups
-    dense = MixedDesign.of(Z, y, who, people, text, own_slopes=True).learn(ratios)
-    large = LargeDesign.of(Z, y, who, people, text, own_slopes=True)
-    learned = large.learn(ratios)
+    dense = EffectEquations.of(Z, y, who, people, text, own_slopes=True).fit(ratios)
+    large = IterativeEquations.of(Z, y, who, people, text, own_slopes=True)
+    learned = large.fit(ratios)
     assert learned.effects == pytest.approx(dense.effects, abs=1e-4) and learned.noise == pytest.approx(
         dense.noise, rel=1e-4
     )
     assert (learned.errors <= dense.errors).all()  # they leave out what is not known of the shared effects
     assert np.corrcoef(learned.held_out_residuals, dense.held_out_residuals)[0, 1] > 0.98
-    sparse, full = best_ratios(large), MixedDesign.of(Z, y, who, people, text, True).best_ratios()
+    sparse, full = best_ratios(large), EffectEquations.of(Z, y, who, people, text, True).best_ratios()
     assert np.log(sparse[:4]) == pytest.approx(np.log(full[:4]), abs=0.01) and sparse[4] == full[4] == 0.0
 
 
@@ -394,7 +396,7 @@ def test_odd_data_are_said_and_still_learned_from(case: str) -> None:
     assert len(scores) == 40 and all(np.isfinite(s.value) and s.band is not None for s in scores)
     if case == "equal labels":
         assert all(score.value == pytest.approx(3, abs=0.3) for score in scores)
-    learned.predict(corpus.evidence.take([0]).align(learned.trained_on_.columns))
+    learned.predict(corpus.evidence.take([0]).align(learned.reference_.columns))
     assert Target("c0000") == corpus.evidence.targets[0]
 
 
@@ -490,13 +492,13 @@ def test_a_leak_is_large_where_it_lies_outside_the_honest_interval() -> None:
 @pytest.fixture
 def learned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Grows by one whenever a mixed model learns."""
-    calls, learn = [], MixedCore.learn
+    calls, learn = [], MixedAnswers.learn
 
-    def counted(self: MixedCore, *args: Any, **kwargs: Any) -> Any:
+    def counted(self: MixedAnswers, *args: Any, **kwargs: Any) -> Any:
         calls.append(1)
         return learn(self, *args, **kwargs)
 
-    monkeypatch.setattr(MixedCore, "learn", counted)
+    monkeypatch.setattr(MixedAnswers, "learn", counted)
     return calls
 
 

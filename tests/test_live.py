@@ -403,9 +403,9 @@ def test_what_cannot_score_live_is_said(chats: list[Conversation], evaluator: Ev
     columns = evaluator.head.columns
     assert columns is not None
     otherwise = replace(evaluator, head=evaluator.head.__class__(QUESTION).restore(*evaluator.head.state()))
-    side = otherwise.head.trained_on_  # type: ignore[attr-defined]
+    side = otherwise.head.reference_  # type: ignore[attr-defined]
     changed = (replace(columns[0], signature="metric|name:of-old"), *columns[1:])
-    otherwise.head.trained_on_ = replace(side, columns=changed)  # type: ignore[attr-defined]
+    otherwise.head.reference_ = replace(side, columns=changed)  # type: ignore[attr-defined]
     with pytest.raises(BadInput, match=r"the evaluator learned from metric\|name:of-old"):
         LiveScorer(otherwise)
     assert LiveScorer(evaluator).columns == columns

@@ -654,7 +654,9 @@ def test_the_stopping_rule_is_right_on_average_about_what_was_planted() -> None:
         then = [*first, *(every[each] for each in order.suggested[: order.to_half or 120])]
 
         def error(labels: list[Label], x: Any = x, corpus: Any = corpus) -> float:
-            head = Calibration(corpus.question, core="mixed", even_by=()).fit(corpus.evidence, Labels(labels))
+            head = Calibration(corpus.question, answer_model="mixed", shift_groups=()).fit(
+                corpus.evidence, Labels(labels)
+            )
             said = {
                 name: head.predict_each(corpus.evidence, [name if name in head.annotators else None] * len(x))
                 for name in corpus.levels
