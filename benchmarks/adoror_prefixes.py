@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 from harness import Row
+from synthetic_corpus import rated_chats
 
 from accord.methods import SEPARATOR, Examples, PromptTemplate, common, contexts_of, examples_of, pair_draws
-from accord.testing import rated_chats
 from accord.values import Sample
 
 PROMPTS, K, EACH = 4, 5, 4

@@ -23,9 +23,9 @@ import polars as pl
 from attacking import Case, Ran, Workshop, accord, messages, settings
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save
+from throwaway_postgres import ThrowAwayPostgres
 
 from accord.edges import BadInput
-from accord.testing import ThrowAwayPostgres
 
 MB = 1 << 20
 Write = Callable[[Path], object]

@@ -22,18 +22,20 @@ from pathlib import Path
 
 import numpy as np
 from harness import Row, chosen, data_folder, finish, options
+from planted_chats import Author, conversations
 from rubicon_baselines import table_rows
 from rubicon_planted import TEST, TEST_QUICK, planted_rows
 from rubicon_recorded import recorded_rows
 
 from accord.edges import BadInput
+from accord.embedded import is_pulled
 from accord.evidence import Source, Training
 from accord.formats import read
 from accord.methods import ASKED, RUBICON, RubricFindings
-from accord.models import Models, is_pulled, run
+from accord.models import Models, run
 from accord.project import Project, config_from, open_project
 from accord.statistics import DRAWS
-from accord.testing import Author, ChatServer, conversations
+from accord.testing import ChatServer
 from accord.values import Conversation, Label, Labels, Question, Rubric, Sample, Scale, Target
 
 PARTS = ("planted", "recorded", "embedded", "tables")

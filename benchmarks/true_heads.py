@@ -32,6 +32,7 @@ from pathlib import Path
 import numpy as np
 from harness import Row
 from numpy.typing import NDArray
+from synthetic_corpus import planted_thumbs, planted_turns
 from true_shared import DRAWN, SIGNIFICANT, Floats, cross_validated, fold_seeds, inside, row, said
 
 from accord.evidence import BANK, Column, EvidenceTable, ratings
@@ -39,7 +40,6 @@ from accord.learning import Calibration, make_head
 from accord.models import ModelSettings
 from accord.statistics import STATISTICS as BY_NAME
 from accord.statistics import Clusters, MeanStatistic, bootstrap, paired_test, pearson, within
-from accord.testing import planted_thumbs, planted_turns
 from accord.values import Label, Labels, Question, Scale, Score, Target
 
 SIZES = (50, 100, 200)

@@ -14,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import optimize, stats
 from sklearn.covariance import ledoit_wolf
+from synthetic_corpus import planted_turns
 
 from accord import Evaluator, Label, Labels, Question, Scale, Score, Unscored, load_evaluator
 from accord.edges import BadInput, NotFitted, UnknownName
@@ -37,7 +38,7 @@ from accord.learning import (
     shrunk_covariance,
 )
 from accord.statistics import pearson
-from accord.testing import Planted, planted, planted_turns
+from accord.testing import Planted, planted
 from accord.values import Target
 
 

@@ -15,13 +15,7 @@ from accord.learning import Calibration
 from accord.statistics import groups_of
 from accord.testing import planted
 from accord.validation import Gap, Labelled, SystemMean, estimate, estimates, gaps, system_means
-from accord.values import (
-    Question,
-    Sample,
-    Scale,
-    Signature,
-    score_from,
-)
+from accord.values import Question, Sample, Scale, Signature, score_from
 
 QUESTION = Question(id="main", text="How good is it?", scale=Scale(options=(1, 2, 3, 4, 5, 6, 7, 8, 9)))
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from synthetic_corpus import rated_chats
 
 from accord import Conversation, Label, Labels, Question, Scale, Score, Target, Turn, Unscored
 from accord.edges import BadInput, BudgetReached
@@ -74,7 +75,6 @@ from accord.models import (
     estimated_usage,
     run_flow,
 )
-from accord.testing import rated_chats
 from accord.values import Applies, Document, Kind, Sample
 
 QUESTION = Question(id="overall", text="How good?", scale=Scale(options=(1, 2, 3, 4, 5)))

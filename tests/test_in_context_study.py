@@ -20,6 +20,8 @@ import numpy as np
 import polars as pl
 import pytest
 from click.testing import Result
+from misbehaving_endpoint import Misbehaving
+from synthetic_corpus import rated_chats
 from typer.testing import CliRunner
 
 import accord
@@ -49,7 +51,7 @@ from accord.models import (
 from accord.models import ChatMessage as Message
 from accord.statistics import Split
 from accord.store import Store
-from accord.testing import ChatServer, Misbehaving, Respond, Wire, completion, decisions, rated_chats
+from accord.testing import ChatServer, Respond, Wire, completion, decisions
 from accord.validation import Comparison, compare_held_out
 from accord.values import Kind, Sample, dump_rubric
 

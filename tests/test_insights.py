@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from synthetic_corpus import planted_turns
 
 from accord import Evaluator, Label, Labels, Score, Target, Unscored
 from accord.edges import BadInput, UnknownName
@@ -30,8 +31,8 @@ from accord.learning import (
 )
 from accord.project import Config, Project, config_from
 from accord.sample import sources as sample_sources
-from accord.statistics import Clusters, Estimate, Paired, diagrams, grouped_folds, smece_by_option
-from accord.testing import Planted, planted, planted_turns
+from accord.statistics import Clusters, Paired, diagrams, grouped_folds, smece_by_option
+from accord.testing import Planted, planted
 from accord.validation import (
     Leak,
     adaptive_curve,
@@ -44,7 +45,7 @@ from accord.validation import (
     shifts,
     stability,
 )
-from accord.values import decode, least_cost
+from accord.values import Estimate, decode, least_cost
 
 
 def mixed(question: object) -> Calibration:
@@ -209,7 +210,7 @@ def test_importance_is_the_papers_ratio_of_gradients() -> None:
         one.question: one for one in importance(corpus.evidence, labels, corpus.question, (other, noise), draws=60)
     }
     # ŷ_Q0 rises with the first feature alone, by b; the main answer by about .8 of its unit: the ratio is near .8 / 1.
-    assert found["Q0"].value == pytest.approx(0.8, abs=0.2)
+    assert found["Q0"].estimate.value == pytest.approx(0.8, abs=0.2)
     assert found["Q0"].estimate.low is not None and found["Q0"].estimate.low > 0.5
     assert set(found) == {"Q0"}, "of a question that nothing explains, nobody knows what would improve it"
     with pytest.raises(BadInput, match="needs 30"):

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from issue_finder import FORGED, PERFECT, SIGNS, dialogues, verdict, written
 
 from accord import Conversation, Target, Turn
 from accord.edges import BadInput, BadRow, UnknownName
@@ -40,7 +41,6 @@ from accord.methods import (
 )
 from accord.models import OUT_OF_BUDGET, Failure, Prompt, ScriptedModel, run_flow
 from accord.store import IssueAnnotations, Store
-from accord.testing import FORGED, PERFECT, SIGNS, dialogues, verdict, written
 from accord.values import (
     ISSUE,
     NOBODY,

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from synthetic_corpus import planted_thumbs
 
 from accord import Conversation, Evaluator, Label, Labels, Score, Target, Turn, load_evaluator
 from accord.evidence import ratings
 from accord.learning import PAPER, AuxiliaryQuestions, Calibration, answers_to, other_sheets
 from accord.project import Project, config_from
 from accord.statistics import pearson
-from accord.testing import Planted, planted, planted_thumbs
+from accord.testing import Planted, planted
 from accord.values import Question, Rubric, Scale
 
 

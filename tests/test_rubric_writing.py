@@ -16,6 +16,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import pytest
 from click.testing import Result
+from misbehaving_endpoint import Misbehaving
+from planted_chats import IDEAS, INFORMATIVE, Author, conversations, write_files
 from typer.testing import CliRunner
 
 import accord
@@ -75,17 +77,7 @@ from accord.models import (
 )
 from accord.statistics import Split
 from accord.store import Store
-from accord.testing import (
-    IDEAS,
-    INFORMATIVE,
-    Author,
-    ChatServer,
-    Misbehaving,
-    Wire,
-    completion,
-    conversations,
-    write_files,
-)
+from accord.testing import ChatServer, Wire, completion
 from accord.values import Document, Reason, Sample, Side, dump_rubric, load_rubric, read_rubric
 
 TASK = Task(about="Help with printers.", expected=("Finds the cause.", "Gives steps."))

@@ -11,10 +11,11 @@ import numpy as np
 from accord.edges import BadInput, MissingExtra
 from accord.methods import IssuePromptBuilder, Verdict, postprocess, read_verdict, settled
 from accord.models import Failure, PromptFlow, Reply
-from accord.statistics import RANK_DRAWS, STATISTICS, Clusters, Estimate, Floats, Paired, bootstrap, number
+from accord.statistics import RANK_DRAWS, STATISTICS, Clusters, Floats, Paired, bootstrap, estimate_from_draws, number
 from accord.values import (
     HIGHEST,
     LOWEST,
+    Estimate,
     IssueAnnotation,
     Sample,
     Signature,
@@ -159,7 +160,7 @@ def _bleu(read: Sequence[tuple[IssueAnnotation, IssueAnnotation]], draws: int, s
         return _row("bleu4", "comments", Estimate(), 0)
     samples = np.array([of(drawn) for drawn in clusters.counts(draws, seed) @ clusters.sums(counts)])
     value = number(of(counts.sum(axis=0)))
-    estimate = Estimate.from_draws(value, samples) if len(clusters) > 1 else Estimate(value)
+    estimate = estimate_from_draws(value, samples) if len(clusters) > 1 else Estimate(value)
     return _row("bleu4", "comments", estimate, len(read))
 
 
@@ -178,7 +179,7 @@ def _share(
     part, of = (clusters.counts(draws, seed) @ clusters.sums(rows)).T
     samples = np.divide(part, of, out=np.full_like(part, np.nan), where=of > 0)
     value = float(rows[:, 0].sum() / whole)
-    return (Estimate.from_draws(value, samples) if len(clusters) > 1 else Estimate(value)), whole
+    return (estimate_from_draws(value, samples) if len(clusters) > 1 else Estimate(value)), whole
 
 
 def _unread(pairs: Sequence[Pair], draws: int, seed: int) -> list[Line]:

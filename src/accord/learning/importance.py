@@ -20,8 +20,8 @@ from accord.evidence import EvidenceTable, Ratings, ratings
 from accord.learning.answer_model import matrix
 from accord.learning.mixed_equations import DENSE, EffectEquations, standardization
 from accord.learning.mixed_model import MixedModel
-from accord.statistics import Clusters, Estimate
-from accord.values import Kind, Labels, Question
+from accord.statistics import Clusters, estimate_from_draws
+from accord.values import Estimate, Kind, Labels, Question
 
 Floats = NDArray[np.float64]
 
@@ -77,7 +77,7 @@ def importance(
     found = [
         Importance(
             name,
-            Estimate.from_draws(
+            estimate_from_draws(
                 _rise(whole[main.id], whole[name]),
                 np.array([_rise(each[main.id], each[name]) for each in drawn]),
             ),

@@ -15,7 +15,7 @@ from accord.evidence import EvidenceTable, Ratings
 from accord.learning import Evaluator, Head, Importance, System, importance, make_head
 from accord.project.fit_cache import Kept, calm, settings_of
 from accord.project.results import Compared
-from accord.statistics import Clusters, Diagram, Estimate, diagrams, grouped_folds
+from accord.statistics import Clusters, Diagram, diagrams, grouped_folds
 from accord.store import Store
 from accord.validation import (
     Asked,
@@ -28,7 +28,7 @@ from accord.validation import (
     by_group,
     learning_curve,
 )
-from accord.values import WITHOUT, Labels, Question, Rubric, Sample
+from accord.values import WITHOUT, Estimate, Labels, Question, Rubric, Sample
 
 if TYPE_CHECKING:
     from accord.project.project import Project

@@ -10,7 +10,7 @@ from accord.project import Insights
 from accord.report import charts
 from accord.statistics import STATISTICS
 from accord.validation import Group
-from accord.values import Figure, Point
+from accord.values import Point
 
 GROUPS_SHOWN, FEATURES_SHOWN = 12, 15
 FLAGGED = 0.05
@@ -60,7 +60,7 @@ def group_errors(insights: Insights) -> GroupErrors | None:
         return None
     shown = insights.groups[:GROUPS_SHOWN]
     points = [
-        Point(f"{g.by}: {g.name}", Figure(g.bias.value, g.bias.low, g.bias.high), g.p_holm < FLAGGED)
+        Point(f"{g.by}: {g.name}", g.bias, g.p_holm < FLAGGED)
         for g in sorted(shown, key=lambda group: (group.by, group.name))
         if g.bias.value is not None and g.bias.low is not None
     ]
@@ -81,11 +81,7 @@ class QuestionImportance:
 
 def question_importance(insights: Insights, scale: str) -> QuestionImportance | None:
     """Importance of the questions; `None` where none has an interval."""
-    points = [
-        Point(one.question, Figure(one.estimate.value, one.estimate.low, one.estimate.high))
-        for one in insights.importance
-        if one.estimate.low is not None
-    ]
+    points = [Point(one.question, one.estimate) for one in insights.importance if one.estimate.low is not None]
     if not points:
         return None
     first = insights.importance[0]

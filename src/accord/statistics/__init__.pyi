@@ -14,8 +14,8 @@ from .kappa import pairwise_kappas as pairwise_kappas, two_valued_alpha as two_v
 from .reliability import Diagram as Diagram, diagrams as diagrams
 from .resampled_statistics import units_alpha as units_alpha
 from .resampling import bootstrap as bootstrap, bootstrap_all as bootstrap_all, Clusters as Clusters
-from .resampling import Estimate as Estimate, fold_of as fold_of, grouped_folds as grouped_folds, holm as holm
-from .resampling import INNER_FOLDS as INNER_FOLDS, paired_test as paired_test, PairedTest as PairedTest
+from .resampling import estimate_from_draws as estimate_from_draws, fold_of as fold_of, grouped_folds as grouped_folds
+from .resampling import holm as holm, INNER_FOLDS as INNER_FOLDS, paired_test as paired_test, PairedTest as PairedTest
 from .resampling import RANK_DRAWS as RANK_DRAWS, Split as Split
 from .selective_threshold import fixed_sequence as fixed_sequence, Tested as Tested, upper_bound as upper_bound
 from .tails import beta_quantile as beta_quantile, gamma_quantile as gamma_quantile, normal_quantile as normal_quantile

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.statistics.defaults import CONFIDENCE
-from accord.statistics.resampling import Estimate
+from accord.values import Estimate
 
 Floats = NDArray[np.float64]
 

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.statistics.agreement import number
-from accord.statistics.resampling import Clusters, Estimate
+from accord.statistics.resampling import Clusters, estimate_from_draws
+from accord.values import Estimate
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -107,4 +108,4 @@ def alpha_estimate(marked: Flags, called: Flags, group: Sequence[str], draws: in
     clusters = Clusters(group)
     counts = np.column_stack([marked & called, marked, called, np.ones(len(marked))]).astype(float)
     value = number(two_valued_alpha(*counts.sum(axis=0)[:, None])[0])
-    return Estimate.from_draws(value, two_valued_alpha(*(clusters.counts(draws, seed) @ clusters.sums(counts)).T))
+    return estimate_from_draws(value, two_valued_alpha(*(clusters.counts(draws, seed) @ clusters.sums(counts)).T))

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from accord.statistics.agreement import Paired, range_names, smece
 from accord.statistics.resampled_statistics import smece as smece_drawn
-from accord.statistics.resampling import Clusters, Estimate
+from accord.statistics.resampling import Clusters, estimate_from_draws
+from accord.values import Estimate
 
 Floats = NDArray[np.float64]
 
@@ -63,5 +64,5 @@ def _diagram(paired: Paired, option: int, name: str, clusters: Clusters, counts:
         drawn = (counts @ numerator) / (counts @ denominator)
         curve = numerator.sum(axis=0) / denominator.sum(axis=0)
     low, high = np.nanquantile(drawn[:, shown], [0.025, 0.975], axis=0)
-    calibration = Estimate.from_draws(error, smece_drawn(p, happened, counts[:SMECE_DRAWS, clusters.of_row]))
+    calibration = estimate_from_draws(error, smece_drawn(p, happened, counts[:SMECE_DRAWS, clusters.of_row]))
     return Diagram(name, axis[shown], curve[shown], low, high, (mass / mass.max())[shown], calibration)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from accord.edges import BadInput
 from accord.statistics.agreement import MeanStatistic, Paired, Statistic, WeightedStatistic, number
 from accord.statistics.defaults import CONFIDENCE, DRAWS, FOLDS
+from accord.values import Estimate
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -24,40 +25,16 @@ _AT_ONCE, _LEAST_AT_ONCE = 100_000, 50
 and the fewest draws, since what is sorted for each part is sorted again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A number with its 95% interval.
+def estimate_from_draws(value: float | None, draws: Floats, confidence: float = CONFIDENCE) -> Estimate:
+    """Return a number with the percentile interval of its bootstrap draws.
 
-    Attributes:
-        value: The number; None if it is undefined.
-        low, high: Ends of the interval; None if too few draws define it.
+    Undefined draws (NaN) are left out. The interval is undefined unless at least half of the draws are defined.
     """
-
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-
-    @classmethod
-    def from_draws(cls, value: float | None, draws: Floats, confidence: float = CONFIDENCE) -> Estimate:
-        """Return a number with the percentile interval of its bootstrap draws.
-
-        Undefined draws (NaN) are left out; the interval is None unless at least half of the draws are defined.
-        """
-        defined = draws[np.isfinite(draws)]
-        if len(defined) < max(2, len(draws) // 2):
-            return cls(value)
-        low, high = np.quantile(defined, [(1 - confidence) / 2, (1 + confidence) / 2])
-        return cls(value, float(low), float(high))
-
-    def to_json(self) -> dict[str, float | None]:
-        """Return value, low and high by name."""
-        return asdict(self)
-
-    def __str__(self) -> str:
-        if self.value is None:
-            return "–"
-        interval = "" if self.low is None or self.high is None else f" [{self.low:.2f}, {self.high:.2f}]"
-        return f"{self.value:.2f}{interval}"
+    defined = draws[np.isfinite(draws)]
+    if len(defined) < max(2, len(draws) // 2):
+        return Estimate(value)
+    low, high = np.quantile(defined, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Estimate(value, float(low), float(high))
 
 
 class Clusters:
@@ -153,7 +130,7 @@ def bootstrap_all(
             most = min(draws, RANK_DRAWS, max(FEWEST_RANK_DRAWS, _RANKED // rows))
             few = clusters.counts_in_parts(most, seed, rows)
             samples[name] = np.concatenate([_on_draws(clusters, statistic, repeats, counts) for counts in few])
-    return {name: Estimate.from_draws(values[name], samples[name]) for name in statistics}
+    return {name: estimate_from_draws(values[name], samples[name]) for name in statistics}
 
 
 def mean_over(statistic: Statistic, repeats: Sequence[Paired]) -> float | None:
@@ -260,7 +237,7 @@ def paired_test(
     near = abs(observed) - 1e-12
     extreme = sum(int((~(np.abs(difference(keep)) < near)).sum()) for keep in clusters.coins(draws, seed))
     ours, theirs = (resampled_means(clusters, statistic, system, draws, seed) for system in (first, second))
-    spread = Estimate.from_draws(observed, ours - theirs)
+    spread = estimate_from_draws(observed, ours - theirs)
     return PairedTest(observed, spread.low, spread.high, (1 + extreme) / (1 + draws))
 
 

@@ -18,7 +18,6 @@ from accord.learning import System
 from accord.statistics import (
     STATISTICS,
     Clusters,
-    Estimate,
     MeanStatistic,
     Paired,
     WeightedStatistic,
@@ -29,6 +28,7 @@ from accord.statistics import (
     pearson,
     smece_of,
 )
+from accord.values import Estimate
 
 Floats = NDArray[np.float64]
 

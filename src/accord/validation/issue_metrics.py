@@ -18,7 +18,7 @@ from accord.edges import BadInput
 from accord.evidence import EvidenceTable
 from accord.learning import IssueLabels, finding, kinds_of, labels_of
 from accord.methods import kind_question
-from accord.statistics import Clusters, Estimate, Split, alpha_estimate, smece
+from accord.statistics import Clusters, Split, alpha_estimate, estimate_from_draws, smece
 from accord.values import Labels
 
 Floats = NDArray[np.float64]
@@ -103,7 +103,7 @@ class Called:
         counts = np.column_stack([marked & called, called, marked]).astype(float)
         clusters = Clusters(self.conversation)
         drawn = clusters.counts(draws, seed) @ clusters.sums(counts)
-        spread = Estimate.from_draws(None, 2 * drawn[:, 0] / np.maximum(drawn[:, 1] + drawn[:, 2], 1e-9))
+        spread = estimate_from_draws(None, 2 * drawn[:, 0] / np.maximum(drawn[:, 1] + drawn[:, 2], 1e-9))
         both, said, true = counts.sum(axis=0)
         alpha = alpha_estimate(marked, called, self.conversation, draws, seed)
         return CalledFigures(

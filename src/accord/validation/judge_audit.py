@@ -29,8 +29,9 @@ from accord.models import (
     in_requests,
     room_for,
 )
-from accord.statistics import DRAWS, Clusters, Estimate
+from accord.statistics import DRAWS, Clusters, estimate_from_draws
 from accord.values import (
+    Estimate,
     Kind,
     Question,
     Rubric,
@@ -231,7 +232,7 @@ def _finding(probe: Probe, found: _Moves, seed: int) -> Finding:
     sums = counts @ clusters.sums(np.column_stack([np.abs(moves), moves])) / (counts @ clusters.sizes)[:, None]
     means = float(np.abs(moves).mean()), float(moves.mean())
     move, lift = (
-        Estimate.from_draws(mean, sums[:, place]) if len(clusters) > 1 else Estimate(mean)
+        estimate_from_draws(mean, sums[:, place]) if len(clusters) > 1 else Estimate(mean)
         for place, mean in enumerate(means)
     )
     return Finding(probe.name, probe.says, len(moves), move, lift, found.unanswered)

@@ -13,19 +13,10 @@ from numpy.typing import NDArray
 
 from accord.evidence import EvidenceTable, Ratings
 from accord.learning import AdaptiveRubric, Constant, Factory, Head, System, held_out
-from accord.statistics import (
-    FOLDS,
-    STATISTICS,
-    Clusters,
-    Estimate,
-    Paired,
-    Split,
-    bootstrap_all,
-    grouped_folds,
-)
+from accord.statistics import FOLDS, STATISTICS, Clusters, Paired, Split, bootstrap_all, grouped_folds
 from accord.validation.comparison import Keep
 from accord.validation.recommendation import Gain, gain_over
-from accord.values import Labels, Question
+from accord.values import Estimate, Labels, Question
 
 SHARES = (0.1, 0.25, 0.5, 0.75)
 GAIN_SHARES = (0.5, 0.75)

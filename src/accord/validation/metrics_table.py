@@ -21,7 +21,6 @@ from accord.statistics import (
     STATISTICS,
     TWO_VALUED,
     Clusters,
-    Estimate,
     bootstrap,
     bootstrap_all,
     fold_of,
@@ -29,7 +28,7 @@ from accord.statistics import (
     smece_of,
     within,
 )
-from accord.values import Target
+from accord.values import Estimate, Target
 
 Indices = NDArray[np.intp]
 

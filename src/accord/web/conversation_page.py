@@ -22,7 +22,7 @@ from accord.edges import bounded, in_lines, sendable
 from accord.live import Refused
 from accord.project import Project
 from accord.store import live_scores
-from accord.studies import Expected, Guess, Passages, Perspectives, Used, _calls, excerpts
+from accord.studies import Expected, Guess, Passages, Perspectives, Used, excerpts, tool_calls_of
 from accord.values import ISSUE, NOBODY, SYNTHETIC, Annotation, Conversation, Turn
 from accord.web.app import Bench, reading_address
 from accord.web.conversation_details import Answer, Found, Judgement, Place, Reading, reading_of
@@ -235,7 +235,7 @@ def _named_calls(turn: Turn) -> tuple[tuple[str, str], ...]:
     """Each tool call with its tool's name, where the log says it."""
     called = turn.extra.get("tool_calls")
     rows = called if isinstance(called, list | tuple) else [called]
-    return tuple((_tool(row), sendable(text)) for row, text in zip(rows, _calls(turn), strict=False))
+    return tuple((_tool(row), sendable(text)) for row, text in zip(rows, tool_calls_of(turn), strict=False))
 
 
 def _tool(row: Any) -> str:

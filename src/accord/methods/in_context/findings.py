@@ -12,7 +12,7 @@ from accord.methods.in_context.prompt_assembly import Recipe
 from accord.methods.in_context.prompt_inversion import BY_HAND
 from accord.methods.in_context.scoring_requests import Counts
 from accord.methods.in_context.selectors import SelectorFigures
-from accord.values import Figure, Findings, Fold, Section, Table, Text, number, percent, text_table
+from accord.values import Estimate, Findings, Fold, Section, Table, Text, number, percent, text_table
 
 WRITTEN, TRIED, SETS = "prompts written", "prompts tried", "sets tried"
 TRAIN_SIDE, TEST_SIDE = "training side asked", "held-out side asked"
@@ -119,7 +119,7 @@ class InContextFindings(Findings):
             "To try an edited prompts.yaml: sources: {in-context: {prompts: FILE}}. "
             f"{percent(self.prefix_shared)} of the requests' text repeats the beginning of the request before."
         )
-        rows: list[list[str | Figure]] = [[one.selector, one.targets, one.gains] for one in self.selectors]
+        rows: list[list[str | Estimate]] = [[one.selector, one.targets, one.gains] for one in self.selectors]
         own = frozenset(place for place, one in enumerate(self.selectors) if one.chosen)
         kept = [one for one in self.prompts if one.kept]
         return Section(f"Scoring in context: {self.dimension}", lead, [

@@ -25,8 +25,8 @@ from accord.methods.in_context.demonstration_sets import (
     Pairs,
     Query,
 )
-from accord.statistics import DRAWS, Clusters, Estimate
-from accord.values import Figure, Registry
+from accord.statistics import DRAWS, Clusters, estimate_from_draws
+from accord.values import Estimate, Registry
 
 AUTO, CHANCE = "auto", "random"
 """`selector: auto`; and the selector that every other one is measured against."""
@@ -263,14 +263,14 @@ class SelectorFigures:
     gain_high: float | None
 
     @property
-    def targets(self) -> Figure:
+    def targets(self) -> Estimate:
         """The mean target with its interval."""
-        return Figure(self.target, self.target_low, self.target_high)
+        return Estimate(self.target, self.target_low, self.target_high)
 
     @property
-    def gains(self) -> Figure:
+    def gains(self) -> Estimate:
         """The gain with its interval."""
-        return Figure(self.gain, self.gain_low, self.gain_high)
+        return Estimate(self.gain, self.gain_low, self.gain_high)
 
 
 def selector_figures(tried: Sequence[Tried], chosen: str, groups: Sequence[str], seed: int) -> list[SelectorFigures]:
@@ -283,7 +283,7 @@ def selector_figures(tried: Sequence[Tried], chosen: str, groups: Sequence[str],
         figures: list[float | None] = []
         for values in (each.targets[known], (each.targets - base)[known]):
             drawn = (counts @ clusters.sums(values[:, None]))[:, 0] / (counts @ clusters.sizes)
-            estimate = Estimate.from_draws(float(values.mean()), drawn)
+            estimate = estimate_from_draws(float(values.mean()), drawn)
             figures += [estimate.value, estimate.low, estimate.high]
         found.append(SelectorFigures(each.name, each.name == chosen, *figures))  # type: ignore[arg-type]
     return found

@@ -49,10 +49,10 @@ from accord.methods.learned_rubric.separation_metrics import (
     with_intervals,
 )
 from accord.models import JUDGE, NOT_YET, PROSE, Flow
-from accord.statistics import Clusters, Estimate
+from accord.statistics import Clusters, estimate_from_draws
 from accord.values import (
     Conversation,
-    Figure,
+    Estimate,
     Question,
     Rubric,
     Sample,
@@ -163,7 +163,7 @@ class Experiment:
             answers = yield from ask_rubric(asked, decided.samples, JUDGE, f"{rubric.name}: held-out side judged")
             return self._line(RUBRICS, name, selector, answers, decided)
         except BadInput as error:
-            return SystemFigures(RUBRICS, name, dict.fromkeys(NAMES, Figure()), failed=str(error))
+            return SystemFigures(RUBRICS, name, dict.fromkeys(NAMES, Estimate()), failed=str(error))
 
     def _line(
         self, table: int, system: str, selector: AssertionSelector, answers: EvidenceTable, decided: Decided
@@ -277,7 +277,7 @@ def _assertions(
         question = fit.rubric[name]
         assert question.side is not None
         signed = answers if question.side is Side.SAT else -answers
-        gap = Estimate.from_draws(_gap(signed, good), np.array([_gap(signed[rows], good[rows]) for rows in drawn]))
+        gap = estimate_from_draws(_gap(signed, good), np.array([_gap(signed[rows], good[rows]) for rows in drawn]))
         fails = answers < TOP / POINT / 2 if question.side is Side.SAT else answers > TOP / POINT / 2
         found.append(
             AssertionFindings(

@@ -13,7 +13,7 @@ from accord.methods.learned_rubric.separation_metrics import NAMES, UNCERTAIN
 from accord.values import (
     Charts,
     Curves,
-    Figure,
+    Estimate,
     Findings,
     Fold,
     Histogram,
@@ -54,7 +54,7 @@ class SystemFigures:
 
     table: int
     system: str
-    figures: Mapping[str, Figure]
+    figures: Mapping[str, Estimate]
     unanswered: float | None = None
     failed: str | None = None
 
@@ -68,7 +68,7 @@ class SystemFigures:
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> SystemFigures:
         """The inverse of `to_json`."""
-        found = {name: Figure(row[name], row[f"{name}_low"], row[f"{name}_high"]) for name in NAMES}
+        found = {name: Estimate(row[name], row[f"{name}_low"], row[f"{name}_high"]) for name in NAMES}
         return cls(row["table"], row["system"], found, row["unanswered"], row.get("failed"))
 
 
@@ -258,7 +258,7 @@ class RubricFindings(Findings):
         points = [
             Point(
                 f"{one.id}: {one.text}",
-                Figure(one.separation, one.separation_low, one.separation_high),
+                Estimate(one.separation, one.separation_low, one.separation_high),
                 one.separation_low is None or one.separation_low <= 0,
             )
             for one in sorted(self.assertions, key=lambda one: -one.separation)
@@ -313,7 +313,7 @@ class RubricFindings(Findings):
         parts: list[Text | Table] = []
         for place, title in TABLES.items():
             if len(rows := self.table(place)) > 1:
-                lines: list[list[str | Figure]] = [
+                lines: list[list[str | Estimate]] = [
                     [row.system, *(row.figures[name] for name in COLUMNS)] for row in rows
                 ]
                 own = frozenset(at for at, row in enumerate(rows) if row.system == RUBICON)

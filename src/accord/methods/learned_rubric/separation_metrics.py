@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.statistics import DRAWS, Clusters, Estimate
-from accord.values import Figure
+from accord.statistics import DRAWS, Clusters, estimate_from_draws
+from accord.values import Estimate
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int32]
@@ -198,12 +198,9 @@ NAMES = (
 )  # fmt: skip
 
 
-def with_intervals(tested: Outcome, clusters: Clusters, draws: int = DRAWS, seed: int = 0) -> dict[str, Figure]:
+def with_intervals(tested: Outcome, clusters: Clusters, draws: int = DRAWS, seed: int = 0) -> dict[str, Estimate]:
     """The figures, each with its interval over resamples of whole conversations."""
     own, draws = figures(tested), draws if len(clusters) > 1 else 0
     drawn = [figures(tested.take(clusters.rows(count))) for count in clusters.counts(draws, seed)]
-    spread = {name: Estimate.from_draws(own[name], np.array([one[name] for one in drawn], float)) for name in NAMES}
-    return {
-        name: Figure() if value is None else Figure(value, spread[name].low, spread[name].high)
-        for name, value in own.items()
-    }
+    spread = {name: estimate_from_draws(own[name], np.array([one[name] for one in drawn], float)) for name in NAMES}
+    return {name: Estimate() if value is None else spread[name] for name, value in own.items()}
