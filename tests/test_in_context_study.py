@@ -278,11 +278,10 @@ def test_from_forty_ratings_to_scores(asked: Asked) -> None:
     assert priced.questions == len(asked.chats) == told["asked"]
     train, test = told["trained"], told["tested"]
     assert train + test == 40 and told["asked"] == 3 + 4 * train + train * 2 * 2 + 3 * train + 4 * test
-    assert {stage: steps.count(stage) for stage in told["stages"]} == {s: v["asked"] for s, v in told["stages"].items()}
-    assert set(told["stages"]) == {
+    assert set(steps) == {
         "prompts written", "prompts tried", "sets tried", "training side asked", "held-out side asked"
     }  # fmt: skip
-    assert [prompt["kept"] for prompt in told["prompts"]][:2] == [True, True] and told["prefix_shared"] > 0.3
+    assert [prompt["kept"] for prompt in told["prompts"]][:2] == [True, True]
     assert all(prompt["examples"] for prompt in told["prompts"] if prompt["by"] == "m")
     assert told["dimension"] == "overall" and told["level"] == "dialogue" and told["selector"] == "neighbours"
     assert [row["selector"] for row in told["selectors"] if row["chosen"]] == ["neighbours"]
@@ -620,7 +619,7 @@ def test_a_writer_s_reply_that_is_no_prompt_is_not_asked_for_again(asked: Asked)
     found = run(study(source(), training()), asked.given(scripted(script)))
     told = found.source.describe()
     assert any("1 of 3 replies were no prompt: no prompt (1)" in caution for caution in told["cautions"])
-    assert told["stages"]["prompts written"] == {"asked": 3, "failures": {"no prompt": 1}} and told["again"] == 0
+    assert told["failures"] == {"no prompt": 1} and told["again"] == 0
 
 
 def test_few_large_groups_are_refused_before_anything_is_paid_for(nobody: Asked) -> None:

@@ -13,7 +13,7 @@ from .labels import check_label as check_label, check_value as check_value, Labe
 from .project_file import find_project_file as find_project_file, PROJECT_FILE as PROJECT_FILE
 from .project_file import project_folder as project_folder
 from .registry import Registry as Registry
-from .report_blocks import Charts as Charts, Curves as Curves, Figure as Figure, Findings as Findings, Fold as Fold
+from .report_blocks import Charts as Charts, Figure as Figure, Findings as Findings, Fold as Fold
 from .report_blocks import Histogram as Histogram, html_table as html_table, number as number, percent as percent
 from .report_blocks import Point as Point, Points as Points, Section as Section, Table as Table, Text as Text
 from .report_blocks import text_table as text_table
