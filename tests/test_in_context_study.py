@@ -388,7 +388,7 @@ def test_the_held_out_side_is_a_share_of_whole_groups() -> None:
     assert source().hold_out(training(chats, grouped)).test <= {"g0", "g1", "g2", "g3"}
     secret = source(private=["case"]).hold_out(everything)
     assert len(secret.train) == 40 and not secret.test
-    with pytest.raises(NotFitted, match="no prompts and demonstrations"):
+    with pytest.raises(NotFitted, match="has learned nothing yet"):
         next(source().measure([Sample(chats[0])]))
     with pytest.raises(NotFitted, match="right after it learned"):
         next(source().examine(everything))
@@ -816,7 +816,7 @@ def test_the_command_learns_tells_and_scores(project: Path, monkeypatch: pytest.
 
         again = invoke("fit", "in-context")
         assert "Selection of examples" in again.stdout and "neighbours *" in again.stdout
-        assert "Prompts by squared error" in again.stdout and "one side held out" in again.stdout
+        assert "mean squared error" in again.stdout and "one side held out" in again.stdout
         assert f"{asked} requests; " in again.stdout and f"saved in {FOLDER}" in again.stdout
         assert "spent" not in again.stderr and chats_of(server) == asked
         with accord.open() as opened:

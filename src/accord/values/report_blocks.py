@@ -200,6 +200,8 @@ def _plain_text(part: Text | Table | Charts | Fold) -> str:
             [cell.text(part.digits, part.digits) if isinstance(cell, Figure) else cell for cell in row]
             for row in part.rows
         ]
+        for place in part.own:
+            rows[place][0] += " *"
         return text_table(part.header, rows)
     if isinstance(part, Fold):
         return f"- {part.summary}" + (f" ({part.note})" if part.note else "")
