@@ -28,10 +28,11 @@ from rubicon_planted import TEST, TEST_QUICK, planted_rows
 from rubicon_recorded import recorded_rows
 
 from accord.edges import BadInput
+from accord.embedded import is_pulled
 from accord.evidence import Source, Training
 from accord.formats import read
 from accord.methods import RUBICON, LearnedRubric, RubricFindings
-from accord.models import Models, is_pulled, run
+from accord.models import Models, run
 from accord.project import Project, config_from, open_project
 from accord.statistics import DRAWS
 from accord.testing import ChatServer

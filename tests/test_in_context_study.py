@@ -817,7 +817,7 @@ def test_the_command_learns_tells_and_scores(project: Path, monkeypatch: pytest.
         again = invoke("fit", "in-context")
         assert "Selection of examples" in again.stdout and "neighbours *" in again.stdout
         assert "mean squared error" in again.stdout and "one side held out" in again.stdout
-        assert f"{asked} requests; " in again.stdout and f"saved in {FOLDER}" in again.stdout
+        assert f"{asked} requests. " in again.stdout and f"saved in {FOLDER}" in again.stdout
         assert "spent" not in again.stderr and chats_of(server) == asked
         with accord.open() as opened:
             assert opened.tried(IN_CONTEXT).findings[IN_CONTEXT].to_json() == found  # nothing is asked, nothing saved

@@ -649,7 +649,7 @@ def test_odd_dialogues_are_counted_and_nothing_is_lost(tmp_path: Path, store: St
 
 def test_nothing_is_asked_after_a_budget_is_spent(store: Store) -> None:
     model = ScriptedModel(lambda prompt: Failure("out of budget", "spent"))
-    models = Models({"finder": ModelSettings(model="m", at_once=1)}, store, given={"finder": model})
+    models = Models({"finder": ModelSettings(model="m", concurrency=1)}, store, given={"finder": model})
     with pytest.raises(BudgetReached):
         run(make_source("issues", {}, CONTEXT).measure([Sample(chat) for chat in dialogues(20)]), models)
     assert len(model.asked) <= 2
@@ -659,7 +659,7 @@ def test_nothing_is_asked_after_a_budget_is_spent(store: Store) -> None:
     ("config", "arguments", "says"),
     [
         ("", ["judge", "--source", "issues"], "models: {finder: {model: NAME}}"),
-        ("models: {finder: {}}", ["judge", "--source", "issues"], "needs a model"),
+        ("models: {finder: {}}", ["judge", "--source", "issues"], "no model for role 'finder'"),
         (FINDER + "\nsources: {issues: {taxonomy: soda-evil}}", ["judge"], "Did you mean 'soda-eval'"),
         (FINDER, ["judge", "--source", "issues", "--batch"], "--batch"),
         ("sources: {issues: {by: judge}}", ["judge", "--source", "issues"], "'judge'.*models: {judge: "),

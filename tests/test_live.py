@@ -318,7 +318,7 @@ def test_what_was_let_go_of_is_held_by_nothing(evaluator: Evaluator) -> None:
 
 @pytest.mark.parametrize("shape", HOSTILE)
 def test_of_a_message_so_many_words_are_looked_at_and_its_score_says_so(evaluator: Evaluator, shape: str) -> None:
-    scorer, text = bounded(evaluator, reply_words=50, document_words=100), HOSTILE[shape]
+    scorer, text = bounded(evaluator, max_reply_words=50, max_document_words=100), HOSTILE[shape]
     whole = scorer.message("c", "assistant", text(50).strip(), [text(50).strip(), text(30).strip()])
     assert isinstance(whole, Score) and "looked at" not in str(whole.warning)
     heard, longer, more, less = scorer.take([

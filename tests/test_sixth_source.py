@@ -24,7 +24,7 @@ from accord.testing import ChatServer, check_source, completion
 from accord.values import (
     Charts,
     Document,
-    Figure,
+    Estimate,
     Findings,
     Labels,
     Point,
@@ -229,8 +229,8 @@ class LineFindings(Findings):
     slope: float
 
     def section(self):
-        figures = Table(["", "slope"], [["line", Figure(self.slope, 0.0, 2.0)]])
-        chart = Charts([Points("the line", "slope", [Point("line", Figure(self.slope, 0.0, 2.0))])])
+        figures = Table(["", "slope"], [["line", Estimate(self.slope, 0.0, 2.0)]])
+        chart = Charts([Points("the line", "slope", [Point("line", Estimate(self.slope, 0.0, 2.0))])])
         return Section("Politeness & co", "What <politeness> is worth.", [Text("read it", "soft"), figures, chart])
 
 

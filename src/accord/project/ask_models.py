@@ -23,10 +23,10 @@ from accord.models import (
     BatchEndpoint,
     CallFailed,
     Judge,
-    Ledger,
     Models,
     Plan,
     Prompt,
+    RequestLedger,
     batch_files,
     estimated_usage,
     is_unsent,
@@ -334,8 +334,8 @@ async def _handed_in(
     A batch is recorded as a run before it is started; the run's id is the mark by which `marked` finds it.
     """
     store, budget, states = project.store, project.budget, list[Batch]()
-    ledger = Ledger(store, store.replies, budget)
-    async with ledger.settled(), ledger.claimed(pending) as got:
+    ledger = RequestLedger(store, store.replies, budget)
+    async with ledger.closing(), ledger.claimed(pending) as got:
         # Looked for again now that they are claimed: whoever held the claims before has noted its batch by then.
         elsewhere = {key for each in _noted(store, model) if _is_open(each) for key in each["settings"]["keys"]}
         fresh = {key: prompt for key, prompt in pending.items() if key in got.mine.difference(elsewhere)}

@@ -10,7 +10,7 @@ from accord.project import Insights
 from accord.report import charts
 from accord.statistics import STATISTICS
 from accord.validation import Group
-from accord.values import Figure, Point
+from accord.values import Estimate, Point
 
 GROUPS_SHOWN, FEATURES_SHOWN = 12, 15
 FLAGGED = 0.05
@@ -60,7 +60,7 @@ def group_errors(insights: Insights) -> GroupErrors | None:
         return None
     shown = insights.groups[:GROUPS_SHOWN]
     points = [
-        Point(f"{g.by}: {g.name}", Figure(g.bias, band.low, band.high), g.p_holm < FLAGGED)
+        Point(f"{g.by}: {g.name}", Estimate(g.bias, band.low, band.high), g.p_holm < FLAGGED)
         for g in sorted(shown, key=lambda group: (group.by, group.name))
         if g.bias is not None and (band := g.intervals["bias"]).low is not None
     ]
@@ -82,7 +82,7 @@ class QuestionImportance:
 def question_importance(insights: Insights, scale: str) -> QuestionImportance | None:
     """Importance of the questions; `None` where none has an interval."""
     points = [
-        Point(one.question, Figure(one.value, one.interval.low, one.interval.high))
+        Point(one.question, Estimate(one.value, one.interval.low, one.interval.high))
         for one in insights.importance
         if one.interval.low is not None
     ]

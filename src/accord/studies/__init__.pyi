@@ -1,4 +1,4 @@
-from .annotator_agreement import Apart as Apart, Figure as Figure, Habit as Habit, habits as habits
+from .annotator_agreement import Apart as Apart, CountedEstimate as CountedEstimate, Habit as Habit, habits as habits
 from .annotator_agreement import taken_apart as taken_apart, Unit as Unit, worst as worst
 from .answer_parsing import BOTH_BAD as BOTH_BAD, text_in as text_in, value_in as value_in
 from .background_learning import FIT as FIT, Loop as Loop

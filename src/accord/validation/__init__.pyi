@@ -4,8 +4,8 @@ from .comparison import Difference as Difference, differences_of as differences_
 from .comparison import is_better as is_better, Keep as Keep, TESTED as TESTED
 from .drift import chance as chance, one_per_group as one_per_group, said as said, Shift as Shift, SHIFTED as SHIFTED
 from .drift import shifts as shifts, stability as stability
-from .estimation import Estimate as Estimate, estimate as estimate, estimates as estimates, Gap as Gap, gaps as gaps
-from .estimation import Labelled as Labelled, system_means as system_means
+from .estimation import estimate as estimate, estimates as estimates, Gap as Gap, gaps as gaps, Labelled as Labelled
+from .estimation import system_means as system_means, SystemMean as SystemMean
 from .fairness import annotator_quality as annotator_quality, by_group as by_group, Group as Group
 from .issue_metrics import ABOVE_CHANCE as ABOVE_CHANCE, ALWAYS as ALWAYS, Called as Called
 from .issue_metrics import CalledFigures as CalledFigures, CalledRow as CalledRow

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from accord.values import HIGHEST, LOWEST, Conversation, Figure, IssueAnnotation, Taxonomy, text_table
+from accord.values import HIGHEST, LOWEST, Conversation, Estimate, IssueAnnotation, Taxonomy, text_table
 
 SCORES = range(LOWEST, HIGHEST + 1)
 LATEST_POSITION = 20
@@ -94,7 +94,7 @@ class IssueStatistics:
     def lines(self) -> list[str]:
         """Blocks of plain text: kinds, the most frequent first, scores, systems, quotes."""
         kinds = [
-            [each.type, str(each.turns), f"{each.share:.1%}", Figure(each.mean_score).text(),
+            [each.type, str(each.turns), f"{each.share:.1%}", Estimate(each.mean_score).text(),
              "critical" if each.critical else ""]
             for each in sorted(self.types, key=lambda each: -each.turns)
             if each.turns
@@ -104,7 +104,7 @@ class IssueStatistics:
             for score, turns in self.scores.items()
         ]
         systems = [
-            [str(each.group), str(each.turns), Figure(each.mean_score).text(), f"{each.with_issues:.1%}"]
+            [str(each.group), str(each.turns), Estimate(each.mean_score).text(), f"{each.with_issues:.1%}"]
             for each in self.by_system
         ]
         parts = [

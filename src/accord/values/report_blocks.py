@@ -12,6 +12,7 @@ from html import escape
 from typing import Any, ClassVar, Literal
 
 from accord.edges import LONGEST_NAME, one_line
+from accord.values.estimate import Estimate
 
 Ends = tuple[float | None, float | None]
 
@@ -37,24 +38,6 @@ class Findings(ABC):
 
 
 # --- figures ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A figure with its 95 % interval; `None` is undefined, and an interval of which nothing can be said."""
-
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-
-    def text(self, digits: int = 2, ends: int = 2) -> str:
-        """As a terminal shows it: with the ends of its interval, where it has one; a dash where it is undefined."""
-        if self.value is None:
-            return "–"
-        shown = f"{self.value:.{digits}f}"
-        return (
-            shown if self.low is None or self.high is None else f"{shown} [{self.low:.{ends}f}, {self.high:.{ends}f}]"
-        )
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -102,7 +85,7 @@ class Point:
     """A named figure; one that is flagged has another colour."""
 
     name: str
-    figure: Figure
+    figure: Estimate
     is_flagged: bool = False
 
 
@@ -145,7 +128,7 @@ class Table:
     """Rows of a name, then texts or figures with `digits` decimals; the rows at the places `own` stand out."""
 
     header: Sequence[str]
-    rows: Sequence[Sequence[str | Figure]]
+    rows: Sequence[Sequence[str | Estimate]]
     digits: int = 2
     own: frozenset[int] = frozenset()
     kind: ClassVar[str] = "table"
@@ -197,7 +180,7 @@ def _plain_text(part: Text | Table | Charts | Fold) -> str:
         return f"{part.label}: {part.text}" if part.label else part.text
     if isinstance(part, Table):
         rows = [
-            [cell.text(part.digits, part.digits) if isinstance(cell, Figure) else cell for cell in row]
+            [cell.text(part.digits, part.digits) if isinstance(cell, Estimate) else cell for cell in row]
             for row in part.rows
         ]
         for place in part.own:

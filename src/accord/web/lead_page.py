@@ -21,7 +21,7 @@ from accord.store import ADJUDICATED, Item
 from accord.studies import (
     FIT,
     Apart,
-    Figure,
+    CountedEstimate,
     Habit,
     Loop,
     Side,
@@ -97,7 +97,7 @@ class _Lead:
         live, order = _live(standing), self.loop.orders.get(study)
         data = {
             "study": study, "title": standing.study.title, "said": standing.sentence(),
-            "per_item": standing.study.settings.per_item, "items": standing.wanted,
+            "annotators_per_item": standing.study.settings.annotators_per_item, "items": standing.wanted,
             "people": [asdict(each) for each in standing.by_person],
             "questions": [asdict(each) for each in standing.by_question],
             "live": live, "order": None if order is None else order.to_json(),
@@ -249,12 +249,12 @@ def _live(standing: Standing) -> dict[str, Any] | None:
 def _live_chart(standing: Standing, live: Mapping[str, Any] | None) -> Any:
     if live is None or not live["figures"]:
         return None
-    figures = {name: Figure(**each) for name, each in live["figures"].items()}
+    figures = {name: CountedEstimate(**each) for name, each in live["figures"].items()}
     value, low, high = (
         None if end is None else end / live["range"]
         for end in (figures["rmse"].value, figures["rmse"].low, figures["rmse"].high)
     )
-    shares = Figure(value, low, high, figures["rmse"].n)
+    shares = CountedEstimate(value, low, high, figures["rmse"].n)
     alpha = next(each.agreement for each in standing.by_question if each.question == live["question"])
     marks = [
         Mark("people: α", alpha), Mark("evaluator: r", figures["pearson"], "model"),
@@ -329,4 +329,4 @@ def _turns(side: Side) -> list[dict[str, str | bool]]:
 
 def _said(found: Mapping[str, Any]) -> str:
     """A figure that has become a mapping, in words."""
-    return str(Figure(**found))
+    return str(CountedEstimate(**found))

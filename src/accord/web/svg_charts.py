@@ -12,7 +12,7 @@ from typing import Literal
 from markupsafe import Markup, escape
 
 from accord.edges import on_page
-from accord.studies import Figure
+from accord.studies import CountedEstimate
 
 LEFT, WIDE, RIGHT, ROW = 170, 300, 170, 30
 
@@ -22,7 +22,7 @@ class Mark:
     """One row of a chart: a figure of people or of the model, and what its name leads to."""
 
     name: str
-    figure: Figure
+    figure: CountedEstimate
     kind: Literal["people", "model"] = "people"
     href: str = ""
 

@@ -46,7 +46,7 @@ from accord.methods.in_context.template import Examples, PromptTemplate, prompt_
 from accord.models import EMBEDDER, WRITER, Failure, Flow, Known, Prompt, Reply, Request, to
 from accord.models import Text as EmbeddedText
 from accord.statistics import INNER_FOLDS, fold_of
-from accord.values import Figure, Findings, Fold, Registry, Sample, Section, Table, Text, number
+from accord.values import Estimate, Findings, Fold, Registry, Sample, Section, Table, Text, number
 
 WRITTEN, TRIED, SETS = "prompts written", "prompts tried", "sets tried"
 TRAIN_SIDE, TEST_SIDE = "training side asked", "held-out side asked"
@@ -120,7 +120,7 @@ class InContextFindings(Findings):
             "prompt by hand is enough. That table is over conversations that were neither learned from nor shown."
         )
         edited = f"{self.asked} requests. To try an edited prompts.yaml: sources: {{in-context: {{prompts: FILE}}}}."
-        rows: list[list[str | Figure]] = [[one.selector, one.target, one.gain] for one in self.selectors]
+        rows: list[list[str | Estimate]] = [[one.selector, one.target, one.gain] for one in self.selectors]
         own = frozenset(place for place, one in enumerate(self.selectors) if one.chosen)
         kept = [one for one in self.prompts if one.kept]
         return Section(f"Scoring in context: {self.dimension}", lead, [

@@ -24,7 +24,7 @@ from accord.methods.in_context.scoring_requests import UNREADABLE, Asked, Counts
 from accord.methods.in_context.template import Examples, PromptTemplate, unit
 from accord.models import Failure, PromptFlow
 from accord.statistics import DRAWS, Clusters, interval
-from accord.values import Figure, Question, Registry
+from accord.values import Estimate, Question, Registry
 
 Vectors = NDArray[np.float32]
 Floats = NDArray[np.float64]
@@ -478,8 +478,8 @@ class SelectorFigures:
 
     selector: str
     chosen: bool
-    target: Figure
-    gain: Figure
+    target: Estimate
+    gain: Estimate
 
 
 def selector_figures(tried: Sequence[Tried], chosen: str, groups: Sequence[str], seed: int) -> list[SelectorFigures]:
@@ -492,6 +492,6 @@ def selector_figures(tried: Sequence[Tried], chosen: str, groups: Sequence[str],
         figures = []
         for values in (each.targets[known], (each.targets - base)[known]):
             drawn = interval((counts @ clusters.sums(values[:, None]))[:, 0] / (counts @ clusters.sizes))
-            figures.append(Figure(float(values.mean()), drawn.low, drawn.high))
+            figures.append(Estimate(float(values.mean()), drawn.low, drawn.high))
         found.append(SelectorFigures(each.name, each.name == chosen, *figures))
     return found

@@ -33,7 +33,7 @@ from accord.statistics import Clusters, interval
 from accord.values import (
     Charts,
     Conversation,
-    Figure,
+    Estimate,
     Findings,
     Fold,
     Histogram,
@@ -123,7 +123,7 @@ class RubricScore:
     """
 
     system: str
-    figures: Mapping[str, Figure]
+    figures: Mapping[str, Estimate]
     unanswered: float | None = None
     failed: str | None = None
 
@@ -137,7 +137,7 @@ class RubricScore:
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> RubricScore:
         """Invert `to_json`."""
-        figures = {name: Figure(row[name], row[f"{name}_low"], row[f"{name}_high"]) for name in NAMES}
+        figures = {name: Estimate(row[name], row[f"{name}_low"], row[f"{name}_high"]) for name in NAMES}
         return cls(row["system"], figures, row["unanswered"], row.get("failed"))
 
 
@@ -265,7 +265,7 @@ class RubricFindings(Findings):
             f"good and bad conversations. Their sum, NetSAT, was tested on {self.tested} others: good conversations "
             f"score {number(best.value, 1)} points above bad ones ({number(best.low, 1)} to {number(best.high, 1)})."
         )
-        rows: list[list[str | Figure]] = [[row.system, *(row.figures[name] for name in COLUMNS)] for row in self.rows]
+        rows: list[list[str | Estimate]] = [[row.system, *(row.figures[name] for name in COLUMNS)] for row in self.rows]
         own = frozenset(place for place, row in enumerate(self.rows) if row.system == RUBICON)
         yields = (
             "Yield follows the paper: its window comes from the tested labels. For the deployed yield the window comes "
@@ -285,7 +285,7 @@ class RubricFindings(Findings):
         bars = [
             Point(
                 f"{one.id}: {one.text}",
-                Figure(one.separation, one.separation_low, one.separation_high),
+                Estimate(one.separation, one.separation_low, one.separation_high),
                 one.separation_low is None or one.separation_low <= 0,
             )
             for one in sorted(self.assertions, key=lambda one: -one.separation)
@@ -400,7 +400,7 @@ def _score_rival(
         answers = yield from ask_rubric(asked, decided.samples, JUDGE, f"{rubric.name}: held-out side judged")
         return score_selector(name, selector, answers, decided, test)
     except BadInput as error:
-        return RubricScore(name, dict.fromkeys(NAMES, Figure()), failed=str(error))
+        return RubricScore(name, dict.fromkeys(NAMES, Estimate()), failed=str(error))
 
 
 def _clusters_of(test: Training, decided: Decided) -> Clusters:

@@ -25,7 +25,7 @@ from pydantic import Field, field_validator
 from accord.edges import BadInput, UnknownName
 from accord.evidence import Settings
 from accord.statistics import DRAWS, FOLDS, Clusters, fold_of, interval
-from accord.values import Figure, Registry
+from accord.values import Estimate, Registry
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int32]
@@ -197,13 +197,13 @@ NAMES = (
 )  # fmt: skip
 
 
-def with_intervals(tested: Outcome, clusters: Clusters, draws: int = DRAWS, seed: int = 0) -> dict[str, Figure]:
+def with_intervals(tested: Outcome, clusters: Clusters, draws: int = DRAWS, seed: int = 0) -> dict[str, Estimate]:
     """The figures, each with its interval over resamples of whole conversations."""
     own, draws = figures(tested), draws if len(clusters) > 1 else 0
     drawn = [figures(tested.take(clusters.rows(count))) for count in clusters.counts(draws, seed)]
     spread = {name: interval(np.array([one[name] for one in drawn], dtype=float)) for name in NAMES}
     return {
-        name: Figure() if value is None else Figure(value, spread[name].low, spread[name].high)
+        name: Estimate() if value is None else Estimate(value, spread[name].low, spread[name].high)
         for name, value in own.items()
     }
 
