@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from accord import Conversation, Document, Turn
+from accord import Conversation, Document, Turn, embedded
 from accord.edges import MissingExtra
 from accord.evidence import (
     BANK,
@@ -42,7 +42,6 @@ from accord.evidence import (
 )
 from accord.evidence.bank import similarity
 from accord.formats import read
-from accord.models import embedders
 from accord.statistics import STATISTICS, Paired
 from accord.values import Sample
 
@@ -194,7 +193,7 @@ def test_bertscore_is_greedy_matching_weighted_by_idf(monkeypatch: pytest.Monkey
     }
     states["empty"] = ((), np.zeros((0, 2)))
     embedder = SimpleNamespace(token_states=states.__getitem__)
-    monkeypatch.setattr(embedders, "open_sentence_embedder", lambda name: embedder)
+    monkeypatch.setattr(embedded, "open_sentence_embedder", lambda name: embedder)
     similarity.scores.cache_clear()
     w = np.log([2.0 + 0, 2.0 + 2004, 2.0 + 3004])
     recall = (w * [1.0, 0.8, 0.0]).sum() / w.sum()
