@@ -56,7 +56,7 @@ from accord.evidence import (
     sources,
     word_count,
 )
-from accord.evidence.bank import embedding
+from accord.evidence.bank import similarity
 from accord.evidence.bank import tokens as words
 from accord.learning import EvaluatorSettings, Head, make_evaluator, make_head
 from accord.live import Message, Scheduler, opened, see_to
@@ -442,10 +442,10 @@ class Embedder:
 @pytest.fixture
 def letters(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every embedder is that of letters."""
-    monkeypatch.setattr(embedding, "open_embedder", lambda name: Embedder())
-    embedding.scores.cache_clear()
+    monkeypatch.setattr(similarity, "open_embedder", lambda name: Embedder())
+    similarity.scores.cache_clear()
     yield
-    embedding.scores.cache_clear()
+    similarity.scores.cache_clear()
 
 
 CONTEXT = SourceContext(Rubric(name="useful", questions=(QUESTION,), main="useful"))

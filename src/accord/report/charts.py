@@ -9,8 +9,8 @@ from importlib.resources import files
 from typing import Any
 
 from accord.edges import in_lines, on_page, redacted
-from accord.methods import GroupCounts, KindAtScore, KindCounts
-from accord.values import Curves, Histogram, Point, Points, number, percent
+from accord.validation import GroupCounts, KindAtScore, KindCounts
+from accord.values import Histogram, Point, Points, number, percent
 
 
 def page(name: str, content: object) -> str:
@@ -102,11 +102,11 @@ def reliability(rows: Sequence[Mapping[str, Any]]) -> str:
     return svg((band + diagonal.encode(x="a:Q", y="b:Q") + line).properties(width=150, height=150))
 
 
-def chart(shown: Points | Histogram | Curves) -> str:
+def chart(shown: Points | Histogram) -> str:
     """A chart of a source's section, as SVG."""
     if isinstance(shown, Points):
         return points(shown.points, shown.axis)
-    return histogram(shown) if isinstance(shown, Histogram) else curves(shown)
+    return histogram(shown)
 
 
 def points(shown: Sequence[Point], axis: str) -> str:
@@ -172,25 +172,6 @@ def histogram(shown: Histogram) -> str:
         )
     )
     return svg((bars + _upright(shown.at, *shown.window)).properties(width=330, height=190))
-
-
-def curves(shown: Curves) -> str:
-    """Lines of shares, each with the dashed one that it is held against; the ends of the window are dashed too."""
-    import altair as alt
-
-    lines = []
-    for colour, (own, target) in zip((ACCENT, SECOND), shown.lines, strict=False):
-        rows = [{"x": x, "own": y, "target": t} for x, y, t in zip(shown.x, own, target, strict=True)]
-        base, x = alt.Chart(inline(rows)), alt.X("x:Q", title=shown.axis)
-        y = alt.Y("own:Q", title=shown.of, scale=alt.Scale(domain=[0, 1]))
-        dashed = alt.Y("target:Q", title=shown.of)
-        lines += [
-            base.mark_line(color=colour, strokeWidth=2).encode(x=x, y=y),
-            base.mark_line(color=colour, strokeWidth=1, strokeDash=[4, 3]).encode(x=x, y=dashed),
-        ]
-    level = alt.Chart(inline([{"at": shown.level}] if shown.level is not None else []))
-    rule = level.mark_rule(color=THIRD, strokeDash=[2, 2]).encode(y="at:Q")
-    return svg(alt.layer(*lines, rule, _upright(None, *shown.window)).properties(width=330, height=190))
 
 
 def _upright(threshold: float | None, low: float | None, high: float | None) -> Any:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from accord.edges import sendable, write_whole
-from accord.methods import GroupCounts, IssueStatistics
 from accord.report import charts
 from accord.report.charts import page
 from accord.studies import Outcome
+from accord.validation import GroupCounts, IssueStatistics
 from accord.values import Conversation, IssueAnnotation, Span, Taxonomy, Turn
 
 WORST_SHOWN = 12
