@@ -632,7 +632,7 @@ def test_settings_of_the_default_that_cannot_be_are_said() -> None:
         Calibration(question, candidates="mixed")
     with pytest.raises(UnknownName, match="unknown answer_model"):
         Calibration(question, candidates=["svm"])
-    with pytest.raises(BadInput, match="seconds is a number from 0"):
+    with pytest.raises(BadInput, match="max_seconds must be a number from 0"):
         Calibration(question, max_seconds=-1)
 
 

@@ -275,7 +275,7 @@ def test_a_saved_evaluator_scores_in_a_fresh_process_without_the_project_and_a_k
     every = [run(fitted.predict(samples, who), memory_models()) for who in (None, *fitted.annotators)]
     scores = [score for scores in every for score in scores]
     assert json.loads(done.stdout) == json.loads(json.dumps([fitted.digest(), [score.to_json() for score in scores]]))
-    assert all(isinstance(score, Score) for score in scores) and len(scores) == 40 * (3 if name == "mine" else 1)
+    assert all(isinstance(score, Score) for score in scores) and len(scores) == 40 * (1 + len(fitted.annotators))
     assert not list((tmp_path / "empty").iterdir()), "scoring leaves nothing behind"
 
 

@@ -189,8 +189,8 @@ def test_end_users_are_one_annotator() -> None:
     assert learned.predict(corpus.evidence, "user-7") == learned.predict(corpus.evidence, "user-*")
     means = {n: np.mean([s.value for s in learned.predict(corpus.evidence, n)]) for n in ("p0", "user-*")}
     assert means["user-*"] > means["p0"] + 0.5
-    with pytest.raises(BadInput, match="list of patterns"):
-        Calibration(corpus.question, groups="user-*")
+    with pytest.raises(BadInput, match="must be a list of names"):
+        Calibration(corpus.question, pooled_annotators="user-*")
 
 
 # --- questions -----------------------------------------------------------------------------------------------------
@@ -493,13 +493,13 @@ def test_a_leak_is_large_where_it_lies_outside_the_honest_interval() -> None:
 @pytest.fixture
 def learned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Grows by one whenever a mixed model learns."""
-    calls, learn = [], MixedAnswers.learn
+    calls, learn = [], MixedAnswers.fit_predict
 
     def counted(self: MixedAnswers, *args: Any, **kwargs: Any) -> Any:
         calls.append(1)
         return learn(self, *args, **kwargs)
 
-    monkeypatch.setattr(MixedAnswers, "learn", counted)
+    monkeypatch.setattr(MixedAnswers, "fit_predict", counted)
     return calls
 
 

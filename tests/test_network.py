@@ -233,7 +233,7 @@ def test_the_cores_are_those_that_inner_folds_prefer() -> None:
     assert found["mixed"]["weight"] >= 0.5 and found["mixed"]["loss"] < found["network"]["loss"]
     assert found["constant"]["weight"] == 0 and sum(each["weight"] for each in found.values()) == pytest.approx(1)
     cheap = Calibration(corpus.question, network=SMALL, max_seconds=1).fit(corpus.evidence, corpus.labels).describe()
-    assert "more than seconds: 1" in cheap["candidates"]["network"]["why"]
+    assert "above max_seconds: 1" in cheap["candidates"]["network"]["why"]
     few = planted(conversations=30, annotators=2)
     said = Calibration(few.question).fit(few.evidence, few.labels).describe()
     assert said["answer_model"] == "mixed" and "not tried" in said["candidates"]["network"]["why"]

@@ -491,7 +491,7 @@ def selector_figures(tried: Sequence[Tried], chosen: str, groups: Sequence[str],
         counts = clusters.counts(DRAWS, seed)
         figures = []
         for values in (each.targets[known], (each.targets - base)[known]):
-            drawn = estimate_from_draws(None, (counts @ clusters.sums(values[:, None]))[:, 0] / (counts @ clusters.sizes))
-            figures.append(Estimate(float(values.mean()), drawn.low, drawn.high))
+            drawn = (counts @ clusters.sums(values[:, None]))[:, 0] / (counts @ clusters.sizes)
+            figures.append(estimate_from_draws(float(values.mean()), drawn))
         found.append(SelectorFigures(each.name, each.name == chosen, *figures))
     return found

@@ -201,9 +201,8 @@ def with_intervals(tested: Outcome, clusters: Clusters, draws: int = DRAWS, seed
     """The figures, each with its interval over resamples of whole conversations."""
     own, draws = figures(tested), draws if len(clusters) > 1 else 0
     drawn = [figures(tested.take(clusters.rows(count))) for count in clusters.counts(draws, seed)]
-    spread = {name: estimate_from_draws(own[name], np.array([one[name] for one in drawn], dtype=float)) for name in NAMES}
     return {
-        name: Estimate() if value is None else Estimate(value, spread[name].low, spread[name].high)
+        name: Estimate() if value is None else estimate_from_draws(value, np.array([one[name] for one in drawn], float))
         for name, value in own.items()
     }
 
