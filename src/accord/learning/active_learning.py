@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from accord.edges import BadInput, UnknownName
 from accord.evidence import EvidenceTable, Ratings
 from accord.learning.answer_model import known_ratings, matrix, sources_of
-from accord.learning.mixed_equations import GROUP, OFFSET, TEXT
 from accord.learning.mixed_model import MixedModel
+from accord.learning.rating_layout import GROUP, OFFSET, TEXT
 from accord.values import Labels, Question, Target
 
 Floats = NDArray[np.float64]

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from accord.edges import BadInput
 from accord.evidence import EvidenceTable, Ratings, ratings
 from accord.learning.answer_model import matrix
-from accord.learning.mixed_equations import DENSE, EffectEquations, standardization
+from accord.learning.mixed_equations import DENSE, EffectEquations
 from accord.learning.mixed_model import MixedModel
+from accord.learning.rating_layout import standardization
 from accord.statistics import Clusters, estimate_from_draws
 from accord.values import Estimate, Kind, Labels, Question
 

@@ -20,7 +20,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from accord.evidence import Arrays, EvidenceTable, Ratings, by_row
 from accord.learning.answer_model import AnswerModel, inner_folds, matrix, sources_of
-from accord.learning.mixed_equations import (
+from accord.learning.mixed_equations import best_ratios, equations_for
+from accord.learning.ordinal import OrdinalLink
+from accord.learning.rating_layout import (
     GROUP,
     OFFSET,
     OWN_SLOPE,
@@ -29,13 +31,10 @@ from accord.learning.mixed_equations import (
     Floats,
     Indices,
     RatingLayout,
-    best_ratios,
-    equations_for,
     own_effects,
     source_numbers,
     standardization,
 )
-from accord.learning.ordinal import OrdinalLink
 from accord.values import Json, Labels
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from accord.evidence import EvidenceTable
 from accord.learning.answer_model import matrix
-from accord.learning.mixed_equations import standardization
+from accord.learning.rating_layout import standardization
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]

@@ -16,8 +16,8 @@ import scipy
 
 from accord.evidence import Arrays, EvidenceTable, by_row
 from accord.learning.answer_model import Floats, Indices, TextMeanModel, matrix, part_arrays, prefixed
-from accord.learning.mixed_equations import standardization
 from accord.learning.ordinal import OrdinalLink
+from accord.learning.rating_layout import standardization
 
 GRID = [(strength, tube) for strength in (0.1, 1.0, 10.0) for tube in (0.1, 0.5)]
 """C and the half width of the tube in steps of the scale, most regularized first."""

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from accord.evidence import Arrays, Column, EvidenceTable, Ratings, by_row, columns_from
 from accord.learning.answer_model import matrix
 from accord.learning.conformal import band_quantile, bands, groups_needed
-from accord.learning.mixed_equations import standardization
+from accord.learning.rating_layout import standardization
 from accord.statistics import fold_of, normal_quantile
 from accord.values import Target, content_hash
 
