@@ -29,7 +29,7 @@ SOURCE = ROOT / "src" / "accord"
 # From the top of the tree down: a package imports only from packages that stand above it.
 ORDER = [
     "version", "edges", "values", "statistics", "formats", "sample", "store", "models", "evidence", "methods", "learning",
-    "validation", "finetune", "synth", "project", "board", "live", "studies", "web", "report", "testing", "cli",
+    "validation", "finetune", "synth", "project", "charts", "board", "live", "studies", "web", "report", "testing", "cli",
     "__main__",
 ]  # fmt: skip
 RANK = {name: rank for rank, name in enumerate(ORDER)}
@@ -126,7 +126,6 @@ APART = {
     "accord.models.client": "the endpoints, which need an HTTP client",
     "accord.studies": "services behind the pages",
     "accord.web": "parts of pages, some of which need a web framework",
-    "accord.report.charts": "draws, for which it needs altair",
     "accord.live.service": "parts of the service, which need a web framework; links and exports are edges",
     "accord.models.http_safety": "an edge, tested by its own table of cases",
     "accord.models.reply_parsing": "an edge, tested by its own table of cases",
