@@ -207,7 +207,6 @@ LIGHT = [
     "polars",
     "sklearn",
     "scipy",
-    "altair",
     "openai",
     "accord.learning.evaluator",
     "accord.models.role_models",
@@ -311,7 +310,7 @@ def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys\nfrom typer.testing import CliRunner\nfrom accord.cli import app, commands\n"
         "assert CliRunner().invoke(app, ['--help']).exit_code == 0\n"
-        "heavy = {'numpy', 'scipy', 'sklearn', 'openai', 'sqlalchemy', 'polars', 'altair', 'pydantic', 'yaml'}\n"
+        "heavy = {'numpy', 'scipy', 'sklearn', 'openai', 'sqlalchemy', 'polars', 'pydantic', 'yaml'}\n"
         "print(sorted(heavy & sys.modules.keys()))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

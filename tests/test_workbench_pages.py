@@ -21,8 +21,8 @@ from accord.project import Project, config_from
 from accord.store import Studies
 from accord.values import Document, Scale
 from accord.web import add_person
-from accord.web.app import static_file
-from accord.web.rating_view import pieces, typed_range
+from accord.web.context import static_file
+from accord.web.pages.rating_view import pieces, typed_range
 
 STATIC = Path(__file__).parents[1] / "src" / "accord" / "workbench" / "static"
 EVIL = "<script>alert('x')</script><img src=x onerror=alert(1)>\"'></textarea></option>{{7*7}}"

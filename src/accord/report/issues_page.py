@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from accord.charts import Axis, Line, Row, bar_chart, column_chart, line_chart
+from accord.charts import Axis, ChartLine, ChartRow, bar_chart, column_chart, line_chart
 from accord.edges import sendable, write_whole
 from accord.methods import GroupCounts, IssueStatistics
 from accord.report.page import render_page
@@ -103,7 +103,7 @@ def _counts(numbers: Mapping[int, int], axis: str, counted: str) -> Markup:
 def _kinds(found: IssueStatistics) -> Markup:
     """Draw the share of turns with each kind of issue, the most frequent first."""
     kinds = sorted((kind for kind in found.types if kind.turns), key=lambda kind: kind.turns, reverse=True)
-    rows = [Row(kind.type, Estimate(kind.share), "flagged" if kind.critical else "model") for kind in kinds]
+    rows = [ChartRow(kind.type, Estimate(kind.share), "flagged" if kind.critical else "model") for kind in kinds]
     return bar_chart(rows, Axis("share of turns", is_share=True), "Kinds of issues") if rows else Markup("")
 
 
@@ -134,7 +134,7 @@ def _along(rows: Sequence[GroupCounts], title: str) -> Markup:
     """Draw the share of turns with an issue by position or day."""
     if len(rows) < 2:
         return Markup("")
-    line = Line(range(len(rows)), [row.with_issues or 0.0 for row in rows], draws="line points")
+    line = ChartLine(range(len(rows)), [row.with_issues or 0.0 for row in rows], draws="line points")
     x = Axis(title, labels={place: str(row.group) for place, row in enumerate(rows)})
     return line_chart([line], x, Axis("turns with an issue", 0, 1, is_share=True), f"Turns with an issue by {title}")
 

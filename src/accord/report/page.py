@@ -6,7 +6,7 @@ from importlib.resources import files
 
 from markupsafe import Markup
 
-from accord.charts import STYLE, Axis, Guide, Line, Row, histogram, interval_plot, legend, line_chart
+from accord.charts import STYLE, Axis, ChartLine, ChartRow, Guide, histogram, interval_plot, legend, line_chart
 from accord.edges import on_page, redacted
 from accord.values import Curves, Histogram, Points, number, percent
 
@@ -38,7 +38,9 @@ def render_page(name: str, content: object) -> str:
 def draw_chart(chart: Points | Histogram | Curves) -> Markup:
     """Return the SVG of a chart block."""
     if isinstance(chart, Points):
-        rows = [Row(point.name, point.figure, "flagged" if point.is_flagged else "people") for point in chart.points]
+        rows = [
+            ChartRow(point.name, point.figure, "flagged" if point.is_flagged else "people") for point in chart.points
+        ]
         return interval_plot(rows, Axis(chart.axis), chart.caption, 0.0)
     window = [Guide(end) for end in chart.window if end is not None]
     if isinstance(chart, Histogram):
@@ -46,6 +48,9 @@ def draw_chart(chart: Points | Histogram | Curves) -> Markup:
         return histogram(chart.groups, Axis(chart.axis), Axis(chart.counted, low=0), chart.caption, threshold + window)
     lines = []
     for place, (values, target) in enumerate(chart.lines):
-        lines += [Line(chart.x, values, kind=f"s{place}"), Line(chart.x, target, kind=f"s{place}", is_dashed=True)]
+        lines += [
+            ChartLine(chart.x, values, kind=f"s{place}"),
+            ChartLine(chart.x, target, kind=f"s{place}", is_dashed=True),
+        ]
     level = [] if chart.level is None else [Guide(chart.level, is_level=True)]
     return line_chart(lines, Axis(chart.axis), Axis(chart.of, 0, 1), chart.caption, guides=level + window)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from accord.charts import Axis, Row, bar_chart, column_chart, interval_plot, legend
+from accord.charts import Axis, ChartRow, bar_chart, column_chart, interval_plot, legend
 from accord.edges import BadInput, write_whole
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator
@@ -296,7 +296,9 @@ def _smaller(difference: Difference) -> str:
 def _interval_chart(found: Comparison, statistic: str) -> Markup:
     lines: list[Result] = [*found.results, *([found.people] if found.people else [])]
     rows = [
-        Row(line.system, Estimate(line.values[statistic], band.low, band.high), "model" if place == 0 else "neutral")
+        ChartRow(
+            line.system, Estimate(line.values[statistic], band.low, band.high), "model" if place == 0 else "neutral"
+        )
         for place, line in enumerate(lines)
         if line.values[statistic] is not None and (band := line.intervals[statistic]).low is not None
     ]
@@ -379,7 +381,7 @@ def _learned(evaluator: Evaluator) -> LearnedHead:
 def _effects(effects: Mapping[str, float], axis: Axis) -> Markup:
     """Draw a bar per feature, the largest first."""
     ordered = sorted(effects.items(), key=lambda pair: -pair[1])
-    rows = [Row(name, Estimate(effect), "model" if effect > 0 else "flagged") for name, effect in ordered]
+    rows = [ChartRow(name, Estimate(effect), "model" if effect > 0 else "flagged") for name, effect in ordered]
     return bar_chart(rows, axis, "Effect of each feature")
 
 

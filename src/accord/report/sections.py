@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from accord.charts import Axis, Line, Row, bar_chart, interval_plot, line_chart
+from accord.charts import Axis, ChartLine, ChartRow, bar_chart, interval_plot, line_chart
 from accord.project import Insights
 from accord.statistics import STATISTICS, Diagram
 from accord.validation import Group
@@ -45,9 +45,9 @@ def reliability(insights: Insights) -> Reliability | None:
 def _reliability_curve(diagram: Diagram) -> Markup:
     """Draw the observed frequency by predicted probability, wide where predictions are dense."""
     lines = [
-        Line(diagram.predicted.tolist(), diagram.happened.tolist(), diagram.low.tolist(), diagram.high.tolist(),
+        ChartLine(diagram.predicted.tolist(), diagram.happened.tolist(), diagram.low.tolist(), diagram.high.tolist(),
              kind="s0", weights=diagram.density.tolist()),
-        Line([0, 1], [0, 1], kind="neutral", is_dashed=True),
+        ChartLine([0, 1], [0, 1], kind="neutral", is_dashed=True),
     ]  # fmt: skip
     title = f"Calibration of answer {diagram.option}"
     return line_chart(lines, Axis("predicted", 0, 1), Axis("observed", 0, 1), title, size=(150, 150))
@@ -69,7 +69,9 @@ def group_errors(insights: Insights) -> GroupErrors | None:
         return None
     shown = insights.groups[:GROUPS_SHOWN]
     points = [
-        Row(f"{g.by}: {g.name}", Estimate(g.bias, band.low, band.high), "flagged" if g.p_holm < FLAGGED else "people")
+        ChartRow(
+            f"{g.by}: {g.name}", Estimate(g.bias, band.low, band.high), "flagged" if g.p_holm < FLAGGED else "people"
+        )
         for g in sorted(shown, key=lambda group: (group.by, group.name))
         if g.bias is not None and (band := g.intervals["bias"]).low is not None
     ]
@@ -91,7 +93,7 @@ class QuestionImportance:
 def question_importance(insights: Insights, scale: str) -> QuestionImportance | None:
     """Importance of the questions; `None` where none has an interval."""
     points = [
-        Row(one.question, Estimate(one.value, one.interval.low, one.interval.high), "people")
+        ChartRow(one.question, Estimate(one.value, one.interval.low, one.interval.high), "people")
         for one in insights.importance
         if one.interval.low is not None
     ]
@@ -133,7 +135,7 @@ def _curve(insights: Insights, statistic: str, title: str) -> Markup:
     if not points:
         return Markup("")
     labels, values, low, high = zip(*points, strict=True)
-    line = Line(labels, values, low, high, draws="line points")
+    line = ChartLine(labels, values, low, high, draws="line points")
     return line_chart([line], Axis("labels learned from"), Axis(title), f"Learning curve: {title}")
 
 
@@ -152,7 +154,7 @@ def adaptive_curve(insights: Insights) -> AdaptiveCurve | None:
     if len(known) < 2:
         return None
     enough = next(most for most, value in known if value <= 1.01 * known[-1][1])
-    line = Line([most for most, _ in known], [value for _, value in known], draws="line points")
+    line = ChartLine([most for most, _ in known], [value for _, value in known], draws="line points")
     chart = line_chart([line], Axis("questions asked"), Axis("RMSE"), "Error by number of questions")
     return AdaptiveCurve(chart, enough, known[-1][0])
 
@@ -171,7 +173,7 @@ def drift_of(rows: Sequence[Mapping[str, Any]]) -> Drift | None:
     if not rows:
         return None
     bars = [
-        Row(row["feature"], Estimate(row["stability"]), "flagged" if row["is_shifted"] else "model")
+        ChartRow(row["feature"], Estimate(row["stability"]), "flagged" if row["is_shifted"] else "model")
         for row in rows[:FEATURES_SHOWN]
     ]
     chart = bar_chart(bars, Axis("population stability index"), "Drift by feature")
