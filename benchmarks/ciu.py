@@ -102,7 +102,7 @@ def learned_metrics(folder: Path, keep: Path) -> list[str]:
 
 def has_embedder() -> bool:
     """Whether the small embedder lies on this machine."""
-    from accord.models import open_sentence_embedder
+    from accord.embedded import open_sentence_embedder
 
     try:
         open_sentence_embedder("minilm-l6")

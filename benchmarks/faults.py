@@ -61,7 +61,7 @@ from accord.values import Sample
 rubric = load_rubric("llm-rubric")
 always = tuple(q.model_copy(update={"applies": "always"}) for q in rubric.questions)
 rubric = rubric.model_copy(update={"questions": always})
-judge = {"mode": "logprobs", "model": "m", "base_url": sys.argv[1], "at_once": int(sys.argv[4]), "attempts": 8}
+judge = {"mode": "logprobs", "model": "m", "base_url": sys.argv[1], "concurrency": int(sys.argv[4]), "attempts": 8}
 samples = [Sample(Conversation(f"c{i}", (Turn("user", f"Is it {i}?"), Turn("assistant", "Yes."))))
            for i in range(int(sys.argv[3]))]
 config = config_from({"store": sys.argv[2], "models": {"judge": {**judge, "timeout": 2.0}}})

@@ -19,7 +19,7 @@ from accord.store import Studies
 from accord.studies import OpenStudy
 from accord.web import WorkbenchContext, local_sign_in_link, workbench_app
 
-STUDY: dict[str, Any] = {"title": "First look", "per_item": 2}
+STUDY: dict[str, Any] = {"title": "First look", "annotators_per_item": 2}
 LINKS: dict[int, Callable[[], str | None]] = {}
 """By port of a server in this process: make a one-time sign-in link; it returns `None` if there are accounts."""
 

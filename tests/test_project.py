@@ -28,7 +28,7 @@ SOURCE = ROOT / "src" / "accord"
 
 # From the top of the tree down: a package imports only from packages that stand above it.
 ORDER = [
-    "version", "edges", "values", "statistics", "formats", "sample", "store", "models", "evidence", "methods", "learning",
+    "version", "edges", "values", "statistics", "formats", "sample", "store", "models", "embedded", "evidence", "methods", "learning",
     "validation", "finetune", "synth", "project", "charts", "board", "live", "studies", "web", "report", "testing", "cli",
     "__main__",
 ]  # fmt: skip
@@ -73,6 +73,22 @@ def test_imports_point_down_only() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+OPTIONAL = {"embedded", "finetune"}
+"""Optional packages, which the rest of Accord imports inside functions, or in a module that is loaded on demand."""
+ON_DEMAND = {"finetuning.py"}
+
+
+def test_the_core_imports_no_optional_package() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}: {ast.unparse(node)}"
+        for path in SOURCE.rglob("*.py")
+        if not OPTIONAL & set(path.relative_to(SOURCE).parts) and path.name not in ON_DEMAND
+        for node in tree_of(path).body
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[1:2] in [[name] for name in OPTIONAL]
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_every_package_has_its_place() -> None:
     packages = {
         path.name.removesuffix(".py")
@@ -104,7 +120,7 @@ def test_inside_a_package_imports_point_one_way() -> None:
 
 
 def test_other_packages_import_what_a_package_names() -> None:
-    heavy = {"accord.finetune", "accord.learning.network_training", "accord.models.embedded"}
+    heavy = {"accord.finetune", "accord.learning.network_training", "accord.embedded"}
     deep = [
         f"{path.relative_to(ROOT)}: {node.module}"
         for path in SOURCE.rglob("*.py")
@@ -121,7 +137,7 @@ APART = {
     "accord.finetune": "needs PyTorch",
     "accord.learning.network_grid": "needs JAX",
     "accord.learning.network_training": "needs JAX",
-    "accord.models.embedded": "needs what reads model files",
+    "accord.embedded": "needs what reads model files",
     "accord.cli.outputs": "the marks of output options, which commands alone use",
     "accord.models.client": "the endpoints, which need an HTTP client",
     "accord.studies": "services behind the pages",

@@ -31,7 +31,7 @@ models: {judge: {mode: recorded, paths: [data/judge.jsonl]}}
 sources: {issues: {by: recorded, model: m, taxonomy: my/taxonomy.yaml}}
 evaluators: {plain: {sources: [rubric, lexical], head: mixed}}
 evaluator: plain
-studies: {rate: {marks: my/taxonomy.yaml, rubric: my/rubric.yaml}}
+studies: {rate: {issue_taxonomy: my/taxonomy.yaml, rubric: my/rubric.yaml}}
 folds: 2
 draws: 50
 """

@@ -116,9 +116,9 @@ def test_a_request_that_was_sent_and_failed_counts(respond: Callable[[Any], Wire
 
 
 REFUSED_KEY = Wire({"error": {}}, status=401)
-LOGPROBS = "judge: {{mode: logprobs, model: m1, base_url: '{url}', attempts: 1, at_once: 2}}"
-VERBALISED = "judge: {{mode: verbalised, model: m1, base_url: '{url}', attempts: 1, at_once: 2}}"
-ISSUES = "finder: {{model: m1, base_url: '{url}', attempts: 1, at_once: 2}}"
+LOGPROBS = "judge: {{mode: logprobs, model: m1, base_url: '{url}', attempts: 1, concurrency: 2}}"
+VERBALISED = "judge: {{mode: verbalised, model: m1, base_url: '{url}', attempts: 1, concurrency: 2}}"
+ISSUES = "finder: {{model: m1, base_url: '{url}', attempts: 1, concurrency: 2}}"
 
 
 @pytest.mark.parametrize(

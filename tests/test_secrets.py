@@ -120,7 +120,7 @@ def test_the_configurations_own_secrets_are_noted(tmp_path: Path, monkeypatch: p
     from accord.project import load_config
 
     monkeypatch.setenv("TEAM_WEBHOOK", "https://hooks.test/services/T0/abcdefgh")
-    Path(tmp_path, "accord.yaml").write_text("watch: {webhook: '${TEAM_WEBHOOK}'}\n")
+    Path(tmp_path, "accord.yaml").write_text("monitoring: {webhook: '${TEAM_WEBHOOK}'}\n")
     load_config(tmp_path / "accord.yaml")
     assert redacted("posted to services/T0/abcdefgh") == "posted to [secret]"
 
@@ -190,7 +190,7 @@ NETWORK_CLIENTS = ("openai", "httpx", "urllib.request", "fsspec", "requests", "a
 EDGES = {
     "models/client.py": "`failures` converts the SDK's exceptions",
     "models/batching.py": "catches NotFoundError without reading it",
-    "models/embedded/download.py": "downloads; errors become BadInput",
+    "embedded/download.py": "downloads; errors become BadInput",
     "live/monitoring/scheduler.py": "webhooks; errors show status and type only",
     "formats/object_storage.py": "object stores; errors become BadInput",
 }

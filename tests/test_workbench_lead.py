@@ -113,7 +113,7 @@ def opinions(
 
 
 def test_a_study_is_said_in_a_sentence_from_the_answers_to_its_main_question_alone(tmp_path: Path) -> None:
-    with project(tmp_path, per_item=2) as opened:
+    with project(tmp_path, annotators_per_item=2) as opened:
         studies = Studies(opened.store)
         look = OpenStudy(opened, "look", studies)
         look.begin()
@@ -310,7 +310,7 @@ def led(folder: Path, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Itera
     """Thirty conversations, whose replies have from 1 to 25 words."""
     monkeypatch.chdir(folder)
     (folder / "help.yaml").write_text(RUBRIC)
-    about = {"title": "First look", "per_item": 2, "people": sorted(LEVELS), **settings}
+    about = {"title": "First look", "annotators_per_item": 2, "annotators": sorted(LEVELS), **settings}
     content = {
         "store": f"sqlite:///{folder}/accord.db",
         "rubric": "help.yaml",
@@ -344,7 +344,10 @@ def looked(opened: Project) -> Iterator[tuple[OpenStudy, Loop, Panel]]:
 
 @pytest.mark.slow
 def test_what_is_asked_a_second_time_stands_beside_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with led(tmp_path, monkeypatch, repeats=0.5, per_item=1) as opened, looked(opened) as (look, _, panel):
+    with (
+        led(tmp_path, monkeypatch, repeat_share=0.5, annotators_per_item=1) as opened,
+        looked(opened) as (look, _, panel),
+    ):
         panel.rate("ann", 60)
         again = [
             each for each in look.studies.answers("look") if each.study == "look/1/again" and each.question == "Q0"
@@ -364,7 +367,7 @@ def test_what_is_asked_a_second_time_stands_beside_the_first(tmp_path: Path, mon
 def test_what_is_expected_is_kept_before_the_answer_and_tests_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with led(tmp_path, monkeypatch, reveal=True) as opened, looked(opened) as (look, loop, panel):
+    with led(tmp_path, monkeypatch, show_prediction=True) as opened, looked(opened) as (look, loop, panel):
         assert loop.reasons == {"look": "no evaluator has learned yet"}
         panel.everybody(7)
         assert not look.studies.predictions("look") and "no evaluator has expected" in Standing(look).sentence()
@@ -448,7 +451,7 @@ def test_the_informative_order_is_made_as_labels_arrive(tmp_path: Path, monkeypa
 def test_a_promotion_that_is_cut_in_two_is_ended_at_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with led(tmp_path, monkeypatch, refit_every=24) as opened, looked(opened) as (look, loop, panel):
+    with led(tmp_path, monkeypatch, retrain_every=24) as opened, looked(opened) as (look, loop, panel):
         panel.everybody(5)
         loop.jobs.wait()
         assert loop.state()["candidate"] is None, "20 new answers are fewer than 24"
@@ -677,7 +680,7 @@ def test_pairs_names_a_damaged_evaluator_and_a_study_without_items_have_their_pa
     damaged = tmp_path / "evaluators" / "calibration"
     damaged.mkdir(parents=True)
     (damaged / "evaluator.json").write_text("{")
-    people = {"people": ["ann", "bob"], "per_item": 2}
+    people = {"annotators": ["ann", "bob"], "annotators_per_item": 2}
     studies = {
         "pairs": {"level": "pair", "order": "informative", **people},
         "moods": people,

@@ -11,9 +11,9 @@ from markupsafe import Markup
 
 from accord.charts import Axis, ChartLine, ChartRow, bar_chart, column_chart, line_chart
 from accord.edges import sendable, write_whole
-from accord.methods import GroupCounts, IssueStatistics
 from accord.report.page import render_page
 from accord.studies import Outcome
+from accord.validation import GroupCounts, IssueStatistics
 from accord.values import Conversation, Estimate, IssueAnnotation, Span, Taxonomy, Turn
 
 WORST_SHOWN = 12

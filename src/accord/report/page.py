@@ -6,9 +6,9 @@ from importlib.resources import files
 
 from markupsafe import Markup
 
-from accord.charts import STYLE, Axis, ChartLine, ChartRow, Guide, histogram, interval_plot, legend, line_chart
+from accord.charts import STYLE, Axis, ChartRow, Guide, histogram, interval_plot, legend
 from accord.edges import on_page, redacted
-from accord.values import Curves, Histogram, Points, number, percent
+from accord.values import Histogram, Points, number, percent
 
 
 def render_page(name: str, content: object) -> str:
@@ -35,22 +35,13 @@ def render_page(name: str, content: object) -> str:
     return redacted(environment.get_template(name).render(style=read("style.css") + STYLE, **vars(content)))
 
 
-def draw_chart(chart: Points | Histogram | Curves) -> Markup:
+def draw_chart(chart: Points | Histogram) -> Markup:
     """Return the SVG of a chart block."""
     if isinstance(chart, Points):
         rows = [
             ChartRow(point.name, point.figure, "flagged" if point.is_flagged else "people") for point in chart.points
         ]
         return interval_plot(rows, Axis(chart.axis), chart.caption, 0.0)
+    threshold = [] if chart.at is None else [Guide(chart.at, is_solid=True)]
     window = [Guide(end) for end in chart.window if end is not None]
-    if isinstance(chart, Histogram):
-        threshold = [] if chart.at is None else [Guide(chart.at, is_solid=True)]
-        return histogram(chart.groups, Axis(chart.axis), Axis(chart.counted, low=0), chart.caption, threshold + window)
-    lines = []
-    for place, (values, target) in enumerate(chart.lines):
-        lines += [
-            ChartLine(chart.x, values, kind=f"s{place}"),
-            ChartLine(chart.x, target, kind=f"s{place}", is_dashed=True),
-        ]
-    level = [] if chart.level is None else [Guide(chart.level, is_level=True)]
-    return line_chart(lines, Axis(chart.axis), Axis(chart.of, 0, 1), chart.caption, guides=level + window)
+    return histogram(chart.groups, Axis(chart.axis), Axis(chart.counted, low=0), chart.caption, threshold + window)

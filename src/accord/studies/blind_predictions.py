@@ -208,7 +208,7 @@ def _complete(study: OpenStudy, own: Sequence[tuple[Annotation, Item]], tested: 
     for item in study.studies.items(study.name, 1):
         if item.kind != "repeat" and is_random(study.settings, item):
             name = item.target.conversation
-            left[name] = left.get(name, 0) + study.settings.per_item
+            left[name] = left.get(name, 0) + study.settings.annotators_per_item
     found = []
     for each, _ in own:
         name = each.target.conversation

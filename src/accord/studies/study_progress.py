@@ -160,7 +160,9 @@ class Standing:
         return [self._asked(table, none[name]) for name, table in self.tables.items()]
 
     def _asked(self, table: Answers, none: int) -> Asked:
-        full = int((table.given.sum(axis=1) >= self.study.settings.per_item).sum()) if len(table.units) else 0
+        full = (
+            int((table.given.sum(axis=1) >= self.study.settings.annotators_per_item).sum()) if len(table.units) else 0
+        )
         name, text, answers = table.question.id, table.question.text, int(table.given.sum()) + none
         return Asked(name, text, answers, none, len(table.people), full, people_agree(table))
 
@@ -191,7 +193,7 @@ class Standing:
             name, states["done"], states["open"], states["skipped"],
             sum(not each.question.startswith(ISSUE) for each in said), median(seconds.values()) if seconds else None,
             [each.reason for each in mine if each.state == "skipped" and each.reason],
-            _known(settings.gold, said), _known(settings.checks, said), self._repeated(name),
+            _known(settings.gold, said), _known(settings.attention_checks, said), self._repeated(name),
         )  # fmt: skip
 
     def _repeated(self, name: str) -> CountedEstimate:
@@ -226,7 +228,9 @@ class Standing:
     def sentence(self) -> str:
         """How things stand."""
         main = self._main_asked
-        often = TIMES.get(self.study.settings.per_item, f"rated {self.study.settings.per_item} times")
+        often = TIMES.get(
+            self.study.settings.annotators_per_item, f"rated {self.study.settings.annotators_per_item} times"
+        )
         if not main.answers and not self.first:
             return f"Nobody has answered yet; {self.wanted} items are to be {often}{self._synthetic_said()}."
         parts = [f"{main.full} of {self.wanted} {often}"]
@@ -251,7 +255,7 @@ _NOT_SAID = object()
 def taking_part(study: OpenStudy) -> list[str]:
     """Whom the study asks, by name: those it names, or all annotators."""
     everybody = study.studies.people.everybody()
-    return sorted(study.settings.people) or [each.name for each in everybody if each.role == "annotator"]
+    return sorted(study.settings.annotators) or [each.name for each in everybody if each.role == "annotator"]
 
 
 def share_of(count: int, n: int) -> CountedEstimate:

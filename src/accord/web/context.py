@@ -90,7 +90,7 @@ class WorkbenchContext:
         return {
             name: f"study {name!r} is not available, because its settings are invalid. Ask the person who runs it."
             for name, study in closed.items()
-            if isinstance(study, BrokenStudy) or not study.people or visitor.person.name in study.people
+            if isinstance(study, BrokenStudy) or not study.annotators or visitor.person.name in study.annotators
         }
 
     def study(self, name: str, visitor: Visitor) -> OpenStudy:

@@ -89,7 +89,7 @@ class _Pages:
         self.context = context
         self.open: dict[str, OpenTalk] = {}
         for name, study in list(context.open.items()):
-            if study.settings.talk is not None:
+            if study.settings.chat is not None:
                 try:
                     self.open[name] = OpenTalk(study)
                 except BadInput as error:
@@ -112,7 +112,7 @@ class _Pages:
             {"id": each.id, "topic": each.topic, "state": each.state, "began": each.began, "ended": each.ended}
             for each in found.talks.mine(study, visitor.person.name)
         ]
-        most = found.settings.conversations
+        most = found.settings.max_conversations
         left = None if most is None else max(0, most - sum(each["state"] == "ended" for each in mine))
         return self.context.answer(request, "talks", visitor, {"mine": mine, "left": left}, study=found.study)
 

@@ -98,7 +98,7 @@ class _Lead:
         live, order = _live(standing), self.loop.orders.get(study)
         data = {
             "study": study, "title": standing.study.title, "said": standing.sentence(),
-            "per_item": standing.study.settings.per_item, "items": standing.wanted,
+            "annotators_per_item": standing.study.settings.annotators_per_item, "items": standing.wanted,
             "people": [asdict(each) for each in standing.by_person],
             "questions": [asdict(each) for each in standing.by_question],
             "live": live, "order": None if order is None else order.to_json(),

@@ -54,7 +54,7 @@ class _Rate:
         visitor, found = self._of(study, request)
         found.begin()
         assignment = found.take(visitor.person.name)
-        done = f"/rate/{study}/done" if found.settings.talk is None else found.start
+        done = f"/rate/{study}/done" if found.settings.chat is None else found.start
         where = done if assignment is None else f"/rate/{study}/{assignment.id}"
         return RedirectResponse(where, 303)
 

@@ -183,9 +183,9 @@ def typed_range(scale: Scale) -> tuple[float, float, str] | None:
 def _rows(question: Question, settings: StudySettings, chosen: str | None) -> tuple[Row, ...]:
     # Of a comparison the highest option says that the first is better: it stands first, as its conversation does.
     options = question.scale.options[::-1] if question.compares else question.scale.options
-    plain = settings.words or question.compares
+    plain = settings.hide_numbers or question.compares
     digits = not plain and all(type(each) is int and 0 <= each <= 9 for each in options)
-    ends = settings.ends.get(question.id, ())
+    ends = settings.stop_on.get(question.id, ())
     return tuple(
         Row(
             option,
@@ -224,8 +224,8 @@ def in_words(question: Question, value: Value | None, settings: StudySettings) -
     """An answer as the page writes it."""
     if value is None:
         return "does not apply"
-    label, meaning = _words(question, value, settings.words or question.compares)
-    return f"{label}: {meaning}" if meaning and not settings.words else label
+    label, meaning = _words(question, value, settings.hide_numbers or question.compares)
+    return f"{label}: {meaning}" if meaning and not settings.hide_numbers else label
 
 
 def _past(
