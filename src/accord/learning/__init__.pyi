@@ -24,9 +24,8 @@ from .issue_labels import learn_calibration as learn_calibration, PLATT as PLATT
 from .loading import load_evaluator as load_evaluator, make_evaluator as make_evaluator, project_of as project_of
 from .metric_curves import Additive as Additive, BINS as BINS, Bins as Bins, predicted as predicted
 from .mixed_equations import best_ratios as best_ratios, EffectEquations as EffectEquations
-from .mixed_equations import equations_for as equations_for, GROUP as GROUP, IterativeEquations as IterativeEquations
-from .mixed_equations import OFFSET as OFFSET, RatingEquations as RatingEquations, RatingLayout as RatingLayout
-from .mixed_equations import TEXT as TEXT
+from .mixed_equations import equations_for as equations_for, IterativeEquations as IterativeEquations
+from .mixed_equations import RatingEquations as RatingEquations
 from .mixed_model import MixedAnswers as MixedAnswers, MixedModel as MixedModel
 from .moe_ciu import ExpertParameters as ExpertParameters, parts as parts
 from .network import blocks as blocks, chances as chances, inputs as inputs, predict as predict, Shape as Shape
@@ -37,7 +36,8 @@ from .panel import predict_panel as predict_panel, RULES as RULES
 from .plausibility_gate import fakes as fakes, KINDS as KINDS, Plausibility as Plausibility
 from .presets import EvaluatorSettings as EvaluatorSettings, EVIDENCE as EVIDENCE, Level as Level, PRESETS as PRESETS
 from .presets import SIMPLE as SIMPLE
-from .rating_layout import OWN_SLOPE as OWN_SLOPE, SLOPE as SLOPE
+from .rating_layout import GROUP as GROUP, OFFSET as OFFSET, OWN_SLOPE as OWN_SLOPE, RatingLayout as RatingLayout
+from .rating_layout import SLOPE as SLOPE, TEXT as TEXT
 from .training_reference import Levels as Levels, MOST_LEVELS as MOST_LEVELS, shrunk_covariance as shrunk_covariance
 from .training_set import digest_of as digest_of, TrainingSet as TrainingSet
 from .unsupervised_baseline import LabelFree as LabelFree, PMI as PMI
