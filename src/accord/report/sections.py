@@ -115,7 +115,7 @@ class LearningCurve:
 
 def learning_curve(insights: Insights) -> LearningCurve | None:
     """The learning curve; `None` where it has no two points."""
-    whole = [(point.labels, value) for point in insights.curve if (value := point.values["rmse"]) is not None]
+    whole = [(point.labels, value) for point in insights.curve if (value := point.estimates["rmse"].value) is not None]
     if len(whole) < 2:
         return None
     (before, worse), (after, better) = whole[-2:]
@@ -126,10 +126,10 @@ def learning_curve(insights: Insights) -> LearningCurve | None:
 def _curve(insights: Insights, statistic: str, title: str) -> Markup:
     """Draw a statistic with its interval by number of labels; empty without an interval."""
     points = [
-        (point.labels, value, band.low, band.high)
+        (point.labels, estimate.value, estimate.low, estimate.high)
         for point in insights.curve
-        if (value := point.values[statistic]) is not None
-        and (band := point.intervals[statistic]).low is not None and band.high is not None
+        if (estimate := point.estimates[statistic]).value is not None
+        and estimate.low is not None and estimate.high is not None
     ]  # fmt: skip
     if not points:
         return Markup("")
