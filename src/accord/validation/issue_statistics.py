@@ -117,7 +117,7 @@ class IssueStatistics:
         return [part for part in parts if part]
 
 
-def statistics(
+def summarize_issues(
     assessments: Sequence[IssueAnnotation], conversations: Iterable[Conversation], taxonomy: Taxonomy
 ) -> IssueStatistics:
     """The statistics of some assessments; `conversations` say which system spoke, and when."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from datetime import date
+from itertools import pairwise
 from typing import Any
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
@@ -14,68 +16,69 @@ from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from markupsafe import Markup
 
-from accord.board import DIMENSIONS, NEXT, ORDERS, Board, Figures, Selection, Texts
+from accord.board import DIMENSIONS, NEXT, ORDERS, Board, Density, Figures, OverTime, Selection, Texts
+from accord.charts import Axis, ChartLine, ChartLink, Guide, line_chart
 from accord.edges import BadInput, whole_number
-from accord.web.app import Bench
-from accord.web.board_charts import density_chart, missing_between, time_chart
+from accord.web.context import WorkbenchContext
 
+CHART_SIZE = (600, 200)
 _ALSO = ("page", "back")
 _LONGEST_BACK = 4096
 _NARROWER = {"low": None, "high": None, "unscored": False, "order": "worst"}
 
 
-def add_routes(app: FastAPI, bench: Bench) -> None:
+def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
     """The routes of this part."""
-    pages = _Pages(bench)
+    pages = _Pages(context)
     for path, page in (("/board", pages.board), ("/board/list", pages.listed)):
         app.get(f"{path}.json")(page)
         app.get(path)(page)
 
 
 class _Pages:
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
+    def __init__(self, context: WorkbenchContext) -> None:
+        self.context = context
         self._board: Board | None = None
 
     @property
     def board_of_project(self) -> Board:
         """Made when it is first looked at."""
         if self._board is None:
-            self._board = Board(self.bench.project)
+            self._board = Board(self.context.project)
         return self._board
 
     def board(self, request: Request) -> Response:
         """Every figure of a selection."""
-        visitor = self.bench.visitor(request, "lead")
+        visitor = self.context.visitor(request, "lead")
         selection = Selection.from_query(request.url.query, _ALSO)
         found = self.board_of_project.figures(selection)
         if found is None:
-            return self.bench.answer(request, "board_empty", visitor, {"said": NEXT, "texts": 0})
+            return self.context.answer(request, "board_empty", visitor, {"said": NEXT, "texts": 0})
         texts, figures = found
         links = Links(selection)
         data = {"selection": texts.selection.to_json(), **figures.to_json()}
         for number, each in enumerate(data["density"]["bins"]):
             each["list"] = links.bin(figures, number)
-        return self.bench.answer(
+        return self.context.answer(
             request, "board", visitor, data, found=texts, figures=figures, links=links, dimensions=DIMENSIONS,
-            charts=_charts(texts, figures, links), hidden=_hidden(selection), gaps=missing_between(figures.time),
+            charts=_charts(texts, figures, links), hidden=_hidden(selection), has_gaps=_has_gaps(figures.time),
         )  # fmt: skip
 
     def listed(self, request: Request) -> Response:
         """A page of the texts of a selection."""
-        visitor = self.bench.visitor(request, "lead")
+        visitor = self.context.visitor(request, "lead")
         query = request.url.query
         selection = Selection.from_query(query, _ALSO)
         number, back = _page_and_back(query)
         found = self.board_of_project.page(selection, number)
         if found is None:
-            return self.bench.answer(request, "board_empty", visitor, {"said": NEXT, "texts": 0})
+            return self.context.answer(request, "board_empty", visitor, {"said": NEXT, "texts": 0})
         texts, page = found
         links = Links(selection, back)
         rows = [{**row, "conversation_link": links.conversation(row["conversation"], row["turn"], page.number)}
                 for row in page.to_json()["rows"]]  # fmt: skip
         data = {"selection": texts.selection.to_json(), **page.to_json(), "rows": rows}
-        return self.bench.answer(
+        return self.context.answer(
             request, "board_list", visitor, data, found=texts, listed=page, links=links, orders=_orders(texts)
         )
 
@@ -85,15 +88,71 @@ def _orders(texts: Texts) -> list[str]:
 
 
 def _charts(texts: Texts, figures: Figures, links: Links) -> dict[str, Markup | None]:
-    low, high, moments = texts.low, texts.high, figures.time.moments
     if not figures.texts:
         return {"density": None, "time": None}
     return {
-        "density": density_chart(figures.density, figures.given, low, high, lambda place: links.bin(figures, place)),
-        "time": time_chart(
-            figures.time, low, high, lambda place: links.list(since=moments[place].since, until=moments[place].until)
-        ) if moments else None,
-    }  # fmt: skip
+        "density": _density_chart(figures, Axis("score", texts.low, texts.high), links),
+        "time": _time_chart(figures.time, Axis("", texts.low, texts.high), links) if figures.time.moments else None,
+    }
+
+
+def _density_chart(figures: Figures, x: Axis, links: Links) -> Markup:
+    """Draw the density of scores with its band, that of people's answers dashed, and a link per bin with scores."""
+    density, given = figures.density, figures.given
+    lines = [_density_line(density, "model")]
+    if given is not None:
+        lines.append(_density_line(given, "people"))
+    mean = density.mean
+    bins = [
+        ChartLink(part.low, part.high, links.bin(figures, number), f"{part.low:.2f} to {part.high:.2f}: {part.count:,}")
+        for number, part in enumerate(density.bins)
+        if part.count
+    ]
+    return line_chart(
+        lines, x, Axis(low=0, labels={0.0: ""}), f"Density of {density.rows:,} scores", links=bins, size=CHART_SIZE,
+        guides=[] if mean.value is None else [Guide(mean.value, f"mean {mean}")],
+    )  # fmt: skip
+
+
+def _density_line(density: Density, kind: str) -> ChartLine:
+    is_people = kind == "people"
+    band = ((), ()) if is_people else (density.low, density.high)
+    name = "answers of people" if is_people else "scores"
+    return ChartLine(density.at, density.density, *band, kind=kind, is_dashed=is_people, name=name)
+
+
+def _time_chart(time: OverTime, y: Axis, links: Links) -> Markup:
+    """Draw means with intervals over time, the middle 80% of texts as a band, events as numbered lines, and links."""
+    moments, low = time.moments, y.low or 0.0
+    means = [(place, moment) for place, moment in enumerate(moments) if moment.mean.value is not None]
+    lines = [
+        ChartLine([place for place, _ in enumerate(moments)], [moment.median.value or low for moment in moments],
+             [moment.lowest.value or low for moment in moments], [moment.highest.value or low for moment in moments],
+             draws="band"),
+        ChartLine([place for place, _ in means], [moment.mean.value or low for _, moment in means], draws="line points",
+             ends=[moment.mean for _, moment in means]),
+    ]  # fmt: skip
+    events: dict[int, list[str]] = {}
+    for number, event in enumerate(time.happened, 1):
+        for place, moment in enumerate(moments):
+            if moment.since <= event.day <= moment.until:
+                events.setdefault(place, []).append(str(number))
+    parts = [
+        ChartLink(place - 0.5, place + 0.5, links.list(since=moment.since, until=moment.until),
+             f"{moment.since}: {moment.mean}, {moment.texts:,} texts")
+        for place, moment in enumerate(moments)
+    ]  # fmt: skip
+    x = Axis("", -0.5, len(moments) - 0.5, labels={place: moment.since[5:] for place, moment in enumerate(moments)})
+    guides = [Guide(place, ", ".join(numbers)) for place, numbers in events.items()]
+    return line_chart(lines, x, y, f"Mean score by {time.step}", guides=guides, links=parts, size=CHART_SIZE)
+
+
+def _has_gaps(time: OverTime) -> bool:
+    """Return True if days or weeks without scores lie between the first and the last."""
+    return any(
+        (date.fromisoformat(later.since[:10]) - date.fromisoformat(earlier.until)).days > 1
+        for earlier, later in pairwise(time.moments)
+    )
 
 
 def _hidden(selection: Selection) -> list[tuple[str, str]]:

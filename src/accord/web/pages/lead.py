@@ -16,6 +16,7 @@ from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
+from accord.charts import Axis, ChartLine, ChartRow, Guide, interval_plot, line_chart
 from accord.edges import BadInput, whole_number
 from accord.store import ADJUDICATED, Item
 from accord.studies import (
@@ -24,6 +25,7 @@ from accord.studies import (
     CountedEstimate,
     Habit,
     Loop,
+    Order,
     Side,
     Standing,
     Unit,
@@ -36,9 +38,8 @@ from accord.studies import (
     worst,
 )
 from accord.values import ISSUE, ROUNDS, Annotation, Question, Value
-from accord.web.app import Bench
+from accord.web.context import WorkbenchContext
 from accord.web.forms import new_key
-from accord.web.svg_charts import Mark, intervals, narrowing
 
 SHOWN = 10
 """Items on the page of disagreement."""
@@ -46,10 +47,10 @@ NORMING = 8
 """Items of a norming round, unless told otherwise."""
 
 
-def add_routes(app: FastAPI, bench: Bench) -> None:
+def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
     """The routes of this part."""
-    lead = _Lead(bench)
-    bench.on_close.append(lead.loop.jobs.close)
+    lead = _Lead(context)
+    context.on_close.append(lead.loop.jobs.close)
     for path, page in (("", lead.studies), ("/{study}", lead.study), ("/{study}/disagree", lead.disagree)):
         app.get(f"/lead{path}.json")(page)
         app.get(f"/lead{path}")(page)
@@ -60,17 +61,17 @@ def add_routes(app: FastAPI, bench: Bench) -> None:
 
 
 class _Lead:
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
-        self.loop = Loop(bench.open)
+    def __init__(self, context: WorkbenchContext) -> None:
+        self.context = context
+        self.loop = Loop(context.open)
 
     def _standing(self, name: str) -> Standing:
-        if name in self.bench.broken:
-            raise BadInput(self.bench.broken[name])
-        if name not in self.bench.open:
+        if name in self.context.broken:
+            raise BadInput(self.context.broken[name])
+        if name not in self.context.open:
             raise HTTPException(404)
-        self.bench.open[name].begin()
-        return Standing(self.bench.open[name])
+        self.context.open[name].begin()
+        return Standing(self.context.open[name])
 
     def _sentence(self, name: str) -> str:
         try:
@@ -82,17 +83,17 @@ class _Lead:
 
     def studies(self, request: Request) -> Response:
         """Every study in one sentence, and the evaluator that learns from them."""
-        visitor = self.bench.visitor(request, "lead")
+        visitor = self.context.visitor(request, "lead")
         rows = [
             {"study": name, "title": study.title, "said": self._sentence(name)}
-            for name, study in self.bench.open.items()
+            for name, study in self.context.open.items()
         ]
-        data = {"studies": rows, "broken": self.bench.broken, "learning": self.loop.state()}
-        return self.bench.answer(request, "lead", visitor, data)
+        data = {"studies": rows, "broken": self.context.broken, "learning": self.loop.state()}
+        return self.context.answer(request, "lead", visitor, data)
 
     def study(self, study: str, request: Request) -> Response:
         """One study."""
-        visitor = self.bench.visitor(request, "lead")
+        visitor = self.context.visitor(request, "lead")
         standing = self._standing(study)
         live, order = _live(standing), self.loop.orders.get(study)
         data = {
@@ -107,18 +108,18 @@ class _Lead:
         }  # fmt: skip
         charts = {
             "agreement": _from_chance(
-                [Mark(each.question, each.agreement, "people", f"{_differ(study)}?question={quote(each.question)}")
+                [ChartRow(each.question, each.agreement, "people", f"{_differ(study)}?question={quote(each.question)}")
                  for each in standing.by_question], "How far people agree, by question",
             ),
             "live": _live_chart(standing, live),
-            "narrowing": narrowing(order.left, order.to_half, order.said()) if order and order.left else None,
+            "narrowing": _narrowing(order) if order and order.left else None,
         }  # fmt: skip
-        return self.bench.answer(request, "lead_study", visitor, data, charts=charts, standing=standing,
+        return self.context.answer(request, "lead_study", visitor, data, charts=charts, standing=standing,
                                  norming=NORMING, figure=_said)  # fmt: skip
 
     def disagree(self, study: str, request: Request, question: str = "") -> Response:
         """Where people differ on a question: habits, the rest, and the items with everybody's answers."""
-        visitor = self.bench.visitor(request, "lead")
+        visitor = self.context.visitor(request, "lead")
         standing = self._standing(study)
         asked = _question(standing, question or standing.main.id)
         table = standing.tables[asked.id]
@@ -132,7 +133,7 @@ class _Lead:
             "habits": [each.to_json() for each in found], "items": items,
         }  # fmt: skip
         charts = _habit_charts(asked, apart, found)
-        return self.bench.answer(
+        return self.context.answer(
             request, "lead_disagree", visitor, data, charts=charts, standing=standing, asked=asked, figure=_said,
             others=[each.question.id for each in others], keys=[new_key() for _ in items],
         )  # fmt: skip
@@ -141,13 +142,13 @@ class _Lead:
 
     async def fit(self, request: Request) -> Response:
         """Learn again, in the background."""
-        await self.bench.posted(request, "lead")
+        await self.context.posted(request, "lead")
         self.loop.jobs.add(FIT, self.loop.refit)
         return RedirectResponse("/lead", 303)
 
     async def promote(self, request: Request) -> Response:
         """Use the candidate that the page showed."""
-        _, fields = await self.bench.posted(request, "lead")
+        _, fields = await self.context.posted(request, "lead")
         await run_in_threadpool(self._promote, str(fields.get("made", "")))
         return RedirectResponse("/lead", 303)
 
@@ -159,7 +160,7 @@ class _Lead:
 
     async def norm(self, study: str, request: Request) -> Response:
         """Open a norming round."""
-        _, fields = await self.bench.posted(request, "lead")
+        _, fields = await self.context.posted(request, "lead")
         await run_in_threadpool(self._norm, study, fields)
         return RedirectResponse(f"/lead/{quote(study)}", 303)
 
@@ -177,7 +178,7 @@ class _Lead:
 
     async def adjudicate(self, study: str, request: Request) -> Response:
         """Add the lead's own answer about an item."""
-        visitor, fields = await self.bench.posted(request, "lead")
+        visitor, fields = await self.context.posted(request, "lead")
         question = await run_in_threadpool(self._adjudicate, study, visitor.person.name, fields)
         return RedirectResponse(f"{_differ(study)}?question={quote(question)}", 303)
 
@@ -257,18 +258,28 @@ def _live_chart(standing: Standing, live: Mapping[str, Any] | None) -> Any:
     shares = CountedEstimate(value, low, high, figures["rmse"].n)
     alpha = next(each.agreement for each in standing.by_question if each.question == live["question"])
     marks = [
-        Mark("people: α", alpha), Mark("evaluator: r", figures["pearson"], "model"),
-        Mark("its error / scale", shares, "model"), Mark("within its 80 %", figures["covered"], "model"),
-        Mark("ahead of own mean", figures["gain"], "model"),
+        ChartRow("people: α", alpha, "people"), ChartRow("evaluator: r", figures["pearson"], "model"),
+        ChartRow("its error / scale", shares, "model"), ChartRow("within its 80 %", figures["covered"], "model"),
+        ChartRow("ahead of own mean", figures["gain"], "model"),
     ]  # fmt: skip
     return _from_chance(marks, "People with people, and the evaluator with people")
 
 
-def _from_chance(marks: Sequence[Mark], about: str) -> Any:
-    """Agreement from 0, what chance gives, to 1; from -1 where some is clearly less than that."""
-    ends = [each.figure.value if each.figure.low is None else each.figure.low for each in marks]
+def _from_chance(rows: Sequence[ChartRow], title: str) -> Markup:
+    """Draw agreement from 0, the level of chance, to 1; from -1 if an interval goes clearly below chance."""
+    ends = [row.estimate.value if row.estimate.low is None else row.estimate.low for row in rows]
     is_less = any(end is not None and end < -0.2 for end in ends)
-    return intervals(marks, -1 if is_less else -0.2, 1, about, 0)
+    return interval_plot(rows, Axis(low=-1 if is_less else -0.2, high=1), title, 0)
+
+
+def _narrowing(order: Order) -> Markup:
+    """Draw the width of the evaluator's interval after each of the next labels, as a share of its width now."""
+    widths = [share**0.5 for share in (1.0, *order.left)]
+    lines = [ChartLine(range(len(widths)), widths)]
+    if order.to_half is not None:
+        lines.append(ChartLine([order.to_half], [0.5], draws="points"))
+    x, y = Axis("more labels", 0), Axis("width of the interval", 0, 1, is_share=True)
+    return line_chart(lines, x, y, order.said(), guides=[Guide(0.5, is_level=True)])
 
 
 def _apart_said(question: Question, apart: Apart | None) -> str:
@@ -284,13 +295,15 @@ def _habit_charts(question: Question, apart: Apart | None, found: Sequence[Habit
     reach = max(question.scale.numbers) - min(question.scale.numbers) if question.scale.is_ordered else 1.0
     charts: dict[str, Markup | None] = {"apart": None, "level": None, "width": None}
     if apart is not None:
-        shares = [Mark("level", apart.level), Mark("width", apart.width), Mark("the rest", apart.rest)]
-        charts["apart"] = intervals(shares, -0.2, 1, "What the disagreement is made of", 0)
+        shares = [ChartRow(name, getattr(apart, name), "people") for name in ("level", "width", "rest")]
+        charts["apart"] = interval_plot(shares, Axis("share", -0.2, 1), "Parts of the disagreement", 0)
     if found:
-        charts["level"] = intervals([Mark(each.person, each.level) for each in found], -reach / 2, reach / 2,
-                                    "Own answers less the others' to the same items", 0)  # fmt: skip
-        charts["width"] = intervals([Mark(each.person, each.width) for each in found], 0, 2,
-                                    "Spread of the own answers in shares of the others'", 1)  # fmt: skip
+        levels = [ChartRow(each.person, each.level, "people") for each in found]
+        widths = [ChartRow(each.person, each.width, "people") for each in found]
+        axis = Axis("own answers minus the others' to the same items", -reach / 2, reach / 2)
+        charts["level"] = interval_plot(levels, axis, "Level by annotator", 0)
+        axis = Axis("spread of the own answers as a share of the others'", 0, 2)
+        charts["width"] = interval_plot(widths, axis, "Width by annotator", 1)
     return charts
 
 

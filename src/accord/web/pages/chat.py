@@ -23,7 +23,7 @@ from accord.edges import BadInput, whole_number
 from accord.store import DIED, Conflict, Said, Talk
 from accord.studies import OpenTalk
 from accord.web.accounts import Visitor
-from accord.web.app import Bench
+from accord.web.context import WorkbenchContext
 from accord.web.forms import new_key
 
 WAIT_SECONDS = 20.0
@@ -72,9 +72,9 @@ class Shown(TypedDict):
     can_end: bool
 
 
-def add_routes(app: FastAPI, bench: Bench) -> None:
+def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
     """Add the routes of this part; a study whose documents or assistants cannot be used is withdrawn."""
-    pages = _Pages(bench)
+    pages = _Pages(context)
     app.get("/talk/{study}.json")(pages.start)
     app.get("/talk/{study}")(pages.start)
     app.post("/talk/{study}")(pages.begin)
@@ -85,19 +85,19 @@ def add_routes(app: FastAPI, bench: Bench) -> None:
 
 
 class _Pages:
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
+    def __init__(self, context: WorkbenchContext) -> None:
+        self.context = context
         self.open: dict[str, OpenTalk] = {}
-        for name, study in list(bench.open.items()):
+        for name, study in list(context.open.items()):
             if study.settings.chat is not None:
                 try:
                     self.open[name] = OpenTalk(study)
                 except BadInput as error:
-                    bench.withdraw(name, error)
-        bench.on_close += [each.close for each in self.open.values()]
+                    context.withdraw(name, error)
+        context.on_close += [each.close for each in self.open.values()]
 
     def _open(self, study: str, visitor: Visitor) -> OpenTalk:
-        self.bench.study(study, visitor)
+        self.context.study(study, visitor)
         if study not in self.open:
             raise HTTPException(404)
         return self.open[study]
@@ -106,7 +106,7 @@ class _Pages:
 
     def start(self, study: str, request: Request) -> Response:
         """One's conversations of a study, and a button to begin."""
-        visitor = self.bench.visitor(request)
+        visitor = self.context.visitor(request)
         found = self._open(study, visitor)
         mine = [
             {"id": each.id, "topic": each.topic, "state": each.state, "began": each.began, "ended": each.ended}
@@ -114,11 +114,11 @@ class _Pages:
         ]
         most = found.settings.max_conversations
         left = None if most is None else max(0, most - sum(each["state"] == "ended" for each in mine))
-        return self.bench.answer(request, "talks", visitor, {"mine": mine, "left": left}, study=found.study)
+        return self.context.answer(request, "talks", visitor, {"mine": mine, "left": left}, study=found.study)
 
     def talk(self, study: str, id: str, request: Request) -> Response:
         """One conversation; one that has ended leads on to its questions."""
-        visitor = self.bench.visitor(request)
+        visitor = self.context.visitor(request)
         found = self._open(study, visitor)
         talk = found.talk(id, visitor.person.name)
         if request.url.path.endswith(".json"):
@@ -129,7 +129,7 @@ class _Pages:
 
     async def stream(self, study: str, id: str, request: Request) -> Response:
         """The reply that is being written: all of it so far, then what is added, then the end."""
-        visitor = await run_in_threadpool(self.bench.visitor, request)
+        visitor = await run_in_threadpool(self.context.visitor, request)
         found = self._open(study, visitor)
         await run_in_threadpool(found.talk, id, visitor.person.name)
         return StreamingResponse(_events(found, id), media_type="text/event-stream")
@@ -141,7 +141,7 @@ class _Pages:
         shown = self._shown(found, talk)
         about = {"study": found.study, "settings": found.settings, "problem": problem, "draft": draft}
         is_streamed = found.writing(talk.id) is not None
-        return self.bench.page("talk", visitor, status, talk=shown, key=new_key(), streams=is_streamed, **about)
+        return self.context.page("talk", visitor, status, talk=shown, key=new_key(), streams=is_streamed, **about)
 
     def _shown(self, found: OpenTalk, talk: Talk) -> Shown:
         """All that anybody is told of a conversation."""
@@ -160,14 +160,14 @@ class _Pages:
     # --- acting -------------------------------------------------------------------------------------------------
 
     async def begin(self, study: str, request: Request) -> Response:
-        visitor, _ = await self.bench.posted(request)
+        visitor, _ = await self.context.posted(request)
         found = self._open(study, visitor)
         talk = await run_in_threadpool(found.begin, visitor.person.name)
         return RedirectResponse(f"/talk/{study}/{talk.id}", 303)
 
     async def act(self, study: str, id: str, request: Request) -> Response:
         """Do what a button of the page says; what is wrong with it is said on the page, which keeps the text."""
-        visitor, fields = await self.bench.posted(request)
+        visitor, fields = await self.context.posted(request)
         found, person = self._open(study, visitor), visitor.person.name
         try:
             where = await run_in_threadpool(_done, found, person, id, fields)

@@ -10,7 +10,7 @@ from fastapi.responses import RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
 from accord.web.accounts import COOKIE, SESSION_DAYS
-from accord.web.app import Bench, static_file
+from accord.web.context import WorkbenchContext, static_file
 from accord.web.forms import check_same_origin, fields_of
 
 _NO_LINK = "this link is not valid any more; ask for a new one"
@@ -19,9 +19,9 @@ _PAGE = re.compile(r"/(?:[\w.-]+/?)*", re.ASCII)
 """Pages that a one-time link may lead to: addresses of this server."""
 
 
-def add_routes(app: FastAPI, bench: Bench) -> None:
+def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
     """The routes of this part."""
-    doors = _Doors(bench)
+    doors = _Doors(context)
     app.get("/")(doors.home)
     app.get("/healthz")(doors.healthz)
     app.get("/static/{name}")(doors.static)
@@ -32,8 +32,8 @@ def add_routes(app: FastAPI, bench: Bench) -> None:
 
 
 class _Doors:
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
+    def __init__(self, context: WorkbenchContext) -> None:
+        self.context = context
 
     async def healthz(self) -> dict[str, str]:
         return {"status": "ok"}
@@ -53,45 +53,45 @@ class _Doors:
 
     def home(self, request: Request) -> Response:
         """Show the studies, or how to sign in."""
-        bench, visitor = self.bench, self.bench.accounts.visitor(request)
+        context, visitor = self.context, self.context.accounts.visitor(request)
         if visitor is None:
-            is_single_user = bench.accounts.is_single_user
-            return bench.page("door", None, 401, person=None, key="", is_single_user=is_single_user)
-        mine = [study for study in bench.open.values() if study.is_for(visitor.person) or visitor.may("lead")]
-        return bench.page("home", visitor, studies=mine, broken=bench.errors_for(visitor))
+            is_single_user = context.accounts.is_single_user
+            return context.page("door", None, 401, person=None, key="", is_single_user=is_single_user)
+        mine = [study for study in context.open.values() if study.is_for(visitor.person) or visitor.may("lead")]
+        return context.page("home", visitor, studies=mine, broken=context.errors_for(visitor))
 
     def door(self, key: str, request: Request, page: str = "/") -> Response:
         """Show the account of a personal link, with a button to sign in; or sign in by a one-time link."""
-        accounts = self.bench.accounts
+        accounts = self.context.accounts
         if accounts.is_single_user:
             return self._enter_by_link(key, request, page if _PAGE.fullmatch(page) else "/")
         person = accounts.invited(key)
         if person is None:
-            raise self.bench.guesses.wrong(request.scope, _NO_LINK)
-        return self.bench.page("door", None, person=person, key=key, is_single_user=False)
+            raise self.context.guesses.wrong(request.scope, _NO_LINK)
+        return self.context.page("door", None, person=person, key=key, is_single_user=False)
 
     def _enter_by_link(self, key: str, request: Request, page: str) -> Response:
-        session, answer = self.bench.accounts.enter_by_link(key, request), RedirectResponse(page, 303)
+        session, answer = self.context.accounts.enter_by_link(key, request), RedirectResponse(page, 303)
         if session is not None:
             _keep(request, answer, session)
-        elif self.bench.accounts.visitor(request) is None:
-            raise self.bench.guesses.wrong(request.scope, _USED_LINK)
+        elif self.context.accounts.visitor(request) is None:
+            raise self.context.guesses.wrong(request.scope, _USED_LINK)
         return answer
 
     async def enter(self, request: Request) -> Response:
         check_same_origin(request.headers, request.url.scheme)
         fields = fields_of(await request.body(), request.headers.get("content-type", ""))
-        accounts = self.bench.accounts
+        accounts = self.context.accounts
         person = await run_in_threadpool(accounts.invited, fields.get("key", ""))
         if person is None:
-            raise self.bench.guesses.wrong(request.scope, _NO_LINK)
+            raise self.context.guesses.wrong(request.scope, _NO_LINK)
         answer = RedirectResponse("/", 303)
         _keep(request, answer, await run_in_threadpool(accounts.enter, person))
         return answer
 
     async def leave(self, request: Request) -> Response:
-        visitor, _ = await self.bench.posted(request)
-        await run_in_threadpool(self.bench.accounts.leave, visitor)
+        visitor, _ = await self.context.posted(request)
+        await run_in_threadpool(self.context.accounts.leave, visitor)
         answer = RedirectResponse("/", 303)
         answer.delete_cookie(COOKIE, path="/")
         return answer

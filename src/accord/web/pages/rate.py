@@ -14,15 +14,15 @@ from accord.store import Conflict
 from accord.studies import BOTH_BAD, OpenStudy, Sheet
 from accord.values import ISSUE, Annotation
 from accord.web.accounts import Visitor
-from accord.web.app import Bench
-from accord.web.rating_view import Sent, asked, before, blocks, own_list, short, tie_of
+from accord.web.context import WorkbenchContext
+from accord.web.pages.rating_view import Sent, asked, before, blocks, own_list, short, tie_of
 
 ACTIONS = ("save", "finish", "skip", "reopen", "mark", "unmark")
 
 
-def add_routes(app: FastAPI, bench: Bench) -> None:
+def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
     """The routes of this part."""
-    rate = _Rate(bench)
+    rate = _Rate(context)
     app.get("/rate")(lambda: RedirectResponse("/", 303))
     app.get("/rate/{study}")(rate.begin)
     app.get("/rate/{study}/next")(rate.next)
@@ -34,12 +34,12 @@ def add_routes(app: FastAPI, bench: Bench) -> None:
 
 
 class _Rate:
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
+    def __init__(self, context: WorkbenchContext) -> None:
+        self.context = context
 
     def _of(self, study: str, request: Request) -> tuple[Visitor, OpenStudy]:
-        visitor = self.bench.visitor(request)
-        return visitor, self.bench.study(study, visitor)
+        visitor = self.context.visitor(request)
+        return visitor, self.context.study(study, visitor)
 
     def begin(self, study: str, request: Request) -> Response:
         """Whoever comes for the first time reads the guidelines; all others get what they are at."""
@@ -47,7 +47,7 @@ class _Rate:
         if found.settings.guidelines and not found.studies.mine(study, visitor.person.name):
             found.begin()
             _, total = found.progress(visitor.person.name)
-            return self.bench.page("begin", visitor, study=found, total=total, short=short)
+            return self.context.page("begin", visitor, study=found, total=total, short=short)
         return self.next(study, request)
 
     def next(self, study: str, request: Request) -> Response:
@@ -63,7 +63,7 @@ class _Rate:
         mine = own_list(found.studies.mine(study, visitor.person.name))
         finished, total = found.progress(visitor.person.name)
         shown = {"mine": mine, "finished": finished, "total": total}
-        return self.bench.answer(request, "done", visitor, shown, study=found)
+        return self.context.answer(request, "done", visitor, shown, study=found)
 
     def sheet(self, study: str, id: str, request: Request) -> Response:
         visitor, found = self._of(study, request)
@@ -81,7 +81,7 @@ class _Rate:
         place = ids.index(sheet.assignment.id)
         _, total = study.progress(visitor.person.name)
         sides = [(side, blocks(sheet, side)) for side in sheet.sides]
-        return self.bench.page(
+        return self.context.page(
             "rate", visitor, status, study=study, sheet=sheet, sides=sides,
             asked=asked(sheet, settings, study.studies.said_in(sheet.assignment, history=True), sent),
             before=before(sheet, study.rubric, settings), sent=sent, place=place + 1, total=total,
@@ -91,15 +91,15 @@ class _Rate:
 
     async def answer(self, request: Request) -> Response:
         """Keep one answer that a script sends."""
-        visitor, row = await self.bench.posted(request)
-        study = self.bench.study(str(row.pop("study", "")), visitor)
+        visitor, row = await self.context.posted(request)
+        study = self.context.study(str(row.pop("study", "")), visitor)
         kept, again = await run_in_threadpool(study.answer, visitor.person.name, row)
         return JSONResponse({"id": kept.answer, "again": again, "time": kept.time}, 200 if again else 201)
 
     async def save(self, study: str, id: str, request: Request) -> Response:
         """Keep what a form has, and do what its button says; a script is told where to go on."""
-        visitor, fields = await self.bench.posted(request)
-        found = self.bench.study(study, visitor)
+        visitor, fields = await self.context.posted(request)
+        found = self.context.study(study, visitor)
         by_script = "x-accord-form" in request.headers
         try:
             where = await run_in_threadpool(_saved, found, visitor.person.name, id, fields, by_script)

@@ -18,16 +18,16 @@ from fastapi.responses import Response
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
+from accord.charts import Axis, ChartRow, bar_chart, share_bars
 from accord.edges import bounded, in_lines, sendable
 from accord.live import Refused
 from accord.project import Project
 from accord.store import live_scores
 from accord.studies import Expected, Guess, Passages, Perspectives, Used, excerpts, tool_calls_of
-from accord.values import ISSUE, NOBODY, SYNTHETIC, Annotation, Conversation, Turn
-from accord.web.app import Bench, reading_address
-from accord.web.conversation_details import Answer, Found, Judgement, Place, Reading, reading_of
-from accord.web.rating_view import Finding, Piece, pieces
-from accord.web.svg_charts import pushes, shares
+from accord.values import ISSUE, NOBODY, SYNTHETIC, Annotation, Conversation, Estimate, Turn
+from accord.web.context import WorkbenchContext, reading_address
+from accord.web.pages.conversation_details import Answer, Found, Judgement, Place, Reading, reading_of
+from accord.web.pages.rating_view import Finding, Piece, pieces
 
 _BACK = re.compile(r"/board(?:[/?][\w\-.~!$&'()*+,;=:@/?%]*)?", re.ASCII)
 """Where a page may lead back to: the board of this server and nothing else."""
@@ -44,10 +44,10 @@ TEXTLESS = (
 )
 
 
-def add_routes(app: FastAPI, bench: Bench) -> None:
+def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
     """The routes of this part."""
-    transcripts = _Transcripts(bench)
-    bench.on_close.append(transcripts.perspectives.jobs.close)
+    transcripts = _Transcripts(context)
+    context.on_close.append(transcripts.perspectives.jobs.close)
     app.get("/conversation/{id:path}")(transcripts.page)
 
 
@@ -61,16 +61,16 @@ def way_back(back: str) -> str:
 
 
 class _Transcripts:
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
-        self.perspectives = Perspectives(bench.project)
+    def __init__(self, context: WorkbenchContext) -> None:
+        self.context = context
+        self.perspectives = Perspectives(context.project)
 
     def page(self, id: str, request: Request, turn: str = "", back: str = "", open: str = "") -> Response:
         """A conversation; its data where `.json` stands behind its id."""
-        visitor = self.bench.visitor(request, "lead")
+        visitor = self.context.visitor(request, "lead")
         reading, is_json = self._read(id)
         if reading is None:
-            if live_scores(self.bench.project.mart, id.removesuffix(".json")):
+            if live_scores(self.context.project.mart, id.removesuffix(".json")):
                 raise Refused(404, TEXTLESS)
             raise HTTPException(404)
         found = self.perspectives.of(reading.conversation)
@@ -80,8 +80,8 @@ class _Transcripts:
             return Response(json.dumps(data, default=str), media_type="application/json")
         chosen = int(turn) if _NUMBER.fullmatch(turn) and int(turn) < len(reading.conversation.turns) else None
         here = reading_address(reading.conversation.id, None, way_back(back))
-        return self.bench.page(
-            "conversation", visitor, about=reading, blocks=list(_blocks(reading, found, self.bench.project)),
+        return self.context.page(
+            "conversation", visitor, about=reading, blocks=list(_blocks(reading, found, self.context.project)),
             chosen=chosen, back=way_back(back), is_open=open == "all", here=here, whole=_whole(reading, found),
             documents=_documents(reading.conversation), expected=found, made=_made(reading.conversation),
             metadata=_metadata(reading.conversation), join="&" if "?" in here else "?",
@@ -89,7 +89,7 @@ class _Transcripts:
 
     def _read(self, id: str) -> tuple[Reading | None, bool]:
         """The conversation of an address, and whether its data are wanted: an id may end in `.json` itself."""
-        project = self.bench.project
+        project = self.context.project
         found = reading_of(project, id)
         if found is None and id.endswith(".json"):
             return reading_of(project, id.removesuffix(".json")), True
@@ -204,14 +204,15 @@ def _whole(reading: Reading, expected: Expected) -> SaidOf:
 def _said_of(
     reading: Reading, expected: Expected, place: Place, scores: Mapping[Place, Sequence[Mapping[str, Any]]]
 ) -> SaidOf:
-    judged = [(row, shares(row["shares"], row["question"])) for row in reading.judged.get(place, ())]
+    judged = [(row, share_bars(row["shares"], row["question"])) for row in reading.judged.get(place, ())]
     people = [(name, row, _drawn(row, name)) for name, row in expected.people.get(place, {}).items()]
     mine, now = scores.get(place, ()), expected.scores.get(place)
     pushed = next((row["attributions"] for row in (now, *mine) if row and row.get("attributions")), None)
     drawn = None
     if pushed:
-        weightiest = dict(sorted(pushed.items(), key=lambda one: -abs(one[1]))[:PUSHES])
-        drawn = pushes(weightiest, "What raised and what lowered the score")
+        largest = sorted(pushed.items(), key=lambda pair: -abs(pair[1]))[:PUSHES]
+        rows = [ChartRow(name, Estimate(effect), "model" if effect >= 0 else "flagged") for name, effect in largest]
+        drawn = bar_chart(rows, Axis("effect on the score"), "Effect of each input on the score")
     return SaidOf(
         reading.answers.get(place, ()), judged, mine[:RUNS], max(0, len(mine) - RUNS), now, people, drawn,
         expected.metrics.get(place, {}),
@@ -219,7 +220,7 @@ def _said_of(
 
 
 def _drawn(row: Guess, name: str) -> Markup | None:
-    return shares(row["distribution"], name) if "distribution" in row else None
+    return share_bars(row["distribution"], name) if "distribution" in row else None
 
 
 def _findings(found: Found, reading: Reading, numbers: Iterator[int]) -> tuple[Finding, ...]:

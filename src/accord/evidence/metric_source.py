@@ -13,23 +13,18 @@ from typing import Any, Self
 import numpy as np
 from pydantic import Field, TypeAdapter
 
-from accord.evidence.bank import ciu, reference, ruber
-from accord.evidence.bank.conversation_words import LexicalMetric
-from accord.evidence.bank.embedding import BERTSCORE, EMBEDDING
+from accord.evidence.bank import ruber
+from accord.evidence.bank.conversation_words import LexicalMetric, Metric, metrics
 from accord.evidence.bank.incremental import NOTHING, WORDLESS, MetricSession
 from accord.evidence.bank.languages import ENGLISH, LANGUAGES, Language, named_language, recognised
-from accord.evidence.bank.overlap import COPYING, LENGTH, NOVELTY, OVERLAP
+from accord.evidence.bank.overlap import CIU_NAMES, COPYING, LENGTH, NOVELTY, OVERLAP
 from accord.evidence.bank.reply_features import TurnMetric, parsed_document, turn_metrics
+from accord.evidence.bank.similarity import BERTSCORE, EMBEDDING, REFERENCE
 from accord.evidence.bank.tokens import WORDS, pieces, tokens
 from accord.evidence.source import Settings, Source, SourceContext, State, sources
 from accord.evidence.table import Column, EvidenceTable, Note
-from accord.models import Flow, is_remote, nothing
-from accord.values import Conversation, Registry, Sample, Signature
-
-Metric = Callable[[Conversation], float | None]
-"""A number about a conversation, or `None` where it says nothing (no document to compare with)."""
-
-metrics: Registry[Metric] = Registry("metric", "accord.evidence.lexical")
+from accord.models import EMBEDDER, Flow, Request, Text, is_remote, nothing
+from accord.values import Sample, Signature
 
 
 def measure(samples: Iterable[Sample], names: Sequence[str], language: str | None = None) -> EvidenceTable:
@@ -186,11 +181,9 @@ LEXICAL = (
     "turns", "words-per-reply", "question-rate", "citation-rate", "apology-rate", "distinct-words", "repetition",
     "overlap-documents", "overlap-user", "user-words",
 )  # fmt: skip
-"""The metrics of `accord.evidence.lexical`, in the order of their columns."""
-BANK = (*ciu.NAMES, *OVERLAP, *NOVELTY, *LENGTH, *COPYING)
+"""The metrics of `accord.evidence.bank.conversation_words`, in the order of their columns."""
+BANK = (*CIU_NAMES, *OVERLAP, *NOVELTY, *LENGTH, *COPYING)
 """The default bank: everything that needs neither a model nor a library beyond the base install."""
-REFERENCE = reference.NAMES
-"""Metrics of machine translation and summaries, with the documents as references."""
 GROUPS = {"lexical": LEXICAL, "embedding": EMBEDDING, "bank": BANK, "reference": REFERENCE, "bertscore": BERTSCORE}
 """Metrics that go by one name; `GROUP@EMBEDDER` are those of a group, each made with that embedder."""
 
@@ -284,3 +277,39 @@ def _group(name: str) -> type[Metrics]:
 for _name in GROUPS:
     sources.register(_name)(_group(_name))
     sources.family(_name, lambda argument, _name=_name: _group(f"{_name}@{argument}"))  # type: ignore[misc]
+
+
+# --- embeddings ------------------------------------------------------------------------------------------
+
+MEANING = "meaning:"
+"""What the names of these columns begin with."""
+NOTHING_SAID = "nothing to place"
+
+
+class MeaningSettings(Settings):
+    """Who places texts."""
+
+    embedder: str = Field(default="minilm-l6", description="An embedder, as for metrics.")
+
+
+@sources.register("meaning")
+class Meaning(Source):
+    """What a sample's replies are about, taken together: the coordinates of an embedder's unit vector."""
+
+    settings_type = MeaningSettings
+    settings: MeaningSettings
+
+    def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
+        """One column per dimension; a sample without words has none."""
+        said = ["\n".join(turn.content for turn in s.conversation.at(s.turn).replies).strip() for s in samples]
+        texts = [text for text in said if text]
+        vectors = iter((yield [Request(EMBEDDER, Text(self.settings.embedder, text)) for text in texts]))
+        rows = [np.asarray(next(vectors)) if text else None for text in said]
+        signature = str(Signature.of("meaning", embedder=self.settings.embedder))
+        size = next((len(row) for row in rows if row is not None), 0)
+        values = np.array([np.zeros(size) if row is None else row for row in rows]).reshape(len(samples), size)
+        known = np.array([row is not None for row in rows], dtype=bool)
+        columns = tuple(Column(f"{MEANING}{place}", signature) for place in range(size))
+        targets = tuple(sample.target for sample in samples)
+        absences = {(t, MEANING): NOTHING_SAID for t, there in zip(targets, known, strict=True) if not there}
+        return EvidenceTable(targets, columns, values, np.repeat(known[:, None], size, axis=1), absences)

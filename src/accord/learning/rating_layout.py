@@ -1,4 +1,4 @@
-"""Ratings laid out for the mixed model's equations: the design, and which ratings share a text or a group."""
+"""Ratings as a sparse design matrix, with the texts and groups that share effects."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Rows = Floats | Any
-"""Dense, or sparse (scipy.sparse has no types)."""
+"""Dense or sparse matrix (scipy.sparse has no types)."""
 
 SLOPE, OFFSET, OWN_SLOPE, TEXT, GROUP = range(5)
-"""Places of the variance ratios; a second source's slopes and own slopes come after them, then a third's."""
+"""Indices of the variance ratios. Slopes and annotator slopes of a second source follow, then those of a third."""
 FIXED = -1
+"""Marks an effect without a variance ratio."""
 LOG_RATIO_BOUNDS = (-12.0, 4.0)
 
 
 @dataclass(frozen=True)
 class Nesting:
-    """Which ratings share a text, and which texts share a group: what is eliminated first.
+    """Ratings within texts, and texts within groups.
 
     Attributes:
-        text: (n,) each rating's text.
-        size: (T,) ratings of each text.
-        group: (T,) each text's group.
-        groups: G.
+        text: (n,) text of each rating.
+        size: (T,) number of ratings of each text.
+        group: (T,) group of each text.
+        groups: Number of groups G.
     """
 
     text: Indices
@@ -40,9 +41,11 @@ class Nesting:
 
     @classmethod
     def of(cls, n: int, text: Indices, group: Indices) -> Nesting:
-        """Of n ratings; without `text` no two share one, without `group` no two texts do.
+        """Return the nesting of n ratings.
 
-        Ratings of one text belong to one group.
+        An empty `text` puts each rating into a text of its own; an empty `group` puts each text into a group of its
+        own. All
+        ratings of a text must belong to one group.
         """
         text = text if text.size else np.arange(n)
         texts = int(text.max()) + 1 if n else 0
@@ -53,23 +56,23 @@ class Nesting:
 
     @property
     def present(self) -> list[int]:
-        """TEXT where a text was rated more than once, GROUP where a group has more than one text."""
+        """TEXT if a text was rated more than once, GROUP if a group has more than one text."""
         several = np.bincount(self.group, minlength=self.groups) > 1
-        grouped = self.groups > 1 and several.any()  # the level of a single group is the model's own
+        grouped = self.groups > 1 and several.any()  # the effect of a single group is the intercept
         return [*([TEXT] if (self.size > 1).any() else []), *([GROUP] if grouped else [])]
 
     @property
     def group_of_row(self) -> Indices:
-        """(n,) each rating's group."""
+        """(n,) group of each rating."""
         return self.group[self.text]
 
     def by_text(self) -> scipy.sparse.csr_array:
-        """(T, n) sums over the ratings of a text."""
+        """Return the (T, n) matrix that sums over the ratings of each text."""
         n = len(self.text)
         return scipy.sparse.csr_array((np.ones(n), (self.text, np.arange(n))), shape=(len(self.size), n))
 
     def weights(self, ratios: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        """As the file's opening has them: w (T,), a (T,), s (G,), k (G,); w and k are 0 for an absent effect."""
+        """Return w (T,), a (T,), s (G,) and k (G,) of the module's formula; w and k are 0 for an absent effect."""
         w: Floats = 1.0 / (self.size + 1.0 / ratios[TEXT]) if ratios[TEXT] > 0 else np.zeros(len(self.size))
         a = 1.0 - self.size * w
         s = np.bincount(self.group, self.size * a, self.groups).astype(np.float64)
@@ -77,19 +80,22 @@ class Nesting:
         return w, a, s, k
 
     def shared(self, a: Floats, k: Floats, sums: Floats) -> Floats:
-        """(T,) what each text's group takes from every rating in it, k·a·aᵀ, of something's sums by text (T,)."""
+        """Return (T,) the group part of V⁻¹, k·a·aᵀ, applied to sums by text (T,)."""
         return np.asarray(a * (self.by_group.T @ (k * (self.by_group @ (a * sums)))))
 
     @cached_property
     def by_group(self) -> scipy.sparse.csr_array:
-        """(G, T) sums over the texts of a group."""
+        """(G, T) matrix that sums over the texts of each group."""
         texts = np.arange(len(self.group))
         return scipy.sparse.csr_array((np.ones(len(texts)), (self.group, texts)), shape=(self.groups, len(texts)))
 
     def left_out(self) -> Iterator[Indices]:
-        """(G, m) the ratings of each group, the groups of one size together; of a single group, of each text."""
+        """Yield (G, m) ratings to leave out together, one array per group size.
+
+        With a single group, the ratings of each text are left out together.
+        """
         of_row, size = self.group_of_row, np.bincount(self.group_of_row, minlength=self.groups)
-        if self.groups == 1:  # no other group can speak
+        if self.groups == 1:  # there is no other group to fit from
             of_row, size = self.text, self.size.astype(np.intp)
         order = np.argsort(of_row, kind="stable")
         starts = np.concatenate([[0], np.cumsum(size)]).astype(int)
@@ -97,27 +103,30 @@ class Nesting:
             yield order[starts[np.flatnonzero(size == each)][:, None] + np.arange(int(each))]
 
     def take(self, kept: Indices) -> Nesting:
-        """Of some of the ratings."""
+        """Return the nesting of the ratings at these indices."""
         text = np.unique(self.text[kept], return_inverse=True)[1].astype(np.intp)
         group = np.unique(self.group_of_row[kept], return_inverse=True)[1].astype(np.intp)
         return Nesting.of(len(kept), text, group)
 
 
-L = TypeVar("L", bound="Layout")
+L = TypeVar("L", bound="RatingLayout")
 
 
 @dataclass(frozen=True)
-class Layout:
-    """n ratings laid out as the design W = [1, Z, U, U∘Z] (n, q), and what their texts and groups share.
+class RatingLayout:
+    """n ratings with their design matrix W = [1, Z, U, U∘Z] (n, q), texts and groups.
 
     Attributes:
-        rows: W, sparse; each rating has 2 + 2p entries at most.
+        rows: W, sparse, with at most 2 + 2p entries per rating.
         y: (n,) ratings.
-        block: (q,) where each effect has its variance ratio; `FIXED` for the level.
-        count: How many ratios there are.
+        block: (q,) index of each effect's variance ratio; `FIXED` for the intercept.
+        count: Number of variance ratios.
         Z: (n, p) features.
-        who: (n,) whose rating it is, of so many `people`.
-        source: (p,) the number of each column's source; without it all columns share one variance.
+        who: (n,) annotator of each rating.
+        people: Number of annotators.
+        nesting: Texts and groups.
+        own_slopes: True if annotators have slopes of their own.
+        source: (p,) source index of each column; None gives all columns one variance.
     """
 
     rows: scipy.sparse.csr_array
@@ -143,48 +152,48 @@ class Layout:
         group: Indices | None = None,
         source: Indices | None = None,
     ) -> Self:
-        """Lay out n ratings; without `people` nobody differs.
+        """Lay out n ratings.
 
-        Without `text` no two ratings share one, without `group` no two texts do.
+        `people` = 0 fits no annotator effects. An empty `text` or a missing `group` means that no effect is shared.
         """
-        W, block, count = _laid_out(Z, who, people, own_slopes, source)
+        W, block, count = _design_matrix(Z, who, people, own_slopes, source)
         nesting = Nesting.of(len(y), text, np.zeros(0, dtype=np.intp) if group is None else group)
         return cls(W, y, block, count, Z, who, people, nesting, own_slopes, source)
 
     def as_kind(self, kind: type[L]) -> L:
-        """The same ratings for the equations of another kind."""
-        return kind(**{field.name: getattr(self, field.name) for field in fields(Layout)})
+        """Return the same ratings as another class of equations."""
+        return kind(**{field.name: getattr(self, field.name) for field in fields(RatingLayout)})
 
     @cached_property
     def members(self) -> dict[int, NDArray[np.bool_]]:
-        """(q,) for each kind of random effect which of all effects are of it."""
+        """(q,) mask of the effects that share each variance ratio, by index of the ratio."""
         return {effect: self.block == effect for effect in np.unique(self.block[self.block != FIXED]).tolist()}
 
     @property
     def freedom(self) -> float:
-        """How many ratings there are, less one for the level."""
+        """Degrees of freedom of the noise: the number of ratings less one for the intercept."""
         return max(len(self.y) - 1.0, 1.0)
 
     def penalty(self, ratios: Floats) -> Floats:
-        """(q,) the diagonal of D⁻¹, with D the effects' variances over s²; nothing for the level."""
+        """Return (q,) the diagonal of D⁻¹, with D the effects' variances over s²; 0 for the intercept."""
         fixed = self.block == FIXED
         return np.where(fixed, 0.0, 1.0 / np.where(fixed, 1.0, ratios[self.block]))
 
     def present(self) -> list[int]:
-        """The random effects that this design has; texts that were rated once each say nothing of their own."""
+        """Return the indices of the variance ratios that this design can estimate."""
         return sorted({*self.members, *self.nesting.present})
 
     def of_present(self, ratios: Floats) -> Floats:
-        """The given ratios, 0 for an effect that this design does not have."""
-        least = np.exp(LOG_RATIO_BOUNDS[0])
+        """Return the given ratios, with 0 for effects that this design lacks."""
+        lowest = np.exp(LOG_RATIO_BOUNDS[0])
         given = np.append(ratios, np.zeros(max(self.count - len(ratios), 0)))[: self.count]
-        return np.where(np.isin(np.arange(self.count), self.present()), np.maximum(given, least), 0.0)
+        return np.where(np.isin(np.arange(self.count), self.present()), np.maximum(given, lowest), 0.0)
 
 
 def own_effects(p: int, source: Indices | None, own_slopes: bool) -> tuple[Indices, Indices, int]:
-    """Where each of p columns has its variance ratios: of its slope (p,), of the people's own slopes (p,); how many.
+    """Return the variance ratio of each column's slope (p,), of its annotator slopes (p,), and the number of ratios.
 
-    `source` is (p,) the number of each column's source, the first 0; without it all columns share one.
+    `source` holds (p,) source indices starting at 0; None gives all columns one source.
     """
     of = np.zeros(p, dtype=np.intp) if source is None else source
     later = GROUP + 2 * of
@@ -193,10 +202,10 @@ def own_effects(p: int, source: Indices | None, own_slopes: bool) -> tuple[Indic
     return slope, own, GROUP + 1 + 2 * int(of.max(initial=0))
 
 
-def _laid_out(
+def _design_matrix(
     Z: Floats, who: Indices, people: int, own_slopes: bool, source: Indices | None
 ) -> tuple[scipy.sparse.csr_array, Indices, int]:
-    """W = [1, Z, U, U∘Z] (n, q), where each effect has its ratio (q,), and how many ratios there are."""
+    """Return W = [1, Z, U, U∘Z] (n, q), the ratio index of each effect (q,), and the number of ratios."""
     n, p = Z.shape
     slope, own, count = own_effects(p, source, own_slopes)
     parts: list[Any] = [scipy.sparse.csr_array(np.hstack([np.ones((n, 1)), Z]))]
@@ -212,20 +221,20 @@ def _laid_out(
     return scipy.sparse.hstack(parts, format="csr"), np.concatenate(blocks).astype(np.intp), count
 
 
-def weighed(rows: Rows, by: Floats) -> Rows:
-    """Each row times its weight."""
+def weighted(rows: Rows, by: Floats) -> Rows:
+    """Multiply each row by its weight."""
     return rows * by[:, None] if isinstance(rows, np.ndarray) else rows.multiply(by[:, None]).tocsr()
 
 
 def dense(rows: Rows) -> Floats:
-    """The same rows, dense."""
+    """Return the rows as a dense array."""
     return rows if isinstance(rows, np.ndarray) else np.asarray(rows.toarray())
 
 
-def standardisation(X: Floats, weight: Floats | None = None) -> tuple[Floats, Floats]:
-    """Mean and standard deviation of each column over what is present; 0 and 1 where nothing is or nothing varies.
+def standardization(X: Floats, weight: Floats | None = None) -> tuple[Floats, Floats]:
+    """Return mean and standard deviation of each column, ignoring missing values.
 
-    With `weight` (n,), each row counts so often.
+    Both are 0 and 1 for a column without values or without variation. `weight` (n,) counts each row that often.
     """
     known = ~np.isnan(X) if weight is None else ~np.isnan(X) * weight[:, None]
     count = np.maximum(known.sum(axis=0), 1)
@@ -234,8 +243,8 @@ def standardisation(X: Floats, weight: Floats | None = None) -> tuple[Floats, Fl
     return mean, np.where(spread > 1e-9 * (1 + np.abs(mean)), spread, 1.0)
 
 
-def in_order(source: ArrayLike | None, columns: int) -> Indices:
-    """(p,) the number of each column's source, in the order in which they come."""
+def source_numbers(source: ArrayLike | None, columns: int) -> Indices:
+    """Return (p,) the index of each column's source, numbered in order of appearance."""
     if source is None:
         return np.zeros(columns, dtype=np.intp)
     names = [str(name) for name in np.asarray(source)]
