@@ -27,7 +27,7 @@ from accord.evidence import (
     pairs_of,
     turn_metrics,
 )
-from accord.evidence.bank import embedding, ruber
+from accord.evidence.bank import ruber, similarity
 from accord.models import (
     Caps,
     ClientOptions,
@@ -417,7 +417,7 @@ def test_ruber_is_learned_from_a_store(bag: None, tmp_path: Path) -> None:
 def test_the_referenced_part_pools_words(monkeypatch: pytest.MonkeyPatch) -> None:
     states = {"one": np.array([[1.0, 0.0], [0.0, 1.0]]), "two": np.array([[1.0, 1.0]]), "": np.zeros((0, 2))}
     fake = SimpleNamespace(states=lambda text: (np.ones(len(states[text])), states[text]), name="fake")
-    monkeypatch.setattr(embedding, "open_embedder", lambda name: fake)
+    monkeypatch.setattr(similarity, "open_embedder", lambda name: fake)
     session = MetricSession({"r": turn_metrics.get("ruber-referenced")}, ["two", ""])
     assert session.reply("one")["r"] == pytest.approx(2 / np.sqrt(2) / 2)  # (1, 1, 0, 0) with (1, 1, 1, 1)
     assert MetricSession({"r": turn_metrics.get("ruber-referenced")}).reply("one") == {"r": None}

@@ -112,7 +112,7 @@ POPULATION = "population"
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """How a number was made, as ordered key-value pairs: `calibration|core:mixed|questions:9|...`."""
+    """How a number was made, as ordered key-value pairs: `calibration|answer_model:mixed|questions:9|...`."""
 
     name: str
     parts: tuple[tuple[str, str], ...] = ()
