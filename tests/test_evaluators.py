@@ -197,15 +197,15 @@ def test_an_evaluator_scores_what_it_learned_on(level: str, tmp_path: Path) -> N
         done = project.score(
             sources()[0], tmp_path / "scores.jsonl", tmp_path / "e", on_scored=expected.append, on_total=expected.append
         )
-        assert expected[0] == expected[-1] == done.scored
+        assert expected[0] == expected[-1] == done.counts.scored
         last = project.score(
-            sources()[0], tmp_path / "last.jsonl", tmp_path / "e", options=accord.project.ScoreOptions(turns="last")
+            sources()[0], tmp_path / "last.jsonl", tmp_path / "e", options=accord.scoring.ScoreOptions(turns="last")
         )
     chats = {record.conversation.id: record.conversation for record in accord.read(sources()[0])}
     replies = {(c.id, i) for c in chats.values() for i, turn in enumerate(c.turns) if turn.role == "assistant"}
     rows = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
     scored = [(row["conversation"], row["turn"]) for row in rows]
-    assert done.level == level and len(scored) == len(set(scored)) == done.scored
+    assert done.level == level and len(scored) == len(set(scored)) == done.counts.scored
     assert set(scored) == (replies if level == "turn" else {(name, None) for name in chats})
     if level == "turn":
         ends = {name: max(place for chat, place in replies if chat == name) for name in chats}

@@ -13,7 +13,13 @@ import numpy as np
 from accord.edges import BadInput, write_whole
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator
-from accord.project import Compared, Fitted, Insights, Project, latest, latest_audit, latest_drift, latest_scores
+from accord.project import (
+    Compared,
+    Fitted,
+    Insights,
+    Project,
+    latest_audit,
+)
 from accord.report import charts
 from accord.report.charts import page
 from accord.report.sections import (
@@ -31,6 +37,7 @@ from accord.report.sections import (
     question_importance,
     reliability,
 )
+from accord.scoring import latest, latest_drift, latest_scores
 from accord.statistics import range_names
 from accord.store import Store
 from accord.validation import NEW, Comparison, Difference, Result, is_better

@@ -20,7 +20,8 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 
 from accord.edges import BadInput, sendable
-from accord.project import Project, latest
+from accord.project import Project
+from accord.scoring import latest
 from accord.values import Conversation, Sample
 from accord.web.app import Bench
 
