@@ -12,6 +12,7 @@ import numpy as np
 from adoror_systems import ABLATIONS, subgraph_of_means
 from harness import Row
 from scipy import stats
+from synthetic_corpus import MECHANISMS, PlantedUtility, planted_utility
 
 from accord.methods import (
     Floats,
@@ -25,7 +26,6 @@ from accord.methods import (
     random_nodes,
     selectors,
 )
-from accord.testing import MECHANISMS, PlantedUtility, planted_utility
 
 ZETA, ZETA_QUICK = 512, 64
 ABOUT: Mapping[str, Sequence[str]] = {

@@ -12,9 +12,10 @@ from typing import Any
 
 from attack_wires import written
 from attacking import KEY, Case, Workshop, accord, judge_at, repeats_key
+from misbehaving_endpoint import answer_any
 
 from accord.store import Store
-from accord.testing import Batches, ChatServer, Wire, answer_any
+from accord.testing import Batches, ChatServer, Wire
 
 SAID = f"{KEY}\x1b[31m"
 LIMIT = "3"

@@ -14,8 +14,9 @@ from typing import Any
 
 from attack_service import listening
 from attacking import RUBRIC, Case, Workshop, accord, control, judge_at, messages, settings
+from misbehaving_endpoint import answer_any
 
-from accord.testing import ChatServer, Wire, answer_any, completion
+from accord.testing import ChatServer, Wire, completion
 
 MARKUP = '"\'><pwned onpwn=1 x=\'</script></style></textarea></title><pwned onpwn=1>--><a href="javascript:pwn">x</a>'
 ESCAPE = "\x1b[2J\x1b]0;pwned\x07\x9b31m\rgone\x08\u202eright"

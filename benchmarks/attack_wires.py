@@ -15,9 +15,10 @@ from threading import Event, Thread
 from typing import Any
 
 from attacking import CONVERSATIONS, KEY, Case, Ran, Workshop, accord, judge_at, repeats_key, settings
+from misbehaving_endpoint import answer_any
 
 from accord.store import Store, Watched
-from accord.testing import ChatServer, Wire, answer_any
+from accord.testing import ChatServer, Wire
 
 Change = Callable[[Any], object]
 """Changes a right reply's body in place, or gives another body."""
@@ -276,7 +277,7 @@ def webhooks(shop: Workshop) -> Iterator[Case]:
     """`accord watch` with an alarm to tell, and a webhook that misbehaves; its address holds the key."""
 
     def told(url: str, tries: int, count: Callable[[], int] = lambda: 0) -> str:
-        folder = shop.bare(watch={"webhook": f"{url}/{KEY}?token={KEY}"})
+        folder = shop.bare(monitoring={"webhook": f"{url}/{KEY}?token={KEY}"})
         with closing(Store(f"sqlite:///{folder}/accord.db")) as store:
             said = "the mean fell \x1b[2J\u202e ${OPENAI_API_KEY} <script>alert(1)</script>"
             Watched(store).raise_alarms({"one": {"kind": "mean", "said": said, "system": "bot", "day": "2026-11-20"}})
@@ -381,7 +382,7 @@ def _misreported(shop: Workshop, usage: object) -> str:
             return Wire(json.dumps({**right.body, "usage": given}).encode()) if lies else right  # type: ignore[dict-item]
 
         with ChatServer(respond) as server:
-            folder = shop.learned(models=judge_at(server.url, at_once=1))
+            folder = shop.learned(models=judge_at(server.url, concurrency=1))
             ran = accord(folder, "judge", "--source", "rubric", "--max-tokens", "1500")
             asked.append(len(server.requests))
         if fell := ran.fell((4,)):

@@ -26,10 +26,10 @@ class People:
     def __init__(self, shop: Workshop) -> None:
         self.folder = shop.bare(studies={
             "look": {
-                "title": MARKUP, "guidelines": MARKUP, "per_item": 2, "marks": "soda-eval",
+                "title": MARKUP, "guidelines": MARKUP, "annotators_per_item": 2, "issue_taxonomy": "soda-eval",
                 "gold": {"c3": {"quality": 1}}, "stages": [{"id": "one"}, {"id": "two", "questions": ["quality"]}],
             },
-            "others": {"title": "not for ann", "people": ["zoe"]},
+            "others": {"title": "not for ann", "annotators": ["zoe"]},
         })  # fmt: skip
         said = (messages(f"{MARKUP} {place}", f"{FORMULA} {MARKUP}") for place in range(40))
         rows = [

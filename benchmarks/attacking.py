@@ -20,6 +20,8 @@ from pathlib import Path
 from threading import Lock
 from typing import IO
 
+sys.path.append(str(Path(__file__).parents[1] / "tests"))  # scripted endpoints
+
 Attack = Callable[[], str]
 """Tries one case; what fell, or an empty text."""
 Case = tuple[str, Attack]

@@ -33,9 +33,11 @@ from threading import Lock
 from typing import Any
 
 from harness import Row, chosen, finish, options
+from misbehaving_endpoint import Misbehaving, answer_any
+from throwaway_postgres import ThrowAwayPostgres
 
 from accord.store import Store, check_store
-from accord.testing import ChatServer, Misbehaving, ThrowAwayPostgres, Wire, answer_any
+from accord.testing import ChatServer, Wire
 from accord.values import load_rubric
 
 KILLS = 3
@@ -59,7 +61,7 @@ from accord.values import Sample
 rubric = load_rubric("llm-rubric")
 always = tuple(q.model_copy(update={"applies": "always"}) for q in rubric.questions)
 rubric = rubric.model_copy(update={"questions": always})
-judge = {"mode": "logprobs", "model": "m", "base_url": sys.argv[1], "at_once": int(sys.argv[4]), "attempts": 8}
+judge = {"mode": "logprobs", "model": "m", "base_url": sys.argv[1], "concurrency": int(sys.argv[4]), "attempts": 8}
 samples = [Sample(Conversation(f"c{i}", (Turn("user", f"Is it {i}?"), Turn("assistant", "Yes."))))
            for i in range(int(sys.argv[3]))]
 config = config_from({"store": sys.argv[2], "models": {"judge": {**judge, "timeout": 2.0}}})

@@ -20,6 +20,7 @@ from typing import Any
 from accord.version import __version__
 
 Row = dict[str, Any]
+sys.path.append(str(Path(__file__).parents[1] / "tests"))  # synthetic corpora and scripted endpoints
 
 
 def options(name: str, about: str, parts: Sequence[str] = ()) -> argparse.ArgumentParser:

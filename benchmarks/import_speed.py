@@ -19,9 +19,9 @@ from pathlib import Path
 from statistics import median
 
 from harness import Row, finish, options
+from synthetic_corpus import rated_chats
 
 from accord.store import Store
-from accord.testing import rated_chats
 
 TURNS = 10
 SENTENCE = "The router blinks twice and then the light goes out, although I pressed the button as you said. "

@@ -34,7 +34,7 @@ from live_scoring import texts
 
 from accord.evidence import SourceContext, Training, make_source
 from accord.formats import find, names_in, pieces_of
-from accord.learning import Evaluator, Mixture
+from accord.learning import Evaluator, make_head
 from accord.models import memory_models
 from accord.models import run as driven
 from accord.scoring.parts import finished
@@ -97,7 +97,7 @@ def fitted(folder: Path) -> Path:
     question = Question(id="q", text="?", scale=Scale(options=(1, 2, 3, 4, 5)))
     labels = Labels(Label(Target(chat.id), "q", "ann", int(rng.integers(1, 6))) for chat in chats)
     bank = make_source("bank", {}, SourceContext(Rubric(name="drawn", questions=(question,), main="q")))
-    evaluator = Evaluator(question, (bank,), Mixture(question), "mixture", "curves")
+    evaluator = Evaluator(question, (bank,), make_head("curves", question, {}), "mixture", "curves")
     train = Training(tuple(map(Sample, chats)), labels, question)
     driven(evaluator.fit(train), memory_models()).save(folder)
     return folder

@@ -23,11 +23,11 @@ from pathlib import Path
 import import_speed
 import numpy as np
 from harness import Row, chosen, finish, options
+from throwaway_postgres import ThrowAwayPostgres
 
 from accord.edges import BadInput
 from accord.project import workers_here
 from accord.store import Account, Store, Watched, vacuum
-from accord.testing import ThrowAwayPostgres
 from accord.values import Conversation, Label, Target, Turn
 
 # --- import ---------------------------------------------------------------------------------------------------------
@@ -102,7 +102,8 @@ JUDGE = """
 import json, sys, time
 from accord import Conversation, Turn, load_rubric
 from accord.project import Project, config_from
-from accord.values import Applies, BudgetReached, Sample
+from accord.edges import BudgetReached
+from accord.values import Applies, Sample
 store, url, count, cap = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 rubric = load_rubric("llm-rubric")
 questions = tuple(q.model_copy(update={"applies": Applies.ALWAYS}) for q in rubric.questions)
@@ -111,7 +112,7 @@ def sample(i):
     asked, said = f"{i}: why does the light go out? " * 8, f"{i}: hold the button. " * 12
     return Sample(Conversation(f"c{i}", (Turn("user", asked), Turn("assistant", said))))
 config = config_from({"store": store, "models": {"judge": {"mode": "logprobs", "model": "m", "base_url": url,
-    "at_once": 64}}, "budget": {"requests": cap, "shared": "benchmark"}})
+    "concurrency": 64}}, "budget": {"requests": cap, "shared": "benchmark"}})
 with Project(config, rubric) as project:
     try:
         for start in range(0, count, 500):

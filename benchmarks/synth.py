@@ -62,7 +62,8 @@ def embedded(quick: bool) -> list[Row]:
         for name, text in DOCUMENTS.items():
             (docs / f"{name}.md").write_text(f"# {name}\n{text}\n", encoding="utf-8")
         common: dict[str, Any] = {
-            "documents": str(docs), "best": 2, "turns": 2, "max_tokens": 40, "dialogue_tokens": 160, "temperature": 0.7,
+            "documents": str(docs), "max_documents": 2, "max_turns": 2, "max_tokens": 40,
+            "dialogue_tokens": 160, "temperature": 0.7,
         }  # fmt: skip
         for name, how, count in (
             ("embedded-20", "DS4", 3 if quick else 20),
@@ -70,8 +71,8 @@ def embedded(quick: bool) -> list[Row]:
         ):
             config = Config(
                 store=f"sqlite:///{folder}/{how}.db",
-                models={"assistant": ModelSettings(model=MODEL, at_once=2)},
-                synth=SynthSettings.model_validate({**common, "how": [how], "topics": list(TOPICS[:count])}),
+                models={"assistant": ModelSettings(model=MODEL, concurrency=2)},
+                synth=SynthSettings.model_validate({**common, "methods": [how], "topics": list(TOPICS[:count])}),
             )
             with Project(config) as project:
                 project.import_(sources())
@@ -127,8 +128,8 @@ def killed(quick: bool) -> list[Row]:
         ]
         (where / "topics.jsonl").write_text("\n".join(map(json.dumps, topics[: 4 if quick else 20])), encoding="utf-8")
         (where / "accord.yaml").write_text(
-            f"models: {{user: {{model: scripted, base_url: '{server.url}', at_once: 1}}}}\n"
-            "synth: {documents: docs, topics: topics.jsonl, at_once: 4}\n",
+            f"models: {{user: {{model: scripted, base_url: '{server.url}', concurrency: 1}}}}\n"
+            "synth: {documents: docs, topics: topics.jsonl, concurrency: 4}\n",
             encoding="utf-8",
         )
         command = [sys.executable, "-m", "accord", "synth", "--json"]

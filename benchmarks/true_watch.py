@@ -19,12 +19,12 @@ from pathlib import Path
 
 import numpy as np
 from harness import Row
+from synthetic_corpus import planted_turns
 
 from accord.evidence import BANK, Column
 from accord.learning import make_head
 from accord.live import Watch, see_to
 from accord.store import Store, Watched
-from accord.testing import planted_turns
 from accord.validation import shifts
 from accord.values import Score, Signature, Target, score_from
 

@@ -46,11 +46,11 @@ from urllib.parse import urlencode
 
 from board_scores import dashboard
 from harness import Row, chosen, finish, options
+from throwaway_postgres import ThrowAwayPostgres
 from workbench_order import DRAWS, order_rows
 
 from accord import Conversation, Store, Turn
 from accord.store import Prediction, Studies
-from accord.testing import ThrowAwayPostgres
 from accord.values import Annotation, Document, Issue, IssueAnnotation, Target
 from accord.web import add_person
 
@@ -99,7 +99,7 @@ class Shop:
     def __init__(self, folder: Path, url: str, people: int, chats: int = 40) -> None:
         self.folder, self.url, self.port = folder, url, _free_port()
         (folder / "rubric.yaml").write_text(RUBRIC)
-        settings = {"store": url, "rubric": "rubric.yaml", "studies": {"look": {"per_item": people}}}
+        settings = {"store": url, "rubric": "rubric.yaml", "studies": {"look": {"annotators_per_item": people}}}
         (folder / "accord.yaml").write_text(json.dumps(settings))
         store = Store(url)
         store.add_conversations(_chats(chats))

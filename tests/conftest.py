@@ -39,12 +39,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 sys.setswitchinterval(5e-4)
 
 import pytest
+from throwaway_postgres import ThrowAwayPostgres
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 from accord.edges import BadInput
 from accord.store import Store
-from accord.testing import ThrowAwayPostgres
 from accord.values import Rubric, load_rubric
 
 

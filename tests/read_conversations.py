@@ -103,7 +103,7 @@ def reading_project(
     """Thirty rated conversations whose replies are good where they are long, and `rich`; an evaluator in use."""
     monkeypatch.chdir(folder)
     (folder / "help.yaml").write_text(RUBRIC, encoding="utf-8")
-    about = {"title": "First look", "people": sorted(PEOPLE)}
+    about = {"title": "First look", "annotators": sorted(PEOPLE)}
     content = {
         "store": f"sqlite:///{folder}/accord.db", "rubric": "help.yaml", "draws": 50, "studies": {"look": about},
         "evaluators": {"calibration": {"head": head}},

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+from synthetic_corpus import rated_chats
 
 from accord.evidence import SourceContext, Training, make_source
 from accord.learning import Evaluator, make_head
 from accord.models import memory_models, run
-from accord.testing import rated_chats
 from accord.values import Conversation, Label, Labels, Sample, Target
 
 

@@ -7,8 +7,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from issue_finder import SIGNS, verdict
+
 from accord.models import Failure, Measured, Passage
-from accord.testing import SIGNS, Wire, completion, decisions, verdict
+from accord.testing import Wire, completion, decisions
 
 _FENCE = re.compile(r"^(=====\[\w+\]=====)\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
 _TURN = re.compile(r"^\[(\d+)\] (\w+):\n(.*?)(?=\n\n\[\d+\] |\Z)", re.MULTILINE | re.DOTALL)

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from misbehaving_endpoint import answer_any
 from small_sample import sources
 from typer.testing import CliRunner
 
@@ -38,7 +39,7 @@ from accord.models import (
 )
 from accord.project import Config, Project
 from accord.report import render
-from accord.testing import ChatServer, answer_any
+from accord.testing import ChatServer
 from accord.validation import PADDING, audit, audit_requests, injections, ways_to_ask
 from accord.values import Question, Rubric, Sample, Scale
 

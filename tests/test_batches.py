@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from misbehaving_endpoint import answer_any, fault
 from small_sample import sources
 from typer.testing import CliRunner
 from waiting import PATIENCE
@@ -21,7 +22,7 @@ from accord.cli import (
 )
 from accord.models import BatchEndpoint, CallFailed, ChatCompletions, ChatMessage, Prompt, batch_files, batching, wait
 from accord.project import ask_models as judging
-from accord.testing import Batches, ChatServer, Wire, answer_any, fault
+from accord.testing import Batches, ChatServer, Wire
 
 RUNNER = CliRunner()
 ODD = [b'{"custom_id": "s256:odd", "response": null, "error": "expired"}', b'{"custom_id": "x", "response": "oops"}']

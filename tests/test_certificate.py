@@ -21,7 +21,7 @@ from accord.testing import Planted, planted
 
 def learned(coverage: float = 0.9) -> Evaluator:
     home = planted(conversations=150, noise=0.4)
-    head = Calibration(home.question, core="mixed", coverage=coverage).fit(home.evidence, home.labels)
+    head = Calibration(home.question, answer_model="mixed", coverage=coverage).fit(home.evidence, home.labels)
     return Evaluator(home.question, (), head).in_new_domain()
 
 

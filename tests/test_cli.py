@@ -20,6 +20,7 @@ from typing import Any
 import polars as pl
 import pytest
 import yaml
+from misbehaving_endpoint import answer_any
 from new_project import new_project
 from processes import Forked
 from small_sample import sources
@@ -39,7 +40,7 @@ from accord.models import Flow, nothing
 from accord.project import with_settings
 from accord.store import Store, Studies
 from accord.studies import OpenStudy
-from accord.testing import ChatServer, answer_any, completion, tokens_in
+from accord.testing import ChatServer, completion, tokens_in
 from accord.values import Sample
 
 CHATS, RATINGS = map(str, sources())
@@ -248,7 +249,7 @@ def test_a_mixture_of_cheap_metrics_from_labels_to_a_report(project: Path) -> No
 def test_settings_are_chosen_inside_the_training_folds(project: Path) -> None:
     choose = "{own_slopes: [false, true], threshold_spread: [0.1, 0.3]}"
     Path("accord.yaml").write_text(
-        f"metrics: [words]\nevaluators: {{calibration: {{head: mixed, choose: {choose}}}}}\nfolds: 2\ndraws: 20\n"
+        f"metrics: [words]\nevaluators: {{calibration: {{head: mixed, tune: {choose}}}}}\nfolds: 2\ndraws: 20\n"
     )
     imported("Q0")
     fitted = json.loads(accord("fit", "--json"))
@@ -327,9 +328,12 @@ def test_wrong_input_ends_in_one_line(arguments: list[str], says: str) -> None:
     ("study", "error"),
     [
         ("a/b: {}", "study 'a/b': the name of a study is text of 1 to 60 letters"),
-        ("a: {items: {where: {system: 1}}}", "study 'a': items.where.system: Input should be a valid tuple, got 1"),
-        ("a: {per_itm: 2}", "study 'a': unknown key 'per_itm'. Did you mean 'per_item'?"),
-        ("a: {level: pair, marks: soda-eval}", "study 'a': issues are marked in turns of one conversation"),
+        ("a: {items: {filter: {system: 1}}}", "study 'a': items.filter.system: Input should be a valid tuple, got 1"),
+        (
+            "a: {annotators_per_itm: 2}",
+            "study 'a': unknown key 'annotators_per_itm'. Did you mean 'annotators_per_item'?",
+        ),
+        ("a: {level: pair, issue_taxonomy: soda-eval}", "study 'a': issues are marked in single conversations"),
         ("a: {title: '${NOT_SET_ANYWHERE}'}", "study 'a': the environment variable NOT_SET_ANYWHERE is not set"),
         ("a: null", "study 'a': should be a mapping of keys to values"),
     ],
@@ -344,7 +348,10 @@ def test_a_broken_study_blocks_no_command_and_is_named_once(study: str, error: s
         assert result.stderr.count(f"note: {error}") == 1 and "study '" not in result.stdout
     with open_project() as opened:
         assert list(opened.config.studies) == [yaml.safe_load(f"{{{study}}}").popitem()[0], "good"]
-        assert with_settings(opened.config, ["studies.good.per_item=2"]).broken_studies == opened.config.broken_studies
+        assert (
+            with_settings(opened.config, ["studies.good.annotators_per_item=2"]).broken_studies
+            == opened.config.broken_studies
+        )
         studies = Studies(opened.store)
         assert OpenStudy(opened, "good", studies).title == "Fine"
         with pytest.raises(BadInput, match=re.escape(error)):
@@ -377,7 +384,7 @@ def test_a_broken_study_blocks_no_command_and_is_named_once(study: str, error: s
         ("evaluators: {mine: {head: mixd}}\n", "unknown head 'mixd'. Did you mean 'mixed'?"),
         ("evaluators: {mine: {sources: [rubrik]}}\n", "unknown source 'rubrik'. Did you mean 'rubric'?"),
         ("evaluators: {mine: {settings: {domain_corelation: 1}}}\n", "unknown setting of the head 'auto' 'domain_corelation'. Did you mean 'domain_correlation'?"),
-        ("evaluators: {mine: {choose: {slopes: [true]}}}\n", "unknown setting of the head 'auto' 'slopes'. Did you mean 'own_slopes'?"),
+        ("evaluators: {mine: {tune: {slopes: [true]}}}\n", "unknown setting of the head 'auto' 'slopes'. Did you mean 'own_slopes'?"),
         ("studies: [a]\n", "studies: Input should be a valid dictionary"),
         ("- a list\n", "accord.yaml"),
         ("", "accord.yaml is empty"),
@@ -401,7 +408,7 @@ def test_a_wrong_project_file_ends_in_one_line(config: str, says: str) -> None:
         ("in_context: {model: m}\n", "models: {scorer: {model: ..., mode: ...}} and sources: {in-context: {...}}"),
         ("issues: {model: m}\n", "models: {finder: {model: ...}} and sources: {issues: {...}}"),
         ("evaluator: {method: mixture}\n", "`evaluator` is a name since Accord 0.2: evaluator: calibration; what it is made of stands under"),
-        ("models: {judge: {way: logprobs, model: m}}\n", "models: judge: 'way' is called 'mode' since Accord 0.2"),
+        ("models: {judge: {way: logprobs, model: m}}\n", "the key models.judge.way is now called 'mode'"),
     ],
 )  # fmt: skip
 def test_the_keys_of_the_first_version_are_refused_with_what_is_written_instead(config: str, says: str) -> None:

@@ -12,6 +12,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from synthetic_corpus import planted_utility
 
 from accord.edges import BadInput, MissingExtra, NotFitted, UnknownName
 from accord.methods import (
@@ -31,7 +32,6 @@ from accord.methods import (
     make_selector,
     random_nodes,
 )
-from accord.testing import planted_utility
 
 Load = Callable[[str], ModuleType]
 SELECTORS = ("random", "bm25", "neighbours", "diverse", "utility", "adoror")

@@ -14,14 +14,14 @@ from accord.evidence import Column, EvidenceTable
 from accord.learning import Calibration
 from accord.statistics import groups_of
 from accord.testing import planted
-from accord.validation import Estimate, Gap, Labelled, estimate, estimates, gaps, system_means
+from accord.validation import Gap, Labelled, SystemMean, estimate, estimates, gaps, system_means
 from accord.values import Question, Sample, Scale, Signature, score_from
 
 QUESTION = Question(id="main", text="How good is it?", scale=Scale(options=(1, 2, 3, 4, 5, 6, 7, 8, 9)))
 
 
 def mixed(question: object) -> Calibration:
-    return Calibration(question, core="mixed")  # type: ignore[arg-type]
+    return Calibration(question, answer_model="mixed")  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
@@ -92,7 +92,7 @@ def test_without_scores_the_gap_is_that_of_welch_and_of_the_paired_t() -> None:
     assert width(paired) < 0.6 * width(alone)
 
 
-def width(found: Gap | Estimate) -> float:
+def width(found: Gap | SystemMean) -> float:
     assert found.low is not None and found.high is not None
     return found.high - found.low
 
@@ -126,7 +126,7 @@ class Column0:
         ]
 
 
-def rated_by(of: dict[str, list[str]], mean: dict[str, float], strict: dict[str, float], seed: int) -> list[Estimate]:
+def rated_by(of: dict[str, list[str]], mean: dict[str, float], strict: dict[str, float], seed: int) -> list[SystemMean]:
     """Each system's estimate: `of` gives the annotators of its conversations in turn, `mean` its mean."""
     rng = np.random.default_rng(seed)
     labels, system = [], {}

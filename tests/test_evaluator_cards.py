@@ -14,11 +14,11 @@ import scaled
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
+from synthetic_corpus import rated_chats
 
 from accord.edges import AccordError, BadInput
 from accord.learning import load_evaluator
 from accord.models import memory_models, run
-from accord.testing import rated_chats
 from accord.values import Sample
 
 CARD, ARRAYS = "evaluator.json", "arrays.safetensors"

@@ -333,7 +333,7 @@ def test_a_row_of_brackets_in_its_text_is_not_deep(tmp_path: Path) -> None:
 
 
 SLOW_TO_LOAD = ["sklearn", "scipy.stats", "scipy.optimize", "scipy.special", "polars", "openai", "jax", "torch",
-                "altair", "fastapi", "sqlalchemy.dialects.postgresql.asyncpg"]  # fmt: skip
+                "fastapi", "sqlalchemy.dialects.postgresql.asyncpg"]  # fmt: skip
 
 
 @pytest.mark.slow

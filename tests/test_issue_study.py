@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from issue_finder import SIGNS, dialogues, ratings, verdict
+from misbehaving_endpoint import Misbehaving
 from scripted_models import Finder
 from typer.testing import CliRunner
 
@@ -65,7 +67,7 @@ from accord.report import write_issues_page
 from accord.statistics import Clusters, grouped_folds, krippendorff_alpha, two_valued_alpha
 from accord.store import IssueAnnotations, Store, Studies
 from accord.studies import open_validation, outcomes
-from accord.testing import SIGNS, ChatServer, Misbehaving, Wire, completion, dialogues, ratings, verdict
+from accord.testing import ChatServer, Wire, completion
 from accord.validation import ABOVE_CHANCE, ALWAYS, MACRO, Called, cross_validate_labels, no_better_than_chance, rows_of
 from accord.values import ISSUE, Issue, IssueAnnotation, Sample, load_taxonomy
 
@@ -647,7 +649,7 @@ def test_odd_dialogues_are_counted_and_nothing_is_lost(tmp_path: Path, store: St
 
 def test_nothing_is_asked_after_a_budget_is_spent(store: Store) -> None:
     model = ScriptedModel(lambda prompt: Failure("out of budget", "spent"))
-    models = Models({"finder": ModelSettings(model="m", at_once=1)}, store, given={"finder": model})
+    models = Models({"finder": ModelSettings(model="m", concurrency=1)}, store, given={"finder": model})
     with pytest.raises(BudgetReached):
         run(make_source("issues", {}, CONTEXT).measure([Sample(chat) for chat in dialogues(20)]), models)
     assert len(model.asked) <= 2
@@ -657,7 +659,7 @@ def test_nothing_is_asked_after_a_budget_is_spent(store: Store) -> None:
     ("config", "arguments", "says"),
     [
         ("", ["judge", "--source", "issues"], "models: {finder: {model: NAME}}"),
-        ("models: {finder: {}}", ["judge", "--source", "issues"], "needs a model"),
+        ("models: {finder: {}}", ["judge", "--source", "issues"], "no model for role 'finder'"),
         (FINDER + "\nsources: {issues: {taxonomy: soda-evil}}", ["judge"], "Did you mean 'soda-eval'"),
         (FINDER, ["judge", "--source", "issues", "--batch"], "--batch"),
         ("sources: {issues: {by: judge}}", ["judge", "--source", "issues"], "'judge'.*models: {judge: "),
@@ -716,9 +718,9 @@ def test_pages_escape_what_came_from_outside(tmp_path: Path) -> None:
             evil,
         )
     ]
-    from accord.methods import statistics
+    from accord.validation import summarize_issues
 
-    path = write_issues_page(statistics(found, [chat], SODA), found, [chat], SODA, tmp_path / "page.html")
+    path = write_issues_page(summarize_issues(found, [chat], SODA), found, [chat], SODA, tmp_path / "page.html")
     html = path.read_text()
     assert "<script" not in html and f"<mark>{evil.replace('<', '&lt;').replace('>', '&gt;')}</mark>" in html
     assert "which the turn does not say" in html
@@ -729,9 +731,11 @@ def test_page_shows_control_characters_of_every_text(tmp_path: Path) -> None:
     chat = Conversation(odd, (Turn(odd, odd, name=odd), Turn("assistant", odd)), metadata={"system": odd, "time": odd})
     issues = (Issue(odd, odd, odd, (0, 3), odd), Issue("X", "", "gone"))
     found = [IssueAnnotation(Target(odd, 1), issues, 1, odd, odd, (odd,))]
-    from accord.methods import statistics
+    from accord.validation import summarize_issues
 
-    html = write_issues_page(statistics(found, [chat], SODA), found, [chat], SODA, tmp_path / "page.html").read_text()
+    html = write_issues_page(
+        summarize_issues(found, [chat], SODA), found, [chat], SODA, tmp_path / "page.html"
+    ).read_text()
     assert not [letter for letter in html if letter != "\n" and not letter.isprintable()]
     assert "\\u001b[31m\\u0007" in html
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from misbehaving_endpoint import answer_any, fault
 from scripted_models import ScriptedLikelihood
 
 from accord import Conversation, Document, Store, Turn
@@ -14,7 +15,7 @@ from accord.edges import BadInput, BudgetReached
 from accord.evidence import LIKELIHOOD, EvidenceTable, measure_likelihoods, passages_of
 from accord.learning import Evaluator, LabelFree, load_evaluator, make_head
 from accord.models import Budget, Caps, ClientOptions, Likelihood, Measured, Passage, open_likelihood, wait
-from accord.testing import ChatServer, Wire, answer_any, check_head, fault, planted
+from accord.testing import ChatServer, Wire, check_head, planted
 from accord.values import Labels, Sample, Score, Unscored
 
 CHAT = Conversation(

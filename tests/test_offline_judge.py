@@ -9,10 +9,10 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from misbehaving_endpoint import answer_any
 
 from accord import Conversation, Turn
 from accord.project import Project, config_from
-from accord.testing import answer_any
 from accord.values import Applies, Label, Rubric, Target
 
 FILE = Path(__file__).parents[1] / "examples" / "offline_judge.py"

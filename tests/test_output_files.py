@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from synthetic_corpus import rated_chats
 from typer.testing import CliRunner
 
 from accord.cli import (
@@ -16,7 +17,6 @@ from accord.cli import (
     commands,  # noqa: F401 - registers the commands
 )
 from accord.edges import make_private, open_private, write_whole
-from accord.testing import rated_chats
 from accord.values import dump_rubric
 
 COMMANDS = [

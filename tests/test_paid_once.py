@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from misbehaving_endpoint import answer_any
 from processes import Forked
 from waiting import PATIENCE
 
@@ -35,7 +36,6 @@ from accord.models import (
     Failure,
     Judged,
     Lease,
-    Ledger,
     Models,
     ModelSettings,
     Passage,
@@ -44,6 +44,7 @@ from accord.models import (
     Questions,
     Reply,
     Request,
+    RequestLedger,
     ScriptedJudge,
     Text,
     Unanswered,
@@ -52,7 +53,7 @@ from accord.models import (
 )
 from accord.project import Project, config_from
 from accord.store import Claims, Embedded, Paid, Spool, StoreError, Unsaved
-from accord.testing import ChatServer, Wire, answer_any
+from accord.testing import ChatServer, Wire
 from accord.values import Sample
 
 KEYS = [f"s256:{place:03}" for place in range(300)]
@@ -151,7 +152,7 @@ class Asking:
     ) -> None:
         self.asked: list[str] = []
         self.fails = fails
-        self.ledger: Ledger[str] = Ledger(store, store.replies, lease=lease or Lease(look=0.02))
+        self.ledger: RequestLedger[str] = RequestLedger(store, store.replies, lease=lease or Lease(look=0.02))
 
     async def all(self, keys: Sequence[str]) -> dict[str, str]:
         async def ask(mine: list[str]) -> None:
@@ -159,7 +160,7 @@ class Asking:
             await asyncio.sleep(0)
             await self.ledger.keep(paid(key) for key in mine if not self.fails(key))
 
-        found = await self.ledger.once(keys, ask)
+        found = await self.ledger.ask_each_once(keys, ask)
         await self.ledger.close()
         return found
 
@@ -233,7 +234,7 @@ def test_an_interrupt_gives_claims_up(store: Store) -> None:
         async def ask(_: list[str]) -> None:
             await asyncio.sleep(60)
 
-        task = asyncio.create_task(asking.ledger.once(KEYS[:5], ask))
+        task = asyncio.create_task(asking.ledger.ask_each_once(KEYS[:5], ask))
         while not Claims(store).held(KEYS):
             await asyncio.sleep(0.01)
         task.cancel()
@@ -286,7 +287,7 @@ class Payment:
 
     def models(self, store: Store, budget: Budget | None = None) -> Models:
         mode = self._part if self._role == "judge" else None
-        own = ModelSettings(mode=mode, model="m", base_url=self.server.url, samples=3, at_once=4)
+        own = ModelSettings(mode=mode, model="m", base_url=self.server.url, samples=3, concurrency=4)
         return Models({self._role: own} if self._role else {}, store, budget)
 
     def ask(self, store: Store, budget: Budget | None = None) -> list[Any]:
@@ -553,9 +554,9 @@ import sys
 from accord.evidence import judge_samples
 from accord import Conversation, Rubric, Turn
 from accord.project import Project, config_from
-from accord.values import BudgetReached, Sample
+from accord.values import Sample
 samples = [Sample(Conversation(f"c{n}", (Turn("user", f"Is it {n}?"), Turn("assistant", "Yes.")))) for n in range(30)]
-judge = {"mode": "logprobs", "model": "m", "base_url": sys.argv[2], "at_once": 4}
+judge = {"mode": "logprobs", "model": "m", "base_url": sys.argv[2], "concurrency": 4}
 config = config_from({"store": sys.argv[1], "models": {"judge": judge}})
 with Project(config, Rubric.model_validate_json(sys.argv[3])) as project:
     table = project.measure([project.source("rubric")], samples, project.models)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from misbehaving_endpoint import answer_any
 from small_sample import sources
 from typer.testing import CliRunner
 
@@ -20,7 +21,7 @@ from accord.cli import (
 from accord.edges import BadInput
 from accord.learning import load_evaluator
 from accord.project import config_from, load_config
-from accord.testing import ChatServer, answer_any
+from accord.testing import ChatServer
 from accord.values import dump_rubric, load_rubric
 
 CHATS, RATINGS = map(str, sources())
@@ -30,7 +31,7 @@ models: {judge: {mode: recorded, paths: [data/judge.jsonl]}}
 sources: {issues: {by: recorded, model: m, taxonomy: my/taxonomy.yaml}}
 evaluators: {plain: {sources: [rubric, lexical], head: mixed}}
 evaluator: plain
-studies: {rate: {marks: my/taxonomy.yaml, rubric: my/rubric.yaml}}
+studies: {rate: {issue_taxonomy: my/taxonomy.yaml, rubric: my/rubric.yaml}}
 folds: 2
 draws: 50
 """

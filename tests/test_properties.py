@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from synthetic_corpus import rated_chats
 
 from accord import Conversation, Evaluator, Rubric, Score, Store, read
 from accord.edges import BadRow
 from accord.evidence import SourceContext, make_source
 from accord.learning import make_head
 from accord.models import fenced, memory_models, prompt_for, run
-from accord.testing import rated_chats
 from accord.values import Sample, canonical_json, digests
 
 MESSAGES = [{"role": "user", "content": "My parcel is late."}, {"role": "assistant", "content": "It comes on Monday."}]

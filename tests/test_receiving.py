@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from misbehaving_endpoint import answer_any
 
 from accord import Store
 from accord.edges import ModelError
@@ -25,7 +26,7 @@ from accord.models import (
     wait,
 )
 from accord.models.http_safety import MOST_BYTES, Unpacking
-from accord.testing import ChatServer, Respond, Wire, answer_any, completion
+from accord.testing import ChatServer, Respond, Wire, completion
 
 PROMPT = Prompt((ChatMessage("user", "the whole transcript"),))
 

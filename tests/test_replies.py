@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from misbehaving_endpoint import answer_any
 
 from accord import Conversation, Question, Rubric, Scale, Store, Turn
 from accord.evidence import judge_samples
@@ -28,7 +29,7 @@ from accord.models import (
     wait,
 )
 from accord.models.reply_parsing import answered, chat_reply, no_distribution, parsed
-from accord.testing import ChatServer, Respond, Wire, answer_any, completion
+from accord.testing import ChatServer, Respond, Wire, completion
 from accord.values import Sample
 
 QUESTIONS = (

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from misbehaving_endpoint import answer_any
 
 from accord import Conversation, Question, Scale, Turn
 from accord.edges import AccordError
 from accord.models import Answer, ClientOptions, Reply, client, open_judge, read_batch, wait
 from accord.models.reply_parsing import chat_reply, parsed
-from accord.testing import answer_any
 from accord.values import Sample
 
 ODD: list[Any] = [

@@ -11,6 +11,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from misbehaving_endpoint import answer_any
 from scripted_models import Finder
 from small_sample import sources
 from typer.testing import CliRunner, Result
@@ -32,7 +33,7 @@ from accord.models import (
     asked_on,
     wait,
 )
-from accord.testing import ChatServer, Wire, answer_any, completion
+from accord.testing import ChatServer, Wire, completion
 
 QUESTIONS = 9
 """Questions of the shipped rubric that a judge can be asked."""
@@ -115,9 +116,9 @@ def test_a_request_that_was_sent_and_failed_counts(respond: Callable[[Any], Wire
 
 
 REFUSED_KEY = Wire({"error": {}}, status=401)
-LOGPROBS = "judge: {{mode: logprobs, model: m1, base_url: '{url}', attempts: 1, at_once: 2}}"
-VERBALISED = "judge: {{mode: verbalised, model: m1, base_url: '{url}', attempts: 1, at_once: 2}}"
-ISSUES = "finder: {{model: m1, base_url: '{url}', attempts: 1, at_once: 2}}"
+LOGPROBS = "judge: {{mode: logprobs, model: m1, base_url: '{url}', attempts: 1, concurrency: 2}}"
+VERBALISED = "judge: {{mode: verbalised, model: m1, base_url: '{url}', attempts: 1, concurrency: 2}}"
+ISSUES = "finder: {{model: m1, base_url: '{url}', attempts: 1, concurrency: 2}}"
 
 
 @pytest.mark.parametrize(

@@ -152,12 +152,12 @@ def test_run_overwrites_no_folder_of_something_else(folder: Path, command: list[
 def test_run_writes_no_secret_of_a_variable(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rated_chats()
     monkeypatch.setenv("HOOK", "https://hooks.example/secret-part")
-    write("accord.yaml", "watch: {webhook: '${HOOK}'}\ndraws: 20\nmetrics: [words]\nrubric: mine.yaml\n")
+    write("accord.yaml", "monitoring: {webhook: '${HOOK}'}\ndraws: 20\nmetrics: [words]\nrubric: mine.yaml\n")
     write("mine.yaml", "name: mine\nmain: rating\nquestions: [{id: rating, text: Good, options: [1, 2, 3, 4, 5]}]\n")
     accord("run", "data", "--out", "out", *NAMED)
     written = Path("out/accord.yaml").read_text()
     assert "secret-part" not in written
-    assert yaml.safe_load(written)["watch"] == {"webhook": "${HOOK}"}
+    assert yaml.safe_load(written)["monitoring"] == {"webhook": "${HOOK}"}
     assert yaml.safe_load(Path("out/rubric.yaml").read_text())["name"] == "mine"
 
 

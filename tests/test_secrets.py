@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from misbehaving_endpoint import answer_any
 from small_sample import sources
 from typer.testing import CliRunner
 
@@ -23,7 +24,7 @@ from accord.cli import (
 from accord.edges import AccordError, keep_secret, keep_url_secrets, redacted, redacted_message, secrets
 from accord.models import CallFailed, ChatCompletions, ChatMessage, ClientOptions, Prompt, kept_key, open_chat, wait
 from accord.store import StoreError
-from accord.testing import Batches, ChatServer, Wire, answer_any
+from accord.testing import Batches, ChatServer, Wire
 
 KEY = "sk-proj-Zq81vLr5TwXy77bn"
 PROMPT = Prompt((ChatMessage("user", "hello"),))
@@ -119,7 +120,7 @@ def test_the_configurations_own_secrets_are_noted(tmp_path: Path, monkeypatch: p
     from accord.project import load_config
 
     monkeypatch.setenv("TEAM_WEBHOOK", "https://hooks.test/services/T0/abcdefgh")
-    Path(tmp_path, "accord.yaml").write_text("watch: {webhook: '${TEAM_WEBHOOK}'}\n")
+    Path(tmp_path, "accord.yaml").write_text("monitoring: {webhook: '${TEAM_WEBHOOK}'}\n")
     load_config(tmp_path / "accord.yaml")
     assert redacted("posted to services/T0/abcdefgh") == "posted to [secret]"
 
@@ -189,7 +190,7 @@ NETWORK_CLIENTS = ("openai", "httpx", "urllib.request", "fsspec", "requests", "a
 EDGES = {
     "models/client.py": "`failures` converts the SDK's exceptions",
     "models/batching.py": "catches NotFoundError without reading it",
-    "models/embedded/download.py": "downloads; errors become BadInput",
+    "embedded/download.py": "downloads; errors become BadInput",
     "live/monitoring/scheduler.py": "webhooks; errors show status and type only",
     "formats/object_storage.py": "object stores; errors become BadInput",
 }

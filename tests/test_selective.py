@@ -77,7 +77,7 @@ def tried(sure: float) -> Evaluator:
     shares = np.column_stack([(1 - p) / 2, (1 - p) / 2, p / 2, p / 2])
     answer = np.where(rng.random(400) < p, 2, 1)
     found = HeldOut(shares, shares, answer, np.arange(400), np.arange(1.0, 5.0))
-    head = Calibration(corpus.question, core="mixed").fit(corpus.evidence, corpus.labels)
+    head = Calibration(corpus.question, answer_model="mixed").fit(corpus.evidence, corpus.labels)
     return Evaluator(corpus.question, (), head, held_out=found)
 
 

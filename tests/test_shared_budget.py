@@ -10,13 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from misbehaving_endpoint import answer_any
 from processes import Forked
+from synthetic_corpus import rated_chats
 
 from accord.edges import BudgetReached
 from accord.models import Budget, Budgeted, Caps, ChatMessage, Price, Prompt, ScriptedModel, Usage, wait
 from accord.project import Project, config_from
 from accord.store import MONEY, Account, Amounts, Store, StoreError
-from accord.testing import ChatServer, Wire, answer_any, rated_chats
+from accord.testing import ChatServer, Wire
 from accord.values import Applies, Rubric
 
 PROMPT = Prompt((ChatMessage("user", "hello" * 40),), max_tokens=10)
@@ -134,9 +136,10 @@ import json, sys
 from accord.evidence import judge_samples
 from accord import Conversation, Rubric, Turn
 from accord.project import Project, config_from
-from accord.values import BudgetReached, Sample
+from accord.edges import BudgetReached
+from accord.values import Sample
 samples = [Sample(Conversation(f"c{n}", (Turn("user", f"Is it {n}?"), Turn("assistant", "Yes.")))) for n in range(60)]
-judge = {"mode": "logprobs", "model": "m", "base_url": sys.argv[2], "at_once": 4}
+judge = {"mode": "logprobs", "model": "m", "base_url": sys.argv[2], "concurrency": 4}
 budget = {"requests": int(sys.argv[4]), "shared": "november"}
 config = config_from({"store": sys.argv[1], "models": {"judge": judge}, "budget": budget})
 with Project(config, Rubric.model_validate_json(sys.argv[3])) as project:

@@ -9,12 +9,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import pytest
+from misbehaving_endpoint import answer_any
 
 from accord.edges import BadInput, NotFitted
 from accord.evidence import Source, SourceContext, Training, make_source, sources
 from accord.models import Models, open_embedder, plan, run
 from accord.project import Project, config_from
-from accord.testing import ChatServer, Wire, answer_any, check_source, completion
+from accord.testing import ChatServer, Wire, check_source, completion
 from accord.values import Conversation, Document, Label, Labels, Question, Rubric, Sample, Scale, Target, Turn
 
 ROLES = ("judge", "writer", "scorer", "finder", "likelihood")

@@ -16,7 +16,6 @@ from scipy.stats import spearmanr
 from sklearn.metrics import cohen_kappa_score
 
 from accord.edges import BadInput, UnknownName
-from accord.methods import statistics
 from accord.project import Config, Project
 from accord.report import Part, parts, write_issues_page
 from accord.statistics import cohen_kappa, fleiss_kappa, mean_kappa, no_fleiss
@@ -35,9 +34,10 @@ from accord.studies import (
     overall_outcome,
     table,
 )
+from accord.validation import summarize_issues
 from accord.values import (
     Conversation,
-    Figure,
+    Estimate,
     Issue,
     IssueAnnotation,
     Items,
@@ -92,7 +92,7 @@ def test_of_a_dialogue_a_second_turn_only_when_all_have_one(tmp_path: Path) -> N
     store.add_conversations(Conversation(f"d{name:03}", chat) for name in range(40))
 
     def sampled(count: int, seed: int, assessments: list[IssueAnnotation] = rows) -> list[Target]:
-        settings = StudySettings(level="turn", items=Items(assessed=True, draw=count), seed=seed)
+        settings = StudySettings(level="turn", items=Items(assessed=True, sample=count), seed=seed)
         return [each.target for each in drawn("look", settings, store, 1, assessments)]
 
     first: dict[str, Target] = {}
@@ -118,10 +118,10 @@ def test_a_study_of_what_was_assessed_is_drawn_once(tmp_path: Path) -> None:
         items = studies.items("detection")
         assert len(items) == 4 and "Objective issues" in look.settings.guidelines
         again = open_validation(opened, "detection", studies)
-        assert studies.items("detection") == items and again.settings.per_item == 2
+        assert studies.items("detection") == items and again.settings.annotators_per_item == 2
         with pytest.raises(BadInput, match="under way"):
             open_validation(opened, "detection", studies, turns=3)
-        few = open_validation(opened, "detection", studies, per_person=2)
+        few = open_validation(opened, "detection", studies, items_per_annotator=2)
         for place in range(2):
             one = few.take("ann")
             assert one is not None
@@ -137,12 +137,12 @@ def test_guidance_comes_after_the_first_rating_which_stays(tmp_path: Path) -> No
         look = open_validation(opened, "overall", studies, per_turn=1)
         one = look.take("ann")
         assert one is not None
-        assert look.sheet(one).stage.id == "initial" and "issues" not in look.sheet(one).stage.shows
+        assert look.sheet(one).stage.id == "initial" and "issues" not in look.sheet(one).stage.show
         with pytest.raises(BadInput, match="not asked here"):
             look.answer("ann", row(one.id, "validation:revised", 2))
         look.answer("ann", row(one.id, "validation:initial", 4))
         second = look.finish("ann", one.id)
-        assert second.state == "open" and look.sheet(second).stage.shows == ("issues",)
+        assert second.state == "open" and look.sheet(second).stage.show == ("issues",)
         assert look.sheet(second).before == {"validation:initial": 4}
         with pytest.raises(Conflict, match="not the one you are at"):
             look.answer("ann", row(one.id, "validation:initial", 1, "c" * 20, stage="initial"))
@@ -302,7 +302,7 @@ def test_the_page_of_issues_shows_the_validations_that_there_are(tmp_path: Path)
     plan, rows, labels = by_hand()
     detection = detection_outcome(labels, plan, rows, TAXONOMY, draws=20)
     ratings = overall_outcome({}, about("overall", rows), rows)
-    found = statistics(rows, [], TAXONOMY)
+    found = summarize_issues(rows, [], TAXONOMY)
     for shown in ([], [detection], [ratings], [detection, ratings]):
         html = write_issues_page(found, rows, [], TAXONOMY, tmp_path / "issues.html", shown).read_text()
         assert ("turns were looked at by 3 people" in html) == (detection in shown)
@@ -383,7 +383,7 @@ def test_intervals_draw_whole_dialogues() -> None:
     targets = [Target("a", 1), Target("a", 2), Target("b", 1)]
     drawn = Resampling.of(targets, draws=50)
     assert all(Counter(rows.tolist())[0] == Counter(rows.tolist())[1] for rows in drawn.draws)
-    assert Resampling.of([]).figure(lambda rows: 1.0) == Figure()
+    assert Resampling.of([]).figure(lambda rows: 1.0) == Estimate()
     given: dict[tuple[str, Target, str], Any] = {
         ("p", targets[0], "q"): 1,
         ("p", targets[1], "q"): 2,

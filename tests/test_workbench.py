@@ -23,7 +23,7 @@ from accord.project import Config, Project
 from accord.store import Conflict, IssueAnnotations, LeaseExpired, Studies
 from accord.studies import OpenStudy
 from accord.values import Issue, IssueAnnotation, StudySettings, Target
-from accord.web import Bench, add_person, local_sign_in_link, workbench_app
+from accord.web import WorkbenchContext, add_person, local_sign_in_link, workbench_app
 
 # --- who gets what ------------------------------------------------------------------------------------------------
 
@@ -63,7 +63,7 @@ def test_an_answer_that_is_sent_twice_is_kept_once_and_an_edit_keeps_its_history
 
 
 def test_histories_are_exported_and_read_back(tmp_path: Path) -> None:
-    with study(tmp_path, marks="soda-eval") as look:
+    with study(tmp_path, issue_taxonomy="soda-eval") as look:
         one = look.take("ann")
         assert one is not None
         look.answer("ann", row(one.id, value=3, seconds=4.2, comment="=1+1"))
@@ -89,7 +89,7 @@ def test_histories_are_exported_and_read_back(tmp_path: Path) -> None:
 
 
 def test_a_lease_that_is_over_goes_on_unless_others_have_finished(tmp_path: Path) -> None:
-    with study(tmp_path, per_item=1, lease_minutes=1) as look:
+    with study(tmp_path, annotators_per_item=1, lease_minutes=1) as look:
         one = look.take("ann")
         assert one is not None
         over = "2020-01-01T00:00:00.000+00:00"
@@ -123,7 +123,7 @@ def test_nobody_answers_for_another(tmp_path: Path) -> None:
 
 def test_a_queue_of_what_a_model_called_other(tmp_path: Path) -> None:
     issue = Issue("Other", "odd", "Answer", (0, 6), None)
-    with project(tmp_path, level="turn", items={"found": ["Other"]}) as opened:
+    with project(tmp_path, level="turn", items={"issues": ["Other"]}) as opened:
         said = IssueAnnotation(Target("gpt-9-3", 1), (issue,), 3, "odd", "issues|model:m", ())
         IssueAnnotations(opened.store).add([said])
         studies = Studies(opened.store)
@@ -132,16 +132,18 @@ def test_a_queue_of_what_a_model_called_other(tmp_path: Path) -> None:
         taken = look.take("ann")
         assert taken is not None and taken.item.target == Target("gpt-9-3", 1)
         studies.close()
-    with pytest.raises(BadInput, match="need `level: turn`"):
-        check(StudySettings, {"items": {"found": ["Other"]}}, "studies")
+    with pytest.raises(BadInput, match="set `level: turn`"):
+        check(StudySettings, {"items": {"issues": ["Other"]}}, "studies")
 
 
 def test_a_draw_has_equally_many_of_each_and_a_seed(tmp_path: Path) -> None:
-    with study(tmp_path, items={"draw": 6, "by": ["topic"], "where": {"system": ["gpt-9"]}}) as look:
+    with study(tmp_path, items={"sample": 6, "stratify_by": ["topic"], "filter": {"system": ["gpt-9"]}}) as look:
         drawn = [each.target.conversation for each in look.studies.items("look")]
         topics = Counter(int(name.rpartition("-")[2]) % 3 for name in drawn)
         assert set(topics.values()) == {2} and all(int(name.rpartition("-")[2]) % 2 for name in drawn)
-    with study(tmp_path / "again", items={"draw": 6, "by": ["topic"], "where": {"system": "gpt-9"}}) as look:
+    with study(
+        tmp_path / "again", items={"sample": 6, "stratify_by": ["topic"], "filter": {"system": "gpt-9"}}
+    ) as look:
         assert [each.target.conversation for each in look.studies.items("look")] == drawn
 
 
@@ -225,7 +227,7 @@ def test_a_single_user_signs_in_by_a_link_that_works_once(tmp_path: Path, cookie
 
 def test_pages_of_a_single_user_are_for_clients_of_this_machine(tmp_path: Path) -> None:
     with project(tmp_path) as opened:
-        bench = Bench(opened)
+        bench = WorkbenchContext(opened)
         pages = workbench_app(bench)
         path = urlsplit(local_sign_in_link(bench.studies, "http://localhost")).path
 
@@ -289,10 +291,10 @@ def test_people_are_added_listed_and_let_go(tmp_path: Path, monkeypatch: pytest.
 def test_a_server_that_other_machines_reach_needs_a_user(tmp_path: Path) -> None:
     with project(tmp_path) as opened:
         with pytest.raises(BadInput, match="no user account protects it. Add one: accord users add"):
-            Bench(opened, exposure("0.0.0.0"))
+            WorkbenchContext(opened, exposure("0.0.0.0"))
         studies = Studies(opened.store)
         add_person(studies, "ann")
-        Bench(opened, exposure("0.0.0.0")).close()
+        WorkbenchContext(opened, exposure("0.0.0.0")).close()
         studies.close()
 
 

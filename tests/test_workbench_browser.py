@@ -214,7 +214,11 @@ def test_whoever_is_signed_out_loses_nothing_and_nobody_else_sends_it(browser: A
 
 
 def test_an_expired_lease_keeps_the_text_and_says_so(browser: Any, tmp_path: Path) -> None:
-    with workbench(tmp_path, ("ann", "bob"), per_item=1, stages=[{"questions": ["good"]}]) as (opened, port, keys):
+    with workbench(tmp_path, ("ann", "bob"), annotators_per_item=1, stages=[{"questions": ["good"]}]) as (
+        opened,
+        port,
+        keys,
+    ):
         with tab(browser, port) as ann, tab(browser, port) as bob:
             for page, name in ((ann, "ann"), (bob, "bob")):
                 let_in(page, port, keys[name])
@@ -266,7 +270,7 @@ def test_seconds_are_those_the_page_was_seen_with_the_focus(browser: Any, tmp_pa
 
 def test_two_people_rate_every_item_and_nobody_more(browser: Any, tmp_path: Path) -> None:
     people = ("ann", "bob", "cy")
-    items = {"draw": 3}
+    items = {"sample": 3}
     with workbench(tmp_path, people, stages=[{"questions": ["good"]}], items=items) as (opened, port, keys):
         for person in people:
             with tab(browser, port) as page:
@@ -286,7 +290,7 @@ def test_two_people_rate_every_item_and_nobody_more(browser: Any, tmp_path: Path
 
 def test_back_undo_comments_and_history(browser: Any, tmp_path: Path) -> None:
     with (
-        workbench(tmp_path, stages=[{"questions": ["good"]}], words=True) as (opened, port, _),
+        workbench(tmp_path, stages=[{"questions": ["good"]}], hide_numbers=True) as (opened, port, _),
         tab(browser, port) as page,
     ):
         page.request.get("/")
@@ -336,7 +340,7 @@ def test_back_undo_comments_and_history(browser: Any, tmp_path: Path) -> None:
 
 
 def test_a_screening_answer_ends_the_questions(browser: Any, tmp_path: Path) -> None:
-    settings = {"stages": [{"questions": ["topic", "good"]}], "ends": {"topic": ["else"]}}
+    settings = {"stages": [{"questions": ["topic", "good"]}], "stop_on": {"topic": ["else"]}}
     with workbench(tmp_path, **settings) as (opened, port, _), tab(browser, port) as page:
         page.request.get("/")
         page.goto("/rate/look")
@@ -391,10 +395,10 @@ def assessed(opened: Project) -> None:
 
 
 STAGES = [
-    {"id": "first", "questions": ["good"], "shows": []},
-    {"id": "second", "questions": ["good"], "shows": ["issues", "documents"]},
+    {"id": "first", "questions": ["good"], "show": []},
+    {"id": "second", "questions": ["good"], "show": ["issues", "documents"]},
 ]
-FOUND = {"level": "turn", "marks": "soda-eval", "items": {"ids": ["one"]}, "stages": STAGES}
+FOUND = {"level": "turn", "issue_taxonomy": "soda-eval", "items": {"ids": ["one"]}, "stages": STAGES}
 
 
 @contextmanager
@@ -449,11 +453,11 @@ def test_words_are_marked_in_stages_and_issues_shown_where_a_stage_shows_them(br
 
 def test_without_script_a_study_is_rated_whole(browser: Any, tmp_path: Path) -> None:
     settings: dict[str, Any] = {
-        "marks": "soda-eval",
+        "issue_taxonomy": "soda-eval",
         "stages": [{"questions": ["good", "share"]}],
         "guidelines": "Read on.",
     }
-    with workbench(tmp_path, ("ann",), items={"draw": 2}, **settings) as (opened, port, keys):
+    with workbench(tmp_path, ("ann",), items={"sample": 2}, **settings) as (opened, port, keys):
         with tab(browser, port, java_script_enabled=False) as page:
             sign_in(page, keys["ann"], "ann")
             page.get_by_role("link", name="First look", exact=True).click()

@@ -21,10 +21,10 @@ from accord.project import Project, config_from
 from accord.store import Studies
 from accord.values import Document, Scale
 from accord.web import add_person
-from accord.web.app import static_file
-from accord.web.rating_view import pieces, typed_range
+from accord.web.context import static_file
+from accord.web.pages.rating_view import pieces, typed_range
 
-STATIC = Path(__file__).parents[1] / "src" / "accord" / "workbench" / "static"
+STATIC = Path(__file__).parents[1] / "src" / "accord" / "web" / "static"
 EVIL = "<script>alert('x')</script><img src=x onerror=alert(1)>\"'></textarea></option>{{7*7}}"
 RUBRIC = f"""
 name: {json.dumps(EVIL)}
@@ -83,7 +83,7 @@ def evil(folder: Path, **more: Any) -> Iterator[tuple[Project, Browser, str]]:
     (folder / "rubric.yaml").write_text(RUBRIC, encoding="utf-8")
     (folder / "kinds.yaml").write_text(TAXONOMY, encoding="utf-8")
     settings = {
-        "title": EVIL, "guidelines": EVIL, "rubric": str(folder / "rubric.yaml"), "marks": str(folder / "kinds.yaml"),
+        "title": EVIL, "guidelines": EVIL, "rubric": str(folder / "rubric.yaml"), "issue_taxonomy": str(folder / "kinds.yaml"),
         "items": {"ids": ["evil"]},
     }  # fmt: skip
     with project(folder, **{**settings, **more}) as opened:
@@ -221,9 +221,9 @@ def test_huge_and_broken_forms_are_refused(tmp_path: Path) -> None:
 
 def test_a_second_time_looks_like_any_other_and_is_an_answer_of_its_own(tmp_path: Path) -> None:
     settings: dict[str, Any] = {
-        "repeats": 0.5,
+        "repeat_share": 0.5,
         "gold": {"gpt-9-1": {"Q0": 2}},
-        "per_item": 1,
+        "annotators_per_item": 1,
         "stages": [{"questions": ["Q0"]}],
     }
     with project(tmp_path, **settings) as opened, served(opened) as port:
@@ -256,7 +256,7 @@ def test_a_second_time_looks_like_any_other_and_is_an_answer_of_its_own(tmp_path
 
 
 def test_a_lease_that_is_over_keeps_what_a_form_had(tmp_path: Path) -> None:
-    with project(tmp_path, per_item=1, stages=[{"questions": ["Q0"]}]) as opened:
+    with project(tmp_path, annotators_per_item=1, stages=[{"questions": ["Q0"]}]) as opened:
         studies = Studies(opened.store)
         keys = {name: add_person(studies, name) for name in ("ann", "bob")}
         with served(opened) as port:
@@ -279,7 +279,7 @@ def test_the_study_in_the_docs_is_one(tmp_path: Path) -> None:
     block = re.search(r"```yaml\n(.*?)```", text, re.S)
     assert block is not None
     content = yaml.safe_load(block[1])
-    settings = {**content["studies"]["helpful"], "items": {"draw": 6, "by": ["system"]}}
+    settings = {**content["studies"]["helpful"], "items": {"sample": 6, "stratify_by": ["system"]}}
     with project(tmp_path, **settings) as opened, served(opened) as port:
         browser = Browser(port)
         browser.get("/")
@@ -317,9 +317,9 @@ def test_the_finder_is_asked_of_stages_that_show_issues_alone(tmp_path: Path) ->
 def test_pages_are_light(tmp_path: Path) -> None:
     scripts = {path.name: len(path.read_bytes()) for path in STATIC.glob("*.js")}
     rating = {"keys.js", "look.js", "outbox.js", "rate.js", "spans.js"}
-    assert {*rating, "talk.js", "reading.js", "explore.js"} == set(scripts)
+    assert {*rating, "talk.js", "reading.js"} == set(scripts)
     assert sum(scripts[name] for name in rating) < 15 * 1024 and sum(scripts.values()) < 24 * 1024, scripts
-    with project(tmp_path, marks="soda-eval") as opened, served(opened) as port:
+    with project(tmp_path, issue_taxonomy="soda-eval") as opened, served(opened) as port:
         browser = Browser(port)
         browser.get("/")
         page = browser.get("/rate/look")
@@ -340,14 +340,14 @@ def test_modules_are_named_by_their_content(tmp_path: Path) -> None:
 
 def test_a_broken_study_blocks_only_its_own_pages(tmp_path: Path) -> None:
     studies = {
-        "typo": {"per_item": 0},
+        "typo": {"annotators_per_item": 0},
         "gold": {"gold": {"gpt-9-1": {"Q0": ["the known answer"]}}},
-        "asks": {"people": ["ann"], "stages": [{"questions": ["Q99"]}]},
-        "talk": {"talk": {"assistants": {"a": {"role": "writer"}}, "topics": ["t"]}},
+        "asks": {"annotators": ["ann"], "stages": [{"questions": ["Q99"]}]},
+        "talk": {"chat": {"assistants": {"a": {"role": "writer"}}, "topics": ["t"]}},
         "good": {"title": "Good"},
     }
     errors = {
-        "typo": "study 'typo': per_item: Input should be greater than or equal to 1, got 0",
+        "typo": "study 'typo': annotators_per_item: Input should be greater than or equal to 1, got 0",
         "gold": "study 'gold': gold.gpt-9-1.Q0",
         "asks": "study 'asks': unknown question 'Q99'",
         "talk": "study 'talk': unknown role 'writer'",

@@ -26,9 +26,9 @@ from accord.studies.citations import Passages, excerpts
 from accord.studies.predicted_ratings import Perspectives, expected
 from accord.values import Annotation, Document, Issue, IssueAnnotation, Sample, Score, Target
 from accord.web import add_person
-from accord.web.app import reading_address
-from accord.web.conversation_details import reading_of
-from accord.web.conversation_page import way_back
+from accord.web.context import reading_address
+from accord.web.pages.conversation import way_back
+from accord.web.pages.conversation_details import reading_of
 
 
 def read(browser: Browser, address: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from served_workbench import project, served
 from accord import Conversation, Turn
 from accord.project import Project
 from accord.scoring import score
-from accord.web.app import reading_address
+from accord.web.context import reading_address
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

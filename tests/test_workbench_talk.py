@@ -24,7 +24,7 @@ from accord.studies import OpenStudy
 from accord.studies.chat_session import OpenTalk
 from accord.synth import Library
 from accord.testing import ChatServer, Wire, completion, spoken
-from accord.web import Bench, add_person, workbench_app
+from accord.web import WorkbenchContext, add_person, workbench_app
 
 NAMES = ("plain-jane", "bookworm", "model-9000", "model-mini")
 TOPICS = ["cdn ip ranges", "billing of storage", "role assignments"]
@@ -46,9 +46,15 @@ def project(
         "plain-jane": {"model": "model-9000", "base_url": url, "attempts": 1},
         "bookworm": {"model": "model-mini", "base_url": url, "attempts": 1, "knows_topic": True},
     }
-    settings = {"assistants": assistants, "topics": TOPICS, "documents": str(folder / "docs"), "best": 1, **talk}
+    settings = {
+        "assistants": assistants,
+        "topics": TOPICS,
+        "documents": str(folder / "docs"),
+        "max_documents": 1,
+        **talk,
+    }
     store = store or f"sqlite:///{folder}/accord.db"
-    config = {"store": store, "studies": {"chat": {"title": "Ask", "talk": settings}}}
+    config = {"store": store, "studies": {"chat": {"title": "Ask", "chat": settings}}}
     with Project(Config.model_validate({**config, "budget": dict(budget or {})})) as opened:
         yield opened
 
@@ -133,7 +139,7 @@ def test_documents_are_shown_when_it_has_ended_and_not_before(tmp_path: Path) ->
         asked.append(request)
         return spoken(["See [1]."])
 
-    only = {"bookworm": {"model": "model-mini", "base_url": "", "retrieves": "topic", "instructions": "Be kind."}}
+    only = {"bookworm": {"model": "model-mini", "base_url": "", "retrieval": "topic", "instructions": "Be kind."}}
     with ChatServer(respond) as model:
         only["bookworm"]["base_url"] = model.url
         with (
@@ -154,7 +160,7 @@ def test_documents_are_shown_when_it_has_ended_and_not_before(tmp_path: Path) ->
 
 def test_what_was_said_finds_documents_and_each_keeps_its_number(tmp_path: Path) -> None:
     pytest.importorskip("bm25s", reason="accord[serve] is not installed: bm25s")
-    only = {"bookworm": {"model": "model-mini", "base_url": "", "retrieves": "messages"}}
+    only = {"bookworm": {"model": "model-mini", "base_url": "", "retrieval": "messages"}}
     with ChatServer(say_hello) as model:
         only["bookworm"]["base_url"] = model.url
         with project(tmp_path, model.url, assistants=only) as opened, served(opened) as port:
@@ -491,7 +497,7 @@ def test_a_form_that_is_sent_twice_is_one_message_and_a_stale_tab_is_told(tmp_pa
 def test_what_may_be_said_is_bounded(tmp_path: Path) -> None:
     with (
         ChatServer(say_hello) as model,
-        project(tmp_path, model.url, characters=10, messages=2, conversations=1) as opened,
+        project(tmp_path, model.url, max_characters=10, max_messages=2, max_conversations=1) as opened,
         served(opened) as port,
     ):
         browser = Talker(port)
@@ -553,7 +559,7 @@ def test_a_scripted_model_may_have_the_role(tmp_path: Path) -> None:
     from accord.models import ScriptedModel
 
     settings = {"assistants": {"a": {"role": "scorer"}}, "topics": ["t"], "greeting": "How can I help?"}
-    config = {"store": f"sqlite:///{tmp_path}/accord.db", "studies": {"chat": {"talk": settings}}}
+    config = {"store": f"sqlite:///{tmp_path}/accord.db", "studies": {"chat": {"chat": settings}}}
     model = ScriptedModel(lambda prompt: f"You said: {prompt.messages[-1].content}")
     with Project(Config.model_validate(config), given={"scorer": model}) as opened, served(opened) as port:
         browser = Talker(port)
@@ -566,17 +572,17 @@ def test_a_scripted_model_may_have_the_role(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"assistants": {"a": {}}, "topics": ["t"]}, "name one of the two"),
-        ({"assistants": {"a": {"model": "m", "role": "judge"}}, "topics": ["t"]}, "name one of the two"),
-        ({"assistants": {"a": {"model": "m", "retrieves": "topic"}}, "topics": ["t"]}, "there are no `documents`"),
+        ({"assistants": {"a": {}}, "topics": ["t"]}, "either `role` or `model`"),
+        ({"assistants": {"a": {"model": "m", "role": "judge"}}, "topics": ["t"]}, "either `role` or `model`"),
+        ({"assistants": {"a": {"model": "m", "retrieval": "topic"}}, "topics": ["t"]}, "no `documents`"),
         ({"assistants": {}, "topics": ["t"]}, "at least 1 item"),
-        ({"assistants": {"a": {"model": "m"}}, "topics": ["t", "t"]}, "named twice"),
+        ({"assistants": {"a": {"model": "m"}}, "topics": ["t", "t"]}, "listed twice"),
         ({"assistants": {"a": {"model": "m", "base_url": "ftp://x"}}, "topics": ["t"]}, "http"),
     ],
 )
 def test_settings_that_contradict_themselves_are_refused(settings: Mapping[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=re.escape(told)):
-        Config.model_validate({"studies": {"chat": {"talk": settings}}})
+        Config.model_validate({"studies": {"chat": {"chat": settings}}})
 
 
 @pytest.mark.parametrize(
@@ -590,9 +596,9 @@ def test_settings_that_contradict_themselves_are_refused(settings: Mapping[str, 
 def test_a_study_whose_assistant_or_documents_are_missing_is_withdrawn_with_the_reason(
     tmp_path: Path, settings: Mapping[str, Any], told: str
 ) -> None:
-    config = {"store": f"sqlite:///{tmp_path}/accord.db", "studies": {"chat": {"talk": settings}}}
+    config = {"store": f"sqlite:///{tmp_path}/accord.db", "studies": {"chat": {"chat": settings}}}
     with Project(Config.model_validate(config)) as opened:
-        bench = Bench(opened)
+        bench = WorkbenchContext(opened)
         workbench_app(bench)
         bench.close()
         assert told in bench.broken["chat"] and not bench.open

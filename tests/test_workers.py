@@ -126,7 +126,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory, evaluator: Evaluator) -> It
     store = Store(f"sqlite:///{folder}/accord.db")
     store.add_conversations(chats(4))
     store.close()
-    study = {"look": {"title": "First look", "per_item": 1}}
+    study = {"look": {"title": "First look", "annotators_per_item": 1}}
     with served(folder, evaluator, "--out", "rows.jsonl", studies=study) as service:
         yield service
     assert service.process.returncode == 0, service.said()

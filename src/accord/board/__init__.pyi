@@ -5,5 +5,4 @@ from .figures import GroupTable as GroupTable, Moment as Moment, OverTime as Ove
 from .figures import Rise as Rise
 from .listing import Listed as Listed, listed as listed, PAGE as PAGE, Page as Page
 from .reading import Choices as Choices, Reader as Reader, Texts as Texts
-from .resampled import Ranged as Ranged
 from .selection import Dimension as Dimension, DIMENSIONS as DIMENSIONS, ORDERS as ORDERS, Selection as Selection

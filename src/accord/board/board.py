@@ -28,9 +28,9 @@ from accord.board.figures import (
 )
 from accord.board.listing import PAGE, Page, listed
 from accord.board.reading import Reader, Texts
-from accord.board.resampled import Ranged
 from accord.board.selection import Selection
 from accord.project import Project
+from accord.values import Estimate
 
 if TYPE_CHECKING:
     import polars as pl
@@ -69,7 +69,7 @@ class Figures:
     said: str
     notes: tuple[str, ...]
     texts: int
-    mean: Ranged
+    mean: Estimate
     unscored: dict[str, int]
     density: Density
     given: Density | None

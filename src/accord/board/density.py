@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from accord.board.reading import Texts
-from accord.board.resampled import DRAWS, FEWEST, Floats, Ranged, counts, ends
+from accord.board.resampled import DRAWS, FEWEST, Floats, counts, ends
+from accord.values import Estimate
 
 if TYPE_CHECKING:
     import polars as pl
@@ -56,7 +57,7 @@ class Density:
     low: tuple[float, ...]
     high: tuple[float, ...]
     bins: tuple[Bin, ...]
-    mean: Ranged
+    mean: Estimate
     median: float | None
     tail: float | None
     rows: int
@@ -101,7 +102,7 @@ def density_of(found: Texts, rows: pl.DataFrame) -> Density:
     if answers is not None:
         shares = _of_options(found.options, answers.sum(axis=(1, 2))[None, :], centres)[0][0]
         bandwidth = max(bandwidth, 0.25 * float(np.diff(found.options).min()))
-    mean = Ranged(float(values.mean()) if len(values) else None)
+    mean = Estimate(float(values.mean()) if len(values) else None)
     if many >= FEWEST:
         if answers is not None:
             draws, mean_draws = _of_options(found.options, _answered(answers, counts(many)), centres)
@@ -110,7 +111,7 @@ def density_of(found: Texts, rows: pl.DataFrame) -> Density:
             draws, mean_draws, what = _drawn(found, rows, by_cluster, whole, centres)
         smoothed = np.array([_smooth(each, bandwidth / width) for each in draws]) / width
         band_low, band_high = (tuple(each.tolist()) for each in ends(smoothed))
-        mean = Ranged(mean.value, *map(float, ends(mean_draws)))
+        mean = Estimate(mean.value, *map(float, ends(mean_draws)))
     edges = np.linspace(low, high, BINS + 1)
     inside = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, BINS - 1)
     per_bin = np.bincount(inside, minlength=BINS)

@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.board.reading import ANYBODY, DAY, Reader, Texts
-from accord.board.resampled import FEWEST, Floats, Ranged, counts, ends, means, quantiles
+from accord.board.resampled import FEWEST, Floats, counts, ends, means, quantiles
 from accord.edges import BadInput
 from accord.statistics import Part, p_value, reach
 from accord.store import Store
 from accord.validation import Labelled, estimates
+from accord.values import Estimate
 
 if TYPE_CHECKING:
     import polars as pl
@@ -47,7 +48,7 @@ class GroupRow:
     name: str
     value: str
     texts: int
-    mean: Ranged
+    mean: Estimate
     tail: float | None
 
     def to_json(self) -> dict[str, Any]:
@@ -112,10 +113,10 @@ class Moment:
     since: str
     until: str
     texts: int
-    mean: Ranged
-    lowest: Ranged
-    median: Ranged
-    highest: Ranged
+    mean: Estimate
+    lowest: Estimate
+    median: Estimate
+    highest: Estimate
 
     def to_json(self) -> dict[str, Any]:
         """A row."""
@@ -218,7 +219,7 @@ class Difference:
     by: str
     first: str
     second: str
-    difference: Ranged
+    difference: Estimate
     p: float | None
     paired: bool
     shared: int
@@ -274,7 +275,7 @@ def difference(found: Texts, texts: pl.DataFrame, by: str, first: str | None, se
     known = all(len(part.adds) >= FEWEST for part in parts)
     half = reach(parts) if known else None
     p = p_value(value, parts) if known else None
-    ranged = Ranged(value) if half is None else Ranged(value, value - half, value + half)
+    ranged = Estimate(value) if half is None else Estimate(value, value - half, value + half)
     how = f"on the {shared:,} inputs that both saw" if shared >= SHARED else "on different inputs (unpaired)"
     verdict = (
         "too few conversations for a test" if p is None
@@ -326,8 +327,8 @@ class Powered:
     system: str
     labelled: int
     scored: int
-    mean: Ranged
-    label_mean: Ranged
+    mean: Estimate
+    label_mean: Estimate
     reason: str | None
 
     def to_json(self) -> dict[str, Any]:
@@ -373,8 +374,8 @@ def powered(found: Texts, texts: pl.DataFrame, reader: Reader) -> tuple[list[Pow
             given.append(Labelled(str(name) or NOT_SAID, label, value, others))
     rows = [
         Powered(
-            each.system, each.labelled, each.scored, Ranged(each.mean, each.low, each.high),
-            Ranged(each.label_mean, each.label_low, each.label_high), each.reason,
+            each.system, each.labelled, each.scored, Estimate(each.mean, each.low, each.high),
+            Estimate(each.label_mean, each.label_low, each.label_high), each.reason,
         )
         for each in (estimates(given) if given else [])
     ]  # fmt: skip
@@ -390,7 +391,7 @@ class Pull:
     """How much a piece of evidence moves scores either way, in units of the scale, and what it adds in the tail."""
 
     evidence: str
-    weight: Ranged
+    weight: Estimate
     in_tail: float | None
 
     def to_json(self) -> dict[str, Any]:
@@ -420,7 +421,7 @@ def pulls(found: Texts, texts: pl.DataFrame, reader: Reader) -> list[Pull]:
     tail = table[value <= np.nanquantile(value, 0.1)]
     of: list[Pull] = []
     for place, name in enumerate(names_of):
-        weight = Ranged(float(size[:, place].mean()), float(low[place]), float(high[place]))
+        weight = Estimate(float(size[:, place].mean()), float(low[place]), float(high[place]))
         of.append(Pull(name, weight, float(tail[:, place].mean() - table[:, place].mean()) if len(tail) else None))
     return sorted(of, key=lambda each: -(each.weight.value or 0.0))[:12]
 
@@ -438,7 +439,7 @@ class Rise:
     """How much the main answer rises per unit of another question's answer, over the texts that are scored on both."""
 
     question: str
-    rise: Ranged
+    rise: Estimate
     texts: int
 
     def to_json(self) -> dict[str, Any]:
@@ -472,7 +473,7 @@ def rises(found: Texts, texts: pl.DataFrame, reader: Reader, main: str) -> list[
     return sorted(of, key=lambda each: -(each.rise.value or 0.0))
 
 
-def _slope(x: Floats, y: Floats, cluster: NDArray[np.intp]) -> Ranged:
+def _slope(x: Floats, y: Floats, cluster: NDArray[np.intp]) -> Estimate:
     """The least-squares slope of y on x, clusters being drawn."""
     many = int(cluster.max()) + 1
     sums = np.stack([np.bincount(cluster, each, many) for each in (np.ones_like(x), x, y, x * y, x * x)], axis=1)
@@ -486,4 +487,4 @@ def _slope(x: Floats, y: Floats, cluster: NDArray[np.intp]) -> Ranged:
     drawn = drawn[np.isfinite(drawn)]
     low, high = ends(drawn) if len(drawn) and many >= FEWEST else (None, None)
     whole = float(slope(sums.sum(axis=0)[None, :])[0])
-    return Ranged(whole, None if low is None else float(low), None if high is None else float(high))
+    return Estimate(whole, None if low is None else float(low), None if high is None else float(high))

@@ -7,13 +7,13 @@ often each cluster came with these sums. A million rows cost what their 512 bund
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accord.statistics import CONFIDENCE
+from accord.values import Estimate
 
 Floats = NDArray[np.float64]
 
@@ -22,25 +22,6 @@ DRAWS = 200
 STEPS = 200
 FEWEST = 5
 """Clusters from which on an interval is given."""
-
-
-@dataclass(frozen=True)
-class Ranged:
-    """A number with its 95 % interval over conversations; `None` where it is not defined."""
-
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """The same by name."""
-        return asdict(self)
-
-    def __str__(self) -> str:
-        if self.value is None:
-            return "–"
-        ends = "" if self.low is None or self.high is None else f" [{self.low:.2f}, {self.high:.2f}]"
-        return f"{self.value:.2f}{ends}"
 
 
 def counts(clusters: int, draws: int = DRAWS, seed: int = 0) -> Floats:
@@ -54,7 +35,7 @@ def ends(drawn: Floats) -> tuple[Any, Any]:
     return low, high
 
 
-def means(group: NDArray[np.intp], cluster: NDArray[np.intp], value: Floats, groups: int) -> list[Ranged]:
+def means(group: NDArray[np.intp], cluster: NDArray[np.intp], value: Floats, groups: int) -> list[Estimate]:
     """The mean of each of some groups of n rows, clusters being drawn together across groups.
 
     Args:
@@ -70,7 +51,7 @@ def means(group: NDArray[np.intp], cluster: NDArray[np.intp], value: Floats, gro
     total = np.bincount(place, value[kept], many * groups).reshape(many, groups)
     size, sums = count.sum(axis=0), total.sum(axis=0)
     there = (count > 0).sum(axis=0)
-    found = [Ranged(float(s / n)) if n else Ranged(None) for s, n in zip(sums, size, strict=True)]
+    found = [Estimate(float(s / n)) if n else Estimate(None) for s, n in zip(sums, size, strict=True)]
     if many < FEWEST:
         return found
     present = np.flatnonzero(count.sum(axis=1))
@@ -80,13 +61,13 @@ def means(group: NDArray[np.intp], cluster: NDArray[np.intp], value: Floats, gro
     for place_of in np.flatnonzero(there >= FEWEST):
         column = each[np.isfinite(each[:, place_of]), place_of]
         low, high = ends(column)
-        found[place_of] = Ranged(found[place_of].value, float(low), float(high))
+        found[place_of] = Estimate(found[place_of].value, float(low), float(high))
     return found
 
 
 def quantiles(
     value: Floats, cluster: NDArray[np.intp], shares: Sequence[float], low: float, high: float
-) -> list[Ranged]:
+) -> list[Estimate]:
     """Quantiles of n rows; the ends of their intervals are to a `STEPS`th of the scale.
 
     Args:
@@ -96,7 +77,7 @@ def quantiles(
         low: Where the scale begins.
         high: Where it ends.
     """
-    whole = [Ranged(float(each)) for each in np.quantile(value, shares)]
+    whole = [Estimate(float(each)) for each in np.quantile(value, shares)]
     present = np.bincount(cluster) > 0
     many, place = int(present.sum()), (np.cumsum(present) - 1)[cluster]
     if many < FEWEST:
@@ -109,5 +90,5 @@ def quantiles(
     for each, share in zip(whole, shares, strict=True):
         reached = (below >= share * below[:, -1:]).argmax(axis=1)
         ends_of = ends(low + step * (reached + 0.5))
-        found.append(Ranged(each.value, float(ends_of[0]), float(ends_of[1])))
+        found.append(Estimate(each.value, float(ends_of[0]), float(ends_of[1])))
     return found

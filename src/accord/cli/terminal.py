@@ -254,9 +254,9 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def figure_text(value: float | None, low: float | None, high: float | None, digits: int = 2, ends: int = 2) -> str:
     """A figure with the ends of its interval, where it has one; a dash where it is undefined."""
-    from accord.values import Figure
+    from accord.values import Estimate
 
-    return Figure(value, low, high).text(digits, ends)
+    return Estimate(value, low, high).text(digits, ends)
 
 
 def plan_text(plan: Mapping[str, Any]) -> str:

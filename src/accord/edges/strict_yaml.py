@@ -157,11 +157,26 @@ def shortened(text: str, most: int = _SHOWN) -> str:
     return text if len(text) <= most else f"{text[:most]}..."
 
 
+RENAMED_KEYS = {
+    "about": "subject", "answer_seconds": "timeout_seconds", "at_once": "concurrency", "best": "max_documents",
+    "by": "stratify_by", "characters": "max_characters", "checks": "attention_checks", "choose": "tune",
+    "conversations": "max_conversations", "document_words": "max_document_words", "draw": "sample", "ends": "stop_on",
+    "found": "issues", "how": "methods", "level": "false_alarm_rate", "marks": "issue_taxonomy",
+    "messages": "max_messages", "people": "annotators", "per_item": "annotators_per_item",
+    "per_person": "items_per_annotator", "refit_every": "retrain_every", "repeats": "repeat_share",
+    "reply_words": "max_reply_words", "retrieves": "retrieval", "reveal": "show_prediction", "shows": "show",
+    "streams": "stream", "talk": "chat", "turns": "max_turns", "watch": "monitoring", "way": "mode",
+    "where": "filter", "words": "hide_numbers",
+}  # fmt: skip
+"""Former names of settings. An old name is reported with the new one where a model has a field of that name."""
+
+
 def check(model: type[Model], content: Any, where: str) -> Model:
     """Validate parsed content against a pydantic model whose unknown keys are forbidden.
 
     Raises:
-        BadInput: Names the place, what was got and, for an unknown key, the keys that exist.
+        BadInput: The content is invalid. The message names the place, the value and, for an unknown key, the
+            allowed keys; for a renamed key, its new name.
     """
     try:
         return model.model_validate(content)
@@ -169,8 +184,11 @@ def check(model: type[Model], content: Any, where: str) -> Model:
         # An unknown key is the cause of a missing one more often than the other way round.
         first = min(error.errors(), key=lambda entry: entry["type"] != "extra_forbidden")
         if first["type"] == "extra_forbidden":
-            unknown = UnknownName("key", shortened(str(first["loc"][-1]), 60), _keys_at(model, first["loc"][:-1]))
-            raise BadInput(f"{where}: {unknown}") from None
+            key, allowed = str(first["loc"][-1]), _keys_at(model, first["loc"][:-1])
+            if RENAMED_KEYS.get(key) in allowed:
+                place = "".join(f"{part}." for part in first["loc"][:-1])
+                raise BadInput(f"{where}: the key {place}{key} is now called {RENAMED_KEYS[key]!r}") from None
+            raise BadInput(f"{where}: {UnknownName('key', shortened(key, 60), allowed)}") from None
         raise BadInput(f"{where}: {shortened(reasons(error)[0])}") from None
 
 

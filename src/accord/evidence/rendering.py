@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from accord.edges import BadInput, one_line
-from accord.values import Figure, html_table
+from accord.values import Estimate, html_table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -102,7 +102,7 @@ def comparison_table(lines: Rows) -> tuple[list[str], list[list[str]]]:
 
 def statistic(line: Mapping[str, Any], name: str) -> str:
     """Return a statistic of a flat row with its interval."""
-    return Figure(line[name], line[f"{name}_low"], line[f"{name}_high"]).text(3)
+    return Estimate(line[name], line[f"{name}_low"], line[f"{name}_high"]).text(3)
 
 
 def _flat(cell: Any) -> Any:

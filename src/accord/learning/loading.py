@@ -63,10 +63,10 @@ def make_evaluator(
     """
     named = [part for each in about.sources for part in (evidence if each == EVIDENCE else (each,))]
     parts: list[Source] = [make_source(each, (settings or {}).get(each, {}), context) for each in dict.fromkeys(named)]
-    first = {key: values[0] for key, values in about.choose.items()}
+    first = {key: values[0] for key, values in about.tune.items()}
     head = make_head(about.head, question, {**about.settings, **first})
     return Evaluator(
-        question, tuple(parts), head, name, about.head, about.level, dict(models or {}), choose=about.choose,
+        question, tuple(parts), head, name, about.head, about.level, dict(models or {}), choose=about.tune,
         seed=context.seed, checks_plausibility=about.plausibility,
     )  # fmt: skip
 

@@ -23,7 +23,7 @@ class EvaluatorSettings(BaseModel):
     )
     head: str = Field(default="auto", description="What learns from them: auto, mixed, network, curves, ...")
     settings: dict[str, Any] = Field(default_factory=dict, description="The head's settings.")
-    choose: dict[str, list[Any]] = Field(
+    tune: dict[str, list[Any]] = Field(
         default_factory=dict,
         description="Settings of the head to choose inside the training folds: values by name, simplest first.",
     )

@@ -352,7 +352,15 @@ def _rounds(watch: Watch, store: Store, config: WatchConfig, scorer: LiveScorer,
         say(f"not done yet: {reason}")
 
     return Scheduler(
-        watch, store, config.webhook, config.level, _learned(scorer), alarm, trouble, FLUSH, LOOK if looks else inf
+        watch,
+        store,
+        config.webhook,
+        config.false_alarm_rate,
+        _learned(scorer),
+        alarm,
+        trouble,
+        FLUSH,
+        LOOK if looks else inf,
     )
 
 

@@ -160,7 +160,7 @@ class LiveScorer:
         self._use(evaluator)
         self._clock, self._lock = clock, RLock()
         self.room = Room(int(self.limits.memory_mb * 1e6))
-        self._documents = Documents(self.limits.document_words, self.room)
+        self._documents = Documents(self.limits.max_document_words, self.room)
         self._open: OrderedDict[str, _Open] = OrderedDict()
 
     def _use(self, evaluator: Evaluator) -> None:
@@ -240,7 +240,9 @@ class LiveScorer:
         known = self._open.get(said.conversation)
         given = sum(map(len, said.documents)) if said.documents is not None else 0 if known is None else known.shown
         words = self.limits
-        return min(len(said.content), words.reply_words * CHARACTERS) + min(given, words.document_words * CHARACTERS)
+        return min(len(said.content), words.max_reply_words * CHARACTERS) + min(
+            given, words.max_document_words * CHARACTERS
+        )
 
     def take(self, batch: Sequence[Message]) -> list[IngestResult]:
         """Take some messages in, in their order; all replies among them are measured and scored together.
@@ -305,7 +307,7 @@ class LiveScorer:
         """Take a message in as far as it is looked at, which is told where that is not all; others make room."""
         if said.documents is not None and hash(tuple(said.documents)) != known.given:
             self._show(known, tuple(said.documents))
-        whole, words = sendable(said.content), self.limits.reply_words
+        whole, words = sendable(said.content), self.limits.max_reply_words
         text = first_words(whole, words)
         known.turns = known.turns.plus(Turn(said.role, text))
         self._weigh(known, said_size(text) + (0 if said.id is None else RESULT))
@@ -317,7 +319,7 @@ class LiveScorer:
         shown, is_all = self._documents.show(texts)
         self._documents.let_go(known.documents)
         known.documents, known.given, known.shown = shown, hash(texts), sum(len(each.text) for each in shown)
-        words = self.limits.document_words
+        words = self.limits.max_document_words
         known.shortened = None if is_all else f"only the first {words} words of the documents were looked at"
 
     def _sample(self, name: str, known: _Open) -> Sample:

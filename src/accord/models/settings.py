@@ -33,7 +33,7 @@ class ModelSettings(BaseModel):
         default=None, ge=512, description="Tokens of one request; longer conversations are shown in part, and so said."
     )
     samples: int = Field(default=10, ge=2, le=100, description="Replies per question, for sampling.")
-    at_once: int = Field(default=64, ge=1, le=1024, description="The most requests under way.")
+    concurrency: int = Field(default=64, ge=1, le=1024, description="The most requests under way.")
     attempts: int = Field(default=5, ge=1, le=20, description="How often a failing call is tried in all.")
     timeout: float = Field(default=120.0, gt=0, allow_inf_nan=False, description="Seconds that one attempt may take.")
 

@@ -81,7 +81,9 @@ class WatchConfig(_Strict):
     webhook: str | None = Field(
         default=None, description="An address that alarms are posted to as JSON; name it by ${VARIABLE}."
     )
-    level: float = Field(default=0.01, gt=0, lt=1, description="The chance of a false alarm per system and day.")
+    false_alarm_rate: float = Field(
+        default=0.01, gt=0, lt=1, description="The chance of a false alarm per system and day."
+    )
 
     @field_validator("webhook")
     @classmethod
@@ -97,10 +99,10 @@ class LiveConfig(_Strict):
     A word is a word, or eight characters of a text that has fewer words than that.
     """
 
-    reply_words: int = Field(
+    max_reply_words: int = Field(
         default=2000, ge=1, description="Words of a message that are looked at; of a longer one its score says so."
     )
-    document_words: int = Field(
+    max_document_words: int = Field(
         default=8000, ge=1, description="Words of the documents of a message that are looked at, of all together."
     )
     plausibility_share: float = Field(
@@ -115,7 +117,7 @@ class LiveConfig(_Strict):
         allow_inf_nan=False,
         description="MB for conversations under way and their documents, as estimated; the oldest make room.",
     )
-    answer_seconds: float = Field(
+    timeout_seconds: float = Field(
         default=30, gt=0, allow_inf_nan=False, description="Seconds until a request to the service is answered."
     )
 
@@ -164,7 +166,9 @@ class Config(_Strict):
         description="Metadata entries (or `system`): conversations with the same value stay on one side of a split.",
     )
     budget: BudgetConfig = Field(default_factory=BudgetConfig, description="Caps on what one run may spend.")
-    watch: WatchConfig = Field(default_factory=WatchConfig, description="Of live scores: `accord serve`, `follow`.")
+    monitoring: WatchConfig = Field(
+        default_factory=WatchConfig, description="Of live scores: `accord serve`, `follow`."
+    )
     live: LiveConfig = Field(default_factory=LiveConfig, description="Bounds on live scoring: work, memory, time.")
     folds: int = Field(default=FOLDS, ge=2, description="Folds of the cross-validation, over whole groups.")
     seed: int = Field(default=0, description="Of folds, resampling and every other draw.")
@@ -195,7 +199,7 @@ class Config(_Strict):
 
     def shown(self) -> dict[str, Json]:
         """The project's settings as JSON that may be kept and shown: no password, no query of a URL."""
-        secret = {"watch": {"webhook"}}  # some have their secret in the path
+        secret = {"monitoring": {"webhook"}}  # some have their secret in the path
         return _without_secrets(self.model_dump(mode="json", exclude=secret))  # type: ignore[no-any-return]
 
     @property
@@ -296,9 +300,6 @@ def config_from(content: Any, where: str = PROJECT_FILE, folder: Path = Path()) 
             f"{where}: `evaluator` is a name since Accord 0.2: evaluator: calibration; what it is made of stands under "
             "evaluators: {NAME: {sources: [...], head: ..., settings: {...}}}"
         )
-    for role, settings in (content.get("models") or {}).items() if isinstance(content, dict) else ():
-        if isinstance(settings, dict) and "way" in settings:
-            raise BadInput(f"{where}: models: {role}: 'way' is called 'mode' since Accord 0.2")
     config = check(Config, _with_studies(content), where)
     for role in config.models:
         if role not in _ROLES:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from accord.evidence import Counts, EvidenceTable, Readable, Tabular, Training
 from accord.learning import Evaluator
 from accord.models import IN_BATCH, NEVER_SENT, NOT_RECORDED
-from accord.validation import CalledRow, Comparison, Decision, Estimate, Gap, Group
+from accord.validation import CalledRow, Comparison, Decision, Gap, Group, SystemMean
 from accord.values import Findings
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ class Estimates(Tabular):
     """Mean rating of each system with its interval, and all differences; a table with a row per system."""
 
     question: str
-    systems: Sequence[Estimate]
+    systems: Sequence[SystemMean]
     differences: Sequence[Gap]
 
     def records(self) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from accord.edges import BadInput, GateFailed
 from accord.evidence import EvidenceTable, ratings
-from accord.learning import Evaluator, band_width, bands, groups_needed
+from accord.learning import Evaluator, band_quantile, bands, groups_needed
 from accord.statistics import CONFIDENCE, upper_bound
 from accord.values import Labels, Score, Unscored
 
@@ -111,7 +111,7 @@ def certify(evaluator: Evaluator, evidence: EvidenceTable, labels: Labels, adapt
     if groups < needed:
         raise BadInput(f"{tried}; measuring bands anew takes labels of {needed} conversations, got {groups}")
     shares = np.array([score.probabilities for score in scores])
-    return replace(tried, width=band_width(fresh.options, shares, fresh.value, coverage, fresh.conversation))
+    return replace(tried, width=band_quantile(fresh.options, shares, fresh.value, coverage, fresh.conversation))
 
 
 def _missed(scores: Sequence[Score], value: np.ndarray[Any, Any]) -> np.ndarray[Any, np.dtype[np.bool_]]:

@@ -8,15 +8,15 @@ are taken off is the rest, which no rule about the scale would remove.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.statistics import STATISTICS, Clusters, Paired, bootstrap, fold_of, interval, number, units_alpha
-from accord.values import Annotation, Question, Target, Value
+from accord.statistics import STATISTICS, Clusters, Paired, bootstrap, estimate_from_draws, fold_of, number, units_alpha
+from accord.values import Annotation, Estimate, Question, Target, Value
 
 Floats = NDArray[np.float64]
 
@@ -28,26 +28,13 @@ Unit = tuple[Target, Target | None]
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A number with its 95 % interval, of so many things; `None` where it is not defined."""
+class CountedEstimate(Estimate):
+    """An estimate from `n` answers or items."""
 
-    value: float | None
-    low: float | None
-    high: float | None
-    n: int
-
-    def to_json(self) -> dict[str, Any]:
-        """The same by name."""
-        return asdict(self)
-
-    def __str__(self) -> str:
-        if self.value is None:
-            return "–"
-        ends = "" if self.low is None or self.high is None else f" [{self.low:.2f}, {self.high:.2f}]"
-        return f"{self.value:.2f}{ends}"
+    n: int = 0
 
 
-NONE = Figure(None, None, None, 0)
+NONE = CountedEstimate(None, None, None, 0)
 
 
 @dataclass(frozen=True)
@@ -136,23 +123,23 @@ def code_of(question: Question, value: Value) -> int:
     return int(np.searchsorted((options[1:] + options[:-1]) / 2, float(value)))
 
 
-def _figure(of: Any, answers: Answers, n: int) -> Figure:
+def _figure(of: Any, answers: Answers, n: int) -> CountedEstimate:
     """A function of (D, U) weights with its interval over conversations."""
     value = number(of(np.ones((1, len(answers.units))))[0]) if len(answers.units) else None
     if value is None or len(answers.clusters) < 2:
-        return Figure(value, None, None, n)
-    ends = interval(of(answers.weights()))
+        return CountedEstimate(value, None, None, n)
+    ends = estimate_from_draws(value, of(answers.weights()))
     if ends.low == ends.high:  # resamples of what is everywhere alike say nothing of what was not seen
-        return Figure(value, None, None, n)
-    return Figure(value, ends.low, ends.high, n)
+        return CountedEstimate(value, None, None, n)
+    return CountedEstimate(value, ends.low, ends.high, n)
 
 
-def people_agree(answers: Answers) -> Figure:
+def people_agree(answers: Answers) -> CountedEstimate:
     """Krippendorff's α of everybody, ordinal where the scale is; of the items that several answered."""
     return _figure(answers.alphas, answers, int(answers.shared.sum()))
 
 
-def change_of(before: Answers, after: Answers) -> tuple[Figure, Figure, Figure]:
+def change_of(before: Answers, after: Answers) -> tuple[CountedEstimate, CountedEstimate, CountedEstimate]:
     """α of the same people on the same items in two rounds, and the second less the first, on the same draws."""
     units = [unit for unit in after.units if unit in set(before.units)]
     people = [name for name in after.people if name in set(before.people)]
@@ -181,9 +168,9 @@ class Habit:
     """
 
     person: str
-    level: Figure
-    width: Figure
-    follows: Mapping[str, Figure]
+    level: CountedEstimate
+    width: CountedEstimate
+    follows: Mapping[str, CountedEstimate]
 
     def to_json(self) -> dict[str, Any]:
         """The same by name."""
@@ -210,19 +197,19 @@ def _beside(answers: Answers, place: int, values: Floats) -> tuple[NDArray[np.bo
     return mine, np.where(mine, values[:, place], 0.0), np.where(mine, np.nansum(rest, axis=1) / count, 0.0)
 
 
-def _level(answers: Answers, place: int) -> Figure:
+def _level(answers: Answers, place: int) -> CountedEstimate:
     mine, own, rest = _beside(answers, place, answers.values)
     if mine.sum() < FEWEST:
-        return Figure(None, None, None, int(mine.sum()))
+        return CountedEstimate(None, None, None, int(mine.sum()))
     with np.errstate(invalid="ignore", divide="ignore"):
         return _figure(lambda weights: weights @ (own - rest) / (weights @ mine), answers, int(mine.sum()))
 
 
-def _width(answers: Answers, place: int) -> Figure:
+def _width(answers: Answers, place: int) -> CountedEstimate:
     centred = answers.values - np.nanmean(answers.values, axis=0)
     mine, own, _ = _beside(answers, place, centred)
     if mine.sum() < FEWEST:
-        return Figure(None, None, None, int(mine.sum()))
+        return CountedEstimate(None, None, None, int(mine.sum()))
     _, _, rest = _beside(answers, place, centred**2)
 
     def ratio(weights: Floats) -> Floats:
@@ -234,7 +221,7 @@ def _width(answers: Answers, place: int) -> Figure:
     return _figure(ratio, answers, int(mine.sum()))
 
 
-def _follows(main: Answers, other: Answers, name: str, drawn: dict[bytes, Clusters]) -> Figure:
+def _follows(main: Answers, other: Answers, name: str, drawn: dict[bytes, Clusters]) -> CountedEstimate:
     """Pearson's r of one person's answers to two questions; `drawn` keeps draws of the same items for all."""
     place = {unit: row for row, unit in enumerate(other.units)}
     column = other.people.index(name) if name in other.people else -1
@@ -245,14 +232,14 @@ def _follows(main: Answers, other: Answers, name: str, drawn: dict[bytes, Cluste
     theirs = other.values[np.array([place[main.units[int(row)]] for row in rows], dtype=np.intp), column]
     rows, theirs = rows[np.isfinite(theirs)], theirs[np.isfinite(theirs)]
     if len(rows) < FEWEST:
-        return Figure(None, None, None, len(rows))
+        return CountedEstimate(None, None, None, len(rows))
     codes = main.codes[rows, main.people.index(name)]
     paired = Paired(np.array(numbers_of(main.question)), codes, np.zeros((len(rows), 0)), theirs)
     if (key := rows.tobytes()) not in drawn:
         drawn[key] = Clusters([main.units[int(row)][0].conversation for row in rows])
     clusters = drawn[key]
     ends = bootstrap(clusters, STATISTICS["pearson"], [paired], DRAWS)
-    return Figure(STATISTICS["pearson"](paired), ends.low, ends.high, len(rows))
+    return CountedEstimate(ends.value, ends.low, ends.high, len(rows))
 
 
 @dataclass(frozen=True)
@@ -263,9 +250,9 @@ class Apart:
     people who do not differ are not said to: a share may come out below 0.
     """
 
-    level: Figure
-    width: Figure
-    rest: Figure
+    level: CountedEstimate
+    width: CountedEstimate
+    rest: CountedEstimate
 
     def to_json(self) -> dict[str, Any]:
         """The same by name."""

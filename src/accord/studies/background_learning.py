@@ -148,9 +148,9 @@ class Loop:
             with self._lock:
                 self._new.update([f"order {name}", f"fit {name}"])
                 is_old = study.rank is not None and self._new[f"order {name}"] >= EVERY
-                is_due = 0 < (study.settings.refit_every or 0) <= self._new[f"fit {name}"]
+                is_due = 0 < (study.settings.retrain_every or 0) <= self._new[f"fit {name}"]
                 self._new -= Counter({f"order {name}": EVERY * is_old})
-                self._new -= Counter({f"fit {name}": (study.settings.refit_every or 0) * is_due})
+                self._new -= Counter({f"fit {name}": (study.settings.retrain_every or 0) * is_due})
             if is_old:
                 self.jobs.add(f"order {name}", lambda: self.reorder(study))
             if is_due:

@@ -18,12 +18,12 @@ from accord.evidence import EvidenceTable
 from accord.learning import Evaluator
 from accord.models import run
 from accord.scoring import Perspective, Scorer
-from accord.statistics import STATISTICS, Clusters, Interval, Paired, bootstrap_all, mean_sequence
+from accord.statistics import STATISTICS, Clusters, Paired, bootstrap_all, mean_sequence
 from accord.store import Assignment, Item, Prediction, now
-from accord.studies.annotator_agreement import Figure, code_of
+from accord.studies.annotator_agreement import CountedEstimate, code_of
 from accord.studies.item_order import is_random
 from accord.studies.study_session import OpenStudy
-from accord.values import INTERVAL_MASS, Annotation, Question, Score, central_interval
+from accord.values import INTERVAL_MASS, Annotation, Estimate, Question, Score, central_interval
 
 Floats = NDArray[np.float64]
 
@@ -127,7 +127,7 @@ class Tested:
         names = np.array(self.conversation)
         return np.array([values[names == name].mean() for name in self.counted])
 
-    def figures(self) -> dict[str, Figure]:
+    def figures(self) -> dict[str, CountedEstimate]:
         """Agreement with intervals.
 
         `rmse`, `covered` (share of answers in the central 80 % of what was expected) and `gain` (absolute error of the
@@ -142,14 +142,17 @@ class Tested:
         ahead = (np.abs(paired.truth - self.usual) - np.abs(paired.truth - paired.value)) / self.range
         r = bootstrap_all(Clusters(list(self.conversation)), {"r": STATISTICS["pearson"]}, [paired])["r"]
         rmse = mean_sequence(self.by_conversation(squared), 0, self.range**2)
-        root = Interval(*(None if end is None else float(np.sqrt(end)) for end in (rmse.low, rmse.high)))
+        root = Estimate(
+            float(np.sqrt(squared.mean())),
+            *(None if end is None else float(np.sqrt(end)) for end in (rmse.low, rmse.high)),
+        )
         found = {
             "rmse": (float(np.sqrt(squared.mean())), root),
             "covered": (float(inside.mean()), mean_sequence(self.by_conversation(inside), 0, 1)),
             "gain": (float(ahead.mean()), mean_sequence(self.by_conversation(ahead), -1, 1)),
             "pearson": (STATISTICS["pearson"](paired), r),
         }
-        return {name: Figure(value, ends.low, ends.high, n) for name, (value, ends) in found.items()}
+        return {name: CountedEstimate(value, ends.low, ends.high, n) for name, (value, ends) in found.items()}
 
 
 def _inside(paired: Paired, row: int) -> float:
@@ -157,7 +160,7 @@ def _inside(paired: Paired, row: int) -> float:
     return float(low <= paired.truth[row] <= high)
 
 
-def better_than_usual(gain: Figure) -> str:
+def better_than_usual(gain: CountedEstimate) -> str:
     """What may be said of the evaluator beside each person's own mean."""
     if gain.low is not None and gain.low > 0:
         return "the evaluator is better than each person's mean"
@@ -211,7 +214,7 @@ def _complete(study: OpenStudy, own: Sequence[tuple[Annotation, Item]], tested: 
     for item in study.studies.items(study.name, 1):
         if item.kind != "repeat" and is_random(study.settings, item):
             name = item.target.conversation
-            left[name] = left.get(name, 0) + study.settings.per_item
+            left[name] = left.get(name, 0) + study.settings.annotators_per_item
     found = []
     for each, _ in own:
         name = each.target.conversation

@@ -75,14 +75,14 @@ class OpenTalk:
             BadInput: There are no such documents.
             UnknownName: There is no such role, or no document that a topic names.
         """
-        assert study.settings.talk is not None
+        assert study.settings.chat is not None
         self.study, self.project = study, study.project
-        self.settings: TalkSettings = study.settings.talk
+        self.settings: TalkSettings = study.settings.chat
         self.talks = Talks(study.studies)
         documents = self.settings.documents
         self.library = None if documents is None else Library.read(self.project.config.folder / documents)
         self.topics = {topic.text: topic for topic in self.settings.topics}
-        self.limits = Limits(self.settings.messages, self.settings.conversations)
+        self.limits = Limits(self.settings.max_messages, self.settings.max_conversations)
         self._chats: dict[str, Heard] = {}
         self._writing: dict[str, Writing] = {}
         self._lock = Lock()
@@ -122,7 +122,7 @@ class OpenTalk:
         Raises:
             BadInput: The text is empty, or longer than allowed.
         """
-        text, most = sendable(text.replace("\r\n", "\n")).strip(), self.settings.characters
+        text, most = sendable(text.replace("\r\n", "\n")).strip(), self.settings.max_characters
         if not text:
             raise BadInput("the message is empty; write something")
         if len(text) > most:
@@ -258,20 +258,20 @@ class OpenTalk:
         if role is not None:
             settings = self.project.config.models[role]
             model, base_url = settings.model, settings.base_url
-            terms = ClientOptions(settings.at_once, settings.attempts, settings.timeout, budget)
+            terms = ClientOptions(settings.concurrency, settings.attempts, settings.timeout, budget)
         if not model:
             raise BadInput(f"the role {role!r} names no model to talk with")
-        return open_heard(located_model(model, self.project.config.folder), base_url, terms, assistant.streams)
+        return open_heard(located_model(model, self.project.config.folder), base_url, terms, assistant.stream)
 
     def _retrieved(self, talk: Talk, assistant: Assistant) -> list[Document]:
         """The documents for the reply that is next."""
         topic = self.topics.get(talk.topic)
-        if self.library is None or assistant.retrieves == "nothing":
+        if self.library is None or assistant.retrieval == "nothing":
             return []
-        if assistant.retrieves == "given":
+        if assistant.retrieval == "given":
             return self.library.named(topic.documents) if topic is not None else []
         said = " ".join(each.content for each in talk.heard)
-        return self.library.best(talk.topic if assistant.retrieves == "topic" else said, self.settings.best)
+        return self.library.best(talk.topic if assistant.retrieval == "topic" else said, self.settings.max_documents)
 
     # --- its end ------------------------------------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ def open_validation(
     studies: Studies,
     turns: int | None = None,
     per_turn: int | None = None,
-    per_person: int | None = None,
+    items_per_annotator: int | None = None,
 ) -> OpenStudy:
     """The study that is under way, or a new one, drawn from everything that was assessed.
 
@@ -54,7 +54,7 @@ def open_validation(
         studies: Of the project's store.
         turns: How many to draw; as many as in the paper, or as there are.
         per_turn: Answers per turn, each by somebody else.
-        per_person: The most turns of one person.
+        items_per_annotator: The most turns of one person.
 
     Raises:
         BadInput: Nothing was assessed, there are fewer turns, or a study with other numbers is under way.
@@ -67,7 +67,7 @@ def open_validation(
         if turns or per_turn:
             raise BadInput(f"the study {flow!r} is under way; leave out how to draw it, or use another store")
         before = StudySettings.model_validate({name: kept[name] for name in StudySettings.model_fields if name in kept})
-        draw, per_turn = before.items.draw, before.per_item
+        draw, per_turn = before.items.sample, before.annotators_per_item
     else:
         count = len(eligible(each for _, each in annotated_pairs(project)))
         draw = turns or min(usual, count)
@@ -77,9 +77,10 @@ def open_validation(
                 "only the first of each dialogue). Ask for fewer, or assess more dialogues."
             )
     about = {
-        "items": Items(assessed=True, draw=draw), "per_item": per_turn or answers, "seed": project.config.seed,
+        "items": Items(assessed=True, sample=draw), "annotators_per_item": per_turn or answers,
+        "seed": project.config.seed,
         "guidelines": _guidelines(settings, issues_of(project).taxonomy if flow == DETECTION else None),
-        **({} if per_person is None else {"per_person": per_person}),
+        **({} if items_per_annotator is None else {"items_per_annotator": items_per_annotator}),
     }  # fmt: skip
     project.config.studies[flow] = settings.model_copy(update=about)
     found = OpenStudy(project, flow, studies)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from accord.statistics import RANK_DRAWS, counted, fleiss_kappa, mean_kappa, no_fleiss, pairwise_kappas
 from accord.studies.study_outcome import Floats, Given, Outcome, Resampling, Table, Validated, table
-from accord.values import Figure, IssueAnnotation, Taxonomy, text_table
+from accord.values import Estimate, IssueAnnotation, Taxonomy, text_table
 
 DETECTION, QUESTION = "detection", "validation:detection"
 ANSWERS = {0: "bad", 1: "fair", 2: "good"}
@@ -48,8 +48,8 @@ class KindValidity:
     objective: bool | None
     examples: int
     share: float | None
-    majority: Figure
-    all_agree: Figure
+    majority: Estimate
+    all_agree: Estimate
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class PairKappa:
 
 
 @dataclass(frozen=True)
-class FleissKappa(Figure):
+class FleissKappa(Estimate):
     """Fleiss' κ, or why it is undefined."""
 
     undefined: str | None = None
@@ -83,13 +83,13 @@ class DetectionOutcome(Outcome):
     answers: int
     answers_by_value: Sequence[Answered]
     annotators: Sequence[PersonFound]
-    valid: Figure
+    valid: Estimate
     valid_range: Sequence[float] | None
-    majority: Figure
-    all_agree: Figure
+    majority: Estimate
+    all_agree: Estimate
     types: Sequence[KindValidity]
-    cohen_kappa: Figure
-    cohen_kappa_valid: Figure
+    cohen_kappa: Estimate
+    cohen_kappa_valid: Estimate
     pairs: Sequence[PairKappa]
     fleiss_kappa: FleissKappa
 
@@ -104,7 +104,7 @@ class DetectionOutcome(Outcome):
         low, high = self.valid_range or (None, None)
         return [
             text_table(["found", "turns", "valid (majority)", "valid (unless all say bad)"], shown),
-            f"{len(self.annotators)} people; each finds {Figure(low).text()} to {Figure(high).text()} of the turns "
+            f"{len(self.annotators)} people; each finds {Estimate(low).text()} to {Estimate(high).text()} of the turns "
             "valid",
             f"κ of pairs {self.cohen_kappa.text()}, Fleiss' κ {self.fleiss_kappa.text()}",
         ]
@@ -194,6 +194,6 @@ def _types(
     rows = []
     for name, asked in objective.items():
         among = np.array([name in own for own in kinds], dtype=bool)
-        both = [drawn.share(rule, among) if asked else Figure() for rule in (majority, absolute)]
+        both = [drawn.share(rule, among) if asked else Estimate() for rule in (majority, absolute)]
         rows.append(KindValidity(name, asked, int(among.sum()), float(among.mean()) if len(among) else None, *both))
     return rows

@@ -24,7 +24,7 @@ def drawn(
         assessments: What a model found in turns, where the study is about those.
     """
     settings, wanted = study.items, set(study.items.ids)
-    found_in = _found(store, settings.found, settings.synthetic) if settings.found else None
+    found_in = _found(store, settings.issues, settings.synthetic) if settings.issues else None
     if settings.assessed:
         may = set(eligible(assessments))
         found_in = may if found_in is None else may & found_in
@@ -32,29 +32,29 @@ def drawn(
     strata: dict[tuple[str, ...], list[Target]] = {}
     pairs: dict[str, list[Target]] = {}
     for conversation in store.conversations(wanted or None, settings.synthetic):
-        if not all(_entry(conversation, key) in values for key, values in settings.where.items()):
+        if not all(_entry(conversation, key) in values for key, values in settings.filter.items()):
             continue
         if study.level == "pair":
             pairs.setdefault(_opening(conversation), []).append(Target(conversation.id))
             continue
-        stratum = strata.setdefault(tuple(_entry(conversation, key) for key in settings.by), [])
+        stratum = strata.setdefault(tuple(_entry(conversation, key) for key in settings.stratify_by), [])
         stratum += [each for each in _targets(study.level, conversation) if found_in is None or each in found_in]
-    known = [_target(each) for each in (*study.gold, *study.checks)]
+    known = [_target(each) for each in (*study.gold, *study.attention_checks)]
     found: list[tuple[Target, Target | None]] = []
     for several in pairs.values():
         draw.shuffle(several)
         found += list(zip(several[::2], several[1::2], strict=False))
     if pairs:
         draw.shuffle(found)
-        found = found[: settings.draw]
+        found = found[: settings.sample]
     elif settings.assessed:
         turns = [each for stratum in strata.values() for each in stratum]
-        found = [(each, None) for each in _spread(turns, settings.draw, draw)]
+        found = [(each, None) for each in _spread(turns, settings.sample, draw)]
     else:
-        found = [(each, None) for each in _stratified(list(strata.values()), settings.draw, draw, known)]
+        found = [(each, None) for each in _stratified(list(strata.values()), settings.sample, draw, known)]
     for place, (target, against) in enumerate(found):
         said = str(target)
-        kind = "gold" if said in study.gold else "check" if said in study.checks else "plain"
+        kind = "gold" if said in study.gold else "check" if said in study.attention_checks else "plain"
         yield Item(name, round, place, kind, target, against)  # type: ignore[arg-type]
 
 

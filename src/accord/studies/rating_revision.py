@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from accord.statistics import RANK_DRAWS, pearson
 from accord.studies.study_outcome import Floats, Given, Indices, Outcome, Resampling, Table, Validated, table
-from accord.values import Figure, IssueAnnotation, text_table
+from accord.values import Estimate, IssueAnnotation, text_table
 
 OVERALL, INITIAL, REVISED = "overall", "validation:initial", "validation:revised"
 
@@ -19,17 +19,17 @@ OVERALL, INITIAL, REVISED = "overall", "validation:initial", "validation:revised
 class Agreements:
     """How far ratings agree: Spearman's ρ of people with each other and with the model, and their distance to it."""
 
-    agreement_with_all: Figure
-    agreement_with_others: Figure
-    agreement_with_model: Figure
-    distance_to_model: Figure
+    agreement_with_all: Estimate
+    agreement_with_others: Estimate
+    agreement_with_model: Estimate
+    distance_to_model: Estimate
 
 
 @dataclass(frozen=True, kw_only=True)
 class StageRatings(Agreements):
     """The ratings of one stage, with their mean."""
 
-    mean: Figure
+    mean: Estimate
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Revisions:
     """How many ratings changed, which way, by how much on average, and whether issues were shown."""
 
     revised: int
-    share: Figure
+    share: Estimate
     lower: int
     higher: int
     unchanged: int
-    mean_step: Figure
+    mean_step: Estimate
     revised_with_issues: int
     revised_without_issues: int
 
@@ -159,7 +159,7 @@ def _distance(ratings: Floats, model: Floats) -> float | None:
     return float(np.nanmean(away)) if (~np.isnan(away)).any() else None
 
 
-def _agreements(figure: Callable[[Callable[[Floats, Floats], float | None]], Figure]) -> Agreements:
+def _agreements(figure: Callable[[Callable[[Floats, Floats], float | None]], Estimate]) -> Agreements:
     """Each figure, of a statistic of ratings (N, A) and the model's scores (N,)."""
     return Agreements(
         figure(lambda ratings, _: agreement_with_all(ratings)),
@@ -182,7 +182,7 @@ def _present_mean(values: Floats) -> float | None:
 def _change(initial: Table, revised: Table, model: Floats, drawn: Resampling) -> Agreements:
     """Revised minus initial, of what is drawn together: the interval of a difference, not of two figures."""
 
-    def difference(of: Callable[[Floats, Floats], float | None]) -> Figure:
+    def difference(of: Callable[[Floats, Floats], float | None]) -> Estimate:
         def both(rows: Indices) -> float | None:
             before, after = (of(each.answers[rows], model[rows]) for each in (initial, revised))
             return None if before is None or after is None else after - before

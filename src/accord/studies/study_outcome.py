@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.statistics import RANK_DRAWS, Clusters, interval
-from accord.values import Figure, Target
+from accord.statistics import RANK_DRAWS, Clusters, estimate_from_draws
+from accord.values import Estimate, Target
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -103,16 +103,15 @@ class Resampling:
         drawn = () if clusters is None or len(clusters) < 2 else tuple(map(clusters.rows, clusters.counts(draws, seed)))
         return cls(np.arange(len(targets)), drawn)
 
-    def figure(self, statistic: Callable[[Indices], float | None]) -> Figure:
+    def figure(self, statistic: Callable[[Indices], float | None]) -> Estimate:
         """A statistic of rows with its 95 % interval; `None` where undefined."""
         value = statistic(self.everything) if len(self.everything) else None
         if value is None or not self.draws:
-            return Figure(value)
+            return Estimate(value)
         drawn = [statistic(rows) for rows in self.draws]
-        spread = interval(np.array([np.nan if each is None else each for each in drawn]))
-        return Figure(value, spread.low, spread.high)
+        return estimate_from_draws(value, np.array([np.nan if each is None else each for each in drawn]))
 
-    def share(self, holds: NDArray[np.bool_], among: NDArray[np.bool_]) -> Figure:
+    def share(self, holds: NDArray[np.bool_], among: NDArray[np.bool_]) -> Estimate:
         """The share of rows `among` (N,) for which something `holds` (N,), as a figure."""
 
         def of(rows: Indices) -> float | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from accord.statistics import beta_quantile
 from accord.store import ADJUDICATED, Assignment, Item
-from accord.studies.annotator_agreement import Answers, Figure, change_of, people_agree
+from accord.studies.annotator_agreement import Answers, CountedEstimate, change_of, people_agree
 from accord.studies.blind_predictions import Tested, better_than_usual, held_against
 from accord.studies.study_session import OpenStudy
 from accord.values import ISSUE, Annotation, Question, Value
@@ -40,9 +40,9 @@ class Done:
     answers: int
     seconds: float | None
     reasons: Sequence[str]
-    gold: Figure
-    checks: Figure
-    repeats: Figure
+    gold: CountedEstimate
+    checks: CountedEstimate
+    repeats: CountedEstimate
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Asked:
     none: int
     people: int
     full: int
-    agreement: Figure
+    agreement: CountedEstimate
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,9 @@ class Round:
     items: int
     wanted: int
     done: int
-    before: Mapping[str, Figure]
-    after: Mapping[str, Figure]
-    change: Mapping[str, Figure]
+    before: Mapping[str, CountedEstimate]
+    after: Mapping[str, CountedEstimate]
+    change: Mapping[str, CountedEstimate]
 
 
 class Standing:
@@ -160,7 +160,9 @@ class Standing:
         return [self._asked(table, none[name]) for name, table in self.tables.items()]
 
     def _asked(self, table: Answers, none: int) -> Asked:
-        full = int((table.given.sum(axis=1) >= self.study.settings.per_item).sum()) if len(table.units) else 0
+        full = (
+            int((table.given.sum(axis=1) >= self.study.settings.annotators_per_item).sum()) if len(table.units) else 0
+        )
         name, text, answers = table.question.id, table.question.text, int(table.given.sum()) + none
         return Asked(name, text, answers, none, len(table.people), full, people_agree(table))
 
@@ -191,10 +193,10 @@ class Standing:
             name, states["done"], states["open"], states["skipped"],
             sum(not each.question.startswith(ISSUE) for each in said), median(seconds.values()) if seconds else None,
             [each.reason for each in mine if each.state == "skipped" and each.reason],
-            _known(settings.gold, said), _known(settings.checks, said), self._repeated(name),
+            _known(settings.gold, said), _known(settings.attention_checks, said), self._repeated(name),
         )  # fmt: skip
 
-    def _repeated(self, name: str) -> Figure:
+    def _repeated(self, name: str) -> CountedEstimate:
         before = {(each.target, each.against, each.question): each.value for each in self.first if each.by == name}
         again = [each for each in self.said_in("1/again") if each.by == name and not each.question.startswith(ISSUE)]
         pairs = [(each.value, before.get((each.target, each.against, each.question), _NOT_SAID)) for each in again]
@@ -226,7 +228,9 @@ class Standing:
     def sentence(self) -> str:
         """How things stand."""
         main = self._main_asked
-        often = TIMES.get(self.study.settings.per_item, f"rated {self.study.settings.per_item} times")
+        often = TIMES.get(
+            self.study.settings.annotators_per_item, f"rated {self.study.settings.annotators_per_item} times"
+        )
         if not main.answers and not self.first:
             return f"Nobody has answered yet; {self.wanted} items are to be {often}{self._synthetic_said()}."
         parts = [f"{main.full} of {self.wanted} {often}"]
@@ -251,19 +255,19 @@ _NOT_SAID = object()
 def taking_part(study: OpenStudy) -> list[str]:
     """Whom the study asks, by name: those it names, or all annotators."""
     everybody = study.studies.people.everybody()
-    return sorted(study.settings.people) or [each.name for each in everybody if each.role == "annotator"]
+    return sorted(study.settings.annotators) or [each.name for each in everybody if each.role == "annotator"]
 
 
-def share_of(count: int, n: int) -> Figure:
+def share_of(count: int, n: int) -> CountedEstimate:
     """A share with its exact interval (Clopper and Pearson, 1934)."""
     if not n:
-        return Figure(None, None, None, 0)
+        return CountedEstimate(None, None, None, 0)
     low = beta_quantile(0.025, count, n - count + 1) if count else 0.0
     high = beta_quantile(0.975, count + 1, n - count) if count < n else 1.0
-    return Figure(count / n, low, high, n)
+    return CountedEstimate(count / n, low, high, n)
 
 
-def _known(answers: Mapping[str, Mapping[str, Value]], said: Sequence[Annotation]) -> Figure:
+def _known(answers: Mapping[str, Mapping[str, Value]], said: Sequence[Annotation]) -> CountedEstimate:
     """The share of known answers that somebody gave."""
     told = [
         each.value == answers[str(each.target)][each.question]

@@ -120,7 +120,9 @@ class OpenStudy:
         folder = project.config.folder
         self.settings: StudySettings = settings
         self.rubric: Rubric = load_rubric(settings.rubric, folder) if settings.rubric else project.rubric
-        self.taxonomy: Taxonomy | None = load_taxonomy(settings.marks, folder) if settings.marks else None
+        self.taxonomy: Taxonomy | None = (
+            load_taxonomy(settings.issue_taxonomy, folder) if settings.issue_taxonomy else None
+        )
         self._check()
         self._about: dict[str, Conversation] = {}
         self.rank: Callable[[Sequence[Candidate], str], Candidate] | None = None  # set by whoever knows what helps most
@@ -143,11 +145,11 @@ class OpenStudy:
                         f"study {self.name!r}: question {question!r} is about {kind}, the study rates a "
                         f"{self.settings.level}; name other questions, or another level"
                     )
-        for question, values in self.settings.ends.items():
+        for question, values in self.settings.stop_on.items():
             for value in values:
                 if not self.rubric[question].scale.holds(value):
                     raise BadInput(
-                        f"study {self.name!r}: ends: {value!r} is no answer to {question!r}; allowed: "
+                        f"study {self.name!r}: stop_on: {value!r} is no answer to {question!r}; allowed: "
                         f"{self.rubric[question].scale}"
                     )
 
@@ -159,11 +161,11 @@ class OpenStudy:
     @property
     def start(self) -> str:
         """The page where one begins."""
-        return f"/rate/{self.name}" if self.settings.talk is None else f"/talk/{self.name}"
+        return f"/rate/{self.name}" if self.settings.chat is None else f"/talk/{self.name}"
 
     def is_for(self, person: Person) -> bool:
         """Whether somebody takes part."""
-        return not self.settings.people or person.name in self.settings.people
+        return not self.settings.annotators or person.name in self.settings.annotators
 
     # --- what it is about ---------------------------------------------------------------------------------------
 
@@ -173,7 +175,7 @@ class OpenStudy:
         Raises:
             BadInput: Nothing fits what `items` says.
         """
-        if self.settings.talk is None and not self.studies.items(self.name, round):
+        if self.settings.chat is None and not self.studies.items(self.name, round):
             assessments = [each for _, each in annotated_pairs(self.project)] if self.settings.items.assessed else []
             found = list(drawn(self.name, self.settings, self.project.store, round, assessments))
             if not found:
@@ -189,7 +191,7 @@ class OpenStudy:
     def take(self, person: str) -> Assignment | None:
         """What somebody rates next, of the latest round that has something for them; `None` where nothing is left."""
         self._repeat(person, 1)
-        per_item, choose = self.settings.per_item, self._chooser(person)
+        per_item, choose = self.settings.annotators_per_item, self._chooser(person)
         for round in range(max(self.studies.rounds(self.name), 1), 0, -1):
             if self._has_enough(person, round):
                 continue
@@ -201,10 +203,10 @@ class OpenStudy:
 
     def _has_enough(self, person: str, round: int) -> bool:
         """Whether somebody has as many items of a round as one person may have, and is at none of them."""
-        if self.settings.per_person is None:
+        if self.settings.items_per_annotator is None:
             return False
         mine = [each for each in self.studies.mine(self.name, person) if each.item.round == round]
-        return len(mine) >= self.settings.per_person and all(each.state != "open" for each in mine)
+        return len(mine) >= self.settings.items_per_annotator and all(each.state != "open" for each in mine)
 
     def _chooser(self, person: str) -> Callable[[Sequence[Candidate]], Candidate]:
         def choose(found: Sequence[Candidate]) -> Candidate:
@@ -222,13 +224,13 @@ class OpenStudy:
 
     def _repeat(self, person: str, round: int) -> None:
         """Ask for some items a second time: which, follows from their keys."""
-        if not self.settings.repeats:
+        if not self.settings.repeat_share:
             return
         done = [each.item for each in self.studies.mine(self.name, person) if each.state == "done"]
         plain = [item for item in done if item.round == round and item.kind != "repeat"]
         for item in plain[REPEAT_AFTER:]:
             share = int(content_hash([self.settings.seed, person, item.key])[5:13], 16) / 16**8
-            if share < self.settings.repeats:
+            if share < self.settings.repeat_share:
                 again = Item(self.name, round, item.place, "repeat", item.target, item.against, person)
                 self.studies.add_items([again])
 
@@ -257,7 +259,7 @@ class OpenStudy:
         """What a page shows."""
         item, stage = assignment.item, self.settings.stages[assignment.stage]
         sides = [item.target] if item.against is None else [item.target, item.against]
-        with_documents = "documents" in stage.shows
+        with_documents = "documents" in stage.show
         conversations = {each.id: each for each in self.project.store.conversations({side[0] for side in sides})}
         said = self.studies.said_in(assignment)
         marks = tuple(each for each in said if each.question.startswith(ISSUE))
@@ -265,7 +267,7 @@ class OpenStudy:
         return Sheet(
             assignment,
             stage,
-            tuple(_side(conversations[side.conversation], side.turn, with_documents) for side in sides),
+            tuple(side_of(conversations[side.conversation], side.turn, with_documents) for side in sides),
             self.asked(stage, conversations[item.target.conversation]),
             self.taxonomy,
             self._found(stage, conversations[item.target.conversation], item.target.turn),
@@ -278,7 +280,7 @@ class OpenStudy:
         self, stage: Stage, conversation: Conversation, turn: int | None
     ) -> Mapping[int, tuple[Issue, ...]] | None:
         """The issues that the project's finder has found; neither its name nor its score leaves this function."""
-        if "issues" not in stage.shows:
+        if "issues" not in stage.show:
             return None
         detected = run(issues_of(self.project).detect([conversation]), self.project.kept)
         maker = str((self.studies.study(self.name) or {}).get("maker", ""))
@@ -293,9 +295,9 @@ class OpenStudy:
     def progress(self, person: str) -> tuple[int, int]:
         """How many items somebody has finished or passed over, and how many there are for them in all."""
         mine = self.studies.mine(self.name, person)
-        rounds, per_item = range(1, max(self.studies.rounds(self.name), 1) + 1), self.settings.per_item
+        rounds, per_item = range(1, max(self.studies.rounds(self.name), 1) + 1), self.settings.annotators_per_item
         total = len(mine) + sum(self.studies.left(self.name, round, person, per_item) for round in rounds)
-        return sum(each.state != "open" for each in mine), min(total, self.settings.per_person or total)
+        return sum(each.state != "open" for each in mine), min(total, self.settings.items_per_annotator or total)
 
     def asked(self, stage: Stage, conversation: Conversation) -> tuple[Question, ...]:
         """The questions of a stage that apply to a conversation, in the rubric's order."""
@@ -308,7 +310,7 @@ class OpenStudy:
         """The screening question whose answer ends the questionnaire; what stands after it is not asked."""
         for question in sheet.questions:
             given = sheet.given.get(question.id)
-            if given is not None and given.value in self.settings.ends.get(question.id, ()):
+            if given is not None and given.value in self.settings.stop_on.get(question.id, ()):
                 return question.id
         return None
 
@@ -322,7 +324,7 @@ class OpenStudy:
 
     def revealed(self, assignment: Assignment) -> tuple[Prediction, ...]:
         """What an evaluator expected of this person, of the questions that are answered; where the study shows it."""
-        if not self.settings.reveal or assignment.state != "done":
+        if not self.settings.show_prediction or assignment.state != "done":
             return ()
         said = {each.question for each in self.studies.said_in(assignment)}
         found = self.studies.predictions(self.name, assignment.person)
@@ -356,7 +358,7 @@ class OpenStudy:
             self._check_own(assignment, person)
             return self._annotation(person, assignment, row, conversation)
 
-        kept, again = self.studies.keep(id, person, said, self.settings.per_item, self._until())
+        kept, again = self.studies.keep(id, person, said, self.settings.annotators_per_item, self._until())
         if not again:
             self.on_answer(kept)
         return kept, again
@@ -383,7 +385,7 @@ class OpenStudy:
         name = text_in(row, "question", 200)
         common: dict[str, Any] = {
             "comment": text_in(row, "comment"), "answer": answer, "study": item.where, "stage": stage.id,
-            "seconds": seconds_in(row.get("seconds")), "shown": ",".join(sorted(stage.shows)),
+            "seconds": seconds_in(row.get("seconds")), "shown": ",".join(sorted(stage.show)),
         }  # fmt: skip
         if name.startswith(ISSUE):
             return self._mark(person, item, name, row, common, conversation)
@@ -472,16 +474,17 @@ class OpenStudy:
 # --- showing -----------------------------------------------------------------------------------------------------
 
 
-def _side(conversation: Conversation, turn: int | None, with_documents: bool) -> Side:
+def side_of(conversation: Conversation, turn: int | None, with_documents: bool) -> Side:
+    """Return a conversation up to a turn as the pages show it."""
     turns = tuple(
-        ShownTurn(place, each.role, sendable(each.content), place == turn, tuple(map(sendable, _calls(each))))
+        ShownTurn(place, each.role, sendable(each.content), place == turn, tuple(map(sendable, tool_calls_of(each))))
         for place, each in enumerate(conversation.up_to(turn))
     )
     documents = ((sendable(each.title or ""), sendable(each.text)) for each in conversation.documents)
     return Side(turns, tuple(documents) if with_documents else ())
 
 
-def _calls(turn: Turn) -> list[str]:
+def tool_calls_of(turn: Turn) -> list[str]:
     """Tool calls as text, one each."""
     called = turn.extra.get("tool_calls")
     calls = called if isinstance(called, list | tuple) else [] if called is None else [called]

@@ -75,13 +75,15 @@ def making(
     }
     who = {USER: user.name, ASSISTANT: assistant.name}
     missing = (_Talk(id, each, settings, library, seed, who).made() for id, each in plans.items() if not is_there(id))
-    made = yield from together(missing, settings.at_once, on_made)
+    made = yield from together(missing, settings.concurrency, on_made)
     return Outcome(hows, len(topics), len(personas), tuple(plans), made)
 
 
 def _id(each: Planned, settings: SynthSettings, library: Library | None, seed: int, models: tuple[Known, Known]) -> str:
     """The same for the same plan, whoever looks; it tells a reader neither the way nor the model."""
-    reading = settings.model_dump(mode="json", exclude={"how", "topics", "personas", "count", "at_once", "documents"})
+    reading = settings.model_dump(
+        mode="json", exclude={"methods", "topics", "personas", "count", "concurrency", "documents"}
+    )
     about = [each.how, each.topic.model_dump(mode="json"), each.persona, each.draw, seed, PROMPTS, reading]
     where = [[known.name, known.where] for known in models]
     digest = None if library is None or each.how == "DS1" else library.digest
@@ -121,16 +123,16 @@ class _Talk:
         how, topic = self.planned.how, self.planned.topic
         documents: list[Document] = []
         if self.library is not None and how == "DS2":
-            documents = self.library.named(topic.documents)[: self.settings.best]
+            documents = self.library.named(topic.documents)[: self.settings.max_documents]
         elif self.library is not None and how == "DS3":
-            documents = self.library.best(topic.text, self.settings.best)
+            documents = self.library.best(topic.text, self.settings.max_documents)
         ids = self._shown(documents)
         prompt = self.prompts.whole(self._numbered(ids))
         words = self._filler(self.settings.dialogue_tokens)
         reply = yield from self._asked(ASSISTANT, prompt, f"User: {topic.text}\nAssistant: {words}")
         if isinstance(reply, Lost):
             return reply
-        found = read_dialogue(reply, self.settings.characters)
+        found = read_dialogue(reply, self.settings.max_characters)
         if isinstance(found, Lost):
             return found
         self.said = found
@@ -143,7 +145,7 @@ class _Talk:
         lost = yield from self._says(USER, self.prompts.opening(), {})
         while lost is None:
             lost = yield from self._replies()
-            if lost is not None or len(self.said) >= 2 * self.settings.turns:
+            if lost is not None or len(self.said) >= 2 * self.settings.max_turns:
                 break
             lost = yield from self._says(USER, self.prompts.user(self.said), {})
         if isinstance(lost, Lost):
@@ -163,7 +165,7 @@ class _Talk:
                 return query
             looked_for = about["query"] = query
         assert self.library is not None
-        ids = self._shown(self.library.best(looked_for, self.settings.best))
+        ids = self._shown(self.library.best(looked_for, self.settings.max_documents))
         if ids:
             about["documents"] = ids
         prompt = self.prompts.assistant(self.said, self._numbered(ids))
@@ -172,7 +174,7 @@ class _Talk:
     def _says(self, role: str, prompt: Prompt, about: dict[str, Any]) -> Flow[Lost | bool | None]:
         """What one side says next is noted; the reason where nothing came, `True` where it ends the conversation."""
         reply = yield from self._asked(role, prompt, self._filler(self.settings.max_tokens))
-        found = reply if isinstance(reply, Lost) else read_utterance(reply, role, self.settings.characters)
+        found = reply if isinstance(reply, Lost) else read_utterance(reply, role, self.settings.max_characters)
         if not isinstance(found, Utterance):
             return found
         if found.text:
@@ -191,7 +193,7 @@ class _Talk:
     def _filler(self, tokens: int) -> str:
         """A text of so many tokens, where a plan is priced; it stands for no other conversation."""
         word = f"{self.planned.topic.text} {self.id} "
-        length = min(tokens * _STAND_IN, self.settings.characters)
+        length = min(tokens * _STAND_IN, self.settings.max_characters)
         return (word * (length // len(word) + 1))[:length]
 
     def _shown(self, documents: Sequence[Document]) -> list[str]:

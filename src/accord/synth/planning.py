@@ -29,12 +29,12 @@ def possible(settings: SynthSettings, has_documents: bool, topics: Sequence[Topi
     """
     oracle = any(topic.documents for topic in topics)
     may = [how for how in HOWS if how == "DS1" or (has_documents and (how != "DS2" or oracle))]
-    for how in settings.how:
+    for how in settings.methods:
         if how in READERS and not has_documents:
             raise BadInput(f"{how} needs documents; name them: --documents FOLDER, or documents under synth:")
         if how not in may:
             raise BadInput(f"{how} needs topics that name their documents: topics: [{{text: ..., documents: [ID]}}]")
-    return tuple(how for how in may if not settings.how or how in settings.how)
+    return tuple(how for how in may if not settings.methods or how in settings.methods)
 
 
 def planned(

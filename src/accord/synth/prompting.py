@@ -102,7 +102,7 @@ def personas_prompt(settings: SynthSettings, count: int, repeat: int) -> tuple[P
 
 
 def _list_of(name: str, form: Form, settings: SynthSettings, repeat: int, **places: str) -> Prompt:
-    about = f" about “{plain(settings.about)}”" if settings.about else ""
+    about = f" about “{plain(settings.subject)}”" if settings.subject else ""
     text = template(name).substitute(about=about, count=form.most, form=form.told(by_schema=False), **places)
     return _asking(text, form.tokens_of_line * (form.most + 1), settings.temperature, repeat)
 

@@ -19,7 +19,7 @@ class SynthSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    how: tuple[How, ...] = Field(
+    methods: tuple[How, ...] = Field(
         default=(),
         description="DS1: the model writes the whole dialogue and knows no document; DS2: it is shown the topic's own "
         "documents; DS3: the best for the topic by BM25; DS4: user and assistant take turns, and the assistant reads "
@@ -33,25 +33,25 @@ class SynthSettings(BaseModel):
     personas: tuple[str, ...] | str | int = Field(
         default=(), description="Who asks: sentences, a file with one a line, or how many are to be written."
     )
-    about: str = Field(default="", max_length=500, description="What written topics and personas are about.")
+    subject: str = Field(default="", max_length=500, description="What written topics and personas are about.")
     documents: str | None = Field(
         default=None, description="What assistants may read: a folder of .txt and .md files, or a file of rows."
     )
     count: int | None = Field(
         default=None, ge=1, le=1_000_000, description="Conversations of each way; default: one for each topic."
     )
-    best: int = Field(default=5, ge=1, le=50, description="Documents that are retrieved at a time.")
+    max_documents: int = Field(default=5, ge=1, le=50, description="Documents that are retrieved at a time.")
     document_characters: int = Field(
         default=12_000, ge=100, le=200_000, description="Characters of a document that are shown."
     )
-    turns: int = Field(default=8, ge=1, le=100, description="The most messages of a user, where they take turns.")
-    characters: int = Field(
+    max_turns: int = Field(default=8, ge=1, le=100, description="The most messages of a user, where they take turns.")
+    max_characters: int = Field(
         default=20_000, ge=100, le=200_000, description="The longest message; a longer one loses its conversation."
     )
     max_tokens: int = Field(default=512, ge=16, le=32_768, description="Tokens of a message.")
     dialogue_tokens: int = Field(default=2048, ge=64, le=32_768, description="Tokens of a whole dialogue.")
     temperature: float = Field(default=1.0, ge=0, le=2)
-    at_once: int = Field(default=32, ge=1, le=1024, description="Conversations under way.")
+    concurrency: int = Field(default=32, ge=1, le=1024, description="Conversations under way.")
 
     @field_validator("topics", mode="before")
     @classmethod

@@ -1,4 +1,4 @@
-"""What Accord tests itself with, for your plug-ins and pipelines too: contracts, planted corpora, a loopback server."""
+"""Test tools for plug-ins and pipelines: contract checks, a synthetic corpus, a loopback model server."""
 
 from lazy_loader import attach_stub
 

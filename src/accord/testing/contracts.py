@@ -5,24 +5,26 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accord.edges import NotFitted, UnknownName, inert
-from accord.evidence import EvidenceTable, Metric, Source, State, Training
+from accord.evidence import Column, EvidenceTable, Metric, Source, State, Training
 from accord.formats import BAD_ROW, SCORED, UNSCORED, score_schema
 from accord.learning import Head
 from accord.methods import TOP, Budget, Policy, Pool
 from accord.models import Models, memory_models, run
 from accord.scoring import BatchScorer
-from accord.testing.synthetic_corpus import Planted, planted
-from accord.values import Conversation, Document, Question, Score, Turn
+from accord.values import Conversation, Document, Label, Labels, Question, Scale, Score, Target, Turn
 
 if TYPE_CHECKING:
     import polars as pl
 
+Floats = NDArray[np.float64]
 _LONG = "word " * 5000
 
 
@@ -71,6 +73,71 @@ def check_selection_policy(policy: Policy) -> None:
     assert chosen and len(set(chosen)) == len(chosen), "each rubric at most once"
     assert set(chosen) <= set(range(20)), "rows of the pool"
     assert list(policy(pool, Budget(3, 4), 1)) == chosen, "the same for the same seed"
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A drawn corpus and what it was drawn from.
+
+    Attributes:
+        question: The main question, with `options` values from 1.
+        evidence: (n, p) features of n conversations.
+        labels: Every annotator's label on a random half of the conversations, and on at least one.
+        weights: (p,) how the latent quality follows from the features.
+        levels: How generous each annotator is, in units of the scale.
+    """
+
+    question: Question
+    evidence: EvidenceTable
+    labels: Labels
+    weights: Floats
+    levels: dict[str, float]
+
+    @classmethod
+    def of(
+        cls,
+        targets: tuple[Target, ...],
+        x: Floats,
+        labels: list[Label],
+        options: int,
+        weights: Floats,
+        levels: dict[str, float],
+    ) -> Planted:
+        """Build a corpus from drawn features and labels."""
+        columns = tuple(Column(f"f{i}", "planted") for i in range(x.shape[1]))
+        evidence = EvidenceTable(targets, columns, x, np.ones(x.shape, dtype=bool))
+        question = Question(id="main", text="How good is it?", scale=Scale(options=tuple(range(1, options + 1))))
+        return cls(question, evidence, Labels(labels), weights, levels)
+
+
+def planted(
+    conversations: int = 200,
+    annotators: int = 6,
+    features: int = 3,
+    options: int = 4,
+    noise: float = 0.5,
+    share: float = 0.5,
+    seed: int = 0,
+) -> Planted:
+    """Draw y = round(middle + x·w + level of the annotator + noise), cut to the scale."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(conversations, features))
+    weights = np.linspace(0.8, 0.1, features)
+    levels = annotator_levels(annotators, 0.6)
+    targets = tuple(Target(f"c{i:04d}") for i in range(conversations))
+    middle = (1 + options) / 2
+    labels = []
+    for row, target in enumerate(targets):
+        for name, level in levels.items():
+            if rng.random() < share:
+                value = middle + x[row] @ weights + level + rng.normal(scale=noise)
+                labels.append(Label(target, "main", name, int(np.clip(round(value), 1, options))))
+    return Planted.of(targets, x, labels, options, weights, levels)
+
+
+def annotator_levels(annotators: int, most: float) -> dict[str, float]:
+    """Return the generosity of each annotator, evenly spaced from -most to most."""
+    return dict(zip([f"p{i}" for i in range(annotators)], np.linspace(-most, most, annotators).tolist(), strict=True))
 
 
 def check_head(make: Callable[[Question], Head], corpus: Planted | None = None) -> None:

@@ -4,13 +4,15 @@ from .comparison import Difference as Difference, differences_of as differences_
 from .comparison import is_better as is_better, Keep as Keep, TESTED as TESTED
 from .drift import chance as chance, one_per_group as one_per_group, said as said, Shift as Shift, SHIFTED as SHIFTED
 from .drift import shifts as shifts, stability as stability
-from .estimation import Estimate as Estimate, estimate as estimate, estimates as estimates, Gap as Gap, gaps as gaps
-from .estimation import Labelled as Labelled, system_means as system_means
+from .estimation import estimate as estimate, estimates as estimates, Gap as Gap, gaps as gaps, Labelled as Labelled
+from .estimation import system_means as system_means, SystemMean as SystemMean
 from .fairness import annotator_quality as annotator_quality, by_group as by_group, Group as Group
 from .issue_metrics import ABOVE_CHANCE as ABOVE_CHANCE, ALWAYS as ALWAYS, Called as Called
 from .issue_metrics import CalledFigures as CalledFigures, CalledRow as CalledRow
 from .issue_metrics import cross_validate_labels as cross_validate_labels, MACRO as MACRO
 from .issue_metrics import no_better_than_chance as no_better_than_chance, RAW as RAW, rows_of as rows_of
+from .issue_statistics import GroupCounts as GroupCounts, IssueStatistics as IssueStatistics, KindAtScore as KindAtScore
+from .issue_statistics import KindCounts as KindCounts, summarize_issues as summarize_issues
 from .judge_audit import audit as audit, audit_requests as audit_requests, Finding as Finding, injections as injections
 from .judge_audit import PADDING as PADDING, Probe as Probe, ways_to_ask as ways_to_ask
 from .learning_curve import adaptive_curve as adaptive_curve, Asked as Asked, gain_curve as gain_curve

@@ -37,7 +37,7 @@ _ROUNDS = 3
 
 
 @dataclass(frozen=True)
-class Estimate:
+class SystemMean:
     """A mean with its interval; `label_mean` is the same from the labels alone.
 
     Attributes:
@@ -128,12 +128,12 @@ class Labelled:
         return np.asarray(own, dtype=str), np.asarray(others, dtype=str)
 
 
-def estimate(system: str, said: Floats, predicted: Floats, unlabelled: Floats) -> Estimate:
+def estimate(system: str, said: Floats, predicted: Floats, unlabelled: Floats) -> SystemMean:
     """`estimates` of a single system."""
     return estimates([Labelled(system, said, predicted, unlabelled)])[0]
 
 
-def estimates(systems: Sequence[Labelled], seed: int = 0) -> list[Estimate]:
+def estimates(systems: Sequence[Labelled], seed: int = 0) -> list[SystemMean]:
     """The mean of what people say of each system's conversations.
 
     Raises:
@@ -174,7 +174,7 @@ def _trusts(systems: Sequence[Labelled], seed: int) -> list[Floats]:
     return found
 
 
-def _estimate(given: Labelled, trust: Floats, spent: float) -> Estimate:
+def _estimate(given: Labelled, trust: Floats, spent: float) -> SystemMean:
     """One system's, with the λ (n,) of each of its labelled conversations."""
     n, rest, used = len(given.said), len(given.unlabelled), float(trust.mean())
     middle = float(given.unlabelled.mean()) if rest else 0.0
@@ -187,7 +187,7 @@ def _estimate(given: Labelled, trust: Floats, spent: float) -> Estimate:
     why = _nothing_said(given)
     mean, label_mean = float(off.mean()), float(given.said.mean())
     half, label_half = (None, None) if why else (reach(parts, spent), reach([alone]))
-    return Estimate(
+    return SystemMean(
         given.system, n, n + rest, mean, *_around(mean, half), label_mean, *_around(label_mean, label_half), used,
         why, parts, spent,
     )  # fmt: skip
@@ -207,9 +207,9 @@ def _around(middle: float, half: float | None) -> tuple[float | None, float | No
     return (None, None) if half is None else (middle - half, middle + half)
 
 
-def gaps(found: Sequence[Estimate]) -> list[Gap]:
+def gaps(found: Sequence[SystemMean]) -> list[Gap]:
     """Every pair's difference, group by group where the two share groups."""
-    rows: list[tuple[Estimate, Estimate, float | None, float | None]] = []
+    rows: list[tuple[SystemMean, SystemMean, float | None, float | None]] = []
     for first, second in combinations(found, 2):
         if first.reason or second.reason:
             rows.append((first, second, None, None))
@@ -225,7 +225,7 @@ def gaps(found: Sequence[Estimate]) -> list[Gap]:
     ]  # fmt: skip
 
 
-def _labelled_groups(found: Estimate) -> set[str]:
+def _labelled_groups(found: SystemMean) -> set[str]:
     return set(found.parts[0].group.tolist())
 
 
@@ -237,7 +237,7 @@ def system_means(
     system_of: Mapping[str, str],
     folds: int = FOLDS,
     seed: int = 0,
-) -> list[Estimate]:
+) -> list[SystemMean]:
     """Each system's mean rating by the annotators together, from its labelled and its other conversations.
 
     A rating counts without what its annotator is stricter or milder by than the others, as other groups' ratings tell.

@@ -204,7 +204,7 @@ def gain_over(constant: System, system: System, rated: Ratings, labels: float) -
 
 
 def labels_needed(curve: Sequence[Gain]) -> int | None:
-    """Estimate how many further ratings show the gain over the constant, from a learning curve.
+    """SystemMean how many further ratings show the gain over the constant, from a learning curve.
 
     The gain from n ratings is taken to be a - b / n with b >= 0, fitted by least squares weighted by n. Its standard
     error shrinks with the square root of n.

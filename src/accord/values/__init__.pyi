@@ -5,6 +5,7 @@ from .conversation import canonical_json as canonical_json, content_hash as cont
 from .conversation import Document as Document, Growing as Growing, NOBODY as NOBODY, PlainTurns as PlainTurns
 from .conversation import Sample as Sample, SYNTHETIC as SYNTHETIC, Synthetic as Synthetic, Target as Target
 from .conversation import text_hash as text_hash, Turn as Turn, WITHOUT as WITHOUT
+from .estimate import Estimate as Estimate
 from .issue_annotation import digests as digests, HIGHEST as HIGHEST, Issue as Issue, IssueAnnotation as IssueAnnotation
 from .issue_annotation import located as located, LOWEST as LOWEST, Span as Span, span_of as span_of
 from .issue_annotation import Unannotated as Unannotated
@@ -13,10 +14,9 @@ from .labels import check_label as check_label, check_value as check_value, Labe
 from .project_file import find_project_file as find_project_file, PROJECT_FILE as PROJECT_FILE
 from .project_file import project_folder as project_folder
 from .registry import Registry as Registry
-from .report_blocks import Charts as Charts, Curves as Curves, Figure as Figure, Findings as Findings, Fold as Fold
-from .report_blocks import Histogram as Histogram, html_table as html_table, number as number, percent as percent
-from .report_blocks import Point as Point, Points as Points, Section as Section, Table as Table, Text as Text
-from .report_blocks import text_table as text_table
+from .report_blocks import Charts as Charts, Findings as Findings, Fold as Fold, Histogram as Histogram
+from .report_blocks import html_table as html_table, number as number, percent as percent, Point as Point
+from .report_blocks import Points as Points, Section as Section, Table as Table, Text as Text, text_table as text_table
 from .rubric import Applies as Applies, dump_rubric as dump_rubric, load_rubric as load_rubric, Question as Question
 from .rubric import read_rubric as read_rubric, Reason as Reason, Rubric as Rubric, shipped_rubrics as shipped_rubrics
 from .rubric import Side as Side

@@ -1,7 +1,7 @@
-"""A study in which people talk with an assistant and rate it afterwards (LLM-RUBRIC, appendix H).
+"""Settings of a study in which annotators chat with an assistant and rate it (LLM-RUBRIC, appendix H).
 
-It is written under `talk:` of a study in accord.yaml: who is talked with, about what, and what the assistants may read.
-Nobody is told which of the assistants they have; who is next has had fewest conversations.
+They are written under `chat:` of a study in accord.yaml: the assistants, the topics and the documents. Annotators do
+not see which assistant they have; the next conversation goes to the assistant with the fewest conversations.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from accord.values.scale import Frozen
 
 
 class Topic(Frozen):
-    """What a conversation is about."""
+    """Topic of a conversation."""
 
-    text: str = Field(min_length=1, max_length=500, description="As the person reads it.")
+    text: str = Field(min_length=1, max_length=500, description="Text that the annotator reads.")
     documents: tuple[str, ...] = Field(
-        default=(), description="Ids of the documents that are given to assistants with `retrieves: given`."
+        default=(), description="Ids of the documents for assistants with `retrieval: given`."
     )
 
 
 class Assistant(Frozen):
-    """Somebody to talk with: a model, what it is told, and what it may read."""
+    """Assistant of a chat study: a model, its instructions and its documents."""
 
-    role: str | None = Field(default=None, description="Whose model it has: a role under `models:`.")
+    role: str | None = Field(default=None, description="Role under `models:` whose model is used.")
     model: str | None = Field(
-        default=None, description="Or a model of its own: a name at an endpoint, `embedded:NAME`, `gguf:PATH`."
+        default=None, description="Model of its own: a name at an endpoint, `embedded:NAME`, `gguf:PATH`."
     )
-    base_url: str | None = Field(default=None, description="Its OpenAI-compatible endpoint; default OPENAI_BASE_URL.")
-    instructions: str = Field(default="", max_length=50_000, description="Its system message.")
-    retrieves: Literal["nothing", "given", "topic", "messages"] = Field(
+    base_url: str | None = Field(default=None, description="OpenAI-compatible endpoint; default OPENAI_BASE_URL.")
+    instructions: str = Field(default="", max_length=50_000, description="System message.")
+    retrieval: Literal["nothing", "given", "topic", "messages"] = Field(
         default="nothing",
-        description="Which documents it reads: none; those given with the topic; the best by BM25 for the topic, or "
-        "for what was said so far.",
+        description="Documents in the prompt: `nothing`; `given`: those of the topic; `topic`, `messages`: the best by "
+        "BM25 for the topic or for the messages so far.",
     )
-    knows_topic: bool = Field(default=False, description="Whether it is told the topic.")
-    max_tokens: int = Field(default=1024, ge=1, le=32_768, description="The longest reply.")
-    temperature: float = Field(default=0.7, ge=0, le=2)
-    streams: bool = Field(default=True, description="Show replies as they are written; not every endpoint can.")
-    attempts: int = Field(default=3, ge=1, le=20, description="How often a failing call is tried in all.")
-    timeout: float = Field(default=120.0, gt=0, le=3600, description="Seconds that one attempt may take.")
+    knows_topic: bool = Field(default=False, description="Put the topic into the system message.")
+    max_tokens: int = Field(default=1024, ge=1, le=32_768, description="Tokens of a reply, at most.")
+    temperature: float = Field(default=0.7, ge=0, le=2, description="Sampling temperature.")
+    stream: bool = Field(default=True, description="Stream replies; set false for an endpoint without streaming.")
+    attempts: int = Field(default=3, ge=1, le=20, description="Attempts per request, at most.")
+    timeout: float = Field(default=120.0, gt=0, le=3600, description="Seconds per attempt, at most.")
 
     @field_validator("base_url")
     @classmethod
@@ -55,39 +55,43 @@ class Assistant(Frozen):
     @model_validator(mode="after")
     def _has_a_model(self) -> Assistant:
         if (self.role is None) == (self.model is None):
-            raise ValueError("an assistant has the model of a `role`, or a `model` of its own: name one of the two")
+            raise ValueError("an assistant needs either `role` or `model`, not both")
         if self.role is not None and self.base_url is not None:
-            raise ValueError("a `role` has its endpoint under `models:`; leave `base_url` out")
+            raise ValueError("an assistant with a `role` uses the endpoint under `models:`; remove `base_url`")
         return self
 
 
 class TalkSettings(Frozen):
-    """Who is talked with, and about what."""
+    """Settings of chats with assistants."""
 
-    assistants: Mapping[str, Assistant] = Field(min_length=1, description="By name; nobody who talks is told a name.")
+    assistants: Mapping[str, Assistant] = Field(
+        min_length=1, description="Assistants by name; annotators do not see the names."
+    )
     topics: tuple[Topic, ...] = Field(min_length=1, max_length=100_000, description="Texts, or texts with documents.")
     documents: str | None = Field(
-        default=None, description="What assistants may read: a folder of .txt and .md files, or a file of rows."
+        default=None, description="Documents for retrieval: a folder of .txt and .md files, or a file of rows."
     )
-    best: int = Field(default=5, ge=1, le=50, description="Documents that are retrieved at a time.")
-    greeting: str = Field(default="", max_length=2000, description="What every assistant says first.")
-    characters: int = Field(default=4000, ge=1, le=20_000, description="The longest message.")
-    messages: int = Field(default=30, ge=1, le=500, description="The most messages of a person in one conversation.")
-    conversations: int | None = Field(default=None, ge=1, description="The most conversations per person.")
+    max_documents: int = Field(default=5, ge=1, le=50, description="Documents per retrieval, at most.")
+    greeting: str = Field(default="", max_length=2000, description="First message of every assistant.")
+    max_characters: int = Field(default=4000, ge=1, le=20_000, description="Characters of a message, at most.")
+    max_messages: int = Field(
+        default=30, ge=1, le=500, description="Messages of the annotator in one conversation, at most."
+    )
+    max_conversations: int | None = Field(default=None, ge=1, description="Conversations per annotator, at most.")
 
     @field_validator("topics", mode="before")
     @classmethod
-    def _texts_too(cls, found: object) -> object:
-        if not isinstance(found, list | tuple):
-            return found
-        return [{"text": each} if isinstance(each, str) else each for each in found]
+    def _texts_too(cls, topics: object) -> object:
+        if not isinstance(topics, list | tuple):
+            return topics
+        return [{"text": topic} if isinstance(topic, str) else topic for topic in topics]
 
     @model_validator(mode="after")
     def _fits(self) -> TalkSettings:
-        readers = [name for name, each in self.assistants.items() if each.retrieves != "nothing"]
+        readers = [name for name, assistant in self.assistants.items() if assistant.retrieval != "nothing"]
         if readers and self.documents is None:
-            raise ValueError(f"assistant {readers[0]!r} retrieves, and there are no `documents`")
+            raise ValueError(f"assistant {readers[0]!r} retrieves documents, but the chat has no `documents`")
         texts = [topic.text for topic in self.topics]
         if len(set(texts)) != len(texts):
-            raise ValueError("a topic is named twice")
+            raise ValueError("a topic is listed twice")
         return self

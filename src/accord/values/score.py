@@ -112,7 +112,7 @@ POPULATION = "population"
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Description of how a number was made, as ordered key-value pairs: `calibration|core:mixed|questions:9|...`."""
+    """Description of how a number was made: `calibration|answer_model:mixed|questions:9|...`."""
 
     name: str
     parts: tuple[tuple[str, str], ...] = ()

@@ -1,7 +1,7 @@
-"""A study: what people are asked about which conversations, how many of them each, and what they are shown.
+"""Settings of a study: the questions, the sampled items, the annotators and the pages.
 
-It is written under `studies:` in accord.yaml. What is asked are questions of a rubric, and kinds of a taxonomy that
-people may mark in turns; it is asked in one or several stages, of which a later one shows more.
+A study is written under `studies:` in accord.yaml. It asks questions of a rubric in one or more stages, and lets
+annotators mark issues of a taxonomy in turns. A later stage can show more than an earlier one.
 """
 
 from __future__ import annotations
@@ -19,130 +19,134 @@ from accord.values.scale import Frozen, Value
 
 Order = Literal["given", "random", "informative"]
 ROUNDS = 20
-"""The most rounds that a study may have."""
+"""Maximum number of rounds of a study."""
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,59}$"
 StudyName = Annotated[str, WithJsonSchema({"type": "string", "pattern": _NAME})]
-"""A name that is part of page addresses; `read_study` checks it."""
+"""Name of a study, part of page addresses; `read_study` validates it."""
 
 
-def _several(value: Any) -> Any:
+def _as_tuple_input(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
 OneOrMore = Annotated[
     tuple[str, ...],
-    BeforeValidator(_several),
+    BeforeValidator(_as_tuple_input),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
 ]
 
 
 class Stage(Frozen):
-    """What is asked at one time."""
+    """Stage of a study: questions that are asked together."""
 
-    id: str = Field(default="rate", pattern=r"^[a-z][a-z0-9-]{0,39}$", description="Its name within the study.")
-    questions: tuple[str, ...] = Field(
-        default=(), description="Ids of the rubric's questions; all of them where none is named."
-    )
-    shows: tuple[Literal["issues", "documents"], ...] = Field(
-        default=("documents",), description="What stands beside the conversation: its documents, found issues."
+    id: str = Field(default="rate", pattern=r"^[a-z][a-z0-9-]{0,39}$", description="Name within the study.")
+    questions: tuple[str, ...] = Field(default=(), description="Ids of the rubric's questions; default: all.")
+    show: tuple[Literal["issues", "documents"], ...] = Field(
+        default=("documents",), description="Shown beside the conversation: its documents, detected issues."
     )
 
 
 class Items(Frozen):
-    """Which conversations or turns a study is about."""
+    """Selection and sampling of a study's items."""
 
-    where: Mapping[str, OneOrMore] = Field(
-        default_factory=dict, description="Only those whose system or metadata entry has one of these values."
+    filter: Mapping[str, OneOrMore] = Field(
+        default_factory=dict, description="Allowed values of `system` or of metadata entries, by entry."
     )
-    ids: tuple[str, ...] = Field(default=(), description="Only these conversations.")
+    ids: tuple[str, ...] = Field(default=(), description="Ids of conversations; default: all.")
     synthetic: Synthetic = Field(
-        default=WITHOUT, description="Whether conversations that nobody held are among them: without, with, only."
+        default=WITHOUT, description="Synthetic conversations: `without`, `with`, or `only` them."
     )
-    found: tuple[str, ...] = Field(
-        default=(), description="Only turns in which a model found an issue of one of these kinds, such as Other."
+    issues: tuple[str, ...] = Field(
+        default=(), description="Only turns in which a model found an issue of these kinds, such as Other."
     )
     assessed: bool = Field(
         default=False,
-        description="Only turns that the project's issue finder has looked into; with issues a dialogue's first.",
+        description="Only turns that the issue finder has assessed; turns with issues of a dialogue come first.",
     )
-    draw: int | None = Field(default=None, ge=1, description="So many, at random; all where it is left out.")
-    by: tuple[str, ...] = Field(
-        default=(), description="Equally many of each value of these entries (`system`, topic, ...)."
+    sample: int | None = Field(default=None, ge=1, description="Size of a random sample; default: all items.")
+    stratify_by: tuple[str, ...] = Field(
+        default=(), description="Entries (`system`, topic, ...): the sample has equally many items of each value."
     )
 
 
 class StudySettings(Frozen):
-    """One study, as accord.yaml has it."""
+    """Settings of one study."""
 
-    title: str = Field(default="", max_length=200, description="What annotators read above the page.")
-    guidelines: str = Field(default="", max_length=50_000, description="Text to read beforehand and while rating.")
-    rubric: str | None = Field(default=None, description="A rubric's name or file; the project's where left out.")
+    title: str = Field(default="", max_length=200, description="Heading of the page.")
+    guidelines: str = Field(default="", max_length=50_000, description="Instructions for annotators.")
+    rubric: str | None = Field(default=None, description="Rubric name or file; default: the project's rubric.")
     level: Literal["conversation", "turn", "pair"] = Field(
-        default="conversation", description="What is rated: a conversation, each reply, or two conversations."
+        default="conversation", description="Unit of rating: a conversation, each reply, or two conversations."
     )
-    stages: tuple[Stage, ...] = Field(default=(Stage(),), min_length=1, max_length=10)
-    marks: str | None = Field(
-        default=None, description="A taxonomy's name or file: people may mark its issues in turns, with a quote."
+    stages: tuple[Stage, ...] = Field(
+        default=(Stage(),), min_length=1, max_length=10, description="Stages, in the order in which they are asked."
     )
-    comments: bool = Field(default=True, description="Whether a question takes a comment.")
-    words: bool = Field(default=False, description="Options are shown as words, without their numbers.")
-    ends: Mapping[str, tuple[Value, ...]] = Field(
+    issue_taxonomy: str | None = Field(
+        default=None, description="Taxonomy name or file: annotators can mark its issues in turns, with a quote."
+    )
+    comments: bool = Field(default=True, description="Offer a comment field per question.")
+    hide_numbers: bool = Field(default=False, description="Show options as words without their numbers.")
+    stop_on: Mapping[str, tuple[Value, ...]] = Field(
         default_factory=dict,
-        description="Answers that end the questionnaire, by question: what comes after is not asked.",
+        description="Answers that end the questionnaire, by question; the rest is skipped.",
     )
-    items: Items = Items()
-    per_item: int = Field(default=1, ge=1, le=1000, description="Annotators per item.")
-    per_person: int | None = Field(default=None, ge=1, description="The most items of one annotator.")
-    people: tuple[str, ...] = Field(default=(), description="Who takes part; all annotators where none is named.")
+    items: Items = Field(default=Items(), description="Selection and sampling of items.")
+    annotators_per_item: int = Field(default=1, ge=1, le=1000, description="Annotators per item.")
+    items_per_annotator: int | None = Field(default=None, ge=1, description="Items per annotator, at most.")
+    annotators: tuple[str, ...] = Field(default=(), description="Names of annotators; default: all.")
     order: Order = Field(
         default="given",
-        description="given: as drawn; random: anew for each; informative: what the evaluator learns most from.",
+        description="`given`: order of the sample; `random`: a random order per annotator; `informative`: items first "
+        "that teach the evaluator most.",
     )
     random_share: float = Field(
-        default=0.1, ge=0, le=1, description="Share of random draws within the informative order."
+        default=0.1, ge=0, le=1, description="Share of randomly chosen items in the informative order."
     )
     lease_minutes: float = Field(
-        default=60, ge=1, le=10_080, description="How long an item stays with who began it, from the last answer on."
+        default=60, ge=1, le=10_080, description="Minutes after the last answer until a begun item is free again."
     )
-    reveal: bool = Field(default=False, description="Show the evaluator's prediction after the answer.")
-    repeats: float = Field(
-        default=0, ge=0, le=0.5, description="Share of items that come a second time to the same person."
+    show_prediction: bool = Field(default=False, description="Show the evaluator's prediction after the answer.")
+    repeat_share: float = Field(
+        default=0, ge=0, le=0.5, description="Share of items that an annotator rates a second time."
     )
     gold: Mapping[str, Mapping[str, Value]] = Field(
         default_factory=dict, description="Known answers: by conversation (`ID` or `ID#TURN`), by question."
     )
-    checks: Mapping[str, Mapping[str, Value]] = Field(
-        default_factory=dict, description="Attention checks: conversations whose right answers anybody can see."
+    attention_checks: Mapping[str, Mapping[str, Value]] = Field(
+        default_factory=dict, description="Attention checks with obvious answers: by conversation, by question."
     )
-    talk: TalkSettings | None = Field(
-        default=None, description="People talk with an assistant first, and rate the conversations that they held."
+    chat: TalkSettings | None = Field(
+        default=None, description="Annotators chat with an assistant first, and rate their own conversations."
     )
-    refit_every: int | None = Field(
-        default=None, ge=1, description="Learn the evaluator again after so many new answers; it waits to be promoted."
+    retrain_every: int | None = Field(
+        default=None, ge=1, description="Retrain the evaluator after this many new answers, without promoting it."
     )
-    seed: int = Field(default=0, description="Of the draw and of the orders.")
+    seed: int = Field(default=0, description="Seed of the sample and of the orders.")
 
     @model_validator(mode="after")
     def _fits(self) -> StudySettings:
         names = [stage.id for stage in self.stages]
         if len(set(names)) != len(names):
-            raise ValueError("two stages of a study have one name")
-        if (self.items.found or self.items.assessed) and self.level != "turn":
-            raise ValueError("issues are found in turns: `items: found` and `assessed` need `level: turn`")
-        if self.level == "pair" and self.marks:
-            raise ValueError("issues are marked in turns of one conversation; leave out `marks`, or rate no pairs")
-        if self.talk is not None and self.level != "conversation":
-            raise ValueError("who talks with an assistant rates the conversation; leave out `level`")
-        if self.talk is not None and (self.items != Items() or self.gold or self.checks or self.repeats):
-            raise ValueError("who talks rates their own conversations; leave out `items`, `gold`, `checks`, `repeats`")
+            raise ValueError("two stages have the same id")
+        if (self.items.issues or self.items.assessed) and self.level != "turn":
+            raise ValueError("`items.issues` and `items.assessed` select turns; set `level: turn`")
+        if self.level == "pair" and self.issue_taxonomy:
+            raise ValueError("issues are marked in single conversations; remove `issue_taxonomy` or `level: pair`")
+        if self.chat is not None and self.level != "conversation":
+            raise ValueError("chats are rated as conversations; remove `level`")
+        samples = (self.items != Items(), self.gold, self.attention_checks, self.repeat_share)
+        if self.chat is not None and any(samples):
+            raise ValueError(
+                "annotators rate their own chats; remove `items`, `gold`, `attention_checks` and `repeat_share`"
+            )
         return self
 
 
 class BrokenStudy(Frozen):
-    """A study with invalid settings: only work on this study fails.
+    """Study with invalid settings; only commands on this study fail.
 
     Attributes:
-        error: The reason in one line, which names the study.
+        error: One line with the name of the study and the reason.
     """
 
     error: str
@@ -152,7 +156,7 @@ def read_study(name: Any, content: Any) -> StudySettings:
     """Validate the name and the settings of a study.
 
     Raises:
-        BadInput: Names the study, and the setting with the values that are allowed.
+        BadInput: The settings are invalid. The message names the study, the setting and the allowed values.
     """
     if not isinstance(name, str) or not re.fullmatch(_NAME, name):
         raise BadInput(

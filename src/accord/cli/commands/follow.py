@@ -67,7 +67,7 @@ def follow(
         store = project.store if watch else None
         models = project.models if ask else None
         config, mart = project.config, project.mart if watch else None
-        about = (folder, annotator, None, store, config.watch, note)
+        about = (folder, annotator, None, store, config.monitoring, note)
         with opened(*about, models=models, limits=config.live, mart=mart) as ingestor:
             follower = Follower(log, ingestor, rows, noted, format, stop, note)
             lines = follower.run(once, every, progress.at)

@@ -60,7 +60,7 @@ metrics: [lexical]              # cheap evidence; `accord plugins` lists what th
 #   helpful:
 #     stages: [{questions: [Q1, Q0]}]    # of the rubric, asked one below the other
 #     items: {draw: 60}                  # so many conversations, drawn once
-#     per_item: 2                        # two people each
+#     annotators_per_item: 2                        # two people each
 evaluator: calibration          # what `accord fit` learns; score, report and serve use the one fitted last
 folds: 5
 seed: 0

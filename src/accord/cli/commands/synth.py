@@ -57,7 +57,7 @@ def synth(
     again, the command goes on from where it was, and nothing is paid twice.
     """
     changes: dict[str, Any] = {
-        "topics": _named(topics), "personas": _named(personas), "documents": documents, "how": how or None,
+        "topics": _named(topics), "personas": _named(personas), "documents": documents, "methods": how or None,
         "count": count,
     }  # fmt: skip
     with open_project(config_file, settings, creates=True) as project:

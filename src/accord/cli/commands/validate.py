@@ -34,7 +34,9 @@ def validate(
     per_turn: Annotated[
         int | None, typer.Option("--per-turn", min=1, help="People per turn; default 3, for overall 5.")
     ] = None,
-    per_person: Annotated[int, typer.Option("--per-person", min=1, help="At most this many turns per person.")] = 100,
+    items_per_annotator: Annotated[
+        int, typer.Option("--per-person", min=1, help="At most this many turns per person.")
+    ] = 100,
     host: Annotated[
         str, typer.Option("--host", help="Where to listen; beyond this machine people come in by accord users add.")
     ] = "127.0.0.1",
@@ -64,17 +66,17 @@ def validate(
                 lines = [f"{found.examples} of {found.planned} turns have answers", *found.lines()]
                 show(found.to_json(), as_json, lambda _: "\n\n".join(lines))
                 return
-            study = human_studies.open_validation(project, flow, studies, sample, per_turn, per_person)
+            study = human_studies.open_validation(project, flow, studies, sample, per_turn, items_per_annotator)
             turns = study.begin()
         finally:
             studies.close()
         from accord.live import check_installed, exposure, serve
 
         check_installed()
-        bench = web.Bench(project, exposure(host, name or ()))
+        bench = web.WorkbenchContext(project, exposure(host, name or ()))
         pages = web.workbench_app(bench, frozenset(map(str.lower, [host, *(name or ())])))
         note_broken_studies(bench)
-        note(f"{turns} turns, {study.settings.per_item} people each, at {site_of(host, port)}/rate/{flow}")
+        note(f"{turns} turns, {study.settings.annotators_per_item} people each, at {site_of(host, port)}/rate/{flow}")
         note_sign_in_link(bench, site_of(host, port), f"/rate/{flow}")
         try:
             serve(pages, host, port)

@@ -30,8 +30,8 @@ def watch(
     from accord.live import post, report, see_to, tell
 
     with open_project(config_file, settings) as project:
-        config = project.config.watch
-        new = see_to(project.store, config.level)
+        config = project.config.monitoring
+        new = see_to(project.store, config.false_alarm_rate)
         found = report(project.store, days, labels=labels)
         show({**found, "new_alarms": len(new)}, as_json, lambda shown: _text(cast("WatchReport", shown)))
         if config.webhook is not None:

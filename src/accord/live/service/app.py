@@ -122,7 +122,7 @@ class Service:
         scorer = ingestor.scorer
         self.ingestor, self.watched = ingestor, None if watched is None else _one_at_a_time(watched)
         self.batcher = Batcher(
-            ingestor, most, scorer.limits.answer_seconds, ASKED_AT_ONCE if scorer.asks else 1, scorer.work
+            ingestor, most, scorer.limits.timeout_seconds, ASKED_AT_ONCE if scorer.asks else 1, scorer.work
         )
         self.gauges, self._say = Gauges(scorer, lambda: self.batcher.waiting), Once(say)
         self.unfolding = HistoryDeduplicator(scorer.conversations, scorer.room, self._passed_over)

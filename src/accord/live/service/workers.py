@@ -117,7 +117,7 @@ def opened_service(opening: Opening, project: Project, say: Say, looks: bool = T
     about, config = opening, opening.config
     store, models = project.store if about.watches else None, project.models if about.asks else None
     taking = opened(
-        about.evaluator, about.annotator, about.out, store, config.watch, say, about.conversations, about.seconds,
+        about.evaluator, about.annotator, about.out, store, config.monitoring, say, about.conversations, about.seconds,
         models, config.live, looks, project.mart if about.watches else None,
     )  # fmt: skip
     with taking as ingestor:
