@@ -442,7 +442,9 @@ class Project:
             evaluator or self.folder(), perspective or steps.Perspective(), told, asking, format, columns, roles
         )
         with self.store.run("score parts", {"source": str(source), **self.config.shown()}) as kept:
-            done = steps.score_parts(scorer, source, out, spread or steps.Spread(), on_moved)
+            from accord.project.score_folder import score_parts
+
+            done = score_parts(scorer, source, out, spread or steps.Spread(), on_moved)
             kept.results.update(done.to_json())
             steps.mart_writer.take_parts(self, str(out), scorer.evaluator.question.id)
             self.mart.tidy()
