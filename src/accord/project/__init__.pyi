@@ -1,6 +1,5 @@
-from . import ask_models as ask_models, comparing as comparing, diagnostics as diagnostics
-from . import fitting as fitting, label_suggestions as label_suggestions
-from . import synthesising as synthesising
+from . import ask_models as ask_models, comparing as comparing, diagnostics as diagnostics, fitting as fitting
+from . import label_suggestions as label_suggestions, synthesising as synthesising
 from .ask_models import audit_judge as audit_judge, AuditRun as AuditRun, BatchRun as BatchRun
 from .ask_models import judge_in_batches as judge_in_batches, latest_audit as latest_audit, plan_audit as plan_audit
 from .ask_models import Selected as Selected
@@ -9,13 +8,11 @@ from .config import load_config as load_config, load_project as load_project, Wa
 from .config import with_settings as with_settings
 from .diagnostics import Insights as Insights, synthetic_note as synthetic_note
 from .file_survey import files_in as files_in, is_recording as is_recording, MOST_SURVEYED as MOST_SURVEYED
-from .file_survey import NO_COLUMN as NO_COLUMN, set_scales as set_scales
-from .file_survey import Survey as Survey, survey as survey
+from .file_survey import NO_COLUMN as NO_COLUMN, set_scales as set_scales, Survey as Survey, survey as survey
 from .finetuning import annotated_pairs as annotated_pairs, finetune as finetune, FineTuned as FineTuned
 from .finetuning import issues_of as issues_of, train_ruber as train_ruber
 from .fit_cache import calm as calm
-from .import_worker import Reading as Reading
-from .import_worker import workers_here as workers_here
+from .import_worker import Reading as Reading, workers_here as workers_here
 from .importing import export_annotations as export_annotations, found_reading as found_reading
 from .importing import import_files as import_files, Imported as Imported
 from .plugins import list_plugins as list_plugins
