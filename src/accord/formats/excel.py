@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from accord.edges import MB, BadInput, MissingExtra, open_regular, shown_size
+from accord.edges import MB, BadInput, MissingExtra, format_size, open_regular
 
 EXCEL_SUFFIXES = {".xlsx", ".xlsm"}
 _AS_TABLE = "open it and save the sheet as .xlsx or as CSV UTF-8"
@@ -67,6 +67,6 @@ def _check_size(path: Path) -> None:
         raise BadInput(f"{path} is not an Excel workbook, although its name ends so; {_AS_TABLE}") from None
     if size > _UNPACKED_BYTES:
         raise BadInput(
-            f"{path} unpacks to {shown_size(size)}; a workbook may have {shown_size(_UNPACKED_BYTES)}. Save the sheet "
-            "as CSV UTF-8, which is read row by row"
+            f"{path} unpacks to {format_size(size)}; a workbook may have {format_size(_UNPACKED_BYTES)}. Save "
+            "the sheet as CSV UTF-8, which is read row by row"
         )

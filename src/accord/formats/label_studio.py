@@ -17,7 +17,7 @@ from typing import Any
 from accord.formats.openai_messages import checked_answer, checked_id, conversation_from, turn_index, turns_from
 from accord.formats.record import Fields, Format, Record, WrongShape, answered, formats
 from accord.formats.table import holds_text
-from accord.values import ISSUE, Annotation, Conversation, Target, Turn, span_of
+from accord.values import ISSUE, Annotation, Conversation, Target, Turn, find_quote
 
 _KINDS = ("paragraphlabels", "hypertextlabels", "labels")
 _KNOWN = {*_KINDS, "choices", "rating", "number", "textarea"}
@@ -164,7 +164,7 @@ def _places(
     quote = str(value.get("text") or "")
     for turn, each in enumerate(conversation.turns):
         start = each.content.find(quote) if quote else -1
-        span = (start, start + len(quote)) if start >= 0 else span_of(quote, each.content)
+        span = (start, start + len(quote)) if start >= 0 else find_quote(quote, each.content)
         if span is not None:
             return [(turn, each.content[span[0] : span[1]], span)]
     return [(None, quote, None)]

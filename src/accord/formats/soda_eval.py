@@ -15,16 +15,16 @@ from typing import Any
 from accord.formats.openai_messages import checked_id, turn_from_message, turn_index
 from accord.formats.record import Fields, Format, Record, WrongShape, formats, under_our_names
 from accord.values import (
-    HIGHEST,
-    LOWEST,
+    MAX_SCORE,
+    MIN_SCORE,
     Conversation,
     Issue,
     IssueAnnotation,
     Signature,
     Target,
     Turn,
+    find_quote,
     load_taxonomy,
-    span_of,
 )
 
 TAXONOMY, MODEL = "soda-eval", "gpt-4-1106-preview"
@@ -84,7 +84,7 @@ def _assessment(row: Mapping[str, Any], name: str, turns: Sequence[Turn]) -> Iss
     if turn is None or (turns and turn >= len(turns)):
         raise WrongShape(f"turn {turn} is none of the dialogue's {len(turns)} (turns count from 0)")
     if isinstance(score, bool) or not isinstance(score, int | float | str) or str(score) not in _SCORES:
-        raise WrongShape(f"an overall score is a whole number from {LOWEST} to {HIGHEST}, got {score!r}")
+        raise WrongShape(f"an overall score is a whole number from {MIN_SCORE} to {MAX_SCORE}, got {score!r}")
     entries = json.loads(row["issues"]) if isinstance(row["issues"], str) else row["issues"]
     if not isinstance(entries, list):
         raise WrongShape(f"issues are a list, got {type(entries).__name__}")
@@ -93,7 +93,7 @@ def _assessment(row: Mapping[str, Any], name: str, turns: Sequence[Turn]) -> Iss
     return IssueAnnotation(Target(name, turn), issues, int(float(score)), str(row.get("comment") or ""), MADE_BY)
 
 
-_SCORES = {text for score in range(LOWEST, HIGHEST + 1) for text in (str(score), f"{score}.0")}
+_SCORES = {text for score in range(MIN_SCORE, MAX_SCORE + 1) for text in (str(score), f"{score}.0")}
 
 
 def _issue(entry: Any, reply: str) -> Issue:
@@ -104,7 +104,7 @@ def _issue(entry: Any, reply: str) -> Issue:
     said, kind = entry["type"], taxonomy.find(entry["type"])
     name = kind.name if kind is not None else str(taxonomy.other)
     quote = str(entry.get("quote") or "")
-    return Issue(name, str(entry.get("comment") or ""), quote, span_of(quote, reply), None if said == name else said)
+    return Issue(name, str(entry.get("comment") or ""), quote, find_quote(quote, reply), None if said == name else said)
 
 
 def _turns(row: Mapping[str, Any]) -> tuple[Turn, ...]:

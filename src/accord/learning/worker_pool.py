@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar
 
 import cloudpickle
 
-from accord.edges import BadInput, whole_number
+from accord.edges import BadInput, parse_whole_number
 
 ONE_THREAD = {
     name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
@@ -44,7 +44,7 @@ def _processes(given: int | None) -> int:
     told = os.environ.get("ACCORD_JOBS", "") if given is None else str(given)
     if not told:
         return min(cores(), MOST)
-    number = whole_number(told)
+    number = parse_whole_number(told)
     if not number:
         raise BadInput(f"{'ACCORD_JOBS' if given is None else 'jobs'} is a number of processes from 1 on, got {told!r}")
     return number

@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from accord.edges import MB, BadInput, is_secret_name, keep_secret, read_text
+from accord.edges import MB, BadInput, is_secret_name, read_text, register_secret
 
 _LINE = re.compile(
     r"""
@@ -36,7 +36,7 @@ def load_environment(file: Path) -> None:
             raise BadInput(f"{file}, line {number}: not KEY=VALUE; quote a value that has quotes or spaces at its ends")
         key, value = match["key"], _value(match)
         if is_secret_name(key):
-            keep_secret(value)
+            register_secret(value)
         os.environ.setdefault(key, value)
 
 

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from accord.edges import BadInput, UnknownName, read_card, unpacked_name
+from accord.edges import BadInput, UnknownName, read_json_file, unpacked_name
 from accord.formats import (
     RATING,
     READ,
@@ -38,7 +38,7 @@ from accord.project.rubric_inference import (
     number_of,
     positions_among,
 )
-from accord.values import ISSUE, Kind, Question, Rubric, Scale
+from accord.values import ISSUE, Question, Rubric, Scale, ScaleKind
 
 MOST_SURVEYED = 2000
 """Rows of each file that an import looks at before it reads them."""
@@ -46,7 +46,7 @@ NO_COLUMN = "none"
 """The name that `--labels` takes for no column at all."""
 _JUDGEMENT = {"item_id", "question", "judge_model"}
 _QUESTIONS_FILE = "questions.json"
-_NOBODY = Question(id="\uffff", text="?", scale=Scale(kind=Kind.BINARY, options=(0, 1)))
+_NOBODY = Question(id="\uffff", text="?", scale=Scale(kind=ScaleKind.BINARY, options=(0, 1)))
 _NOTHING = Rubric(name="none", main=_NOBODY.id, questions=(_NOBODY,))
 """Asks nothing that anybody could have answered."""
 
@@ -388,7 +388,7 @@ def _told(found: Observed, path: Source) -> None:
     if not isinstance(path, Path) or not (listed := path / _QUESTIONS_FILE).is_file():
         return
     try:
-        content = read_card(listed)
+        content = read_json_file(listed)
     except (OSError, BadInput):
         return
     for entry in content.get("questions", ()) if isinstance(content, dict) else ():

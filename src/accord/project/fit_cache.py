@@ -21,7 +21,7 @@ from weakref import WeakKeyDictionary
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator, Head, System, learns, make_head
 from accord.statistics import Split
-from accord.store import Computed, Store
+from accord.store import ComputedCache, Store
 from accord.values import Labels, Question, content_hash
 
 _CODE = ("values", "statistics", "evidence", "models", "methods", "learning")
@@ -86,7 +86,7 @@ class Kept:
     def __init__(
         self, store: Store, evidence: EvidenceTable, labels: Labels, question: Question, splits: Sequence[Split] = ()
     ) -> None:
-        self._store = Computed(store)
+        self._store = ComputedCache(store)
         self._given = (evidence, labels, question)
         sides = [[sorted(split.train), sorted(split.test)] for split in splits]
         self._about = [

@@ -36,7 +36,7 @@ from accord.formats import (
     with_roles,
 )
 from accord.learning import cores
-from accord.store import Columns, Keys, conversation_row, label_row, now
+from accord.store import AnnotationKeys, TableRow, conversation_row, label_row, now
 from accord.values import ISSUE, Annotation, Label, PlainTurns, Rubric, check_label
 
 ROWS_AT_ONCE = 2000
@@ -169,11 +169,11 @@ class Prepared:
         failure: Why nothing after them is read.
     """
 
-    conversations: list[Columns] = field(default_factory=list)
+    conversations: list[TableRow] = field(default_factory=list)
     bare: set[str] = field(default_factory=set)
     named: set[str] = field(default_factory=set)
     answers: list[Annotation] = field(default_factory=list)
-    labels: list[Columns] = field(default_factory=list)
+    labels: list[TableRow] = field(default_factory=list)
     assessed: list[Record] = field(default_factory=list)
     seen: Seen = field(default_factory=Seen)
     bad: list[BadInput] = field(default_factory=list)
@@ -227,7 +227,7 @@ def _prepare(records: Iterator[Record], job: Job, done: Prepared) -> bool:
 
     Whatever else is raised than `BadInput`, which is a part's `failure`, what stands before it is there.
     """
-    added, keys, size = now(), Keys(), 0
+    added, keys, size = now(), AnnotationKeys(), 0
     checked: set[tuple[str, Any]] = set()
     try:
         for record in records:

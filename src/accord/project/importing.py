@@ -29,13 +29,13 @@ from accord.project.file_survey import MOST_SURVEYED, Survey, survey
 from accord.project.import_worker import ROWS_AT_ONCE, Job, Prepared, Reading, Seen, prepared_parts
 from accord.project.rubric_inference import positions_among
 from accord.store import (
-    LABELS_AT_ONCE,
-    Added,
-    Columns,
+    ANNOTATION_BATCH,
+    AddedCounts,
     Imports,
     IssueAnnotations,
-    Removed,
+    RemovedCounts,
     Store,
+    TableRow,
     changed_conversation,
     unknown_target,
 )
@@ -49,8 +49,8 @@ from accord.values import (
     Target,
     Turn,
     check_label,
-    located,
-    span_of,
+    find_quote,
+    with_located_quotes,
 )
 
 
@@ -70,15 +70,15 @@ class Imported(Readable):
         replaced: Counts of earlier imports of the same files that this one replaced.
     """
 
-    conversations: Added = Added()
-    labels: Added = Added()
-    assessments: Added = Added()
-    annotations: Added = Added()
+    conversations: AddedCounts = AddedCounts()
+    labels: AddedCounts = AddedCounts()
+    assessments: AddedCounts = AddedCounts()
+    annotations: AddedCounts = AddedCounts()
     bad_rows: list[str] = field(default_factory=list)
     skipped: int = 0
     seen: Seen = field(default_factory=Seen)
     id: str | None = None
-    replaced: Removed = Removed()
+    replaced: RemovedCounts = RemovedCounts()
 
     _MOST_SHOWN = 20
 
@@ -167,7 +167,7 @@ def import_files(
     alone = {path: stands_alone(path, here) for path, here in others.items()}
     places, imports = {path: place for place, path in enumerate(files)}, Imports(store)
     names = list(map(str, files))
-    with imports.replacing(names) if replace else nullcontext(Removed()) as done.replaced:
+    with imports.replacing(names) if replace else nullcontext(RemovedCounts()) as done.replaced:
         with imports.recording(names) as recording:
             for path, here in sorted(others.items(), key=lambda item: alone[item[0]]):
                 recording.begin(places[path])
@@ -310,7 +310,7 @@ class _Waiting:
 
     def __init__(self, store: Store, job: Job, done: Imported) -> None:
         self._store, self._job, self._done = store, job, done
-        self._labels: list[Columns] = []
+        self._labels: list[TableRow] = []
         self._turns: dict[str, int] = {}
         self._parts = 0
 
@@ -320,12 +320,12 @@ class _Waiting:
     def __exit__(self, *_: object) -> None:
         self.write()
 
-    def add(self, labels: Sequence[Columns], turns: Mapping[str, int]) -> None:
+    def add(self, labels: Sequence[TableRow], turns: Mapping[str, int]) -> None:
         """Let a part's labels wait until there are enough, or enough parts; `turns` of its conversations are known."""
         self._labels += labels
         self._turns |= {name: turns[name] for name in {str(row["conversation"]) for row in labels} & turns.keys()}
         self._parts += 1
-        if len(self._labels) >= LABELS_AT_ONCE or self._parts >= PARTS_TOGETHER:
+        if len(self._labels) >= ANNOTATION_BATCH or self._parts >= PARTS_TOGETHER:
             self.write()
 
     def write(self) -> None:
@@ -373,7 +373,7 @@ def _located(store: Store, records: Sequence[Record]) -> Iterator[IssueAnnotatio
         turns = record.conversation.turns or known.get(record.conversation.id, ())
         for each in record.assessments:
             place = each.target.turn or 0
-            yield located(each, turns[place].content) if place < len(turns) else each
+            yield with_located_quotes(each, turns[place].content) if place < len(turns) else each
 
 
 def _add_answers(
@@ -405,15 +405,15 @@ def _add_answers(
         found.append(read)
     names = {each.target.conversation for each in found if each.quote and each.target.turn is None}
     turns = {each.id: each.turns for each in store.conversations(names)} if names else {}
-    located = [_quoted(each, turns.get(each.target.conversation, ())) for each in found]
-    done.annotations = done.annotations.plus(store.add_annotations(located, bad))
+    with_located_quotes = [_quoted(each, turns.get(each.target.conversation, ())) for each in found]
+    done.annotations = done.annotations.plus(store.add_annotations(with_located_quotes, bad))
 
 
 def _quoted(each: Annotation, turns: Sequence[Turn]) -> Annotation:
     """A mark of a whole conversation as one of the first turn that has its words."""
     for place, turn in enumerate(turns) if each.quote and each.target.turn is None else ():
         start = turn.content.find(each.quote)
-        span = span_of(each.quote, turn.content) if start < 0 else (start, start + len(each.quote))
+        span = find_quote(each.quote, turn.content) if start < 0 else (start, start + len(each.quote))
         if span is not None:
             return replace(each, target=Target(each.target.conversation, place), span=span)
     return each

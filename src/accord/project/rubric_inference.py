@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from accord.edges import BadInput, UnknownName
 from accord.formats import NOT_APPLICABLE, answer_to, is_rating_name, number_in, words_of
-from accord.values import ISSUE, Kind, Labels, Question, Rubric, Scale, Value
+from accord.values import ISSUE, Labels, Question, Rubric, Scale, ScaleKind, Value
 
 MOST_OPTIONS = 11
 MOST_WORDS = 10
@@ -228,12 +228,12 @@ def _of_numbers(numbers: Collection[float], ends: tuple[float, float] | None) ->
     distinct = sorted(set(numbers))
     whole = all(float(number).is_integer() for number in (*distinct, low, high))
     if ends is None and len(distinct) == 2 and (high - low == 1 or distinct == [-1, 1]):
-        return Scale(kind=Kind.BINARY, options=tuple(map(_plain, distinct)))
+        return Scale(kind=ScaleKind.BINARY, options=tuple(map(_plain, distinct)))
     if whole:
         low = low if ends is not None or low <= 0 or high > MOST_OPTIONS else 1
         options = range(int(low), int(high) + 1)
         if len(options) == 2:
-            return Scale(kind=Kind.BINARY, options=tuple(options))
+            return Scale(kind=ScaleKind.BINARY, options=tuple(options))
         if len(options) <= MOST_OPTIONS:
             return Scale(options=tuple(options))
     halves = all((2 * number).is_integer() for number in (*distinct, low, high))
@@ -244,7 +244,7 @@ def _of_numbers(numbers: Collection[float], ends: tuple[float, float] | None) ->
             ((a, b) for a, b in _ENDS if a <= low and high <= b and high - low > (b - a) / 4),
             (math.floor(low), math.ceil(high)),
         )
-    return Scale(kind=Kind.REAL, low=float(low), high=float(high))
+    return Scale(kind=ScaleKind.REAL, low=float(low), high=float(high))
 
 
 def _plain(number: float) -> int | float:
@@ -258,17 +258,17 @@ def _of_words(words: Mapping[str, int]) -> ScaleFound | None:
         return None
     yes, no = [word for word in known if word in _YES], [word for word in known if word in _NO]
     if len(known) == 2 and len(yes) == len(no) == 1:
-        return ScaleFound(Scale(kind=Kind.BINARY, options=(0, 1)), {"0": known[no[0]], "1": known[yes[0]]})
+        return ScaleFound(Scale(kind=ScaleKind.BINARY, options=(0, 1)), {"0": known[no[0]], "1": known[yes[0]]})
     for order in _ORDERS:
         if known.keys() <= set(order):
             ranked = sorted(known, key=order.index)
-            kind = Kind.BINARY if len(ranked) == 2 else Kind.ORDINAL
+            kind = ScaleKind.BINARY if len(ranked) == 2 else ScaleKind.ORDINAL
             options = (0, 1) if len(ranked) == 2 else tuple(range(1, len(ranked) + 1))
             meanings = {str(option): known[word] for option, word in zip(options, ranked, strict=True)}
             return ScaleFound(Scale(kind=kind, options=options), meanings)
     if len(known) < len(words):
         return None
-    return ScaleFound(Scale(kind=Kind.NOMINAL, options=tuple(sorted(words))))
+    return ScaleFound(Scale(kind=ScaleKind.NOMINAL, options=tuple(sorted(words))))
 
 
 # --- which of them are questions -----------------------------------------------------------------------------------
@@ -288,7 +288,7 @@ def asked_by_values(found: Observed) -> bool:
         if len(found.values) > 1
         else None
     )
-    return scale is not None and scale.kind is not Kind.REAL
+    return scale is not None and scale.kind is not ScaleKind.REAL
 
 
 def positions_among(named: Collection[str]) -> list[str]:
@@ -369,7 +369,7 @@ def rubric_for(found: Iterable[Observed], main: str | None = None, name: str = "
 def is_guess(observed: Observed, scale: Scale) -> bool:
     """Return True if a numeric scale comes from the extremes of the values alone, and these are no usual ends."""
     numbers = [number for value in observed.values if (number := number_of(value)) is not None]
-    if observed.ends is not None or not scale.is_ordered or scale.kind is Kind.BINARY or len(numbers) < 2:
+    if observed.ends is not None or not scale.is_ordered or scale.kind is ScaleKind.BINARY or len(numbers) < 2:
         return False
     return 2 * len(numbers) > len(observed.values) and (min(numbers), max(numbers)) not in _ENDS
 
@@ -431,7 +431,7 @@ def _unfit(observed: Observed) -> str:
 
 def _question(observed: Observed, fitting: ScaleFound) -> Question:
     about = "reply" if observed.level == "turn" else "conversation"
-    binary = fitting.scale.kind is Kind.BINARY and not observed.meanings
+    binary = fitting.scale.kind is ScaleKind.BINARY and not observed.meanings
     guess = (
         f"Does {observed.name!r} hold of the {about}?" if binary else f"How is the {about} rated on {observed.name!r}?"
     )

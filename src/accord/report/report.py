@@ -12,7 +12,7 @@ import numpy as np
 from markupsafe import Markup
 
 from accord.charts import Axis, ChartRow, bar_chart, column_chart, interval_plot, legend
-from accord.edges import BadInput, write_whole
+from accord.edges import BadInput, write_atomically
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator
 from accord.project import Compared, Fitted, Insights, Project, latest_audit
@@ -67,7 +67,7 @@ def write_report(project: Project, path: str | Path, fitted: Fitted | None = Non
         done, project.insights(done), scores, latest_audit(store), drift, project.rubric,
         done.spent or _last_spent(store), about,
     )  # fmt: skip
-    write_whole(target, render(shown), "xmlcharrefreplace")
+    write_atomically(target, render(shown), "xmlcharrefreplace")
     return target
 
 

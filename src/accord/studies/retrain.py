@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypedDict, cast
 
-from accord.edges import BadInput, write_whole
+from accord.edges import BadInput, write_atomically
 from accord.evidence import EvidenceTable
 from accord.learning import CARD, Evaluator, System, held_out, learns, load_evaluator
 from accord.project import Fitted, Project
@@ -72,7 +72,7 @@ def refitted(project: Project, folder: Path) -> Report:
     made = folder.with_name(f"{folder.name}.making")
     shutil.rmtree(made, ignore_errors=True)
     fitted.evaluator.save(made)
-    write_whole(made / REPORT, json.dumps(found, indent=1) + "\n")
+    write_atomically(made / REPORT, json.dumps(found, indent=1) + "\n")
     shutil.rmtree(candidate, ignore_errors=True)
     os.replace(made, candidate)
     return found
