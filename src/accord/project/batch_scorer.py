@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from accord.edges import BadInput, BadRow, BudgetReached, one_line
-from accord.formats import Fields, WrongShape, arrow_schema, record_of, score_table
+from accord.formats import Fields, WrongShape, arrow_schema, convert_row, score_table
 from accord.learning import Evaluator, load_evaluator, project_of
 from accord.models import Budget, Caps, Models, load_prices, memory_models
 from accord.project.import_worker import check_roles, with_roles
@@ -191,7 +191,7 @@ class BatchScorer:
         row = dict(fields)
         turn = row.pop("turn", None)
         try:
-            conversation = record_of(row, _NAMELESS, self.format, self.columns).conversation
+            conversation = convert_row(row, _NAMELESS, self.format, self.columns).conversation
             if conversation.id == _NAMELESS:
                 conversation = replace(conversation, id=f"row-{_digest(row)}")
             return self._sample(with_roles(conversation, self.roles), turn)

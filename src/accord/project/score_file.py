@@ -17,7 +17,7 @@ from accord.learning import Evaluator
 from accord.models import run
 from accord.project.adaptive_scoring import ask_adaptively, asking
 from accord.project.band_certificate import Certificate, certify
-from accord.project.import_worker import Seen, check_roles, with_roles
+from accord.project.import_worker import ImportCounts, check_roles, with_roles
 from accord.project.importing import Imported
 from accord.project.mart_writer import Scoring
 from accord.project.results import ScoreRun
@@ -92,11 +92,11 @@ def score_file(
 
     on_bad_row = skip if skip_bad_rows else None
     left_out: list[str] = []
-    counted_ones = passed(read(source, format, columns, on_bad_row), left_out.append, imported.seen)
+    counted_ones = passed(read(source, format, columns, on_bad_row), left_out.append, imported.counts)
     conversations = _unique(source, counted_ones, on_bad_row)
     done = score(project, evaluator, conversations, None if out is None else Path(out), str(source), perspective,
                  options, on_scored, imported, certificate=certificate, left_out=left_out)  # fmt: skip
-    done = replace(done, role_notes=imported.seen.role_notes(roles))
+    done = replace(done, role_notes=imported.counts.role_notes(roles))
     return done if out is not None else replace(done, rows=[*done.rows, *_without_score(evaluator, left_out, bad)])
 
 
@@ -116,14 +116,14 @@ def _passed(
     roles: Mapping[str, str],
     records: Iterable[Record],
     on_left_out: Callable[[str], None] = lambda name: None,
-    seen: Seen | None = None,
+    seen: ImportCounts | None = None,
 ) -> Iterator[Record]:
     """Yield the records that count, with their roles mapped; report the ids of the others, and count roles."""
     for record in records:
         if synthetic == "with" or record.conversation.is_synthetic == (synthetic == "only"):
             conversation = with_roles(record.conversation, roles)
             if seen is not None:
-                seen.note(conversation, record.conversation if roles else None)
+                seen.count_roles(conversation, record.conversation if roles else None)
             yield replace(record, conversation=conversation) if roles else record
         else:
             on_left_out(record.conversation.id)

@@ -18,19 +18,19 @@ from accord.formats import (
     SCORE_NESTED,
     TEXT_SUFFIX,
     File,
-    Piece,
+    FilePiece,
     ScoreWriter,
     find,
     here,
     is_remote,
-    pieces_of,
     put,
     shown_place,
+    split_files,
     storage_options,
 )
 from accord.project.batch_scorer import BatchScorer
 from accord.project.engines import engine as engine_named
-from accord.project.file_survey import reason_to_pass_over
+from accord.project.file_survey import reason_to_skip
 from accord.project.score_parts import (
     Counts,
     Job,
@@ -77,7 +77,7 @@ class Shard:
             raise BadInput(f"--shard is a share of the work, from 1/N to N/N, got {text!r}; for example 3/16")
         return cls(number, of)
 
-    def holds(self, piece: Piece) -> bool:
+    def holds(self, piece: FilePiece) -> bool:
         """Whether a piece belongs to it."""
         return int(piece.key, 16) % self.of == self.number - 1
 
@@ -162,7 +162,7 @@ def score_parts(
     run, workers = engine_named(spread.engine), _workers(scorer, spread)
     job = Job(scorer, str(out) if is_remote(str(out)) else str(Path(out).resolve()))
     files = _files([source] if isinstance(source, str | Path) else source)
-    pieces = pieces_of(files, scorer.format, scorer.columns)
+    pieces = split_files(files, scorer.format, scorer.columns)
     level = scorer.evaluator.level or "conversation"
     about = {"question": scorer.evaluator.question.id, "digest": scorer.digest}
     manifest = begin(job, {"signature": scorer.signature, "evaluator": scorer.evaluator.name, "level": level, **about})
@@ -213,7 +213,7 @@ def _files(sources: Iterable[str | Path]) -> list[File]:
     for source in map(str, sources):
         is_folder = Path(source).is_dir() or (is_remote(source) and not source.lower().endswith(TEXT_SUFFIX))
         for file in find(source):
-            reason = _reason_to_pass_over(file) if is_folder else None
+            reason = _reason_to_skip(file) if is_folder else None
             files |= {file} if reason is None else set()
             passed += [] if reason is None else [reason]
     if not files:
@@ -223,11 +223,11 @@ def _files(sources: Iterable[str | Path]) -> list[File]:
     return sorted(files)
 
 
-def _reason_to_pass_over(file: File) -> str | None:
+def _reason_to_skip(file: File) -> str | None:
     if not unpacked_name(file.url.lower()).endswith(TEXT_SUFFIX):
         return None
     with here(file.url) as path:
-        return reason_to_pass_over(path)
+        return reason_to_skip(path)
 
 
 # --- parts as one file ----------------------------------------------------------------------------------------------
