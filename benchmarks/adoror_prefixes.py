@@ -8,7 +8,7 @@ import numpy as np
 from harness import Row
 from synthetic_corpus import rated_chats
 
-from accord.methods import SEPARATOR, Examples, PromptTemplate, common, contexts_of, examples_of, pair_draws
+from accord.methods import SEPARATOR, Examples, PromptTemplate, contexts_of, examples_of, pair_draws
 from accord.values import Sample
 
 PROMPTS, K, EACH = 4, 5, 4
@@ -49,3 +49,12 @@ def _text(
 def _shared(texts: Sequence[str]) -> float:
     repeated = sum(common(before, text) for before, text in zip(texts, texts[1:], strict=False))
     return repeated / sum(map(len, texts))
+
+
+def common(one: str, other: str) -> int:
+    """The length of the longest common beginning of two texts."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if one[:middle] == other[:middle] else (low, middle - 1)
+    return low

@@ -29,20 +29,11 @@ import numpy as np
 from harness import Row, chosen, data_folder, finish, options
 from numpy.typing import NDArray
 
+from accord.embedded import EmbeddedChat, EmbeddedLikelihood, LanguageModel, open_language_model
 from accord.evidence import EMBEDDING, LEXICAL, EvidenceTable, measure, measure_likelihoods
 from accord.formats import read
 from accord.learning import Calibration, LabelFree
-from accord.models import (
-    IN_PROCESS_LOGPROBS,
-    Answer,
-    EmbeddedChat,
-    EmbeddedLikelihood,
-    LanguageModel,
-    LogprobsJudge,
-    Unanswered,
-    open_language_model,
-    wait,
-)
+from accord.models import IN_PROCESS_LOGPROBS, Answer, LogprobsJudge, Unanswered, wait
 from accord.statistics import STATISTICS, Clusters, Paired, bootstrap, grouped_folds
 from accord.store import Store
 from accord.values import Conversation, Document, Labels, Question, Sample, Scale, Score, Target, Turn, load_rubric

@@ -24,10 +24,11 @@ import numpy as np
 from harness import Row, chosen, data_folder, finish, options
 from issue_finder import dialogues, ratings, verdict, written
 
+from accord.embedded import is_pulled
 from accord.evidence import EvidenceTable, ask_rubric
 from accord.learning import kinds_of
 from accord.methods import WORST, Unread, Verdict, assessed, issue_table, postprocess, read_verdict, settled
-from accord.models import Models, ModelSettings, is_pulled, run
+from accord.models import Models, ModelSettings, run
 from accord.project import Project, config_from
 from accord.statistics import Split, fold_of
 from accord.validation import ABOVE_CHANCE, ALWAYS, MACRO, Called, compare, cross_validate_labels

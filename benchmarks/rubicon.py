@@ -23,15 +23,16 @@ from pathlib import Path
 import numpy as np
 from harness import Row, chosen, data_folder, finish, options
 from planted_chats import Author, conversations
-from rubicon_baselines import table_rows
+from rubicon_baselines import policy_rows, stability, table_rows
 from rubicon_planted import TEST, TEST_QUICK, planted_rows
 from rubicon_recorded import recorded_rows
 
 from accord.edges import BadInput
+from accord.embedded import is_pulled
 from accord.evidence import Source, Training
 from accord.formats import read
-from accord.methods import ASKED, RUBICON, RubricFindings
-from accord.models import Models, is_pulled, run
+from accord.methods import RUBICON, LearnedRubric, RubricFindings
+from accord.models import Models, run
 from accord.project import Project, config_from, open_project
 from accord.statistics import DRAWS
 from accord.testing import ChatServer
@@ -148,16 +149,20 @@ def _learned(source: Source, train: Training, models: Models) -> list[Row]:
             raise
         print(f"note: {error}")
         return [{"part": "embedded", "dataset": "uss", "system": "accord", "seconds": time.perf_counter() - started}]
-    learned = run(first.examine(train.only(split.test)), models, step)
+    test = train.only(split.test)
+    learned = run(first.examine(test), models, step)
     seconds, found = time.perf_counter() - started, RubricFindings.from_json(learned.describe())
     print("answered:", dict(steps))
     print("pool:", found.pool)
     for each in found.assertions:
-        print(f"  {each.id}  chosen on {each.chosen:.0%} of resamples  {each.text}")
+        print(f"  {each.id}  {each.text}")
     for caution in found.cautions:
         print(f"note: {caution}")
     about = {"part": "embedded", "dataset": "uss", "conversations": found.tested, "seconds": seconds}
-    shown = [row.to_json() for row in found.rows if row.table == 3 or row.system == ASKED]
+    assert isinstance(learned, LearnedRubric) and learned.fit_ is not None
+    for name, share in stability(learned.fit_, test).items():
+        print(f"  {name} is selected on {share:.0%} of resamples")
+    shown = [*policy_rows(learned, test, models), *(row.to_json() for row in found.rows[1:2])]
     return [{**row, **about, "system": _system(row["system"])} for row in shown]
 
 

@@ -18,8 +18,10 @@ from harness import Row
 from numpy.typing import NDArray
 
 from accord.edges import BadInput
-from accord.evidence import Source, SourceContext, Training, make_source
+from accord.evidence import Source, SourceContext, Training, ask_rubric, make_source
 from accord.methods import (
+    ALL,
+    RUBICON,
     TOP,
     Budget,
     Decided,
@@ -27,19 +29,22 @@ from accord.methods import (
     LearnedRubricSettings,
     Pool,
     RubricFindings,
+    RubricFit,
     RubricPromptBuilder,
     Writing,
     Written,
     load_prompts,
     nearest,
+    only,
     questions_of,
     rubric_of,
+    score_selector,
     selection_policies,
     summary_parts,
     write_pool,
 )
 from accord.models import WRITER, Failure, Flow, Form, Models, PromptFlow, Request, Who, ask_for_list, run
-from accord.statistics import Split
+from accord.statistics import Clusters, Split
 from accord.values import Reason, Rubric, Scale, Side, dump_rubric
 
 Floats = NDArray[np.float64]
@@ -182,13 +187,14 @@ def table_rows(
     except BadInput as error:
         rows.append({"table": 1, "system": "SPUR", "failed": str(error)})
     given = [*own.settings.given, *([str(path)] if path.exists() else [])]
-    found = _learned(_source({**settings, "given": given}, context), train, split, models)
+    learned, found = _learned(_source({**settings, "given": given}, context), train, split, models)
     names = {str(path): "SPUR"}
-    rows += [{**row.to_json(), "system": names.get(row.system, row.system)} for row in found.rows]
+    rows += [{**row.to_json(), "table": 1, "system": names.get(row.system, row.system)} for row in found.rows]
+    rows += [{**row, "table": 3} for row in policy_rows(learned, train.only(split.test), models)]
     rows.append({**found.rows[0].to_json(), "table": 2})
     for name, less in ablations(folder, own.settings).items():
         try:
-            row: Row = _learned(_source({**settings, **less}, context), train, split, models).rows[0].to_json()
+            row: Row = _learned(_source({**settings, **less}, context), train, split, models)[1].rows[0].to_json()
         except BadInput as error:
             row = {"failed": str(error)}
         rows.append({**row, "table": 2, "system": name})
@@ -213,7 +219,47 @@ def _source(settings: Mapping[str, Any], context: SourceContext) -> LearnedRubri
     return made
 
 
-def _learned(source: Source, train: Training, split: Split, models: Models) -> RubricFindings:
-    """A rubric learned on one side and tried on the other."""
+def _learned(source: Source, train: Training, split: Split, models: Models) -> tuple[LearnedRubric, RubricFindings]:
+    """A rubric learned on one side, and its findings on the other."""
     first = run(source.learn(train.only(split.train)), models).source
-    return RubricFindings.from_json(run(first.examine(train.only(split.test)), models).describe())
+    learned = run(first.examine(train.only(split.test)), models)
+    assert isinstance(learned, LearnedRubric)
+    return learned, RubricFindings.from_json(learned.describe())
+
+
+# --- selection policies on one pool -------------------------------------------------------------------------------
+
+RESAMPLES = 50
+
+
+def policy_rows(learned: LearnedRubric, test: Training, models: Models) -> list[Row]:
+    """Table 3: every registered selection policy on the learned rubric's pool, its own policy first."""
+    fit, settings = learned.fit_, learned.settings
+    assert fit is not None
+    decided = Decided.of(test, settings, fewest=1)
+    others = [name for name in (RUBICON, *selection_policies.names()) if name not in (ALL, settings.policy)]
+    selectors = {settings.policy: fit.selector, **{name: fit.select_by(name, settings) for name in others}}
+    names = {name for selector in selectors.values() for name in selector.names_}
+    answers = run(ask_rubric(only(fit.everything, names), decided.samples), models)
+    return [score_selector(name, selector, answers, decided, test).to_json() for name, selector in selectors.items()]
+
+
+def stability(fit: RubricFit, test: Training, draws: int = RESAMPLES) -> dict[str, float]:
+    """Share of bootstrap resamples of the training side on which each assertion of the pool is selected."""
+    side = fit.selector.training_side(fit.answers, fit.train.labels)
+    clusters, selected, used = Clusters(side.groups), np.zeros(len(side.names)), 0
+    for count in clusters.counts(min(draws, test.draws), test.seed):
+        drawn = side.pool.of(clusters.rows(count))
+        if drawn.good.any() and not drawn.good.all():
+            selected[list(fit.selector.choose(drawn))] += 1
+            used += 1
+    return dict(zip(side.names, (selected / max(used, 1)).tolist(), strict=True))
+
+
+def confusion(found: RubricFindings) -> dict[str, int]:
+    """Counts of good and bad conversations by the label that the rubric gave."""
+    return {
+        f"{rated}_{label}": sum(one.good == (rated == "good") and one.label == label for one in found.scores)
+        for rated in ("good", "bad")
+        for label in ("good", "uncertain", "bad")
+    }

@@ -34,10 +34,10 @@ from live_scoring import texts
 
 from accord.evidence import SourceContext, Training, make_source
 from accord.formats import find, names_in, split_files
-from accord.learning import Evaluator, Mixture
+from accord.learning import Evaluator, make_head
 from accord.models import memory_models
 from accord.models import run as driven
-from accord.project.score_parts import finished
+from accord.scoring.parts import finished
 from accord.values import Conversation, Label, Labels, Question, Rubric, Sample, Scale, Target, Turn
 
 TURNS, WORDS = 6, 20
@@ -45,7 +45,7 @@ CONVERSATIONS, FEW, NAIVE = 200_000, 10_000, 1_000
 DRIVER = """
 import json, resource, sys, time
 from pathlib import Path
-from accord.project import BatchScorer, Spread, score_parts
+from accord.scoring import BatchScorer, Spread, score_parts
 
 def most_memory():  # of this program alone: what began it has no part in it
     status = Path("/proc/self/status")
@@ -97,7 +97,7 @@ def fitted(folder: Path) -> Path:
     question = Question(id="q", text="?", scale=Scale(options=(1, 2, 3, 4, 5)))
     labels = Labels(Label(Target(chat.id), "q", "ann", int(rng.integers(1, 6))) for chat in chats)
     bank = make_source("bank", {}, SourceContext(Rubric(name="drawn", questions=(question,), main="q")))
-    evaluator = Evaluator(question, (bank,), Mixture(question), "mixture", "curves")
+    evaluator = Evaluator(question, (bank,), make_head("curves", question, {}), "mixture", "curves")
     train = Training(tuple(map(Sample, chats)), labels, question)
     driven(evaluator.fit(train), memory_models()).save(folder)
     return folder

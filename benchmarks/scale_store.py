@@ -102,7 +102,8 @@ JUDGE = """
 import json, sys, time
 from accord import Conversation, Turn, load_rubric
 from accord.project import Project, config_from
-from accord.values import Applies, BudgetReached, Sample
+from accord.edges import BudgetReached
+from accord.values import Applies, Sample
 store, url, count, cap = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 rubric = load_rubric("llm-rubric")
 questions = tuple(q.model_copy(update={"applies": Applies.ALWAYS}) for q in rubric.questions)

@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from accord import Conversation, Document, Turn
+from accord import Conversation, Document, Turn, embedded
 from accord.edges import MissingExtra
 from accord.evidence import (
     BANK,
@@ -40,9 +40,8 @@ from accord.evidence import (
     turn_metrics,
     word_count,
 )
-from accord.evidence.bank import embedding as bertscore
+from accord.evidence.bank import similarity
 from accord.formats import read
-from accord.models import embedders
 from accord.statistics import STATISTICS, Paired
 from accord.values import Sample
 
@@ -194,22 +193,22 @@ def test_bertscore_is_greedy_matching_weighted_by_idf(monkeypatch: pytest.Monkey
     }
     states["empty"] = ((), np.zeros((0, 2)))
     embedder = SimpleNamespace(token_states=states.__getitem__)
-    monkeypatch.setattr(embedders, "open_sentence_embedder", lambda name: embedder)
-    bertscore.scores.cache_clear()
+    monkeypatch.setattr(embedded, "open_sentence_embedder", lambda name: embedder)
+    similarity.scores.cache_clear()
     w = np.log([2.0 + 0, 2.0 + 2004, 2.0 + 3004])
     recall = (w * [1.0, 0.8, 0.0]).sum() / w.sum()
     v = np.log([2.0 + 4, 2.0 + 1004])
     precision = (v * [1.0, 0.8]).sum() / v.sum()
-    assert bertscore.scores("minilm-l6", "own", "fact") == pytest.approx(
+    assert similarity.scores("minilm-l6", "own", "fact") == pytest.approx(
         (recall, precision, 2 * precision * recall / (precision + recall))
     )
-    assert bertscore.scores("minilm-l6", "empty", "fact") == (0, 0, 0)
+    assert similarity.scores("minilm-l6", "empty", "fact") == (0, 0, 0)
     both = turn_metrics.get("bertscore-recall")(
         ParsedText("own"), TurnHistory(), [ParsedDocument("empty"), ParsedDocument("fact")]
     )
     assert both == pytest.approx(recall)
     assert turn_metrics.get("bertscore-f1")(ParsedText("own"), TurnHistory(), []) is None
-    bertscore.scores.cache_clear()
+    similarity.scores.cache_clear()
 
 
 def test_meteor_without_nltk_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

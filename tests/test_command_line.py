@@ -59,7 +59,7 @@ def test_help_lists_commands_in_groups_with_whole_sentences() -> None:
 
 def test_rare_options_are_left_out_of_help_and_still_work() -> None:
     text = ran("judge", "--help").stdout
-    assert not any(name in text for name in ("--wordnet", "--people", "--longest", "--verbose"))
+    assert not any(name in text for name in ("--people", "--longest", "--verbose"))
     new_project("models: {judge: {mode: recorded, paths: [nowhere.jsonl]}}\n")
     assert "0 samples: 0 answers" in ran("judge", "--longest", "--people").stdout
 

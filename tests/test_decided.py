@@ -14,6 +14,7 @@ from accord.edges import BadInput, BudgetReached, ModelError
 from accord.models import (
     Asked,
     Budget,
+    Cached,
     CallFailed,
     Caps,
     ChatMessage,
@@ -24,11 +25,11 @@ from accord.models import (
     Usage,
     answer_labels,
     decided_endpoint_of,
+    decisions_request_of,
     estimated_usage,
     kept_key,
     open_chat,
     open_decided,
-    request_of,
     wait,
 )
 from accord.testing import ChatServer, Respond, Wire, tokens_in
@@ -62,7 +63,8 @@ def asked(
     terms: ClientOptions | None = None,
 ) -> Reply:
     """One reply from a model that is opened for it."""
-    model = open_decided(mode, "m1", url, question, store, terms or ClientOptions(attempts=1))
+    opened = open_decided(mode, "m1", url, question, terms or ClientOptions(attempts=1))
+    model = Cached(opened, store, decided_endpoint_of(mode, "m1", url, question))
     try:
         return wait(model.ask(prompt))
     finally:
@@ -173,7 +175,7 @@ def test_faults_that_pass_are_waited_out_and_refusals_are_not(mode: str, memory:
 @pytest.mark.parametrize("mode", DECIDED)
 def test_a_budget_counts_what_is_sent(mode: str, memory: Store) -> None:
     long = Prompt((ChatMessage("user", "long " * 4000),))
-    estimate = estimated_usage(request_of(long, GOOD))
+    estimate = estimated_usage(decisions_request_of(long, GOOD))
     assert estimate.input_tokens > 5000 and estimate.output_tokens == 0
     with ChatServer(answer_any) as server:
         terms = ClientOptions(budget=Budget(Caps(tokens=5000), {}))
@@ -190,7 +192,7 @@ def test_a_budget_counts_what_is_sent(mode: str, memory: Store) -> None:
 
 def test_what_is_sent_can_be_carried_by_every_wire() -> None:
     odd = Prompt((ChatMessage("user", "half a pair \ud83d"), ChatMessage("assistant", "")))
-    assert request_of(odd, DONE) == DecisionsRequest(
+    assert decisions_request_of(odd, DONE) == DecisionsRequest(
         "half a pair \ufffd\n\n", (Asked("Q2", "predicate", "Resolved? yes: It is."),)
     )
 
@@ -201,9 +203,9 @@ def test_what_no_decisions_endpoint_can_be_asked_is_said(memory: Store) -> None:
     pairs = Question(id="Q7", text="Which is better?", scale=GOOD.scale, applies="pairs")
     for question, said in ((real, r"'Q5' \(0.0 to 1.0\)"), (many, r"'Q6' \(0, 1, "), (pairs, "about one conversation")):
         with pytest.raises(BadInput, match=said):
-            open_decided("decisions", "m1", "http://one.test/v1", question, memory, ClientOptions())
-    with pytest.raises(BadInput, match="'logprobs' is no way of decisions; allowed: decisions, systemone"):
-        open_decided("logprobs", "m1", None, GOOD, memory, ClientOptions())
+            open_decided("decisions", "m1", "http://one.test/v1", question, ClientOptions())
+    with pytest.raises(BadInput, match="mode 'logprobs' uses no decisions endpoint; allowed: decisions, systemone"):
+        open_decided("logprobs", "m1", None, GOOD, ClientOptions())
     with pytest.raises(BadInput, match="'gguf:x' runs in this process and has no systemone endpoint"):
         decided_endpoint_of("systemone", "gguf:x", None, GOOD)
     kept_under = decided_endpoint_of("decisions", "m1", "http://user:sk-secret@one.test/v1?key=sk-secret", GOOD)

@@ -26,34 +26,34 @@ from tiny_models import TINY, tiny_tensors, vocabulary, write_tiny_gguf
 pytest.importorskip("gguf", reason="accord[embedded] is not installed")
 pytest.importorskip("tokenizers", reason="accord[embedded] is not installed")
 
-from accord.edges import BadInput, MissingExtra, ModelError, UnknownName
-from accord.models import (
-    CallFailed,
-    ChatMessage,
+from accord.edges import (
+    BadInput,
+    MissingExtra,
+    ModelError,
+    UnknownName,
+)
+from accord.embedded import (
     EmbeddedChat,
     EmbeddedLikelihood,
-    Failure,
     LanguageModel,
     Llama,
-    Passage,
     Prefix,
-    Prompt,
     Published,
+    catalogue,
     is_pulled,
     list_models,
     models_folder,
     open_language_model,
     open_sentence_embedder,
     opened,
-    wait,
 )
-from accord.models.embedded import catalogue
-from accord.models.embedded import gguf_fingerprint as gguf
-from accord.models.embedded.download import pull
-from accord.models.embedded.gguf_fingerprint import open_gguf
-from accord.models.embedded.gguf_header import check_header
-from accord.models.embedded.gguf_weights import convert
-from accord.models.embedded.huggingface import model_folder
+from accord.embedded import gguf_fingerprint as gguf
+from accord.embedded.download import pull
+from accord.embedded.gguf_fingerprint import open_gguf
+from accord.embedded.gguf_header import check_header
+from accord.embedded.gguf_weights import convert
+from accord.embedded.huggingface import model_folder
+from accord.models import CallFailed, ChatMessage, Failure, Passage, Prompt, wait
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accord import Conversation, Document, Store, Turn
+from accord import Conversation, Document, Store, Turn, embedded
 from accord.edges import BadInput, BudgetReached, MissingExtra, ModelError, NotSent, UnknownName, Unmeasured
 from accord.evidence import (
     FOLDS,
@@ -27,7 +27,7 @@ from accord.evidence import (
     pairs_of,
     turn_metrics,
 )
-from accord.evidence.bank import embedding, ruber
+from accord.evidence.bank import ruber, similarity
 from accord.models import (
     Caps,
     ClientOptions,
@@ -285,7 +285,7 @@ def test_a_text_is_embedded_once_for_all_time(store: Store) -> None:
 
 
 def test_no_texts_open_no_embedder(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedders, "open_sentence_embedder", lambda _: pytest.fail("opened"))
+    monkeypatch.setattr(embedded, "open_sentence_embedder", lambda _: pytest.fail("opened"))
     assert embed([], open_embedder("minilm-l6"), memory).shape == (0, 0)
 
 
@@ -308,7 +308,7 @@ def test_a_text_without_a_vector_is_said_and_the_others_are_kept(memory: Store) 
 
 def test_an_embedder_is_known_by_what_can_change_its_vectors(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "hush")
-    monkeypatch.setattr(embedders, "open_sentence_embedder", lambda _: SimpleNamespace(fingerprint="1f3c"))
+    monkeypatch.setattr(embedded, "open_sentence_embedder", lambda _: SimpleNamespace(fingerprint="1f3c"))
     assert Local("minilm-l6").identity == "minilm-l6:1f3c"
     assert open_embedder("sentence-transformers:all").identity == "sentence-transformers:all"
     with ChatServer(serve) as server:
@@ -417,7 +417,7 @@ def test_ruber_is_learned_from_a_store(bag: None, tmp_path: Path) -> None:
 def test_the_referenced_part_pools_words(monkeypatch: pytest.MonkeyPatch) -> None:
     states = {"one": np.array([[1.0, 0.0], [0.0, 1.0]]), "two": np.array([[1.0, 1.0]]), "": np.zeros((0, 2))}
     fake = SimpleNamespace(states=lambda text: (np.ones(len(states[text])), states[text]), name="fake")
-    monkeypatch.setattr(embedding, "open_embedder", lambda name: fake)
+    monkeypatch.setattr(similarity, "open_embedder", lambda name: fake)
     session = MetricSession({"r": turn_metrics.get("ruber-referenced")}, ["two", ""])
     assert session.reply("one")["r"] == pytest.approx(2 / np.sqrt(2) / 2)  # (1, 1, 0, 0) with (1, 1, 1, 1)
     assert MetricSession({"r": turn_metrics.get("ruber-referenced")}).reply("one") == {"r": None}

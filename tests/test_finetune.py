@@ -19,7 +19,14 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from tiny_models import write_tiny_lm
 
-from accord.edges import BadInput, MissingExtra, ModelError, UnknownName
+from accord.edges import (
+    BadInput,
+    MissingExtra,
+    ModelError,
+    UnknownName,
+)
+from accord.embedded import huggingface_trial as hf_trial
+from accord.embedded.huggingface import open_folder, open_hf
 from accord.finetune import Parts, Settings, evaluate, examples_of, export, predict, split_by_dialogue, train
 from accord.finetune.data import TOO_LONG, Encoded, Example, encode
 from accord.finetune.training import TRAINING, Trained
@@ -37,8 +44,6 @@ from accord.models import (
     run_flow,
     wait,
 )
-from accord.models.embedded import huggingface_trial as hf_trial
-from accord.models.embedded.huggingface import open_folder, open_hf
 from accord.values import (
     Conversation,
     Issue,

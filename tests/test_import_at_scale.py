@@ -128,7 +128,7 @@ def test_a_worker_that_is_killed_is_one_line(file: Path, rubric: Rubric) -> None
 LONG = """
 import sys
 from pathlib import Path
-from accord.project import import_files, preparing
+from accord.project import import_files, import_worker as preparing
 from accord.store import Store
 from accord.values import load_rubric
 preparing.LARGE_BYTES = 1
@@ -304,7 +304,7 @@ def test_a_part_ends_with_many_rows_or_with_much_text(
     path.write_text("\n".join(map(json.dumps, rows)))
     monkeypatch.setattr(preparing, "BATCH_ROWS", 7)
     monkeypatch.setattr(preparing, "BATCH_BYTES", 4000)
-    parts = list(preparing.import_batches(preparing.Job(path, rubric)))
+    parts = list(preparing.import_batches(preparing.ImportJob(path, rubric)))
     assert [len(part.conversations) for part in parts] == [4, 7, 7, 2]
     assert [len(part.labels) for part in parts] == [4, 7, 7, 2]
 
@@ -333,7 +333,7 @@ def test_a_row_of_brackets_in_its_text_is_not_deep(tmp_path: Path) -> None:
 
 
 SLOW_TO_LOAD = ["sklearn", "scipy.stats", "scipy.optimize", "scipy.special", "polars", "openai", "jax", "torch",
-                "altair", "fastapi", "sqlalchemy.dialects.postgresql.asyncpg"]  # fmt: skip
+                "fastapi", "sqlalchemy.dialects.postgresql.asyncpg"]  # fmt: skip
 
 
 @pytest.mark.slow

@@ -42,7 +42,6 @@ from accord.methods import (
     Tried,
     as_evidence,
     checked,
-    common,
     contexts_of,
     distinct,
     dump_tasks,
@@ -150,8 +149,7 @@ def test_what_requests_share_comes_first_byte_for_byte() -> None:
     assert len(texts) == 2
     beginning = SEPARATOR.join([*map(wording.demonstration, shown), "Score it."])
     assert all(text.startswith(beginning) and text.endswith("overall score:") for text in texts)
-    assert common(*texts) >= len(beginning) and "overall score: 4.25" in texts[0] and "overall score: 2" in texts[0]
-    assert common("abc", "abd") == 2 and common("", "a") == 0 and common("ab", "ab") == 2
+    assert "overall score: 4.25" in texts[0] and "overall score: 2" in texts[0]
 
 
 def test_a_transcript_cannot_end_its_own_fence() -> None:
@@ -381,7 +379,7 @@ def test_the_contest_keeps_the_prompt_with_the_least_squared_error() -> None:
     assert [prompt.text for prompt in found.prompts] == ["an exact prompt", "a near prompt", "a silent prompt"]
     silent = np.mean([max(y, 1 - y) ** 2 for y in train.unit])
     assert [p.error for p in found.prompts] == pytest.approx([0.0, 1 / 16, silent]) and found.unreadable == [0, 0, 6]
-    assert counts.asked == 18 and counts.unreadable == 6 and counts.shared is not None and counts.shared > 0.3
+    assert counts.asked == 18 and counts.unreadable == 6
     assert squared_error([Failure("timeout")], np.array([0.5]), QUESTION) is None
 
 
@@ -426,7 +424,7 @@ def test_requests_that_begin_alike_are_neighbours_and_a_spent_budget_stops() -> 
     found = run_flow(score_each(PromptTemplate(QUESTION, DIALOGUE), asked, counts := Counts()), model)
     assert all(isinstance(each, Reading) for each in found) and counts.asked == 6
     order = ["p0" in prompt.messages[0].content for prompt in model.asked]
-    assert order == [True] * 3 + [False] * 3 and counts.repeated > 0
+    assert order == [True] * 3 + [False] * 3
     with pytest.raises(BudgetReached):
         run_flow(
             score_each(PromptTemplate(QUESTION, DIALOGUE), asked, Counts()),
@@ -451,7 +449,7 @@ def test_the_simplest_selector_that_is_not_worse_is_used() -> None:
     assert simplest([Tried("random", base, ()), Tried("bm25", base - 0.1, ())], groups).name == "random"
     rows = selector_figures(tried, "bm25", groups, seed=0)
     assert [row.chosen for row in rows] == [False, True, False, False]
-    assert rows[0].gain == 0 and rows[1].gain == pytest.approx(0.1) and (rows[1].gain_low or 0) > 0
+    assert rows[0].gain.value == 0 and rows[1].gain.value == pytest.approx(0.1) and (rows[1].gain.low or 0) > 0
     assert TowerSettings(width=None, rate=1e-4).epochs == 50
     for settings, match in (
         ({"depth": 2}, "depth"), ({"heads": 5}, "5 heads"), ({"batch": 0}, "batch"), ({"epochs": 0}, "epochs"),
@@ -488,7 +486,7 @@ def test_calibration_learns_that_a_model_is_too_kind_and_that_spread_means_doubt
         shares = spread_out(said, np.arange(1.0, 6.0))
         found.append((Target(chat.id), Ensemble(tuple(shares), said, float(rng.uniform(0, 0.3)))))
     table = as_evidence(QUESTION, "m", found)
-    head = partial(Calibration, core="mixed", own_slopes=False)
+    head = partial(Calibration, answer_model="mixed", own_slopes=False)
     raw = JudgeExpected(QUESTION).fit(table, labels)
     learned = head(QUESTION).fit(table, labels)
     truth = np.array([worth[target] for target in table.targets])

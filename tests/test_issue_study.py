@@ -659,7 +659,7 @@ def test_nothing_is_asked_after_a_budget_is_spent(store: Store) -> None:
     ("config", "arguments", "says"),
     [
         ("", ["judge", "--source", "issues"], "models: {finder: {model: NAME}}"),
-        ("models: {finder: {}}", ["judge", "--source", "issues"], "needs a model"),
+        ("models: {finder: {}}", ["judge", "--source", "issues"], "no model for role 'finder'"),
         (FINDER + "\nsources: {issues: {taxonomy: soda-evil}}", ["judge"], "Did you mean 'soda-eval'"),
         (FINDER, ["judge", "--source", "issues", "--batch"], "--batch"),
         ("sources: {issues: {by: judge}}", ["judge", "--source", "issues"], "'judge'.*models: {judge: "),
@@ -718,9 +718,9 @@ def test_pages_escape_what_came_from_outside(tmp_path: Path) -> None:
             evil,
         )
     ]
-    from accord.methods import statistics
+    from accord.validation import summarize_issues
 
-    path = write_issues_page(statistics(found, [chat], SODA), found, [chat], SODA, tmp_path / "page.html")
+    path = write_issues_page(summarize_issues(found, [chat], SODA), found, [chat], SODA, tmp_path / "page.html")
     html = path.read_text()
     assert "<script" not in html and f"<mark>{evil.replace('<', '&lt;').replace('>', '&gt;')}</mark>" in html
     assert "which the turn does not say" in html
@@ -731,9 +731,11 @@ def test_page_shows_control_characters_of_every_text(tmp_path: Path) -> None:
     chat = Conversation(odd, (Turn(odd, odd, name=odd), Turn("assistant", odd)), metadata={"system": odd, "time": odd})
     issues = (Issue(odd, odd, odd, (0, 3), odd), Issue("X", "", "gone"))
     found = [IssueAnnotation(Target(odd, 1), issues, 1, odd, odd, (odd,))]
-    from accord.methods import statistics
+    from accord.validation import summarize_issues
 
-    html = write_issues_page(statistics(found, [chat], SODA), found, [chat], SODA, tmp_path / "page.html").read_text()
+    html = write_issues_page(
+        summarize_issues(found, [chat], SODA), found, [chat], SODA, tmp_path / "page.html"
+    ).read_text()
     assert not [letter for letter in html if letter != "\n" and not letter.isprintable()]
     assert "\\u001b[31m\\u0007" in html
 

@@ -22,10 +22,10 @@ from accord.methods import (
     Asking,
     IssuePromptBuilder,
     Shot,
-    Speakers,
     Unread,
     Verdict,
     annotate,
+    has_only_people,
     judged_turns,
     largest,
     postprocess,
@@ -36,11 +36,11 @@ from accord.methods import (
     settled,
     shots_of,
     speakers,
-    statistics,
     verdict_of,
 )
 from accord.models import OUT_OF_BUDGET, Failure, Prompt, ScriptedModel, run_flow
 from accord.store import IssueAnnotations, Store
+from accord.validation import summarize_issues
 from accord.values import (
     ISSUE,
     NOBODY,
@@ -397,32 +397,11 @@ def test_the_largest_dialogues_come_first() -> None:
     assert [each.id for each in largest([short, terse, wordy], 1)] == ["b"]
 
 
-def test_speakers_that_are_no_people(tmp_path: Path) -> None:
+def test_animals_and_things_are_not_people() -> None:
     def between(*names: str) -> Conversation:
         return Conversation("x", tuple(Turn("speaker_a", "hi", name) for name in names))
 
-    assert Speakers().only_people(between("Yasmine", "Wife")) and not Speakers().only_people(between("Ann", "Dog"))
-    # Four senses in WordNet's form: person > worker > driver; dog is first an animal, then a (bad) person.
-    (tmp_path / "index.noun").write_text(
-        "  1 licence\nperson n 1 1 @ 1 1 00000001\nworker n 1 1 @ 1 1 00000002\ndriver n 1 1 @ 1 1 00000003\n"
-        "dog n 2 1 @ 2 1 00000004 00000002\nchop_shop n 1 1 @ 1 1 00000004\n"
-    )
-    (tmp_path / "data.noun").write_text(
-        "  1 licence\n00000001 03 n 01 person 0 000 | a human\n00000002 18 n 02 worker 0 hand 0 001 @ 00000001 n 0000 | x\n"
-        "00000003 18 n 01 driver 0 002 @ 00000002 n 0000 ~ 00000009 n 0000 | y\n00000004 05 n 01 dog 0 000 | z\n"
-    )
-    found = Speakers.from_wordnet(tmp_path)
-    assert (
-        found.is_person("driver")
-        and found.is_person("Yasmine")
-        and not found.is_person("Dog")
-        and not found.is_person("chop shop")
-    )
-    (tmp_path / "data.noun").write_text("nonsense\n")
-    with pytest.raises(BadInput, match="another form"):
-        Speakers.from_wordnet(tmp_path)
-    with pytest.raises(BadInput, match="cannot be read"):
-        Speakers.from_wordnet(tmp_path / "nowhere")
+    assert has_only_people(between("Yasmine", "Wife")) and not has_only_people(between("Ann", "Dog"))
 
 
 # --- statistics ---------------------------------------------------------------------------------------------------
@@ -438,7 +417,7 @@ def test_statistics_are_counted_over_turns_and_dialogues() -> None:
         ),
         Conversation("b", (Turn("user", "x"),) * 4),
     ]
-    found = statistics(
+    found = summarize_issues(
         [one("a", 1, 5), one("a", 3, 2, "Coherence", "Coherence", "Odd"), one("b", 1, 4, "Engagement")], chats, SODA
     ).to_json()
     assert found["turns"] == 3 and found["dialogues"] == 2 and found["without_issues"] == pytest.approx(1 / 3)
@@ -454,7 +433,7 @@ def test_statistics_are_counted_over_turns_and_dialogues() -> None:
         "group"
     ] == "2026-01-02"
     assert found["quotes_made_up"] == found["quotes"] == 4
-    empty = statistics([], [], SODA).to_json()
+    empty = summarize_issues([], [], SODA).to_json()
     assert empty["without_issues"] is None and empty["types"][0]["share"] is None
 
 

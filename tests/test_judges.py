@@ -47,7 +47,6 @@ from accord.models import (
     Unanswered,
     Usage,
     attacks,
-    decode_reply,
     estimated_usage,
     frequencies,
     load_prices,
@@ -204,14 +203,14 @@ def test_equal_prompts_under_way_are_asked_once_and_one_who_leaves_takes_nothing
 def test_replies_are_kept_and_failures_are_not(memory: Store) -> None:
     failing = [Failure("server"), Reply("fine", usage=Usage(5, 1))]
     model = ScriptedModel(failing)
-    cached = Cached(model, memory, "http://here", decode_reply)
+    cached = Cached(model, memory, "http://here")
     with pytest.raises(CallFailed):
         wait(cached.ask(prompt()))
     assert wait(cached.ask(prompt())).text == "fine"
     again = wait(cached.ask(prompt()))
     assert again.text == "fine" and again.usage == Usage(), "a kept reply costs nothing"
     assert len(model.asked) == 2
-    elsewhere = Cached(ScriptedModel(["other"]), memory, "http://there", decode_reply)
+    elsewhere = Cached(ScriptedModel(["other"]), memory, "http://there")
     assert wait(elsewhere.ask(prompt())).text == "other", "the same name elsewhere is another model"
 
 

@@ -56,7 +56,7 @@ from accord.evidence import (
     sources,
     word_count,
 )
-from accord.evidence.bank import embedding
+from accord.evidence.bank import similarity
 from accord.evidence.bank import tokens as words
 from accord.learning import EvaluatorSettings, Head, make_evaluator, make_head
 from accord.live import Message, Scheduler, opened, see_to
@@ -403,9 +403,9 @@ def test_what_cannot_score_live_is_said(chats: list[Conversation], evaluator: Ev
     columns = evaluator.head.columns
     assert columns is not None
     otherwise = replace(evaluator, head=evaluator.head.__class__(QUESTION).restore(*evaluator.head.state()))
-    side = otherwise.head.trained_on_  # type: ignore[attr-defined]
+    side = otherwise.head.reference_  # type: ignore[attr-defined]
     changed = (replace(columns[0], signature="metric|name:of-old"), *columns[1:])
-    otherwise.head.trained_on_ = replace(side, columns=changed)  # type: ignore[attr-defined]
+    otherwise.head.reference_ = replace(side, columns=changed)  # type: ignore[attr-defined]
     with pytest.raises(BadInput, match=r"the evaluator learned from metric\|name:of-old"):
         LiveScorer(otherwise)
     assert LiveScorer(evaluator).columns == columns
@@ -442,10 +442,10 @@ class Embedder:
 @pytest.fixture
 def letters(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every embedder is that of letters."""
-    monkeypatch.setattr(embedding, "open_embedder", lambda name: Embedder())
-    embedding.scores.cache_clear()
+    monkeypatch.setattr(similarity, "open_embedder", lambda name: Embedder())
+    similarity.scores.cache_clear()
     yield
-    embedding.scores.cache_clear()
+    similarity.scores.cache_clear()
 
 
 CONTEXT = SourceContext(Rubric(name="useful", questions=(QUESTION,), main="useful"))
@@ -619,7 +619,7 @@ def test_what_a_model_does_not_answer_is_a_reply_without_a_score() -> None:
             raise BudgetReached("the budget of 2 requests is spent")
             yield []
 
-    with pytest.raises(BadInput, match="nobody has the role 'scorer'"):
+    with pytest.raises(BadInput, match="no model configured for role 'scorer'"):
         LiveScorer(unlearned(Broken({}, CONTEXT)), models=memory_models())
     nobody = memory_models({SCORER: ModelSettings(model="m", mode="logprobs")})
     scorer = LiveScorer(unlearned(Broken({}, CONTEXT)), models=nobody)

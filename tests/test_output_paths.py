@@ -217,11 +217,11 @@ WRITERS = {
     "accord.evidence.bank.ruber": "the folder of a metric",
     "accord.finetune.training": "the folder of a training",
     "accord.studies.retrain": "a candidate beside the evaluator in use",
-    "accord.models.embedded.gguf_weights": "the folder of a model that is fetched",
-    "accord.models.embedded.download": "the folder of a model that is fetched",
+    "accord.embedded.gguf_weights": "the folder of a model that is fetched",
+    "accord.embedded.download": "the folder of a model that is fetched",
     "accord.live.ingest": "rows of live scoring", "accord.live.log_follower": "the place in a log",
     "accord.store.mart": "the mart",
-    "accord.project.worker_pool": "the pipe to a worker",
+    "accord.learning.worker_pool": "the pipe to a worker",
 }  # fmt: skip
 """Modules that open files for writing, and what they write."""
 

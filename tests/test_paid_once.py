@@ -36,7 +36,6 @@ from accord.models import (
     Failure,
     Judged,
     Lease,
-    Ledger,
     Models,
     ModelSettings,
     Passage,
@@ -45,6 +44,7 @@ from accord.models import (
     Questions,
     Reply,
     Request,
+    RequestLedger,
     ScriptedJudge,
     Text,
     Unanswered,
@@ -152,7 +152,7 @@ class Asking:
     ) -> None:
         self.asked: list[str] = []
         self.fails = fails
-        self.ledger: Ledger[str] = Ledger(store, store.replies, lease=lease or Lease(look=0.02))
+        self.ledger: RequestLedger[str] = RequestLedger(store, store.replies, lease=lease or Lease(look=0.02))
 
     async def all(self, keys: Sequence[str]) -> dict[str, str]:
         async def ask(mine: list[str]) -> None:
@@ -160,7 +160,7 @@ class Asking:
             await asyncio.sleep(0)
             await self.ledger.keep(paid(key) for key in mine if not self.fails(key))
 
-        found = await self.ledger.once(keys, ask)
+        found = await self.ledger.ask_each_once(keys, ask)
         await self.ledger.close()
         return found
 
@@ -234,7 +234,7 @@ def test_an_interrupt_gives_claims_up(store: Store) -> None:
         async def ask(_: list[str]) -> None:
             await asyncio.sleep(60)
 
-        task = asyncio.create_task(asking.ledger.once(KEYS[:5], ask))
+        task = asyncio.create_task(asking.ledger.ask_each_once(KEYS[:5], ask))
         while not Claims(store).held(KEYS):
             await asyncio.sleep(0.01)
         task.cancel()
@@ -554,7 +554,7 @@ import sys
 from accord.evidence import judge_samples
 from accord import Conversation, Rubric, Turn
 from accord.project import Project, config_from
-from accord.values import BudgetReached, Sample
+from accord.values import Sample
 samples = [Sample(Conversation(f"c{n}", (Turn("user", f"Is it {n}?"), Turn("assistant", "Yes.")))) for n in range(30)]
 judge = {"mode": "logprobs", "model": "m", "base_url": sys.argv[2], "concurrency": 4}
 config = config_from({"store": sys.argv[1], "models": {"judge": judge}})

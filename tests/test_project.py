@@ -28,8 +28,8 @@ SOURCE = ROOT / "src" / "accord"
 
 # From the top of the tree down: a package imports only from packages that stand above it.
 ORDER = [
-    "version", "edges", "values", "statistics", "formats", "sample", "store", "models", "evidence", "methods", "learning",
-    "validation", "finetune", "synth", "project", "board", "live", "studies", "web", "report", "testing", "cli",
+    "version", "edges", "values", "statistics", "formats", "sample", "store", "models", "embedded", "evidence", "methods", "learning",
+    "validation", "finetune", "synth", "scoring", "project", "charts", "board", "live", "studies", "web", "report", "testing", "cli",
     "__main__",
 ]  # fmt: skip
 RANK = {name: rank for rank, name in enumerate(ORDER)}
@@ -73,6 +73,22 @@ def test_imports_point_down_only() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+OPTIONAL = {"embedded", "finetune"}
+"""Optional packages, which the rest of Accord imports inside functions, or in a module that is loaded on demand."""
+ON_DEMAND = {"finetuning.py"}
+
+
+def test_the_core_imports_no_optional_package() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}: {ast.unparse(node)}"
+        for path in SOURCE.rglob("*.py")
+        if not OPTIONAL & set(path.relative_to(SOURCE).parts) and path.name not in ON_DEMAND
+        for node in tree_of(path).body
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[1:2] in [[name] for name in OPTIONAL]
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_every_package_has_its_place() -> None:
     packages = {
         path.name.removesuffix(".py")
@@ -104,7 +120,7 @@ def test_inside_a_package_imports_point_one_way() -> None:
 
 
 def test_other_packages_import_what_a_package_names() -> None:
-    heavy = {"accord.finetune", "accord.learning.network_training", "accord.models.embedded"}
+    heavy = {"accord.finetune", "accord.learning.network_training", "accord.embedded"}
     deep = [
         f"{path.relative_to(ROOT)}: {node.module}"
         for path in SOURCE.rglob("*.py")
@@ -121,12 +137,11 @@ APART = {
     "accord.finetune": "needs PyTorch",
     "accord.learning.network_grid": "needs JAX",
     "accord.learning.network_training": "needs JAX",
-    "accord.models.embedded": "needs what reads model files",
+    "accord.embedded": "needs what reads model files",
     "accord.cli.outputs": "the marks of output options, which commands alone use",
     "accord.models.client": "the endpoints, which need an HTTP client",
     "accord.studies": "services behind the pages",
     "accord.web": "parts of pages, some of which need a web framework",
-    "accord.report.charts": "draws, for which it needs altair",
     "accord.live.service": "parts of the service, which need a web framework; links and exports are edges",
     "accord.models.http_safety": "an edge, tested by its own table of cases",
     "accord.models.reply_parsing": "an edge, tested by its own table of cases",
@@ -208,7 +223,6 @@ LIGHT = [
     "polars",
     "sklearn",
     "scipy",
-    "altair",
     "openai",
     "accord.learning.evaluator",
     "accord.models.role_models",
@@ -312,7 +326,7 @@ def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys\nfrom typer.testing import CliRunner\nfrom accord.cli import app, commands\n"
         "assert CliRunner().invoke(app, ['--help']).exit_code == 0\n"
-        "heavy = {'numpy', 'scipy', 'sklearn', 'openai', 'sqlalchemy', 'polars', 'altair', 'pydantic', 'yaml'}\n"
+        "heavy = {'numpy', 'scipy', 'sklearn', 'openai', 'sqlalchemy', 'polars', 'pydantic', 'yaml'}\n"
         "print(sorted(heavy & sys.modules.keys()))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

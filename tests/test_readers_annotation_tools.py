@@ -338,7 +338,7 @@ def test_the_command_says_what_it_read_and_what_it_passed_over(tmp_path: Path, m
     files = [written(tmp_path / "runs.jsonl", *LANGSMITH_RUNS), written(tmp_path / "fb.jsonl", *LANGSMITH_FEEDBACK)]
     result = CliRunner().invoke(app, ["import", *map(str, files)])
     assert result.exit_code == 0, result.output
-    assert "1 conversation imported" in result.output and "1 row passed over: feedback that no person" in result.output
+    assert "1 conversation imported" in result.output and "1 row ignored: feedback that no person" in result.output
     only = written(tmp_path / "models.jsonl", LANGSMITH_FEEDBACK[3])
     result = CliRunner().invoke(app, ["import", str(only)])
     assert result.exit_code != 0 and "nothing was read: feedback that no person gave in the app" in result.output

@@ -29,7 +29,7 @@ from accord.cli import (
 from accord.edges import BadInput, BudgetReached, ModelError, NotFitted, UnknownName, parse_yaml
 from accord.evidence import EvidenceTable, Source, SourceContext, State, Training, make_source
 from accord.methods import (
-    ASKED,
+    JUDGE_DIRECTLY,
     NET_SAT,
     POOL_FILE,
     PROMPTS,
@@ -340,7 +340,7 @@ def labels_of(made: Made, who: str = "ann") -> list[Label]:
 
 
 @dataclass
-class Bench:
+class WorkbenchContext:
     """Rated conversations, a model that answers on the loopback interface, and what learning from them came to."""
 
     url: str
@@ -398,7 +398,7 @@ class Bench:
         return self.plan(self.flow(self.source(**settings)))
 
 
-Served = Callable[..., Bench]
+Served = Callable[..., WorkbenchContext]
 
 
 @pytest.fixture
@@ -406,10 +406,10 @@ def bench(tmp_path: Path, memory: Store, api_key: None):  # type: ignore[no-unty
     """A server per call, shut down when the test ends."""
     servers: list[ChatServer] = []
 
-    def serve(respond: Any, **about: Any) -> Bench:
+    def serve(respond: Any, **about: Any) -> WorkbenchContext:
         server = ChatServer(respond)
         servers.append(server)
-        return Bench(server.__enter__().url, memory, tmp_path, **about)
+        return WorkbenchContext(server.__enter__().url, memory, tmp_path, **about)
 
     yield serve
     for server in servers:
@@ -419,7 +419,7 @@ def bench(tmp_path: Path, memory: Store, api_key: None):  # type: ignore[no-unty
 class Standard(NamedTuple):
     """Who answered, what learning from sixty conversations came to, and what it was planned to ask and asked."""
 
-    bench: Bench
+    bench: WorkbenchContext
     author: Author
     source: LearnedRubric
     evidence: EvidenceTable
@@ -437,7 +437,7 @@ def learned_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standard]
     with pytest.MonkeyPatch.context() as environment, ChatServer(author) as server:
         environment.setenv("OPENAI_API_KEY", "sk-secret")
         with closing(Store("sqlite:///:memory:")) as store:
-            one = Bench(server.url, store, tmp_path_factory.mktemp("learned"))
+            one = WorkbenchContext(server.url, store, tmp_path_factory.mktemp("learned"))
             planned, asked = one.planned().requests, len(author.asked)
             found = one.run(one.flow(one.source()))
             yield Standard(one, author, *found, planned, asked, len(author.asked), tuple(one.steps))
@@ -449,8 +449,8 @@ def standard(learned_once: Standard, tmp_path: Path) -> Standard:
     return learned_once._replace(bench=replace(learned_once.bench, folder=tmp_path, steps=[]))
 
 
-def system_of(findings: Any, table: int) -> list[str]:
-    return [row["system"] for row in findings["rows"] if row["table"] == table]
+def systems_of(findings: Any) -> list[str]:
+    return [row["system"] for row in findings["rows"]]
 
 
 @pytest.mark.slow
@@ -465,16 +465,14 @@ def test_from_thumbs_to_a_rubric_that_scores(standard: Standard) -> None:
     assert one.planned().requests == 0
     ideas = {name for name, idea in IDEAS.items() if any(each["text"] in idea[2] for each in found["assertions"])}
     assert ideas >= INFORMATIVE and found["pool"]["repeated"] == 2
-    best = next(row for row in found["rows"] if row["table"] == 1 and row["system"] == "rubicon")
+    best = next(row for row in found["rows"] if row["system"] == "rubicon")
     assert best["delta_netsat"] > 15 and best["accuracy"] > 0.8 and best["delta_netsat_low"] > 0
-    assert system_of(found, 3) == ["rubicon", "correctness"] and system_of(found, 1) == ["rubicon", ASKED]
+    assert systems_of(found) == ["rubicon", JUDGE_DIRECTLY]
     assert all(row["accuracy_low"] <= row["accuracy"] <= row["accuracy_high"] for row in found["rows"])
     assert RubricFindings.from_json(found).to_json() == found
-    worst = found["assertions"][0]
-    assert worst["by_system"][0]["fails"] >= worst["by_system"][-1]["fails"]
     assert any(example["passage"] for each in found["assertions"] for example in each["examples"])
     assert set(found) == {
-        "rows", "assertions", "scores", "threshold", "window", "precision", "curves", "confusion", "cautions", "pool",
+        "rows", "assertions", "scores", "threshold", "window", "precision", "cautions", "pool",
         "trained", "tested", "evaluator", "again",
     }  # fmt: skip
     assert (found["trained"], found["tested"]) == (30, 30) and json.loads(json.dumps(found)) == found
@@ -572,7 +570,7 @@ def test_a_rubric_edited_by_hand_is_selected_from_without_a_writer(standard: Sta
     found = one.run(one.flow(source), JUDGE)[0].describe()
     assert author.asked.count("reasons") == before and planned.requests >= len(author.asked) - asked > 0
     assert any(each["text"] == "The user expresses gratitude." for each in found["assertions"])
-    assert {*system_of(found, 1)} == {"rubicon", ASKED, str(mine)}
+    assert {*systems_of(found)} == {"rubicon", JUDGE_DIRECTLY, str(mine)}
     assert found["pool"] == {
         "left_out": {},
         "failures": {},
@@ -588,7 +586,7 @@ def test_a_plan_counts_the_requests_that_are_made(standard: Standard) -> None:
     one, author = standard.bench, standard.author
     mine = one.folder / "mine.yaml"
     mine.write_text(standard.source.state().files[POOL_FILE])
-    fresh = Bench(one.url, Store("sqlite:///:memory:"), one.folder)
+    fresh = WorkbenchContext(one.url, Store("sqlite:///:memory:"), one.folder)
     asked, planned = len(author.asked), fresh.planned(pool=str(mine))
     fresh.learned(pool=str(mine))
     assert (
@@ -599,7 +597,7 @@ def test_a_plan_counts_the_requests_that_are_made(standard: Standard) -> None:
     assert fresh.plan(source.measure(new), JUDGE).requests == 8
     fresh.store.close()
     few = conversations(32)
-    by_token = Bench(one.url, Store("sqlite:///:memory:"), one.folder, mode="logprobs", made=few)
+    by_token = WorkbenchContext(one.url, Store("sqlite:///:memory:"), one.folder, mode="logprobs", made=few)
     asked, planned = len(author.asked), by_token.planned(pool=str(mine))
     by_token.learned(pool=str(mine))
     assert planned.requests >= len(author.asked) - asked > len(few)  # which will be chosen is not known: at most
@@ -719,7 +717,7 @@ def test_contradictions_and_a_pool_of_one_idea_are_cautioned(bench: Served) -> N
         *labels_of(one.made), *labels_of([(chat, not good) for chat, good in torn], "bea"), *labels_of(torn, "cy"),
     ]  # fmt: skip
     cautions = " ".join(one.learned().describe()["cautions"])
-    assert "5 conversations were called good by some and bad by others" in cautions
+    assert "5 conversations have good and bad ratings" in cautions
     assert "the pool holds 1 SAT and 1 DSAT assertions" in cautions
 
 
@@ -739,8 +737,8 @@ def test_private_details_never_reach_what_is_kept(bench: Served) -> None:
     saved = "".join(state.files.values())
     assert "12345" not in saved and "812660" not in saved and "[…]" in saved
     assert found["pool"]["flagged"] == 1 and "12345" not in json.dumps(dict(state.card))
-    assert "named private details" in " ".join(found["cautions"])
-    assert any("12345" in detail for detail in source.flagged[0])
+    assert "contained private details" in " ".join(found["cautions"])
+    assert any("12345" in detail for detail in source.private_details[0])
 
 
 @pytest.mark.slow
@@ -756,7 +754,7 @@ def test_names_in_documents_are_private_too(bench: Served) -> None:
     ]
     one = bench(leaks, made=with_documents)
     split = one.source().hold_out(one.training)
-    assert (made[0][0].id in split.train) == bool(one.learned().flagged)
+    assert (made[0][0].id in split.train) == bool(one.learned().private_details)
 
 
 @pytest.mark.slow
@@ -767,7 +765,7 @@ def test_two_runs_on_one_store_at_once(bench: Served, tmp_path: Path) -> None:
     def learn(name: str) -> None:
         store = Store(f"sqlite:///{tmp_path}/shared.db")
         few = conversations(32)
-        found[name] = Bench(one.url, store, one.folder, mode="logprobs", made=few).learned().state()
+        found[name] = WorkbenchContext(one.url, store, one.folder, mode="logprobs", made=few).learned().state()
         store.close()
 
     Store(f"sqlite:///{tmp_path}/shared.db").close()
@@ -790,7 +788,7 @@ def test_what_a_rubric_was_learned_on_is_never_held_out_again(standard: Standard
     found = again.describe()
     assert set(first.rubric.learned_on) <= set(again.rubric.learned_on)
     assert len(again.rubric.learned_on) + found["tested"] == 120
-    assert {*system_of(found, 1)} >= {"rubicon", str(mine)}
+    assert {*systems_of(found)} >= {"rubicon", str(mine)}
     one.made, everything = conversations(60), load_rubric(mine)
     all_seen = everything.model_copy(update={"learned_on": tuple(chat.id for chat, _ in one.made)})
     mine.write_text(dump_rubric(all_seen))
@@ -973,8 +971,8 @@ def test_the_commands_learn_a_rubric_show_it_and_score_with_it(project: Path) ->
         asked = len(author.asked)
         assert plan["requests"] >= asked and f"spent: {asked} requests" in said.stderr
         assert plan["fewest_requests"] <= asked <= plan["most_requests"]
-        assert "rubric learned on 30 good and bad conversations, tried on 30 others" in said.stdout
-        assert "Selection policies on the same pool" in said.stdout and "ΔNetSAT" in said.stdout
+        assert "written from 30 good and bad conversations" in said.stdout and "tested on 30 others" in said.stdout
+        assert "ΔNetSAT" in said.stdout
         assert f"saved in {FOLDER}" in said.stdout
         again = invoke("fit", "learned-rubric", "--json")
         assert len(author.asked) == asked and "spent" not in again.stderr
@@ -1054,7 +1052,7 @@ def test_a_rubric_that_was_edited_is_refused_and_can_be_a_pool(fitted_project: t
     assert author.asked.count("reasons") == before and found["folder"] == "heavier"
     found = found["findings"]["learned-rubric"]
     assert 3.0 in {one["weight"] for one in found["assertions"]}
-    assert system_of(found, 1) == ["rubicon", ASKED, str(FOLDER / POOL_FILE)]
+    assert systems_of(found) == ["rubicon", JUDGE_DIRECTLY, str(FOLDER / POOL_FILE)]
     invoke("score", "chats.jsonl", "--evaluator", "heavier", "--out", "scores.csv")
     path.unlink()
     assert "rubric.yaml of the learned rubric is missing" in invoke(*SCORE, code=1).stderr

@@ -36,7 +36,6 @@ from accord.methods import (
     selection_policies,
     sharpness_loss,
     signed,
-    stability,
     stratified,
     threshold_of,
     tuned,
@@ -239,17 +238,6 @@ def test_folds_hold_whole_groups_of_both_classes() -> None:
     for each in set(fold):
         assert good[fold == each].any() and (~good)[fold == each].any()
     assert all(fold[i] == fold[i + 1] for i in range(0, 20, 2))
-
-
-def test_stability_tells_signal_from_chance() -> None:
-    rng = np.random.default_rng(0)
-    good = np.arange(120) % 2 == 0
-    signal = np.where(np.arange(16) < 2, 1.5, 0.0)[:, None] * np.where(good, 1, -1)
-    values = np.clip(5 + signal + rng.normal(scale=2, size=(16, 120)), 0, 10)
-    pool = Pool(np.rint(values * POINT).astype(np.int32), np.ones(16, dtype=bool), good)
-    clusters = Clusters([str(i) for i in range(120)])
-    shares = stability(pool, lambda p: correctness_alone(p, Budget(3, 0), 0), clusters, draws=40)
-    assert shares.sum() == pytest.approx(3.0) and shares[:2].tolist() == [1.0, 1.0] and shares[2:].max() < 0.6
 
 
 # --- selecting and summing ------------------------------------------------------------------------------------------------

@@ -136,7 +136,8 @@ import json, sys
 from accord.evidence import judge_samples
 from accord import Conversation, Rubric, Turn
 from accord.project import Project, config_from
-from accord.values import BudgetReached, Sample
+from accord.edges import BudgetReached
+from accord.values import Sample
 samples = [Sample(Conversation(f"c{n}", (Turn("user", f"Is it {n}?"), Turn("assistant", "Yes.")))) for n in range(60)]
 judge = {"mode": "logprobs", "model": "m", "base_url": sys.argv[2], "concurrency": 4}
 budget = {"requests": int(sys.argv[4]), "shared": "november"}
@@ -186,7 +187,7 @@ WORKER = """
 import json, sys
 import polars as pl
 from accord.models import Caps
-from accord.project import Asking, BatchScorer
+from accord.scoring import Asking, BatchScorer
 folder, store, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
 scorer = BatchScorer(folder, asking=Asking(True, store, Caps(requests=6400), "november"))
 def row(n):

@@ -228,9 +228,6 @@ class LineFindings(Findings):
 
     slope: float
 
-    def lines(self):
-        return [f"politeness counts {self.slope:.2f} per answer"]
-
     def section(self):
         figures = Table(["", "slope"], [["line", Estimate(self.slope, 0.0, 2.0)]])
         chart = Charts([Points("the line", "slope", [Point("line", Estimate(self.slope, 0.0, 2.0))])])
@@ -243,7 +240,10 @@ def test_the_command_line_and_the_report_tell_its_findings(example, project, mon
     monkeypatch.setattr(LineFindings, "cautions", ["a line is not much"])
     fitted = project.fit("mine", tmp_path / "mine")
     slope = next(each for each in fitted.evaluator.sources if each.name == "politeness").line[0]
-    assert f"\n\npoliteness counts {slope:.2f} per answer\n\n" in fitted_text(fitted)
+    shown = f"line  {slope:.2f} [0.00, 2.00]"
+    assert "Politeness & co: What <politeness> is worth.\n\nread it" in fitted_text(fitted) and shown in fitted_text(
+        fitted
+    )
     assert fitted.to_json()["findings"] == {"politeness": {"slope": slope}} and "a line is not much" in fitted.cautions
     html = write_report(project, tmp_path / "report.html", fitted).read_text()
     assert "<h2>Politeness &amp; co</h2>" in html and "What &lt;politeness&gt; is worth." in html

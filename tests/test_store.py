@@ -36,7 +36,6 @@ from accord.models import (
     Prompt,
     ScriptedJudge,
     ScriptedModel,
-    decode_reply,
     wait,
 )
 from accord.store import (
@@ -252,7 +251,7 @@ def test_a_store_of_0_1_keeps_replies_and_vectors(migrated: Store, old: sqlite3.
         assert migrated.reply(row["key"]) == row["content"]
         assert (row["model"], row["added"]) in stored(migrated, "cache", "maker", "added", key=row["key"])
     silent = ScriptedModel(lambda _: Failure("asked again"), "tiny")
-    cached = Cached(silent, migrated, "https://example.org/v1", decode_reply)
+    cached = Cached(silent, migrated, "https://example.org/v1")
     reply = wait(cached.ask(Prompt((ChatMessage("user", "hello"),))))
     assert reply.text == "said: hello" and silent.asked == []
     rows = old.execute("SELECT * FROM embeddings").fetchall()

@@ -13,24 +13,22 @@ import pytest
 from tiny_models import write_tiny_gguf
 
 from accord.edges import BudgetReached, ModelError
+from accord.embedded import EmbeddedChat, LanguageModel, open_language_model
+from accord.embedded.download import pull
 from accord.models import (
     Budget,
     CallFailed,
     Caps,
     ChatMessage,
     ClientOptions,
-    EmbeddedChat,
     Heard,
-    LanguageModel,
     Limit,
     Prompt,
     Reply,
     ScriptedModel,
     open_heard,
-    open_language_model,
     streamed,
 )
-from accord.models.embedded.download import pull
 from accord.testing import ChatServer, Wire, completion, spoken
 
 ASKED = Prompt((ChatMessage("user", "Hello?"),), max_tokens=50)

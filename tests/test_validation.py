@@ -16,7 +16,6 @@ from scipy.stats import spearmanr
 from sklearn.metrics import cohen_kappa_score
 
 from accord.edges import BadInput, UnknownName
-from accord.methods import statistics
 from accord.project import Config, Project
 from accord.report import Part, parts, write_issues_page
 from accord.statistics import cohen_kappa, fleiss_kappa, mean_kappa, no_fleiss
@@ -35,6 +34,7 @@ from accord.studies import (
     overall_outcome,
     table,
 )
+from accord.validation import summarize_issues
 from accord.values import (
     Conversation,
     Estimate,
@@ -302,7 +302,7 @@ def test_the_page_of_issues_shows_the_validations_that_there_are(tmp_path: Path)
     plan, rows, labels = by_hand()
     detection = detection_outcome(labels, plan, rows, TAXONOMY, draws=20)
     ratings = overall_outcome({}, about("overall", rows), rows)
-    found = statistics(rows, [], TAXONOMY)
+    found = summarize_issues(rows, [], TAXONOMY)
     for shown in ([], [detection], [ratings], [detection, ratings]):
         html = write_issues_page(found, rows, [], TAXONOMY, tmp_path / "issues.html", shown).read_text()
         assert ("turns were looked at by 3 people" in html) == (detection in shown)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from accord.edges import MissingExtra
-from accord.models import Shape
+from accord.embedded import Shape
 
 TINY = Shape(layers=2, heads=4, key_heads=2, width=32, head_width=8, context=512, rope_base=10_000.0, epsilon=1e-5)
 FEED = 48
@@ -134,7 +134,7 @@ def write_tiny_lm(
         raise MissingExtra("writing a Hugging Face folder", "finetune") from None
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-    from accord.models.embedded.huggingface import quiet_transformers
+    from accord.embedded.huggingface import quiet_transformers
 
     spelling = Tokenizer(models.BPE())
     spelling.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

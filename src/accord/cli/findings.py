@@ -35,7 +35,7 @@ def fitted_text(done: Fitted) -> str:
         parts.append(_questions(done))
     if done.labels:
         parts.append(_labels(done.labels))
-    parts += [line for found in done.findings.values() for line in found.lines()]
+    parts += [found.section().plain_text() for found in done.findings.values()]
     if done.evaluator.is_fitted:
         parts += done.evaluator.head.remarks()
     return "\n\n".join([*parts, f"saved in {done.folder}"])

@@ -13,20 +13,22 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from accord.edges import BadInput, check
+from accord.edges import BadInput, NotFitted, check
 from accord.evidence.table import Column, EvidenceTable
 from accord.models import NOT_APPLICABLE, Flow, nothing
 from accord.statistics import DRAWS, Split
 from accord.values import Findings, Growing, Labels, Question, Registry, Rubric, Sample, Target
 
 T = TypeVar("T")
+Value = TypeVar("Value")
 Arrays = Mapping[str, NDArray[Any]]
 
 
@@ -296,9 +298,44 @@ class Source(ABC):
         return self
 
 
+class LearnedSource(Source, Generic[Value]):
+    """A source that learns one value.
+
+    Attributes:
+        learned_: The learned value; `None` before `learn`.
+        findings_: Findings of learning; `None` before `learn`, or before `examine` where they need a held-out side.
+    """
+
+    def __init__(self, settings: Any, context: SourceContext) -> None:
+        super().__init__(settings, context)
+        self.learned_: Value | None = None
+        self.findings_: Findings | None = None
+
+    @property
+    def learned(self) -> Value:
+        """Return the learned value.
+
+        Raises:
+            NotFitted: Nothing was learned yet.
+        """
+        if self.learned_ is None:
+            raise NotFitted(f"source {self.name or type(self).__name__!r} has learned nothing yet. Run: accord fit")
+        return self.learned_
+
+    def having(self, learned: Value, findings: Findings | None = None) -> Self:
+        """Return a copy of this source with a learned value and its findings."""
+        made = copy(self)
+        made.learned_, made.findings_ = learned, findings
+        return made
+
+    def findings(self) -> Findings | None:
+        """Return the findings of learning."""
+        return self.findings_
+
+
 sources: Registry[type[Source]] = Registry(
     "source",
-    *(f"accord.evidence.{name}" for name in ("likelihood", "embedding_source", "metrics", "rubric_answers")),
+    *(f"accord.evidence.{name}" for name in ("likelihood", "metric_source", "rubric_answers")),
     *(f"accord.methods.{name}.source" for name in ("in_context", "issues", "learned_rubric")),
 )
 

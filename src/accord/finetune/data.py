@@ -14,9 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import BadInput, sendable
+from accord.embedded.huggingface import Opened, prompt_tokens
 from accord.methods import IssuePromptBuilder, verdict_of
-from accord.models.embedded.huggingface import Opened, prompt_tokens
-from accord.values import Conversation, IssueAnnotation, Sample, Target, content_hash
+from accord.values import (
+    Conversation,
+    IssueAnnotation,
+    Sample,
+    Target,
+    content_hash,
+)
 
 
 @dataclass(frozen=True, slots=True)

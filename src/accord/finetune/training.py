@@ -18,17 +18,17 @@ from pathlib import Path
 from typing import Any
 
 from accord.edges import BadInput, MissingExtra
-from accord.finetune.data import Example, Lesson, batch_of, counts_of, digest_of, encode
-from accord.methods import IssuePromptBuilder
-from accord.models.embedded.huggingface import (
-    MADE,
+from accord.embedded.huggingface import (
     Opened,
     fingerprint_of,
     model_folder,
     open_folder,
     quiet_transformers,
 )
-from accord.models.embedded.huggingface_trial import reason_of
+from accord.embedded.huggingface_trial import reason_of
+from accord.finetune.data import Example, Lesson, batch_of, counts_of, digest_of, encode
+from accord.methods import IssuePromptBuilder
+from accord.models import MADE
 from accord.version import __version__
 
 ALL_LINEAR = "all-linear"

@@ -18,9 +18,11 @@ from .rating_columns import labels_beside as labels_beside, number_in as number_
 from .rating_columns import RatingCell as RatingCell, UNNAMED as UNNAMED, VALUE_KEYS as VALUE_KEYS, words_of as words_of
 from .reader import check_column_names as check_column_names, convert_row as convert_row, detect as detect
 from .reader import FileKind as FileKind, is_part as is_part, line_batches as line_batches, OnBadRow as OnBadRow
-from .reader import OnSkip as OnSkip, read as read, read_lines as read_lines, sniff as sniff, T as T
+from .reader import OnSkip as OnSkip, read as read, read_lines as read_lines, reason_to_skip as reason_to_skip
+from .reader import sniff as sniff, T as T
 from .record import Fields as Fields, Format as Format, formats as formats, grouped as grouped, Record as Record
 from .record import Row as Row, under_our_names as under_our_names, WrongShape as WrongShape
+from .role_mapping import check_roles as check_roles, RoleCounts as RoleCounts, with_roles as with_roles
 from .row_reader import decoded_json as decoded_json, line_rows as line_rows, Lines as Lines, locate as locate
 from .row_reader import MAX_BAD_ROWS as MAX_BAD_ROWS, read_rows as read_rows
 from .row_writer import ConversationWriter as ConversationWriter, ENDINGS as ENDINGS, QueueWriter as QueueWriter

@@ -11,7 +11,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from accord.edges import BadInput, BadRow, UnknownName, sendable
+from accord.edges import BadInput, BadRow, UnknownName, sendable, unpacked_name
 from accord.formats.annotations import COLUMNS as ANNOTATION_COLUMNS
 from accord.formats.annotations import looks_like_annotations
 from accord.formats.label_files import ALIASES as LABEL_ALIASES
@@ -22,6 +22,7 @@ from accord.formats.record import Fields, Format, Record, Row, WrongShape, admit
 from accord.formats.row_reader import Lines, line_chunks, locate, read_rows, rows_of_lines
 from accord.formats.table import ALIASES as TEXT_ALIASES
 from accord.formats.table import names_annotator, names_rating
+from accord.formats.transcript import TEXT_SUFFIX
 
 _MOST_SPECIFIC_FIRST = (
     "benchmark", "soda-eval", "label-studio", "argilla", "potato", "langsmith", "langfuse-scores", "openai-messages",
@@ -132,6 +133,21 @@ def _content(fields: Fields) -> Content:
     if any(kind.is_answer is not None and kind.is_answer(fields) for _, kind in formats):
         return "answers"
     return "labels" if looks_like_labels(fields) else "conversations"
+
+
+def reason_to_skip(path: Path) -> str | None:
+    """Return the reason to skip a file of a folder that is empty or a text without speakers, such as a README."""
+    if not path.is_file():
+        return None
+    if path.stat().st_size == 0:
+        return f"{path} is empty"
+    if not unpacked_name(path.name.lower()).endswith(TEXT_SUFFIX):
+        return None
+    try:
+        sniff(path)
+    except BadInput as error:
+        return str(error)
+    return None
 
 
 def detect(fields: Fields, where: str) -> str:

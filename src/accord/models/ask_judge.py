@@ -1,36 +1,37 @@
-"""Judging: a judge's answers to a rubric's questions, asked only where the store lacks them and nobody else asks."""
+"""Judging: a judge's answers to a rubric's questions about samples, through the path of `accord.models.exchange`."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import takewhile
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
 
-from accord.edges import AccordError, BudgetReached, ModelError, NotSent
 from accord.models.budget import Budget
 from accord.models.context_window import truncated_share, windowing
-from accord.models.flow import OUT_OF_BUDGET, all_of, as_finished
+from accord.models.exchange import Assumption, Exchange, Missing, Unit, answer_units
+from accord.models.flow import NOT_APPLICABLE, NOT_YET
 from accord.models.model import Answer, Judge, Unanswered, in_requests
 from accord.models.reply_parsing import checked
-from accord.models.request_ledger import Lease, Ledger
-from accord.models.requests import MODEL_ERROR, NOT_APPLICABLE, NOT_YET
-from accord.store import Store, batches
+from accord.models.request_ledger import Lease, RequestLedger
+from accord.store import Paid, Store, batches
 from accord.values import Question, Rubric, Sample, Signature, Target, canonical_json, content_hash
 
 PREPARED_AT_ONCE = 64
+"""Samples whose answers are looked up in one query."""
 AT_ONCE = 16
-"""Subjects that are judged at the same time."""
+"""Samples that are judged at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Answers about one subject, in the order of the questions.
+    """Answers about one sample.
 
-    `left_out` is the share of the subject that the judge was not shown, since it did not fit.
+    Attributes:
+        target: The sample.
+        answers: One answer per question, in the order of the questions.
+        truncated_share: Share of the sample's characters that were left out to fit the context, 0 to 1.
     """
 
     target: Target
@@ -39,8 +40,145 @@ class Judged:
 
     @property
     def version(self) -> str:
-        """What the endpoint said answered; several versions, where it changed between questions, joined by `+`."""
+        """Version of the model that the endpoint reports; several versions are joined by `+`."""
         return "+".join(sorted({a.version for a in self.answers if isinstance(a, Answer) and a.version}))
+
+
+class JudgeRequest(NamedTuple):
+    """One question about one sample; `made_from` is everything that can change the answer."""
+
+    sample: Sample
+    question: Question
+    made_from: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class SampleUnit(Unit[JudgeRequest, Answer]):
+    """The questions about one sample.
+
+    Attributes:
+        sample: The sample as the judge is shown it.
+        keys: Key of each question that applies, by question id; questions with equal wording share a key.
+        truncated_share: See `Judged`.
+    """
+
+    sample: Sample | None = None
+    keys: Mapping[str, str] = field(default_factory=dict)
+    truncated_share: float = 0.0
+
+
+class JudgeExchange(Exchange[JudgeRequest, Answer]):
+    """Questions to a judge."""
+
+    not_sent = NOT_YET
+
+    def __init__(
+        self,
+        judge: Judge,
+        rubric: Rubric,
+        store: Store,
+        context: int | None = None,
+        ledger: RequestLedger[Mapping[str, Any]] | None = None,
+        role: str = "",
+        attempts: int = 1,
+        failures: dict[Any, Any] | None = None,
+    ) -> None:
+        """Conversations longer than `context` tokens are shown in part."""
+        ledger = ledger or RequestLedger(store, store.answers)
+        super().__init__(ledger, store.answers, role, judge.name, attempts, failures)
+        self.judge = judge
+        self.questions = questions_for(judge, rubric)
+        self._window = windowing(judge, self.questions, context)
+
+    def key(self, request: JudgeRequest) -> str:
+        """Return the hash of what the judge says that the answer is made from."""
+        return content_hash(request.made_from, length=40)
+
+    async def ask(self, requests: Sequence[JudgeRequest]) -> Sequence[Answer | Missing]:
+        """Ask the judge some questions about one sample."""
+        answers = await self.judge.answer(requests[0].sample, [request.question for request in requests])
+        return [checked(answer) for answer in answers]
+
+    def cost(self, requests: Sequence[JudgeRequest], assume: Assumption = "stand_in") -> Sequence[Any]:
+        """Return the judge's requests."""
+        return self.judge.requests(requests[0].sample, [request.question for request in requests])
+
+    def groups(self, requests: Sequence[tuple[str, JudgeRequest]]) -> list[list[tuple[str, JudgeRequest]]]:
+        """Group the questions about one sample as the judge takes them together."""
+        by_id = {request.question.id: (key, request) for key, request in requests}
+        groups = in_requests(self.judge, [request.question for _, request in requests])
+        return [[by_id[question.id] for question in group] for group in groups]
+
+    def failure(self, request: JudgeRequest, reason: str, detail: str) -> Missing:
+        """Return the question as unanswered."""
+        return Unanswered(request.question.id, reason, detail)
+
+    def encode(self, key: str, request: JudgeRequest, answer: Answer) -> Paid:
+        """Return an answer as an annotation."""
+        conversation, turn = request.sample.target
+        return {
+            "kind": "answer",
+            "key": key,
+            "conversation": conversation,
+            "turn": turn,
+            "question": answer.question,
+            "judge": self.judge.name,
+            "mode": self.judge.mode,
+            "probabilities": canonical_json(dict(answer.probabilities)),
+            "outside": answer.outside,
+            "made_from": canonical_json(request.made_from),
+            "version": answer.version or None,
+        }
+
+    def decode(self, request: JudgeRequest, stored: Mapping[str, Any]) -> Answer:
+        """Return a stored answer under the question's present name, which another rubric may have changed."""
+        probabilities = json.loads(stored["probabilities"])
+        return Answer(request.question.id, probabilities, stored["outside"], stored["version"])
+
+    def units(
+        self, samples: Iterable[Sample], find: Callable[[Iterable[str]], Mapping[str, Any]]
+    ) -> Iterator[SampleUnit]:
+        """Yield each sample's questions with the stored answers, which are looked up for some dozens at a time."""
+        for batch in batches(samples, PREPARED_AT_ONCE):
+            prepared = [self._unit(sample) for sample in batch]
+            stored = find(key for unit in prepared for key in unit.requests)
+            for unit in prepared:
+                known = {k: self.decode(request, stored[k]) for k, request in unit.requests.items() if k in stored}
+                yield replace(unit, answers=known)
+
+    def _unit(self, sample: Sample) -> SampleUnit:
+        shown = self._window(sample)
+        questions = [question for question in self.questions if question.applies_to(shown.conversation)]
+        requests = [JudgeRequest(shown, question, self.judge.made_from(shown, question)) for question in questions]
+        keys = {request.question.id: self.key(request) for request in requests}
+        # The first of several questions with one key is asked.
+        by_key = {keys[request.question.id]: request for request in reversed(requests)}
+        ordered = {key: by_key[key] for key in keys.values()}
+        return SampleUnit(ordered, {}, shown, keys, truncated_share(sample, shown))
+
+    def judged(self, unit: SampleUnit, answers: Mapping[str, Answer | Missing]) -> Judged:
+        """Return the answers to all questions of the rubric about one sample."""
+        assert unit.sample is not None
+        found: list[Answer | Unanswered] = []
+        for question in self.questions:
+            answer = answers[unit.keys[question.id]] if question.id in unit.keys else None
+            if isinstance(answer, Answer | Unanswered):
+                found.append(replace(answer, question=question.id))
+            elif answer is not None:
+                found.append(Unanswered(question.id, answer.reason, answer.detail))
+            else:
+                found.append(Unanswered(question.id, NOT_APPLICABLE))
+        return Judged(unit.sample.target, found, unit.truncated_share)
+
+    def stored(self, samples: Iterable[Sample]) -> Iterator[tuple[SampleUnit, Judged]]:
+        """Yield each sample's stored answers, with recorded failures and `not judged yet` for the others."""
+        failures = self.failures or {}
+        for unit in self.units(samples, self.find):
+            lacking = {
+                key: failures.get(key) or self.failure(request, NOT_YET, "run: accord judge")
+                for key, request in unit.missing.items()
+            }
+            yield unit, self.judged(unit, {**unit.answers, **lacking})
 
 
 async def judge_all(
@@ -52,180 +190,59 @@ async def judge_all(
     context: int | None = None,
     budget: Budget | None = None,
     lease: Lease | None = None,
+    failures: dict[Any, Any] | None = None,
 ) -> AsyncGenerator[Judged, None]:
-    """Judge subjects as they come, each kept in the store as soon as it is answered.
+    """Judge samples as they come; every answer is stored as soon as it arrives.
 
-    Questions that do not apply are not asked; answers that the store holds are not asked for again, and what another
-    process is asking is waited for; failures are returned and counted but never stored, so that the next run asks for
-    them again. Where a request may have no more than `context` tokens, longer conversations are shown in part.
+    Questions that do not apply are not asked. Answers that the store holds or that another process is asking for are
+    not requested again. Failures are returned but never stored, so that the next run asks again.
+
+    Args:
+        judge: The judge.
+        rubric: Its questions.
+        samples: Samples to judge.
+        store: Store of the answers.
+        at_once: Samples in progress.
+        context: Most tokens of one request; longer conversations are shown in part.
+        budget: Stopped if the store fails.
+        lease: Claims of requests.
+        failures: Filled with failed requests by key.
 
     Raises:
-        ModelError: No call can succeed; what was answered before is kept.
-        BudgetReached: The next call would pass the budget; what was under way is finished and kept.
-        StoreError: The store failed; `budget` is stopped, and what was under way is spooled.
+        ModelError: No request can succeed; earlier answers are stored.
+        BudgetReached: The next request could exceed the budget; requests in progress are finished and stored.
+        StoreError: The store failed; `budget` is stopped and answers in progress are spooled.
     """
-    over: list[AccordError] = []
-    later: list[_Work] = []
-    ledger: Ledger[Mapping[str, Any]] = Ledger(store, store.answers, budget, lease or Lease())
-
-    async def one(work: _Work, waits: bool) -> Judged | None:
-        answered = await _judge(judge, work, ledger, waits, over)
-        without = (each for each in answered.found.values() if isinstance(each, Unanswered))
-        over.extend(BudgetReached(each.detail) for each in without if each.reason == OUT_OF_BUDGET)
-        if waits or not answered.missing:
-            return answered.judged(judge, rubric)
-        later.append(answered)
-        return None
-
-    # What another process is asking comes last, so that processes share the work, and do not trail each other.
-    works = _prepared(judge, rubric, samples, ledger.look, context)
-    async with ledger.settled():
-        for some, waits in ((works, False), (later, True)):
-            within = takewhile(lambda _: not over, some)
-            async with aclosing(as_finished(partial(one, waits=waits), within, at_once, from_store=True)) as finished:
-                async for _, judged in finished:
-                    if judged is not None:
-                        yield judged
-        if over:
-            raise over[0]
-
-
-_Look = Callable[[Iterable[str]], Mapping[str, Mapping[str, Any]]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """A subject with the questions that apply, how each answer would be made, and what is known by now."""
-
-    sample: Sample
-    truncated_share: float
-    applicable: Sequence[Question]
-    made_from: Mapping[str, Mapping[str, Any]]
-    keys: Mapping[str, str]
-    found: Mapping[str, Answer | Unanswered]
-
-    @property
-    def missing(self) -> dict[str, Question]:
-        """The questions that nobody was asked yet, by the key of their answer."""
-        return {self.keys[question.id]: question for question in self.applicable if question.id not in self.found}
-
-    def judged(self, judge: Judge, rubric: Rubric) -> Judged:
-        """What is known by now, of all the rubric's questions."""
-        questions = questions_for(judge, rubric)
-        answers = [self.found.get(q.id) or Unanswered(q.id, NOT_APPLICABLE) for q in questions]
-        return Judged(self.sample.target, answers, self.truncated_share)
-
-
-def _prepared(
-    judge: Judge, rubric: Rubric, samples: Iterable[Sample], look: _Look, context: int | None
-) -> Iterator[_Work]:
-    """Each subject's work; the store is looked into for some dozens of subjects at a time."""
-    questions = questions_for(judge, rubric)
-    show = windowing(judge, questions, context)
-    for batch in batches(samples, PREPARED_AT_ONCE):
-        shown = [show(sample) for sample in batch]
-        missing = [truncated_share(whole, part) for whole, part in zip(batch, shown, strict=True)]
-        asked = [(s, [question for question in questions if question.applies_to(s.conversation)]) for s in shown]
-        made = [{q.id: judge.made_from(sample, q) for q in applicable} for sample, applicable in asked]
-        keys = [{name: content_hash(how, length=40) for name, how in each.items()} for each in made]
-        stored = look(key for each in keys for key in each.values())
-        for (sample, applicable), how, of, lost in zip(asked, made, keys, missing, strict=True):
-            kept = {name: _from_row(name, stored[key]) for name, key in of.items() if key in stored}
-            yield _Work(sample, lost, applicable, how, of, kept)
-
-
-async def _judge(
-    judge: Judge, work: _Work, ledger: Ledger[Mapping[str, Any]], waits: bool, over: list[AccordError]
-) -> _Work:
-    """Ask the missing questions, and wait for those that another process asks if `waits`; a ModelError goes to `over`.
-
-    The caller raises it after the requests that are under way, so that their failures are counted.
-    """
-    missing, new = work.missing, dict[str, Answer | Unanswered]()
-
-    async def answer(questions: Sequence[Question]) -> Sequence[Answer | Unanswered]:
-        try:
-            return await judge.answer(work.sample, questions)
-        except ModelError as error:
-            over.append(error)
-            reason = NOT_YET if isinstance(error, NotSent) else MODEL_ERROR
-            return [Unanswered(question.id, reason, str(error)) for question in questions]
-
-    async def request(questions: Sequence[Question]) -> None:
-        """Ask some questions in one request, and store the answers."""
-        found = [checked(each) for each in await answer(questions)]
-        new.update((answer.question, answer) for answer in found)
-        await ledger.keep(_row(work, judge, answer) for answer in found if isinstance(answer, Answer))
-
-    async def ask(keys: list[str]) -> None:
-        await all_of(request(group) for group in in_requests(judge, [missing[key] for key in keys]))
-
-    others = await ledger.once(missing, ask, waits)
-    new.update((missing[key].id, _from_row(missing[key].id, row)) for key, row in others.items())
-    by_key = {work.keys[name]: answer for name, answer in new.items()}
-    same = {q.id: replace(by_key[work.keys[q.id]], question=q.id) for q in work.applicable if work.keys[q.id] in by_key}
-    return replace(work, found={**same, **work.found, **new})
-
-
-def _row(work: _Work, judge: Judge, answer: Answer) -> dict[str, str | int | float | None]:
-    conversation, turn = work.sample.target
-    return {
-        "kind": "answer",
-        "key": work.keys[answer.question],
-        "conversation": conversation,
-        "turn": turn,
-        "question": answer.question,
-        "judge": judge.name,
-        "mode": judge.mode,
-        "probabilities": canonical_json(dict(answer.probabilities)),
-        "outside": answer.outside,
-        "made_from": canonical_json(work.made_from[answer.question]),
-        "version": answer.version or None,
-    }
-
-
-def _from_row(question: str, row: Mapping[str, Any]) -> Answer:
-    # Under another rubric the same question may have another name: the key says what was asked, not the name.
-    return Answer(question, json.loads(row["probabilities"]), row["outside"], row["version"])
-
-
-def kept_answers(
-    judge: Judge, rubric: Rubric, samples: Iterable[Sample], store: Store, context: int | None
-) -> Iterator[Judged]:
-    """What the store holds of each sample's answers; the others are `not judged yet`. Nobody is asked."""
-    return (judged for judged, *_ in foreseen(judge, rubric, samples, store, context))
-
-
-def foreseen(
-    judge: Judge, rubric: Rubric, samples: Iterable[Sample], store: Store, context: int | None
-) -> Iterator[tuple[Judged, Sample, list[Question], list[Question]]]:
-    """`kept_answers`, each sample as the judge would be shown it, the questions that apply, those that are lacking."""
-    for work in _prepared(judge, rubric, samples, store.answers, context):
-        lacking = {q.id: Unanswered(q.id, NOT_YET, "run: accord judge") for q in work.missing.values()}
-        judged = replace(work, found={**work.found, **lacking}).judged(judge, rubric)
-        yield judged, work.sample, list(work.applicable), list(work.missing.values())
+    ledger: RequestLedger[Mapping[str, Any]] = RequestLedger(store, store.answers, budget, lease or Lease())
+    exchange = JudgeExchange(judge, rubric, store, context, ledger, failures=failures)
+    async with ledger.closing():
+        units = exchange.units(samples, ledger.find)
+        async with aclosing(answer_units(exchange, units, at_once, from_store=True)) as answered:
+            async for unit, answers in answered:
+                assert isinstance(unit, SampleUnit)
+                yield exchange.judged(unit, answers)
 
 
 class Named(Protocol):
-    """Who answered, and how its distributions were obtained."""
+    """A model's name and mode."""
 
     @property
     def name(self) -> str:
-        """The model's name."""
+        """Name of the model."""
         ...
 
     @property
     def mode(self) -> str:
-        """How a distribution is obtained."""
+        """Way to obtain a distribution."""
         ...
 
 
 def questions_for(judge: Named, rubric: Rubric) -> tuple[Question, ...]:
-    """The rubric's questions that this judge can be asked: a recording answers on any scale."""
+    """Return the rubric's questions that a judge can answer; a recording answers on any scale."""
     return rubric.recorded if judge.mode == "recorded" else rubric.judged
 
 
 def judging_signature(judge: Named, rubric: Rubric) -> Signature:
-    """How answers were made: the judge, the way to its distributions, what it is told before every question."""
-    told = content_hash(rubric.instructions, length=6) if rubric.instructions else None
-    return Signature.of("judge", model=judge.name, via=judge.mode, instructions=told)
+    """Return the signature of a judge's answers: model, mode and instructions."""
+    instructions = content_hash(rubric.instructions, length=6) if rubric.instructions else None
+    return Signature.of("judge", model=judge.name, via=judge.mode, instructions=instructions)

@@ -16,7 +16,7 @@ from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
 from accord.edges import redacted
-from accord.models.client import ChatCompletions, failures, request_of
+from accord.models.client import ChatCompletions, chat_request_of, failures
 from accord.models.flow import IN_BATCH
 from accord.models.model import CallFailed, Prompt, Reply
 from accord.models.reply_parsing import MALFORMED, an_error_code, an_object, chat_reply, parsed, short
@@ -76,7 +76,7 @@ class Batched:
         if kept is None:
             self.pending[key] = prompt
             raise CallFailed(IN_BATCH, "its reply has not come yet; run the command again later")
-        return decode_reply(json.loads(kept))
+        return decode_reply(kept)
 
     def key(self, prompt: Prompt) -> str:
         """The key of a prompt's reply in the store: the same as of a prompt that is asked at once."""
@@ -247,7 +247,7 @@ def batch_files(pending: Mapping[str, Prompt], model: str) -> Iterator[tuple[lis
     lines: list[bytes] = []
     size = 0
     for key, prompt in pending.items():
-        body = {"model": model, **request_of(prompt)}
+        body = {"model": model, **chat_request_of(prompt)}
         line = json.dumps({"custom_id": key, "method": "POST", "url": ENDPOINT, "body": body}).encode() + b"\n"
         if lines and (len(lines) == MOST_REQUESTS or size + len(line) > MOST_BYTES):
             yield keys, b"".join(lines)

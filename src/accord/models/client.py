@@ -317,7 +317,7 @@ class ChatCompletions(Endpoint):
 
     async def ask(self, prompt: Prompt, /) -> Reply:
         """Send one prompt; see `Endpoint.ask` for what is raised."""
-        found = await self.fetch("/chat/completions", {"model": self.name, **request_of(prompt)})
+        found = await self.fetch("/chat/completions", {"model": self.name, **chat_request_of(prompt)})
         return chat_reply(found, self.name, with_tokens=bool(prompt.top_logprobs))
 
     async def stream(self, prompt: Prompt, /) -> Pieces:
@@ -325,7 +325,7 @@ class ChatCompletions(Endpoint):
 
         `timeout` is for the whole of it. An endpoint that does not stream answers with all of it at once.
         """
-        body: dict[str, Any] = {"model": self.name, **request_of(prompt), "stream": True}
+        body: dict[str, Any] = {"model": self.name, **chat_request_of(prompt), "stream": True}
         body["stream_options"] = {"include_usage": True}  # what was thought and not said is billed too
         asked = self.client.chat.completions.with_streaming_response.create(
             **body, extra_headers={"Accept": EVENTS, "Accept-Encoding": "identity"}
@@ -380,7 +380,7 @@ class ChatRequest(TypedDict):
     response_format: NotRequired[dict[str, Any]]
 
 
-def request_of(prompt: Prompt) -> ChatRequest:
+def chat_request_of(prompt: Prompt) -> ChatRequest:
     """What is sent for a prompt."""
     request: ChatRequest = {
         "messages": [{"role": message.role, "content": message.content} for message in prompt.messages],

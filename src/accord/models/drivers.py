@@ -1,64 +1,62 @@
-"""The models by role, each opened when it is first asked, and the drivers of a flow.
+"""`Models`, the models of a run by role, and the drivers of flows.
 
-`run` asks, `plan` prices without asking, and a `Models` that may not ask answers from the store alone: what needs
-nobody needs no key. Providers' batch files are `accord.models.batching`.
+`run` asks models, `plan` prices a flow without asking, and `Models(asks=False)` answers from the store alone, without a
+key. A provider's batch files are in `accord.models.batching`.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-
 from accord.edges import BadInput
 from accord.models.batching import Batched, BatchEndpoint
 from accord.models.budget import Budget, Caps
-from accord.models.client import Texts
-from accord.models.cost_plan import Assumed, Plan
-from accord.models.embedders import AT_ONCE, ENDPOINT, Embedder, Remote, open_embedder, open_remote, paid_from
-from accord.models.embedding_cache import embed, foreseen
-from accord.models.event_loop import wait
-from accord.models.flow import Flow, Request, all_of
-from accord.models.likelihood import Passage
-from accord.models.model import Prompt
-from accord.models.requests import (
+from accord.models.embedders import Embedder, Remote, is_remote, open_embedder, open_remote, paid_from
+from accord.models.embedding_cache import embed_all, price_vectors, stored_vectors
+from accord.models.exchange import Assumption, Plan
+from accord.models.flow import (
     ASSISTANT,
     EMBEDDER,
     SCORER,
     STORE,
     USER,
     WRITER,
-    Keep,
-    Makers,
+    Flow,
     Questions,
-    Recall,
+    Request,
+    StoreRead,
+    StoreWrite,
     Text,
     Who,
+    all_of,
+    wait,
 )
+from accord.models.likelihood import Passage
+from accord.models.model import Failure, Prompt
 from accord.models.role_models import Role, Shared
 from accord.models.settings import ModelSettings
-from accord.models.wrappers import ATTEMPTS
-from accord.store import IssueAnnotations, Store
+from accord.store import Store
 
 T = TypeVar("T")
 Step = Callable[[str], None]
+"""Called with the purpose of each request that is answered."""
 
 
 class Models:
     """The models of a run, by role.
 
     Args:
-        settings: Which model has which role.
-        store: Keeps and gives back what was answered.
-        budget: What may be spent.
-        asks: Whether anybody may be asked; otherwise what the store holds is all there is.
-        in_batches: Whether chat models are asked by a provider's batch files.
-        given: Models of one's own, by role: a `Judge`, a `ChatModel`, a `LikelihoodModel`; they are left open.
-        folder: The folder that relative paths of models and recordings start from.
+        settings: Settings of each role's model.
+        store: Store of all answers.
+        budget: Budget of the run.
+        asks: False to answer from the store alone.
+        in_batches: True to send prompts in a provider's batch files.
+        given: Models that the caller opened, by role: a `Judge`, a `ChatModel`, a `LikelihoodModel`; they are left
+            open.
+        folder: Folder that relative paths of models and recordings start from.
     """
 
     def __init__(
@@ -80,7 +78,7 @@ class Models:
 
     @property
     def store(self) -> Store:
-        """Where answers are kept."""
+        """Store of all answers."""
         return self._shared.store
 
     @contextmanager
@@ -104,24 +102,26 @@ class Models:
         return self._shared.batches
 
     def has(self, role: str) -> bool:
-        """Whether somebody has a role."""
-        return role in {EMBEDDER, STORE} or _substitute(role, self.settings) in self.settings
+        """Return True if a model is configured for this role."""
+        return role in {EMBEDDER, STORE} or _role_of(role, self.settings) in self.settings
 
     def role(self, name: str) -> Role:
-        """A role's model; where nobody writes, whoever scores does.
+        """Return a role's model; the scorer also writes if no writer is configured.
 
         Raises:
-            BadInput: The project names nobody for it.
+            BadInput: No model is configured for the role.
         """
-        own = _substitute(name, self.settings)
+        own = _role_of(name, self.settings)
         if own not in self.settings:
-            raise BadInput(f"nobody has the role {name!r}; name a model: models: {{{name}: {{model: NAME}}}}")
+            raise BadInput(
+                f"no model configured for role {name!r}. Add one to accord.yaml: models: {{{name}: {{model: NAME}}}}"
+            )
         if own not in self._roles:
             self._roles[own] = Role(own, self.settings[own], self._shared, self._given.get(own))
         return self._roles[own]
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
 
         async def close() -> None:
             for role in self._roles.values():
@@ -135,25 +135,25 @@ class Models:
     # --- answering ----------------------------------------------------------------------------------------------
 
     async def answer(self, requests: Sequence[Request], step: Step = lambda purpose: None) -> list[Any]:
-        """An answer to each request, in their order; those of different roles are asked at the same time.
+        """Return an answer to each request, in order; different roles are asked at the same time.
 
         Raises:
-            StoreError: The store failed: asking stopped, and what was under way is spooled.
+            StoreError: The store failed: asking stopped, and answers in progress are spooled.
         """
-        found: dict[int, Any] = {}
+        answers: dict[int, Any] = {}
 
-        async def one(key: tuple[str, type, str], places: list[int]) -> None:
-            mine = [requests[place] for place in places]
-            answers = await self._answer_alike(key[0], key[1], mine, lambda: step(key[2] or key[0]))
-            found.update(zip(places, answers, strict=True))
+        async def one(role: str, kind: type, purpose: str, places: list[int]) -> None:
+            same = [requests[place] for place in places]
+            new = await self._answer_alike(role, kind, same, lambda: step(purpose or role))
+            answers.update(zip(places, new, strict=True))
 
         try:
-            await all_of(one(key, places) for key, places in _alike(requests).items())
+            await all_of(one(*key, places) for key, places in _alike(requests).items())
         finally:
             stopped, self.budget.stopped = self.budget.stopped, None
             if stopped is not None:
                 raise stopped from None
-        return [found[place] for place in range(len(requests))]
+        return [answers[place] for place in range(len(requests))]
 
     async def _answer_alike(
         self, role: str, kind: type, requests: Sequence[Request], step: Callable[[], None]
@@ -165,79 +165,17 @@ class Models:
             return await self.role(role).judged(contents, step)
         if kind is Passage:
             return await self.role(role).measured(contents, step)
-        return [self._without_asking(role, request) for request in requests] if kind is not Text else (
-            await asyncio.to_thread(self._vectors, contents)
-        )  # fmt: skip
-
-    def _embedder(self, name: str) -> Embedder:
-        """The embedder of a name; one at an endpoint is paid from the budget."""
-        if not name.startswith(ENDPOINT):
-            return open_embedder(name)
-        if name not in self._remote:
-            self._remote[name] = open_remote(name, self.budget)
-        return self._remote[name]
-
-    def _vectors(self, texts: Sequence[Text]) -> list[Any]:
-        found: list[Any] = [None] * len(texts)
-        for name in dict.fromkeys(each.embedder for each in texts):
-            places = [place for place, each in enumerate(texts) if each.embedder == name]
-            said = [texts[place].text for place in places]
-            if name.startswith(ENDPOINT) and not self._shared.asks:
-                _, lacking = foreseen(said, self._embedder(name), self.store)
-                if lacking:
-                    raise BadInput(
-                        f"{len(lacking)} texts have no vector by {name} yet, and nobody is asked here: accord fit"
-                    )
-            vectors = embed(said, self._embedder(name), self.store, self.budget)
-            for place, vector in zip(places, vectors, strict=True):
-                found[place] = vector
-        return found
-
-    def _vectors_priced(self, texts: Sequence[Text], plan: Plan) -> list[Any]:
-        """The vectors; an endpoint is not asked, but counted, with a stand-in for each vector that is not kept."""
-        if not any(each.embedder.startswith(ENDPOINT) for each in texts):
-            return self._vectors(texts)
-        found: list[Any] = [None] * len(texts)
-        for name in dict.fromkeys(each.embedder for each in texts):
-            places = [place for place, each in enumerate(texts) if each.embedder == name]
-            if name.startswith(ENDPOINT):
-                said = [texts[place].text for place in places]
-                width = next((width for place in places if (width := texts[place].width)), None)
-                vectors, lacking = foreseen(said, open_embedder(name), self.store, width)
-                new = [text for text in lacking if plan.is_new((name, text))]
-                requests = [Texts(tuple(new[at : at + AT_ONCE])) for at in range(0, len(new), AT_ONCE)]
-                plan.has_follow_ups = True
-                if plan.assume == "most":  # texts of a request that is rejected are embedded one by one
-                    requests += [Texts((text,)) for each in requests if len(each.texts) > 1 for text in each.texts]
-                plan.add(EMBEDDER, name, requests, ATTEMPTS)
-            else:
-                vectors = np.stack(self._vectors([texts[place] for place in places]))
-            for place, vector in zip(places, vectors, strict=True):
-                found[place] = vector
-        return found
-
-    def _without_asking(self, role: str, request: Request) -> Any:
-        """What the store, or the project itself, answers."""
-        content = request.content
-        if isinstance(content, Who):
-            return self.role(role).known(request.about)
-        if isinstance(content, Recall):
-            conversations = {sample.conversation.id: sample.conversation for sample in content.samples}
-            return list(IssueAnnotations(self.store).of(conversations.values(), content.signature))
-        if isinstance(content, Makers):
-            return IssueAnnotations(self.store).makers()
-        if isinstance(content, Keep):
-            IssueAnnotations(self.store).add(content.annotations)
-            return None
-        raise TypeError(f"nobody answers a {type(content).__name__}")
+        if kind is Text:
+            return await self._vectors(contents)
+        return [self._without_asking(role, request) for request in requests]
 
     def price(self, requests: Sequence[Request], plan: Plan) -> list[Any]:
-        """What is kept, or a stand-in, for each request; what would be asked is counted."""
-        found: dict[int, Any] = {}
+        """Count requests in a plan; return the stored answer, or a stand-in, to each."""
+        answers: dict[int, Any] = {}
         for (role, kind, _), places in _alike(requests).items():
-            mine = [requests[place] for place in places]
-            found.update(zip(places, self._price_alike(role, kind, mine, plan), strict=True))
-        return [found[place] for place in range(len(requests))]
+            new = self._price_alike(role, kind, [requests[place] for place in places], plan)
+            answers.update(zip(places, new, strict=True))
+        return [answers[place] for place in range(len(requests))]
 
     def _price_alike(self, role: str, kind: type, requests: Sequence[Request], plan: Plan) -> Sequence[Any]:
         contents = [request.content for request in requests]
@@ -248,24 +186,78 @@ class Models:
         if kind is Passage:
             return self.role(role).price_measuring(contents, plan)
         if kind is Text:
-            return self._vectors_priced(contents, plan)
-        return [None if kind is Keep else self._without_asking(role, request) for request in requests]
+            return self._price_vectors(contents, plan)
+        return [None if kind is StoreWrite else self._without_asking(role, request) for request in requests]
+
+    def _embedder(self, name: str) -> Embedder:
+        """Return the embedder of a name; one at an endpoint is paid from the budget."""
+        if not is_remote(name):
+            return open_embedder(name)
+        if name not in self._remote:
+            self._remote[name] = open_remote(name, self.budget)
+        return self._remote[name]
+
+    async def _vectors(self, requests: Sequence[Text]) -> list[Any]:
+        vectors: list[Any] = [None] * len(requests)
+        for name, places in _by_embedder(requests).items():
+            texts, embedder = [requests[place].text for place in places], self._embedder(name)
+            if is_remote(name) and not self._shared.asks:
+                new: Sequence[Any] = stored_vectors(texts, embedder, self.store)
+                missing = len({text for text, each in zip(texts, new, strict=True) if isinstance(each, Failure)})
+                if missing:
+                    raise BadInput(f"{missing} texts have no vector by {name} yet. Run accord fit, which asks for them")
+            else:
+                new = await embed_all(texts, embedder, self.store, self.budget)
+            for place, vector in zip(places, new, strict=True):
+                vectors[place] = vector
+        return vectors
+
+    def _price_vectors(self, requests: Sequence[Text], plan: Plan) -> list[Any]:
+        """Return stored vectors, and stand-ins for those of an endpoint, whose requests are counted."""
+        vectors: list[Any] = [None] * len(requests)
+        for name, places in _by_embedder(requests).items():
+            texts = [requests[place].text for place in places]
+            if is_remote(name):
+                width = next((width for place in places if (width := requests[place].width)), None)
+                new = price_vectors(texts, open_embedder(name), self.store, plan, width)
+            else:
+                new = wait(embed_all(texts, self._embedder(name), self.store, self.budget))
+            for place, vector in zip(places, new, strict=True):
+                vectors[place] = vector
+        return vectors
+
+    def _without_asking(self, role: str, request: Request) -> Any:
+        """Return the answer to a request that needs no model."""
+        content = request.content
+        if isinstance(content, Who):
+            return self.role(role).known(request.about)
+        if isinstance(content, StoreRead | StoreWrite):
+            return content.call(self.store)
+        raise TypeError(f"no model answers a {type(content).__name__}")
 
 
 def _alike(requests: Sequence[Request]) -> dict[tuple[str, type, str], list[int]]:
-    """The places of requests by role, kind and purpose: each group is answered in one go."""
+    """Return the places of requests by role, kind and purpose: each group is answered at once."""
     groups: dict[tuple[str, type, str], list[int]] = {}
     for place, request in enumerate(requests):
         groups.setdefault((request.role, type(request.content), request.purpose), []).append(place)
     return groups
 
 
+def _by_embedder(requests: Sequence[Text]) -> dict[str, list[int]]:
+    """Return the places of texts by embedder."""
+    places: dict[str, list[int]] = {}
+    for place, request in enumerate(requests):
+        places.setdefault(request.embedder, []).append(place)
+    return places
+
+
 _STANDS_IN = {WRITER: SCORER, USER: ASSISTANT, ASSISTANT: USER}
-"""Whoever scores also writes, and one of the two who hold a synthetic conversation speaks for both."""
+"""The role whose model is used if a role has none: the scorer also writes, one speaker speaks for both."""
 
 
-def _substitute(role: str, settings: Mapping[str, ModelSettings]) -> str:
-    """Who does what nobody is named for."""
+def _role_of(role: str, settings: Mapping[str, ModelSettings]) -> str:
+    """Return the role itself, or the one whose model stands in for it."""
     other = _STANDS_IN.get(role)
     return other if other is not None and role not in settings and other in settings else role
 
@@ -274,11 +266,11 @@ def _substitute(role: str, settings: Mapping[str, ModelSettings]) -> str:
 
 
 def run(flow: Flow[T], models: Models, step: Step = lambda purpose: None) -> T:
-    """A flow's result, every round of its requests answered at once.
+    """Run a flow and return its result; the requests of each round are answered at once.
 
     Raises:
-        BudgetReached: The budget is spent; what was answered is kept, and the same flow goes on from there.
-        ModelError: No call can succeed.
+        BudgetReached: The budget is spent; earlier answers are stored, and the same flow continues from there.
+        ModelError: No request can succeed.
     """
     try:
         with paid_from(models.budget):
@@ -303,7 +295,7 @@ def plan_range(make: Callable[[], Flow[Any]], models: Models) -> Plan:
     return found
 
 
-def plan(flow: Flow[Any], models: Models, assume: Assumed = "stand_in") -> Plan:
+def plan(flow: Flow[Any], models: Models, assume: Assumption = "stand_in") -> Plan:
     """Plan a flow: run it with answers of the store and with assumed replies; no model is asked."""
     found = Plan(assume=assume)
     try:
@@ -323,5 +315,5 @@ def plan(flow: Flow[Any], models: Models, assume: Assumed = "stand_in") -> Plan:
 
 
 def memory_models(settings: Mapping[str, ModelSettings] | None = None) -> Models:
-    """Models whose answers nothing outlives: for one process, or where there is no project."""
+    """Return models with a store in memory, for use without a project."""
     return Models(settings or {}, Store("sqlite:///:memory:"))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, lru_cache
+from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,10 +16,8 @@ from numpy.typing import NDArray
 from accord.edges import BadInput, BudgetReached, MissingExtra, ModelError, Unmeasured, sendable
 from accord.models.budget import Budget, Budgeted
 from accord.models.client import EmbeddingsEndpoint, Texts, Vectors
-from accord.models.embedded.minilm import SentenceEmbedder, open_sentence_embedder
-from accord.models.event_loop import wait
 from accord.models.factory import ClientOptions, asked_on
-from accord.models.flow import OUT_OF_BUDGET
+from accord.models.flow import OUT_OF_BUDGET, wait
 from accord.models.model import CallFailed, Model
 
 Floats = NDArray[np.float32]
@@ -124,8 +123,8 @@ class Local:
         self.name = name
 
     @property
-    def _model(self) -> SentenceEmbedder:
-        return open_sentence_embedder(self.name)
+    def _model(self) -> Any:
+        return import_module("accord.embedded").open_sentence_embedder(self.name)
 
     @property
     def identity(self) -> str:
@@ -134,7 +133,8 @@ class Local:
 
     def embed(self, text: str) -> Floats:
         """A text's vector."""
-        return self._model.embed(text[:LONGEST_HERE])
+        vector: Floats = self._model.embed(text[:LONGEST_HERE])
+        return vector
 
     def states(self, text: str) -> tuple[Floats, Floats]:
         """Each token's idf and vector."""

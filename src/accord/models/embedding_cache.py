@@ -1,141 +1,180 @@
-"""The vectors of texts, each embedded once for all time: what the store holds is not asked for again."""
+"""Embeddings of texts, each computed or requested once: vectors in the store are not requested again."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import BudgetReached, ModelError, Unmeasured
 from accord.models.budget import Budget
-from accord.models.embedders import Embedder, is_remote
-from accord.models.event_loop import wait
-from accord.models.request_ledger import Ledger
-from accord.store import WIRE, Embedded, Store, batches
+from accord.models.client import Texts
+from accord.models.embedders import AT_ONCE, Embedder, is_remote
+from accord.models.exchange import (
+    Assumption,
+    Exchange,
+    Missing,
+    Plan,
+    answer_all,
+    price,
+    raise_if_over,
+    stored_answers,
+)
+from accord.models.flow import EMBEDDER, NOT_ASKED, OUT_OF_BUDGET, wait
+from accord.models.model import Failure, Unanswered
+from accord.models.request_ledger import RequestLedger
+from accord.models.wrappers import ATTEMPTS
+from accord.store import WIRE, Embedded, Paid, Store
 from accord.values import content_hash
 
 Floats = NDArray[np.float32]
 
 TOGETHER = 512
-"""Texts that are embedded before their vectors are kept: what an interruption may lose."""
+"""Texts that are embedded before their vectors are stored: the most that an interruption loses."""
 STAND_IN_WIDTH = 8
-"""Width of the vectors that a plan draws where none is known."""
+"""Width of the vectors that a plan draws if no vector is known."""
+
+
+class EmbeddingExchange(Exchange[str, Floats]):
+    """Texts to an embedder. Vectors of one embedder have one width."""
+
+    not_sent = NOT_ASKED
+    counts_questions = False
+
+    def __init__(self, embedder: Embedder, store: Store, budget: Budget | None = None) -> None:
+        self.embedder, self.cache = embedder, Embedded(store)
+        self._identity = embedder.identity
+        self._widths: set[int] = set()
+        ledger: RequestLedger[Floats] = RequestLedger(store, self.cache.vectors, budget)
+        super().__init__(ledger, self.cache.vectors, EMBEDDER, embedder.name, ATTEMPTS)
+
+    def key(self, request: str) -> str:
+        """Return the hash of embedder and text."""
+        return content_hash([self._identity, request], length=40)
+
+    async def ask(self, requests: Sequence[str]) -> list[Floats | Missing]:
+        """Embed some texts in a thread of their own.
+
+        Raises:
+            ModelError: The vectors have another width than those in the store.
+        """
+        answers = await asyncio.to_thread(self._embed, requests)
+        for vector in answers:
+            if not isinstance(vector, Failure | Unanswered):
+                self._check_width(vector)
+        return answers
+
+    def _embed(self, texts: Sequence[str]) -> list[Floats | Missing]:
+        self.embedder.prepare(texts)
+        answers: list[Floats | Missing] = []
+        for text in texts:
+            try:
+                answers.append(np.asarray(self.embedder.embed(text), dtype=np.float32))
+            except Unmeasured as error:
+                answers.append(Failure("unmeasured", str(error)))
+            except BudgetReached as error:
+                left = len(texts) - len(answers)
+                return answers + [Failure(OUT_OF_BUDGET, str(error))] * left
+        return answers
+
+    def cost(self, requests: Sequence[str], assume: Assumption = "stand_in") -> list[Texts]:
+        """Return the endpoint's requests; texts of a request that is rejected are embedded one by one."""
+        if not is_remote(self.model):
+            return []
+        groups = [Texts(tuple(requests[start : start + AT_ONCE])) for start in range(0, len(requests), AT_ONCE)]
+        single = [Texts((text,)) for group in groups if len(group.texts) > 1 for text in group.texts]
+        return groups + single if assume == "most" else groups
+
+    def encode(self, key: str, request: str, answer: Floats) -> Paid:
+        """Return a vector as bytes."""
+        return {"kind": "vector", "key": key, "maker": self._identity, "bytes": answer.astype(WIRE).tobytes()}
+
+    def decode(self, request: str, stored: Floats) -> Floats:
+        """Return a stored vector."""
+        self._check_width(stored)
+        return stored
+
+    def _check_width(self, vector: Floats) -> None:
+        self._widths.add(len(vector))
+        if len(self._widths) > 1:
+            raise ModelError(
+                f"{self.model} gives vectors of {' and of '.join(map(str, sorted(self._widths)))} numbers: another "
+                "model answers under this name now. Use another store, or another embedder."
+            )
+
+    def check(self, answers: Mapping[str, Floats | Missing]) -> None:
+        """Raise ModelError if a text has no vector."""
+        failed = [a for a in answers.values() if isinstance(a, Failure) and a.reason != OUT_OF_BUDGET]
+        if failed:
+            raise ModelError(
+                f"{self.model} has no vector for {len(failed)} of {len(answers)} texts; {failed[0].detail}. "
+                "The other vectors are stored: run the command again to go on."
+            )
+
+    def width(self) -> int:
+        """Return the width of any stored vector of the embedder, or a width for stand-ins."""
+        return self.cache.width(self._identity) or STAND_IN_WIDTH
+
+    def stand_in(self, text: str, width: int) -> Floats:
+        """Draw a unit vector for a text."""
+        drawn = np.random.default_rng(list(self.key(text).encode())).standard_normal(width).astype(np.float32)
+        return np.asarray(drawn / np.linalg.norm(drawn), dtype=np.float32)
 
 
 def embed(texts: Sequence[str], embedder: Embedder, store: Store, budget: Budget | None = None) -> Floats:
-    """(n, width) the vectors of texts, in their order; (0, 0) for none.
+    """Return (n, width) the vectors of texts, in order; (0, 0) for no texts. See `embed_all` for errors."""
+    if not texts:
+        return np.zeros((0, 0), dtype=np.float32)
+    return np.stack(wait(embed_all(texts, embedder, store, budget)))
+
+
+async def embed_all(
+    texts: Sequence[str],
+    embedder: Embedder,
+    store: Store,
+    budget: Budget | None = None,
+    step: Callable[[], None] = lambda: None,
+) -> list[Floats]:
+    """Return the vector of each text; equal texts are embedded once, and new vectors are stored.
 
     Args:
-        texts: What to embed; equal ones are embedded once.
-        embedder: Reads the texts that the store lacks, and is not read from disk where there are no texts.
-        store: Keeps each new vector, under what made it and the text.
-        budget: Is stopped where the store fails.
+        texts: Texts to embed.
+        embedder: Its weights are not read if there are no texts.
+        store: Store of the vectors.
+        budget: Stopped if the store fails.
+        step: Called once per text.
 
     Raises:
-        ModelError: A text has no vector, or one of another width than the others; the vectors made before are kept.
-        BudgetReached: A text was not asked for, since that could pass the budget; the vectors made before are kept.
+        ModelError: A text has no vector, or one of another width than the others; the other vectors are stored.
+        BudgetReached: The next request could exceed the budget; earlier vectors are stored.
         StoreError: The store failed; vectors that were paid for are spooled.
     """
     if not texts:
-        return np.zeros((0, 0), dtype=np.float32)
-    identity, kept = embedder.identity, Embedded(store)
-    keys = [content_hash([identity, text], length=40) for text in texts]
-    found = kept.vectors(keys)
-    lacking = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
-    ledger = Ledger(store, kept.vectors, budget)
-    for part in batches(lacking.items(), TOGETHER):
-        if is_remote(embedder.name):
-            found |= wait(_paid(dict(part), embedder, ledger, found))
-            _check_widths(found, embedder)
-        else:
-            new = _made(part, embedder)
-            found |= new.vectors
-            _check_widths(found, embedder)
-            kept.add(identity, new.vectors)
-            new.check(embedder)
-    return np.stack([found[key] for key in keys])
+        return []
+    exchange = await asyncio.to_thread(EmbeddingExchange, embedder, store, budget)
+    async with exchange.ledger.closing():
+        answers = await answer_all(exchange, texts, 1, step, TOGETHER)
+        raise_if_over(answers)
+    return answers  # type: ignore[return-value]  # none is a failure
 
 
-async def _paid(
-    part: Mapping[str, str], embedder: Embedder, ledger: Ledger[Floats], before: Mapping[str, Floats]
-) -> dict[str, Floats]:
-    """The vectors of texts by key, each asked for by one process alone."""
-    found: dict[str, Floats] = {}
-
-    async def ask(keys: list[str]) -> None:
-        new = await asyncio.to_thread(_made, [(key, part[key]) for key in keys], embedder)
-        _check_widths({**before, **new.vectors}, embedder)
-        await ledger.keep(
-            {"kind": "vector", "key": key, "maker": embedder.identity, "bytes": vector.astype(WIRE).tobytes()}
-            for key, vector in new.vectors.items()
-        )
-        new.check(embedder)
-        found.update(new.vectors)
-
-    async with ledger.settled():
-        found |= await ledger.once(part, ask)
-    return found
+def stored_vectors(texts: Sequence[str], embedder: Embedder, store: Store) -> list[Floats | Missing]:
+    """Return the stored vector of each text, or a failure."""
+    return stored_answers(EmbeddingExchange(embedder, store), texts, "run: accord fit")
 
 
-def foreseen(
-    texts: Sequence[str], embedder: Embedder, store: Store, width: int | None = None
-) -> tuple[Floats, list[str]]:
-    """(n, width) the kept vectors of texts, drawn stand-ins for the others; and those others, each once.
-
-    Stand-ins are as wide as `width` says; without it as any vector that the store keeps of the embedder.
-    """
-    keys = [content_hash([embedder.identity, text], length=40) for text in texts]
-    kept = Embedded(store)
-    found = kept.vectors(keys)
-    lacking = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
-    if lacking:
-        width = width or kept.width(embedder.identity) or STAND_IN_WIDTH
-    for key in lacking:
-        drawn = np.random.default_rng(list(key.encode())).standard_normal(width).astype(np.float32)
-        found[key] = drawn / np.linalg.norm(drawn)
-    return np.stack([found[key] for key in keys]), list(lacking.values())
-
-
-class _Made(NamedTuple):
-    """Vectors by key, by key what is to be said of the texts that have none, and whether the budget is spent."""
-
-    vectors: dict[str, Floats]
-    failed: dict[str, str]
-    over: BudgetReached | None
-
-    def check(self, embedder: Embedder) -> None:
-        """Refuse to go on where a text has no vector."""
-        if self.over is not None:
-            raise self.over
-        if self.failed:
-            texts = len(self.failed) + len(self.vectors)
-            raise ModelError(
-                f"{embedder.name} has no vector for {len(self.failed)} of {texts} texts; "
-                f"{next(iter(self.failed.values()))}. The other vectors are kept: run the command again to go on."
-            )
-
-
-def _made(part: Sequence[tuple[str, str]], embedder: Embedder) -> _Made:
-    new = _Made({}, {}, None)
-    embedder.prepare([text for _, text in part])
-    for key, text in part:
-        try:
-            new.vectors[key] = np.asarray(embedder.embed(text), dtype=np.float32)
-        except Unmeasured as error:
-            new.failed[key] = str(error)
-        except BudgetReached as error:
-            return new._replace(over=error)
-    return new
-
-
-def _check_widths(found: Mapping[str, Floats], embedder: Embedder) -> None:
-    """Refuse vectors that cannot be compared: those of another model under the same name."""
-    widths = sorted({len(vector) for vector in found.values()})
-    if len(widths) > 1:
-        raise ModelError(
-            f"{embedder.name} gives vectors of {' and of '.join(map(str, widths))} numbers: another model answers "
-            "under the name by now. Use another store, or another embedder."
-        )
+def price_vectors(
+    texts: Sequence[str], embedder: Embedder, store: Store, plan: Plan, width: int | None = None
+) -> list[Floats]:
+    """Count the requests for vectors in a plan; return stored vectors and drawn stand-ins of `width` numbers."""
+    exchange = EmbeddingExchange(embedder, store)
+    plan.has_follow_ups = True
+    vectors = price(exchange, texts, plan)
+    if any(vector is None for vector in vectors):
+        width = width or exchange.width()
+    return [
+        exchange.stand_in(text, width or STAND_IN_WIDTH) if vector is None else vector
+        for text, vector in zip(texts, vectors, strict=True)
+    ]

@@ -1,12 +1,13 @@
-"""A model as it is used: `Once(Cached(Limited(Retrying(Budgeted(wire)))))`.
+"""Opening models: `Once(Limited(Retrying(Budgeted(wire))))`, or `Once(Cached(...))` if replies are stored.
 
-Equal prompts under way are asked once, kept replies never wait for a slot, a slot is held through retries, and
-every attempt is paid from the budget.
+Equal prompts in progress are sent once, stored replies never wait for a slot, a slot is held through retries, and every
+attempt is paid from the budget. A model in this process needs no limit, retries or budget.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 from accord.edges import BadInput
@@ -16,29 +17,37 @@ from accord.models.client import TIMEOUT_SECONDS, ChatCompletions, Endpoint
 from accord.models.judges.decisions import DecidedChat, DecisionsJudge, OpenAIDecisions, SystemOne
 from accord.models.judges.logprobs import IN_PROCESS_LOGPROBS, TOP_LOGPROBS, LogprobsJudge
 from accord.models.judges.sampling import SamplingJudge, VerbalisedJudge
-from accord.models.likelihood import EchoCompletions, EchoLikelihood, LikelihoodModel, open_embedded_likelihood
+from accord.models.likelihood import EchoCompletions, EchoLikelihood, LikelihoodModel
 from accord.models.model import EMBEDDED, GGUF, HF, ChatModel, Judge, Model, in_process
 from accord.models.streaming import Heard
-from accord.models.wrappers import ATTEMPTS, Cached, Limit, Limited, Once, Retrying, decode_reply
+from accord.models.wrappers import ATTEMPTS, Cached, Limit, Limited, Once, Retrying
 from accord.store import Store
 from accord.values import MOST_ASKED, Question
 
-CHAT_MODES = ("logprobs", "sampling", "verbalised")
+DECISIONS: dict[str, type[Endpoint]] = {"decisions": OpenAIDecisions, "systemone": SystemOne}
 DIALECTS = {"decisions": "openai", "systemone": "systemone"}
-"""Ways that ask a decisions endpoint, and the dialect that each speaks."""
+"""Modes that use a decisions endpoint, and the dialect of each."""
+CHAT_MODES = ("logprobs", "sampling", "verbalised")
 MODES = (*DIALECTS, *CHAT_MODES)
-"""Ways to a distribution over a wire; `systemone` is the other dialect of decisions."""
+"""Modes of a judge at an endpoint."""
+IN_PROCESS = {
+    EMBEDDED: ("accord.embedded.chat", "open_embedded"),
+    GGUF: ("accord.embedded.gguf_fingerprint", "open_gguf"),
+    HF: ("accord.embedded.huggingface", "open_hf"),
+}
+"""Module and function that open a model in this process, by the prefix of its name; imported on first use."""
 
 
 @dataclass
 class ClientOptions:
-    """On what terms an endpoint is asked: shared by every model that a run opens.
+    """Options of an endpoint, shared by every model that a run opens.
 
     Attributes:
-        at_once: The most requests under way at one endpoint with one key.
-        attempts: How often a failing call is tried in all.
+        at_once: Largest number of requests in progress at one endpoint with one key.
+        attempts: Times that a failing request is sent.
         timeout: Seconds that one attempt may take.
-        budget: What may be spent.
+        budget: Budget of all requests.
+        limits: Limits by endpoint.
     """
 
     at_once: int = 64
@@ -48,133 +57,115 @@ class ClientOptions:
     limits: dict[str, Limit] = field(default_factory=dict)
 
     def limit(self, endpoint: str) -> Limit:
-        """The endpoint's limit; the key is the environment's own, so that the endpoint alone tells limits apart."""
+        """Return the endpoint's limit; the key comes from the environment, so the endpoint alone identifies it."""
         return self.limits.setdefault(endpoint, Limit(self.at_once))
 
 
-def asked_on(wire: Any, terms: ClientOptions) -> Model[Any, Any]:
-    """A wire with its budget, its retries and its limit, and equal questions joined."""
-    return Once(_limited(wire, terms))
+def asked_on(wire: Any, options: ClientOptions) -> Model[Any, Any]:
+    """Join equal requests to a wire; at an endpoint, also add its budget, retries and limit."""
+    if in_process(wire.name):
+        return Once(wire)
+    return Once(_limited(wire, options))
 
 
-def open_chat(model: str, base_url: str | None, store: Store, terms: ClientOptions) -> ChatModel:
-    """A chat model whose replies are kept in the store; see `open_judge` for its names."""
-    return _kept(_chat_wire(model, base_url, terms), store, terms)
+def _limited(wire: Any, options: ClientOptions) -> Limited[Any, Any]:
+    limit = options.limit(wire.endpoint)
+    return Limited(Retrying(Budgeted(wire, options.budget), options.attempts, limit=limit), limit)
 
 
-def _kept(wire: Any, store: Store, terms: ClientOptions) -> ChatModel:
-    asked = wire if in_process(wire.name) else _limited(wire, terms)
-    return Once(Cached(asked, store, wire.endpoint, decode_reply, terms.budget))
+def open_wire(model: str, base_url: str | None, options: ClientOptions) -> Any:
+    """Open the embedded model, the GGUF file, the Hugging Face folder or the chat endpoint of a name."""
+    for prefix, (module, function) in IN_PROCESS.items():
+        if model.startswith(prefix):
+            return getattr(import_module(module), function)(model)
+    return ChatCompletions(model, base_url, timeout=options.timeout)
 
 
-def open_uncached(model: str, base_url: str | None, terms: ClientOptions) -> ChatModel:
-    """A chat model whose replies are kept by whoever asks; see `open_judge` for its names."""
-    wire = _chat_wire(model, base_url, terms)
-    return Once(wire) if in_process(model) else asked_on(wire, terms)
+def open_chat(model: str, base_url: str | None, store: Store, options: ClientOptions) -> ChatModel:
+    """Open a chat model with stored replies; see `open_judge` for its names."""
+    return _cached(open_wire(model, base_url, options), store, options)
 
 
-def open_heard(model: str, base_url: str | None, terms: ClientOptions, streams: bool = True) -> Heard:
-    """A chat model that is heard while it writes, or at once, and keeps nothing; see `open_judge` for its names."""
-    wire = _chat_wire(model, base_url, terms)
-    return Heard(wire, terms.limit(wire.endpoint), terms.budget, terms.attempts, in_process(model), streams)
+def _cached(wire: Any, store: Store, options: ClientOptions) -> ChatModel:
+    model = wire if in_process(wire.name) else _limited(wire, options)
+    return Once(Cached(model, store, wire.endpoint, options.budget))
+
+
+def open_uncached(model: str, base_url: str | None, options: ClientOptions) -> ChatModel:
+    """Open a chat model whose caller stores the replies; see `open_judge` for its names."""
+    return asked_on(open_wire(model, base_url, options), options)
+
+
+def open_heard(model: str, base_url: str | None, options: ClientOptions, streams: bool = True) -> Heard:
+    """Open a chat model that streams its replies, and stores none; see `open_judge` for its names."""
+    wire = open_wire(model, base_url, options)
+    return Heard(wire, options.limit(wire.endpoint), options.budget, options.attempts, in_process(model), streams)
 
 
 def endpoint_of(model: str, base_url: str | None) -> str:
-    """Where a chat model answers, as its kept replies are keyed; see `open_chat`."""
-    return str(_chat_wire(model, base_url, ClientOptions()).endpoint)
+    """Return the endpoint in the keys of a chat model's stored replies."""
+    return str(open_wire(model, base_url, ClientOptions()).endpoint)
 
 
-def open_decided(
-    mode: str, model: str, base_url: str | None, question: Question, store: Store, terms: ClientOptions
-) -> ChatModel:
-    """A decisions endpoint as a chat model that answers one question about each prompt; its replies are kept.
+def open_decided(mode: str, model: str, base_url: str | None, question: Question, options: ClientOptions) -> ChatModel:
+    """Open a decisions endpoint as a chat model that answers one question about each prompt, and stores nothing.
 
     Raises:
-        BadInput: The way is not one of decisions, the model runs in this process, or a judge cannot be asked the
+        BadInput: The mode uses no decisions endpoint, the model runs in this process, or a judge cannot answer the
             question.
-        ModelError: There is no key.
+        ModelError: There is no API key.
     """
-    wire = _decided_wire(mode, model, base_url, question, terms)
-    asked = DecidedChat(_limited(wire, terms), question)
-    return Once(Cached(asked, store, _decided_at(wire, mode, question), decode_reply, terms.budget))
+    return DecidedChat(asked_on(_decisions_wire(mode, model, base_url, options, question), options), question)
 
 
 def decided_endpoint_of(mode: str, model: str, base_url: str | None, question: Question) -> str:
-    """Where a question is answered, as kept replies to prompts about it are keyed; see `open_decided`."""
-    return _decided_at(_decided_wire(mode, model, base_url, question, ClientOptions()), mode, question)
-
-
-def _decided_at(wire: Endpoint, mode: str, question: Question) -> str:
+    """Return the endpoint in the keys of stored replies to prompts about a question; see `open_decided` for errors."""
+    wire = _decisions_wire(mode, model, base_url, ClientOptions(), question)
     return f"{wire.endpoint} {DIALECTS[mode]} {question.key}"
 
 
-def _decided_wire(mode: str, model: str, base_url: str | None, question: Question, terms: ClientOptions) -> Endpoint:
-    if mode not in DIALECTS:
-        raise BadInput(f"{mode!r} is no way of decisions; allowed: {', '.join(DIALECTS)}")
-    if not question.can_be_judged:
+def _decisions_wire(
+    mode: str, model: str, base_url: str | None, options: ClientOptions, question: Question | None = None
+) -> Endpoint:
+    if mode not in DECISIONS:
+        raise BadInput(f"mode {mode!r} uses no decisions endpoint; allowed: {', '.join(DECISIONS)}")
+    if question is not None and not question.can_be_judged:
         raise BadInput(
             f"a decisions endpoint cannot answer {question.id!r} ({question.scale}); it chooses from 2 to "
             f"{MOST_ASKED} options about one conversation"
         )
-    return _decisions_wire(mode, model, base_url, terms)
-
-
-def _decisions_wire(mode: str, model: str, base_url: str | None, terms: ClientOptions) -> Endpoint:
     if in_process(model):
-        raise BadInput(f"{model!r} runs in this process and has no {mode} endpoint; its way is logprobs")
-    kind = OpenAIDecisions if mode == "decisions" else SystemOne
-    return kind(model, base_url, timeout=terms.timeout)
+        raise BadInput(f"{model!r} runs in this process and has no {mode} endpoint; use mode logprobs")
+    return DECISIONS[mode](model, base_url, timeout=options.timeout)
 
 
-def _chat_wire(model: str, base_url: str | None, terms: ClientOptions) -> Any:
-    """What answers under a name: the embedded model, a GGUF file, a Hugging Face folder, or an endpoint."""
-    if model.startswith(EMBEDDED):
-        from accord.models.embedded.chat import open_embedded
-
-        return open_embedded(model)
-    if model.startswith(GGUF):
-        from accord.models.embedded.gguf_fingerprint import open_gguf
-
-        return open_gguf(model)
-    if model.startswith(HF):
-        from accord.models.embedded.huggingface import open_hf
-
-        return open_hf(model)
-    return ChatCompletions(model, base_url, timeout=terms.timeout)
-
-
-def _limited(wire: Any, terms: ClientOptions) -> Limited[Any, Any]:
-    limit = terms.limit(wire.endpoint)
-    retrying = Retrying(Budgeted(wire, terms.budget), terms.attempts, limit=limit)
-    return Limited(retrying, limit)
-
-
-def open_likelihood(model: str, base_url: str | None, terms: ClientOptions) -> LikelihoodModel:
-    """The embedded model, or an endpoint that honours `echo`; what it measured is kept by whoever asks.
+def open_likelihood(model: str, base_url: str | None, options: ClientOptions) -> LikelihoodModel:
+    """Open the embedded model, or an endpoint that supports `echo`; the caller stores its likelihoods.
 
     Raises:
         BadInput: The embedded model is not on this machine.
-        ModelError: There is no key.
+        ModelError: There is no API key.
     """
     if model.startswith(EMBEDDED):
-        return open_embedded_likelihood(model)
+        opened: LikelihoodModel = import_module("accord.embedded.likelihood").open_embedded_likelihood(model)
+        return opened
     if in_process(model):
         raise BadInput(f"{model!r} cannot give likelihoods; of the models in this process only {EMBEDDED}NAME does")
-    wire = EchoCompletions(model, base_url, timeout=terms.timeout)
-    return EchoLikelihood(asked_on(wire, terms), wire.endpoint)
+    wire = EchoCompletions(model, base_url, timeout=options.timeout)
+    return EchoLikelihood(asked_on(wire, options), wire.endpoint)
 
 
 def open_batched(
     mode: str, model: str, base_url: str | None, instructions: str, store: Store, samples: int, timeout: float
 ) -> tuple[Judge, Batched, BatchEndpoint]:
-    """A judge that answers from a provider's batches, the model that notes what they lack, and their endpoint.
+    """Open a judge that answers from a provider's batches, its chat model that collects prompts, and the endpoint.
 
     Raises:
-        BadInput: No such way, or one that batches do not know.
-        ModelError: There is no key.
+        BadInput: The mode does not exist, or batches do not support it.
+        ModelError: There is no API key.
     """
     if mode not in CHAT_MODES or in_process(model):
-        raise BadInput(f"no batches for {model!r} by {mode}; they are for endpoints by {', '.join(CHAT_MODES)}")
+        raise BadInput(f"no batches for {model!r} by {mode}; allowed: an endpoint by {', '.join(CHAT_MODES)}")
     wire = ChatCompletions(model, base_url, timeout=timeout, most_bytes=MOST_FILE_BYTES)
     batched = Batched(wire, store)
     return _chat_judge(mode, batched, wire.endpoint, instructions, samples), batched, BatchEndpoint(wire)
@@ -185,34 +176,32 @@ def open_judge(
     model: str,
     base_url: str | None,
     instructions: str,
-    terms: ClientOptions,
+    options: ClientOptions,
     samples: int,
     store: Store | None = None,
 ) -> Judge:
-    """A judge over a wire, or in this process where the model is `embedded:NAME`, `gguf:PATH` or `hf:FOLDER`.
+    """Open a judge at an endpoint, or in this process for a model `embedded:NAME`, `gguf:PATH` or `hf:FOLDER`.
 
-    Its answers are kept by whoever asks; the wire's replies are not kept twice, but where an answer is made of several
-    draws, each of them is kept in the store as it comes. A model in this process is asked without limit, retries or
-    budget: it costs nothing and fails only for good.
+    The caller stores its answers. Replies are not stored a second time, except in mode sampling: its answers are made
+    of several draws, each of which is stored as it arrives.
 
     Raises:
-        BadInput: No such way, or the model in this process cannot be asked that way or is not on this machine.
-        ModelError: There is no key.
+        BadInput: The mode does not exist, or the model in this process does not support it or is not on this machine.
+        ModelError: There is no API key.
     """
     if mode not in MODES:
-        raise BadInput(f"no way {mode!r} to a distribution; allowed: {', '.join(MODES)}")
-    if mode in DIALECTS:
-        decisions = _decisions_wire(mode, model, base_url, terms)
-        return DecisionsJudge(asked_on(decisions, terms), instructions, decisions.endpoint, DIALECTS[mode])
-    wire = _chat_wire(model, base_url, terms)
-    if mode == "sampling" and store is not None:
-        return _chat_judge(mode, _kept(wire, store, terms), wire.endpoint, instructions, samples)
-    asked: Any = Once(wire) if in_process(model) else asked_on(wire, terms)
-    return _chat_judge(mode, asked, wire.endpoint, instructions, samples)
+        raise BadInput(f"no mode {mode!r}; allowed: {', '.join(MODES)}")
+    if mode in DECISIONS:
+        decisions = _decisions_wire(mode, model, base_url, options)
+        return DecisionsJudge(asked_on(decisions, options), instructions, decisions.endpoint, DIALECTS[mode])
+    wire = open_wire(model, base_url, options)
+    stores_draws = mode == "sampling" and store is not None
+    chat = _cached(wire, store, options) if stores_draws and store else asked_on(wire, options)
+    return _chat_judge(mode, chat, wire.endpoint, instructions, samples)
 
 
 def _chat_judge(mode: str, model: ChatModel, endpoint: str, instructions: str, samples: int) -> Judge:
-    """A judge by one of the ways that ask a chat model."""
+    """Return a judge by a mode that uses a chat model."""
     if mode == "logprobs":
         tops = IN_PROCESS_LOGPROBS if in_process(model.name) else TOP_LOGPROBS
         return LogprobsJudge(model, instructions, endpoint, tops)

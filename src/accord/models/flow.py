@@ -1,41 +1,66 @@
-"""Methods yield requests, one driver does the waiting: a method is a plain generator, testable without a model.
+"""Flows: methods as generators of requests, the values that they ask for, and their event loop.
 
-A `PromptFlow` yields prompts for one chat model. A `Flow` yields requests, each naming the role it is for (`judge`,
-`writer`, ...); `to` turns the first into the second, `together` runs several at once.
+A `PromptFlow` yields prompts for one chat model. A `Flow` yields requests that name the role that answers them
+(`judge`, `writer`, ...). `to` turns the first into the second, and `together` runs several at once. A flow is tested
+without a model: the test sends the answers.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
-from typing import Any, TypeVar
+from threading import Thread, current_thread
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from accord.edges import BudgetReached
-from accord.models.event_loop import wait
 from accord.models.model import CallFailed, ChatModel, Failure, Prompt, Reply
 
-OUT_OF_BUDGET, IN_BATCH = "out of budget", "in batch"
-LATER = frozenset({OUT_OF_BUDGET, IN_BATCH})
-"""Reasons why there is no reply yet, although there will be one."""
+if TYPE_CHECKING:
+    from accord.store import Store
+from accord.values import Rubric, Sample
 
 T = TypeVar("T")
 R = TypeVar("R")
 
+# --- roles and reasons ----------------------------------------------------------------------------------------------
+
+JUDGE, WRITER, SCORER, FINDER, LIKELIHOOD = "judge", "writer", "scorer", "finder", "likelihood"
+USER, ASSISTANT = "user", "assistant"
+"""The two speakers of a synthetic conversation; one model speaks for both if the project names only one."""
+EMBEDDER, STORE = "embedder", "store"
+"""Roles that need no entry under `models:`."""
+NOT_ASKED, NOT_YET, NOT_MEASURED = "not asked yet", "not judged yet", "not measured yet"
+OUT_OF_BUDGET, IN_BATCH = "out of budget", "in batch"
+LATER = frozenset({OUT_OF_BUDGET, IN_BATCH})
+"""Reasons of missing replies that a later run gets."""
+NEVER_SENT = frozenset({NOT_ASKED, NOT_YET, NOT_MEASURED, OUT_OF_BUDGET})
+"""Reasons of missing answers whose requests were never sent."""
+NOT_APPLICABLE = "does not apply"
+MODEL_ERROR = "model error"
+"""Reason of a missing answer whose request was sent and raised a `ModelError`, for example HTTP 401."""
+GIVEN = "given"
+"""Endpoint of models that the caller passes in, in the keys of their stored replies."""
+
+# --- requests -------------------------------------------------------------------------------------------------------
+
 PromptFlow = Generator[Sequence[Prompt], Sequence[Reply | Failure], T]
-"""Yields the prompts it needs answered together, is sent their replies in order, returns its result."""
+"""Yields prompts that are answered together, receives their replies in order, returns its result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Something that whoever has a role is to answer.
+    """A request to the model of a role.
 
     Attributes:
-        role: Whose: a name under `models:` of `accord.yaml`, or one that needs no model (`embedder`, `store`).
-        content: What is asked: a `Prompt`, or one of the values of `accord.models.role_models`.
-        about: The question that a prompt asks, where its answer is a distribution over the question's options.
-        purpose: What progress and counts call it.
+        role: A name under `models:` of `accord.yaml`, or a role that needs no model (`embedder`, `store`).
+        content: A `Prompt`, `Questions`, `Passage`, `Text`, `Who`, `StoreRead` or `StoreWrite`.
+        about: The question that a prompt asks, if its answer is a distribution over the question's options.
+        purpose: Name of the request in progress reports and counts.
         stand_in: The expected answer, which a plan assumes; the requests that follow from it are planned too.
         fewest: An answer with fewer follow-up requests than `stand_in`, for the lower end of a plan.
         most: An answer with more follow-up requests, such as one that cannot be read, for the upper end.
@@ -48,6 +73,65 @@ class Request:
     stand_in: Any = None
     fewest: Any = None
     most: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """Asks who has a role; the answer is a `Known`. Nobody is asked anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Who has a role.
+
+    Attributes:
+        name: The model's name.
+        mode: How a distribution is obtained from it; empty where it gives none.
+        where: Where it answers: the same name elsewhere is another model.
+        context: Tokens of one request, where that is known.
+    """
+
+    name: str
+    mode: str = ""
+    where: str = ""
+    context: int | None = None
+
+
+@dataclass(frozen=True)
+class Questions:
+    """A rubric's questions about one sample; the answer is a `Judged`."""
+
+    sample: Sample
+    rubric: Rubric
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text to place; the answer is its vector.
+
+    Attributes:
+        embedder: A name that `open_embedder` knows.
+        text: What to place.
+        width: Of the vectors that it is to be held against, where they are known.
+    """
+
+    embedder: str
+    text: str
+    width: int | None = None
+
+
+@dataclass(frozen=True)
+class StoreRead:
+    """Reads from the store; the answer is what `call` returns."""
+
+    call: Callable[[Store], Any]
+
+
+@dataclass(frozen=True)
+class StoreWrite:
+    """Writes to the store; a plan leaves it out."""
+
+    call: Callable[[Store], None]
 
 
 StandIn = Callable[[Prompt], Reply]
@@ -116,6 +200,9 @@ def nothing(result: T) -> Flow[T]:
     """A flow that asks nobody."""
     yield from ()
     return result
+
+
+# --- running prompts ------------------------------------------------------------------------------------------------
 
 
 async def drive(flow: PromptFlow[T], model: ChatModel) -> T:
@@ -201,3 +288,46 @@ async def all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 def run_flow(flow: PromptFlow[T], model: ChatModel) -> T:
     """`drive`, for callers without an event loop."""
     return wait(drive(flow, model))
+
+
+# --- the event loop -------------------------------------------------------------------------------------------------
+
+_NAME = "accord-waiting"
+LAST_SECONDS = 10.0
+"""How long an interrupted call may take to let go of what it holds."""
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    Thread(target=loop.run_forever, name=_NAME, daemon=True).start()
+    return loop
+
+
+def wait(work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`. An interrupt cancels it, and is passed on when it has let go of what it holds."""
+    if current_thread().name == _NAME:
+        work.close()
+        raise RuntimeError("wait() was called from the loop it would wait for; await the work instead")
+    done: Future[T] = Future()
+    started: Future[asyncio.Task[None]] = Future()
+
+    async def run() -> None:
+        try:
+            done.set_result(await work)
+        except BaseException as error:  # handed over to whoever waits
+            done.set_exception(error)
+
+    _loop().call_soon_threadsafe(lambda: started.set_result(_loop().create_task(run())))
+    try:
+        return done.result()
+    except KeyboardInterrupt:
+        _loop().call_soon_threadsafe(started.result().cancel)
+        with suppress(BaseException):
+            done.result(timeout=LAST_SECONDS)
+        raise
+
+
+def start(work: Coroutine[Any, Any, T]) -> Future[T]:
+    """Begin `work` on the same loop without waiting for it; to cancel what is returned cancels the work."""
+    return asyncio.run_coroutine_threadsafe(work, _loop())

@@ -1,32 +1,47 @@
-"""The third seam: how likely a model finds what was said. Likelihoods in, no judgement asked for.
+"""Likelihood models: the log probability of messages, given all messages before them.
 
-Only a model that gives the probabilities of its prompt's own tokens can tell: the embedded one, or an endpoint that
-honours `echo` (`accord models check` tries it).
+A model needs the probabilities of its prompt's own tokens for this: the embedded model, or an endpoint that supports
+`echo` (`accord models check` tries it).
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from accord.edges import BudgetReached
+from accord.edges import BudgetReached, ModelError, NotSent
 from accord.models.client import Endpoint
-from accord.models.embedded.language_model import LanguageModel, Spoken, open_language_model
-from accord.models.flow import OUT_OF_BUDGET
-from accord.models.model import EMBEDDED, CallFailed, ChatMessage, Failure, Model, Usage
-from accord.models.reply_parsing import a_list, a_log_probability, a_text, a_whole, an_object, usage_of
+from accord.models.exchange import Assumption, Exchange, Missing
+from accord.models.flow import NOT_MEASURED, OUT_OF_BUDGET
+from accord.models.model import CallFailed, ChatMessage, Failure, Model, Usage
+from accord.models.reply_parsing import (
+    a_list,
+    a_log_probability,
+    a_text,
+    a_whole,
+    an_object,
+    usage_of,
+)
+from accord.models.request_ledger import RequestLedger
+from accord.store import Paid, Store
 from accord.values import content_hash
 
 NO_ECHO = "no echo"
-PASSAGES_AT_ONCE = 16
-"""Passages that one piece of work reads: an interrupt waits for no more than these."""
+PASSAGES_TOGETHER = 64
+"""Passages that a model in this process measures before they are stored: the most that an interruption loses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """Messages, and which of them are asked about: each given all that stand before it."""
+    """Messages whose likelihoods are requested.
+
+    Attributes:
+        messages: The messages in order.
+        spoken: Indices of the messages to measure, each given all messages before it.
+    """
 
     messages: tuple[ChatMessage, ...]
     spoken: tuple[int, ...]
@@ -34,81 +49,79 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Likelihood:
-    """The log probability (natural, at most 0) of one message, and how many tokens it has."""
+    """The natural log probability of one message, at most 0, and its number of tokens."""
 
     log_probability: float
     tokens: int
 
 
 Measured = tuple[Likelihood, ...] | Failure
-"""One likelihood for each message asked about, or why there is none."""
+"""One likelihood per measured message, or the reason for having none."""
 
 
 class LikelihoodModel(Protocol):
-    """Something that tells how likely messages are."""
+    """A model that measures likelihoods of messages."""
 
     name: str
 
     def made_from(self, passage: Passage) -> Mapping[str, Any]:
-        """Everything that can change the answer, as JSON: its key is its hash. No secrets."""
+        """Return everything that can change the answer, as JSON without secrets; the answer's key is its hash."""
         ...
 
     def requests(self, passages: Sequence[Passage]) -> Sequence[Any]:
-        """What `measure` would send, so that it can be priced; nothing where nothing goes over a wire."""
+        """Return the requests that `measure` sends, for pricing; empty for a model in this process."""
         ...
 
     async def measure(self, passages: Sequence[Passage]) -> list[Measured]:
-        """One result a passage, in their order.
+        """Return one result per passage, in order.
 
         Raises:
-            ModelError: No call can succeed.
+            ModelError: No request can succeed.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         ...
 
 
-class EmbeddedLikelihood:
-    """Likelihoods by the embedded model, in its own chat format; passages that begin alike are read together."""
+class LikelihoodExchange(Exchange[Passage, tuple[Likelihood, ...]]):
+    """Passages to a likelihood model."""
 
-    def __init__(self, model: LanguageModel) -> None:
-        """See `accord.models.embedded.language_model.open_language_model`."""
-        self.name = f"{EMBEDDED}{model.name}"
-        self._model = model
+    not_sent = NOT_MEASURED
 
-    def made_from(self, passage: Passage) -> Mapping[str, Any]:
-        """The weights, and the messages as the model sees them."""
-        return {"model": self.name, "weights": self._model.fingerprint, "passage": _shown(passage)}
+    def __init__(
+        self, likelihood: LikelihoodModel, ledger: RequestLedger[str], store: Store, role: str, attempts: int,
+        failures: dict[Any, Any] | None,
+    ) -> None:  # fmt: skip
+        super().__init__(ledger, store.replies, role, likelihood.name, attempts, failures)
+        self._likelihood = likelihood
 
-    def requests(self, passages: Sequence[Passage]) -> Sequence[Any]:
-        """Nothing goes over a wire."""
-        return ()
+    def key(self, request: Passage) -> str:
+        """Return the hash of what the model says that the answer is made from."""
+        return content_hash(dict(self._likelihood.made_from(request)), length=40)
 
-    async def measure(self, passages: Sequence[Passage]) -> list[Measured]:
-        """Some passages at a time, neighbours first; one that is longer than the context is a failure of its own."""
-        spoken = [self._model.spoken([(m.role, m.content) for m in passage.messages]) for passage in passages]
-        # Neighbours share most, and short ones come last: they can be read beside whatever is kept then.
-        order = {i: (len(passages[i].messages) == 1, chat.tokens) for i, chat in enumerate(spoken) if self._fits(chat)}
-        fitting = sorted(order, key=order.__getitem__)
-        found: dict[int, Measured] = {}
-        for start in range(0, len(fitting), PASSAGES_AT_ONCE):
-            some = fitting[start : start + PASSAGES_AT_ONCE]
-            chats = [(spoken[i], passages[i].spoken) for i in some]
-            likelihoods = await asyncio.to_thread(self._model.log_likelihoods, chats)
-            for i, of_passage in zip(some, likelihoods, strict=True):
-                found[i] = tuple(Likelihood(float(each.sum()), len(each)) for each in of_passage)
-        return [found.get(i) or self._too_long(chat) for i, chat in enumerate(spoken)]
+    async def ask(self, requests: Sequence[Passage]) -> Sequence[tuple[Likelihood, ...] | Missing]:
+        """Measure some passages."""
+        try:
+            return await self._likelihood.measure(requests)
+        except ModelError as error:
+            if self.cost(requests):
+                raise
+            raise NotSent(str(error)) from None
 
-    async def close(self) -> None:
-        """Nothing is open."""
+    def cost(self, requests: Sequence[Passage], assume: Assumption = "stand_in") -> Sequence[Any]:
+        """Return the model's requests; none for a model in this process."""
+        return self._likelihood.requests(requests)
 
-    def _too_long(self, chat: Spoken) -> Failure:
-        return Failure("too long", f"{len(chat.tokens)} tokens exceed the {self._model.context} of {self.name}")
+    def encode(self, key: str, request: Passage, answer: tuple[Likelihood, ...]) -> Paid:
+        """Return likelihoods as JSON pairs of log probability and tokens."""
+        content = json.dumps([[each.log_probability, each.tokens] for each in answer])
+        return {"kind": "reply", "key": key, "maker": self.model, "content": content}
 
-    def _fits(self, chat: Spoken) -> bool:
-        return len(chat.tokens) <= self._model.context
+    def decode(self, request: Passage, stored: str) -> tuple[Likelihood, ...]:
+        """Return likelihoods from JSON pairs."""
+        return tuple(Likelihood(*pair) for pair in json.loads(stored))
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +194,7 @@ class EchoLikelihood:
 
     def made_from(self, passage: Passage) -> Mapping[str, Any]:
         """The endpoint, the model, and the text."""
-        return {"model": self.name, "endpoint": self.endpoint, "passage": _shown(passage)}
+        return {"model": self.name, "endpoint": self.endpoint, "passage": passage_hash(passage)}
 
     def requests(self, passages: Sequence[Passage]) -> Sequence[Echo]:
         """One text a passage."""
@@ -245,11 +258,6 @@ def _within(echoed: Echoed, span: range) -> Likelihood:
     return Likelihood(float(sum(inside)), len(inside))
 
 
-def _shown(passage: Passage) -> str:
-    said = [[message.role, message.content] for message in passage.messages]
-    return content_hash([said, list(passage.spoken)])
-
-
-def open_embedded_likelihood(name: str) -> EmbeddedLikelihood:
-    """The embedded model of a name such as `embedded:smollm2-135m`; see `embedded.loading.load` for what is raised."""
-    return EmbeddedLikelihood(open_language_model(name.removeprefix(EMBEDDED)))
+def passage_hash(passage: Passage) -> str:
+    """Return a hash of the messages and the measured indices."""
+    return content_hash([[[m.role, m.content] for m in passage.messages], list(passage.spoken)])

@@ -128,6 +128,9 @@ EMBEDDED, GGUF, HF = "embedded:", "gguf:", "hf:"
 """What the names of models in this process begin with: Accord's own small one, GGUF files, Hugging Face folders."""
 
 
+MADE = "accord.json"
+"""File that Accord's fine-tuning leaves beside a model's weights: how the model was trained."""
+
 IN_PROCESS_CONTEXT = 8192
 """Tokens that a model in this process is given to read."""
 

@@ -1,8 +1,9 @@
 """Paid once: what is asked is claimed in the store before, kept there as it comes, and spooled where that fails.
 
-Every part that pays for answers (judges, chat models, likelihoods, embeddings) asks through `Ledger.once`. Claims and
-writes of one moment go to the database together, one piece of work at a time and in a thread of their own. Where the
-store fails, the budget is stopped: what is under way comes in and is spooled, and nothing new is asked.
+Every part that pays for answers (judges, chat models, likelihoods, embeddings) asks through
+`RequestLedger.ask_each_once`. Claims and writes of one moment go to the database together, one piece of work at a time
+and in a thread of their own. Where the store fails, the budget is stopped: what is under way comes in and is spooled,
+and nothing new is asked.
 """
 
 from __future__ import annotations
@@ -62,33 +63,31 @@ class _Moment(Generic[T]):
         return bool(self.rows or self.wanted or self.freed or self.is_due)
 
 
-class Ledger(Generic[T]):
+class RequestLedger(Generic[T]):
     """What one part of this process is asking, and pays for, with one store."""
 
     def __init__(
         self,
         store: Store,
-        known: Callable[[Iterable[str]], Mapping[str, T]],
+        find: Callable[[Iterable[str]], Mapping[str, T]],
         budget: Budget | None = None,
         lease: Lease = Lease(),
     ) -> None:
-        """`known` gives what the store holds under some keys; `budget` is stopped where the store fails."""
+        """`find` gives what the store holds under some keys; `budget` is stopped where the store fails."""
         self._spool = Spool(store)
-        self._store, self._known, self._lease = store, known, lease
+        self._store, self._find, self._lease = store, find, lease
         self._budget = budget or Budget(Caps(), {})
         self._claims = Claims(store, lease.clock, lease.seconds)
         self._next: _Moment[T] = _Moment()
         self._held: set[str] = set()
         self._working: asyncio.Task[None] | None = None
-        self._looking: asyncio.Task[None] | None = None
-        self._sought: list[tuple[list[str], Future[Mapping[str, T]]]] = []
         self._renewal: TimerHandle | None = None
         self._has_said = False
         self._failure: Unsaved | None = None
         self._change: Future[None] | None = None
         self._rests_until = 0.0
 
-    async def once(
+    async def ask_each_once(
         self, keys: Iterable[str], ask: Callable[[list[str]], Awaitable[None]], waits: bool = True
     ) -> dict[str, T]:
         """Have each key asked by one process alone; returns what others have answered.
@@ -129,47 +128,21 @@ class Ledger(Generic[T]):
         finally:
             self._free(got.mine)
 
-    def look(self, keys: Iterable[str]) -> Mapping[str, T]:
-        """What the store holds under some keys.
+    def find(self, keys: Iterable[str]) -> Mapping[str, T]:
+        """Return what the store holds under some keys.
 
         Raises:
-            BudgetReached: The store failed, so that nothing more is asked.
+            BudgetReached: The store failed, so nothing more is asked.
         """
         try:
-            return self._known(keys)
+            return self._find(keys)
         except StoreError as error:
             self._break(error)
             raise BudgetReached(str(error)) from None
 
-    async def looked(self, keys: Iterable[str]) -> dict[str, T]:
-        """The same, without keeping the event loop waiting: what is looked for at one time goes into one question.
-
-        Raises:
-            BudgetReached: The store failed, so that nothing more is asked.
-        """
-        done: Future[Mapping[str, T]] = get_running_loop().create_future()
-        self._sought.append((wanted := list(keys), done))
-        if self._looking is None or self._looking.done() or self._looking.get_loop() is not get_running_loop():
-            self._looking = asyncio.create_task(self._look())
-        found = await done
-        return {key: found[key] for key in wanted if key in found}
-
-    async def _look(self) -> None:
-        while self._sought:
-            sought, self._sought = self._sought, []
-            keys = dict.fromkeys(key for some, _ in sought for key in some)
-            try:
-                found = await asyncio.to_thread(self.look, keys)
-            except BaseException as error:
-                for _, done in sought:  # nobody may wait for what will not come
-                    if not done.done():
-                        done.set_exception(error) if isinstance(error, Exception) else done.cancel()
-                if not isinstance(error, Exception):
-                    raise
-            else:
-                for _, done in sought:
-                    if not done.done():
-                        done.set_result(found)
+    async def look_up(self, keys: Iterable[str]) -> dict[str, T]:
+        """Return what the store holds under some keys, without blocking the event loop; see `find` for errors."""
+        return dict(await asyncio.to_thread(self.find, list(keys)))
 
     async def keep(self, rows: Iterable[Paid]) -> None:
         """Keep what was paid for: in the store or, once that has failed, in the spool."""
@@ -187,7 +160,7 @@ class Ledger(Generic[T]):
             await asyncio.shield(self._working)
 
     @asynccontextmanager
-    async def settled(self) -> AsyncIterator[None]:
+    async def closing(self) -> AsyncIterator[None]:
         """Give up all claims at the end of a block, and raise the store's failure in place of what followed from it.
 
         Raises:
@@ -306,7 +279,7 @@ class Ledger(Generic[T]):
             return Taken(), {}
         taken = self._claims.exchange(moment.freed, wanted, moment.is_due)
         # Looked for after they are claimed: whoever held a claim before has kept its answer by then.
-        return taken, self._known(wanted) if wanted else {}
+        return taken, self._find(wanted) if wanted else {}
 
     def _renew_in_time(self) -> None:
         """See to it that claims are renewed as long as some are held."""

@@ -1,4 +1,4 @@
-"""Replies that were paid for are kept: an equal question to the same model is answered from the store."""
+"""Wrappers around a chat model: cached replies, equal requests joined, a limit of requests in progress, retries."""
 
 from __future__ import annotations
 
@@ -7,68 +7,109 @@ import json
 import random
 from asyncio import Future, get_running_loop
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any, Generic
 
 from accord.edges import NotSent
 from accord.models.budget import Budget
-from accord.models.model import A, CallFailed, Failure, Model, Q, Reply, Usage, key_of
-from accord.models.request_ledger import Ledger
+from accord.models.exchange import Assumption, Exchange, Plan, ask_once
+from accord.models.flow import NOT_ASKED, Request
+from accord.models.model import A, CallFailed, ChatModel, Failure, Model, Prompt, Q, Reply, Usage, key_of
+from accord.models.request_ledger import RequestLedger
 from accord.store import Paid, Store
 
 
 def kept_key(endpoint: str, model: str, question: Any) -> str:
-    """The key of a kept reply: the same name at another endpoint is another model."""
+    """Return the key of a stored reply; the same name at another endpoint is another model."""
     return key_of(f"{endpoint} {model}", question)
 
 
-def decode_reply(kept: dict[str, Any]) -> Reply:
-    """A kept reply; it cost nothing this time."""
-    return Reply(**{**kept, "usage": Usage()})
+def decode_reply(stored: str) -> Reply:
+    """Return a stored reply; its usage is zero."""
+    return Reply(**{**json.loads(stored), "usage": Usage()})
 
 
-class Cached(Generic[Q, A]):
-    """A model whose replies outlive it, each asked for by one process alone. Failures and refusals are never kept."""
+def paid_reply(key: str, model: str, reply: Reply) -> Paid:
+    """Return a reply as a row of the store."""
+    return {"kind": "reply", "key": key, "maker": model, "content": json.dumps(asdict(reply))}
+
+
+class ReplyExchange(Exchange[Request, Reply]):
+    """Prompts to a chat model; a request's `about` may select the model and its endpoint."""
+
+    not_sent = NOT_ASKED
 
     def __init__(
         self,
-        model: Model[Q, A],
         store: Store,
-        endpoint: str,
-        decode: Callable[[dict[str, Any]], A],
+        model: str,
+        chat: Callable[[Any], ChatModel],
+        endpoint: Callable[[Any], str],
         budget: Budget | None = None,
+        role: str = "",
+        attempts: int = 1,
+        failures: dict[Any, Any] | None = None,
     ) -> None:
-        """`endpoint` is part of the key: the same name elsewhere is another model. `decode` inverts `asdict`."""
-        self.name = model.name
-        self._model, self._endpoint, self._decode = model, endpoint, decode
-        self._ledger = Ledger(store, store.replies, budget)
+        """`chat` and `endpoint` are functions of a request's `about`."""
+        ledger: RequestLedger[str] = RequestLedger(store, store.replies, budget)
+        super().__init__(ledger, store.replies, role, model, attempts, failures)
+        self._chat, self._endpoint = chat, endpoint
 
-    async def ask(self, question: Q) -> A:
-        """The kept reply, or a new one, kept before it is returned.
+    def key(self, request: Request) -> str:
+        """Return the hash of endpoint, model and prompt."""
+        return kept_key(self._endpoint(request.about), self.model, request.content)
+
+    async def ask(self, requests: Sequence[Request]) -> list[Reply]:
+        """Send the prompts."""
+        return [await self._chat(request.about).ask(request.content) for request in requests]
+
+    def cost(self, requests: Sequence[Request], assume: Assumption = "stand_in") -> list[Prompt]:
+        """Return the prompts."""
+        return [request.content for request in requests]
+
+    def groups(self, requests: Sequence[tuple[str, Request]]) -> list[list[tuple[str, Request]]]:
+        """Send each prompt on its own."""
+        return [[request] for request in requests]
+
+    def encode(self, key: str, request: Request, answer: Reply) -> Paid:
+        """Return the reply as JSON."""
+        return paid_reply(key, self.model, answer)
+
+    def decode(self, request: Request, stored: str) -> Reply:
+        """Return the reply, which costs nothing this time."""
+        return decode_reply(stored)
+
+    def counts_again(self, request: Request, plan: Plan) -> bool:
+        """Assumed replies may lead to equal prompts where real ones differ: count all, except for the lower end."""
+        return request.stand_in is not None and plan.assume != "fewest"
+
+
+class Cached:
+    """A chat model whose replies are stored, each asked for by one process alone. Failures are never stored."""
+
+    def __init__(self, model: ChatModel, store: Store, endpoint: str, budget: Budget | None = None) -> None:
+        """`endpoint` is part of the key; `budget` is stopped if the store fails."""
+        self.name = model.name
+        self._model = model
+        self._exchange = ReplyExchange(store, model.name, lambda _: model, lambda _: endpoint, budget)
+
+    async def ask(self, prompt: Prompt) -> Reply:
+        """Return the stored reply, or a new one that is stored first.
 
         Raises:
-            BudgetReached: The store failed: nothing is asked that could not be kept.
+            BudgetReached: The store failed: a reply could not be stored.
         """
-        key = kept_key(self._endpoint, self.name, question)
-        new: list[A] = []
-
-        async def ask(_: list[str]) -> None:
-            new.append(await self._model.ask(question))
-            await self._ledger.keep([paid_reply(key, self.name, new[0])])
-
-        kept = await self._ledger.looked([key]) or await self._ledger.once([key], ask)
-        return new[0] if new else self._decode(json.loads(kept[key]))
+        exchange, request = self._exchange, Request("", prompt)
+        key = exchange.key(request)
+        stored = await exchange.ledger.look_up([key])
+        answers = {key: decode_reply(stored[key])} if stored else await ask_once(exchange, {key: request})
+        return answers[key]  # type: ignore[return-value]  # a failure is raised
 
     async def close(self) -> None:
-        """Let go of the model's connections, and give up what was claimed."""
-        await self._ledger.close()
+        """Release claims and close the model's connections."""
+        await self._exchange.ledger.close()
         await self._model.close()
-
-
-def paid_reply(key: str, maker: str, reply: Any) -> Paid:
-    """A reply as it is kept."""
-    return {"kind": "reply", "key": key, "maker": maker, "content": json.dumps(asdict(reply))}
 
 
 class Once(Generic[Q, A]):

@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from accord.edges import AccordError, BadInput, BudgetReached, ModelError
 from accord.evidence import Gathered, Readable, Source, measure_all
-from accord.methods import Speakers, largest
+from accord.methods import has_only_people, largest
 from accord.models import (
     AGAIN,
     GRACE,
@@ -24,10 +23,10 @@ from accord.models import (
     BatchEndpoint,
     CallFailed,
     Judge,
-    Ledger,
     Models,
     Plan,
     Prompt,
+    RequestLedger,
     batch_files,
     estimated_usage,
     is_unsent,
@@ -59,14 +58,12 @@ class Selected(NamedTuple):
         limit: At most so many.
         longest: The dialogues with the most turns first.
         people: Without dialogues in which an animal or a thing speaks.
-        wordnet: Tells people by WordNet's files in this folder.
     """
 
     everything: bool = False
     limit: int | None = None
     longest: bool = False
     people: bool = False
-    wordnet: Path | None = None
 
 
 def asking_sources(project: Project, names: Sequence[str] = ()) -> list[Source]:
@@ -141,22 +138,21 @@ def judge(
 
 def _batches(project: Project, selected: Selected, passed_over: Counter[str]) -> Iterator[list[Sample]]:
     """What is judged, some hundreds at a time."""
-    if not (selected.longest or selected.people or selected.wordnet):
+    if not (selected.longest or selected.people):
         yield from project.wanted(selected.everything, selected.limit)
         return
     store = project.store
     labelled = {target.conversation for target in store.labels().targets}
     found: Iterable[Conversation] = store.conversations(None if selected.everything else labelled)
-    if selected.people or selected.wordnet is not None:
-        speakers = Speakers() if selected.wordnet is None else Speakers.from_wordnet(selected.wordnet)
-        found = _people(found, speakers, passed_over)
+    if selected.people:
+        found = _people(found, passed_over)
     ordered = largest(found) if selected.longest else found
     yield from batches((Sample(each) for each in islice(ordered, selected.limit)), DIALOGUES_AT_ONCE)
 
 
-def _people(found: Iterable[Conversation], speakers: Speakers, passed_over: Counter[str]) -> Iterator[Conversation]:
+def _people(found: Iterable[Conversation], passed_over: Counter[str]) -> Iterator[Conversation]:
     for conversation in found:
-        if speakers.only_people(conversation):
+        if has_only_people(conversation):
             yield conversation
         else:
             passed_over[NOT_PEOPLE] += 1
@@ -338,8 +334,8 @@ async def _handed_in(
     A batch is recorded as a run before it is started; the run's id is the mark by which `marked` finds it.
     """
     store, budget, states = project.store, project.budget, list[Batch]()
-    ledger = Ledger(store, store.replies, budget)
-    async with ledger.settled(), ledger.claimed(pending) as got:
+    ledger = RequestLedger(store, store.replies, budget)
+    async with ledger.closing(), ledger.claimed(pending) as got:
         # Looked for again now that they are claimed: whoever held the claims before has noted its batch by then.
         elsewhere = {key for each in _noted(store, model) if _is_open(each) for key in each["settings"]["keys"]}
         fresh = {key: prompt for key, prompt in pending.items() if key in got.mine.difference(elsewhere)}

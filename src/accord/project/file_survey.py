@@ -14,7 +14,6 @@ from accord.edges import BadInput, UnknownName, read_card, unpacked_name
 from accord.formats import (
     RATING,
     READ,
-    TEXT_SUFFIX,
     MemoryTable,
     Record,
     Source,
@@ -22,6 +21,7 @@ from accord.formats import (
     raw_label_rows,
     read,
     read_annotations,
+    reason_to_skip,
     sniff,
     source_of,
 )
@@ -158,21 +158,6 @@ def files_in(paths: Iterable[str | Path], skipped: list[str] | None = None) -> l
             raise BadInput(f"{path} holds no file to read; a file ends in {', '.join(READ)}, gzip or not")
         files += readable
     return files
-
-
-def reason_to_skip(path: Path) -> str | None:
-    """Return the reason to skip a file of a folder that is empty or a text without speakers, such as a README."""
-    if not path.is_file():
-        return None
-    if path.stat().st_size == 0:
-        return f"{path} is empty"
-    if not unpacked_name(path.name.lower()).endswith(TEXT_SUFFIX):
-        return None
-    try:
-        sniff(path)
-    except BadInput as error:
-        return str(error)
-    return None
 
 
 def _is_benchmark(folder: Path) -> bool:

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent import futures
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from accord.formats import (
     UNNAMED,
     Lines,
     Record,
+    RoleCounts,
     Source,
     answer_to,
     intended_role,
@@ -33,10 +33,11 @@ from accord.formats import (
     locate,
     read,
     read_lines,
+    with_roles,
 )
-from accord.project.worker_pool import cores
+from accord.learning import cores
 from accord.store import Columns, Keys, conversation_row, label_row, now
-from accord.values import ISSUE, Annotation, Conversation, Label, PlainTurns, Rubric, Turn, check_label
+from accord.values import ISSUE, Annotation, Label, PlainTurns, Rubric, check_label
 
 BATCH_ROWS = 2000
 BATCH_BYTES = 4 * MB
@@ -44,7 +45,6 @@ BATCH_BYTES = 4 * MB
 LARGE_BYTES = 16 * MB
 """Smallest file, compressed or not, that is worth starting processes for."""
 MAX_WORKERS = 4
-_LISTED_ROLES = 10
 _BATCHES_AHEAD = 2
 """Batches per worker that are in progress or wait to be written, which bounds memory."""
 
@@ -83,23 +83,19 @@ class ImportOptions:
 
 
 @dataclass
-class ImportCounts:
+class ImportCounts(RoleCounts):
     """Counts of labels, roles and ignored rows.
 
     Attributes:
         questions: Labels by question.
         other_questions: Labels on questions outside the rubric.
         annotators: Annotators of the labels.
-        roles: Roles in conversations without an assistant.
-        speakers: Roles as the files have them; counted only if roles are mapped.
         ignored: Rows without content, such as spans of databases, by reason.
     """
 
     questions: Counter[str] = field(default_factory=Counter)
     other_questions: Counter[str] = field(default_factory=Counter)
     annotators: set[str] = field(default_factory=set)
-    roles: Counter[str] = field(default_factory=Counter)
-    speakers: Counter[str] = field(default_factory=Counter)
     ignored: Counter[str] = field(default_factory=Counter)
     _wordings: dict[str, str | None] = field(default_factory=dict, repr=False, compare=False)
 
@@ -108,39 +104,6 @@ class ImportCounts:
         for name in ("questions", "other_questions", "roles", "speakers", "ignored"):
             getattr(self, name).update(getattr(other, name))
         self.annotators |= other.annotators
-
-    def count_roles(self, conversation: Conversation, unmapped: Conversation | None = None) -> None:
-        """Count the roles of a conversation without an assistant.
-
-        Args:
-            conversation: The conversation.
-            unmapped: The conversation before its roles were mapped; its roles are counted as `speakers`.
-        """
-        if unmapped is not None:
-            self.speakers.update(list(dict.fromkeys(_roles_of(unmapped.turns))))
-        if "assistant" not in _roles_of(conversation.turns):
-            roles = dict.fromkeys(role for role in _roles_of(conversation.turns) if role not in ("system", "tool"))
-            self.roles.update(list(roles))  # in the order in which they speak
-
-    def role_notes(self, roles: Mapping[str, str]) -> list[str]:
-        """Return sentences on roles that no conversation has, and on conversations without an assistant.
-
-        Args:
-            roles: Roles as the files have them to `user`, `assistant`, `system` or `tool`.
-        """
-        notes = []
-        if unused := [name for name in roles if name not in self.speakers]:
-            names = ", ".join(repr(name) for name, _ in self.speakers.most_common(_LISTED_ROLES)) or "none"
-            notes.append(
-                f"--role: no conversation has the role {', '.join(map(repr, unused))}. Roles found: {names}"
-                + (", ..." if len(self.speakers) > _LISTED_ROLES else "")
-            )
-        if len(self.roles) > 1:
-            notes.append(
-                f"conversations without an assistant: {', '.join(self.roles)} speak; the last speaker is scored. "
-                "To map their roles: --role NAME=assistant"
-            )
-        return notes
 
     def with_wording(self, labels: Iterable[Label], rubric: Rubric) -> Iterator[Label]:
         """Count the labels, and yield each with the wording of its question."""
@@ -212,31 +175,6 @@ class ImportBatch:
     counts: ImportCounts = field(default_factory=ImportCounts)
     bad: list[BadInput] = field(default_factory=list)
     failure: BadInput | None = None
-
-
-def check_roles(roles: Mapping[str, str]) -> dict[str, str]:
-    """Validate a mapping of roles.
-
-    Raises:
-        BadInput: A role is empty, or mapped to an unknown role.
-    """
-    for theirs, ours in roles.items():
-        if not theirs or ours not in ("user", "assistant", "system", "tool"):
-            raise BadInput(f"--role takes THEIRS=OURS, got {theirs}={ours}; ours is user, assistant, system or tool")
-    return dict(roles)
-
-
-def with_roles(conversation: Conversation, roles: Mapping[str, str]) -> Conversation:
-    """Return a conversation with its roles mapped.
-
-    Args:
-        conversation: The conversation.
-        roles: Roles as the file has them to `user`, `assistant`, `system` or `tool`.
-    """
-    if not roles:
-        return conversation
-    turns = (replace(turn, role=roles.get(turn.role, turn.role)) for turn in conversation.turns)
-    return replace(conversation, turns=tuple(turns))
 
 
 def default_workers() -> int:
@@ -330,13 +268,6 @@ def _misspelled_role(record: Record, job: ImportJob) -> BadInput | None:
                 f"correct the file, or add --role {role}={intended}",
             )  # fmt: skip
     return None
-
-
-def _roles_of(turns: Sequence[Turn]) -> Iterator[str]:
-    return map(_ROLE, turns.messages) if isinstance(turns, PlainTurns) else (turn.role for turn in turns)
-
-
-_ROLE = itemgetter("role")
 
 
 def _labels_of(record: Record, job: ImportJob, bad: list[BadInput], valid: set[tuple[str, Any]]) -> Iterator[Label]:

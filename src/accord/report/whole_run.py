@@ -20,13 +20,9 @@ from accord.project import (
     ImportOptions,
     Project,
     RecordedAgreement,
-    ScoreOptions,
-    ScoreRun,
     Selected,
-    Turns,
     infer_rubric,
     recorded_agreement,
-    score,
     set_scales,
     survey_files,
     survey_options,
@@ -34,6 +30,7 @@ from accord.project import (
 )
 from accord.report.report import write_report
 from accord.report.run_folder import RUBRIC, RunFolder, project_text
+from accord.scoring import ScoreOptions, ScoreRun, Turns, score
 from accord.values import PROJECT_FILE, Rubric, dump_rubric, load_rubric
 
 SHIPPED = "llm-rubric"

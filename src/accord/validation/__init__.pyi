@@ -11,6 +11,8 @@ from .issue_metrics import ABOVE_CHANCE as ABOVE_CHANCE, ALWAYS as ALWAYS, Calle
 from .issue_metrics import CalledFigures as CalledFigures, CalledRow as CalledRow
 from .issue_metrics import cross_validate_labels as cross_validate_labels, MACRO as MACRO
 from .issue_metrics import no_better_than_chance as no_better_than_chance, RAW as RAW, rows_of as rows_of
+from .issue_statistics import GroupCounts as GroupCounts, IssueStatistics as IssueStatistics, KindAtScore as KindAtScore
+from .issue_statistics import KindCounts as KindCounts, summarize_issues as summarize_issues
 from .judge_audit import audit as audit, audit_requests as audit_requests, Finding as Finding, injections as injections
 from .judge_audit import PADDING as PADDING, Probe as Probe, ways_to_ask as ways_to_ask
 from .learning_curve import adaptive_curve as adaptive_curve, Asked as Asked, gain_curve as gain_curve

@@ -29,12 +29,8 @@ class Findings(ABC):
     again: float = 0
 
     @abstractmethod
-    def lines(self) -> list[str]:
-        """Blocks of plain text for a terminal, without the cautions."""
-
-    @abstractmethod
     def section(self) -> Section:
-        """What a report shows, without the cautions."""
+        """Return the blocks that the report and the terminal show, without the cautions."""
 
     def to_json(self) -> dict[str, Any]:
         """The fields, as plain JSON values."""
@@ -114,19 +110,6 @@ class Histogram:
     window: Ends = (None, None)
 
 
-@dataclass(frozen=True)
-class Curves:
-    """Two lines of shares over (n,) `x`, each with a dashed one that it is held against; `level` is dashed too."""
-
-    caption: str
-    axis: str
-    of: str
-    x: Sequence[float]
-    lines: Sequence[tuple[Sequence[float], Sequence[float]]]
-    level: float | None = None
-    window: Ends = (None, None)
-
-
 # --- sections -----------------------------------------------------------------------------------------------------
 
 
@@ -155,7 +138,7 @@ class Table:
 class Charts:
     """Charts beside each other; the `legend` names their two colours."""
 
-    charts: Sequence[Points | Histogram | Curves]
+    charts: Sequence[Points | Histogram]
     legend: Sequence[str] = ()
     kind: ClassVar[str] = "charts"
 
@@ -178,3 +161,34 @@ class Section:
     heading: str
     lead: str
     parts: Sequence[Text | Table | Charts | Fold] = ()
+
+    def plain_text(self) -> str:
+        """Return the section as text for a terminal: folds by their summaries, charts by their values."""
+        blocks = [f"{self.heading}: {self.lead}"]
+        for part in self.parts:
+            text = _plain_text(part)
+            is_listed = isinstance(part, Fold) and blocks[-1].startswith("- ")
+            if is_listed:
+                blocks[-1] += f"\n{text}"
+            elif text:
+                blocks.append(text)
+        return "\n\n".join(blocks)
+
+
+def _plain_text(part: Text | Table | Charts | Fold) -> str:
+    if isinstance(part, Text):
+        return f"{part.label}: {part.text}" if part.label else part.text
+    if isinstance(part, Table):
+        rows = [
+            [cell.text(part.digits, part.digits) if isinstance(cell, Estimate) else cell for cell in row]
+            for row in part.rows
+        ]
+        for place in part.own:
+            rows[place][0] += " *"
+        return text_table(part.header, rows)
+    if isinstance(part, Fold):
+        return f"- {part.summary}" + (f" ({part.note})" if part.note else "")
+    charts = [chart for chart in part.charts if isinstance(chart, Points)]
+    return "\n\n".join(
+        text_table([chart.axis, ""], [[p.name, p.figure.text()] for p in chart.points]) for chart in charts
+    )

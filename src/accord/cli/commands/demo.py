@@ -26,8 +26,9 @@ def demo(
 ) -> None:
     """Try everything on 150 written conversations: evidence, learning, validation, scores, a report."""
     from accord.edges import BadInput
+    from accord.embedded import is_ready
     from accord.learning import EvaluatorSettings
-    from accord.models import ModelSettings, is_ready
+    from accord.models import ModelSettings
     from accord.project import Config
     from accord.report import RunOptions
     from accord.sample import ABOUT, sources

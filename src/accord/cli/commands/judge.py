@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -38,9 +37,6 @@ def judge(
     people: Annotated[
         bool, typer.Option("--people", hidden=True, help="Leave out dialogues in which an animal or a thing speaks.")
     ] = False,
-    wordnet: Annotated[
-        Path | None, typer.Option("--wordnet", hidden=True, help="Recognise people by WordNet's files in this folder.")
-    ] = None,
     max_requests: MaxRequests = None,
     max_tokens: MaxTokens = None,
     max_money: MaxMoney = None,
@@ -54,7 +50,7 @@ def judge(
     from accord.models import NOT_RECORDED
     from accord.project import Selected, judge_in_batches
 
-    selected = Selected(everything, limit, longest, people, wordnet)
+    selected = Selected(everything, limit, longest, people)
     with open_counted(config_file, synthetic, settings) as project:
         project.cap(requests=max_requests, tokens=max_tokens, money=max_money)
         for model in {each.model or "" for role, each in project.config.models.items() if role == "judge"}:

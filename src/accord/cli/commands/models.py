@@ -31,8 +31,8 @@ def pull(
 ) -> None:
     """Fetch models that run in this process, check their checksums, and unpack them into the user's cache."""
     from accord.edges import BadInput
-    from accord.models import CATALOGUE
-    from accord.models.embedded.download import pull as pull_one
+    from accord.embedded import CATALOGUE
+    from accord.embedded.download import pull as pull_one
 
     wanted = names or list(CATALOGUE)
     if source is not None and len(wanted) != 1:
@@ -45,7 +45,7 @@ def pull(
 @guarded
 def list_(as_json: AsJson = False) -> None:
     """List the models that run in this process: those that Accord knows, and those that are here."""
-    from accord.models import list_models
+    from accord.embedded import list_models
 
     show(list_models(), as_json, _listed)
 

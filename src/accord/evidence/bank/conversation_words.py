@@ -1,15 +1,17 @@
-"""Words of a conversation, added up turn by turn for the metrics of `accord.evidence.lexical`."""
+"""Words of a conversation, added up turn by turn for the metrics of ``LexicalMetric``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Set
 from functools import update_wrapper
+from statistics import fmean
 from weakref import WeakValueDictionary
 
 from accord.evidence.bank.languages import ENGLISH, Language, recognised
 from accord.evidence.bank.reply_features import ENTRY, lazy
 from accord.evidence.bank.tokens import pieces, tokens, vocabulary
-from accord.values import NOBODY, Conversation, Document
+from accord.values import NOBODY, Conversation, Document, Registry
 
 STOP_WORDS = frozenset(
     """a about after all also am an and any are as at be because been but by can could did do does for from get had
@@ -147,3 +149,82 @@ class LexicalMetric:
     def __call__(self, conversation: Conversation) -> float | None:
         """Measure a conversation; return `None` where the metric does not apply."""
         return self.measure(RunningWords().at(conversation))
+
+
+Metric = Callable[[Conversation], float | None]
+"""A number about a conversation, or `None` where it says nothing (no document to compare with)."""
+
+metrics: Registry[Metric] = Registry("metric")
+
+
+_CITATION = re.compile(r"\[\d+\]")
+_APOLOGY = re.compile(r"\b(sorry|apologi[sz]e|apologies|unfortunately|unable|cannot|can't)\b", re.IGNORECASE)
+_QUESTION = re.compile(r"\?")
+
+
+def _rate(words: ConversationWords, pattern: re.Pattern[str]) -> float | None:
+    return fmean(bool(pattern.search(text)) for text in words.replies) if words.replies else None
+
+
+def _share(part: Set[str], whole: Set[str]) -> float | None:
+    return len(part & whole) / len(part) if part else None
+
+
+def turns(words: ConversationWords) -> float | None:
+    """Number of turns."""
+    return words.turns or None
+
+
+def words_per_reply(words: ConversationWords) -> float | None:
+    """Mean number of words in a reply."""
+    return fmean(map(len, words.reply_words)) if words.replies else None
+
+
+def question_rate(words: ConversationWords) -> float | None:
+    """Share of replies that ask something."""
+    return _rate(words, _QUESTION)
+
+
+def citation_rate(words: ConversationWords) -> float | None:
+    """Share of replies that cite a document as `[1]`."""
+    return _rate(words, _CITATION)
+
+
+def apology_rate(words: ConversationWords) -> float | None:
+    """Share of replies that apologise or decline."""
+    return _rate(words, _APOLOGY)
+
+
+def distinct_words(words: ConversationWords) -> float | None:
+    """Distinct words of all replies over their number (distinct-1; Li et al., NAACL 2016)."""
+    said = [word for reply in words.reply_words for word in reply]
+    return len(set(said)) / len(said) if said else None
+
+
+def repetition(words: ConversationWords) -> float | None:
+    """Share of the replies' word trigrams that a reply has said before."""
+    trigrams = [tuple(reply[i : i + 3]) for reply in words.reply_words for i in range(len(reply) - 2)]
+    return 1 - len(set(trigrams)) / len(trigrams) if trigrams else None
+
+
+def overlap_documents(words: ConversationWords) -> float | None:
+    """Share of the replies' content words that stand in a document; nothing where there are no documents."""
+    documents = words.document_content
+    return None if documents is None else _share(words.reply_content, documents)
+
+
+def overlap_user(words: ConversationWords) -> float | None:
+    """Share of the user's content words that the replies take up."""
+    return _share(words.others.content, words.reply_content)
+
+
+def user_words(words: ConversationWords) -> float | None:
+    """Mean number of words in a user's turn."""
+    return words.others.words / words.others.count if words.others.count else None
+
+
+for _measure in (
+    turns, words_per_reply, question_rate, citation_rate, apology_rate, distinct_words, repetition, overlap_documents,
+    overlap_user, user_words,
+):  # fmt: skip
+    metrics.register(_measure.__name__.replace("_", "-"))(LexicalMetric(_measure))

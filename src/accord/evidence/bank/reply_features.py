@@ -227,5 +227,5 @@ TurnMetric = Callable[[ParsedText, TurnHistory, Sequence[ParsedDocument]], "floa
 """A number about a reply, or `None` where it says nothing (no document to compare with)."""
 
 turn_metrics: Registry[TurnMetric] = Registry(
-    "turn metric", *(f"accord.evidence.bank.{name}" for name in ("ciu", "overlap", "embedding", "reference", "ruber"))
+    "turn metric", *(f"accord.evidence.bank.{name}" for name in ("overlap", "similarity", "ruber"))
 )

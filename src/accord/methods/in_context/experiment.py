@@ -1,4 +1,4 @@
-"""Learning to score in context, stage by stage (ADOROR, sections 4.2 to 4.4), and the systems to compare it with."""
+"""Findings of scoring in context, as values: what learned, what it cost, what a user should know before trusting it."""
 
 from __future__ import annotations
 
@@ -6,22 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from accord.edges import BadInput
-from accord.methods.in_context.demonstration_sets import Indices, Library, Pairs, Query, Vectors, pair_draws, try_pairs
-from accord.methods.in_context.findings import (
-    SETS,
-    TRAIN_SIDE,
-    TRIED,
-    WRITTEN,
-    InContextFindings,
-    PromptFigures,
-    StageCounts,
-    cautions,
-)
 from accord.methods.in_context.prompt_assembly import Recipe, Sizes
 from accord.methods.in_context.prompt_inversion import (
     BY_HAND,
@@ -32,24 +22,142 @@ from accord.methods.in_context.prompt_inversion import (
     invert,
     prompt_search,
 )
-from accord.methods.in_context.rated_examples import Examples, prompt_text
-from accord.methods.in_context.score_parser import UNREADABLE
-from accord.methods.in_context.scoring_requests import Asked, Counts, Ensemble, ask_ensembles, to_scorer
+from accord.methods.in_context.scoring_requests import UNREADABLE, Asked, Counts, Ensemble, ask_ensembles, to_scorer
 from accord.methods.in_context.selectors import (
     AUTO,
     CHANCE,
+    Indices,
+    Library,
+    Pairs,
+    Query,
     Selector,
+    SelectorFigures,
     Tried,
+    Vectors,
     by_cost,
     make_selector,
+    pair_draws,
     selector_figures,
     simplest,
+    try_pairs,
     try_selector,
 )
-from accord.methods.in_context.template import PromptTemplate
-from accord.models import EMBEDDER, WRITER, Failure, Flow, Known, Prompt, Reply, Request, Text, to
+from accord.methods.in_context.template import Examples, PromptTemplate, prompt_text
+from accord.models import EMBEDDER, WRITER, Failure, Flow, Known, Prompt, Reply, Request, to
+from accord.models import Text as EmbeddedText
 from accord.statistics import INNER_FOLDS, fold_of
-from accord.values import Registry, Sample
+from accord.values import Estimate, Findings, Fold, Registry, Sample, Section, Table, Text, number
+
+WRITTEN, TRIED, SETS = "prompts written", "prompts tried", "sets tried"
+TRAIN_SIDE, TEST_SIDE = "training side asked", "held-out side asked"
+"""Stages, as progress and counts call them."""
+MANY = 0.1
+"""The share from which on failures are worth a sentence."""
+
+
+@dataclass(frozen=True)
+class PromptFigures:
+    """A task prompt that was tried: its error on [0, 1] (eq. 1), and how many replies held no score on the scale."""
+
+    hash: str
+    by: str
+    error: float
+    examples: tuple[str, ...]
+    text: str
+    kept: bool
+    unreadable: int
+
+    def fold(self, is_open: bool) -> Fold:
+        """Its part of the report."""
+        lost = f", {self.unreadable} replies without a score" if self.unreadable else ""
+        summary = f"{self.hash}, {self.by}: mean squared error {number(self.error, 4)}{lost}"
+        return Fold(summary, [Text(self.text, "quote")], is_open=is_open)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InContextFindings(Findings):
+    """Findings of learning, and of the held-out side where it was asked about.
+
+    Attributes:
+        level: `turn` or `dialogue`.
+        left_out: Reasons why rated samples are no examples, counted.
+        kept: How many prompts are in use.
+        prompts: All prompts that were tried, the best first.
+        pairs: How many observations the selectors learned from.
+        failures: Reasons of requests that gave nothing, counted; `again` of these may succeed another time.
+        cautions: Sentences on what a user should know before scores are trusted.
+    """
+
+    dimension: str
+    level: str
+    trained: int
+    tested: int
+    left_out: Mapping[str, int]
+    kept: int
+    prompts: tuple[PromptFigures, ...]
+    pairs: int
+    selectors: tuple[SelectorFigures, ...]
+    selector: str
+    asked: int
+    failures: Mapping[str, int]
+    again: int
+    recipe: str
+    cautions: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The findings as plain JSON values."""
+        return dict(_FINDINGS.dump_python(self, mode="json"))
+
+    def section(self) -> Section:
+        """How it was learned, who picks the examples, and the prompts that are used."""
+        lead = (
+            f"A model was shown {self.trained} rated examples, a few per request, and tested on {self.tested} others. "
+            f"{len(self.prompts)} prompts were tried, {self.kept} are used; the selector {self.selector} picks the "
+            "examples."
+        )
+        enough = (
+            "Next step: where the first line of the table of agreement is no better than the prompt by hand in it, a "
+            "prompt by hand is enough. That table is over conversations that were neither learned from nor shown."
+        )
+        edited = f"{self.asked} requests. To try an edited prompts.yaml: sources: {{in-context: {{prompts: FILE}}}}."
+        rows: list[list[str | Estimate]] = [[one.selector, one.target, one.gain] for one in self.selectors]
+        own = frozenset(place for place, one in enumerate(self.selectors) if one.chosen)
+        kept = [one for one in self.prompts if one.kept]
+        return Section(f"Scoring in context: {self.dimension}", lead, [
+            Text(enough, "soft"), Text("Selection of examples", "heading"),
+            Table(["", "exp(-error) of what it picks", "gain over random"], rows, 3, own),
+            Text("Prompts", "heading"), *(one.fold(place == 0) for place, one in enumerate(kept)), Text(edited, "soft"),
+        ])  # fmt: skip
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> InContextFindings:
+        """The inverse of `to_json`.
+
+        Raises:
+            ValueError: The row is none of its rows.
+        """
+        return _FINDINGS.validate_python(dict(row))
+
+
+_FINDINGS = TypeAdapter(InContextFindings)
+
+
+def cautions(recipe: Recipe, counts: Mapping[str, Counts], left_out: Mapping[str, int]) -> Sequence[str]:
+    """Sentences on what a user should know before scores are trusted."""
+    found = [f"{count} rated examples were left out: {reason}" for reason, count in left_out.items()]
+    whole, written = Counts.total(counts.values()), counts.get(WRITTEN, Counts())
+    if written.failed > MANY * written.asked:
+        [(reason, count)] = written.failures.most_common(1)
+        found.append(f"{written.failed} of {written.asked} replies were no prompt: {reason} ({count})")
+    unreadable = whole.unreadable - written.unreadable
+    if unreadable > MANY * whole.asked:
+        found.append(f"{unreadable} of {whole.asked} replies held no score on the scale")
+    if whole.dropped:
+        found.append(f"{whole.dropped} demonstrations did not fit beside an input and were not shown")
+    if all(task.by.startswith(BY_HAND) for task in recipe.tasks):
+        found.append("no written prompt did better than those by hand")
+    return found
+
 
 if TYPE_CHECKING:
     from accord.methods.in_context.source import InContextSettings
@@ -60,7 +168,7 @@ FEWEST_EXAMPLES = 10
 
 def vectors_of(texts: Sequence[str], embedder: str, width: int | None = None) -> Flow[Vectors]:
     """(n, h) the texts' vectors; `width` is h, where it is known."""
-    found = yield [Request(EMBEDDER, Text(embedder, text, width)) for text in texts]
+    found = yield [Request(EMBEDDER, EmbeddedText(embedder, text, width)) for text in texts]
     return np.stack(found) if found else np.zeros((0, 0), dtype=np.float32)
 
 
@@ -227,8 +335,6 @@ class ExperimentResult:
             asked=whole.asked,
             failures=dict(whole.failures),
             again=whole.again,
-            stages={name: StageCounts(each.asked, dict(each.failures)) for name, each in counts.items()},
-            prefix_shared=whole.shared or 0.0,
             recipe=recipe.hash,
             cautions=tuple(cautions(recipe, counts, left_out)),
         )

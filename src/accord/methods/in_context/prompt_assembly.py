@@ -17,12 +17,19 @@ import numpy as np
 
 from accord.edges import BadInput
 from accord.evidence import State
-from accord.methods.in_context.demonstration_sets import Library, Nodes, Query, greedy_subgraph, random_nodes
 from accord.methods.in_context.prompt_inversion import TaskPrompt, dump_tasks, read_tasks
-from accord.methods.in_context.rated_examples import TURN, Example, prompt_text, unit
 from accord.methods.in_context.scoring_requests import Asked
-from accord.methods.in_context.selectors import Prepared, Selector, make_selector
-from accord.methods.in_context.template import PromptTemplate
+from accord.methods.in_context.selectors import (
+    Library,
+    Nodes,
+    Prepared,
+    Query,
+    Selector,
+    greedy_subgraph,
+    make_selector,
+    random_nodes,
+)
+from accord.methods.in_context.template import TURN, Example, PromptTemplate, prompt_text, unit
 from accord.models import Failure
 from accord.values import Question, Sample, Signature, content_hash
 

@@ -16,10 +16,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from accord.edges import BadInput, check, load_yaml, parse_yaml, sendable
-from accord.methods.in_context.rated_examples import Example, Examples, prompt_text, unit
-from accord.methods.in_context.score_parser import UNREADABLE, Reading
-from accord.methods.in_context.scoring_requests import NO_PROMPTS, Asked, Counts, score_each
-from accord.methods.in_context.template import PromptTemplate
+from accord.methods.in_context.scoring_requests import NO_PROMPTS, UNREADABLE, Asked, Counts, Reading, score_each
+from accord.methods.in_context.template import Example, Examples, PromptTemplate, prompt_text, unit
 from accord.models import MARGIN, ChatMessage, Failure, Prompt, PromptFlow, estimated_usage
 from accord.values import Frozen, Question, content_hash
 

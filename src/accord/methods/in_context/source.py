@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -16,24 +15,32 @@ from typing import Any, Literal, Self
 from pydantic import Field
 
 from accord.edges import BadInput, NotFitted
-from accord.evidence import EvidenceTable, Learned, Note, Settings, Source, State, Training, sources
-from accord.methods.in_context.demonstration_sets import Query
+from accord.evidence import EvidenceTable, Learned, LearnedSource, Note, Settings, State, Training, sources
 from accord.methods.in_context.experiment import (
     FEW_SHOT,
+    TEST_SIDE,
     Choose,
     Experiment,
     ExperimentResult,
+    InContextFindings,
     check_examples,
     rivals,
     vectors_of,
 )
-from accord.methods.in_context.findings import TEST_SIDE, InContextFindings
 from accord.methods.in_context.prompt_assembly import FIT_AGAIN, Recipe, at_level, recipe_from
 from accord.methods.in_context.prompt_inversion import TaskPrompt, load_tasks
-from accord.methods.in_context.rated_examples import Examples, contexts_of, examples_of, private_by, prompt_text
 from accord.methods.in_context.scoring_requests import Asked, Counts, Ensemble, as_evidence, ask_ensembles
-from accord.methods.in_context.selectors import AUTO, TowerSettings, make_selector, selectors
-from accord.methods.in_context.template import LOGPROBS, NUMBER, PromptTemplate
+from accord.methods.in_context.selectors import AUTO, Query, TowerSettings, make_selector, selectors
+from accord.methods.in_context.template import (
+    LOGPROBS,
+    NUMBER,
+    Examples,
+    PromptTemplate,
+    contexts_of,
+    examples_of,
+    private_by,
+    prompt_text,
+)
 from accord.models import (
     IN_PROCESS_LOGPROBS,
     SCORER,
@@ -99,13 +106,11 @@ class InContextSettings(Settings):
 
 
 @sources.register(IN_CONTEXT)
-class InContext(Source):
+class InContext(LearnedSource[Recipe]):
     """Scores by a model that is shown rated examples: several diverse requests per input (ADOROR).
 
     Attributes:
         held_out_: After `examine`, the evidence of the held-out side.
-        recipe_: After `learn`, the prompts, demonstrations and selector.
-        findings_: After `learn`, how they were found.
     """
 
     settings_type = InContextSettings
@@ -113,8 +118,6 @@ class InContext(Source):
 
     def __init__(self, settings: Any, context: Any) -> None:
         super().__init__(settings, context)
-        self.recipe_: Recipe | None = None
-        self.findings_: InContextFindings | None = None
         self.held_out_: EvidenceTable | None = None
         self._rivals: Mapping[str, EvidenceTable] = {}
         self._result: ExperimentResult | None = None
@@ -131,9 +134,7 @@ class InContext(Source):
         Raises:
             NotFitted: Nothing was learned yet.
         """
-        if self.recipe_ is None:
-            raise NotFitted(f"{self.name or IN_CONTEXT} has no prompts and demonstrations yet: accord fit")
-        return self.recipe_
+        return self.learned
 
     # --- learning -------------------------------------------------------------------------------------------------
 
@@ -191,7 +192,7 @@ class InContext(Source):
             NotFitted: It has not just learned.
             BudgetReached: The budget is spent; the same call goes on from there.
         """
-        result, recipe = self._result, self.recipe_
+        result, recipe = self._result, self.learned_
         if result is None or recipe is None:
             raise NotFitted(f"{self.name or IN_CONTEXT} can be tried on a held-out side only right after it learned")
         found = _fitting(self._rated(test, recipe.wording.level), recipe.wording)
@@ -221,9 +222,8 @@ class InContext(Source):
         return self._rivals
 
     def _with(self, recipe: Recipe, findings: InContextFindings | None, result: ExperimentResult | None) -> Self:
-        found = copy(self)
-        found.recipe_, found.findings_, found._result = recipe, findings, result
-        found.held_out_, found._rivals = None, {}
+        found = self.having(recipe, findings)
+        found._result, found.held_out_, found._rivals = result, None, {}
         return found
 
     def _rated(self, part: Training, level: str | None = None) -> Examples:
@@ -279,10 +279,6 @@ class InContext(Source):
         return [Query(vector, text) for vector, text in zip(vectors, texts, strict=True)]
 
     # --- what was learned -----------------------------------------------------------------------------------------
-
-    def findings(self) -> InContextFindings | None:
-        """Results of every prompt and selector, counts of requests, and cautions."""
-        return self.findings_
 
     def state(self) -> State:
         """The recipe, with its prompts and demonstrations as files, and how it was found."""

@@ -16,8 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import BadInput, NotFitted
-from accord.methods.in_context.demonstration_sets import Floats, Library, Nodes, Pairs, Query, Vectors
-from accord.methods.in_context.selectors import Arrays, Prepared, Selector, TowerSettings, selectors
+from accord.methods.in_context.selectors import (
+    Arrays,
+    Floats,
+    Library,
+    Nodes,
+    Pairs,
+    Prepared,
+    Query,
+    Selector,
+    TowerSettings,
+    Vectors,
+    selectors,
+)
 
 Array = Any
 """An array of `xp`."""

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from accord.edges import MissingExtra
-from accord.methods.in_context.demonstration_sets import Indices
-from accord.methods.in_context.selectors import Arrays, TowerSettings
+from accord.methods.in_context.selectors import Arrays, Indices, TowerSettings
 from accord.methods.in_context.tower_selector import (
     Array,
     Parameters,

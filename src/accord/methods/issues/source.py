@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,19 +32,19 @@ from accord.models import (
     OUT_OF_BUDGET,
     STORE,
     Flow,
-    Keep,
     Known,
-    Makers,
     Prompt,
-    Recall,
     Reply,
     Request,
+    StoreRead,
+    StoreWrite,
     Who,
     in_process,
     judging_signature,
     to,
     together,
 )
+from accord.store import IssueAnnotations, Store
 from accord.values import (
     ISSUE,
     Conversation,
@@ -224,7 +225,7 @@ class Issues(Source):
         reasons: dict[Target, str] = {}
         for start in range(0, len(conversations), DIALOGUES_AT_ONCE):
             part = conversations[start : start + DIALOGUES_AT_ONCE]
-            [known] = yield [Request(STORE, Recall(signature, tuple(Sample(each) for each in part)))]
+            [known] = yield [Request(STORE, StoreRead(partial(_stored, part, signature)))]
             for each in known:
                 kept.setdefault(each.target.conversation, []).append(each)
             missing = [(c, turns) for c in part if (turns := self._missing(c, kept.get(c.id, ()), counts))]
@@ -236,7 +237,7 @@ class Issues(Source):
             ]
             found = [each for mine in (yield from together(flows)) for each in mine]
             new = [each for each in found if isinstance(each, IssueAnnotation)]
-            yield [Request(STORE, Keep(tuple(new)))]
+            yield [Request(STORE, StoreWrite(partial(_keep, new)))]
             for each in found:
                 counts.found(each)
                 if isinstance(each, IssueAnnotation):
@@ -266,7 +267,7 @@ class Issues(Source):
         Raises:
             BadInput: Nothing was imported from that model, or several kinds of it were.
         """
-        [makers] = yield [Request(STORE, Makers())]
+        [makers] = yield [Request(STORE, StoreRead(lambda store: IssueAnnotations(store).makers()))]
         named = [name for name in makers if f"|model:{self.settings.model}|" in name and REPEAT not in name]
         if len(named) != 1:
             known = ", ".join(makers) or "none"
@@ -394,6 +395,14 @@ def turns_of(samples: Iterable[Sample], everyone: bool = False) -> list[Sample]:
         for turn in judged_turns(conversation, everyone).turns
         if turn <= last
     ]
+
+
+def _stored(conversations: Sequence[Conversation], signature: str, store: Store) -> list[IssueAnnotation]:
+    return list(IssueAnnotations(store).of(conversations, signature))
+
+
+def _keep(annotations: Sequence[IssueAnnotation], store: Store) -> None:
+    IssueAnnotations(store).add(annotations)
 
 
 def _conversations(samples: Iterable[Sample]) -> list[Conversation]:

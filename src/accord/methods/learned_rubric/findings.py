@@ -1,75 +1,144 @@
-"""Findings of a learned rubric, as values: their JSON, what a terminal shows, and their section of the report."""
+"""Findings of a learned rubric on its held-out side: separation, threshold, rivals and examples (RUBICON, section 4).
+
+The figures describe the rubric that is saved. It is not learned again from all conversations afterwards.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 from pydantic import TypeAdapter
 
-from accord.methods.learned_rubric.selection_policies import RUBICON
-from accord.methods.learned_rubric.separation_metrics import NAMES, UNCERTAIN
+from accord.edges import BadInput
+from accord.evidence import EvidenceTable, Training, ask_rubric, counted_stems, pieces
+from accord.methods.learned_rubric.assertion_pool import WrittenPool, asking, only
+from accord.methods.learned_rubric.assertion_selector import AssertionSelector, Decided, points
+from accord.methods.learned_rubric.selection_policies import (
+    ALL,
+    NAMES,
+    POINT,
+    RUBICON,
+    TOP,
+    UNCERTAIN,
+    Flags,
+    Floats,
+    SelectionSettings,
+    with_intervals,
+)
+from accord.models import JUDGE, NOT_YET, PROSE, Flow
+from accord.statistics import Clusters, estimate_from_draws
 from accord.values import (
     Charts,
-    Curves,
+    Conversation,
     Estimate,
     Findings,
     Fold,
     Histogram,
     Point,
     Points,
+    Question,
+    Rubric,
+    Sample,
     Section,
+    Side,
     Table,
     Text,
     number,
     percent,
-    text_table,
 )
 
-RUBRICS, SELECTIONS = 1, 3
-TABLES = {RUBRICS: "Rubrics", SELECTIONS: "Selection policies on the same pool"}
-"""Titles by number; the numbers are the paper's."""
+JUDGE_DIRECTLY = "judge asked directly"
+EXAMPLES_PER_KIND = 2
+MOST_DRAWS = 500
+"""Bootstrap samples for the interval of one assertion."""
+LONGEST_PASSAGE = 300
+"""Characters of a passage."""
+ROLE_WORDS = frozenset({"user", "assistant"})
+"""Words that assertions use for the speakers. They occur in any turn, so they select no passage."""
 COLUMNS = {
-    "delta_netsat": ("ΔNetSAT", "ΔNetSAT"), "yield_rate": ("yield", "yield"),
-    "yield_deployed": ("deployed", "yield deployed"), "precision_deployed": ("right", "right there"),
-    "accuracy": ("A", "accuracy"), "precision": ("P", "precision"), "recall": ("R", "recall"), "f1": ("F1", "F1"),
+    "delta_netsat": "ΔNetSAT", "yield_rate": "yield", "yield_deployed": "yield deployed",
+    "precision_deployed": "precision deployed", "accuracy": "accuracy", "precision": "precision", "recall": "recall",
+    "f1": "F1",
 }  # fmt: skip
-"""Figures of a line, as a terminal and a page call them."""
-MOST_POINTS = 400
-"""Of a precision curve: more would not be seen."""
+"""Statistics of a system by name, with their column headings."""
 
 
 @dataclass(frozen=True)
-class SystemFigures:
-    """A line of a table.
+class RubricFit:
+    """A rubric selected from a pool, with the judge's answers to the whole pool about the training side.
 
     Attributes:
-        table: Number of the table.
-        system: Name of the system.
-        figures: By name, on the held-out side.
-        unanswered: Share of its assertions' answers that are missing, and count as neutral.
-        failed: Why there are no figures.
+        train: The training side.
+        decided: Its good and bad conversations.
+        written: The pool as the model wrote it.
+        everything: The whole pool as a rubric.
+        rubric: The selected assertions.
+        selector: The fitted selector.
+        answers: Answers to the whole pool about the good and bad conversations.
     """
 
-    table: int
+    train: Training
+    decided: Decided
+    written: WrittenPool
+    everything: Rubric
+    rubric: Rubric
+    selector: AssertionSelector
+    answers: EvidenceTable
+
+    def to_ask(self, names: Iterable[str]) -> set[str]:
+        """Return the assertions to ask about further samples: the whole pool in a plan, where none is selected yet."""
+        is_plan = NOT_YET in self.answers.absences.values()
+        return {question.id for question in self.everything.assertions} if is_plan else set(names)
+
+    def select_by(self, policy: str, settings: SelectionSettings) -> AssertionSelector:
+        """Fit a selector with another policy to the same pool and answers."""
+        other = settings.model_copy(update={"policy": policy})
+        selector = AssertionSelector.of_rubric(self.everything, self.train.question, other, self.train.seed)
+        return selector.fit(self.answers, self.train.labels)
+
+
+def fit_pool(written: WrittenPool, everything: Rubric, train: Training, settings: SelectionSettings) -> Flow[RubricFit]:
+    """Have a pool judged about the good and bad conversations, and select a rubric from it."""
+    decided = Decided.of(train, settings)
+    answers = yield from ask_rubric(everything, decided.samples, JUDGE, "judged")
+    selector = AssertionSelector.of_rubric(everything, train.question, settings, train.seed).fit(answers, train.labels)
+    return RubricFit(train, decided, written, everything, only(everything, selector.names_), selector, answers)
+
+
+# --- values -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RubricScore:
+    """Statistics of one system on the held-out side.
+
+    Attributes:
+        system: Name of the system.
+        figures: Statistics by name, with intervals.
+        unanswered: Share of missing answers, which count as neutral; from 0 to 1.
+        failed: Reason why there are no figures.
+    """
+
     system: str
     figures: Mapping[str, Estimate]
     unanswered: float | None = None
     failed: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """A flat row: each figure by its name, its interval as `_low` and `_high`."""
-        row: dict[str, Any] = {"table": self.table, "system": self.system, "unanswered": self.unanswered}
-        for name, found in self.figures.items():
-            row |= {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
+        """Return a flat row: each statistic by its name, the ends of its interval as `_low` and `_high`."""
+        row: dict[str, Any] = {"system": self.system, "unanswered": self.unanswered}
+        for name, figure in self.figures.items():
+            row |= {name: figure.value, f"{name}_low": figure.low, f"{name}_high": figure.high}
         return row if self.failed is None else {**row, "failed": self.failed}
 
     @classmethod
-    def from_json(cls, row: Mapping[str, Any]) -> SystemFigures:
-        """The inverse of `to_json`."""
-        found = {name: Estimate(row[name], row[f"{name}_low"], row[f"{name}_high"]) for name in NAMES}
-        return cls(row["table"], row["system"], found, row["unanswered"], row.get("failed"))
+    def from_json(cls, row: Mapping[str, Any]) -> RubricScore:
+        """Invert `to_json`."""
+        figures = {name: Estimate(row[name], row[f"{name}_low"], row[f"{name}_high"]) for name in NAMES}
+        return cls(row["system"], figures, row["unanswered"], row.get("failed"))
 
 
 @dataclass(frozen=True)
@@ -83,22 +152,18 @@ class RubricExample:
 
 
 @dataclass(frozen=True)
-class SystemShare:
-    """The share of a system's `n` conversations in which an assertion fails."""
-
-    system: str
-    fails: float
-    n: int
-
-
-@dataclass(frozen=True)
 class AssertionFindings:
     """One selected assertion on the held-out side.
 
-    `separation` is the difference of the classes' mean points with its 95 % interval, `chosen` the share of resamples
-    of the training side on which it is selected, `reasons` the number of reasons it was written from, `fails` the share
-    of conversations in which a SAT assertion is denied or a DSAT assertion holds, `by_system` the same for each system,
-    the worst first.
+    Attributes:
+        id: Question id of the assertion.
+        text: The assertion.
+        side: `sat` or `dsat`; `class` in JSON.
+        weight: Factor of its points in NetSAT.
+        separation: Difference of the classes' mean points, with its 95% interval.
+        reasons: Number of reasons it was written from.
+        fails: Share of conversations in which a SAT assertion is denied or a DSAT assertion holds.
+        examples: Conversations it speaks for and against most.
     """
 
     id: str
@@ -108,91 +173,66 @@ class AssertionFindings:
     separation: float
     separation_low: float | None
     separation_high: float | None
-    chosen: float | None
     reasons: int
     fails: float
-    by_system: Sequence[SystemShare]
     examples: Sequence[RubricExample]
 
     def to_json(self) -> dict[str, Any]:
-        """Its side is called `class` there."""
-        found = asdict(self)
-        return {**found, "class": found.pop("side")}
+        """Return the fields as JSON values, `side` under the name `class`."""
+        row = asdict(self)
+        return {**row, "class": row.pop("side")}
 
-    def fold(self, several: bool) -> Fold:
-        """Its part of the report: what it is worth, and examples; of `several` systems, for which it fails."""
-        chosen = "" if self.chosen is None else f", chosen on {percent(self.chosen)} of resamples"
+    def fold(self) -> Fold:
+        """Return its part of the report: separation and examples."""
         low, high = number(self.separation_low, 2), number(self.separation_high, 2)
-        about = (
+        summary = (
             f"{'Speaks for' if self.side == 'sat' else 'Speaks against'} a conversation; written from {self.reasons} "
             f"reasons. Separation {number(self.separation, 2)} points ({low} to {high})."
         )
-        if several:
-            fails = ", ".join(f"{each.system} {percent(each.fails)} of {each.n}" for each in self.by_system)
-            about += f" Fails for: {fails}."
         examples = [
             Text(
-                one.passage or "no passage shares a word with it",
+                example.passage or "no passage shares a word with it",
                 "turn",
-                f"{one.kind} the conversation: {one.conversation} ({number(one.points, 1)} points)",
+                f"{example.kind} the conversation: {example.conversation} ({number(example.points, 1)} points)",
             )
-            for one in self.examples
+            for example in self.examples
         ]
-        note = f"{self.id}, fails in {percent(self.fails)}{chosen}"
-        return Fold(self.text, [Text(about, "soft"), *examples], note)
+        return Fold(self.text, [Text(summary, "soft"), *examples], f"{self.id}, fails in {percent(self.fails)}")
 
 
 @dataclass(frozen=True)
-class ScoredConversation:
-    """NetSAT of a held-out conversation, whether people called it good, and its label."""
+class LabelledScore:
+    """NetSAT of a held-out conversation, whether annotators rated it good, and the label that the rubric gives it."""
 
     score: float
     good: bool
-    said: str
-
-
-@dataclass(frozen=True)
-class CurvePoint:
-    """The training side's precision at a threshold, for good and bad, and the targets of the sharpness loss."""
-
-    theta: float
-    good: float
-    bad: float
-    good_target: float
-    bad_target: float
-
-
-@dataclass(frozen=True)
-class Confusion:
-    """How many good and bad conversations of a system (`all` together) were labelled good, uncertain and bad."""
-
-    system: str
-    good_good: int
-    good_uncertain: int
-    good_bad: int
-    bad_good: int
-    bad_uncertain: int
-    bad_bad: int
+    label: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class RubricFindings(Findings):
-    """Everything that a report shows of a learned rubric.
+    """Learned rubric and its results on the held-out side.
 
-    `rows` are the lines of the tables, the learned rubric first, `assertions` the selected ones, those that fail most
-    first, `precision` what labels should have, `window` the uncertainty window (`None`: nothing is labelled on that
-    side), `pool` the counts of what was written, `trained` and `tested` the numbers of good and bad conversations,
-    `evaluator` what was selected (`AssertionSelector.describe`). `again` is above 0 where the next fit asks failed
-    requests again.
+    Attributes:
+        rows: Systems, the learned rubric first.
+        assertions: Selected assertions, those that fail most often first.
+        scores: Held-out conversations.
+        threshold: NetSAT above which a conversation counts as good.
+        precision: Required precision of the labels.
+        window: Ends of the uncertainty window; `None` where no label is given on that side.
+        cautions: Sentences on limits of the data.
+        tested: Number of good and bad conversations on the held-out side.
+        trained: The same number on the training side.
+        again: Failed requests that the next fit repeats.
+        pool: Counts of what the model wrote.
+        evaluator: Selection as `AssertionSelector.describe` returns it.
     """
 
-    rows: Sequence[SystemFigures]
+    rows: Sequence[RubricScore]
     assertions: Sequence[AssertionFindings]
-    scores: Sequence[ScoredConversation]
+    scores: Sequence[LabelledScore]
     threshold: float
     precision: float
-    curves: Sequence[CurvePoint]
-    confusion: Sequence[Confusion]
     cautions: Sequence[str]
     tested: int
     again: float
@@ -201,61 +241,48 @@ class RubricFindings(Findings):
     trained: int
     evaluator: Mapping[str, Any]
 
-    def table(self, number: int) -> list[SystemFigures]:
-        """The lines of one table, the learned rubric first."""
-        return [row for row in self.rows if row.table == number]
-
     def to_json(self) -> dict[str, Any]:
-        """As it is stored, printed and shown."""
+        """Return the findings as JSON values."""
         lists = {"rows": [row.to_json() for row in self.rows], "assertions": [one.to_json() for one in self.assertions]}
         return {**super().to_json(), **lists}
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> RubricFindings:
-        """The inverse of `to_json`.
+    def from_json(cls, card: Mapping[str, Any]) -> RubricFindings:
+        """Invert `to_json`.
 
         Raises:
-            ValueError: These are no findings of a learned rubric.
+            ValueError: The card does not hold the findings of a learned rubric.
         """
-        assertions = [{**one, "side": one["class"]} for one in found["assertions"]]
-        rows = list(map(SystemFigures.from_json, found["rows"]))
-        return _FINDINGS.validate_python({**found, "rows": rows, "assertions": assertions})
-
-    def lines(self) -> list[str]:
-        """How far it was learned and tried, the tables, and the assertions."""
-        about = f"rubric learned on {self.trained} good and bad conversations, tried on {self.tested} others"
-        tables = [
-            f"{title}\n{text_table(['', *(short for short, _ in COLUMNS.values())], map(_texts, rows))}"
-            for number, title in TABLES.items()
-            if len(rows := self.table(number)) > 1
-        ]
-        width = max(len(one.id) for one in self.assertions)
-        listed = (f"{one.id:{width}}  fails {one.fails:4.0%}  {one.text}" for one in self.assertions)
-        return [f"{about}; 95 % intervals", *tables, "Selected\n" + "\n".join(listed)]
+        assertions = [{**one, "side": one["class"]} for one in card["assertions"]]
+        rows = list(map(RubricScore.from_json, card["rows"]))
+        return _FINDINGS.validate_python({**card, "rows": rows, "assertions": assertions})
 
     def section(self) -> Section:
-        """Charts of the assertions, of NetSAT and of its precision; each assertion with its examples; the tables."""
+        """Charts of the assertions and of NetSAT, each assertion with examples, and the table of systems."""
         best = self.rows[0].figures["delta_netsat"]
         lead = (
-            f"{len(self.assertions)} assertions, selected from {self.pool['assertions']} that were written from "
-            f"{self.trained} good and bad conversations. Their sum, NetSAT, was tried on {self.tested} others: good "
-            f"ones lie {number(best.value, 1)} points above bad ones ({number(best.low, 1)} to {number(best.high, 1)})."
+            f"{len(self.assertions)} assertions, selected from {self.pool['assertions']} written from {self.trained} "
+            f"good and bad conversations. Their sum, NetSAT, was tested on {self.tested} others: good conversations "
+            f"score {number(best.value, 1)} points above bad ones ({number(best.low, 1)} to {number(best.high, 1)})."
         )
-        several = len(self.assertions[0].by_system) > 1
-        folds = [one.fold(several) for one in self.assertions]
-        asked = f"Each new conversation is asked {len(self.assertions)} assertions."
+        rows: list[list[str | Estimate]] = [[row.system, *(row.figures[name] for name in COLUMNS)] for row in self.rows]
+        own = frozenset(place for place, row in enumerate(self.rows) if row.system == RUBICON)
+        yields = (
+            "Yield follows the paper: its window comes from the tested labels. For the deployed yield the window comes "
+            "from the training side, and the next column is the precision of the labels given there."
+        )
         return Section("The learned rubric", lead, [
-            Charts([self._separations()]), Text(self._worst(several), "soft"),
-            Charts([self._scores(), self._precisions()], ("good", "bad, by people")), Text(self._trust(), "soft"),
-            Text("Assertions by share of failures", "heading"), *folds, *self._tables(), self._systems(),
-            Text(asked, "soft"), Text(self.evaluator["signature"], "code"),
+            Charts([self._separations()]), Text(self._worst(), "soft"),
+            Charts([self._histogram()], ("good", "bad, by annotators")), Text(self._trust(), "soft"),
+            Text("Assertions by share of failures", "heading"), *(one.fold() for one in self.assertions),
+            Text("Rubrics", "heading"), Table(["", *COLUMNS.values()], rows, own=own), Text(yields, "soft"),
+            Text(f"Each new conversation takes {len(self.assertions)} questions.", "soft"),
+            Text(self.evaluator["signature"], "code"),
         ])  # fmt: skip
 
     def _separations(self) -> Points:
-        caption = (
-            "What each assertion adds to the difference, on conversations it was not chosen on; orange: within chance"
-        )
-        points = [
+        caption = "Separation of each assertion on conversations outside the selection; orange: within chance"
+        bars = [
             Point(
                 f"{one.id}: {one.text}",
                 Estimate(one.separation, one.separation_low, one.separation_high),
@@ -263,85 +290,200 @@ class RubricFindings(Findings):
             )
             for one in sorted(self.assertions, key=lambda one: -one.separation)
         ]
-        return Points(caption, "points between good and bad conversations", points)
+        return Points(caption, "points between good and bad conversations", bars)
 
-    def _scores(self) -> Histogram:
-        caption = "NetSAT of held-out conversations; the line is the threshold, dashes the uncertainty window"
+    def _histogram(self) -> Histogram:
+        caption = "NetSAT of held-out conversations; line: threshold, dashes: uncertainty window"
         groups = {name: [one.score for one in self.scores if one.good == (name == "good")] for name in ("good", "bad")}
-        return Histogram(caption, "NetSAT", "conversations", groups, self.threshold, self._ends)
-
-    def _precisions(self) -> Curves:
-        caption = (
-            "Precision of calling good what lies above a threshold, and bad what does not, on the training side; "
-            "dashes: the sharp curves they are held against, and the window"
-        )
-        few = self.curves[:: max(1, len(self.curves) // MOST_POINTS)]
-        lines = [
-            ([one.good for one in few], [one.good_target for one in few]),
-            ([one.bad for one in few], [one.bad_target for one in few]),
-        ]
-        x = [one.theta for one in few]
-        return Curves(caption, "threshold on NetSAT", "precision", x, lines, self.precision, self._ends)
-
-    @property
-    def _ends(self) -> tuple[float | None, float | None]:
         low, high = self.window
-        return low, high
+        return Histogram(caption, "NetSAT", "conversations", groups, self.threshold, (low, high))
 
-    def _worst(self, several: bool) -> str:
+    def _worst(self) -> str:
         worst = self.assertions[0]
-        most = worst.by_system[0]
-        of = f", and most of all for {most.system} ({percent(most.fails)} of {most.n})" if several else ""
         return (
-            f'Next step: {worst.id} fails most, in {percent(worst.fails)} of conversations ("{worst.text}"){of}: read '
-            "its examples below before anything else. Take out of rubric.yaml what you do not believe, and fit again "
-            "with sources: {learned-rubric: {pool: rubric.yaml}}."
+            f'Next step: {worst.id} fails most, in {percent(worst.fails)} of conversations ("{worst.text}"): read its '
+            "examples below first. Delete assertions that you do not believe from rubric.yaml, and fit again with "
+            "sources: {learned-rubric: {pool: rubric.yaml}}."
         )
 
     def _trust(self) -> str:
-        uncertain = sum(one.said == UNCERTAIN for one in self.scores) / len(self.scores)
+        uncertain = sum(one.label == UNCERTAIN for one in self.scores) / len(self.scores)
         right = self.rows[0].figures["precision_deployed"].value
-        said = "No conversation was labelled: nothing is precise enough."
+        precision = "No conversation has a label: no threshold is precise enough."
         if right is not None:
-            said = f"Of the labels that were given, {percent(right)} agree with people; {percent(self.precision)} were "
-            said += "asked for."
-        return (
-            f"Next step: trust the labels good and bad, and read the {percent(uncertain)} that stay uncertain. {said}"
-        )
-
-    def _tables(self) -> list[Text | Table]:
-        parts: list[Text | Table] = []
-        for place, title in TABLES.items():
-            if len(rows := self.table(place)) > 1:
-                lines: list[list[str | Estimate]] = [
-                    [row.system, *(row.figures[name] for name in COLUMNS)] for row in rows
-                ]
-                own = frozenset(at for at, row in enumerate(rows) if row.system == RUBICON)
-                parts += [Text(title, "heading"), Table(["", *(long for _, long in COLUMNS.values())], lines, own=own)]
-        about = (
-            "The yield as the paper reads it takes the window from the labels that it is tested on; deployed, the "
-            "window is the training side's, and the next column says how often a label given there is right."
-        )
-        return [*parts, Text(about, "soft")]
-
-    def _systems(self) -> Fold:
-        header = [
-            "system",
-            "good, called good",
-            "uncertain",
-            "called bad",
-            "bad, called good",
-            "uncertain",
-            "called bad",
-        ]
-        rows = [list(map(str, asdict(row).values())) for row in self.confusion]
-        return Fold("What became of good and bad conversations, by system", [Table(header, rows)])
+            precision = (
+                f"{percent(right)} of the labels agree with annotators; the target is {percent(self.precision)}."
+            )
+        unread = percent(uncertain)
+        return f"Next step: use the labels good and bad, and read the {unread} that stay uncertain. {precision}"
 
 
 _FINDINGS = TypeAdapter(RubricFindings)
 
 
-def _texts(row: SystemFigures) -> list[str]:
-    """A line as a terminal shows it: ΔNetSAT is in points, the others are shares."""
-    digits = {name: 1 if name == "delta_netsat" else 2 for name in COLUMNS}
-    return [row.system, *(row.figures[name].text(places, places) for name, places in digits.items())]
+# --- the held-out side --------------------------------------------------------------------------------------------
+
+
+def examine_rubric(
+    fit: RubricFit, test: Training, settings: SelectionSettings, rivals: Mapping[str, Rubric]
+) -> Flow[RubricFindings]:
+    """Test a learned rubric and its rivals on the held-out side.
+
+    Args:
+        fit: The learned rubric.
+        test: The held-out side.
+        settings: Settings of the selection.
+        rivals: Other rubrics by name; one that fails gets a row with the reason.
+    """
+    decided, selector = Decided.of(test, settings, fewest=1), fit.selector
+    asked = only(fit.everything, fit.to_ask(selector.names_))
+    answers = yield from ask_rubric(asked, decided.samples, JUDGE, "held-out side judged")
+    rows = [score_selector(settings.policy, selector, answers, decided, test)]
+    if test.question.can_be_judged:
+        directly = _sum_of({test.question.id: "sat"}, fit, settings).fit(fit.answers, fit.train.labels)
+        rows.append(score_selector(JUDGE_DIRECTLY, directly, answers, decided, test))
+    for name, rubric in rivals.items():
+        rows.append((yield from _score_rival(name, rubric, fit, decided, test, settings)))
+    outcome = selector.outcome(answers, decided.good)
+    labels = selector.window_.says(outcome.scores)
+    return RubricFindings(
+        rows=rows,
+        assertions=_assertions(fit, answers, decided, test),
+        scores=[
+            LabelledScore(float(score), bool(is_good), str(label))
+            for score, is_good, label in zip(outcome.scores, decided.good, labels, strict=True)
+        ],
+        threshold=selector.threshold_,
+        precision=selector.settings.precision,
+        cautions=_cautions(fit, decided, rows),
+        tested=len(decided.good),
+        again=sum(count for reason, count in fit.written.failures.items() if reason != PROSE)
+        + sum(row.unanswered or 0.0 for row in rows),
+        **learned_part(fit),
+    )
+
+
+def learned_part(fit: RubricFit) -> Mapping[str, Any]:
+    """Return the findings that need no held-out side."""
+    evaluator, pool = fit.selector.describe(), {**fit.written.to_json(), "assertions": len(fit.everything.assertions)}
+    return {"window": evaluator["window"], "pool": pool, "trained": len(fit.decided.samples), "evaluator": evaluator}
+
+
+def score_selector(
+    system: str, selector: AssertionSelector, answers: EvidenceTable, decided: Decided, test: Training
+) -> RubricScore:
+    """Return the statistics of a fitted selector on the held-out side."""
+    missing = points(answers, selector.names_, selector.settings.answers).missing
+    outcome, clusters = selector.outcome(answers, decided.good), _clusters_of(test, decided)
+    return RubricScore(system, with_intervals(outcome, clusters, test.draws, test.seed), float(missing.mean()))
+
+
+def _sum_of(classes: Mapping[str, str], fit: RubricFit, settings: SelectionSettings) -> AssertionSelector:
+    """Return a selector that sums all questions; without classes it learns the direction of each."""
+    everything = settings.model_copy(update={"policy": ALL})
+    return AssertionSelector(fit.train.question, classes, settings=everything, seed=fit.train.seed)
+
+
+def _score_rival(
+    name: str, rubric: Rubric, fit: RubricFit, decided: Decided, test: Training, settings: SelectionSettings
+) -> Flow[RubricScore]:
+    """Score a rubric as it is, the sum of all its questions; where it fails, the row has the reason."""
+    main, train = test.question, fit.train
+    asked = asking(rubric, (question.id for question in rubric.questions if question.id != main.id))
+    try:
+        seen = yield from ask_rubric(asked, fit.decided.samples, JUDGE, f"{rubric.name}: judged")
+        selector = _sum_of({}, fit, settings)
+        if len(rubric.assertions) == len(asked.questions):
+            everything = settings.model_copy(update={"policy": ALL})
+            selector = AssertionSelector.of_rubric(rubric, main, everything, train.seed)
+        selector.fit(seen, train.labels)
+        answers = yield from ask_rubric(asked, decided.samples, JUDGE, f"{rubric.name}: held-out side judged")
+        return score_selector(name, selector, answers, decided, test)
+    except BadInput as error:
+        return RubricScore(name, dict.fromkeys(NAMES, Estimate()), failed=str(error))
+
+
+def _clusters_of(test: Training, decided: Decided) -> Clusters:
+    return Clusters([test.group_of(sample.target) for sample in decided.samples])
+
+
+def _cautions(fit: RubricFit, decided: Decided, rows: Sequence[RubricScore]) -> list[str]:
+    """Return sentences on limits of the data, the most serious first."""
+    low, written = rows[0].figures["delta_netsat"].low, fit.written
+    selected, rarer = len(fit.selector.names_), min(fit.selector.classes_)
+    sat, dsat = (sum(question.side is side for question in fit.everything.assertions) for side in Side)
+    contradicted = fit.decided.contradicted + decided.contradicted
+    in_part, failures, flagged = written.counts["shown in part"], written.failures, len(written.flagged)
+    sentences = {
+        "on held-out conversations the rubric does not separate good from bad beyond chance: do not use it yet; label "
+        "more conversations, or try another judge or writer": low is None or low <= 0,
+        f"{selected} assertions were selected, and the rarer class has {rarer} conversations to select them by: lower "
+        "the budgets (learned-rubric: {budgets: [[3, 3], [10, 10]]}), or label more": rarer < selected,
+        f"the pool holds {sat} SAT and {dsat} DSAT assertions: too few to select from": min(sat, dsat) < 2,
+        f"{contradicted} conversations have good and bad ratings; their mean decided": contradicted,
+        f"{in_part} conversations exceed the writer's context and were shown to it in part": in_part,
+        f"{failures.total()} prompts of the writer failed: "
+        + ", ".join(f"{reason} ({count})" for reason, count in failures.most_common()): failures,
+        f"{flagged} assertions contained private details of a conversation and were left out": flagged,
+    }
+    cautions = [sentence for sentence, holds in sentences.items() if holds]
+    cautions += [f"{row.system} failed: {row.failed}" for row in rows if row.failed]
+    return cautions + [
+        f"{row.unanswered:.0%} of the held-out answers for {row.system} are missing, and count as neutral"
+        for row in rows
+        if row.unanswered
+    ]
+
+
+# --- single assertions --------------------------------------------------------------------------------------------
+
+
+def _assertions(fit: RubricFit, answers: EvidenceTable, decided: Decided, test: Training) -> list[AssertionFindings]:
+    """Return the findings of each selected assertion, those that fail most often first."""
+    selector, good = fit.selector, decided.good
+    values = points(answers, selector.names_, selector.settings.answers).values / POINT
+    clusters = _clusters_of(test, decided)
+    drawn = [clusters.rows(count) for count in clusters.counts(min(test.draws, MOST_DRAWS), test.seed)]
+    findings = []
+    for name, own in zip(selector.names_, values, strict=True):
+        question = fit.rubric[name]
+        assert question.side is not None
+        is_sat = question.side is Side.SAT
+        signed = own if is_sat else -own
+        spread = estimate_from_draws(None, np.array([_gap(signed[rows], good[rows]) for rows in drawn]))
+        fails = own < TOP / POINT / 2 if is_sat else own > TOP / POINT / 2
+        findings.append(
+            AssertionFindings(
+                name, question.text, question.side.value, question.weight, _gap(signed, good), spread.low, spread.high,
+                len(question.reasons), float(fails.mean()), _examples(question, decided.samples, signed),
+            )
+        )  # fmt: skip
+    return sorted(findings, key=lambda one: -one.fails)
+
+
+def _gap(values: Floats, good: Flags) -> float:
+    """Return the difference of the classes' means; NaN where one class is missing."""
+    return float(values[good].mean() - values[~good].mean()) if good.any() and not good.all() else float("nan")
+
+
+def _examples(question: Question, samples: Sequence[Sample], values: Floats) -> list[RubricExample]:
+    """Return the held-out conversations that an assertion speaks for most, and against most, with passages."""
+    order = np.argsort(-values, kind="stable")
+    kinds = [("for", row) for row in order[:EXAMPLES_PER_KIND]]
+    kinds += [("against", row) for row in order[::-1][:EXAMPLES_PER_KIND]]
+    chats = [(kind, row, samples[row].conversation) for kind, row in kinds]
+    return [RubricExample(kind, chat.id, float(values[row]), passage(chat, question)) for kind, row, chat in chats]
+
+
+def passage(conversation: Conversation, question: Question) -> str | None:
+    """Return the passage of a conversation that bears on an assertion; `None` where no turn shares a word with it."""
+    quote = next((r.quote for r in question.reasons if r.conversation == conversation.id and r.quote), None)
+    if quote is not None:
+        return quote
+    stems = counted_stems(pieces(question.text)).keys() - ROLE_WORDS
+    shared = [len(stems & counted_stems(pieces(turn.content)).keys()) for turn in conversation.turns]
+    if not max(shared, default=0):
+        return None
+    turn = conversation.turns[shared.index(max(shared))]
+    text = " ".join(turn.content.split())
+    return f"{turn.role}: {text[:LONGEST_PASSAGE]}{' …' if len(text) > LONGEST_PASSAGE else ''}"

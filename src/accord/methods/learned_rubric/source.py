@@ -13,33 +13,33 @@ from typing import Any, Self
 import numpy as np
 from pydantic import Field
 
-from accord.edges import BadInput, NotFitted, parse_yaml
+from accord.edges import BadInput, parse_yaml
 from accord.evidence import (
     EvidenceTable,
     Learned,
+    LearnedSource,
     Settings,
-    Source,
     SourceContext,
     State,
     Training,
     ask_rubric,
     sources,
 )
-from accord.methods.learned_rubric.as_rubric import (
+from accord.methods.learned_rubric.assertion_pool import (
+    Writing,
+    WritingSettings,
+    WrittenPool,
     asking,
     checked_given,
     checked_pool,
     questions_of,
     rubric_of,
     seen_in,
+    write_pool,
 )
-from accord.methods.learned_rubric.assertion_pool import Writing, WritingSettings, WrittenPool, write_pool
-from accord.methods.learned_rubric.assertion_selector import AssertionSelector
-from accord.methods.learned_rubric.experiment import Experiment, RubricFit, findings, fit_pool, learned_part
-from accord.methods.learned_rubric.findings import RubricFindings
-from accord.methods.learned_rubric.judge_points import FEWEST, Decided, verdicts_of
-from accord.methods.learned_rubric.selection_policies import SelectionSettings, kinds_of
-from accord.methods.learned_rubric.separation_metrics import Flags
+from accord.methods.learned_rubric.assertion_selector import FEWEST, AssertionSelector, Decided, verdicts_of
+from accord.methods.learned_rubric.findings import RubricFindings, RubricFit, examine_rubric, fit_pool, learned_part
+from accord.methods.learned_rubric.selection_policies import Flags, SelectionSettings, kinds_of
 from accord.models import JUDGE, WRITER, Flow, Request, Who, nothing
 from accord.statistics import Split, fold_of
 from accord.values import Question, Rubric, Sample, dump_rubric, load_rubric, read_rubric
@@ -62,7 +62,7 @@ class LearnedRubricSettings(WritingSettings, SelectionSettings):
 
 
 @dataclass(frozen=True)
-class _Parts:
+class _LearnedValue:
     """What was learned: the selection, the selected rubric, the whole pool."""
 
     selector: AssertionSelector
@@ -71,7 +71,7 @@ class _Parts:
 
 
 @sources.register("learned-rubric")
-class LearnedRubric(Source):
+class LearnedRubric(LearnedSource[_LearnedValue]):
     """Assertions written from good and bad conversations and selected to tell them apart: their sum, NetSAT."""
 
     settings_type = LearnedRubricSettings
@@ -79,9 +79,7 @@ class LearnedRubric(Source):
 
     def __init__(self, settings: Settings, context: SourceContext) -> None:
         super().__init__(settings, context)
-        self._parts: _Parts | None = None
-        self._fit: RubricFit | None = None
-        self._findings: RubricFindings | None = None
+        self.fit_: RubricFit | None = None
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -90,29 +88,23 @@ class LearnedRubric(Source):
 
     @property
     def rubric(self) -> Rubric:
-        """The selected assertions, and the main question; `NotFitted` before `learn`, like `pool` and `selector`."""
-        return self._learned.rubric
+        """Selected assertions and the main question."""
+        return self.learned.rubric
 
     @property
     def pool(self) -> Rubric:
-        """The whole pool, and the main question."""
-        return self._learned.everything
+        """Whole pool and the main question."""
+        return self.learned.everything
 
     @property
     def selector(self) -> AssertionSelector:
-        """How the rubric was selected, and what its sums mean."""
-        return self._learned.selector
+        """Fitted selector."""
+        return self.learned.selector
 
     @property
-    def flagged(self) -> list[list[str]]:
-        """The private details that written assertions named, for whoever learns; they are kept nowhere."""
-        return [] if self._fit is None else [details for _, details in self._fit.written.flagged]
-
-    @property
-    def _learned(self) -> _Parts:
-        if self._parts is None:
-            raise NotFitted("no rubric was learned yet; run: accord fit")
-        return self._parts
+    def private_details(self) -> list[list[str]]:
+        """Private details in written assertions, for the person who runs the fit; they are not saved."""
+        return [] if self.fit_ is None else [details for _, details in self.fit_.written.flagged]
 
     # --- learning -----------------------------------------------------------------------------------------------
 
@@ -174,24 +166,22 @@ class LearnedRubric(Source):
             pool = rubric_of(asked, train.question, "pool", writing.guidance.instructions(), seen_in(train))
         assert pool is not None
         fit = yield from fit_pool(written, pool, train, self.settings)
-        found = self._having(_Parts(fit.selector, fit.rubric, fit.everything))
-        found._fit = fit
+        found = self.having(_LearnedValue(fit.selector, fit.rubric, fit.everything))
+        found.fit_ = fit
         return Learned(found, (yield from _seen(fit)))
 
     def examine(self, test: Training) -> Flow[Self]:
-        """This source with the findings of the held-out side, where other rubrics and policies stand beside its own.
+        """This source with the findings of the held-out side, beside those of other rubrics.
 
         Raises:
             BadInput: There are no good ones, or no bad ones.
             BudgetReached: The budget is spent; the same flow goes on from there.
         """
-        fit = self._fit
+        fit = self.fit_
         if fit is None:
             return (yield from nothing(self))
-        result = yield from Experiment(fit, test, self.settings, self._given(test.question)).run()
-        found = self._having(self._learned)
-        found._fit, found._findings = fit, findings(fit, result, test)
-        return found
+        results = yield from examine_rubric(fit, test, self.settings, self._given(test.question))
+        return self.having(self.learned, results)
 
     def _given(self, main: Question) -> dict[str, Rubric]:
         """The rubrics to compare with, by name."""
@@ -199,11 +189,6 @@ class LearnedRubric(Source):
             name: checked_given(name, load_rubric(name, self.context.folder), main)
             for name in dict.fromkeys(self.settings.given)
         }
-
-    def _having(self, parts: _Parts) -> Self:
-        found = type(self)(self.settings, self.context)
-        found.name, found._parts = self.name, parts
-        return found
 
     # --- measuring ----------------------------------------------------------------------------------------------
 
@@ -214,23 +199,19 @@ class LearnedRubric(Source):
             NotFitted: Nothing was learned yet.
             BadInput: Another judge answers than the one that was learned with.
         """
-        parts = self._learned
+        parts = self.learned
         answers = yield from ask_rubric(asking(parts.rubric, parts.selector.names_), samples)
         return parts.selector.measured(answers)
 
-    def findings(self) -> RubricFindings | None:
-        """What was learned and how it did on the held-out side; `None` before `examine`."""
-        return self._findings
-
     def describe(self) -> Mapping[str, Any]:
         """`RubricFindings` as JSON; before `examine` the learned part alone, before `learn` nothing."""
-        return super().describe() or ({} if self._fit is None else learned_part(self._fit))
+        return super().describe() or ({} if self.fit_ is None else learned_part(self.fit_))
 
     # --- keeping ------------------------------------------------------------------------------------------------
 
     def state(self) -> State:
         """The selection and its findings, with the rubric and its pool as files that people may read and edit."""
-        parts = self._learned
+        parts = self.learned
         card = {
             "selection": parts.selector.to_json(),
             "rubric": parts.rubric.hash,
@@ -248,10 +229,9 @@ class LearnedRubric(Source):
         rubric, everything = (_rubric_in(state.files, name) for name in (RUBRIC_FILE, POOL_FILE))
         _check_unedited(rubric, state.card)
         selector = AssertionSelector.from_json(state.card["selection"], rubric.main_question, self.settings)
-        found = self._having(_Parts(selector, rubric, everything))
-        said = state.card["findings"]
-        found._findings = RubricFindings.from_json(said) if "rows" in said else None
-        return found
+        card = state.card["findings"]
+        findings = RubricFindings.from_json(card) if "rows" in card else None
+        return self.having(_LearnedValue(selector, rubric, everything), findings)
 
 
 def _seen(fit: RubricFit) -> Flow[EvidenceTable]:

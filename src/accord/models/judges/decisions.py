@@ -311,7 +311,7 @@ class DecidedChat:
             BadInput: The question's scale is real-valued.
             ModelError: No call can succeed.
         """
-        decided = await self._model.ask(request_of(prompt, self.question))
+        decided = await self._model.ask(decisions_request_of(prompt, self.question))
         [(mass, reason)] = decided.answers
         answer = read_decided(self.question, mass, reason)
         if isinstance(answer, Unanswered):
@@ -326,7 +326,7 @@ class DecidedChat:
         await self._model.close()
 
 
-def request_of(prompt: Prompt, question: Question) -> DecisionsRequest:
+def decisions_request_of(prompt: Prompt, question: Question) -> DecisionsRequest:
     """What is sent for a prompt, so that it can be priced: its messages' words one after another, and the question.
 
     Raises:

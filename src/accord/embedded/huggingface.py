@@ -1,0 +1,300 @@
+"""A Hugging Face folder of a causal language model: opened from this machine alone, weights as safetensors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from inspect import signature
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from accord.edges import (
+    BadInput,
+    MissingExtra,
+    ModelError,
+    regular,
+    sendable,
+)
+from accord.embedded.gguf_fingerprint import fingerprint
+from accord.embedded.huggingface_trial import check_layers, reason_of, try_folder
+from accord.embedded.language_model import drawn
+from accord.embedded.llama import Floats
+from accord.models import HF, IN_PROCESS_CONTEXT, CallFailed, ChatMessage, Prompt, Reply, Usage
+
+SHOWN_WEIGHTS = 3
+"""Missing weights that an error names."""
+BETWEEN = "\n\n"
+"""What ends each message where a tokenizer has no chat template."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A model with its tokenizer.
+
+    Attributes:
+        model: A `transformers` causal language model, in evaluation mode.
+        tokenizer: Its tokenizer.
+        ends: The tokens that end an answer.
+        context: Tokens that it reads, prompt and answer together.
+    """
+
+    model: Any
+    tokenizer: Any
+    ends: frozenset[int]
+    context: int
+
+    @property
+    def end(self) -> int:
+        """The token that ends an answer which is learned.
+
+        Raises:
+            ModelError: Neither the model nor its tokenizer has one.
+        """
+        if not self.ends:
+            raise ModelError("the model has no token that ends an answer: set eos_token in its tokenizer_config.json")
+        own = self.tokenizer.eos_token_id
+        return min(self.ends) if own is None else int(own)
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of tokens that the model can read."""
+        return int(self.model.get_input_embeddings().weight.shape[0])
+
+
+def model_folder(path: str | Path) -> Path:
+    """A folder that holds a model.
+
+    Raises:
+        BadInput: There is none, or it holds something else.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        raise BadInput(f"no folder at {folder}: download the model there first, and give the folder's path")
+    if not (folder / "config.json").is_file() or not any(folder.glob("*.safetensors")):
+        raise BadInput(f"{folder} is no model: a Hugging Face folder has config.json and its weights as *.safetensors")
+    for path in sorted(folder.iterdir()):
+        try:
+            _ = path.is_dir() or regular(path)  # a pipe would be waited for
+        except FileNotFoundError:
+            raise BadInput(f"{path} is a link to nothing: download the model again") from None
+    return folder
+
+
+def fingerprint_of(folder: Path) -> str:
+    """Tells folders of one name apart: a digest of the configuration, the vocabulary, and samples of the weights."""
+    names = ("*.safetensors", "config.json", "generation_config.json", "tokenizer*", "*.jinja", "vocab*", "merges.txt")
+    found = {path for name in names for path in folder.glob(name) if path.is_file()}
+    return fingerprint(*sorted(found))
+
+
+def open_folder(folder: Path) -> Opened:
+    """Read a folder into memory, onto the GPU where there is one.
+
+    Nothing is fetched, no code of the folder is run, and nothing is unpickled.
+
+    Raises:
+        BadInput: config.json and the weights do not fit.
+        MissingExtra: `accord[finetune]` is not installed.
+        ModelError: transformers cannot open it, its chat template fails, or weights are missing.
+    """
+    try:
+        import transformers  # noqa: F401
+    except ImportError:
+        raise MissingExtra("a Hugging Face folder as a model", "finetune") from None
+    check_layers(folder)
+    try_folder(folder)
+    try:
+        with quiet_transformers():
+            return _open(folder)
+    except (KeyboardInterrupt, SystemExit, ModelError):
+        raise
+    except BaseException as error:
+        # transformers and tokenizers raise anything, tokenizers even a panic that is no Exception.
+        raise ModelError(f"transformers cannot open {folder}: {reason_of(error)}") from None
+
+
+def _open(folder: Path) -> Opened:
+    """Open a folder; transformers' own exceptions pass.
+
+    Raises:
+        ModelError: The folder lacks weights, which transformers would draw at random.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    local = {"local_files_only": True, "trust_remote_code": False}
+    tokenizer = AutoTokenizer.from_pretrained(folder, **local)
+    model, loading = AutoModelForCausalLM.from_pretrained(
+        folder, dtype="auto", use_safetensors=True, output_loading_info=True, **local
+    )
+    absent = sorted({*map(str, loading["missing_keys"]), *(str(key[0]) for key in loading["mismatched_keys"])})
+    if absent:
+        others = f" and {len(absent) - SHOWN_WEIGHTS:,} others" if len(absent) > SHOWN_WEIGHTS else ""
+        raise ModelError(
+            f"{folder} lacks weights that its config.json needs: {', '.join(absent[:SHOWN_WEIGHTS])}{others}; "
+            "download the model again"
+        )
+    if torch.cuda.is_available():
+        model = model.to("cuda")
+    elif model.dtype == torch.float16:
+        model = model.float()  # processors hardly compute in float16
+    context = int(getattr(model.config.get_text_config(), "max_position_embeddings", None) or IN_PROCESS_CONTEXT)
+    return Opened(model.eval(), tokenizer, _ends(model, tokenizer), min(context, IN_PROCESS_CONTEXT))
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Keep transformers from drawing progress bars and logging tables over the caller's output."""
+    from transformers.utils import logging
+
+    is_bar_shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()
+    logging.set_verbosity(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if is_bar_shown:
+            logging.enable_progress_bar()
+
+
+def prompt_tokens(tokenizer: Any, messages: Sequence[ChatMessage]) -> list[int]:
+    """Messages up to where the answer begins: by the tokenizer's chat template, else as plain text.
+
+    Raises:
+        CallFailed: The template or the tokenizer fails on such messages.
+    """
+    cleaned = [{"role": each.role, "content": _without_marks(tokenizer, sendable(each.content))} for each in messages]
+    try:
+        if tokenizer.chat_template:
+            text = tokenizer.apply_chat_template(cleaned, tokenize=False, add_generation_prompt=True)
+            return list(tokenizer(text, add_special_tokens=False).input_ids)
+        tokens = list(tokenizer("".join(each["content"] + BETWEEN for each in cleaned)).input_ids)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a template raises anything; a panic of tokenizers is no Exception
+        raise CallFailed("rejected", f"the model's chat template refuses the prompt: {reason_of(error)}") from None
+    return tokens[:-1] if tokens and tokens[-1] == tokenizer.eos_token_id else tokens
+
+
+def _without_marks(tokenizer: Any, text: str) -> str:
+    """A text in which no control token can be read: a dialogue that spells one out would end its own message."""
+    for mark in tokenizer.added_tokens_decoder.values():
+        if mark.special and len(mark.content) > 1:
+            text = text.replace(mark.content, f"{mark.content[0]} {mark.content[1:]}")
+    return text
+
+
+def _ends(model: Any, tokenizer: Any) -> frozenset[int]:
+    """The tokens that end an answer, as the model and its tokenizer say."""
+    said = [model.config.eos_token_id, getattr(model.generation_config, "eos_token_id", None), tokenizer.eos_token_id]
+    listed = [each if isinstance(each, list) else [each] for each in said]
+    return frozenset(int(token) for each in listed for token in each if token is not None)
+
+
+_one_at_a_time = Lock()
+"""Models in this process share its cores: a second answer at the same time makes both slower."""
+
+
+class HfChat:
+    """A folder behind the chat seam: text, and token probabilities as the model gives them. It keeps no JSON Schema."""
+
+    def __init__(self, folder: Path) -> None:
+        """See `open_hf` for what is raised."""
+        digest = fingerprint_of(folder)
+        self.name = f"{HF}{folder.resolve().name}"
+        self.endpoint = f"{self.name}:{digest}"
+        self._opened = _opened(folder.resolve(), digest)
+        self._turn = asyncio.Lock()
+
+    async def ask(self, prompt: Prompt, /) -> Reply:
+        """The reply; one prompt at a time.
+
+        Raises:
+            CallFailed: The prompt and its answer are longer than the model's context, or it asks for JSON by schema.
+        """
+        if prompt.schema is not None:
+            raise CallFailed("rejected", f"{self.name} cannot keep a JSON schema")
+        tokens, room = prompt_tokens(self._opened.tokenizer, prompt.messages), self._opened.context
+        if len(tokens) + prompt.max_tokens > room:
+            raise CallFailed("too long", f"{len(tokens)} tokens do not fit into the {room} of {self.name}")
+        async with self._turn:
+            return await asyncio.to_thread(self._answer, prompt, tokens)
+
+    async def close(self) -> None:
+        """Nothing is open; the model stays loaded for whoever opens it next."""
+
+    def _answer(self, prompt: Prompt, tokens: Sequence[int]) -> Reply:
+        tokenizer = self._opened.tokenizer
+        if max(tokens, default=0) >= (size := self._opened.vocabulary):
+            raise CallFailed("rejected", f"the tokenizer writes token {max(tokens)}, but the model has only {size:,}")
+        with _one_at_a_time:
+            written, first = write(self._opened, tokens, prompt.max_tokens, prompt.temperature, prompt.repeat)
+        text = tokenizer.decode(written, skip_special_tokens=True)
+        shown = _likeliest(tokenizer, first, prompt.top_logprobs) if prompt.top_logprobs else None
+        return Reply(text, self.name, shown, Usage(len(tokens), max(len(written), 1)))
+
+
+def write(opened: Opened, prompt: Sequence[int], most: int, temperature: float, seed: int) -> tuple[list[int], Floats]:
+    """Up to `most` tokens after a prompt, without what ends them, and the first one's log probabilities (vocabulary).
+
+    Temperature 0 takes the likeliest token each time; above it, tokens are drawn by `seed`.
+    """
+    import torch
+
+    random = np.random.default_rng(seed)
+    written: list[int] = []
+    first: Floats | None = None
+    known: Any = None
+    kept = _kept_as(opened.model)
+    last: Sequence[int] = prompt
+    with torch.inference_mode():
+        while len(written) < most:
+            read = torch.tensor([list(last)], device=opened.model.device)
+            out = opened.model(input_ids=read, use_cache=True, **{kept: known})
+            mass: Floats = torch.log_softmax(out.logits[0, -1].float(), dim=-1).cpu().numpy()
+            first = mass if first is None else first
+            token, known = drawn(mass, temperature, random), out[kept]
+            if token in opened.ends:
+                break
+            written.append(token)
+            last = [token]
+    assert first is not None
+    return written, first
+
+
+def _kept_as(model: Any) -> str:
+    """What a model calls the keys and values that it has worked out already: transformers 5.24 renamed them."""
+    return "cache" if "cache" in signature(model.forward).parameters else "past_key_values"
+
+
+def _likeliest(tokenizer: Any, mass: Floats, most: int) -> dict[str, float]:
+    """The likeliest tokens' texts with their probabilities; tokens that read alike count together."""
+    found: dict[str, float] = {}
+    likeliest = np.argsort(mass)[::-1][:most]
+    for text, token in zip(tokenizer.batch_decode([[int(token)] for token in likeliest]), likeliest, strict=True):
+        found[text] = found.get(text, 0.0) + float(np.exp(mass[token]))
+    return found
+
+
+@cache
+def _opened(folder: Path, digest: str) -> Opened:
+    """The folder with this digest, opened once for the process."""
+    return open_folder(folder)
+
+
+def open_hf(name: str) -> HfChat:
+    """The model of a name such as `hf:models/evaluator`.
+
+    Raises:
+        BadInput: There is no such folder, or it holds no model.
+        ModelError: transformers cannot open it.
+        MissingExtra: `accord[finetune]` is not installed.
+    """
+    return HfChat(model_folder(name.removeprefix(HF)))
