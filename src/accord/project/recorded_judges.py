@@ -23,8 +23,8 @@ from accord.models import (
     JUDGEMENTS_FILE,
     Answer,
     ModelSettings,
+    RecordedAnswers,
     RecordedJudge,
-    Recording,
     question_of,
     read_recordings,
     recorded_item,
@@ -62,8 +62,8 @@ class RecordedAgreement:
 
 
 def choose_recording(
-    recordings: Mapping[str, Recording], main: str, samples: Collection[Sample] = (), model: str | None = None
-) -> Recording:
+    recordings: Mapping[str, RecordedAnswers], main: str, samples: Collection[Sample] = (), model: str | None = None
+) -> RecordedAnswers:
     """Choose the recording to use as the judge: that of the named model, else the one that covers most ratings.
 
     Args:
@@ -83,7 +83,7 @@ def choose_recording(
         raise BadInput("the recording holds no judgement")
     items = [recorded_item(sample) for sample in samples]
 
-    def rank(recording: Recording) -> tuple[int, ...]:
+    def rank(recording: RecordedAnswers) -> tuple[int, ...]:
         on_main, on_any, counts = recording.answered(main), recording.answered(), recording.questions
         runs = sum(
             len(runs) for (_, question), runs in recording.answers.items() if question.casefold() == main.casefold()
@@ -94,7 +94,7 @@ def choose_recording(
     return recordings[model] if model is not None else max(recordings.values(), key=rank)
 
 
-def load_recordings(project: Project) -> Mapping[str, Recording]:
+def load_recordings(project: Project) -> Mapping[str, RecordedAnswers]:
     """Load the answers of a project's recorded models, by model; empty unless the judge is a recorded one."""
     judge = None if JUDGE in project.given else project.config.models.get(JUDGE)
     if judge is None or judge.mode != "recorded":
@@ -144,7 +144,7 @@ def _ends(scale: Scale) -> Scale:
     return Scale(options=(scale.options[0], scale.options[-1]))
 
 
-def _inferred_question(recording: Recording, name: str) -> Question | None:
+def _inferred_question(recording: RecordedAnswers, name: str) -> Question | None:
     """Return a question on the scale of a model's answers; `None` if they are constant or free text."""
     try:
         [question] = infer_rubric([ObservedAnswers(name, values=Counter(recording.options(name)))]).rubric.questions
@@ -154,7 +154,7 @@ def _inferred_question(recording: Recording, name: str) -> Question | None:
 
 
 def recorded_agreement(
-    recordings: Mapping[str, Recording], rubric: Rubric, labels: Labels, samples: Iterable[Sample]
+    recordings: Mapping[str, RecordedAnswers], rubric: Rubric, labels: Labels, samples: Iterable[Sample]
 ) -> list[RecordedAgreement]:
     """Compute the agreement of every recorded model with the mean ratings of people, question by question.
 
