@@ -29,7 +29,7 @@ from true_shared import FIRST_SEED, SIGNIFICANT, Floats, row, said
 from accord.edges import BadInput
 from accord.evidence import EvidenceTable, ratings
 from accord.learning import Calibration, Evaluator, HeldOut, held_out, suggest_labels
-from accord.project import Selection
+from accord.scoring import Selection
 from accord.statistics import STATISTICS as BY_NAME
 from accord.statistics import Paired, grouped_folds
 from accord.testing import planted
@@ -146,7 +146,7 @@ def selected(evidence: EvidenceTable, labels: Labels, question: Question, test: 
     head = make(question)
     evaluator = Evaluator(question, (), head, held_out=HeldOut.of(system, train))
     try:
-        selection = Selection.of(evaluator, AGREE, anybody=False)
+        selection = Selection.of(evaluator, AGREE, for_anyone=False)
     except BadInput:
         return 0.0, float("nan")
     scores = said(head.fit(evidence.filter(set(train.group), labels.group_of), kept), evidence, new)

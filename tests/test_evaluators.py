@@ -7,9 +7,11 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -97,6 +99,11 @@ def test_every_head_keeps_the_contract_on_a_scale_of_four(name: str) -> None:
         pytest.skip(f"labels of issues are yes or no: {error}")
 
 
+def predicted(evaluator: Evaluator, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Any]:
+    """Scores of an evaluator without other questions and gate."""
+    return run(evaluator.scores([], evidence, lambda head: head.predict_each(evidence, annotators)), memory_models())
+
+
 @pytest.mark.parametrize("name", heads.names())
 def test_every_evaluator_is_the_same_after_save_and_load(name: str, tmp_path: Path) -> None:
     corpus = everything(BINARY)
@@ -105,14 +112,14 @@ def test_every_evaluator_is_the_same_after_save_and_load(name: str, tmp_path: Pa
         with pytest.raises(NotFitted, match="'mine' has learned nothing yet"):
             made.save(tmp_path)
         with pytest.raises(NotFitted):
-            made.score(corpus.evidence, [None] * len(corpus.evidence))
+            predicted(made, corpus.evidence, [None] * len(corpus.evidence))
     fitted = made.fitted_on(corpus.evidence, corpus.labels)
     assert fitted.level == "conversation" and made.level is None, "learning gives another evaluator"
     fitted.save(tmp_path)
     loaded = load_evaluator(tmp_path)
     for annotator in (None, *fitted.annotators):
         who = [annotator] * len(corpus.evidence)
-        assert loaded.score(corpus.evidence, who) == fitted.score(corpus.evidence, who)
+        assert predicted(loaded, corpus.evidence, who) == predicted(fitted, corpus.evidence, who)
     assert loaded.digest() == fitted.digest() and loaded.signature() == fitted.signature()
     assert (loaded.name, loaded.head_name, loaded.level, loaded.annotators) == (
         "mine", name, "conversation", fitted.annotators
@@ -142,7 +149,7 @@ def test_what_was_learned_from_few_conversations_can_be_loaded(count: int, tmp_p
     fitted = made.fitted_on(corpus.evidence.filter(few), corpus.labels.filter(few))
     fitted.save(tmp_path)
     nobody = [None] * len(corpus.evidence)
-    assert load_evaluator(tmp_path).score(corpus.evidence, nobody) == fitted.score(corpus.evidence, nobody)
+    assert predicted(load_evaluator(tmp_path), corpus.evidence, nobody) == predicted(fitted, corpus.evidence, nobody)
 
 
 def test_a_digest_is_another_one_wherever_anything_is_another() -> None:
@@ -197,20 +204,20 @@ def test_an_evaluator_scores_what_it_learned_on(level: str, tmp_path: Path) -> N
         done = project.score(
             sources()[0], tmp_path / "scores.jsonl", tmp_path / "e", on_scored=expected.append, on_total=expected.append
         )
-        assert expected[0] == expected[-1] == done.scored
+        assert expected[0] == expected[-1] == done.counts.scored
         last = project.score(
-            sources()[0], tmp_path / "last.jsonl", tmp_path / "e", options=accord.project.ScoreOptions(turns="last")
+            sources()[0], tmp_path / "last.jsonl", tmp_path / "e", options=accord.scoring.ScoreOptions(turns="last")
         )
     chats = {record.conversation.id: record.conversation for record in accord.read(sources()[0])}
     replies = {(c.id, i) for c in chats.values() for i, turn in enumerate(c.turns) if turn.role == "assistant"}
     rows = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
     scored = [(row["conversation"], row["turn"]) for row in rows]
-    assert done.level == level and len(scored) == len(set(scored)) == done.scored
+    assert done.level == level and len(scored) == len(set(scored)) == done.counts.scored
     assert set(scored) == (replies if level == "turn" else {(name, None) for name in chats})
     if level == "turn":
         ends = {name: max(place for chat, place in replies if chat == name) for name in chats}
         kept = [json.loads(line) for line in (tmp_path / "last.jsonl").read_text().splitlines()]
-        assert {row["conversation"]: row["turn"] for row in kept} == ends and last.scored == len(chats)
+        assert {row["conversation"]: row["turn"] for row in kept} == ends and last.counts.scored == len(chats)
         assert all(row in rows for row in kept), "a reply is scored the same, whatever else is scored"
 
 
@@ -628,5 +635,5 @@ def test_arrays_of_another_shape_are_found_out_when_an_evaluator_is_loaded(name:
                 refused += 1
             else:  # other numbers of a shape that can be: it scores
                 with np.errstate(all="ignore"):
-                    loaded.score(corpus.evidence, [None, *loaded.annotators] * 13 + [None])
+                    predicted(loaded, corpus.evidence, [None, *loaded.annotators] * 13 + [None])
     assert refused

@@ -619,7 +619,7 @@ def test_what_a_model_does_not_answer_is_a_reply_without_a_score() -> None:
             raise BudgetReached("the budget of 2 requests is spent")
             yield []
 
-    with pytest.raises(BadInput, match="nobody has the role 'scorer'"):
+    with pytest.raises(BadInput, match="no model configured for role 'scorer'"):
         LiveScorer(unlearned(Broken({}, CONTEXT)), models=memory_models())
     nobody = memory_models({SCORER: ModelSettings(model="m", mode="logprobs")})
     scorer = LiveScorer(unlearned(Broken({}, CONTEXT)), models=nobody)

@@ -41,3 +41,4 @@ from .rating_layout import SLOPE as SLOPE, TEXT as TEXT
 from .training_reference import Levels as Levels, MOST_LEVELS as MOST_LEVELS, shrunk_covariance as shrunk_covariance
 from .training_set import digest_of as digest_of, TrainingSet as TrainingSet
 from .unsupervised_baseline import LabelFree as LabelFree, PMI as PMI
+from .worker_pool import AtOnce as AtOnce, cores as cores, Ended as Ended, ONE_THREAD as ONE_THREAD, Process as Process

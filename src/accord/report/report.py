@@ -15,7 +15,7 @@ from accord.charts import Axis, ChartRow, bar_chart, column_chart, interval_plot
 from accord.edges import BadInput, write_whole
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator
-from accord.project import Compared, Fitted, Insights, Project, latest, latest_audit, latest_drift, latest_scores
+from accord.project import Compared, Fitted, Insights, Project, latest_audit
 from accord.report.page import render_page
 from accord.report.sections import (
     AdaptiveCurve,
@@ -32,6 +32,7 @@ from accord.report.sections import (
     question_importance,
     reliability,
 )
+from accord.scoring import latest, latest_drift, latest_scores
 from accord.statistics import range_names
 from accord.store import Store
 from accord.validation import NEW, Comparison, Difference, Result, is_better

@@ -28,7 +28,7 @@ MOST = 4
 IMPORTS = ("accord.learning.fitting", "accord.learning.calibration", "scipy.sparse.linalg", "sklearn.svm")
 """What learning imports late, and takes a second for."""
 _BEGIN = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from accord.project.worker_pool import serve; serve()"
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from accord.learning.worker_pool import serve; serve()"
 )
 
 K = TypeVar("K")

@@ -21,12 +21,17 @@ import cloudpickle
 
 from accord.edges import AccordError, MissingExtra, UnknownName
 from accord.formats import Piece
-from accord.project.score_parts import Job, Part, Run, score_piece
-from accord.project.worker_pool import ONE_THREAD, Ended, Process
+from accord.learning import ONE_THREAD, Ended, Process
+from accord.scoring.parts import (
+    Job,
+    Part,
+    Run,
+    score_piece,
+)
 
 ATTEMPTS = 3
 """A piece whose process was killed so often is given up: it may be what takes the memory."""
-_IMPORTS = ("accord.project.score_parts",)
+_IMPORTS = ("accord.scoring.parts",)
 
 
 def engine(name: str) -> Run:
