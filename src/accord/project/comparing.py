@@ -166,7 +166,7 @@ def _made(project: Project, names: Sequence[str]) -> tuple[dict[str, Evaluator],
         lacking = [role for role in evaluator.roles if not project.models.has(role)]
         twin = next((other for other, each in made.items() if _same(each, evaluator)), None)
         if lacking:
-            unmade[name] = f"nobody has the role {lacking[0]!r}: models: {{{lacking[0]}: {{model: NAME}}}}"
+            unmade[name] = f"no model configured for role {lacking[0]!r}: models: {{{lacking[0]}: {{model: NAME}}}}"
         elif not evaluator.sources:
             unmade[name] = "the project has no source of evidence for it"
         elif twin is not None:

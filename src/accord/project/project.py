@@ -28,7 +28,7 @@ from accord.values import Labels, Question, Rubric, Sample, Target, load_rubric
 if TYPE_CHECKING:  # opening a project imports nothing that learns, asks or counts
     from accord.evidence import EvidenceTable, Source, SourceContext, Training
     from accord.learning import AtOnce, Evaluator, EvaluatorSettings, Level
-    from accord.models import Budget, Models, ModelSettings, Plan, Recording, Step
+    from accord.models import Budget, Models, ModelSettings, OnAnswer, Plan, RecordedAnswers
     from accord.project.ask_models import Selected
     from accord.project.diagnostics import Insights
     from accord.project.import_worker import Reading
@@ -152,7 +152,7 @@ class Project:
         return self._models(asks=False)
 
     @cached_property
-    def recordings(self) -> Mapping[str, Recording]:
+    def recordings(self) -> Mapping[str, RecordedAnswers]:
         """Answers of all recorded models, by model; empty unless the judge is a recorded one."""
         return steps.recordings_of(self)
 
@@ -338,7 +338,7 @@ class Project:
         parts: Collection[Source],
         samples: Sequence[Sample],
         asked: Models | None = None,
-        step: Step | None = None,
+        step: OnAnswer | None = None,
     ) -> EvidenceTable:
         """The evidence of some sources; without models, as far as the store holds it."""
         table = evidence.EvidenceTable.of(samples)
@@ -367,7 +367,7 @@ class Project:
         self,
         name: str | None = None,
         out: str | Path | None = None,
-        step: Step = lambda purpose: None,
+        step: OnAnswer = lambda purpose: None,
         on_stage: Callable[[str], None] = lambda stage: None,
         every_question: bool = False,
     ) -> Fitted:
@@ -457,7 +457,7 @@ class Project:
             kept.results.update(found.to_json())
         return found
 
-    def synth(self, out: str | Path | None = None, step: Step = lambda purpose: None, **changes: Any) -> SynthRun:
+    def synth(self, out: str | Path | None = None, step: OnAnswer = lambda purpose: None, **changes: Any) -> SynthRun:
         """Make conversations that nobody held; see `accord.project.synthesising.synth`.
 
         Args:

@@ -15,8 +15,8 @@ from accord.models import (
     JUDGE,
     Answer,
     ModelSettings,
+    RecordedAnswers,
     RecordedJudge,
-    Recording,
     question_of,
     read_recordings,
     recorded_item,
@@ -54,8 +54,8 @@ class RecordedAgreement:
 
 
 def chosen_recording(
-    recordings: Mapping[str, Recording], main: str, samples: Collection[Sample] = (), model: str | None = None
-) -> Recording:
+    recordings: Mapping[str, RecordedAnswers], main: str, samples: Collection[Sample] = (), model: str | None = None
+) -> RecordedAnswers:
     """Return the recording that is used as the judge: of the named model, else the one that covers the ratings best.
 
     Args:
@@ -75,7 +75,7 @@ def chosen_recording(
         raise BadInput("the recording holds no judgement")
     items = [recorded_item(sample) for sample in samples]
 
-    def rank(each: Recording) -> tuple[int, ...]:
+    def rank(each: RecordedAnswers) -> tuple[int, ...]:
         on_main, on_any, counts = each.answered(main), each.answered(), each.questions
         runs = sum(len(runs) for (_, question), runs in each.answers.items() if question.casefold() == main.casefold())
         covered = [sum(item in answered for item in items) for answered in (on_main, on_any)]
@@ -84,7 +84,7 @@ def chosen_recording(
     return recordings[model] if model is not None else max(recordings.values(), key=rank)
 
 
-def recordings_of(project: Project) -> Mapping[str, Recording]:
+def recordings_of(project: Project) -> Mapping[str, RecordedAnswers]:
     """Answers of all recorded models of a project, by model; empty unless the judge is a recorded one."""
     judge = None if JUDGE in project.given else project.config.models.get(JUDGE)
     if judge is None or judge.mode != "recorded":
@@ -134,7 +134,7 @@ def _ends(scale: Scale) -> Scale:
     return Scale(options=(scale.options[0], scale.options[-1]))
 
 
-def _as_answered(recording: Recording, name: str) -> Question | None:
+def _as_answered(recording: RecordedAnswers, name: str) -> Question | None:
     """A question on the scale that a model's own answers fit; `None` where they are always alike, or free text."""
     try:
         [question] = rubric_for([Observed(name, values=Counter(recording.options(name)))]).rubric.questions
@@ -144,7 +144,7 @@ def _as_answered(recording: Recording, name: str) -> Question | None:
 
 
 def recorded_agreement(
-    recordings: Mapping[str, Recording], rubric: Rubric, labels: Labels, samples: Iterable[Sample]
+    recordings: Mapping[str, RecordedAnswers], rubric: Rubric, labels: Labels, samples: Iterable[Sample]
 ) -> list[RecordedAgreement]:
     """Every recorded model's answers to each of its questions beside people's mean ratings.
 
