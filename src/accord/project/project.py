@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # opening a project imports nothing that learns, asks or coun
     from accord.models import Budget, Models, ModelSettings, OnAnswer, Plan, RecordedAnswers
     from accord.project.ask_models import Selected
     from accord.project.diagnostics import Insights
-    from accord.project.import_worker import Reading
+    from accord.project.import_worker import ImportOptions
     from accord.project.importing import Imported
     from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel
     from accord.project.synthesising import SynthRun
@@ -154,12 +154,12 @@ class Project:
     @cached_property
     def recordings(self) -> Mapping[str, RecordedAnswers]:
         """Answers of all recorded models, by model; empty unless the judge is a recorded one."""
-        return steps.recordings_of(self)
+        return steps.load_recordings(self)
 
     @cached_property
     def model_settings(self) -> Mapping[str, ModelSettings]:
-        """Settings of the models by role; of several recorded judges one is named (`chosen_recording`)."""
-        return steps.with_judge_named(self) if self.recordings else self.config.models
+        """Settings of the models by role; of several recorded judges one is named (`choose_recording`)."""
+        return steps.settings_with_judge(self) if self.recordings else self.config.models
 
     def _models(self, asks: bool, in_batches: bool = False) -> Models:
         settings, folder = self.model_settings, self.config.folder
@@ -245,7 +245,7 @@ class Project:
         columns: Mapping[str, str] | None = None,
         skip_bad_rows: bool = False,
         on_progress: Callable[[int], None] | None = None,
-        reading: Reading | None = None,
+        options: ImportOptions | None = None,
         workers: int = 1,
         replace: bool = False,
     ) -> Imported:
@@ -253,10 +253,10 @@ class Project:
 
         `paths` is a file, a data frame, an Arrow table, a data set, a list of dicts, or a list of such sources.
         """
-        told = reading or steps.Reading()
         return steps.import_files(
-            self.store, self.rubric, paths, format, columns, skip_bad_rows, on_progress, told, workers, replace
-        )
+            self.store, self.rubric, paths, format, columns, skip_bad_rows, on_progress,
+            options or steps.ImportOptions(), workers, replace,
+        )  # fmt: skip
 
     def samples(self, targets: Iterable[Target]) -> list[Sample]:
         """Targets with their conversations, by conversation id and turn."""
