@@ -268,7 +268,7 @@ class _Watch:
 
     def __init__(self, evaluator: Evaluator, group_by: Iterable[str], training: bool = False) -> None:
         self.head, self.group_by = evaluator.head, group_by
-        self._known = None if training else evaluator.trained_on
+        self._known = None if training else evaluator.training_set
         self.ends: dict[str, list[Sample]] = {}
         self.then: EvidenceTable | None = None
         self.now: EvidenceTable | None = None

@@ -167,8 +167,8 @@ class Scorer:
         for name in (*perspective.panel, *([perspective.annotator] if perspective.annotator is not None else [])):
             self.evaluator.head.speaker(name)
         for name in perspective.panel:
-            for other in self.evaluator.questions:
-                if name not in other.annotators:
+            for other in self.evaluator.other_questions:
+                if other.shares_evidence and name not in other.annotators:
                     raise BadInput(
                         f"{name!r} never answered {other.question.id!r}, which this evaluator predicts too; leave "
                         f"{name!r} out of the panel, or fit the main question alone"
@@ -211,11 +211,11 @@ class Scorer:
 
     def samples(self, conversation: Conversation) -> list[Sample]:
         """Return the samples of a conversation to score."""
-        return samples_of(conversation, self.evaluator.level, self._turns, self.evaluator.trained_on)
+        return samples_of(conversation, self.evaluator.level, self._turns, self.evaluator.training_set)
 
     def _flagged(self, samples: Sequence[Sample], scores: Scores) -> Scores:
         """The scores, with `rated` and `in_training` set for conversations that the evaluator knows."""
-        known = self.evaluator.trained_on
+        known = self.evaluator.training_set
         if known is None:
             return scores
         places = {each.conversation.id: known.place(each.conversation) for each in samples}

@@ -65,7 +65,7 @@ class Selection:
                 f"--good is the lowest answer that counts as good, above {options[0]:g} and at most {options[-1]:g}, "
                 f"got {lowest:g}"
             )
-        is_good = good_share(options, tried.anybody if anybody else tried.own, lowest)
+        is_good = good_share(options, tried.new if anybody else tried.known, lowest)
         right = (is_good >= 0.5) == (options[tried.answer] >= lowest)
         passed, last = fixed_sequence(np.maximum(is_good, 1 - is_good), right, tried.group, agree)
         if passed is None:

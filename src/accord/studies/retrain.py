@@ -81,7 +81,7 @@ def refitted(project: Project, folder: Path) -> Report:
 def _predicts_every_question(folder: Path) -> bool:
     """Whether the evaluator in use predicts the rubric's other questions too: then so does what takes its place."""
     try:
-        return bool(load_evaluator(folder).questions)
+        return any(other.shares_evidence for other in load_evaluator(folder).other_questions)
     except BadInput:
         return False
 
