@@ -37,7 +37,7 @@ from accord.formats import find, names_in, pieces_of
 from accord.learning import Evaluator, make_head
 from accord.models import memory_models
 from accord.models import run as driven
-from accord.project.score_parts import finished
+from accord.scoring.parts import finished
 from accord.values import Conversation, Label, Labels, Question, Rubric, Sample, Scale, Target, Turn
 
 TURNS, WORDS = 6, 20
@@ -45,7 +45,7 @@ CONVERSATIONS, FEW, NAIVE = 200_000, 10_000, 1_000
 DRIVER = """
 import json, resource, sys, time
 from pathlib import Path
-from accord.project import BatchScorer, Spread, score_parts
+from accord.scoring import BatchScorer, Spread, score_parts
 
 def most_memory():  # of this program alone: what began it has no part in it
     status = Path("/proc/self/status")

@@ -217,7 +217,7 @@ def test_fewer_questions_more_labels_groups_and_estimates(project: Path, monkeyp
             "score", CHATS, "--out", "s.jsonl", "--ask", "2", "--annotator", "nobody"
         )
         assert len(server.requests) == before, "nothing is asked for a score that cannot be"
-        assert "asks for one perspective" in refused(
+        assert "--ask needs one annotator" in refused(
             "score", CHATS, "--out", "s.jsonl", "--ask", "2", "--panel", "amira"
         )
         assert "unknown loss 'cubed'" in refused("score", CHATS, "--out", "s.jsonl", "--loss", "cubed")
@@ -470,7 +470,7 @@ def test_a_failing_score_leaves_the_file_that_was_there(project: Path) -> None:
     assert "line 41: not JSON" in refused("score", "bad.jsonl", "--out", "keep.jsonl", "--force")
     assert Path("keep.jsonl").read_text() == "precious"
     both = ["--annotator", "amira", "--panel", "bruno"]
-    assert "name one of the two" in refused("score", CHATS, "--out", "s.jsonl", *both)
+    assert "exclude each other" in refused("score", CHATS, "--out", "s.jsonl", *both)
     assert "name its members with --panel" in refused("score", CHATS, "--out", "s.jsonl", "--rule", "max")
     for nowhere in ("bad.jsonl/scores.jsonl", "/proc/nowhere/scores.jsonl"):
         refused("score", CHATS, "--out", nowhere)

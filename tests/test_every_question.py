@@ -18,7 +18,16 @@ from accord.cli import app, commands  # noqa: F401 - registers the commands
 from accord.edges import BadInput
 from accord.evidence import Source
 from accord.models import run
-from accord.project import Asking, BatchScorer, Perspective, Project, ScoreOptions, Spread, rebuild, score
+from accord.project import Project
+from accord.scoring import (
+    Asking,
+    BatchScorer,
+    Perspective,
+    ScoreOptions,
+    Spread,
+    rebuild,
+    score,
+)
 from accord.studies.retrain import candidate_of, refitted
 from accord.testing import check_batch_scorer
 from accord.values import Label, Sample, Score, Target
@@ -141,7 +150,7 @@ def test_its_folder_is_whole_and_keeps_the_contract(tmp_path: Path, monkeypatch:
         first = opened.load()
         first.save(tmp_path / "again")
         again = load_evaluator(tmp_path / "again")
-        assert again.digest() == first.digest() and [each.question.id for each in again.questions] == ["Q1"]
+        assert again.digest() == first.digest() and [each.question.id for each in again.other_questions] == ["Q1"]
         assert list(again.describe()["questions"]) == ["Q1"]
         scores = [run(each.predict(samples(opened)), opened.kept) for each in (first, again)]
         assert scores[0] == scores[1]
@@ -150,7 +159,7 @@ def test_its_folder_is_whole_and_keeps_the_contract(tmp_path: Path, monkeypatch:
         asking = Asking(store=opened.config.store)
         check_batch_scorer(BatchScorer(tmp_path / "again", Perspective(), ScoreOptions(), asking))
         opened.fit()
-        assert opened.load().questions == (), "fitted alone again, it predicts its own question alone"
+        assert opened.load().other_questions == (), "fitted alone again, it predicts its own question alone"
     card = tmp_path / "again" / "evaluator.json"
     about = json.loads(card.read_text())
     for wrong in (["Q0"], ["Q1", "Q2"], 3, [3]):
@@ -168,7 +177,7 @@ def test_what_is_learned_again_predicts_what_the_evaluator_in_use_does(
         for every, asked in ((False, []), (True, ["Q1"])):
             opened.fit(every_question=every)
             refitted(opened, folder)
-            assert [each.question.id for each in load_evaluator(candidate_of(folder)).questions] == asked
+            assert [each.question.id for each in load_evaluator(candidate_of(folder)).other_questions] == asked
 
 
 @pytest.mark.slow
@@ -186,7 +195,7 @@ def test_what_cannot_be_learned_is_a_caution_and_sources_that_learn_are_refused(
         opened.store.add_labels([Label(Target("chat-01"), "Q4", "ann", 1)])
         with Project(opened.config) as other:
             done = other.fit(every_question=True)
-            assert [each.question.id for each in done.evaluator.questions] == ["Q1"]
+            assert [each.question.id for each in done.evaluator.other_questions] == ["Q1"]
             said = " ".join(done.cautions)
             assert "Q2 is not learned: nobody has answered it" in said and "Q4 is not learned" in said
             assert "Q3 is not learned: it was answered about a turn" in said

@@ -567,7 +567,7 @@ def test_whoever_asks_a_model_is_refused_unless_told_otherwise(monkeypatch: pyte
         ):
             refused(evaluator)
         with pytest.raises(BadInput, match="'asks'"):
-            refused(replace(unlearned(Exclamations({}, CONTEXT)), also=(evaluator,)))
+            refused(replace(unlearned(Exclamations({}, CONTEXT)), other_questions=(evaluator,)))
     with ChatServer(lambda request: completion("yes")) as server:
         settings = {SCORER: ModelSettings(model="m", mode="logprobs", base_url=server.url)}
         models = Models(settings, Store("sqlite:///:memory:"), Budget(Caps(requests=2), {}))
@@ -619,7 +619,7 @@ def test_what_a_model_does_not_answer_is_a_reply_without_a_score() -> None:
             raise BudgetReached("the budget of 2 requests is spent")
             yield []
 
-    with pytest.raises(BadInput, match="nobody has the role 'scorer'"):
+    with pytest.raises(BadInput, match="no model configured for role 'scorer'"):
         LiveScorer(unlearned(Broken({}, CONTEXT)), models=memory_models())
     nobody = memory_models({SCORER: ModelSettings(model="m", mode="logprobs")})
     scorer = LiveScorer(unlearned(Broken({}, CONTEXT)), models=nobody)

@@ -18,7 +18,13 @@ from accord.edges import BadInput, MissingExtra
 from accord.formats import file_chunks as pieces
 from accord.formats import find, names_in, opened, pieces_of, put, read_piece, remove
 from accord.formats import object_storage as objects
-from accord.project import BatchScorer, Spread, finished, merge_parts, score_parts
+from accord.scoring import (
+    BatchScorer,
+    Spread,
+    finished,
+    merge_parts,
+    score_parts,
+)
 
 LACKING = [name for name in ("s3fs", "moto") if find_spec(name) is None]
 pytestmark = pytest.mark.skipif(bool(LACKING), reason=f"not installed: {', '.join(LACKING)} (accord[s3], moto[server])")
@@ -128,7 +134,7 @@ def test_what_is_not_there_is_one_line(bucket, scorer, tmp_path, url, why):
 
 def test_a_store_that_refuses_or_is_away_is_one_line_and_what_was_done_stays(chats, bucket, scorer, monkeypatch):
     monkeypatch.setattr(objects, "put", _refused := lambda *_: (_ for _ in ()).throw(BadInput("cannot write: 403")))
-    monkeypatch.setattr("accord.project.score_parts.put", _refused)
+    monkeypatch.setattr("accord.scoring.parts.put", _refused)
     with pytest.raises(BadInput, match="403"):
         score_parts(scorer, chats, f"{bucket}/refused", ONE)
     monkeypatch.undo()

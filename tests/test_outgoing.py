@@ -20,7 +20,7 @@ from accord.cli import (
 )
 from accord.edges import BadInput, inert, on_page, one_line, visible, written
 from accord.formats import QueueWriter, ScoreWriter
-from accord.values import ROW, Estimate, Target, text_table
+from accord.values import SCORE_COLUMNS, Estimate, Target, text_table
 
 CONTROLS = [
     *map(chr, range(32)),
@@ -135,7 +135,7 @@ def test_a_queue_is_inert_and_its_labels_come_back(tmp_path: Path, rubric: Rubri
 def test_scores_of_a_table_are_inert(tmp_path: Path) -> None:
     path = tmp_path / "scores.csv"
     with ScoreWriter(path) as writer:
-        writer.write([{**dict.fromkeys(ROW), "conversation": "=HYPERLINK()", "annotator": "@a"}])
+        writer.write([{**dict.fromkeys(SCORE_COLUMNS), "conversation": "=HYPERLINK()", "annotator": "@a"}])
     [row] = csv.DictReader(path.read_text().splitlines())
     assert row["conversation"] == "'=HYPERLINK()" and row["annotator"] == "'@a"
 

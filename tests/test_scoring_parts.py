@@ -23,13 +23,12 @@ from accord.cli import (
 from accord.edges import AccordError, BadInput, BadRow, BudgetReached, UnknownName
 from accord.formats import file_chunks as pieces
 from accord.formats import find, line_rows, pieces_of, read_piece, row_groups
-from accord.learning import load_evaluator
-from accord.project import (
-    AtOnce,
+from accord.learning import WorkerPool, load_evaluator
+from accord.learning import worker_pool as at_once
+from accord.project import Config, Project
+from accord.scoring import (
     BatchScorer,
-    Config,
     Perspective,
-    Project,
     Shard,
     Spread,
     engines,
@@ -38,7 +37,6 @@ from accord.project import (
     read_manifest,
     score_parts,
 )
-from accord.project import worker_pool as at_once
 
 ONE, TWO = Spread(workers=1), Spread(workers=2)
 
@@ -53,7 +51,7 @@ def processes(monkeypatch):
     """The processes of the local engine, as they begin; forked here from one that has imported what they take."""
     begun = []
     monkeypatch.setattr(at_once, "Popen", lambda arguments, **options: Forked(arguments[1:], **options))
-    monkeypatch.setattr(engines, "Process", lambda imports: begun.append(at_once.Process(imports)) or begun[-1])
+    monkeypatch.setattr(engines, "Worker", lambda imports: begun.append(at_once.Worker(imports)) or begun[-1])
     return begun
 
 
@@ -288,7 +286,7 @@ def test_bad_rows_and_files_that_fail_cost_themselves_alone(tmp_path, scorer, sm
     (tmp_path / "in/c.parquet").write_bytes(good.read_bytes())
     planned = pieces_of(find(str(tmp_path / "in")))
     (tmp_path / "in/c.parquet").write_bytes(damaged)
-    monkeypatch.setattr("accord.project.score_folder.pieces_of", lambda *_: planned)
+    monkeypatch.setattr("accord.scoring.folder.pieces_of", lambda *_: planned)
     done = score_parts(scorer, tmp_path / "in", tmp_path / "out", ONE)
     assert done.left == len(done.failed) == 1 and "c.parquet" in next(iter(done.failed))
     assert done.counts.bad_rows == 3 and done.counts.scored == 60
@@ -312,7 +310,7 @@ def test_a_conversation_that_was_scored_twice_is_not_merged(tmp_path, scorer):
 
 
 def test_a_piece_of_many_rows_is_written_in_steps_and_is_one_part(tmp_path, scorer, monkeypatch):
-    from accord.project import score_parts as made
+    from accord.scoring import parts as made
 
     chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(100))
     score_parts(scorer, chats, tmp_path / "whole", ONE)
@@ -348,7 +346,7 @@ def test_a_shard_that_is_none_is_refused(text):
 
 def test_the_last_to_write_the_manifest_tells_of_all(tmp_path, scorer, small_pieces, monkeypatch):
     """Another process finishes a part, and writes a manifest without ours, while we write our own."""
-    from accord.project import score_parts as made
+    from accord.scoring import parts as made
 
     chats = scaled.parquet(tmp_path / "a.parquet", scaled.drawn(800))
     write, met = made._write, []
@@ -427,7 +425,7 @@ def test_a_machine_that_lets_no_process_begin_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(at_once, "Popen", none)
     with pytest.raises(AccordError, match="no more processes can begin: .* --workers fewer"):
         list(engines.local(None, planned, 2))
-    with AtOnce(4) as alone:
+    with WorkerPool(4) as alone:
         assert alone.processes == 1 and alone(str, [1, 2]) == ["1", "2"]
 
 
@@ -450,8 +448,8 @@ def test_an_error_of_a_worker_ends_all_of_them(tmp_path, monkeypatch, processes)
 
 RUN = """
 import sys
-from accord.formats import pieces
-pieces.PIECE_ROWS = 40
+from accord.formats import file_chunks
+file_chunks.PIECE_ROWS = 40
 from accord.cli import app, commands
 app(sys.argv[1:])
 """

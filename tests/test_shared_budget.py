@@ -187,7 +187,7 @@ WORKER = """
 import json, sys
 import polars as pl
 from accord.models import Caps
-from accord.project import Asking, BatchScorer
+from accord.scoring import Asking, BatchScorer
 folder, store, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
 scorer = BatchScorer(folder, asking=Asking(True, store, Caps(requests=6400), "november"))
 def row(n):

@@ -16,7 +16,8 @@ from served_workbench import Browser, project, served
 from test_workbench_pages import EVIL, strange
 
 from accord import Conversation, Turn
-from accord.project import Project, score
+from accord.project import Project
+from accord.scoring import score
 from accord.store import Studies
 from accord.web import add_person
 from accord.web.pages.explore import CATEGORIES, OTHER, ChartSettings, ExploreChart, load_score_table

@@ -19,7 +19,8 @@ from accord import Conversation, Turn
 from accord.live import Message
 from accord.live import opened as watched
 from accord.models import run
-from accord.project import Project, score
+from accord.project import Project
+from accord.scoring import score
 from accord.store import Studies, scores_about
 from accord.studies.citations import Passages, excerpts
 from accord.studies.predicted_ratings import Perspectives, expected

@@ -14,7 +14,8 @@ import typer
 from accord.cli.outputs import LIVE_ROWS
 
 if TYPE_CHECKING:
-    from accord.project import Project, Turns
+    from accord.project import Project
+    from accord.scoring import Turns
     from accord.values import Rubric
     from accord.web import WorkbenchContext
 
@@ -219,7 +220,7 @@ def turn_choice(turns: str) -> Turns:
         UnknownName: There is no such choice.
     """
     from accord.edges import UnknownName
-    from accord.project import TURNS
+    from accord.scoring import TURNS
 
     found = next((each for each in TURNS if each == turns), None)
     if found is None:
@@ -235,7 +236,7 @@ def role_map(pairs: list[str] | None) -> dict[str, str]:
     """
     if not pairs:
         return {}
-    from accord.project import check_roles
+    from accord.formats import check_roles
 
     return check_roles({theirs: ours for theirs, _, ours in (pair.rpartition("=") for pair in pairs)})
 

@@ -19,9 +19,11 @@ from .rating_columns import VALUE_KEYS as VALUE_KEYS, words_of as words_of
 from .reader import check_column_names as check_column_names, chunks_of_lines as chunks_of_lines
 from .reader import columns_of as columns_of, detect as detect, is_annotation_file as is_annotation_file
 from .reader import is_label_file as is_label_file, is_part as is_part, OnBadRow as OnBadRow, read as read
-from .reader import record_of as record_of, records_of_lines as records_of_lines, stands_alone as stands_alone, T as T
+from .reader import reason_to_pass_over as reason_to_pass_over, record_of as record_of
+from .reader import records_of_lines as records_of_lines, stands_alone as stands_alone, T as T
 from .record import Fields as Fields, Format as Format, formats as formats, grouped as grouped, Record as Record
 from .record import Row as Row, under_our_names as under_our_names, WrongShape as WrongShape
+from .role_mapping import check_roles as check_roles, RoleCounts as RoleCounts, with_roles as with_roles
 from .row_reader import BAD_AT_ONCE as BAD_AT_ONCE, decoded_json as decoded_json, line_rows as line_rows, Lines as Lines
 from .row_reader import locate as locate, read_rows as read_rows
 from .row_writer import ConversationWriter as ConversationWriter, ENDINGS as ENDINGS, QueueWriter as QueueWriter

@@ -11,7 +11,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from accord.edges import BadInput, BadRow, UnknownName, sendable
+from accord.edges import BadInput, BadRow, UnknownName, sendable, unpacked_name
 from accord.formats.annotations import COLUMNS as OF_ANNOTATIONS
 from accord.formats.annotations import looks_like_annotations
 from accord.formats.label_files import ALIASES as OF_LABELS
@@ -22,6 +22,7 @@ from accord.formats.record import Fields, Format, Record, Row, WrongShape, admit
 from accord.formats.row_reader import Lines, line_chunks, locate, read_rows, rows_of_lines
 from accord.formats.table import ALIASES as OF_TEXT
 from accord.formats.table import names_annotator, names_rating
+from accord.formats.text_files import TEXT_SUFFIX
 
 __all__ = ["Record", "columns_of", "detect", "formats", "is_label_file", "read", "read_labels"]
 
@@ -282,6 +283,21 @@ def columns_of(path: str | Source) -> set[str]:
     """The names in a file's first readable row."""
     first = next(_good_rows(locate(path), None, lambda _: None), None)
     return set() if first is None else set(first.fields)
+
+
+def reason_to_pass_over(path: Path) -> str | None:
+    """Return the reason to pass over a file of a folder that is empty or a text without speakers, such as a README."""
+    if not path.is_file():
+        return None
+    if path.stat().st_size == 0:
+        return f"{path} is empty"
+    if not unpacked_name(path.name.lower()).endswith(TEXT_SUFFIX):
+        return None
+    try:
+        columns_of(path)
+    except BadInput as error:
+        return str(error)
+    return None
 
 
 def _raise(error: BadRow) -> None:

@@ -271,11 +271,9 @@ class Experiment:
         return replace(predictions, name=name)
 
     def _run(self, name: str, make: Factory) -> Predictions:
-        result, rated = Predictions.missing(name, self.ratings), self.ratings
-        probabilities, value, scored = (array.copy() for array in (result.probabilities, result.value, result.scored))
-        new_value, band, new_shares = (
-            array.copy() for array in (result.new_value, result.band, result.new_probabilities)
-        )
+        rated, n, options = self.ratings, len(self.ratings), len(self.ratings.options)
+        probabilities, value, scored = np.zeros((n, options)), np.zeros(n), np.zeros(n, dtype=bool)
+        new_value, band, new_shares = np.full(n, np.nan), np.full((n, 2), np.nan), np.zeros((n, options))
         reasons: dict[str, int] = {}
         choices: Counter[str] = Counter()
         for split in self.splits:

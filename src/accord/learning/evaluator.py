@@ -1,7 +1,7 @@
 """Evaluator: sources of evidence and one head that learns from them to predict answers to a question.
 
-A saved evaluator is complete: `load_evaluator(folder)` scores new conversations without the project, and asks the models
-that its sources name.
+A saved evaluator is complete: `load_evaluator(folder)` scores new conversations without the project, and asks the
+models that its sources name.
 """
 
 from __future__ import annotations
@@ -244,18 +244,32 @@ class Evaluator:
         is_one = annotators is None or isinstance(annotators, str)
         names = [annotators] * len(samples) if is_one else annotators
         speakers = [self.head.speaker(name) for name in names]  # type: ignore[arg-type, union-attr]
-        scores = self.score((yield from self.evidence(samples)), speakers)
-        return (yield from self.with_others(samples, scores))
+        evidence = yield from self.evidence(samples)
+        return (yield from self.scores(samples, evidence, lambda head: head.predict_each(evidence, speakers)))
 
-    def score(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
-        """Return scores from measured evidence, with the notes of the sources.
+    def scores(
+        self,
+        samples: Sequence[Sample],
+        evidence: EvidenceTable,
+        predict: Callable[[Head], Sequence[Score | Unscored]],
+        is_gated: Callable[[Sample], bool] | None = None,
+    ) -> Flow[list[Score | Unscored]]:
+        """Complete the predictions of the head: base rate, notes, other questions, plausibility gate.
+
+        Every score of this evaluator passes here: of a file, a batch, a live reply and a page alike.
+
+        Args:
+            samples: The samples.
+            evidence: A row per sample.
+            predict: Scores of a head, of this evaluator or of another question, from the evidence.
+            is_gated: Samples whose plausibility is checked; all by default.
 
         Raises:
             NotFitted: The evaluator is not fitted.
         """
         self.head.check_fitted()
-        scores = with_notes(self.with_base_rate(self.head.predict_each(evidence, annotators)), evidence)
-        return self.with_questions(scores, lambda head: head.predict_each(evidence, annotators))
+        scores = with_notes(self.with_base_rate(predict(self.head)), evidence)
+        return (yield from self.with_others(samples, self.with_questions(scores, predict), is_gated))
 
     def with_base_rate(self, scores: Sequence[Score | Unscored]) -> list[Score | Unscored]:
         """Score samples that the recorded judge lacks with the distribution of all ratings, and a warning.
@@ -268,9 +282,7 @@ class Evaluator:
             return list(scores)
         shares = np.bincount(answers.answer, minlength=len(answers.options)) / len(answers.answer)
         return [
-            score_from(
-                score.target, score.annotator, answers.options, shares, score.signature, warning=_BASE_RATE
-            )
+            score_from(score.target, score.annotator, answers.options, shares, score.signature, warning=_BASE_RATE)
             if isinstance(score, Unscored) and score.reason.removeprefix("no evidence; ") == NOT_RECORDED
             else score
             for score in scores
@@ -287,14 +299,24 @@ class Evaluator:
             for row, prediction in zip(rows, predict(other.head), strict=True):
                 row[other.question.id] = _as_note(prediction)
         return [
-            replace(score, notes={**score.notes, OTHER_QUESTIONS: row})
-            for score, row in zip(scores, rows, strict=True)
+            replace(score, notes={**score.notes, OTHER_QUESTIONS: row}) for score, row in zip(scores, rows, strict=True)
         ]
 
-    def with_others(self, samples: Sequence[Sample], scores: list[Score | Unscored]) -> Flow[list[Score | Unscored]]:
-        """Return the scores after the plausibility gate, with predictions of separate evaluators for their turns."""
+    def with_others(
+        self,
+        samples: Sequence[Sample],
+        scores: list[Score | Unscored],
+        is_gated: Callable[[Sample], bool] | None = None,
+    ) -> Flow[list[Score | Unscored]]:
+        """Apply the gate, and add the predictions of separate evaluators for the turns of the samples."""
         if self.plausibility is not None:
-            scores = yield from self.plausibility.gated(samples, scores)
+            gated = {sample.target: sample for sample in samples if is_gated is None or is_gated(sample)}
+            places = [place for place, score in enumerate(scores) if score.target in gated]
+            if places:
+                ungated = [scores[place] for place in places]
+                lowered = yield from self.plausibility.gated([gated[score.target] for score in ungated], ungated)
+                by_place = dict(zip(places, lowered, strict=True))
+                scores = [by_place.get(place, score) for place, score in enumerate(scores)]
         if not self._separate:
             return scores
         turns = [turn for sample in samples for turn in _turns_of(sample)]
@@ -354,7 +376,7 @@ class Evaluator:
         if not self.is_fitted:
             raise NotFitted(f"the evaluator {self.name!r} is not fitted; fit it first")
         learned, head_arrays = self.head.state()
-        arrays = prefixed("head", head_arrays)
+        arrays = dict(prefixed("head", head_arrays))
         if self.held_out is not None:
             arrays |= prefixed(HELD_OUT, self.held_out.arrays())
         if self.training_set is not None:
@@ -417,7 +439,7 @@ def _as_note(score: Score | Unscored) -> dict[str, Any]:
     if isinstance(score, Unscored):
         return {"annotator": score.annotator, "unscored": score.reason}
     row = score.to_json()
-    return {name: row[name] for name in _NOTED}
+    return {name: value for name, value in row.items() if name in _NOTED}
 
 
 def _turns_of(sample: Sample) -> list[Sample]:

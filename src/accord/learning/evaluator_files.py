@@ -146,4 +146,3 @@ def _is_usable(name: str, array: NDArray[Any]) -> bool:
     if array.dtype.kind != "f":
         return array.dtype.kind in "biu"
     return not (np.isinf(array) if name.endswith(_WITH_ABSENCES) else ~np.isfinite(array)).any()
-

@@ -14,6 +14,8 @@ import numpy as np
 
 from accord.edges import CARD_BYTES, BadInput, read_text
 from accord.evidence import Arrays, EvidenceTable, Source, SourceContext, State, make_source
+from accord.learning.answer_model import part_arrays
+from accord.learning.cross_validation import HeldOutAnswers
 from accord.learning.evaluator import Evaluator
 from accord.learning.evaluator_files import (
     DAMAGED,
@@ -25,8 +27,6 @@ from accord.learning.evaluator_files import (
     saved_as,
 )
 from accord.learning.head import Head, make_head
-from accord.learning.answer_model import part_arrays
-from accord.learning.cross_validation import HeldOutAnswers
 from accord.learning.plausibility_gate import Plausibility
 from accord.learning.presets import EVIDENCE, EvaluatorSettings, Level
 from accord.learning.training_set import TrainingSet

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from accord.edges import AccordError, BadInput, UnknownName
 from accord.evidence import EvidenceTable, Source, Training, joined
-from accord.learning import Evaluator, Experiment, Factory, FoldTask, Predictions, learns, make_head
+from accord.learning import Evaluator, Experiment, Factory, FoldTask, Predictions, WorkerPool, learns, make_head
 from accord.models import run
 from accord.project.diagnostics import groups_of, speakers_of
 from accord.project.fit_cache import FitCache, cache_key, single_threaded
 from accord.project.fitting import in_question, leak_of, synthetic_in
-from accord.project.worker_pool import WorkerPool
 from accord.validation import (
     BEST_COLUMN,
     CONSTANT,
@@ -198,9 +197,7 @@ def _cost(evaluator: Evaluator) -> Cost:
     return sum(map(learns, evaluator.sources)), len(evaluator.roles), len(evaluator.sources)
 
 
-def _tables(
-    project: Project, evaluators: Mapping[str, Evaluator], train: Training
-) -> dict[str, EvidenceTable]:
+def _tables(project: Project, evaluators: Mapping[str, Evaluator], train: Training) -> dict[str, EvidenceTable]:
     """Return the evidence of every source that does not learn, by its name and settings, measured once."""
     tables: dict[str, EvidenceTable] = {}
     for evaluator in evaluators.values():
@@ -262,15 +259,21 @@ def _systems(
             on_step(name)
             results[name] = _run_learning(project, candidate)
     for name, result in results.items():
-        if isinstance(result, str):
-            unmade[name] = result
-        elif not result.scored.any():
-            unmade[name] = max(result.reasons, key=result.reasons.__getitem__, default="no predictions")
-        elif name not in known and keys[name] is not None:
+        reason = _failure(result)
+        if reason is not None:
+            unmade[name] = reason
+        elif name not in known and keys[name] is not None and isinstance(result, Predictions):
             cache.put(candidates[name].experiment, keys[name], result)
-    return [
-        result for name in candidates if name not in unmade and isinstance(result := results[name], Predictions)
-    ]
+    return [result for name in candidates if name not in unmade and isinstance(result := results[name], Predictions)]
+
+
+def _failure(result: Predictions | str) -> str | None:
+    """Return the reason why a candidate has no predictions, or None."""
+    if isinstance(result, str):
+        return result
+    if result.scored.any():
+        return None
+    return max(result.reasons, key=result.reasons.__getitem__, default="no predictions")
 
 
 def _run_folds(

@@ -21,14 +21,14 @@ from accord.store import Store
 from accord.validation import (
     AdaptivePoint,
     Comparison,
-    Group,
     CurvePoint,
+    Group,
     adaptive_curve,
     annotator_quality,
     by_group,
     learning_curve,
 )
-from accord.values import WITHOUT, Estimate, Labels, Question, Rubric, Sample
+from accord.values import WITHOUT, Estimate, Rubric, Sample
 
 if TYPE_CHECKING:
     from accord.project.project import Project

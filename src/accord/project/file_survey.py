@@ -15,7 +15,6 @@ from accord.edges import BadInput, UnknownName, read_card, unpacked_name
 from accord.formats import (
     RATING,
     READ,
-    TEXT_SUFFIX,
     MemoryTable,
     Source,
     answers_beside,
@@ -25,6 +24,7 @@ from accord.formats import (
     raw_label_rows,
     read,
     read_annotations,
+    reason_to_pass_over,
     source_of,
 )
 from accord.models import JUDGEMENTS_FILE
@@ -153,21 +153,6 @@ def files_in(paths: Iterable[str | Path], passed: list[str] | None = None) -> li
             raise BadInput(f"{path} holds no file to read; a file ends in {', '.join(READ)}, gzip or not")
         found += mine
     return found
-
-
-def reason_to_pass_over(path: Path) -> str | None:
-    """Return the reason to pass over a file of a folder that is empty or a text without speakers, such as a README."""
-    if not path.is_file():
-        return None
-    if path.stat().st_size == 0:
-        return f"{path} is empty"
-    if not unpacked_name(path.name.lower()).endswith(TEXT_SUFFIX):
-        return None
-    try:
-        columns_of(path)
-    except BadInput as error:
-        return str(error)
-    return None
 
 
 def _is_benchmark(folder: Path) -> bool:

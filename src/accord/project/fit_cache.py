@@ -1,8 +1,9 @@
 """Cache of predictions and fitted heads in the store, shared by `fit`, `compare` and `report`.
 
-The key is a hash of everything that can change a prediction: evidence, labels and their groups, question, folds, settings
-of the evaluator, the code that learns, and the versions of its libraries. Evaluators whose sources learn are not cached,
-because their models' answers may change; nor are heads of other packages, whose code is not part of the key.
+The key is a hash of everything that can change a prediction: evidence, labels and their groups, question, folds,
+settings of the evaluator, the code that learns, and the versions of its libraries. Evaluators whose sources learn are
+not cached, because their models' answers may change; nor are heads of other packages, whose code is not part of the
+key.
 """
 
 from __future__ import annotations
@@ -106,9 +107,7 @@ class FitCache:
         if found is not None:
             card, arrays = found
             head = make_head(evaluator.head_name, experiment.question, card["settings"])
-            return evaluator.with_head(
-                head.restore(card["learned"], arrays), experiment.evidence, experiment.labels
-            )
+            return evaluator.with_head(head.restore(card["learned"], arrays), experiment.evidence, experiment.labels)
         fitted = work()
         learned, state = fitted.head.state()
         self._computed.add(name, evaluator.name, {"settings": fitted.head.settings(), "learned": learned}, state)

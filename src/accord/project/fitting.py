@@ -378,6 +378,7 @@ def leak_of(
     try:
         splits = tuple(grouped_folds(list(tested.group), experiment.folds, experiment.seed, always))
         single = replace(experiment, labels=labels, ratings=tested, splits=splits)
+        leaking: Predictions | None
         if predict is not None:
             leaking = single.cached(evaluator.name, key, partial(predict, single))
         else:

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent import futures
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from accord.formats import (
     UNNAMED,
     Lines,
     Record,
+    RoleCounts,
     Source,
     answer_to,
     chunks_of_lines,
@@ -33,10 +33,11 @@ from accord.formats import (
     locate,
     read,
     records_of_lines,
+    with_roles,
 )
-from accord.project.worker_pool import cores
+from accord.learning import cores
 from accord.store import Columns, Keys, conversation_row, label_row, now
-from accord.values import ISSUE, Annotation, Conversation, Label, PlainTurns, Rubric, Turn, check_label
+from accord.values import ISSUE, Annotation, Label, PlainTurns, Rubric, check_label
 
 ROWS_AT_ONCE = 2000
 PART_BYTES = 4 * MB
@@ -44,7 +45,6 @@ PART_BYTES = 4 * MB
 LARGE_BYTES = 16 * MB
 """The smallest file, packed or not, that is worth starting processes for."""
 MOST_WORKERS = 4
-_SPEAKERS_SHOWN = 10
 AHEAD = 2
 """Parts of a file per worker that are under way or wait to be written: memory holds no more of them."""
 
@@ -84,23 +84,19 @@ class Reading:
 
 
 @dataclass
-class Seen:
+class Seen(RoleCounts):
     """Counts of labels, and of what a user should know about.
 
     Attributes:
         questions: Labels that were read, by question.
         other_questions: Those on questions that the rubric does not ask.
         annotators: The annotators of the labels.
-        roles: Roles in conversations without an assistant.
-        speakers: Roles as the files have them; counted only where a mapping of roles is given.
         passed_over: Reasons why nothing was read from spans and log records of traces.
     """
 
     questions: Counter[str] = field(default_factory=Counter)
     other_questions: Counter[str] = field(default_factory=Counter)
     annotators: set[str] = field(default_factory=set)
-    roles: Counter[str] = field(default_factory=Counter)
-    speakers: Counter[str] = field(default_factory=Counter)
     passed_over: Counter[str] = field(default_factory=Counter)
     _wordings: dict[str, str | None] = field(default_factory=dict, repr=False, compare=False)
 
@@ -111,39 +107,6 @@ class Seen:
                            (self.passed_over, other.passed_over)):  # fmt: skip
             mine.update(more)
         self.annotators |= other.annotators
-
-    def note(self, conversation: Conversation, unmapped: Conversation | None = None) -> None:
-        """Count the roles of a conversation without an assistant.
-
-        Args:
-            conversation: The conversation.
-            unmapped: The conversation before its roles were mapped; its roles are counted as `speakers`.
-        """
-        if unmapped is not None:
-            self.speakers.update(list(dict.fromkeys(_spoken_by(unmapped.turns))))
-        if "assistant" not in _spoken_by(conversation.turns):
-            roles = dict.fromkeys(role for role in _spoken_by(conversation.turns) if role not in ("system", "tool"))
-            self.roles.update(list(roles))  # in the order in which they speak
-
-    def role_notes(self, roles: Mapping[str, str]) -> list[str]:
-        """Return sentences on roles that no conversation has, and on conversations without an assistant.
-
-        Args:
-            roles: Roles as the files have them to `user`, `assistant`, `system` or `tool`.
-        """
-        notes = []
-        if unused := [name for name in roles if name not in self.speakers]:
-            found = ", ".join(repr(name) for name, _ in self.speakers.most_common(_SPEAKERS_SHOWN)) or "none"
-            notes.append(
-                f"--role: no conversation has the role {', '.join(map(repr, unused))}. Roles found: {found}"
-                + (", ..." if len(self.speakers) > _SPEAKERS_SHOWN else "")
-            )
-        if len(self.roles) > 1:
-            notes.append(
-                f"conversations without an assistant: {', '.join(self.roles)} speak; the last speaker is scored. "
-                "To map their roles: --role NAME=assistant"
-            )
-        return notes
 
     def noted(self, labels: Iterable[Label], rubric: Rubric) -> Iterator[Label]:
         """Count the labels, and yield each with the wording of its question."""
@@ -215,31 +178,6 @@ class Prepared:
     seen: Seen = field(default_factory=Seen)
     bad: list[BadInput] = field(default_factory=list)
     failure: BadInput | None = None
-
-
-def check_roles(roles: Mapping[str, str]) -> dict[str, str]:
-    """Return a mapping of roles after checking it.
-
-    Raises:
-        BadInput: A role is mapped to an unknown role.
-    """
-    for theirs, ours in roles.items():
-        if not theirs or ours not in ("user", "assistant", "system", "tool"):
-            raise BadInput(f"--role takes THEIRS=OURS, got {theirs}={ours}; ours is user, assistant, system or tool")
-    return dict(roles)
-
-
-def with_roles(conversation: Conversation, roles: Mapping[str, str]) -> Conversation:
-    """Return a conversation with its roles mapped.
-
-    Args:
-        conversation: The conversation.
-        roles: Roles as the file has them to `user`, `assistant`, `system` or `tool`.
-    """
-    if not roles:
-        return conversation
-    turns = (replace(turn, role=roles.get(turn.role, turn.role)) for turn in conversation.turns)
-    return replace(conversation, turns=tuple(turns))
 
 
 def workers_here() -> int:
@@ -332,13 +270,6 @@ def _misspelled(record: Record, job: Job) -> BadInput | None:
                 f"the file, or add --role {role}={meant}",
             )  # fmt: skip
     return None
-
-
-def _spoken_by(turns: Sequence[Turn]) -> Iterator[str]:
-    return map(_ROLE, turns.messages) if isinstance(turns, PlainTurns) else (turn.role for turn in turns)
-
-
-_ROLE = itemgetter("role")
 
 
 def _labels_of(record: Record, job: Job, bad: list[BadInput], checked: set[tuple[str, Any]]) -> Iterator[Label]:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from accord.edges import BadInput
 from accord.learning import suggest_labels
 from accord.project.results import Estimates, NextLabel
-from accord.project.score_file import latest_scores
-from accord.project.selective_scoring import LEFT, left_for_people
+from accord.scoring import LEFT, latest_scores, left_for_people
 from accord.statistics import groups_of
 from accord.validation import gaps, system_means
 from accord.values import Labels
@@ -74,5 +73,5 @@ def estimate(project: Project) -> Estimates:
     topics = [name for name in config.group_by if name != "system"]  # what is compared is no topic
     labels = labels.grouped(groups_of(samples, topics, by_input=True).of)
     systems = {sample.conversation.id: sample.conversation.shown_system or "not said" for sample in samples}
-    found = system_means(evidence, labels, question, lambda _: evaluator.fitting, systems, config.folds, config.seed)
+    found = system_means(evidence, labels, question, lambda _: evaluator.learner, systems, config.folds, config.seed)
     return Estimates(question.id, found, gaps(found))

@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from accord import evidence, learning, models, statistics
+from accord import evidence, learning, models, scoring, statistics
 from accord import project as steps
 from accord.edges import BadInput, one_line
 from accord.project.config import Config, load_project
@@ -27,17 +27,15 @@ from accord.values import Labels, Question, Rubric, Sample, Target, load_rubric
 
 if TYPE_CHECKING:  # opening a project imports nothing that learns, asks or counts
     from accord.evidence import EvidenceTable, Source, SourceContext, Training
-    from accord.learning import Evaluator, EvaluatorSettings, Level
+    from accord.learning import Evaluator, EvaluatorSettings, Level, WorkerPool
     from accord.models import Budget, Models, ModelSettings, Plan, Recording, Step
     from accord.project.ask_models import Selected
     from accord.project.diagnostics import Insights
     from accord.project.import_worker import Reading
     from accord.project.importing import Imported
-    from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel, ScoreRun
-    from accord.project.score_folder import Moved, PartsRun, Spread
-    from accord.project.scoring_pipeline import Perspective, ScoreOptions
+    from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel
     from accord.project.synthesising import SynthRun
-    from accord.project.worker_pool import AtOnce
+    from accord.scoring import Moved, PartsRun, Perspective, ScoreOptions, ScoreRun, Spread
     from accord.statistics import Groups
     from accord.synth import Unlike
 
@@ -387,16 +385,16 @@ class Project:
         self,
         only: Collection[str] = (),
         by: Sequence[str] = (),
-        jobs: AtOnce | int | None = None,
+        jobs: WorkerPool | int | None = None,
         on_step: Callable[[str], None] = lambda name: None,
     ) -> Compared:
         """Every evaluator that can be made from what is there, on the same folds; see `accord.project.comparing`.
 
         `jobs` are learned at the same time, each in a process of its own: by default one a core, at most four.
         """
-        begun = nullcontext(jobs) if isinstance(jobs, steps.AtOnce) else steps.AtOnce(jobs)
-        with begun as at_once, self.store.run("compare", self.config.shown()) as kept:
-            found, evidence, train = steps.comparing.compare(self, only, at_once, on_step)
+        begun = nullcontext(jobs) if isinstance(jobs, learning.WorkerPool) else learning.WorkerPool(jobs)
+        with begun as pool, self.store.run("compare", self.config.shown()) as kept:
+            found, evidence, train = steps.comparing.compare(self, only, pool, on_step)
             groups = steps.comparing.by_groups(found, evidence, train, by)
             done = steps.Compared(found, evidence, train, groups)
             kept.results.update(done.to_json())
@@ -411,13 +409,13 @@ class Project:
         options: ScoreOptions | None = None,
         **reading: Any,
     ) -> ScoreRun:
-        """Score the conversations of a file or a table in memory; see `accord.project.score_file.score_file`.
+        """Score the conversations of a file or a table in memory; see `accord.scoring.file.score_file`.
 
         Without `out` the result holds the scores: iterate over it, or call `to_polars` or `to_pandas`.
         """
         made = self.load(evaluator) if evaluator is None or isinstance(evaluator, str | Path) else evaluator
-        return steps.score_file.score_file(
-            self, made, source, out, perspective or steps.Perspective(), options or steps.ScoreOptions(), **reading
+        return scoring.score_file(
+            self, made, source, out, perspective or scoring.Perspective(), options or scoring.ScoreOptions(), **reading
         )
 
     def score_parts(
@@ -433,18 +431,18 @@ class Project:
         on_moved: Callable[[Moved], None] = lambda moved: None,
         roles: Mapping[str, str] | None = None,
     ) -> PartsRun:
-        """Score files of any number and size into a folder of parts; see `accord.project.score_folder.score_parts`."""
+        """Score files of any number and size into a folder of parts; see `accord.scoring.folder.score_parts`."""
         about = self.config.budget
         caps = models.Caps(about.requests, about.tokens, about.money)
-        asking = steps.Asking(True, self.config.store, caps, about.shared, self.config.folder)
-        told = replace(options or steps.ScoreOptions(), synthetic=self.config.synthetic)
-        scorer = steps.BatchScorer(
-            evaluator or self.folder(), perspective or steps.Perspective(), told, asking, format, columns, roles
+        asking = scoring.Asking(True, self.config.store, caps, about.shared, self.config.folder)
+        told = replace(options or scoring.ScoreOptions(), synthetic=self.config.synthetic)
+        scorer = scoring.BatchScorer(
+            evaluator or self.folder(), perspective or scoring.Perspective(), told, asking, format, columns, roles
         )
         with self.store.run("score parts", {"source": str(source), **self.config.shown()}) as kept:
-            done = steps.score_parts(scorer, source, out, spread or steps.Spread(), on_moved)
+            done = scoring.score_parts(scorer, source, out, spread or scoring.Spread(), on_moved)
             kept.results.update(done.to_json())
-            steps.mart_writer.take_parts(self, str(out), scorer.evaluator.question.id)
+            scoring.take_parts(self, str(out), scorer.evaluator.question.id)
             self.mart.tidy()
         return done
 

@@ -7,16 +7,14 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accord.edges import BadInput
 from accord.evidence import Counts, EvidenceTable, Readable, Tabular, Training
-from accord.formats import SCORE_NESTED, SCORE_TYPES, decoded_json, read_rows, score_frame
 from accord.learning import Evaluator
 from accord.models import IN_BATCH, NEVER_SENT, NOT_RECORDED
 from accord.validation import CalledRow, Comparison, Decision, Gap, Group, SystemMean
 from accord.values import Findings
 
 if TYPE_CHECKING:
-    import polars as pl
+    pass
 
 Spent = Mapping[str, float | int | None]
 
@@ -194,86 +192,6 @@ class Fitted(Readable):
         """Agreement out of fold with intervals, a row per question that was learned, the main one first."""
         tried = [each.comparison for each in (self, *self.questions)]
         return [{"question": each.question.id, **each.results[0].to_json()} for each in tried if each is not None]
-
-
-@dataclass(frozen=True, repr=False)
-class ScoreRun(Tabular):
-    """Counts of a run of `score`; a table with a row per score.
-
-    Attributes:
-        scored: Samples with a score.
-        mean: Mean of the scores; None without any.
-        level: Level of the samples: `turn` or `conversation`.
-        unscored: Samples without a score, by reason.
-        warnings: Scores with a warning, by kind.
-        out: File of scores; None if `rows` holds them.
-        run: Id of the run in the store.
-        skipped: Bad rows that were skipped, and the first of them in `bad_rows`.
-        drift: How far each feature moved from what was learned from, and a sentence on it.
-        selection: What was promised of selective scores, and what that rests on (`Selection.to_json`).
-        certificate: What fresh labels said of the bands in a new domain (`Certificate.to_json`).
-        rated: Number of rows whose target people had rated when the evaluator was fitted.
-        conversations: Number of conversations with a row.
-        in_training: Number of training conversations among them.
-        left_out: Conversations that were not looked at, for nobody held them (or people did, where only those that
-            nobody held were asked for).
-        role_notes: Sentences on mapped roles that no conversation has, and on conversations without an assistant.
-    """
-
-    scored: int
-    mean: float | None
-    level: str
-    unscored: Mapping[str, int]
-    warnings: Mapping[str, int]
-    out: str | None
-    run: str
-    skipped: int = 0
-    bad_rows: Sequence[str] = ()
-    drift: Sequence[Mapping[str, Any]] = ()
-    drift_said: str | None = None
-    selection: Mapping[str, Any] | None = None
-    certificate: Mapping[str, Any] | None = None
-    rated: int = 0
-    conversations: int = 0
-    in_training: int = 0
-    left_out: int = 0
-    role_notes: Sequence[str] = ()
-    rows: Sequence[Mapping[str, Any]] = field(default=(), compare=False)
-
-    def records(self) -> Sequence[Mapping[str, Any]]:
-        """Return the scores as flat rows, from the file if they were written to one."""
-        if self.out is None:
-            return self.rows
-        found = (row.fields for row in read_rows(Path(self.out)) if not isinstance(row, BadInput))
-        return [{name: _nested(name, cell) for name, cell in fields.items()} for fields in found]
-
-    def summary(self) -> dict[str, Any]:
-        """Return the counts, the mean and the file."""
-        unscored = sum(self.unscored.values())
-        counts = {"scored": self.scored, "unscored": unscored, "skipped": self.skipped or None}
-        return {**counts, "mean": self.mean, "level": self.level, "out": self.out}
-
-    def shown_rows(self) -> list[dict[str, Any]]:
-        """Return the scores with their intervals and warnings."""
-        shown = ("conversation", "turn", "annotator", "value", "low", "high", "warning", "unscored")
-        return [{name: row.get(name) for name in shown} for row in self.records()]
-
-    def to_polars(self) -> pl.DataFrame:
-        """Return the scores as a Polars DataFrame, with the columns of a Parquet file of scores and their status."""
-        return score_frame(self.records())
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the counts; the scores themselves are in the file or in `rows`."""
-        return {name: value for name, value in vars(self).items() if name != "rows"}
-
-
-def _nested(name: str, cell: Any) -> Any:
-    """Decode a cell of a table of text: a nested or a boolean one."""
-    if cell == "":
-        return None
-    if SCORE_TYPES.get(name) is bool and isinstance(cell, str):
-        return cell.casefold() == "true"
-    return decoded_json(cell) if name in SCORE_NESTED and isinstance(cell, str) else cell
 
 
 @dataclass(frozen=True)

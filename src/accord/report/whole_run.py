@@ -19,21 +19,18 @@ from accord.project import (
     Project,
     Reading,
     RecordedAgreement,
-    ScoreOptions,
-    ScoreRun,
     Selected,
     Survey,
-    Turns,
     found_reading,
     recorded_agreement,
     rubric_for,
-    score,
     set_scales,
     survey,
     synthetic_note,
 )
 from accord.report.report import write_report
 from accord.report.run_folder import RUBRIC, RunFolder, project_text
+from accord.scoring import ScoreOptions, ScoreRun, Turns, score
 from accord.values import PROJECT_FILE, Rubric, dump_rubric, load_rubric
 
 SHIPPED = "llm-rubric"

@@ -18,7 +18,7 @@ from accord.formats import BAD_ROW, SCORED, UNSCORED, score_schema
 from accord.learning import Head
 from accord.methods import TOP, Budget, Policy, Pool
 from accord.models import Models, memory_models, run
-from accord.project import BatchScorer
+from accord.scoring import BatchScorer
 from accord.values import Conversation, Document, Label, Labels, Question, Scale, Score, Target, Turn
 
 if TYPE_CHECKING:

@@ -82,7 +82,7 @@ class Difference:
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Tabular):
-    """Table of systems on the same ratings; the first one is tested against all others.
+    """MetricsTable of systems on the same ratings; the first one is tested against all others.
 
     Attributes:
         question: Question that is predicted.
@@ -267,9 +267,7 @@ def baselines(experiment: Experiment, without: Collection[str] = ()) -> list[Pre
     ]
 
 
-def _one_by_one(
-    metrics: Callable[[Predictions], SystemMetrics], systems: Sequence[Predictions]
-) -> list[SystemMetrics]:
+def _one_by_one(metrics: Callable[[Predictions], SystemMetrics], systems: Sequence[Predictions]) -> list[SystemMetrics]:
     return [metrics(system) for system in systems]
 
 

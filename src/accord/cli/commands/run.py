@@ -145,7 +145,7 @@ def main_job(
         "comparison": None if comparison is None else comparison.to_json(),
         "recorded": [row.to_json() for row in done.recorded],
         "scored": done.scored.to_json(),
-        "unscored": dict(done.scored.unscored),
+        "unscored": dict(done.scored.counts.unscored),
         "files": {name: str(path) for name, path in done.files.items()},
         "said": list(done.said),
     }

@@ -20,7 +20,8 @@ from markupsafe import Markup
 
 from accord.charts import Axis, ChartLine, ChartRow, column_chart, interval_plot, line_chart, ticks
 from accord.edges import BadInput, sendable
-from accord.project import Project, latest
+from accord.project import Project
+from accord.scoring import latest
 from accord.values import Conversation, Estimate, Sample
 from accord.web.context import WorkbenchContext
 

@@ -14,10 +14,10 @@ from accord.learning import AdaptiveRubric, Evaluator
 from accord.values import Sample, Target
 
 if TYPE_CHECKING:
-    from accord.project.project import Project
+    from accord.scoring.pipeline import ScoringProject
 
 
-def asking(evaluator: Evaluator) -> AdaptiveRubric:
+def adaptive_rubric(evaluator: Evaluator) -> AdaptiveRubric:
     """The adaptive rubric of a fitted evaluator.
 
     Raises:
@@ -41,7 +41,7 @@ def asked_source(evaluator: Evaluator) -> Source:
 
 
 def ask_adaptively(
-    project: Project,
+    project: ScoringProject,
     evaluator: Evaluator,
     samples: Sequence[Sample],
     rubric: AdaptiveRubric,

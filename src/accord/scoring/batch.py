@@ -19,12 +19,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from accord.edges import BadInput, BadRow, BudgetReached, one_line
-from accord.formats import Fields, WrongShape, arrow_schema, record_of, score_table
+from accord.formats import Fields, WrongShape, arrow_schema, check_roles, record_of, score_table, with_roles
 from accord.learning import Evaluator, load_evaluator, project_of
 from accord.models import Budget, Caps, Models, load_prices, memory_models
-from accord.project.import_worker import check_roles, with_roles
-from accord.project.scoring_pipeline import NO_REPLY, Perspective, ScoreOptions, Scorer, samples_of
-from accord.project.selective_scoring import NOT_COUNTED
+from accord.scoring.pipeline import (
+    NO_REPLY,
+    Perspective,
+    ScoreOptions,
+    Scorer,
+    samples_of,
+)
+from accord.scoring.selective import NOT_COUNTED
 from accord.store import Account, Store, StoreError
 from accord.values import Conversation, Sample, Score, Target, Unscored, canonical_json
 
@@ -248,9 +253,7 @@ class BatchScorer:
             return [*self._tried(opened, samples[:middle]), *self._tried(opened, samples[middle:])]
 
     def _unscored(self, target: Target, reason: str) -> Unscored:
-        about, evaluator = self.perspective, self._open().scorer.evaluator
-        speaker = about.annotator or (about.rule if about.panel else "population")
-        return Unscored(target, speaker, reason, evaluator.signature())
+        return self._open().scorer.unscored(target, reason)
 
     # --- opening ------------------------------------------------------------------------------------------------
 

@@ -16,21 +16,18 @@ import json
 import re
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import Field, TypeAdapter
+from pydantic import TypeAdapter
 
 from accord.edges import MB, BadInput, BudgetReached, first_line, one_line, reasons, regular, unreadable_parquet
 from accord.formats import (
-    BAD_ROW,
-    SCORED,
     Piece,
     at,
     is_remote,
@@ -44,7 +41,8 @@ from accord.formats import (
     storage_options,
 )
 from accord.models import OUT_OF_BUDGET
-from accord.project.batch_scorer import BatchScorer
+from accord.scoring.batch import BatchScorer
+from accord.scoring.results import ScoreCounts, sum_counts
 from accord.store import batches
 from accord.values import canonical_json, content_hash
 from accord.version import __version__
@@ -59,62 +57,6 @@ _ROWS_AT_ONCE = 2000
 _WRITTEN_AT_ONCE = 20_000
 _READ_AT_ONCE = 16
 _OBJECTS_BETWEEN = 100_000
-
-
-_Count = Annotated[int, Field(ge=0, strict=True)]
-_Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-
-@dataclass(frozen=True)
-class Counts:
-    """Counts and sums of the scores of one part, or of several.
-
-    Attributes:
-        rows: All rows.
-        scored: Those with a value.
-        total: The sum of the values.
-        unscored: Why others have none, counted; bad rows are counted apart.
-        in_training: Rows of conversations that the evaluator learned from.
-        bad_rows: Rows of the input that hold no conversation.
-        warnings: By their kind, counted.
-        spent: Requests, tokens, money.
-    """
-
-    rows: _Count = 0
-    scored: _Count = 0
-    total: Annotated[float, Field(allow_inf_nan=False)] = 0.0
-    unscored: Mapping[str, _Count] = field(default_factory=dict)
-    in_training: _Count = 0
-    bad_rows: _Count = 0
-    warnings: Mapping[str, _Count] = field(default_factory=dict)
-    spent: Mapping[str, _Amount] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, table: pl.DataFrame) -> Counts:
-        """The counts of a table of scores."""
-        bad = table["status"] == BAD_ROW
-        reasons = table.filter((table["status"] != SCORED) & ~bad)["unscored"].to_list()
-        kinds = [warning.split(":")[0] for warning in table["warning"].drop_nulls()]
-        scored = table["value"].drop_nulls()
-        return cls(
-            len(table), len(scored), float(scored.sum()), dict(Counter(reasons)), int(table["in_training"].sum()),
-            int(bad.sum()), dict(Counter(kinds)),
-        )  # fmt: skip
-
-    def plus(self, other: Counts) -> Counts:
-        """Both together."""
-        names = {*self.spent, *other.spent}
-        spent = {name: self.spent.get(name, 0) + other.spent.get(name, 0) for name in sorted(names)}
-        return Counts(
-            self.rows + other.rows, self.scored + other.scored, self.total + other.total,
-            dict(Counter(self.unscored) + Counter(other.unscored)), self.in_training + other.in_training,
-            self.bad_rows + other.bad_rows, dict(Counter(self.warnings) + Counter(other.warnings)), spent,
-        )  # fmt: skip
-
-    @property
-    def mean(self) -> float | None:
-        """The mean value."""
-        return self.total / self.scored if self.scored else None
 
 
 @dataclass(frozen=True)
@@ -136,7 +78,7 @@ class Part:
     place: str
     urls: tuple[str, ...]
     start: int = 0
-    counts: Counts = Counts()
+    counts: ScoreCounts = ScoreCounts()
     failed: str = ""
     seconds: float = 0.0
     size: int = 0
@@ -159,7 +101,7 @@ class Part:
         Raises:
             ValueError, KeyError, TypeError: A value is missing, or is not one that `to_json` writes.
         """
-        counts = _counts_adapter().validate_python({name: row[name] for name in Counts.__dataclass_fields__})
+        counts = _counts_adapter().validate_python({name: row[name] for name in ScoreCounts.__dataclass_fields__})
         key, place, urls, start = row["key"], row["place"], row["urls"], row["start"]
         if not (isinstance(key, str) and _KEY.fullmatch(key)):
             raise ValueError("a key is 16 hexadecimal digits")
@@ -174,8 +116,8 @@ _KEY = re.compile("[0-9a-f]{16}")
 
 
 @cache
-def _counts_adapter() -> TypeAdapter[Counts]:
-    return TypeAdapter(Counts)
+def _counts_adapter() -> TypeAdapter[ScoreCounts]:
+    return TypeAdapter(ScoreCounts)
 
 
 @dataclass(frozen=True)
@@ -210,15 +152,15 @@ def score_piece(job: Job, piece: Piece) -> Part:
             second = next(tables, None)
             if second is None:
                 whole = _empty() if first is None else first
-                about = _told(about, Counts.of(whole), scorer, spent)
+                about = _told(about, ScoreCounts.of(whole), scorer, spent)
                 content = io.BytesIO()
                 whole.write_parquet(content, metadata=_metadata(about))
                 put(part_url(job.out, piece.key), content.getvalue())
             else:
                 assert first is not None
-                made, counts = Path(folder) / "whole", Counts()
+                made, counts = Path(folder) / "whole", ScoreCounts()
                 for number, table in enumerate(_chained(first, second, tables)):
-                    counts = counts.plus(Counts.of(table))
+                    counts = counts.plus(ScoreCounts.of(table))
                     table.write_parquet(Path(folder) / f"{number:08}.parquet")
                 about = _told(about, counts, scorer, spent)
                 _joined(Path(folder), made, about)
@@ -262,7 +204,7 @@ def _chained(first: pl.DataFrame, second: pl.DataFrame, others: Iterable[pl.Data
     yield from others
 
 
-def _told(about: Part, counts: Counts, scorer: BatchScorer, before: Mapping[str, float]) -> Part:
+def _told(about: Part, counts: ScoreCounts, scorer: BatchScorer, before: Mapping[str, float]) -> Part:
     """The part with what it holds.
 
     Raises:
@@ -394,19 +336,11 @@ def conclude(job: Job, manifest: Mapping[str, Any], made: Iterable[Part], planne
             for key in [key for key, part in parts.items() if key not in keys and urls & set(part.urls)]:
                 remove(part_url(job.out, key))
                 del parts[key]
-        counts = summed(parts.values())
+        counts = sum_counts(part.counts for part in parts.values())
         of_all = {**asdict(counts), "mean": counts.mean, "left": len(keys - parts.keys())}
         _write(job.out, {**manifest, **of_all, "parts": [part.to_json() for part in parts.values()]})
         if finished(job.out) == parts.keys():
             return list(parts.values())
-
-
-def summed(parts: Iterable[Part]) -> Counts:
-    """What parts hold together."""
-    counts = Counts()
-    for part in parts:
-        counts = counts.plus(part.counts)
-    return counts
 
 
 def _asked(out: str, keys: Iterable[str]) -> list[Part]:

@@ -6,12 +6,11 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accord.edges import BadInput, unpacked_name, unreadable_parquet, whole_number, written
-from accord.evidence import Readable
 from accord.formats import (
     BAD_ROW,
     ENDINGS,
@@ -25,14 +24,13 @@ from accord.formats import (
     is_remote,
     pieces_of,
     put,
+    reason_to_pass_over,
     shown_place,
     storage_options,
 )
-from accord.project.batch_scorer import BatchScorer
-from accord.project.engines import engine as engine_named
-from accord.project.file_survey import reason_to_pass_over
-from accord.project.score_parts import (
-    Counts,
+from accord.scoring.batch import BatchScorer
+from accord.scoring.engines import engine as engine_named
+from accord.scoring.parts import (
     Job,
     Part,
     begin,
@@ -42,9 +40,9 @@ from accord.project.score_parts import (
     part_url,
     read_manifest,
     reading_part,
-    summed,
 )
-from accord.values import ROW
+from accord.scoring.results import PartsRun, ScoreCounts, sum_counts
+from accord.values import SCORE_COLUMNS
 
 if TYPE_CHECKING:
     import polars as pl
@@ -95,41 +93,6 @@ class Spread:
     engine: str = "local"
     workers: int | None = None
     shard: Shard = Shard()
-
-
-@dataclass(frozen=True, repr=False)
-class PartsRun(Readable):
-    """Counts of a run that scores into a folder of parts.
-
-    Attributes:
-        out: The folder.
-        parts: How many parts there are to be, of all shards.
-        made: How many were made now.
-        there: How many were there before, and were not made again.
-        left: How many are still to be made: of other shards, or failed.
-        counts: What all parts in the folder hold.
-        failed: By input, why a part could not be made.
-        signature: How the scores were made.
-        level: Whether turns or conversations were scored.
-    """
-
-    out: str
-    parts: int
-    made: int
-    there: int
-    left: int
-    counts: Counts
-    failed: dict[str, str] = field(default_factory=dict)
-    signature: str = ""
-    level: str = "conversation"
-
-    def summary(self) -> dict[str, Any]:
-        """Return the folder and the counts of its parts and scores."""
-        return {"out": self.out, "parts": self.parts, "made": self.made, "left": self.left, **asdict(self.counts)}
-
-    def to_json(self) -> dict[str, Any]:
-        """Everything."""
-        return {**vars(self), "counts": {**asdict(self.counts), "mean": self.counts.mean}}
 
 
 @dataclass(frozen=True)
@@ -186,7 +149,8 @@ def score_parts(
     there = {part.key for part in parts}
     return PartsRun(
         shown_place(job.out), len(pieces), len(made) - there_before, there_before,
-        sum(piece.key not in there for piece in pieces), summed(parts), failed, scorer.signature, level,
+        sum(piece.key not in there for piece in pieces), sum_counts(part.counts for part in parts), failed,
+        scorer.signature, level,
     )  # fmt: skip
 
 
@@ -233,7 +197,7 @@ def _reason_to_pass_over(file: File) -> str | None:
 # --- parts as one file ----------------------------------------------------------------------------------------------
 
 
-def merge_parts(folder: str | Path, out: str | Path) -> Counts:
+def merge_parts(folder: str | Path, out: str | Path) -> ScoreCounts:
     """Write the parts of a folder into one file, in the order of their conversations' pieces; the same rows.
 
     Raises:
@@ -265,7 +229,7 @@ def merge_parts(folder: str | Path, out: str | Path) -> Counts:
         with ScoreWriter(Path(out)) as writer:
             for part in parts:
                 writer.write(_rows_of(str(folder), part))
-    return summed(parts)
+    return sum_counts(part.counts for part in parts)
 
 
 def _scan(folder: str, part: Part) -> pl.LazyFrame:
@@ -347,7 +311,7 @@ def _rows_of(folder: str, part: Part) -> Iterator[Mapping[str, Any]]:
 
 def _as_row(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """A row of a part as `Score.to_json` gives it."""
-    found = {name: row[name] for name in ROW}
+    found = {name: row[name] for name in SCORE_COLUMNS}
     texts = {name: written(value) for name, value in found.items() if isinstance(value, str)}
     nested = {name: json.loads(row[name]) for name in SCORE_NESTED if row[name] is not None}
     return {**found, **texts, **nested}

@@ -21,14 +21,19 @@ from typing import TYPE_CHECKING, Any
 from accord.edges import BadInput, in_calendar, sendable, written
 from accord.formats import is_remote, shown_place, storage_options
 from accord.learning import OTHER_QUESTIONS
-from accord.project.score_parts import check_parts, part_url, read_manifest, reading_part
+from accord.scoring.parts import (
+    check_parts,
+    part_url,
+    read_manifest,
+    reading_part,
+)
 from accord.store import BATCH_ROWS, DAMAGED, MartRow, Store, batches, bundle_of, frames_of, mart_schema, row_key
 from accord.values import Conversation, Sample, Score, Signature, Turn, Unscored
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from accord.project.project import Project
+    from accord.scoring.pipeline import ScoringProject
 
 VERSION = ("version", "release", "revision")
 TOPIC = ("topic", "domain", "category", "intent")
@@ -195,7 +200,7 @@ class Rebuilt:
         return {**vars(self), "passed_over": list(self.passed_over)}
 
 
-def rebuild(project: Project, folders: Sequence[str | Path] = ()) -> Rebuilt:
+def rebuild(project: ScoringProject, folders: Sequence[str | Path] = ()) -> Rebuilt:
     """Rebuild the mart from the runs in the store, folders of score parts, and the rows of live scoring.
 
     Files of the mart that cannot be read are renamed to `NAME.damaged`.
@@ -210,12 +215,12 @@ def rebuild(project: Project, folders: Sequence[str | Path] = ()) -> Rebuilt:
     runs = [run for run in store.runs() if run["status"] == "done" and run["command"] in ("score", "run")]
     for run in runs:
         settings, ended = run["settings"], milliseconds(run["finished"] or run["started"]) or 0
-        question = settings.get("question") or project.question.id
+        question = settings.get("question") or project.rubric.main
         for batch in batches(store.scores(run["id"]), 20_000):
             made = settings.get("digest") or run["id"]
             about = Scoring.by(str(settings.get("evaluator", "evaluator")), made, question)
             frames.append(_frame_of(store, [each for row in batch for each in _rows_of(row, about, ended)]))
-    taken = [_folder_frames(store, str(folder), project.question.id) for folder in folders]
+    taken = [_folder_frames(store, str(folder), project.rubric.main) for folder in folders]
     frames += [frame for found in taken for frame in found]
     if not mart.compact(replacing=True, rows=frames):
         raise BadInput("another process is compacting the mart at this moment; run the same command again")
@@ -262,7 +267,7 @@ def _frame_of(store: Store, rows: Sequence[MartRow]) -> pl.DataFrame:
     ])  # fmt: skip
 
 
-def take_parts(project: Project, folder: str, question: str) -> int:
+def take_parts(project: ScoringProject, folder: str, question: str) -> int:
     """Append the parts of a folder of scores to the mart, each once; returns how many rows were new."""
     return sum(project.mart.add_frame(frame, name) for name, frame in _named_frames(project.store, folder, question))
 
