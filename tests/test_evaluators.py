@@ -109,7 +109,7 @@ def test_every_evaluator_is_the_same_after_save_and_load(name: str, tmp_path: Pa
     corpus = everything(BINARY)
     made = Evaluator(corpus.question, (), make_head(name, corpus.question, {}), name="mine", head_name=name)
     if not made.is_fitted:
-        with pytest.raises(NotFitted, match="'mine' has learned nothing yet"):
+        with pytest.raises(NotFitted, match="'mine' is not fitted"):
             made.save(tmp_path)
         with pytest.raises(NotFitted):
             predicted(made, corpus.evidence, [None] * len(corpus.evidence))
@@ -402,7 +402,7 @@ def test_people_among_themselves() -> None:
     rated = ratings(corpus.evidence, corpus.labels, corpus.question)
     people = other_people(rated)
     assert people is not None
-    line = MetricsTable(rated, folds=1, draws=50).line(people)
+    line = MetricsTable(rated, folds=1, draws=50).row(people)
     assert line.n == 300 and line.values["pearson"] > 0.6  # type: ignore[operator]
     assert 0.3 < people_alpha(rated) < 1  # type: ignore[operator]
     alone = Labels(label for label in corpus.labels if label.annotator == "p0")
@@ -537,7 +537,7 @@ def test_a_malformed_card_is_one_line_whatever_part_of_it_is_wrong(saved: Path, 
     path = folder / "evaluator.json"
     text = path.read_text(encoding="utf-8")
     for part in ("format", "question", "head", "sources", "models", "other_questions", "seed", "level", "name"):
-        for wrong in (None, 5, -1, "text", [], [5], {}, {"name": 5}, [[]], {"a": {"b": [None]}}, 1e300):
+        for wrong in (None, 7, -1, "text", [], [5], {}, {"name": 5}, [[]], {"a": {"b": [None]}}, 1e300):
             path.write_text(json.dumps({**json.loads(text), part: wrong}), encoding="utf-8")
             try:
                 loaded = load_evaluator(folder)
@@ -596,8 +596,8 @@ def test_a_card_whose_scale_was_changed_is_refused(saved: Path, tmp_path: Path) 
 def test_held_out_answers_that_are_no_options_are_refused() -> None:
     shares, group = np.full((3, 2), 0.5), np.arange(3)
     right = {
-        "own": shares,
-        "anybody": shares,
+        "known": shares,
+        "new": shares,
         "answer": np.array([0, 1, 1]),
         "group": group,
         "options": np.array([1.0, 2]),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from synthetic_corpus import planted_turns
 
-from accord import Evaluator, Label, Labels, Score, Target, Unscored
+from accord import Evaluator, Label, Labels, Question, Score, Target, Unscored
 from accord.edges import BadInput, UnknownName
 from accord.evidence import Column, EvidenceTable, Ratings, ratings
 from accord.learning import (

@@ -119,7 +119,7 @@ def test_what_is_left_for_a_person_is_labelled_next(tmp_path: Path, monkeypatch:
         fitted = project.fit().evaluator
         assert fitted.held_out is not None
         again = load_evaluator(project.folder()).held_out
-        assert again is not None and np.array_equal(again.own, fitted.held_out.own)
+        assert again is not None and np.array_equal(again.known, fitted.held_out.known)
         with pytest.raises(BadInput, match="has no held-out predictions"):
             project.score(chats, "s.jsonl", Evaluator(fitted.question, fitted.sources, fitted.head),
                           options=ScoreOptions(agree=0.9))  # fmt: skip
