@@ -43,10 +43,10 @@ from accord.models import (
     Prompt,
     Remote,
     ScriptedModel,
-    nothing,
     open_embedder,
     plan,
     run,
+    without_requests,
 )
 from accord.models import ChatMessage as Message
 from accord.statistics import Split
@@ -653,7 +653,7 @@ def test_wrong_input_is_said_in_one_line(nobody: Asked, tmp_path: Path) -> None:
     chats, labels, _ = rated_chats(40)
     same = Labels(Label(label.target, label.question, label.annotator, 3) for label in labels)
     assert "have the score 3" in said(training(chats, same))
-    with pytest.raises(BadInput, match="nobody has the role 'scorer'"):
+    with pytest.raises(BadInput, match="no model configured for role 'scorer'"):
         run(source().learn(training()), Models({}, nobody.store))
     with pytest.raises(BadInput, match="demonstrations"):
         source(demonstrations=0)
@@ -960,7 +960,7 @@ def test_wrong_input_of_a_command_is_said_in_one_line(project: Path, monkeypatch
 
     Path("accord.yaml").write_text("rubric: rubric.yaml\n")
     invoke("import", "chats.jsonl", "labels.csv")
-    assert "nobody has the role 'scorer'; name a model: models: {scorer: {model: NAME}}" in told()
+    assert "no model configured for role 'scorer'. Add one to accord.yaml: models: {scorer: {model: NAME}}" in told()
     configure(NOWHERE)
     assert "'overal'" in told("--question", "overal") and "Did you mean 'overall'" in told("--question", "overal")
     assert "unknown selector 'magic'" in told("--set", "sources.in-context.selector=magic")
@@ -986,7 +986,7 @@ class Guessing(Source):
 
     def examine(self, test: Training) -> Flow[Guessing]:
         self.truth = {label.target: float(label.value or 0) for label in test.labels}
-        return (yield from nothing(self))
+        return (yield from without_requests(self))
 
     def rivals(self) -> dict[str, EvidenceTable]:
         columns = [Column(f"overall={n}", "r", "overall", float(n)) for n in range(1, 6)]
@@ -995,7 +995,7 @@ class Guessing(Source):
 
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
         guesses = {sample.target: {"guess": float(zlib.crc32(sample.conversation.id.encode()))} for sample in samples}
-        return (yield from nothing(EvidenceTable.from_rows([Column("guess", "g")], guesses)))
+        return (yield from without_requests(EvidenceTable.from_rows([Column("guess", "g")], guesses)))
 
 
 @pytest.mark.slow

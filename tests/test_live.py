@@ -71,8 +71,8 @@ from accord.models import (
     Prompt,
     Request,
     memory_models,
-    nothing,
     run,
+    without_requests,
 )
 from accord.project import LiveConfig
 from accord.testing import ChatServer, completion
@@ -527,7 +527,7 @@ class Exclamations(Source):
             }
             for sample in samples
         }
-        return nothing(EvidenceTable.from_rows([Column("exclamations", "exclamations")], rows))
+        return without_requests(EvidenceTable.from_rows([Column("exclamations", "exclamations")], rows))
 
 
 def test_a_source_of_ones_own_scores_live_under_a_head_that_needs_no_label(chats: list[Conversation]) -> None:

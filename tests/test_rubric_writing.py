@@ -60,7 +60,7 @@ from accord.models import (
     Caps,
     Failure,
     Flow,
-    Form,
+    ListForm,
     Models,
     ModelSettings,
     Plan,
@@ -70,7 +70,7 @@ from accord.models import (
     ScriptedModel,
     VerbalisedJudge,
     in_requests,
-    listed,
+    parse_list,
     plan,
     run,
     run_flow,
@@ -169,7 +169,7 @@ def test_a_longer_conversation_is_shown_in_part_and_said_so() -> None:
 
 # --- replies ------------------------------------------------------------------------------------------------------
 
-FORM = Form("reasons", {"reason": "", "numbers": ""}, 3, "")
+FORM = ListForm("reasons", {"reason": "", "numbers": ""}, 3, "")
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ FORM = Form("reasons", {"reason": "", "numbers": ""}, 3, "")
     ],
 )  # fmt: skip
 def test_replies_of_all_kinds_are_read_or_refused(text: str, expected: object) -> None:
-    found = listed(text, FORM)
+    found = parse_list(text, FORM)
     assert found == expected
 
 
@@ -1103,9 +1103,9 @@ def test_who_is_needed_to_learn_a_rubric_is_said_before_anything_is_paid_for(pro
         assert "no label on the main question 'helped'" in invoke("fit", "learned-rubric", code=1).stderr
         invoke("import", "chats.jsonl", "labels.csv")
         for more in ((), ("--plan",)):
-            assert "nobody has the role 'writer'" in invoke("fit", "learned-rubric", *more, code=1).stderr
+            assert "no model configured for role 'writer'" in invoke("fit", "learned-rubric", *more, code=1).stderr
         Path("accord.yaml").write_text(
             f'rubric: rubric.yaml\nmodels: {{writer: {{model: m, base_url: "{server.url}"}}}}\n'
         )
-        assert "nobody has the role 'judge'" in invoke("fit", "learned-rubric", code=1).stderr
+        assert "no model configured for role 'judge'" in invoke("fit", "learned-rubric", code=1).stderr
     assert author.asked == []

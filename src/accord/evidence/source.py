@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict
 
 from accord.edges import BadInput, NotFitted, check
 from accord.evidence.table import Column, EvidenceTable
-from accord.models import NOT_APPLICABLE, Flow, nothing
+from accord.models import NOT_APPLICABLE, Flow, without_requests
 from accord.statistics import DRAWS, Split
 from accord.values import Findings, Growing, Labels, Question, Registry, Rubric, Sample, Target
 
@@ -238,7 +238,7 @@ class Source(ABC):
         Nothing that `measure` gives may change. Another object than this one has asked of that side all that `measure`
         asks.
         """
-        return (yield from nothing(self))
+        return (yield from without_requests(self))
 
     def rivals(self) -> Mapping[str, EvidenceTable]:
         """Answers of other systems about the held-out side, by name: lines of the table beside what was learned."""

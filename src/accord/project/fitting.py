@@ -27,7 +27,7 @@ from accord.learning import (
     saved_as,
     untested_groups,
 )
-from accord.models import Models, Plan, Step, plan_range, run
+from accord.models import Models, OnAnswer, Plan, plan_range, run
 from accord.project.diagnostics import speakers_of
 from accord.project.fit_cache import FitCache, cache_key, single_threaded
 from accord.project.results import Compared, Fitted
@@ -57,7 +57,7 @@ def fit(
     project: Project,
     name: str | None,
     out: str | Path | None,
-    step: Step,
+    step: OnAnswer,
     on_stage: OnStage = lambda stage: None,
     every_question: bool = False,
 ) -> Fitted:
@@ -189,7 +189,7 @@ def _fit_questions(
     evaluator: Evaluator,
     every_question: bool,
     models: Models,
-    step: Step = lambda purpose: None,
+    step: OnAnswer = lambda purpose: None,
     on_stage: OnStage = lambda stage: None,
 ) -> Fitted:
     """Fit an evaluator and, with `every_question`, a head for each other question that has answers.
@@ -253,7 +253,7 @@ def _shared_source(source: Source, fitted: list[Evaluator]) -> Source | None:
 # --- learning --------------------------------------------------------------------------------------------------------
 
 
-def _fit_one(project: Project, evaluator: Evaluator, models: Models, step: Step, on_stage: OnStage) -> Fitted:
+def _fit_one(project: Project, evaluator: Evaluator, models: Models, step: OnAnswer, on_stage: OnStage) -> Fitted:
     if not evaluator.head.needs_labels and not project.rated(evaluator.question.id):
         return _without_labels(project, evaluator)
     return _with_labels(project, evaluator, models, step, on_stage)
@@ -271,7 +271,7 @@ def _without_labels(project: Project, evaluator: Evaluator) -> Fitted:
     return Fitted(fitted, learned_from=len(table))
 
 
-def _with_labels(project: Project, evaluator: Evaluator, models: Models, step: Step, on_stage: OnStage) -> Fitted:
+def _with_labels(project: Project, evaluator: Evaluator, models: Models, step: OnAnswer, on_stage: OnStage) -> Fitted:
     on_stage("evidence")
     issues = _issue_evaluators(project, evaluator)
     if issues and not project.rated(evaluator.question.id):
@@ -323,7 +323,7 @@ def _cross_validated(
     train: Training,
     known: EvidenceTable,
     models: Models,
-    step: Step,
+    step: OnAnswer,
     on_stage: OnStage,
 ) -> tuple[Evaluator, Compared]:
     """Predict out of fold, then fit on everything."""
@@ -397,7 +397,7 @@ def _tested_on_side(
     known: EvidenceTable,
     side: Split,
     models: Models,
-    step: Step,
+    step: OnAnswer,
     on_stage: OnStage,
 ) -> tuple[Evaluator, Compared]:
     """Fit on one side of a split and test on the other; the tested evaluator is kept."""

@@ -28,10 +28,10 @@ from accord.values import Labels, Question, Rubric, Sample, Target, load_rubric
 if TYPE_CHECKING:  # opening a project imports nothing that learns, asks or counts
     from accord.evidence import EvidenceTable, Source, SourceContext, Training
     from accord.learning import Evaluator, EvaluatorSettings, Level, WorkerPool
-    from accord.models import Budget, Models, ModelSettings, Plan, Recording, Step
+    from accord.models import Budget, Models, ModelSettings, OnAnswer, Plan, RecordedAnswers
     from accord.project.ask_models import Selected
     from accord.project.diagnostics import Insights
-    from accord.project.import_worker import Reading
+    from accord.project.import_worker import ImportOptions
     from accord.project.importing import Imported
     from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel
     from accord.project.synthesising import SynthRun
@@ -152,14 +152,14 @@ class Project:
         return self._models(asks=False)
 
     @cached_property
-    def recordings(self) -> Mapping[str, Recording]:
+    def recordings(self) -> Mapping[str, RecordedAnswers]:
         """Answers of all recorded models, by model; empty unless the judge is a recorded one."""
-        return steps.recordings_of(self)
+        return steps.load_recordings(self)
 
     @cached_property
     def model_settings(self) -> Mapping[str, ModelSettings]:
-        """Settings of the models by role; of several recorded judges one is named (`chosen_recording`)."""
-        return steps.with_judge_named(self) if self.recordings else self.config.models
+        """Settings of the models by role; of several recorded judges one is named (`choose_recording`)."""
+        return steps.settings_with_judge(self) if self.recordings else self.config.models
 
     def _models(self, asks: bool, in_batches: bool = False) -> Models:
         settings, folder = self.model_settings, self.config.folder
@@ -245,7 +245,7 @@ class Project:
         columns: Mapping[str, str] | None = None,
         skip_bad_rows: bool = False,
         on_progress: Callable[[int], None] | None = None,
-        reading: Reading | None = None,
+        options: ImportOptions | None = None,
         workers: int = 1,
         replace: bool = False,
     ) -> Imported:
@@ -253,10 +253,10 @@ class Project:
 
         `paths` is a file, a data frame, an Arrow table, a data set, a list of dicts, or a list of such sources.
         """
-        told = reading or steps.Reading()
         return steps.import_files(
-            self.store, self.rubric, paths, format, columns, skip_bad_rows, on_progress, told, workers, replace
-        )
+            self.store, self.rubric, paths, format, columns, skip_bad_rows, on_progress,
+            options or steps.ImportOptions(), workers, replace,
+        )  # fmt: skip
 
     def samples(self, targets: Iterable[Target]) -> list[Sample]:
         """Targets with their conversations, by conversation id and turn."""
@@ -338,7 +338,7 @@ class Project:
         parts: Collection[Source],
         samples: Sequence[Sample],
         asked: Models | None = None,
-        step: Step | None = None,
+        step: OnAnswer | None = None,
     ) -> EvidenceTable:
         """The evidence of some sources; without models, as far as the store holds it."""
         table = evidence.EvidenceTable.of(samples)
@@ -367,7 +367,7 @@ class Project:
         self,
         name: str | None = None,
         out: str | Path | None = None,
-        step: Step = lambda purpose: None,
+        step: OnAnswer = lambda purpose: None,
         on_stage: Callable[[str], None] = lambda stage: None,
         every_question: bool = False,
     ) -> Fitted:
@@ -457,7 +457,7 @@ class Project:
             kept.results.update(found.to_json())
         return found
 
-    def synth(self, out: str | Path | None = None, step: Step = lambda purpose: None, **changes: Any) -> SynthRun:
+    def synth(self, out: str | Path | None = None, step: OnAnswer = lambda purpose: None, **changes: Any) -> SynthRun:
         """Make conversations that nobody held; see `accord.project.synthesising.synth`.
 
         Args:

@@ -91,7 +91,7 @@ class _Input:
                 self.left_out.append(unmapped.id)
                 continue
             conversation = with_roles(unmapped, self.roles)
-            self.role_counts.note(conversation, unmapped if self.roles else None)
+            self.role_counts.count_roles(conversation, unmapped if self.roles else None)
             if conversation.id not in ids:
                 ids.add(conversation.id)
                 yield conversation

@@ -17,15 +17,15 @@ from accord.formats import (
     SCORE_NESTED,
     TEXT_SUFFIX,
     File,
-    Piece,
+    FilePiece,
     ScoreWriter,
     find,
     here,
     is_remote,
-    pieces_of,
     put,
-    reason_to_pass_over,
+    reason_to_skip,
     shown_place,
+    split_files,
     storage_options,
 )
 from accord.scoring.batch import BatchScorer
@@ -75,7 +75,7 @@ class Shard:
             raise BadInput(f"--shard is a share of the work, from 1/N to N/N, got {text!r}; for example 3/16")
         return cls(number, of)
 
-    def holds(self, piece: Piece) -> bool:
+    def holds(self, piece: FilePiece) -> bool:
         """Whether a piece belongs to it."""
         return int(piece.key, 16) % self.of == self.number - 1
 
@@ -125,7 +125,7 @@ def score_parts(
     run, workers = engine_named(spread.engine), _workers(scorer, spread)
     job = Job(scorer, str(out) if is_remote(str(out)) else str(Path(out).resolve()))
     files = _files([source] if isinstance(source, str | Path) else source)
-    pieces = pieces_of(files, scorer.format, scorer.columns)
+    pieces = split_files(files, scorer.format, scorer.columns)
     level = scorer.evaluator.level or "conversation"
     about = {"question": scorer.evaluator.question.id, "digest": scorer.digest}
     manifest = begin(job, {"signature": scorer.signature, "evaluator": scorer.evaluator.name, "level": level, **about})
@@ -191,7 +191,7 @@ def _reason_to_pass_over(file: File) -> str | None:
     if not unpacked_name(file.url.lower()).endswith(TEXT_SUFFIX):
         return None
     with here(file.url) as path:
-        return reason_to_pass_over(path)
+        return reason_to_skip(path)
 
 
 # --- parts as one file ----------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from accord.models import (
     OUT_OF_BUDGET,
     ChatMessage,
     Failure,
-    Form,
+    ListForm,
     Prompt,
     PromptFlow,
     ask_for_list,
@@ -97,7 +97,7 @@ def _kinds(issues: Sequence[Issue], guidance: IssuePromptBuilder) -> PromptFlow[
     """The kind of each issue, as the model says; `None` where it says none."""
     if not issues:
         return []
-    form = Form("kinds", {"number": "NUMBER", "kind": '"KIND"'}, len(issues), "its number and its kind.", 30)
+    form = ListForm("kinds", {"number": "NUMBER", "kind": '"KIND"'}, len(issues), "its number and its kind.", 30)
     shown = _numbered([f"{issue.said}: {issue.comment}" for issue in issues])
     parts = {"taxonomy": told_taxonomy(guidance.taxonomy), "issues": shown, "fence": fence_for(shown)}
     entries = yield from ask_for_list(_prompt("kinds", parts, form, guidance), form)
@@ -122,7 +122,7 @@ def _looked_at_again(
     ]
     if again is None or not places:
         return list(assessments)
-    form = Form("yes", {"number": "NUMBER"}, len(places), "its number.", 15)
+    form = ListForm("yes", {"number": "NUMBER"}, len(places), "its number.", 15)
     shown = _numbered([assessments[row].issues[column].comment for row, column in places])
     parts = {"question": again.question, "issues": shown, "fence": fence_for(shown)}
     entries = yield from ask_for_list(_prompt("again", parts, form, guidance), form)
@@ -136,8 +136,8 @@ def _looked_at_again(
     return found
 
 
-def _prompt(name: str, parts: dict[str, str], form: Form, guidance: IssuePromptBuilder) -> Prompt:
-    text = template(name).substitute({**parts, "form": form.told(by_schema=True)}).strip()
+def _prompt(name: str, parts: dict[str, str], form: ListForm, guidance: IssuePromptBuilder) -> Prompt:
+    text = template(name).substitute({**parts, "form": form.instruction(by_schema=True)}).strip()
     schema = form.schema() if guidance.by_schema else None
     return Prompt((ChatMessage("user", text),), max(form.most, 2) * form.tokens, schema=schema)
 

@@ -28,7 +28,7 @@ from accord.methods.learned_rubric.selection_policies import (
     SelectionSettings,
     with_intervals,
 )
-from accord.models import JUDGE, NOT_YET, PROSE, Flow
+from accord.models import JUDGE, NO_LIST, NOT_YET, Flow
 from accord.statistics import Clusters, estimate_from_draws
 from accord.values import (
     Charts,
@@ -357,7 +357,7 @@ def examine_rubric(
         precision=selector.settings.precision,
         cautions=_cautions(fit, decided, rows),
         tested=len(decided.good),
-        again=sum(count for reason, count in fit.written.failures.items() if reason != PROSE)
+        again=sum(count for reason, count in fit.written.failures.items() if reason != NO_LIST)
         + sum(row.unanswered or 0.0 for row in rows),
         **learned_part(fit),
     )
