@@ -290,6 +290,6 @@ def _learned_each_fold(
     try:
         side = next((split for source in evaluator.sources if (split := source.hold_out(train))), None)
         tried = splits if side is None else [side]
-        return run(out_of_fold(evaluator, train, rated, tried, known), project.kept)
+        return run(out_of_fold(evaluator, train, rated, tried, known), project.stored_models)
     except AccordError as error:
         return str(error)

@@ -71,7 +71,7 @@ def annotated_pairs(project: Project) -> list[Pair]:
             "annotations (sources: {issues: {by: recorded, model: NAME}})"
         )
     known = {each.id: each for each in project.store.conversations() if each.turns}
-    found = run(source.detect(list(known.values())), project.kept).annotations
+    found = run(source.detect(list(known.values())), project.stored_models).annotations
     pairs = [(known[name], each) for name, mine in found.items() for each in mine]
     if not pairs:
         raise BadInput("no turn was annotated yet; run: accord judge --source issues, or import annotations")

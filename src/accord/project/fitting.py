@@ -126,7 +126,7 @@ def tried(project: Project, evaluator: Evaluator, every_question: bool = False) 
     """
 
     def one(each: Evaluator) -> Fitted:
-        return learned(project, each, project.kept)
+        return learned(project, each, project.stored_models)
 
     return with_every_question(project.rubric, project.store, evaluator, one) if every_question else one(evaluator)
 
@@ -193,14 +193,14 @@ def plan_fit(project: Project, name: str | None) -> Plan:
                     again = yield from source.learn(train.only(split.train))
                     yield from again.source.measure(train.only(split.test).samples)
 
-    return plan_range(flow, project.kept)
+    return plan_range(flow, project.stored_models)
 
 
 def _without_labels(project: Project, evaluator: Evaluator) -> Fitted:
     """A head that needs no labels, on the evidence of every conversation."""
     if evaluator.choose:
         raise BadInput("without labels there is nothing to choose by; name settings in place of `choose`")
-    samples = list(project.every_sample(evaluator.level))
+    samples = list(project.all_samples(evaluator.level))
     if not samples:
         raise BadInput("no conversations to learn from; import some: accord import chats.jsonl")
     table = project.measure(evaluator.sources, samples)
