@@ -13,8 +13,8 @@ from accord.methods import IssuePromptBuilder, Verdict, postprocess, read_verdic
 from accord.models import Failure, PromptFlow, Reply
 from accord.statistics import RANK_DRAWS, STATISTICS, Clusters, Floats, Paired, bootstrap, estimate_from_draws, number
 from accord.values import (
-    HIGHEST,
-    LOWEST,
+    MAX_SCORE,
+    MIN_SCORE,
     Estimate,
     IssueAnnotation,
     Sample,
@@ -63,7 +63,7 @@ def evaluate(
     without: str = SUBJECTIVE,
     draws: int = RANK_DRAWS,
     seed: int = 0,
-) -> list[Line]:
+) -> list[MetricLine]:
     """Compare assessments of the same turns; a row a number, as JSON.
 
     Each row has `statistic`, `of` (what it is of), `value`, the ends `low` and `high` of its interval, and `turns`:
@@ -103,7 +103,7 @@ def _pairs(predicted: Sequence[IssueAnnotation | Unannotated], reference: Sequen
     return [(found.get(own.target) or Unannotated(own.target, "not asked"), own) for own in reference]
 
 
-class Line(TypedDict):
+class MetricLine(TypedDict):
     """A statistic, what it is of, its value with the ends of its interval, and of how many turns."""
 
     statistic: str
@@ -114,7 +114,7 @@ class Line(TypedDict):
     turns: int
 
 
-def _row(statistic: str, of: str, estimate: Estimate, turns: int) -> Line:
+def _row(statistic: str, of: str, estimate: Estimate, turns: int) -> MetricLine:
     return {"statistic": statistic, "of": of, "value": estimate.value, "low": estimate.low, "high": estimate.high,
             "turns": turns}  # fmt: skip
 
@@ -126,9 +126,9 @@ def _clusters(pairs: Sequence[Pair]) -> Clusters:
 # --- table 6 --------------------------------------------------------------------------------------------------------
 
 
-def _correlations(read: Sequence[tuple[IssueAnnotation, IssueAnnotation]], draws: int, seed: int) -> list[Line]:
-    options = np.arange(LOWEST, HIGHEST + 1, dtype=float)
-    said = np.array([own.score - LOWEST for _, own in read], dtype=np.intp)
+def _correlations(read: Sequence[tuple[IssueAnnotation, IssueAnnotation]], draws: int, seed: int) -> list[MetricLine]:
+    options = np.arange(MIN_SCORE, MAX_SCORE + 1, dtype=float)
+    said = np.array([own.score - MIN_SCORE for _, own in read], dtype=np.intp)
     value = np.array([found.score for found, _ in read], dtype=float)
     paired, clusters = Paired(options, said, np.zeros((len(read), 0)), value), _clusters(read)
     return [
@@ -137,7 +137,7 @@ def _correlations(read: Sequence[tuple[IssueAnnotation, IssueAnnotation]], draws
     ]
 
 
-def _bleu(read: Sequence[tuple[IssueAnnotation, IssueAnnotation]], draws: int, seed: int) -> Line:
+def _bleu(read: Sequence[tuple[IssueAnnotation, IssueAnnotation]], draws: int, seed: int) -> MetricLine:
     """Corpus BLEU from each comment's counts of n-grams, so that resampling counts nothing again."""
     try:
         from sacrebleu.metrics.bleu import BLEU
@@ -182,7 +182,7 @@ def _share(
     return (estimate_from_draws(value, samples) if len(clusters) > 1 else Estimate(value)), whole
 
 
-def _unread(pairs: Sequence[Pair], draws: int, seed: int) -> list[Line]:
+def _unread(pairs: Sequence[Pair], draws: int, seed: int) -> list[MetricLine]:
     reasons = [_reason(found) for found, _ in pairs]
     counted = [True] * len(pairs)
     names = [name for name, _ in Counter(reason for reason in reasons if reason).most_common()]
@@ -197,7 +197,7 @@ def _reason(found: IssueAnnotation | Unannotated) -> str:
     return found.detail if found.reason == "no verdict" and found.detail else found.reason
 
 
-def _validity(pairs: Sequence[Pair], without: str, draws: int, seed: int) -> list[Line]:
+def _validity(pairs: Sequence[Pair], without: str, draws: int, seed: int) -> list[MetricLine]:
     rows = []
     for kinds, ignored in (("all kinds", None), (f"without {without}", without)):
         theirs = [_types(own, ignored) for _, own in pairs]
