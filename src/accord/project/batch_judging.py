@@ -30,7 +30,7 @@ from accord.models import (
 )
 from accord.project.ask_models import JudgeSelection, judge
 from accord.project.results import JudgeRun
-from accord.store import Claims, Store, add_paid, utc
+from accord.store import Claims, Store, add_paid_rows, utc_now
 
 if TYPE_CHECKING:
     from accord.project.project import Project
@@ -161,7 +161,7 @@ def _unlisted(store: Store, run: Mapping[str, Any]) -> list[Batch] | None:
     keys, submitted = run["settings"]["keys"], _submitted(run)
     if Claims(store).held(keys):  # another process is submitting it
         return []
-    if submitted and abs(utc() - datetime.fromisoformat(submitted)) <= GRACE:
+    if submitted and abs(utc_now() - datetime.fromisoformat(submitted)) <= GRACE:
         until = datetime.fromisoformat(submitted) + GRACE
         says = f"no answer to its submission; submitted again after {until:%Y-%m-%d %H:%M} UTC unless it is listed"
         return [Batch(run["id"], UNCONFIRMED, 0, 0, len(keys), None, None, says)]
@@ -179,7 +179,7 @@ def _store_results(
     """
     keys = set(run["settings"]["keys"])
     results = wait(endpoint.results(state, keys))
-    add_paid(store, [reply_row(key, model.name, reply) for key, reply in results.replies.items()])
+    add_paid_rows(store, [reply_row(key, model.name, reply) for key, reply in results.replies.items()])
     if results.unreadable and state.status != "failed" and len(store.replies(keys)) < len(keys):
         hint = "the same command downloads it again; `accord judge` without --batch sends its prompts again instead"
         return replace(state, says=f"{results.unreadable}; {hint}"), None
@@ -234,7 +234,7 @@ async def _start(store: Store, model: BatchChat, endpoint: BatchEndpoint, keys: 
     run = store.start_run(BATCHES, settings)
     try:
         file = await endpoint.upload(lines)
-        settings["submitted"] = utc().isoformat(timespec="seconds")
+        settings["submitted"] = utc_now().isoformat(timespec="seconds")
         store.change_run(run, settings)
         state = await endpoint.start(file, mark=run)
     except (CallFailed, ModelError) as error:

@@ -21,12 +21,12 @@ from accord import evidence, learning, models, scoring, statistics
 from accord import project as steps
 from accord.edges import BadInput, one_line
 from accord.project.config import Config, load_project
-from accord.store import Account, Mart, Spool, Store, StoreError, batches, mart_folder
+from accord.store import Mart, SharedBudget, Spool, Store, StoreError, batches, mart_folder
 from accord.values import Labels, Question, Rubric, Sample, Target, load_rubric
 
 if TYPE_CHECKING:  # opening a project imports no code for learning, models or statistics
     from accord.evidence import EvidenceTable, Source, SourceContext, Training
-    from accord.learning import AtOnce, Evaluator, EvaluatorSettings, Level
+    from accord.learning import Evaluator, EvaluatorSettings, Level, WorkerPool
     from accord.models import Budget, Caps, Models, ModelSettings, OnAnswer, Plan, RecordedAnswers
     from accord.project.ask_models import JudgeSelection
     from accord.project.diagnostics import Insights
@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # opening a project imports no code for learning, models or s
     from accord.project.synthesising import SynthRun
     from accord.scoring import Moved, PartsRun, Perspective, ScoreOptions, ScoreRun, Spread
     from accord.statistics import Groups
-    from accord.synth import Unlike
+    from accord.synth import TwoSampleResult
 
 ALL = "all"
 """Name of the evaluator with all sources."""
@@ -126,7 +126,7 @@ class Project:
     def budget(self) -> Budget:
         """Budget and spending of this run, with the prices of `prices.yaml` in the project's folder."""
         settings = self.config.budget
-        account = None if settings.shared is None else Account(self.store, settings.shared)
+        account = None if settings.shared is None else SharedBudget(self.store, settings.shared)
         return models.Budget(self._caps, models.load_prices(self.config.folder), account)
 
     @property
@@ -390,14 +390,14 @@ class Project:
         self,
         only: Collection[str] = (),
         by: Sequence[str] = (),
-        jobs: AtOnce | int | None = None,
+        jobs: WorkerPool | int | None = None,
         on_step: Callable[[str], None] = lambda name: None,
     ) -> Compared:
         """Compare all evaluators that the data allow, on the same folds; see `accord.project.comparing`.
 
         `jobs` is the number of processes that fit in parallel: by default one per core, at most four.
         """
-        workers = nullcontext(jobs) if isinstance(jobs, learning.AtOnce) else learning.AtOnce(jobs)
+        workers = nullcontext(jobs) if isinstance(jobs, learning.WorkerPool) else learning.WorkerPool(jobs)
         with workers as pool, self.store.run("compare", self.config.shown()) as record:
             comparison, table, training = steps.comparing.compare(self, only, pool, on_step)
             groups = steps.comparing.by_groups(comparison, table, training, by)
@@ -481,7 +481,7 @@ class Project:
         """Plan the maximum cost of `synth` without a request."""
         return steps.synthesising.plan_synth(self, steps.synthesising.settings_of(self, changes))
 
-    def check_synth(self, how: str | None = None) -> Unlike:
+    def check_synth(self, how: str | None = None) -> TwoSampleResult:
         """Compare synthetic with real conversations; see `accord.project.synthesising.check_synth`."""
         return steps.synthesising.check_synth(self, how)
 
