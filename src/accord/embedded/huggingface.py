@@ -34,7 +34,7 @@ BETWEEN = "\n\n"
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedModel:
     """A model with its tokenizer.
 
     Attributes:
@@ -93,7 +93,7 @@ def fingerprint_of(folder: Path) -> str:
     return fingerprint(*sorted(paths))
 
 
-def open_folder(folder: Path) -> Opened:
+def open_folder(folder: Path) -> OpenedModel:
     """Load a folder into memory, or onto the GPU if there is one.
 
     Nothing is downloaded, no code of the folder runs, and nothing is unpickled.
@@ -119,7 +119,7 @@ def open_folder(folder: Path) -> Opened:
         raise ModelError(f"transformers cannot open {folder}: {reason_of(error)}") from None
 
 
-def _open(folder: Path) -> Opened:
+def _open(folder: Path) -> OpenedModel:
     """Open a folder; transformers' own exceptions pass.
 
     Raises:
@@ -145,7 +145,7 @@ def _open(folder: Path) -> Opened:
     elif model.dtype == torch.float16:
         model = model.float()  # CPUs are slow in float16
     context = int(getattr(model.config.get_text_config(), "max_position_embeddings", None) or IN_PROCESS_CONTEXT)
-    return Opened(model.eval(), tokenizer, _ends(model, tokenizer), min(context, IN_PROCESS_CONTEXT))
+    return OpenedModel(model.eval(), tokenizer, _ends(model, tokenizer), min(context, IN_PROCESS_CONTEXT))
 
 
 @contextmanager
@@ -241,7 +241,9 @@ class HfChat:
         return Reply(text, self.name, tokens_shown, Usage(len(tokens), max(len(written), 1)))
 
 
-def write(opened: Opened, prompt: Sequence[int], most: int, temperature: float, seed: int) -> tuple[list[int], Floats]:
+def write(
+    opened: OpenedModel, prompt: Sequence[int], most: int, temperature: float, seed: int
+) -> tuple[list[int], Floats]:
     """Return up to `most` tokens after a prompt, without the end token, and (vocabulary,) the first log probabilities.
 
     Temperature 0 takes the likeliest token each time; above it, tokens are drawn by `seed`.
@@ -284,7 +286,7 @@ def _likeliest(tokenizer: Any, mass: Floats, most: int) -> dict[str, float]:
 
 
 @cache
-def _opened(folder: Path, digest: str) -> Opened:
+def _opened(folder: Path, digest: str) -> OpenedModel:
     """Return the folder with this digest, opened once per process."""
     return open_folder(folder)
 
