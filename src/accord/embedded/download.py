@@ -15,7 +15,7 @@ from http.client import HTTPException
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from accord.edges import BadInput, UnknownName, plain_url
+from accord.edges import BadInput, UnknownName, strip_url_secrets
 from accord.embedded.catalogue import (
     ABOUT,
     CATALOGUE,
@@ -176,7 +176,7 @@ def _is_gguf(file: Path) -> bool:
 
 def shown_source(source: str) -> str:
     """A path as it is; a URL as it may be shown."""
-    return plain_url(source) if urlsplit(source).scheme in _URL_SCHEMES else source
+    return strip_url_secrets(source) if urlsplit(source).scheme in _URL_SCHEMES else source
 
 
 def _describe(ready: Path, source: str) -> None:

@@ -18,7 +18,7 @@ from accord.edges import (
     BadInput,
     MissingExtra,
     ModelError,
-    regular,
+    regular_size,
     sendable,
 )
 from accord.embedded.gguf_fingerprint import fingerprint
@@ -80,7 +80,7 @@ def model_folder(path: str | Path) -> Path:
         raise BadInput(f"{folder} is no model: a Hugging Face folder has config.json and its weights as *.safetensors")
     for path in sorted(folder.iterdir()):
         try:
-            _ = path.is_dir() or regular(path)  # a pipe would be waited for
+            _ = path.is_dir() or regular_size(path)  # a pipe would be waited for
         except FileNotFoundError:
             raise BadInput(f"{path} is a link to nothing: download the model again") from None
     return folder

@@ -22,12 +22,12 @@ from accord import evidence, learning, models, scoring, statistics
 from accord import project as steps
 from accord.edges import BadInput, one_line
 from accord.project.config import Config, load_project
-from accord.store import Account, Mart, Spool, Store, StoreError, batches, mart_folder
+from accord.store import Mart, SharedBudget, Spool, Store, StoreError, batches, mart_folder
 from accord.values import Labels, Question, Rubric, Sample, Target, load_rubric
 
 if TYPE_CHECKING:  # opening a project imports nothing that learns, asks or counts
     from accord.evidence import EvidenceTable, Source, SourceContext, Training
-    from accord.learning import AtOnce, Evaluator, EvaluatorSettings, Level
+    from accord.learning import Evaluator, EvaluatorSettings, Level, WorkerPool
     from accord.models import Budget, Models, ModelSettings, OnAnswer, Plan, RecordedAnswers
     from accord.project.ask_models import Selected
     from accord.project.diagnostics import Insights
@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # opening a project imports nothing that learns, asks or coun
     from accord.project.synthesising import SynthRun
     from accord.scoring import Moved, PartsRun, Perspective, ScoreOptions, ScoreRun, Spread
     from accord.statistics import Groups
-    from accord.synth import Unlike
+    from accord.synth import TwoSampleResult
 
 ALL = "all"
 """The evaluator that has every source at once."""
@@ -127,7 +127,7 @@ class Project:
     def budget(self) -> Budget:
         """The budget of this run, and what it has spent; prices are those of `prices.yaml` in the project's folder."""
         about = self.config.budget
-        account = None if about.shared is None else Account(self.store, about.shared)
+        account = None if about.shared is None else SharedBudget(self.store, about.shared)
         caps, prices = models.Caps(about.requests, about.tokens, about.money), models.load_prices(self.config.folder)
         return models.Budget(caps, prices, account)
 
@@ -385,16 +385,16 @@ class Project:
         self,
         only: Collection[str] = (),
         by: Sequence[str] = (),
-        jobs: AtOnce | int | None = None,
+        jobs: WorkerPool | int | None = None,
         on_step: Callable[[str], None] = lambda name: None,
     ) -> Compared:
         """Every evaluator that can be made from what is there, on the same folds; see `accord.project.comparing`.
 
         `jobs` are learned at the same time, each in a process of its own: by default one a core, at most four.
         """
-        begun = nullcontext(jobs) if isinstance(jobs, learning.AtOnce) else learning.AtOnce(jobs)
-        with begun as at_once, self.store.run("compare", self.config.shown()) as kept:
-            found, evidence, train = steps.comparing.compare(self, only, at_once, on_step)
+        begun = nullcontext(jobs) if isinstance(jobs, learning.WorkerPool) else learning.WorkerPool(jobs)
+        with begun as pool, self.store.run("compare", self.config.shown()) as kept:
+            found, evidence, train = steps.comparing.compare(self, only, pool, on_step)
             groups = steps.comparing.by_groups(found, evidence, train, by)
             done = steps.Compared(found, evidence, train, groups)
             kept.results.update(done.to_json())
@@ -471,7 +471,7 @@ class Project:
         """What `synth` would cost at the most; nobody is asked."""
         return steps.synthesising.plan_synth(self, steps.synthesising.settings_of(self, changes))
 
-    def check_synth(self, how: str | None = None) -> Unlike:
+    def check_synth(self, how: str | None = None) -> TwoSampleResult:
         """How unlike real conversations the synthetic ones are; see `accord.project.synthesising.check_synth`."""
         return steps.synthesising.check_synth(self, how)
 
