@@ -1133,7 +1133,7 @@ def test_traces_that_yield_nothing_end_with_what_to_do(project: Path) -> None:
     write("some.jsonl", "".join(json.dumps(row) + "\n" for row in [*quiet, {**other, "attributes": told}]))
     assert "1 conversation imported" in accord("import", "some.jsonl")
     said = json.loads(accord("import", "some.jsonl", "--json"))
-    assert said["passed_over"] == {"a model call without its messages": 2}
+    assert said["ignored"] == {"a model call without its messages": 2}
 
 
 def test_judging_by_a_recording_ends_well_where_a_question_was_never_recorded(project: Path) -> None:

@@ -48,10 +48,10 @@ from accord.values import (
     Conversation,
     Issue,
     IssueAnnotation,
-    Kind,
     Question,
     Sample,
     Scale,
+    ScaleKind,
     Target,
     Turn,
     Unannotated,
@@ -168,7 +168,7 @@ def test_the_export_says_how_it_was_made(exported: Path, trained: Trained, parts
 
 
 def test_the_export_is_a_judge(exported: Path) -> None:
-    scale = Scale(kind=Kind.ORDINAL, options=(1, 2, 3, 4, 5))
+    scale = Scale(kind=ScaleKind.ORDINAL, options=(1, 2, 3, 4, 5))
     question = Question(id="overall", text="How good is it?", scale=scale)
     name = f"hf:{exported}"
     judge = open_judge("logprobs", name, None, "", ClientOptions(), 1)

@@ -53,7 +53,7 @@ from accord.statistics import Split
 from accord.store import Store
 from accord.testing import ChatServer, Respond, Wire, completion, decisions
 from accord.validation import Comparison, compare_held_out
-from accord.values import Kind, Sample, dump_rubric
+from accord.values import Sample, ScaleKind, dump_rubric
 
 SMALL = {
     "candidates": 3, "kept": 2, "demonstrations": 3, "sets": 2, "ranked": 32, "ensemble": 3, "selector": "neighbours",
@@ -388,7 +388,7 @@ def test_the_held_out_side_is_a_share_of_whole_groups() -> None:
     assert source().hold_out(training(chats, grouped)).test <= {"g0", "g1", "g2", "g3"}
     secret = source(private=["case"]).hold_out(everything)
     assert len(secret.train) == 40 and not secret.test
-    with pytest.raises(NotFitted, match="has learned nothing yet"):
+    with pytest.raises(NotFitted, match="is not fitted"):
         next(source().measure([Sample(chats[0])]))
     with pytest.raises(NotFitted, match="right after it learned"):
         next(source().examine(everything))
@@ -454,7 +454,7 @@ def test_edited_prompts_enter_the_contest_and_are_not_used_behind_the_selector_s
 @pytest.mark.slow
 def test_a_dimension_of_turns_is_learned_beside_the_main_question(asked: Asked) -> None:
     chats, labels, _ = rated_chats(40)
-    warm = Question(id="warm", text="How warm is the reply?", scale=Scale(kind=Kind.REAL, low=0.0, high=10.0))
+    warm = Question(id="warm", text="How warm is the reply?", scale=Scale(kind=ScaleKind.REAL, low=0.0, high=10.0))
     marks = [Label(Target(label.target.conversation, 1), "warm", label.annotator, label.value) for label in labels]
     own = scripted()
     models = asked.given(own)

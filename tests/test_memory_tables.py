@@ -135,11 +135,11 @@ def test_flat_rows_are_imported_with_columns_of_any_name(make: Callable[[list[An
 
 
 def test_roles_are_mapped_and_paths_and_tables_are_mixed() -> None:
-    from accord.project import Reading
+    from accord.project import ImportOptions
 
     row = {"id": "x", "messages": [{"role": "user", "content": "hi"}, {"role": "operator", "content": "hello"}]}
     with opened() as project:
-        project.import_([str(CHATS), [row]], reading=Reading(roles={"operator": "assistant"}))
+        project.import_([str(CHATS), [row]], options=ImportOptions(roles={"operator": "assistant"}))
         assert len(list(project.store.conversation_ids())) == 41
         [found] = project.store.conversations(["x"])
         assert [turn.role for turn in found.turns] == ["user", "assistant"]

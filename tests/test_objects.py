@@ -16,7 +16,7 @@ from accord.cli import (
 )
 from accord.edges import BadInput, MissingExtra
 from accord.formats import file_chunks as pieces
-from accord.formats import find, names_in, opened, pieces_of, put, read_piece, remove
+from accord.formats import find, names_in, opened, put, read_piece, remove, split_files
 from accord.formats import object_storage as objects
 from accord.scoring import (
     BatchScorer,
@@ -75,7 +75,7 @@ def chats(bucket, tmp_path, monkeypatch):
 
 
 def test_objects_are_read_as_files_are(chats, tmp_path):
-    made = pieces_of(find(chats))
+    made = split_files(find(chats))
     assert {piece.kind for piece in made} == {"rows", "lines", "file"} and len(made) > 4
     found = [row.id for piece in made for row in read_piece(piece)]
     assert sorted(found) == sorted(row["id"] for row in scaled.drawn(200))
@@ -89,7 +89,7 @@ def test_rows_that_are_turns_are_gathered_across_objects(bucket):
     turns = [{"conversation": f"c{n % 9}", "role": "user", "content": f"{n}"} for n in range(60)]
     for number in range(2):
         put(f"{bucket}/turns/{number}.csv", pl.DataFrame(turns[number::2]).write_csv().encode())
-    found = [row for piece in pieces_of(find(f"{bucket}/turns")) for row in read_piece(piece)]
+    found = [row for piece in split_files(find(f"{bucket}/turns")) for row in read_piece(piece)]
     assert sorted(row.id for row in found) == [f"c{n}" for n in range(9)]
     assert sum(len(row.turns) for row in found) == 60
 

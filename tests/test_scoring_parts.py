@@ -22,8 +22,8 @@ from accord.cli import (
 )
 from accord.edges import AccordError, BadInput, BadRow, BudgetReached, UnknownName
 from accord.formats import file_chunks as pieces
-from accord.formats import find, line_rows, pieces_of, read_piece, row_groups
-from accord.learning import AtOnce, load_evaluator
+from accord.formats import find, line_rows, read_piece, row_groups, split_files
+from accord.learning import WorkerPool, load_evaluator
 from accord.learning import worker_pool as at_once
 from accord.project import Config, Project
 from accord.scoring import (
@@ -51,7 +51,7 @@ def processes(monkeypatch):
     """The processes of the local engine, as they begin; forked here from one that has imported what they take."""
     begun = []
     monkeypatch.setattr(at_once, "Popen", lambda arguments, **options: Forked(arguments[1:], **options))
-    monkeypatch.setattr(engines, "Process", lambda imports: begun.append(at_once.Process(imports)) or begun[-1])
+    monkeypatch.setattr(engines, "Worker", lambda imports: begun.append(at_once.Worker(imports)) or begun[-1])
     return begun
 
 
@@ -119,13 +119,13 @@ def test_pieces_hold_every_conversation_once_and_are_the_same_another_time(tmp_p
     (tmp_path / "in/c.json").write_text(json.dumps(rows[250:]))
     (tmp_path / "in/notes.md").write_text("not read")
     (tmp_path / "in/.hidden.jsonl").write_text("{}")
-    made = pieces_of(find(str(tmp_path / "in")))
+    made = split_files(find(str(tmp_path / "in")))
     found = [row.id for piece in made for row in read_piece(piece)]
     assert found == [row["id"] for row in rows[:130]] + [row["id"] for row in rows[130:250]] + [
         r["id"] for r in rows[250:]
     ]
     assert {piece.kind for piece in made} == {"rows", "lines", "file"} and len(made) > 6
-    assert pieces_of(find(str(tmp_path / "in/**/*.*"))[:0] + find(str(tmp_path / "in"))) == made
+    assert split_files(find(str(tmp_path / "in/**/*.*"))[:0] + find(str(tmp_path / "in"))) == made
     again = [type(piece).from_json(json.loads(json.dumps(piece.to_json()))) for piece in made]
     assert again == made and [piece.key for piece in again] == [piece.key for piece in made]
 
@@ -137,7 +137,7 @@ def test_rows_that_are_turns_are_gathered_across_files_and_passes(tmp_path, monk
              for turn in range(6) for n in range(50)]  # fmt: skip
     for number in range(3):  # each conversation's turns lie in all three files
         pl.DataFrame(every[number * 100 : number * 100 + 100]).write_csv(tmp_path / f"in/{number}.csv")
-    made = pieces_of(find(str(tmp_path / "in")))
+    made = split_files(find(str(tmp_path / "in")))
     found = [row for piece in made for row in read_piece(piece)]
     assert len(made) > 1 and {piece.kind for piece in made} == {"gathered"}
     assert sorted(row.id for row in found) == sorted(f"c{n}" for n in range(50))
@@ -148,14 +148,14 @@ def test_conversations_without_ids_are_named_as_in_one_file_and_apart_in_several
     rows = [{"messages": row["messages"]} for row in scaled.drawn(3)]
     for folder in ("a", "b"):
         scaled.jsonl(tmp_path / folder / "chats.jsonl", rows)
-    [one] = pieces_of(find(str(tmp_path / "a/chats.jsonl")))
+    [one] = split_files(find(str(tmp_path / "a/chats.jsonl")))
     assert [row.id for row in read_piece(one)] == ["chats-1", "chats-2", "chats-3"]
-    both = [row.id for piece in pieces_of(find(str(tmp_path / "*/chats.jsonl"))) for row in read_piece(piece)]
+    both = [row.id for piece in split_files(find(str(tmp_path / "*/chats.jsonl"))) for row in read_piece(piece)]
     assert both == [f"{folder}/chats-{line}" for folder in "ab" for line in (1, 2, 3)]
-    alone = [row.id for piece in pieces_of(find(str(tmp_path / "a*/chats.jsonl"))) for row in read_piece(piece)]
+    alone = [row.id for piece in split_files(find(str(tmp_path / "a*/chats.jsonl"))) for row in read_piece(piece)]
     assert alone == both[:3], "a file that comes does not rename what was there"
     named = [*find(str(tmp_path / "a/chats.jsonl")), *find(str(tmp_path / "b/chats.jsonl"))]
-    assert len({row.id for piece in pieces_of(named) for row in read_piece(piece)}) == 6
+    assert len({row.id for piece in split_files(named) for row in read_piece(piece)}) == 6
 
 
 @pytest.mark.parametrize(
@@ -284,9 +284,9 @@ def test_bad_rows_and_files_that_fail_cost_themselves_alone(tmp_path, scorer, sm
         score_parts(scorer, tmp_path / "in", tmp_path / "out", ONE)
     # Damaged after it was planned: one part fails, all others are there, and the next run tries it again.
     (tmp_path / "in/c.parquet").write_bytes(good.read_bytes())
-    planned = pieces_of(find(str(tmp_path / "in")))
+    planned = split_files(find(str(tmp_path / "in")))
     (tmp_path / "in/c.parquet").write_bytes(damaged)
-    monkeypatch.setattr("accord.scoring.folder.pieces_of", lambda *_: planned)
+    monkeypatch.setattr("accord.scoring.folder.split_files", lambda *_: planned)
     done = score_parts(scorer, tmp_path / "in", tmp_path / "out", ONE)
     assert done.left == len(done.failed) == 1 and "c.parquet" in next(iter(done.failed))
     assert done.counts.bad_rows == 3 and done.counts.scored == 60
@@ -398,7 +398,7 @@ def test_a_worker_that_is_killed_costs_nothing(tmp_path, scorer, small_pieces, p
 def test_a_piece_that_always_kills_its_worker_is_given_up(tmp_path, monkeypatch):
     chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(4))
     files = [chats, *(scaled.jsonl(tmp_path / f"{name}.jsonl", scaled.drawn(4)) for name in "bcdef")]
-    planned = [piece for file in files for piece in pieces_of(find(str(file)))]
+    planned = [piece for file in files for piece in split_files(find(str(file)))]
     deadly, own, killed = planned[0].key, os.getpid(), tmp_path / "killed"
 
     def scores(self, piece):
@@ -417,7 +417,7 @@ def test_a_piece_that_always_kills_its_worker_is_given_up(tmp_path, monkeypatch)
 @pytest.mark.slow
 def test_a_machine_that_lets_no_process_begin_is_told(tmp_path, monkeypatch):
     files = [scaled.jsonl(tmp_path / f"{name}.jsonl", scaled.drawn(1)) for name in "ab"]
-    planned = [piece for file in files for piece in pieces_of(find(str(file)))]
+    planned = [piece for file in files for piece in split_files(find(str(file)))]
 
     def none(*_, **__):
         raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
@@ -425,14 +425,17 @@ def test_a_machine_that_lets_no_process_begin_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(at_once, "Popen", none)
     with pytest.raises(AccordError, match="no more processes can begin: .* --workers fewer"):
         list(engines.local(None, planned, 2))
-    with AtOnce(4) as alone:
+    with WorkerPool(4) as alone:
         assert alone.processes == 1 and alone(str, [1, 2]) == ["1", "2"]
 
 
 @pytest.mark.slow
 def test_an_error_of_a_worker_ends_all_of_them(tmp_path, monkeypatch, processes):
     chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(4))
-    planned = [*pieces_of(find(str(chats))), *pieces_of(find(str(scaled.jsonl(tmp_path / "b.jsonl", scaled.drawn(4)))))]
+    planned = [
+        *split_files(find(str(chats))),
+        *split_files(find(str(scaled.jsonl(tmp_path / "b.jsonl", scaled.drawn(4))))),
+    ]
 
     def out_of_budget(piece):
         return BudgetReached("that was all") if piece.key == planned[1].key else time.sleep(600)

@@ -15,7 +15,7 @@ from http.client import HTTPException
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from accord.edges import BadInput, UnknownName, plain_url
+from accord.edges import BadInput, UnknownName, strip_url_secrets
 from accord.embedded.catalogue import (
     ABOUT,
     CATALOGUE,
@@ -180,7 +180,7 @@ def _is_gguf(file: Path) -> bool:
 
 def shown_source(source: str) -> str:
     """Return a path, or a URL without its secrets."""
-    return plain_url(source) if urlsplit(source).scheme in _URL_SCHEMES else source
+    return strip_url_secrets(source) if urlsplit(source).scheme in _URL_SCHEMES else source
 
 
 def _describe(ready: Path, source: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from accord.edges import BadInput, open_regular, shown_size
+from accord.edges import BadInput, format_size, open_regular
 
 MOST_TENSORS, MOST_FIELDS, MOST_ENTRIES = 100_000, 10_000, 5_000_000
 MOST_TEXT = 4 << 20
@@ -122,5 +122,5 @@ def _check(tensors: int, fields: Mapping[str, Any]) -> None:
     for name, value in fields.items():
         if name.startswith(_TEMPLATE) and isinstance(value, str) and len(value) > LONGEST_TEMPLATE:
             raise ValueError(
-                f"its chat template has {shown_size(len(value))}, at most {shown_size(LONGEST_TEMPLATE)} are read"
+                f"its chat template has {format_size(len(value))}, at most {format_size(LONGEST_TEMPLATE)} are read"
             )

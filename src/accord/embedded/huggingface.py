@@ -18,7 +18,7 @@ from accord.edges import (
     BadInput,
     MissingExtra,
     ModelError,
-    regular,
+    regular_size,
     sendable,
 )
 from accord.embedded.gguf_fingerprint import fingerprint
@@ -80,7 +80,7 @@ def model_folder(path: str | Path) -> Path:
         raise BadInput(f"{folder} is not a model: a Hugging Face folder has config.json and weights as *.safetensors")
     for path in sorted(folder.iterdir()):
         try:
-            _ = path.is_dir() or regular(path)  # reading a named pipe would block
+            _ = path.is_dir() or regular_size(path)  # reading a named pipe would block
         except FileNotFoundError:
             raise BadInput(f"{path} is a broken link; download the model again") from None
     return folder

@@ -16,8 +16,8 @@ from typing import Any
 from accord.edges import (
     BadInput,
     ModelError,
+    format_size,
     one_line,
-    shown_size,
 )
 from accord.embedded.gguf_header import LONGEST_TEMPLATE
 from accord.embedded.trial import run_trial
@@ -109,7 +109,7 @@ def _fault(folder: str) -> str | None:
         part = "chat template"
         size = _template_size(tokenizer.chat_template)
         if size > LONGEST_TEMPLATE:
-            return f"chat template: it has {shown_size(size)}, at most {shown_size(LONGEST_TEMPLATE)} are read"
+            return f"chat template: it has {format_size(size)}, at most {format_size(LONGEST_TEMPLATE)} are read"
         count = len(prompt_tokens(tokenizer, [ChatMessage("user", "Hello.")]))
     except CallFailed as error:
         return error.failure.detail

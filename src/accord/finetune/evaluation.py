@@ -13,8 +13,8 @@ from accord.methods import IssuePromptBuilder, Verdict, postprocess, read_verdic
 from accord.models import Failure, PromptFlow, Reply
 from accord.statistics import RANK_DRAWS, STATISTICS, Clusters, Floats, Paired, bootstrap, estimate_from_draws, number
 from accord.values import (
-    HIGHEST,
-    LOWEST,
+    MAX_SCORE,
+    MIN_SCORE,
     Estimate,
     IssueAnnotation,
     Sample,
@@ -127,8 +127,8 @@ def _clusters(pairs: Sequence[Pair]) -> Clusters:
 
 
 def _correlations(read: Sequence[tuple[IssueAnnotation, IssueAnnotation]], draws: int, seed: int) -> list[MetricLine]:
-    options = np.arange(LOWEST, HIGHEST + 1, dtype=float)
-    reference = np.array([theirs.score - LOWEST for _, theirs in read], dtype=np.intp)
+    options = np.arange(MIN_SCORE, MAX_SCORE + 1, dtype=float)
+    reference = np.array([theirs.score - MIN_SCORE for _, theirs in read], dtype=np.intp)
     value = np.array([ours.score for ours, _ in read], dtype=float)
     paired, clusters = Paired(options, reference, np.zeros((len(read), 0)), value), _clusters(read)
     return [

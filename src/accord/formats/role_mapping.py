@@ -11,14 +11,14 @@ from accord.edges import BadInput
 from accord.values import Conversation, PlainTurns, Turn
 
 ROLE_NAMES = ("user", "assistant", "system", "tool")
-_MOST_LISTED = 10
+_LISTED_ROLES = 10
 
 
 def check_roles(roles: Mapping[str, str]) -> dict[str, str]:
-    """Return a mapping of roles after checking it.
+    """Validate a mapping of roles.
 
     Raises:
-        BadInput: A role is mapped to an unknown role.
+        BadInput: A role is empty, or mapped to an unknown role.
     """
     for theirs, ours in roles.items():
         if not theirs or ours not in ROLE_NAMES:
@@ -51,7 +51,7 @@ class RoleCounts:
     roles: Counter[str] = field(default_factory=Counter)
     speakers: Counter[str] = field(default_factory=Counter)
 
-    def note(self, conversation: Conversation, unmapped: Conversation | None = None) -> None:
+    def count_roles(self, conversation: Conversation, unmapped: Conversation | None = None) -> None:
         """Count the roles of a conversation without an assistant.
 
         Args:
@@ -72,10 +72,10 @@ class RoleCounts:
         """
         notes = []
         if unused := [name for name in roles if name not in self.speakers]:
-            found = ", ".join(repr(name) for name, _ in self.speakers.most_common(_MOST_LISTED)) or "none"
+            names = ", ".join(repr(name) for name, _ in self.speakers.most_common(_LISTED_ROLES)) or "none"
             notes.append(
-                f"--role: no conversation has the role {', '.join(map(repr, unused))}. Roles found: {found}"
-                + (", ..." if len(self.speakers) > _MOST_LISTED else "")
+                f"--role: no conversation has the role {', '.join(map(repr, unused))}. Roles found: {names}"
+                + (", ..." if len(self.speakers) > _LISTED_ROLES else "")
             )
         if len(self.roles) > 1:
             notes.append(

@@ -16,20 +16,29 @@ from typing import IO, Any, overload
 
 import msgspec
 
-from accord.edges import DEEPEST, MB, BadInput, BadRow, is_too_deep, open_unpacked, regular, shown_size, unpacked_name
-from accord.formats.csv_rows import csv_rows, excel_rows
-from accord.formats.excel import EXCEL_SUFFIXES, UNREAD_SUFFIXES
+from accord.edges import (
+    MAX_DEPTH,
+    MB,
+    BadInput,
+    BadRow,
+    format_size,
+    is_too_deep,
+    open_unpacked,
+    regular_size,
+    unpacked_name,
+)
 from accord.formats.memory import MemoryTable, Source
 from accord.formats.parquet import parquet_rows
 from accord.formats.record import ROW_BYTES, ROW_VALUES, Row, too_long
-from accord.formats.text_files import TEXT_SUFFIX, text_rows
+from accord.formats.spreadsheets import EXCEL_SUFFIXES, UNREAD_SUFFIXES, csv_rows, excel_rows
+from accord.formats.transcript import TEXT_SUFFIX, text_rows
 
 TABLE_SUFFIXES = {".csv", ".tsv", ".parquet", *EXCEL_SUFFIXES}
 _WHOLE_BYTES = 4 * ROW_BYTES
 """The longest JSON document that is parsed at once: many rows in an object."""
 _SKIPPED = 4 * _WHOLE_BYTES
 """A line that is longer than this is not looked for the end of."""
-BAD_AT_ONCE = 10_000
+MAX_BAD_ROWS = 10_000
 """So many bad rows one after another are no file of rows."""
 _EMPTY_AT_ONCE = 1_000_000
 _CHUNK = 1 << 16
@@ -59,7 +68,7 @@ def locate(path: str | Source) -> Source:
         if not found.is_file():
             raise BadInput(f"{path} is a folder without {_ITEMS_FILE}; name a file")
     try:
-        size = regular(found)
+        size = regular_size(found)
     except FileNotFoundError:
         if _URL.match(str(path)):  # a path keeps one slash of a URL's two
             raise BadInput(f"{path} is a URL, and this command reads local files. Download it first") from None
@@ -90,8 +99,8 @@ def read_rows(path: Source) -> Iterator[Row | BadRow]:
             yield row
             if not isinstance(row, BadRow):
                 bad = 0
-            elif (bad := bad + 1) > BAD_AT_ONCE:
-                raise BadInput(f"{path}: {BAD_AT_ONCE:,} rows one after another are none, up to line {row.line}")
+            elif (bad := bad + 1) > MAX_BAD_ROWS:
+                raise BadInput(f"{path}: {MAX_BAD_ROWS:,} bad rows in succession, up to line {row.line}")
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror or error}") from None
 
@@ -120,7 +129,7 @@ def _text_rows(path: Path) -> Iterator[Row]:
     with _open(path) as stream:
         raw = stream.read(ROW_BYTES + 1)
     if len(raw) > ROW_BYTES:
-        raise BadInput(f"{path}: a text file may have {shown_size(ROW_BYTES)}; write one file per conversation")
+        raise BadInput(f"{path}: a text file may have {format_size(ROW_BYTES)}; write one file per conversation")
     yield from text_rows(path, raw)
 
 
@@ -155,7 +164,7 @@ def _json_rows(path: Path) -> Iterator[Row | BadRow]:
         except _OneLargeValue:
             if not wraps:
                 raise BadInput(
-                    f"{path} is one JSON value of more than {shown_size(_WHOLE_BYTES)}; write one conversation a line"
+                    f"{path} is one JSON value of more than {format_size(_WHOLE_BYTES)}; write one conversation a line"
                 ) from None
     with _open(path) as stream:
         yield from _array_rows(path, stream, wrapped=True)
@@ -219,7 +228,7 @@ def _lines(path: Path, stream: IO[bytes], wraps: bool) -> Iterator[tuple[int, by
             raw = stream.readline(MB)
             length += len(raw)
             if length > _SKIPPED:
-                raise BadInput(f"{path}, line {line}: longer than {shown_size(_SKIPPED)}, which no row is")
+                raise BadInput(f"{path}, line {line}: longer than {format_size(_SKIPPED)}, which no row is")
         yield line, BadRow(str(path), line, too_long("a row"))
 
 
@@ -348,7 +357,7 @@ def _parsed(path: Path, line: int, text: bytes) -> Row | BadRow:
     except ValueError as error:  # JSONDecodeError is one; a number of thousands of digits is another
         return BadRow(str(path), line, f"not JSON: {getattr(error, 'msg', error)}")
     # What opens no more than so many lists and objects cannot be nested deeper.
-    return _row(path, line, fields, may_be_deep=text.count(b"[") + text.count(b"{") > DEEPEST)
+    return _row(path, line, fields, may_be_deep=text.count(b"[") + text.count(b"{") > MAX_DEPTH)
 
 
 _FAST = msgspec.json.Decoder()
@@ -369,7 +378,7 @@ def _row(path: Source, line: int, fields: Any, may_be_deep: bool = True) -> Row 
     if not isinstance(fields, dict):
         return BadRow(str(path), line, f"expected a JSON object, got {type(fields).__name__}")
     if may_be_deep and is_too_deep(fields):
-        return BadRow(str(path), line, f"not JSON that is read: nested deeper than {DEEPEST} levels")
+        return BadRow(str(path), line, f"not JSON that is read: nested deeper than {MAX_DEPTH} levels")
     return Row(line, fields)
 
 

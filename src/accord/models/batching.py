@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
-from accord.edges import redacted
+from accord.edges import redact
 from accord.models.client import ChatCompletions, chat_request_of, failures
 from accord.models.flow import IN_BATCH
 from accord.models.model import CallFailed, Prompt, Reply
@@ -286,7 +286,7 @@ def _count(value: Any) -> int:
 
 def _is_name(value: Any) -> bool:
     """Return True for an id or a status that is safe in a URL and on a line and holds no part of a secret."""
-    return isinstance(value, str) and _NAME.fullmatch(value) is not None and redacted(value) == value
+    return isinstance(value, str) and _NAME.fullmatch(value) is not None and redact(value) == value
 
 
 def read_batch(content: bytes, model: str) -> Iterable[tuple[str, Reply | str]]:

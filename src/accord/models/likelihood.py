@@ -27,7 +27,7 @@ from accord.models.reply_parsing import (
     require_text,
 )
 from accord.models.request_ledger import RequestLedger
-from accord.store import Paid, Store
+from accord.store import PaidRow, Store
 from accord.values import content_hash
 
 NO_ECHO = "no echo"
@@ -112,7 +112,7 @@ class LikelihoodExchange(Exchange[LikelihoodRequest, tuple[Likelihood, ...]]):
         """Return the model's requests; none for a model in this process."""
         return self._likelihood.requests(requests)
 
-    def encode(self, key: str, request: LikelihoodRequest, answer: tuple[Likelihood, ...]) -> Paid:
+    def encode(self, key: str, request: LikelihoodRequest, answer: tuple[Likelihood, ...]) -> PaidRow:
         """Return likelihoods as JSON pairs of log probability and tokens."""
         content = json.dumps([[likelihood.log_probability, likelihood.tokens] for likelihood in answer])
         return {"kind": "reply", "key": key, "maker": self.model, "content": content}

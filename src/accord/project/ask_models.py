@@ -37,7 +37,7 @@ from accord.models import (
     wait,
 )
 from accord.project.results import JudgeRun
-from accord.store import Claims, Store, add_paid, batches, utc
+from accord.store import Claims, Store, add_paid_rows, batches, utc_now
 from accord.validation import Finding, Probe, audit, audit_requests, injections, ways_to_ask
 from accord.values import Conversation, Rubric, Sample, Target
 
@@ -290,7 +290,7 @@ def _unlisted(store: Store, run: Mapping[str, Any]) -> list[Batch] | None:
     keys, submitted = run["settings"]["keys"], _submitted(run)
     if Claims(store).held(keys):  # another process is submitting it
         return []
-    if submitted and abs(utc() - datetime.fromisoformat(submitted)) <= GRACE:
+    if submitted and abs(utc_now() - datetime.fromisoformat(submitted)) <= GRACE:
         until = datetime.fromisoformat(submitted) + GRACE
         says = f"no answer to its submission; submitted again after {until:%Y-%m-%d %H:%M} UTC unless it is listed"
         return [Batch(run["id"], UNCONFIRMED, 0, 0, len(keys), None, None, says)]
@@ -308,7 +308,7 @@ def _finished(
     """
     keys = set(run["settings"]["keys"])
     results = wait(endpoint.results(state, keys))
-    add_paid(store, [reply_row(key, model.name, reply) for key, reply in results.replies.items()])
+    add_paid_rows(store, [reply_row(key, model.name, reply) for key, reply in results.replies.items()])
     if results.unreadable and state.status != "failed" and len(store.replies(keys)) < len(keys):
         hint = "the same command downloads it again; `accord judge` without --batch sends its prompts again instead"
         return replace(state, says=f"{results.unreadable}; {hint}"), None
@@ -363,7 +363,7 @@ async def _started(store: Store, model: BatchChat, endpoint: BatchEndpoint, keys
     run = store.start_run(BATCHES, about)
     try:
         file = await endpoint.upload(lines)
-        about["submitted"] = utc().isoformat(timespec="seconds")
+        about["submitted"] = utc_now().isoformat(timespec="seconds")
         store.change_run(run, about)
         state = await endpoint.start(file, mark=run)
     except (CallFailed, ModelError) as error:

@@ -22,22 +22,22 @@ from accord import evidence, learning, models, scoring, statistics
 from accord import project as steps
 from accord.edges import BadInput, one_line
 from accord.project.config import Config, load_project
-from accord.store import Account, Mart, Spool, Store, StoreError, batches, mart_folder
+from accord.store import Mart, SharedBudget, Spool, Store, StoreError, batches, mart_folder
 from accord.values import Labels, Question, Rubric, Sample, Target, load_rubric
 
 if TYPE_CHECKING:  # opening a project imports nothing that learns, asks or counts
     from accord.evidence import EvidenceTable, Source, SourceContext, Training
-    from accord.learning import AtOnce, Evaluator, EvaluatorSettings, Level
+    from accord.learning import Evaluator, EvaluatorSettings, Level, WorkerPool
     from accord.models import Budget, Models, ModelSettings, OnAnswer, Plan, RecordedAnswers
     from accord.project.ask_models import Selected
     from accord.project.diagnostics import Insights
-    from accord.project.import_worker import Reading
+    from accord.project.import_worker import ImportOptions
     from accord.project.importing import Imported
     from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel
     from accord.project.synthesising import SynthRun
     from accord.scoring import Moved, PartsRun, Perspective, ScoreOptions, ScoreRun, Spread
     from accord.statistics import Groups
-    from accord.synth import Unlike
+    from accord.synth import TwoSampleResult
 
 ALL = "all"
 """The evaluator that has every source at once."""
@@ -127,7 +127,7 @@ class Project:
     def budget(self) -> Budget:
         """The budget of this run, and what it has spent; prices are those of `prices.yaml` in the project's folder."""
         about = self.config.budget
-        account = None if about.shared is None else Account(self.store, about.shared)
+        account = None if about.shared is None else SharedBudget(self.store, about.shared)
         caps, prices = models.Caps(about.requests, about.tokens, about.money), models.load_prices(self.config.folder)
         return models.Budget(caps, prices, account)
 
@@ -154,12 +154,12 @@ class Project:
     @cached_property
     def recordings(self) -> Mapping[str, RecordedAnswers]:
         """Answers of all recorded models, by model; empty unless the judge is a recorded one."""
-        return steps.recordings_of(self)
+        return steps.load_recordings(self)
 
     @cached_property
     def model_settings(self) -> Mapping[str, ModelSettings]:
-        """Settings of the models by role; of several recorded judges one is named (`chosen_recording`)."""
-        return steps.with_judge_named(self) if self.recordings else self.config.models
+        """Settings of the models by role; of several recorded judges one is named (`choose_recording`)."""
+        return steps.settings_with_judge(self) if self.recordings else self.config.models
 
     def _models(self, asks: bool, in_batches: bool = False) -> Models:
         settings, folder = self.model_settings, self.config.folder
@@ -245,7 +245,7 @@ class Project:
         columns: Mapping[str, str] | None = None,
         skip_bad_rows: bool = False,
         on_progress: Callable[[int], None] | None = None,
-        reading: Reading | None = None,
+        options: ImportOptions | None = None,
         workers: int = 1,
         replace: bool = False,
     ) -> Imported:
@@ -253,10 +253,10 @@ class Project:
 
         `paths` is a file, a data frame, an Arrow table, a data set, a list of dicts, or a list of such sources.
         """
-        told = reading or steps.Reading()
         return steps.import_files(
-            self.store, self.rubric, paths, format, columns, skip_bad_rows, on_progress, told, workers, replace
-        )
+            self.store, self.rubric, paths, format, columns, skip_bad_rows, on_progress,
+            options or steps.ImportOptions(), workers, replace,
+        )  # fmt: skip
 
     def samples(self, targets: Iterable[Target]) -> list[Sample]:
         """Targets with their conversations, by conversation id and turn."""
@@ -385,16 +385,16 @@ class Project:
         self,
         only: Collection[str] = (),
         by: Sequence[str] = (),
-        jobs: AtOnce | int | None = None,
+        jobs: WorkerPool | int | None = None,
         on_step: Callable[[str], None] = lambda name: None,
     ) -> Compared:
         """Every evaluator that can be made from what is there, on the same folds; see `accord.project.comparing`.
 
         `jobs` are learned at the same time, each in a process of its own: by default one a core, at most four.
         """
-        begun = nullcontext(jobs) if isinstance(jobs, learning.AtOnce) else learning.AtOnce(jobs)
-        with begun as at_once, self.store.run("compare", self.config.shown()) as kept:
-            found, evidence, train = steps.comparing.compare(self, only, at_once, on_step)
+        begun = nullcontext(jobs) if isinstance(jobs, learning.WorkerPool) else learning.WorkerPool(jobs)
+        with begun as pool, self.store.run("compare", self.config.shown()) as kept:
+            found, evidence, train = steps.comparing.compare(self, only, pool, on_step)
             groups = steps.comparing.by_groups(found, evidence, train, by)
             done = steps.Compared(found, evidence, train, groups)
             kept.results.update(done.to_json())
@@ -471,7 +471,7 @@ class Project:
         """What `synth` would cost at the most; nobody is asked."""
         return steps.synthesising.plan_synth(self, steps.synthesising.settings_of(self, changes))
 
-    def check_synth(self, how: str | None = None) -> Unlike:
+    def check_synth(self, how: str | None = None) -> TwoSampleResult:
         """How unlike real conversations the synthetic ones are; see `accord.project.synthesising.check_synth`."""
         return steps.synthesising.check_synth(self, how)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from accord.edges import BadInput, BadRow, BudgetReached, one_line
-from accord.formats import Fields, WrongShape, arrow_schema, check_roles, record_of, score_table, with_roles
+from accord.formats import Fields, WrongShape, arrow_schema, check_roles, convert_row, score_table, with_roles
 from accord.learning import Evaluator, load_evaluator, project_of
 from accord.models import Budget, Caps, Models, load_prices, memory_models
 from accord.scoring.pipeline import (
@@ -30,7 +30,7 @@ from accord.scoring.pipeline import (
     samples_of,
 )
 from accord.scoring.selective import NOT_COUNTED
-from accord.store import Account, Store, StoreError
+from accord.store import SharedBudget, Store, StoreError
 from accord.values import Conversation, Sample, Score, Target, Unscored, canonical_json
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class BatchScorer:
         row = dict(fields)
         turn = row.pop("turn", None)
         try:
-            conversation = record_of(row, _NAMELESS, self.format, self.columns).conversation
+            conversation = convert_row(row, _NAMELESS, self.format, self.columns).conversation
             if conversation.id == _NAMELESS:
                 conversation = replace(conversation, id=f"row-{_digest(row)}")
             return self._sample(with_roles(conversation, self.roles), turn)
@@ -286,7 +286,7 @@ class BatchScorer:
                 "store that holds the answers: Asking(store=URL)"
             )
         about, store = self.asking, Store(self.asking.store or "sqlite:///:memory:")
-        account = None if about.shared is None or store is None else Account(store, about.shared)
+        account = None if about.shared is None or store is None else SharedBudget(store, about.shared)
         budget = Budget(about.caps, load_prices(self.project), account)
         return Models(evaluator.models, store, budget, about.asks, folder=self.project)
 

@@ -20,8 +20,8 @@ from typing import Any
 import cloudpickle
 
 from accord.edges import AccordError, MissingExtra, UnknownName
-from accord.formats import Piece
-from accord.learning import ONE_THREAD, Ended, Process
+from accord.formats import FilePiece
+from accord.learning import ONE_THREAD, Worker, WorkerLost
 from accord.scoring.parts import (
     Job,
     Part,
@@ -45,7 +45,7 @@ def engine(name: str) -> Run:
     return ENGINES[name]
 
 
-def local(job: Job, pieces: Sequence[Piece], workers: int) -> Iterator[Part]:
+def local(job: Job, pieces: Sequence[FilePiece], workers: int) -> Iterator[Part]:
     """Score in processes of this machine; with one worker in this one."""
     if workers == 1 or len(pieces) <= 1:
         yield from (score_piece(job, piece) for piece in pieces)
@@ -69,19 +69,19 @@ def local(job: Job, pieces: Sequence[Piece], workers: int) -> Iterator[Part]:
 class _Worker(Thread):
     """A thread that gives a process what is left, piece by piece; where that is killed, another one."""
 
-    def __init__(self, job: Job, left: deque[Piece], done: SimpleQueue[Part | Exception], over: Event) -> None:
+    def __init__(self, job: Job, left: deque[FilePiece], done: SimpleQueue[Part | Exception], over: Event) -> None:
         super().__init__(daemon=True)
         self._work, self._left, self._done, self._over = cloudpickle.dumps(_Scoring(job)), left, done, over
         self._process = self._begun()
         self.start()
 
-    def _begun(self) -> Process:
+    def _begun(self) -> Worker:
         try:
-            process = Process(_IMPORTS)
+            process = Worker(_IMPORTS)
         except OSError as error:
             raise AccordError(f"no more processes can begin: {error.strerror}; give --workers fewer") from None
-        with suppress(Ended):  # where it is not even there to be told, it does not answer either
-            process.take_up(self._work)
+        with suppress(WorkerLost):  # where it is not even there to be told, it does not answer either
+            process.send_work(self._work)
         return process
 
     def run(self) -> None:
@@ -93,16 +93,16 @@ class _Worker(Thread):
             pass
         except AccordError as error:
             self._done.put(error)
-        self._process.end()
+        self._process.close()
 
-    def _scored(self, piece: Piece) -> Part | Exception:
+    def _scored(self, piece: FilePiece) -> Part | Exception:
         for _ in range(ATTEMPTS):
             if self._over.is_set():
                 break
             try:
                 return self._process.ask(piece)  # type: ignore[no-any-return]
-            except Ended:
-                self._process.end()
+            except WorkerLost:
+                self._process.close()
                 if not self._over.is_set():
                     self._process = self._begun()
         return _given_up(piece)
@@ -119,19 +119,19 @@ class _Scoring:
 
     job: Job
 
-    def __call__(self, piece: Piece) -> Part | Exception:
+    def __call__(self, piece: FilePiece) -> Part | Exception:
         try:
             return score_piece(self.job, piece)
         except Exception as error:
             return error
 
 
-def _given_up(piece: Piece) -> Part:
+def _given_up(piece: FilePiece) -> Part:
     why = f"the process that scored it was killed {ATTEMPTS} times, perhaps for want of memory; give --workers fewer"
     return replace(Part.of(piece), failed=why)
 
 
-def ray(job: Job, pieces: Sequence[Piece], workers: int) -> Iterator[Part]:
+def ray(job: Job, pieces: Sequence[FilePiece], workers: int) -> Iterator[Part]:
     """Score on Ray Data: a pool of actors, each of which scores a piece at a time.
 
     On the cluster that RAY_ADDRESS names, else on a Ray of this machine that ends with the work. No usage is reported.
@@ -159,7 +159,7 @@ def ray(job: Job, pieces: Sequence[Piece], workers: int) -> Iterator[Part]:
                 _ray.shutdown()
 
 
-def _on_ray(data: Any, job: Job, pieces: Sequence[Piece], workers: int) -> Iterator[Part]:
+def _on_ray(data: Any, job: Job, pieces: Sequence[FilePiece], workers: int) -> Iterator[Part]:
     data.DataContext.get_current().enable_progress_bars = False
     rows = [{"piece": json.dumps(piece.to_json())} for piece in pieces]
     parts = data.from_items(rows, override_num_blocks=len(rows)).map_batches(
@@ -191,7 +191,7 @@ def _actor_of(job: Job) -> type:
         def __call__(self, batch: Any) -> Any:
             import pyarrow as pa
 
-            pieces = [Piece.from_json(json.loads(text)) for text in batch.column("piece").to_pylist()]
+            pieces = [FilePiece.from_json(json.loads(text)) for text in batch.column("piece").to_pylist()]
             return pa.table({"part": [_as_text(score_piece(job, piece)) for piece in pieces]})
 
     return Pieces
@@ -206,5 +206,5 @@ def _part(row: Mapping[str, Any]) -> Part:
     return replace(Part.from_json(row), **row["more"])
 
 
-ENGINES: Mapping[str, Callable[[Job, Sequence[Piece], int], Iterator[Part]]] = {"local": local, "ray": ray}
+ENGINES: Mapping[str, Callable[[Job, Sequence[FilePiece], int], Iterator[Part]]] = {"local": local, "ray": ray}
 """How pieces are scored, by name."""

@@ -10,22 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accord.edges import BadInput, unpacked_name, unreadable_parquet, whole_number, written
+from accord.edges import BadInput, parse_whole_number, unescape_formula, unpacked_name, unreadable_parquet
 from accord.formats import (
     BAD_ROW,
     ENDINGS,
     SCORE_NESTED,
     TEXT_SUFFIX,
     File,
-    Piece,
+    FilePiece,
     ScoreWriter,
     find,
     here,
     is_remote,
-    pieces_of,
     put,
-    reason_to_pass_over,
+    reason_to_skip,
     shown_place,
+    split_files,
     storage_options,
 )
 from accord.scoring.batch import BatchScorer
@@ -70,12 +70,12 @@ class Shard:
         if text is None:
             return cls()
         first, _, last = text.strip().partition("/")
-        number, of = whole_number(first), whole_number(last)
+        number, of = parse_whole_number(first), parse_whole_number(last)
         if number is None or of is None or not 1 <= number <= of:
             raise BadInput(f"--shard is a share of the work, from 1/N to N/N, got {text!r}; for example 3/16")
         return cls(number, of)
 
-    def holds(self, piece: Piece) -> bool:
+    def holds(self, piece: FilePiece) -> bool:
         """Whether a piece belongs to it."""
         return int(piece.key, 16) % self.of == self.number - 1
 
@@ -125,7 +125,7 @@ def score_parts(
     run, workers = engine_named(spread.engine), _workers(scorer, spread)
     job = Job(scorer, str(out) if is_remote(str(out)) else str(Path(out).resolve()))
     files = _files([source] if isinstance(source, str | Path) else source)
-    pieces = pieces_of(files, scorer.format, scorer.columns)
+    pieces = split_files(files, scorer.format, scorer.columns)
     level = scorer.evaluator.level or "conversation"
     about = {"question": scorer.evaluator.question.id, "digest": scorer.digest}
     manifest = begin(job, {"signature": scorer.signature, "evaluator": scorer.evaluator.name, "level": level, **about})
@@ -191,7 +191,7 @@ def _reason_to_pass_over(file: File) -> str | None:
     if not unpacked_name(file.url.lower()).endswith(TEXT_SUFFIX):
         return None
     with here(file.url) as path:
-        return reason_to_pass_over(path)
+        return reason_to_skip(path)
 
 
 # --- parts as one file ----------------------------------------------------------------------------------------------
@@ -270,7 +270,7 @@ def _check_unique(scans: Sequence[pl.LazyFrame]) -> None:
     twice = pl.concat(named).group_by("conversation", "turn", "annotator").len().filter(pl.col("len") > 1)
     found = twice.sort("conversation", "turn").collect(engine="streaming")
     if len(found):
-        name = written(found["conversation"][0])
+        name = unescape_formula(found["conversation"][0])
         raise BadInput(
             f"{len(found)} conversations or turns were scored more than once, such as {name!r}: the same id stands in "
             "two places; give each conversation its own"
@@ -312,6 +312,6 @@ def _rows_of(folder: str, part: Part) -> Iterator[Mapping[str, Any]]:
 def _as_row(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """A row of a part as `Score.to_json` gives it."""
     found = {name: row[name] for name in SCORE_COLUMNS}
-    texts = {name: written(value) for name, value in found.items() if isinstance(value, str)}
+    texts = {name: unescape_formula(value) for name, value in found.items() if isinstance(value, str)}
     nested = {name: json.loads(row[name]) for name in SCORE_NESTED if row[name] is not None}
     return {**found, **texts, **nested}

@@ -26,9 +26,18 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
-from accord.edges import MB, BadInput, BudgetReached, first_line, one_line, reasons, regular, unreadable_parquet
+from accord.edges import (
+    MB,
+    BadInput,
+    BudgetReached,
+    first_line,
+    one_line,
+    regular_size,
+    unreadable_parquet,
+    validation_messages,
+)
 from accord.formats import (
-    Piece,
+    FilePiece,
     at,
     is_remote,
     names_in,
@@ -84,7 +93,7 @@ class Part:
     size: int = 0
 
     @classmethod
-    def of(cls, piece: Piece) -> Part:
+    def of(cls, piece: FilePiece) -> Part:
         """The part of a piece, before anything is known of it."""
         urls = tuple(shown_place(file.url) for file in piece.files)
         return cls(piece.key, piece.place, urls, piece.start, size=piece.size)
@@ -136,7 +145,7 @@ class Job:
         return content_hash(said, 24, default=str)
 
 
-def score_piece(job: Job, piece: Piece) -> Part:
+def score_piece(job: Job, piece: FilePiece) -> Part:
     """Score a piece into its part; what cannot be read, or scored at all, is a part that failed.
 
     Raises:
@@ -183,7 +192,7 @@ def _rare_collections() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def _tables(scorer: BatchScorer, piece: Piece) -> Iterator[pl.DataFrame]:
+def _tables(scorer: BatchScorer, piece: FilePiece) -> Iterator[pl.DataFrame]:
     """The scores of a piece, some thousands of rows at a time: memory does not grow with the piece."""
     import polars as pl
 
@@ -277,7 +286,7 @@ def _reason(error: Exception) -> str:
     """Return the reason of a failed check in a few words."""
     if isinstance(error, KeyError):
         return f"{error} is missing"
-    return one_line(reasons(error)[0] if isinstance(error, ValueError) else first_line(error), 200)
+    return one_line(validation_messages(error)[0] if isinstance(error, ValueError) else first_line(error), 200)
 
 
 def _check_manifest(found: Mapping[str, Any]) -> None:
@@ -318,7 +327,7 @@ def begin(job: Job, about: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def conclude(job: Job, manifest: Mapping[str, Any], made: Iterable[Part], planned: Sequence[Piece]) -> list[Part]:
+def conclude(job: Job, manifest: Mapping[str, Any], made: Iterable[Part], planned: Sequence[FilePiece]) -> list[Part]:
     """Every part that is there, written into the manifest; what changed files left behind is removed.
 
     Other processes may do the same for other parts at this moment: what is written last holds everything.
@@ -369,7 +378,7 @@ def _read_part(out: str, key: str) -> Part:
     url = part_url(out, key)
     with reading_part(out, key):
         if not is_remote(url):
-            regular(Path(url))
+            regular_size(Path(url))
         said = pl.read_parquet_metadata(url, storage_options=storage_options(url))
         part = Part.from_json(json.loads(said[_ABOUT], parse_constant=_no_number))
         scan = pl.scan_parquet(url, storage_options=storage_options(url), glob=False)
@@ -408,5 +417,5 @@ def _write(out: str, manifest: Mapping[str, Any]) -> None:
     put(at(out, MANIFEST), json.dumps(manifest, indent=1).encode("utf-8"))
 
 
-Run = Callable[[Job, Sequence[Piece], int], Iterator[Part]]
+Run = Callable[[Job, Sequence[FilePiece], int], Iterator[Part]]
 """An engine: scores pieces with so many workers, and gives each part as it is finished."""

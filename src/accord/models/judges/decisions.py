@@ -24,7 +24,7 @@ from accord.models.reply_parsing import (
     require_object,
     shorten,
 )
-from accord.values import Conversation, Kind, Question, Sample
+from accord.values import Conversation, Question, Sample, ScaleKind
 
 MOST_QUESTIONS = 400
 REFUSAL = "refusal"
@@ -123,7 +123,7 @@ def decision_question(sample: Sample, question: Question) -> DecisionQuestion:
         BadInput: The question's scale is real-valued.
     """
     scale = question.scale
-    if scale.kind is Kind.REAL:
+    if scale.kind is ScaleKind.REAL:
         raise BadInput(f"question {question.id!r} has a real-valued scale, which a decisions endpoint cannot answer")
     scope = "" if sample.turn is None else f"About turn [{sample.turn}] alone, given all turns before it: "
     text = scope + question.text

@@ -9,7 +9,7 @@ from accord.models.flow import ask_model, gather_all
 from accord.models.model import Answer, ChatModel, Failure, Prompt, Reply, Unanswered
 from accord.models.prompts import answer_labels, prompt_for, prompt_hash
 from accord.models.reply_parsing import NO_DISTRIBUTION, NO_OPTION, distribution_error, make_answer
-from accord.values import Kind, Question, Sample
+from accord.values import Question, Sample, ScaleKind
 
 TOP_LOGPROBS = 20
 """Number of likeliest tokens requested, the most that chat-completion endpoints return."""
@@ -50,7 +50,7 @@ class LogprobsJudge:
         return [
             prompt_for(sample, q, self.instructions, self.top_logprobs)
             for q in questions
-            if q.scale.kind is not Kind.REAL
+            if q.scale.kind is not ScaleKind.REAL
         ]
 
     async def answer(self, sample: Sample, questions: Sequence[Question]) -> list[Answer | Unanswered]:
@@ -62,7 +62,7 @@ class LogprobsJudge:
         await self.model.close()
 
     async def _one(self, sample: Sample, question: Question) -> Answer | Unanswered:
-        if question.scale.kind is Kind.REAL:
+        if question.scale.kind is ScaleKind.REAL:
             return Unanswered(question.id, "no options", "a real-valued scale has no answer tokens")
         reply = await ask_model(self.model, prompt_for(sample, question, self.instructions, self.top_logprobs))
         if isinstance(reply, Failure):

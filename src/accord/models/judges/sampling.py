@@ -11,7 +11,7 @@ from accord.models.list_replies import strict_schema
 from accord.models.model import Answer, CallFailed, ChatModel, Failure, Prompt, Reply, Unanswered
 from accord.models.prompts import answer_labels, prompt_for, prompt_hash, verbalised_prompt
 from accord.models.reply_parsing import NO_DISTRIBUTION, distribution_error, make_answer, parse_json
-from accord.values import JsonSchema, Kind, Question, Sample
+from accord.values import JsonSchema, Question, Sample, ScaleKind
 
 PRIOR = 0.5
 """Pseudo-count of each option (Jeffreys prior of a Dirichlet distribution)."""
@@ -48,14 +48,14 @@ class SamplingJudge:
 
     def requests(self, sample: Sample, questions: Sequence[Question]) -> Sequence[Prompt]:
         """Return k prompts per question."""
-        return [prompt for q in questions if q.scale.kind is not Kind.REAL for prompt in self._prompts(sample, q)]
+        return [prompt for q in questions if q.scale.kind is not ScaleKind.REAL for prompt in self._prompts(sample, q)]
 
     async def answer(self, sample: Sample, questions: Sequence[Question]) -> list[Answer | Unanswered]:
         """Send k requests per question."""
         return await gather_all(self._one(sample, question) for question in questions)
 
     async def _one(self, sample: Sample, question: Question) -> Answer | Unanswered:
-        if question.scale.kind is Kind.REAL:
+        if question.scale.kind is ScaleKind.REAL:
             return Unanswered(question.id, "no options", "a real-valued scale has no options")
         replies = await gather_all(ask_model(self.model, prompt) for prompt in self._prompts(sample, question))
         failed = [reply for reply in replies if isinstance(reply, Failure)]
@@ -127,12 +127,12 @@ class VerbalisedJudge:
 
     def requests(self, sample: Sample, questions: Sequence[Question]) -> Sequence[Prompt]:
         """Return one prompt for all questions."""
-        askable = [question for question in questions if question.scale.kind is not Kind.REAL]
+        askable = [question for question in questions if question.scale.kind is not ScaleKind.REAL]
         return [self._prompt(sample, askable)] if askable else []
 
     async def answer(self, sample: Sample, questions: Sequence[Question]) -> list[Answer | Unanswered]:
         """Send one request; a question with invalid numbers does not affect the others."""
-        askable = [question for question in questions if question.scale.kind is not Kind.REAL]
+        askable = [question for question in questions if question.scale.kind is not ScaleKind.REAL]
         reply = await ask_model(self.model, self._prompt(sample, askable)) if askable else Failure("no options")
         if isinstance(reply, Failure):
             return [Unanswered(question.id, reply.reason, reply.detail) for question in questions]
@@ -159,7 +159,7 @@ def schema_of(questions: Sequence[Question]) -> JsonSchema:
 
 def read_stated(question: Question, stated: Any) -> Answer | Unanswered:
     """Return one question's distribution as stated, without rescaling."""
-    labels = {} if question.scale.kind is Kind.REAL else answer_labels(question.scale)
+    labels = {} if question.scale.kind is ScaleKind.REAL else answer_labels(question.scale)
     if not isinstance(stated, dict) or set(stated) != set(labels):
         return Unanswered(
             question.id, "invalid JSON", f"{question.id!r} needs a number for each of {', '.join(labels)}"
