@@ -424,7 +424,7 @@ def test_wrong_input(project: Path) -> None:
     assert "no batches for 'm1' by decisions" in refused()
     with ChatServer(lambda request: Wire({"error": {"message": "sk-secret"}}, status=404)) as server:
         configure(server.url)
-        assert "has no model 'm1', or does not speak this wire" in refused()
+        assert "has no model 'm1', or no such route" in refused()
     with ChatServer(lambda request: Wire({"id": "file-1"} if request["_path"].endswith("/files") else {})) as server:
         configure(server.url)
         assert "200 without a proper batch" in refused()
