@@ -442,7 +442,7 @@ class Project:
         with self.store.run("score parts", {"source": str(source), **self.config.shown()}) as kept:
             done = scoring.score_parts(scorer, source, out, spread or scoring.Spread(), on_moved)
             kept.results.update(done.to_json())
-            scoring.take_parts(self, str(out), scorer.evaluator.question.id)
+            scoring.add_parts(self.store, self.mart, str(out), scorer.evaluator.question.id, kept.id)
             self.mart.tidy()
         return done
 
