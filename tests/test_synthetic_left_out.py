@@ -145,7 +145,7 @@ def test_an_older_store_learns_which_nobody_held(tmp_path: Path) -> None:
 def test_nothing_is_learned_from_them_or_suggested(folder: Path) -> None:
     with opened("without") as project:
         own, _ = project.training(project.evaluator())
-        every = [sample.conversation.id for sample in project.every_sample()]
+        every = [sample.conversation.id for sample in project.all_samples()]
         suggested = {each.conversation for each in project.label_next(20)}
     with opened("with") as project:
         mixed, _ = project.training(project.evaluator())
