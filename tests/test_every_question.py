@@ -25,7 +25,6 @@ from accord.scoring import (
     Perspective,
     ScoreOptions,
     Spread,
-    rebuild,
     score,
 )
 from accord.studies.retrain import candidate_of, refitted
@@ -114,7 +113,6 @@ def test_each_question_has_its_scores_on_the_board(tmp_path: Path, monkeypatch: 
             and len(first) == 2 * len(notes)
             and {shares for _, shares in first.values()} == {1.0}
         )
-        assert rebuild(opened).rows == len(first) and by_question() == first, "from the run in the store"
         for part in opened.mart.folder.iterdir():
             part.unlink()
         opened.score_parts(chats, tmp_path / "parts", spread=Spread(workers=1))

@@ -452,7 +452,7 @@ class Project:
         with self.store.run("score parts", {"source": str(source), **self.config.shown()}) as record:
             result = scoring.score_parts(scorer, source, out, spread or scoring.Spread(), on_moved)
             record.results.update(result.to_json())
-            scoring.take_parts(self, str(out), scorer.evaluator.question.id)
+            scoring.add_parts(self.store, self.mart, str(out), scorer.evaluator.question.id, record.id)
             self.mart.tidy()
         return result
 

@@ -25,6 +25,7 @@ from .scale import ScaleKind as ScaleKind, Value as Value
 from .score import central_interval as central_interval, decision as decision, decode as decode
 from .score import INTERVAL_MASS as INTERVAL_MASS, least_cost as least_cost, POPULATION as POPULATION, Score as Score
 from .score import SCORE_COLUMNS as SCORE_COLUMNS, score_from as score_from, ScoreRow as ScoreRow
+from .score import entropy as entropy, variance as variance
 from .score import Signature as Signature, Unscored as Unscored
 from .study_settings import InvalidStudy as InvalidStudy, ItemSettings as ItemSettings, MAX_ROUNDS as MAX_ROUNDS
 from .study_settings import Order as Order, read_study as read_study, Stage as Stage, StudyName as StudyName
