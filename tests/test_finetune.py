@@ -688,8 +688,10 @@ def test_the_command_teaches_tries_and_names_a_model_that_serves(
     done = invoke(*taught, "--epochs", "2", "--shots", "1", *small)
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
-    assert {row["system"] for row in found["rows"]} == {"taught", "base, 1 examples"} and len(found["validation"]) == 2
-    assert "holds a model already" in invoke(*taught, *small).stderr
+    assert {row["system"] for row in found["rows"]} == {"fine-tuned", "base, 1 examples"} and len(
+        found["validation"]
+    ) == 2
+    assert "has a model already" in invoke(*taught, *small).stderr
     Path("accord.yaml").write_text(f"models: {{finder: {{model: 'hf:{found['model']}'}}}}\n")
     assessed = invoke("judge", "--source", "issues", "--all", "--limit", "1")
     assert assessed.exit_code in {0, 5} and "1 dialogues with 2 turns" in assessed.stdout, assessed.output

@@ -303,7 +303,7 @@ def test_a_recording_with_nothing_in_it_is_no_answer(tmp_path: Path) -> None:
 
 def test_a_recording_of_several_models_needs_a_name(tmp_path: Path) -> None:
     path = recording(tmp_path, judged(), judged(judge_model="new"))
-    with pytest.raises(BadInput, match="holds 2 models; name one: new, old"):
+    with pytest.raises(BadInput, match="has 2 models; allowed: new, old"):
         RecordedJudge.read([path])
     with pytest.raises(UnknownName, match="Did you mean 'old'"):
         RecordedJudge.read([path], "odl")

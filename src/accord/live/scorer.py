@@ -20,8 +20,6 @@ from threading import RLock
 from typing import cast
 from zlib import crc32
 
-import numpy as np
-
 from accord.edges import BadInput, BudgetReached, ModelError, sendable
 from accord.evidence import CHARACTERS, Column, EvidenceTable, Source, first_words
 from accord.learning import Evaluator
@@ -75,10 +73,11 @@ def _sources(evaluator: Evaluator) -> list[Source]:
 
 def _values(table: EvidenceTable) -> list[list[float | None]]:
     """The rows of a table; `None` where a value is missing."""
-    found: list[list[float | None]] = table.values.astype(object).tolist()
-    for row, place in np.argwhere(~table.present).tolist():
-        found[row][place] = None
-    return found
+    rows = zip(table.values.tolist(), table.present.tolist(), strict=True)
+    return [
+        [value if is_present else None for value, is_present in zip(values, present, strict=True)]
+        for values, present in rows
+    ]
 
 
 def _why_slow(source: Source) -> str:

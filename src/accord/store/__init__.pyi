@@ -1,11 +1,10 @@
-from .accounts import ONE_TIME_LINK as ONE_TIME_LINK, Role as Role, ROLES as ROLES
-from .accounts import SINGLE_USER as SINGLE_USER, UserAccount as UserAccount, UserAccounts as UserAccounts
+from .accounts import ONE_TIME_LINK as ONE_TIME_LINK, Role as Role, ROLES as ROLES, SINGLE_USER as SINGLE_USER
+from .accounts import UserAccount as UserAccount, UserAccounts as UserAccounts
 from .backup import backup as backup, prune as prune, restore as restore, vacuum as vacuum
 from .cache import ComputedCache as ComputedCache, VECTOR_DTYPE as VECTOR_DTYPE, VectorCache as VectorCache
 from .chats import Chat as Chat, ChatLimits as ChatLimits, Chats as Chats, ChatTurn as ChatTurn, DIED as DIED
-from .conversation_scores import live_scores as live_scores, RunScores as RunScores, scores_about as scores_about
-from .engine import located_store as located_store, open_engine as open_engine
-from .engine import store_exists as store_exists, store_file as store_file, StoreError as StoreError
+from .engine import located_store as located_store, open_engine as open_engine, store_exists as store_exists
+from .engine import store_file as store_file, StoreError as StoreError
 from .group_commit import Conflict as Conflict
 from .imports import ImportRecord as ImportRecord, Imports as Imports, RemovedCounts as RemovedCounts
 from .integrity import check_store as check_store, Damage as Damage, StoreCheck as StoreCheck
@@ -15,6 +14,8 @@ from .mart import mart_folder as mart_folder, MartState as MartState, MartWriter
 from .mart_files import DAMAGED as DAMAGED
 from .mart_rows import bundle_of as bundle_of, BUNDLES as BUNDLES, frames_of as frames_of, MART as MART
 from .mart_rows import mart_schema as mart_schema, MartRow as MartRow, row_key as row_key
+from .mart_scores import EvaluatorScores as EvaluatorScores, runs_in as runs_in, score_row as score_row
+from .mart_scores import scores_of_conversation as scores_of_conversation, scores_of_run as scores_of_run
 from .monitoring_tables import MonitoringTables as MonitoringTables
 from .request_claims import add_paid_rows as add_paid_rows, ClaimResult as ClaimResult, Claims as Claims
 from .request_claims import LEASE_SECONDS as LEASE_SECONDS, PaidRow as PaidRow, Spool as Spool

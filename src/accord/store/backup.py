@@ -31,7 +31,7 @@ from accord.store.engine import LOCK_WAIT_MS, StoreError, connected, database_er
 from accord.store.imports import IMPORT
 from accord.store.integrity import check_store
 from accord.store.rows import batches
-from accord.store.schema import alarms, cache, claims, days, metadata, runs, scores, sessions
+from accord.store.schema import alarms, cache, claims, days, metadata, runs, sessions
 from accord.store.store import Store
 
 COPY_BATCH = 5000
@@ -240,8 +240,8 @@ def prune(
 ) -> dict[str, int]:
     """Delete old rows that can be missed.
 
-    Deletes finished runs with their scores, days of live scores, sent alarms, expired claims and computed results.
-    Keeps imports, the last finished run of each command, conversations, ratings and paid answers.
+    Deletes finished runs, days of live scores, sent alarms, expired claims and computed results. Keeps imports, the
+    last finished run of each command, conversations, ratings and paid answers.
 
     Args:
         store: The store.
@@ -260,7 +260,6 @@ def prune(
         runs.c.started < before, runs.c.status != "running", runs.c.started.not_in(last), runs.c.command != IMPORT
     )
     old: list[tuple[Table, Any]] = [
-        (scores, scores.c.run.in_(select(runs.c.id).where(ended))),
         (runs, ended),
         (days, days.c.day < time.date().isoformat()),
         (alarms, and_(alarms.c.raised < before, not_(alarms.c.sent.is_(None)))),

@@ -76,12 +76,8 @@ class Chat:
     @property
     def heard(self) -> list[ChatTurn]:
         """All messages, and of several replies to one message the last."""
-        following = [*self.said[1:], None]
-        return [
-            turn
-            for turn, later in zip(self.said, following, strict=True)
-            if turn.role == "user" or later is None or later.role == "user"
-        ]
+        ends = [turn.role == "user" for turn in self.said[1:]] + [True]
+        return [turn for turn, is_last in zip(self.said, ends, strict=False) if is_last or turn.role == "user"]
 
     @property
     def writing(self) -> ChatTurn | None:

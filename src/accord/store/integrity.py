@@ -69,7 +69,6 @@ from accord.store.schema import (
     metadata,
     predictions,
     runs,
-    scores,
     sessions,
     studies,
     users,
@@ -154,10 +153,10 @@ def check_store(url: str, mart: Path | None = None, rows_only: bool = False) -> 
 
 def _check_mart(folder: Path, check: StoreCheck) -> None:
     if folder.exists() and not folder.is_dir():
-        repair = f"move it away, then accord board rebuild: {folder}"
+        repair = f"move it away, then accord board repair: {folder}"
         check.damage.append(Damage(f"mart: {folder} is not a folder", repair))
         return
-    repair = "accord board rebuild; rows of live scoring have no other copy: restore the file from a backup if you can"
+    repair = "accord board repair; then score again, or restore the file from a backup"
     check.damage += [Damage(f"mart: {fault}", repair) for fault in Mart(folder).faults()]
     set_aside = sorted(folder.glob(f"*{DAMAGED}")) if folder.is_dir() else []
     check.notes += [f"{path} was set aside because it could not be read; nothing reads it" for path in set_aside]
@@ -411,7 +410,6 @@ CONTENT_CHECKS: Mapping[Table, Callable[[Any], object]] = {
     cache: _check_cached,
     claims: lambda row: datetime.fromisoformat(row.until),
     runs: _json_in("settings", "results"),
-    scores: _content,
     days: _content,
     alarms: _content,
     users: _one_of("role", ROLES),

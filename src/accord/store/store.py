@@ -1,4 +1,4 @@
-"""The store: conversations, annotations, runs, scores and cached replies behind one URL."""
+"""The store: conversations, annotations, runs and cached replies behind one URL."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ from accord.store.schema import (
     is_current_answer,
     is_included,
     runs,
-    scores,
 )
 from accord.values import (
     ANNOTATOR_KINDS,
@@ -70,7 +69,7 @@ class Run(NamedTuple):
 
 
 class Store:
-    """Conversations, annotations, runs, scores and cached replies behind one URL.
+    """Conversations, annotations, runs and cached replies behind one URL.
 
     Every batch is one transaction and stays whatever happens later. Writing the same row again changes nothing, so an
     interrupted command can be repeated. All methods raise `StoreError` if the database fails.
@@ -369,7 +368,7 @@ class Store:
         """Return the reply with a key as JSON, or None."""
         return self.replies([key]).get(key)
 
-    # --- runs and scores ----------------------------------------------------------------------------------------
+    # --- runs ---------------------------------------------------------------------------------------------------
 
     def start_run(self, command: str, settings: Mapping[str, Any]) -> str:
         """Record the start of a command, later than all others whatever the clock says, and return the run's ID."""
@@ -409,21 +408,6 @@ class Store:
             {**row._mapping, "settings": read_json(row.settings), "results": read_json(row.results or "null")}
             for row in self._stream(select(runs).where(*conditions).order_by(runs.c.started, runs.c.id))
         ]
-
-    def add_scores(self, run: str, rows: Iterable[Mapping[str, Any]], start: int = 0) -> None:
-        """Add scores of a run (rows of `Score.to_json()`); `start` is the place of the first."""
-        for batch in batches(enumerate(rows, start), BATCH):
-            stored = [
-                {"run": run, "place": place, "conversation": row["conversation"], "content": canonical_json(row)}
-                for place, row in batch
-            ]
-            with database_errors(self.url), self._engine.begin() as connection:
-                self._add(connection, scores, stored)
-
-    def scores(self, run: str) -> Iterator[dict[str, Any]]:
-        """Yield the scores of a run in the order they were added."""
-        query = select(scores.c.content).where(scores.c.run == run).order_by(scores.c.place)
-        return (read_json(content) for (content,) in self._stream(query))
 
     # --- database access ----------------------------------------------------------------------------------------
 
