@@ -16,6 +16,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, func, insert, or
 
 from accord.edges import BadInput
 from accord.store.accounts import UserAccounts
+from accord.store.answer_history import ID_USED, answers_of, current_answers, replaced_answer, same_answer
 from accord.store.engine import read_json
 from accord.store.group_commit import Conflict, GroupWriter
 from accord.store.rows import (
@@ -38,7 +39,7 @@ from accord.store.schema import (
     studies,
 )
 from accord.store.store import PERSON, Store
-from accord.values import ISSUE, Annotation, Target, canonical_json, content_hash
+from accord.values import Annotation, Target, canonical_json, content_hash
 
 State = Literal["open", "done", "skipped"]
 ItemKind = Literal["plain", "gold", "check", "repeat"]
@@ -298,16 +299,16 @@ class Studies:
         def work(connection: Connection) -> tuple[Annotation, bool]:
             assignment = self._own(connection, id, person)
             new = read_answer(assignment)
-            history = _answers_of(connection, new, only_related=True)
+            history = answers_of(connection, new, only_related=True)
             known = next((answer for answer in history if answer.answer == new.answer), None)
             if known is not None:
-                return _same_answer(known, new), True
+                return same_answer(known, new), True
             if assignment.state == "open":
                 if assignment.until < now() and _taken(connection, assignment.item.key, id) >= per_item:
                     raise LeaseExpired("this was open for too long; others have answered it, and your text stays here")
-                if assignment.until < _renewal_limit(until):
+                if assignment.until < renewal_limit(until):
                     _renewed(connection, assignment, until)
-            new = replace(new, time=now(), replaces=_replaced(new, _current(history)))
+            new = replace(new, time=now(), replaces=replaced_answer(new, current_answers(history)))
             if not self._insert_answer(connection, new):
                 raise Conflict(ID_USED)
             return new, False
@@ -325,8 +326,8 @@ class Studies:
         item = assignment.item
         example = Annotation(item.target, "", assignment.person, "person", against=item.against, study=item.where)
         with self._reading() as connection:
-            answers = _answers_of(connection, example)
-            return answers if history else _current(answers)
+            answers = answers_of(connection, example)
+            return answers if history else current_answers(answers)
 
     def answers(self, study: str, first: bool = False, question: str | None = None) -> list[Annotation]:
         """Return all answers of a study, with its rounds, repeats and adjudications, in order.
@@ -363,8 +364,10 @@ class Studies:
         def work(connection: Connection) -> Annotation:
             row = connection.execute(select(annotation_table).where(annotation_table.c.answer == new.answer)).first()
             if row is not None:
-                return _same_answer(annotation_from(row), new)
-            current = [answer for answer in _current(_answers_of(connection, new)) if answer.question == new.question]
+                return same_answer(annotation_from(row), new)
+            current = [
+                answer for answer in current_answers(answers_of(connection, new)) if answer.question == new.question
+            ]
             stored = replace(new, time=now(), replaces=current[-1].answer if current else "")
             if not self._insert_answer(connection, stored):
                 raise Conflict(ID_USED)
@@ -402,76 +405,12 @@ class Studies:
             connection.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(name, 0))))
 
 
-# --- histories of answers -------------------------------------------------------------------------------------------
-
-ID_USED = "this answer's id was used for another answer; load the page and answer again"
+# --- rows -----------------------------------------------------------------------------------------------------------
 
 
-def _same_answer(kept: Annotation, new: Annotation) -> Annotation:
-    """Return the stored answer if the new one repeats it, at whatever time.
-
-    Raises:
-        Conflict: It is another answer.
-    """
-    ignored: dict[str, Any] = {"time": None, "seconds": None, "replaces": ""}
-    if replace(kept, **ignored) != replace(new, **ignored):
-        raise Conflict(ID_USED, kept)
-    return kept
-
-
-def _renewal_limit(until: str) -> str:
+def renewal_limit(until: str) -> str:
     """Return the time before which a lease is renewed until a later time: a minute less saves writes."""
     return (datetime.fromisoformat(until) - timedelta(minutes=1)).isoformat(timespec="milliseconds")
-
-
-def _replaced(new: Annotation, current: Sequence[Annotation]) -> str:
-    """Return the `answer` ID that a new answer replaces; empty for a first answer.
-
-    Raises:
-        Conflict: The replaced mark is not current.
-    """
-    ids = [answer.answer for answer in current if answer.question == new.question]
-    if not new.question.startswith(ISSUE):
-        return ids[-1] if ids else ""
-    if new.replaces and new.replaces not in ids:
-        raise Conflict("this mark was changed already; load the page again")
-    return new.replaces
-
-
-def _answers_of(connection: Connection, example: Annotation, only_related: bool = False) -> list[Annotation]:
-    """Return all answers of the annotator, item and study of an example, in order.
-
-    Args:
-        connection: The connection.
-        example: An annotation of the item.
-        only_related: True for answers to the example's question, or with its ID.
-    """
-    table, target = annotation_table.c, example.target
-    query = select(annotation_table).where(table.conversation == target.conversation, table.by == example.by)
-    query = query.where(table.kind == PERSON, table.answer.is_not(None)).order_by(table.place, table.key)
-    if only_related:
-        query = query.where(or_(table.question == example.question, table.answer == example.answer))
-    answers = [annotation_from(row) for row in connection.execute(query)]
-    return [
-        answer
-        for answer in answers
-        if (answer.study, answer.against) == (example.study, example.against)
-        and (target.turn is None or answer.target == target)
-    ]
-
-
-def _current(history: Sequence[Annotation]) -> list[Annotation]:
-    """Return the answers of a history that are not replaced and do not withdraw a mark."""
-    replaced = {answer.replaces for answer in history}
-    return [
-        answer
-        for answer in history
-        if answer.answer not in replaced
-        and not (answer.replaces and answer.value is None and answer.question.startswith(ISSUE))
-    ]
-
-
-# --- rows -----------------------------------------------------------------------------------------------------------
 
 
 def assign(connection: Connection, item: Item, person: str, until: str) -> Assignment:
