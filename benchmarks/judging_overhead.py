@@ -75,7 +75,7 @@ def done(asked, start):
 RUN = """
 async def run():
     asked = 0
-    async for judged in judge_all(judge, rubric, samples(count), store, at_once=16):
+    async for judged in judge_all(judge, rubric, samples(count), store, concurrency=16):
         asked += len(judged.answers)
     return asked
 start = time.perf_counter()
@@ -86,7 +86,7 @@ ACCORD = (
     COMMON
     + """
 from accord.models import ClientOptions, judge_all, open_judge, wait
-judge = open_judge("logprobs", "m", url, rubric.instructions, ClientOptions(at_once=64), 1)
+judge = open_judge("logprobs", "m", url, rubric.instructions, ClientOptions(concurrency=64), 1)
 store = Store(path)
 """
     + RUN

@@ -135,7 +135,7 @@ def judge_samples(
     samples: Iterable[Sample],
     store: Store,
     on_judged: Callable[[Judged], None] | None = None,
-    at_once: int = SAMPLES_AT_ONCE,
+    concurrency: int = SAMPLES_AT_ONCE,
     context: int | None = None,
 ) -> EvidenceTable:
     """`judge_all` for callers without an event loop: judge everything, return it as evidence in the subjects' order."""
@@ -143,7 +143,7 @@ def judge_samples(
     found: dict[Target, Judged] = {}
 
     async def run() -> None:
-        async with aclosing(judge_all(judge, rubric, order, store, at_once, context)) as answered:
+        async with aclosing(judge_all(judge, rubric, order, store, concurrency, context)) as answered:
             async for judged in answered:
                 found[judged.target] = judged
                 if on_judged is not None:
