@@ -237,6 +237,4 @@ def test_project_names_its_shared_budget(store: Store, rubric: Rubric) -> None:
     with Project(config, rubric) as project:
         project.budget.reserve("m", Usage())
         assert project.budget.account is not None and project.budget.account.name == "november"
-    assert SharedBudget(store, "november").taken().requests == 1, (
-        "closing the project returns the rest of its slice"
-    )
+    assert SharedBudget(store, "november").taken().requests == 1, "closing the project returns the rest of its slice"
