@@ -20,7 +20,7 @@ from accord.formats import file_chunks as pieces
 from accord.formats import object_storage as objects
 from accord.scoring import (
     BatchScorer,
-    Spread,
+    Execution,
     finished,
     merge_parts,
     score_parts,
@@ -28,7 +28,7 @@ from accord.scoring import (
 
 LACKING = [name for name in ("s3fs", "moto") if find_spec(name) is None]
 pytestmark = pytest.mark.skipif(bool(LACKING), reason=f"not installed: {', '.join(LACKING)} (accord[s3], moto[server])")
-ONE = Spread(workers=1)
+ONE = Execution(workers=1)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_rows_that_are_turns_are_gathered_across_objects(bucket):
 @pytest.mark.slow
 def test_scores_go_into_a_bucket_and_out_of_it(chats, bucket, scorer, tmp_path):
     out = f"{bucket}/scores"
-    done = score_parts(scorer, chats, out, Spread(workers=2))
+    done = score_parts(scorer, chats, out, Execution(workers=2))
     assert done.left == 0 and done.counts.scored == 200 and not done.failed
     keys = finished(out)
     assert len(keys) == done.parts and "manifest.json" in list_names(out)
