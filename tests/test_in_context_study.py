@@ -820,7 +820,9 @@ def test_the_command_learns_tells_and_scores(project: Path, monkeypatch: pytest.
         assert f"{asked} requests. " in again.stdout and f"saved in {FOLDER}" in again.stdout
         assert "spent" not in again.stderr and chats_of(server) == asked
         with accord.open() as opened:
-            assert opened.tried(IN_CONTEXT).findings[IN_CONTEXT].to_json() == found  # nothing is asked, nothing saved
+            assert (
+                opened.fit_offline(IN_CONTEXT).findings[IN_CONTEXT].to_json() == found
+            )  # nothing is asked, nothing saved
             assert opened.plan_fit(IN_CONTEXT).requests == 0
 
         invoke("report")
@@ -1007,7 +1009,7 @@ def test_whoever_does_better_on_what_was_held_out_is_named(project: Path, monkey
     )
     invoke("import", "chats.jsonl", "labels.csv")
     with accord.open() as opened:
-        tried = opened.tried()
+        tried = opened.fit_offline()
     assert tried.cautions == ["whoever knows does better on new examples, beyond chance"]
     assert "note: whoever knows does better on new examples, beyond chance" in invoke("fit").stderr
     invoke("report")

@@ -71,7 +71,7 @@ def annotated_pairs(project: Project) -> list[Pair]:
             "recorded annotations (sources: {issues: {by: recorded, model: NAME}})"
         )
     conversations = {each.id: each for each in project.store.conversations() if each.turns}
-    annotations = run(source.detect(list(conversations.values())), project.kept).annotations
+    annotations = run(source.detect(list(conversations.values())), project.stored_models).annotations
     pairs = [(conversations[id_], annotation) for id_, some in annotations.items() for annotation in some]
     if not pairs:
         raise BadInput("no turn is annotated yet. Run accord judge --source issues, or import annotations")

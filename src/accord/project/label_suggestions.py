@@ -27,10 +27,11 @@ def label_next(project: Project, count: int, annotators: Collection[str] = ()) -
         UnknownName: An annotator who has not labelled yet.
     """
     _check_rates(project)
-    samples = list(project.every_sample(project.level()))
+    samples = list(project.all_samples(project.level()))
     evidence = project.measure(project.evaluator().sources, samples)
     labels, question = project.store.labels(), project.question
-    left = left_for_people(project.store, latest_scores(project.store, project.config.synthetic), question.id)
+    scores = latest_scores(project.store, project.mart, project.config.synthetic)
+    left = left_for_people(project.store, scores, question.id)
     first = suggest_labels(evidence, labels, question, count, annotators, only=left) if left else []
     known = {each.target for each in first}
     rest = suggest_labels(evidence, labels, question, count, annotators) if len(first) < count else []
@@ -67,7 +68,7 @@ def estimate(project: Project) -> Estimates:
     labels = Labels(label for label in project.store.labels() if label.target.conversation not in seen)
     if any(label.target.turn is not None for label in labels.on(question.id)):
         raise BadInput("labels are about turns; a system's mean is taken over whole conversations")
-    samples = [sample for sample in project.every_sample() if sample.conversation.id not in seen]
+    samples = [sample for sample in project.all_samples() if sample.conversation.id not in seen]
     evaluator = project.evaluator()
     evidence = project.measure(evaluator.sources, samples)
     topics = [name for name in config.group_by if name != "system"]  # what is compared is no topic

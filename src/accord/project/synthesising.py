@@ -98,7 +98,7 @@ def plan_synth(project: Project, settings: SynthSettings) -> Plan:
     """What making them would cost at the most: every conversation as long as it may be; nobody is asked."""
     kept = _Kept(project.store)
     make = partial(generate_conversations, settings, _library(settings), project.config.seed, kept.is_there)
-    return plan_range(make, project.kept)
+    return plan_range(make, project.stored_models)
 
 
 def synth(

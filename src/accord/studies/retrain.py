@@ -66,7 +66,7 @@ def refitted(project: Project, folder: Path) -> Report:
         BadInput: There is too little to learn from, or a source would have to ask.
     """
     recovered(folder)
-    fitted = project.tried(every_question=_predicts_every_question(folder))
+    fitted = project.fit_offline(every_question=_predicts_every_question(folder))
     found = report(project, fitted, folder)
     candidate = candidate_of(folder)
     made = folder.with_name(f"{folder.name}.making")
@@ -131,9 +131,9 @@ def report(project: Project, fitted: Fitted, folder: Path) -> Report:
     learned again without each fold, with its settings, from the labels that it had.
     """
     about = _report(datetime.now(UTC).isoformat(timespec="seconds"), fitted.evaluator.name)
-    if fitted.tried is None:
+    if fitted.held_out is None:
         return {**about, "said": "Nobody rated what it learned: nothing can be compared."}
-    comparison = fitted.tried.comparison
+    comparison = fitted.held_out.comparison
     line = comparison.results[0]
     about |= {"labels": len(comparison.ratings), "digest": fitted.evaluator.digest(), "now": _line(line.to_json())}
     about["usual"] = _against(comparison.differences, "annotator-mean")
@@ -164,8 +164,8 @@ def _time_of(folder: Path) -> str:
 
 def _in_use(project: Project, fitted: Fitted, before: Evaluator, time: str) -> Predictions:
     """What the evaluator in use says of every rating out of fold, learned from the labels that it had."""
-    assert fitted.tried is not None
-    train, comparison = fitted.tried.train, fitted.tried.comparison
+    assert fitted.held_out is not None
+    train, comparison = fitted.held_out.train, fitted.held_out.comparison
     if any(map(learns, before.sources)) or comparison.folds < 2 or train.question.compares:
         raise BadInput("it is compared where it can be learned again without each fold, and its sources learn")
     evidence: EvidenceTable = project.measure(before.sources, train.samples)

@@ -282,7 +282,7 @@ class OpenStudy:
         """The issues that the project's finder has found; neither its name nor its score leaves this function."""
         if "issues" not in stage.show:
             return None
-        detected = run(issues_of(self.project).detect([conversation]), self.project.kept)
+        detected = run(issues_of(self.project).detect([conversation]), self.project.stored_models)
         maker = str((self.studies.study(self.name) or {}).get("maker", ""))
         if maker and detected.signature != maker:
             raise BadInput(
