@@ -654,7 +654,7 @@ def test_evidence_made_otherwise_never_passes_unnoticed() -> None:
     learned = Calibration(corpus.question, core="mixed").fit(corpus.evidence, corpus.labels)
     columns = tuple(type(c)(c.name, "another judge") for c in corpus.evidence.columns)
     other = EvidenceTable(corpus.evidence.targets, columns, corpus.evidence.values, corpus.evidence.present)
-    with pytest.raises(BadInput, match="'f0' is made by another judge, the evaluator learned from planted"):
+    with pytest.raises(BadInput, match="'f0' comes from another judge, the evaluator learned from planted"):
         learned.predict(other)
     fewer = EvidenceTable(corpus.evidence.targets, columns[1:], other.values[:, 1:], other.present[:, 1:])
     with pytest.raises(BadInput, match="the evidence has no 'f0'"):
@@ -688,7 +688,7 @@ def test_what_cannot_be_learned_from_is_said() -> None:
     with pytest.raises(BadInput, match="3 labels on 'main' have evidence; it needs 8 or more"):
         Calibration(corpus.question, core="mixed").fit(corpus.evidence, Labels(list(corpus.labels)[:3]))
     nominal = Question(id="main", text="?", scale=Scale(kind="nominal", options=("a", "b")))
-    with pytest.raises(BadInput, match="has a nominal scale; the main question needs an ordered one"):
+    with pytest.raises(BadInput, match="has a nominal scale. The main question needs an ordered scale"):
         Calibration(nominal).fit(corpus.evidence, corpus.labels)
     with pytest.raises(UnknownName, match="unknown core 'netwrok'"):
         Calibration(corpus.question, core="netwrok")

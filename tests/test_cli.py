@@ -34,7 +34,7 @@ from accord.cli import (
     commands,  # noqa: F401 - registers the commands
 )
 from accord.edges import BadInput
-from accord.evidence import Column, EvidenceTable, Learned, Source, Training
+from accord.evidence import Column, EvidenceTable, LearnedEvidence, Source, Training
 from accord.evidence import sources as sources_of_evidence
 from accord.models import Flow, nothing
 from accord.project import with_settings
@@ -153,7 +153,9 @@ def test_the_report_is_self_contained_and_escapes_what_came_from_outside(project
 def test_demo_and_real_data_are_one_command(project: Path, data: Path) -> None:
     result = CliRunner().invoke(app, ["demo"])
     first, about, *_ = result.stdout.split("\n\n")
-    assert first.startswith("Learned: how 4 annotators answer Q0. On 507 ratings of conversations it has not seen")
+    assert first.startswith(
+        "LearnedEvidence: how 4 annotators answer Q0. On 507 ratings of conversations it has not seen"
+    )
     assert (
         "Its error is smaller than that of every baseline: constant by 0." in first and "annotator-mean by 0." in first
     )
@@ -804,10 +806,10 @@ def test_an_evaluator_whose_every_source_learns_is_compared_like_any_other(proje
     class Habit(Source):
         """How many turns there are, scaled by what was learned from."""
 
-        def learn(self, train: Training) -> Flow[Learned]:
+        def learn(self, train: Training) -> Flow[LearnedEvidence]:
             """The longest conversation that was learned from."""
             self.longest = max(len(sample.conversation.turns) for sample in train.samples)
-            return Learned(self, (yield from self.measure(train.samples)))
+            return LearnedEvidence(self, (yield from self.measure(train.samples)))
 
         def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
             """Turns as a share of the longest."""
@@ -1041,7 +1043,7 @@ def test_run_on_one_table_with_transcripts_and_scores_to_a_hundred(project: Path
     ]
     done = whole(write("calls.csv", "id,transcript,score\n" + "\n".join(lines) + "\n"))
     assert done["imported"]["labels"]["new"] == 24 and done["scored"]["scored"] == 24
-    assert "Learned: how one annotator answers score." in Path("out/report.html").read_text()
+    assert "LearnedEvidence: how one annotator answers score." in Path("out/report.html").read_text()
     assert "24 ratings of 24 conversations by 1 annotator (α" in accord("run", "calls.csv", "--out", "out", *QUICK)
 
 

@@ -31,7 +31,17 @@ from accord.cli import (
     commands,  # noqa: F401 - registers the commands
 )
 from accord.edges import BadInput, BudgetReached, NotFitted, UnknownName
-from accord.evidence import Column, EvidenceTable, Learned, Source, SourceContext, State, Training, make_source, sources
+from accord.evidence import (
+    Column,
+    EvidenceTable,
+    LearnedEvidence,
+    Source,
+    SourceContext,
+    SourceState,
+    Training,
+    make_source,
+    sources,
+)
 from accord.learning import Calibration
 from accord.methods import IN_CONTEXT, InContext, InContextFindings, at_level, by_cost, prompt_text
 from accord.models import (
@@ -257,10 +267,10 @@ def studied(respond: Respond, monkeypatch: pytest.MonkeyPatch, **settings: Any) 
     return found, server
 
 
-def saved(made: InContext) -> State:
+def saved(made: InContext) -> SourceState:
     """What a folder would give back: JSON, arrays and files."""
     kept = made.state()
-    return State(json.loads(json.dumps(kept.card)), dict(kept.arrays), dict(kept.files))
+    return SourceState(json.loads(json.dumps(kept.card)), dict(kept.arrays), dict(kept.files))
 
 
 # --- from the first request to the last ---------------------------------------------------------------------------
@@ -981,8 +991,8 @@ class Guessing(Source):
         names = sorted({train.group_of(target) for target in train.targets})
         return Split(frozenset(names[::2]), frozenset(names[1::2]))
 
-    def learn(self, train: Training) -> Flow[Learned]:
-        return Learned(self, (yield from self.measure(train.samples)))
+    def learn(self, train: Training) -> Flow[LearnedEvidence]:
+        return LearnedEvidence(self, (yield from self.measure(train.samples)))
 
     def examine(self, test: Training) -> Flow[Guessing]:
         self.truth = {label.target: float(label.value or 0) for label in test.labels}

@@ -757,11 +757,11 @@ def test_a_wire_that_answers_with_prose_is_told_once_more(monkeypatch: pytest.Mo
         model = open_uncached("m", server.url, ClientOptions())
 
         async def run() -> object:
-            from accord.methods import Asking, IssuePromptBuilder, annotate
+            from accord.methods import FinderOptions, IssuePromptBuilder, annotate
             from accord.models import drive
 
             try:
-                return await drive(annotate(dialogues(1)[0], [1], Asking(IssuePromptBuilder(SODA)), "m"), model)
+                return await drive(annotate(dialogues(1)[0], [1], FinderOptions(IssuePromptBuilder(SODA)), "m"), model)
             finally:
                 await model.close()
 

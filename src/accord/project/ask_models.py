@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from accord.edges import AccordError, BadInput, BudgetReached, ModelError
-from accord.evidence import Gathered, Readable, Source, measure_all
+from accord.evidence import GatheredEvidence, Readable, Source, measure_all
 from accord.methods import has_only_people, largest
 from accord.models import (
     AGAIN,
@@ -100,7 +100,7 @@ def judge(
         ModelError: No request can succeed.
     """
     sources, asked = asking_sources(project, names), models or project.models
-    came = {source.name: Gathered() for source in sources}
+    came = {source.name: GatheredEvidence() for source in sources}
     passed_over = Counter[str]()
     samples = 0
     rejection: str | None = None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accord.edges import BadInput
-from accord.evidence import Counts, EvidenceTable, Readable, Tabular, Training
+from accord.evidence import EvidenceTable, Readable, SourceCounts, Tabular, Training
 from accord.formats import SCORE_NESTED, SCORE_TYPES, decoded_json, read_rows, score_frame
 from accord.learning import Evaluator
 from accord.models import IN_BATCH, NEVER_SENT, NOT_RECORDED
@@ -23,7 +23,7 @@ Spent = Mapping[str, float | int | None]
 
 @dataclass(frozen=True, repr=False)
 class JudgeRun(Readable):
-    """Counts of a run of `judge`.
+    """SourceCounts of a run of `judge`.
 
     Attributes:
         samples: Samples in the run.
@@ -44,7 +44,7 @@ class JudgeRun(Readable):
     requests: Mapping[str, int]
     unanswered: Mapping[str, int]
     passed_over: Mapping[str, int] = field(default_factory=dict)
-    counts: Mapping[str, Counts] = field(default_factory=dict)
+    counts: Mapping[str, SourceCounts] = field(default_factory=dict)
     spent: Spent = field(default_factory=dict)
     stopped: str | None = None
     rejection: str | None = None
@@ -198,7 +198,7 @@ class Fitted(Readable):
 
 @dataclass(frozen=True, repr=False)
 class ScoreRun(Tabular):
-    """Counts of a run of `score`; a table with a row per score.
+    """SourceCounts of a run of `score`; a table with a row per score.
 
     Attributes:
         scored: Samples with a score.
