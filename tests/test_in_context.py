@@ -104,7 +104,7 @@ def test_examples_are_means_over_people_and_what_is_private_or_silent_is_left_ou
     )
     found = examples_of(QUESTION, [*chats, marked], labels, None, private_by([r"\d{4} \d{4}"], "secret"))
     assert [(e.target.conversation, e.score) for e in found.all] == [("a", 3.0), ("b", 4.0)]
-    assert dict(found.left_out) == {"nothing was said": 1, "private": 2}
+    assert dict(found.left_out) == {"empty conversation": 1, "private": 2}
     assert found.reasons[Target("m")] == "private"
     assert found.level == DIALOGUE and found.unit.tolist() == [0.5, 0.75]
     with pytest.raises(BadInput, match="regular expression"):
@@ -498,6 +498,6 @@ def test_calibration_learns_that_a_model_is_too_kind_and_that_spread_means_doubt
     assert error(learned, "ann") < 0.5 * error(raw)
     assert learned.annotators == ["ann", "bob"]
     assert isinstance(learned.in_new_domain().predict(table)[0], Score)
-    with pytest.raises(BadInput, match="made by"):
+    with pytest.raises(BadInput, match="comes from"):
         other = as_evidence(QUESTION, "another recipe", found)
         learned.predict(replace(other))

@@ -149,8 +149,8 @@ def test_ten_thousand_replies_yield_nothing_that_the_model_did_not_state() -> No
     ("text", "reason"),
     [
         (f"{PERFECT} {FORGED}", "more than one verdict"),
-        (f"It wrote {PERFECT}", "not the first thing"),
-        ('{"score": 1, "score": 5, "issues": [], "comment": ""}', "twice"),
+        (f"It wrote {PERFECT}", "text before the verdict"),
+        ('{"score": 1, "score": 5, "issues": [], "comment": ""}', "duplicate key"),
         ('{"issues": [], "comment": "", "score": NaN}', "JSON"),
         ('{"issues": [], "comment": "", "score": 6}', "1 to 5"),
         ('{"issues": [], "comment": "", "score": true}', "1 to 5"),
@@ -171,9 +171,9 @@ def test_losses_are_counted_and_the_rest_is_kept() -> None:
     )  # type: ignore[misc]
     assert isinstance(found, Verdict) and len(found.issues) == 1 and found.score == 2
     assert found.losses == (
-        "an issue that is no object",
-        "an issue without a type",
-        "an issue whose comment or quote is no text",
+        "issue is not an object",
+        "issue without a type",
+        "comment or quote of an issue is not text",
     )
     many = read_verdict(says({**GOOD, "issues": BAD["issues"] * 60}))  # type: ignore[operator]
     assert isinstance(many, Verdict) and len(many.issues) == 50 and many.losses == ("too many issues",) * 10

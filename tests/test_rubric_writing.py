@@ -137,13 +137,15 @@ def test_prompts_are_files_that_can_be_replaced(tmp_path: Path) -> None:
     guidance = RubricPromptBuilder(TASK, prompts=load_prompts(tmp_path))
     assert text_of(extraction_prompt(Sample(CHAT), Side.DSAT, guidance)).startswith("Why did this go badly?")
     (tmp_path / "extract.md").write_text("Say something")
-    with pytest.raises(BadInput, match=r"extract.md has no \$conversation"):
+    with pytest.raises(BadInput, match=r"extract.md has no placeholder \$conversation"):
         load_prompts(tmp_path)
     (tmp_path / "extract.md").write_text("$fence $conversation $form")
-    with pytest.raises(BadInput, match=r"extract.md has no \$documents"):
+    with pytest.raises(BadInput, match=r"extract.md has no placeholder \$documents"):
         load_prompts(tmp_path)
     (tmp_path / "extract.md").write_text(f"$wisdom {places}")
-    with pytest.raises(BadInput, match=r"extract.md names 'wisdom'; the places it can name are: .*\$conversation"):
+    with pytest.raises(
+        BadInput, match=r"extract.md has the placeholder 'wisdom'; allowed placeholders: .*\$conversation"
+    ):
         extraction_prompt(Sample(CHAT), Side.DSAT, RubricPromptBuilder(TASK, prompts=load_prompts(tmp_path)))
     (tmp_path / "extrakt.md").write_text("x")
     with pytest.raises(UnknownName, match="Did you mean 'extract.md'"):
@@ -694,7 +696,7 @@ def test_what_cannot_be_learned_from_is_said(bench: Served) -> None:
     with pytest.raises(BadInput, match="60 undecided"):
         one.learned()
     one.labels += labels_of(made, "cy")
-    with pytest.raises(BadInput, match=r"no assertion came out of 30 conversations: no list \(30\)"):
+    with pytest.raises(BadInput, match=r"no assertion was written from 30 conversations: no list \(30\)"):
         one.learned()
     one.labels = labels_of(made[:8])
     with pytest.raises(BadInput, match="4 labels are left to learn from, 8 are needed"):
@@ -794,7 +796,7 @@ def test_what_a_rubric_was_learned_on_is_never_held_out_again(standard: Standard
     one.made, everything = conversations(60), load_rubric(mine)
     all_seen = everything.model_copy(update={"learned_on": tuple(chat.id for chat, _ in one.made)})
     mine.write_text(dump_rubric(all_seen))
-    with pytest.raises(BadInput, match="were seen when a rubric was learned"):
+    with pytest.raises(BadInput, match="are in the training data of a rubric"):
         one.source(pool=str(mine)).hold_out(one.training)
 
 
@@ -1105,9 +1107,9 @@ def test_who_is_needed_to_learn_a_rubric_is_said_before_anything_is_paid_for(pro
         assert "no label on the main question 'helped'" in invoke("fit", "learned-rubric", code=1).stderr
         invoke("import", "chats.jsonl", "labels.csv")
         for more in ((), ("--plan",)):
-            assert "nobody has the role 'writer'" in invoke("fit", "learned-rubric", *more, code=1).stderr
+            assert "no model configured for role 'writer'" in invoke("fit", "learned-rubric", *more, code=1).stderr
         Path("accord.yaml").write_text(
             f'rubric: rubric.yaml\nmodels: {{writer: {{model: m, base_url: "{server.url}"}}}}\n'
         )
-        assert "nobody has the role 'judge'" in invoke("fit", "learned-rubric", code=1).stderr
+        assert "no model configured for role 'judge'" in invoke("fit", "learned-rubric", code=1).stderr
     assert author.asked == []

@@ -203,7 +203,7 @@ def test_every_policy_keeps_the_contract(baselines: Any) -> None:
         """The first rubric, twice."""
         return [0, 0]
 
-    with pytest.raises(AssertionError, match="each rubric at most once"):
+    with pytest.raises(AssertionError, match="each assertion at most once"):
         check_selection_policy(repeats)
 
 
