@@ -59,8 +59,8 @@ format: $(VENV)/ready ## mend style
 docs: $(VENV)/ready ## write the generated pages: commands and the schema of accord.yaml
 	$(BIN)/python tools/write_docs.py
 
-figures: $(VENV)/ready ## write the figures of the README and the docs from benchmarks/results
-	$(BIN)/python tools/write_figures.py
+tables: $(VENV)/ready ## write the tables of the README and the docs from benchmarks/results
+	$(BIN)/python tools/write_tables.py
 
 BENCHMARKS := architecture first_hour import_speed compare_speed calibration_speed judging_overhead faults follow attacks \
   live_scoring workbench scale embedded_model true_numbers rubicon rubric_selection issues adoror \
@@ -75,4 +75,4 @@ bench: $(VENV)/ready ## run the benchmarks in full (about five hours; the whole 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) $(OUT) .jax_cache .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup finetune models demo check quick test lint format docs figures bench clean
+.PHONY: help setup finetune models demo check quick test lint format docs tables bench clean

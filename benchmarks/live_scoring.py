@@ -54,7 +54,7 @@ from accord.evidence import (
     measured,
     turn_metrics,
 )
-from accord.learning import Evaluator, Mixture
+from accord.learning import Evaluator, make_head
 from accord.live import LiveScorer
 from accord.models import memory_models, run
 from accord.values import Conversation, Document, Label, Labels, Question, Rubric, Sample, Scale, Turn
@@ -132,7 +132,7 @@ def fitted() -> Evaluator:
     labels = Labels(Label(s.target, "q", "ann", int(rng.integers(1, 5))) for s in samples)
     context = SourceContext(Rubric(name="drawn", questions=(question,), main="q"))
     bank = make_source("metrics", {"names": ["bank"]}, context)
-    evaluator = Evaluator(question, (bank,), Mixture(question), "mixture", "curves")
+    evaluator = Evaluator(question, (bank,), make_head("curves", question, {}), "mixture", "curves")
     return run(evaluator.fit(Training(tuple(samples), labels, question)), memory_models())
 
 

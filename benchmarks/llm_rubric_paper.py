@@ -198,7 +198,7 @@ def curve(train: DataSet, test: DataSet, draws: int) -> list[Row]:
 def adaptive(data: DataSet, seeds: Sequence[int]) -> list[Row]:
     """Appendix B: each dialogue asked in its own order, after 0 to 9 questions, and with a stop."""
     rated, clusters = data.rated, Clusters(data.rated.conversation)
-    make = partial(Calibration, core="mixed")
+    make = partial(Calibration, answer_model="mixed")
     rows: list[Row] = []
     for name, most, until in (
         ("by number", None, 0.0),

@@ -43,7 +43,7 @@ from accord.methods import (
     summary_parts,
     write_pool,
 )
-from accord.models import WRITER, Failure, Flow, Form, Models, PromptFlow, Request, Who, ask_for_list, run
+from accord.models import WRITER, Failure, Flow, ListForm, ModelQuery, Models, PromptFlow, Request, ask_for_list, run
 from accord.statistics import Clusters, Split
 from accord.values import Reason, Rubric, Scale, Side, dump_rubric
 
@@ -136,7 +136,7 @@ def rewrite(
 ) -> PromptFlow[WrittenAssertions]:
     """At most `size` assertions of one class, written anew with every mini-batch of reasons."""
     fields = {"text": '"one assertion"', "numbers": "[the numbers of the reasons it covers]"}
-    written, form = WrittenAssertions(), Form("assertions", fields, size, "one assertion in one sentence.")
+    written, form = WrittenAssertions(), ListForm("assertions", fields, size, "one assertion in one sentence.")
     for start in range(0, len(reasons), REASONS):
         batch, before = reasons[start : start + REASONS], written.assertions
         parts = {**summary_parts(batch, [each.text for each in before], side), "most": size}
@@ -154,7 +154,7 @@ def rewrite(
 
 def spur(train: Training, settings: LearnedRubricSettings) -> Flow[Rubric]:
     """SPUR's rubric: a list of ten per class without domain or principles, nothing selected, answered from 0 to 10."""
-    [who] = yield [Request(WRITER, Who())]
+    [who] = yield [Request(WRITER, ModelQuery())]
     own = WriterOptions.by(who, settings)
     told = replace(own.guidance, task=None, prompts={"rewrite": REWRITE, **NO_PRINCIPLES})
     written = yield from write_pool(
@@ -177,7 +177,7 @@ def table_rows(
         settings: Of the source `learned-rubric`.
         context: Of its project.
         train: Everything that is labelled.
-        models: Who judges and writes.
+        models: ModelQuery judges and writes.
         folder: Where SPUR's rubric and the prompt files of the ablations are written.
     """
     own = _source(settings, context)

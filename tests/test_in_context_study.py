@@ -53,10 +53,10 @@ from accord.models import (
     Prompt,
     Remote,
     ScriptedModel,
-    nothing,
     open_embedder,
     plan,
     run,
+    without_requests,
 )
 from accord.models import ChatMessage as Message
 from accord.statistics import Split
@@ -151,7 +151,7 @@ def tables(found: Study) -> list[EvidenceTable]:
 
 
 def figures(found: Study, labels: Labels | None = None) -> Comparison:
-    head = partial(Calibration, core="mixed", own_slopes=False)
+    head = partial(Calibration, answer_model="mixed", own_slopes=False)
     labels = labels or rated_chats(40)[1]
     table = found.learned.concat(held_out(found))
     return compare_held_out(IN_CONTEXT, head, OVERALL, table, labels, found.split, found.source.rivals(), draws=50)
@@ -996,7 +996,7 @@ class Guessing(Source):
 
     def examine(self, test: Training) -> Flow[Guessing]:
         self.truth = {label.target: float(label.value or 0) for label in test.labels}
-        return (yield from nothing(self))
+        return (yield from without_requests(self))
 
     def rivals(self) -> dict[str, EvidenceTable]:
         columns = [Column(f"overall={n}", "r", "overall", float(n)) for n in range(1, 6)]
@@ -1005,7 +1005,7 @@ class Guessing(Source):
 
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
         guesses = {sample.target: {"guess": float(zlib.crc32(sample.conversation.id.encode()))} for sample in samples}
-        return (yield from nothing(EvidenceTable.from_rows([Column("guess", "g")], guesses)))
+        return (yield from without_requests(EvidenceTable.from_rows([Column("guess", "g")], guesses)))
 
 
 @pytest.mark.slow

@@ -42,8 +42,14 @@ from accord.edges import (
 )
 from accord.formats import formats
 from accord.live import HistoryDeduplicator, Message, opened
-from accord.project import Config, Facts, Project, import_files, merge_parts, milliseconds, rebuild
+from accord.project import Config, Project, import_files
 from accord.report import write_report
+from accord.scoring import (
+    Facts,
+    merge_parts,
+    milliseconds,
+    rebuild,
+)
 from accord.store import check_store
 
 # --- the table of cases -------------------------------------------------------------------------------------------------
@@ -232,7 +238,7 @@ def taken_through(path: Path, folder: Path, rubric: Rubric, format: str = "auto"
             assert not (here / "scores.jsonl").exists()
             return 0
         rows = [finite(line) for line in (here / "scores.jsonl").read_text().splitlines()]
-        assert len(rows) == done.scored + sum(done.unscored.values())
+        assert len(rows) == done.counts.scored + sum(done.counts.unscored.values())
         shown_board(project)
         with suppress(BadInput):
             project.score_parts(path, here / "parts", folder, format=format)

@@ -466,7 +466,7 @@ def test_released_annotations_are_read_with_their_kinds_mapped(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("change", "says"),
-    [({"score": 0}, "1 to 5"), ({"score": "high"}, "1 to 5"), ({"turn_index": 7}, "none of the dialogue's 2"),
+    [({"score": 0}, "1 to 5"), ({"score": "high"}, "1 to 5"), ({"turn_index": 7}, "not one of the dialogue's 2"),
      ({"issues": {"a": 1}}, "issues are a list"), ({"issues": [{"comment": "x"}]}, "an object with a type")],
 )  # fmt: skip
 def test_a_bad_annotation_names_its_line(tmp_path: Path, change: dict[str, object], says: str) -> None:
@@ -558,7 +558,7 @@ def test_who_assesses_twice_is_kept_twice_and_counted_once(tmp_path: Path) -> No
         (2, False),
         (5, True),
     ]
-    with pytest.raises(BadRow, match="tell it differently"):
+    with pytest.raises(BadRow, match="have different texts"):
         list(read(lines(tmp_path / "b.jsonl", [row, {**row, "turn_index": 0, "dialogue": ["x", "y"]}])))
 
 

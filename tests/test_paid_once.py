@@ -33,12 +33,13 @@ from accord.models import (
     Budget,
     Caps,
     ChatMessage,
+    EmbeddingText,
     Failure,
     Judged,
     Lease,
+    LikelihoodRequest,
     Models,
     ModelSettings,
-    Passage,
     Plan,
     Prompt,
     Questions,
@@ -46,7 +47,6 @@ from accord.models import (
     Request,
     RequestLedger,
     ScriptedJudge,
-    Text,
     Unanswered,
     judge_all,
     wait,
@@ -256,13 +256,13 @@ PARTS: dict[str, tuple[str, list[Request]]] = {
     "chat": ("scorer", [Request("scorer", Prompt((ChatMessage("user", f"say {n}"),))) for n in range(12)]),
     "likelihood": (
         "likelihood",
-        [Request("likelihood", Passage((ChatMessage("user", f"say {n}"),), (0,))) for n in range(12)],
+        [Request("likelihood", LikelihoodRequest((ChatMessage("user", f"say {n}"),), (0,))) for n in range(12)],
     ),
     "logprobs": ("judge", JUDGED),
     "sampling": ("judge", JUDGED),
     "verbalised": ("judge", JUDGED),
     "decisions": ("judge", JUDGED),
-    "embeddings": ("", [Request("embedder", Text("endpoint:e1", "x" * n)) for n in range(1, 600)]),
+    "embeddings": ("", [Request("embedder", EmbeddingText("endpoint:e1", "x" * n)) for n in range(1, 600)]),
 }
 QUICKEST_FIRST = ["logprobs", *(pytest.param(part, marks=pytest.mark.slow) for part in PARTS if part != "logprobs")]
 """One kind of question in `make check`, all in `make test`."""

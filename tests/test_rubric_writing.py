@@ -60,7 +60,7 @@ from accord.models import (
     Caps,
     Failure,
     Flow,
-    Form,
+    ListForm,
     Models,
     ModelSettings,
     Plan,
@@ -70,7 +70,7 @@ from accord.models import (
     ScriptedModel,
     VerbalisedJudge,
     in_requests,
-    listed,
+    parse_list,
     plan,
     run,
     run_flow,
@@ -171,7 +171,7 @@ def test_a_longer_conversation_is_shown_in_part_and_said_so() -> None:
 
 # --- replies ------------------------------------------------------------------------------------------------------
 
-FORM = Form("reasons", {"reason": "", "numbers": ""}, 3, "")
+FORM = ListForm("reasons", {"reason": "", "numbers": ""}, 3, "")
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ FORM = Form("reasons", {"reason": "", "numbers": ""}, 3, "")
     ],
 )  # fmt: skip
 def test_replies_of_all_kinds_are_read_or_refused(text: str, expected: object) -> None:
-    found = listed(text, FORM)
+    found = parse_list(text, FORM)
     assert found == expected
 
 
@@ -344,7 +344,7 @@ def labels_of(made: Made, who: str = "ann") -> list[Label]:
 
 
 @dataclass
-class Bench:
+class WorkbenchContext:
     """Rated conversations, a model that answers on the loopback interface, and what learning from them came to."""
 
     url: str
@@ -402,7 +402,7 @@ class Bench:
         return self.plan(self.flow(self.source(**settings)))
 
 
-Served = Callable[..., Bench]
+Served = Callable[..., WorkbenchContext]
 
 
 @pytest.fixture
@@ -410,10 +410,10 @@ def bench(tmp_path: Path, memory: Store, api_key: None):  # type: ignore[no-unty
     """A server per call, shut down when the test ends."""
     servers: list[ChatServer] = []
 
-    def serve(respond: Any, **about: Any) -> Bench:
+    def serve(respond: Any, **about: Any) -> WorkbenchContext:
         server = ChatServer(respond)
         servers.append(server)
-        return Bench(server.__enter__().url, memory, tmp_path, **about)
+        return WorkbenchContext(server.__enter__().url, memory, tmp_path, **about)
 
     yield serve
     for server in servers:
@@ -423,7 +423,7 @@ def bench(tmp_path: Path, memory: Store, api_key: None):  # type: ignore[no-unty
 class Standard(NamedTuple):
     """Who answered, what learning from sixty conversations came to, and what it was planned to ask and asked."""
 
-    bench: Bench
+    bench: WorkbenchContext
     author: Author
     source: LearnedRubric
     evidence: EvidenceTable
@@ -441,7 +441,7 @@ def learned_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standard]
     with pytest.MonkeyPatch.context() as environment, ChatServer(author) as server:
         environment.setenv("OPENAI_API_KEY", "sk-secret")
         with closing(Store("sqlite:///:memory:")) as store:
-            one = Bench(server.url, store, tmp_path_factory.mktemp("learned"))
+            one = WorkbenchContext(server.url, store, tmp_path_factory.mktemp("learned"))
             planned, asked = one.planned().requests, len(author.asked)
             found = one.run(one.flow(one.source()))
             yield Standard(one, author, *found, planned, asked, len(author.asked), tuple(one.steps))
@@ -590,7 +590,7 @@ def test_a_plan_counts_the_requests_that_are_made(standard: Standard) -> None:
     one, author = standard.bench, standard.author
     mine = one.folder / "mine.yaml"
     mine.write_text(standard.source.state().files[POOL_FILE])
-    fresh = Bench(one.url, Store("sqlite:///:memory:"), one.folder)
+    fresh = WorkbenchContext(one.url, Store("sqlite:///:memory:"), one.folder)
     asked, planned = len(author.asked), fresh.planned(pool=str(mine))
     fresh.learned(pool=str(mine))
     assert (
@@ -601,7 +601,7 @@ def test_a_plan_counts_the_requests_that_are_made(standard: Standard) -> None:
     assert fresh.plan(source.measure(new), JUDGE).requests == 8
     fresh.store.close()
     few = conversations(32)
-    by_token = Bench(one.url, Store("sqlite:///:memory:"), one.folder, mode="logprobs", made=few)
+    by_token = WorkbenchContext(one.url, Store("sqlite:///:memory:"), one.folder, mode="logprobs", made=few)
     asked, planned = len(author.asked), by_token.planned(pool=str(mine))
     by_token.learned(pool=str(mine))
     assert planned.requests >= len(author.asked) - asked > len(few)  # which will be chosen is not known: at most
@@ -769,7 +769,7 @@ def test_two_runs_on_one_store_at_once(bench: Served, tmp_path: Path) -> None:
     def learn(name: str) -> None:
         store = Store(f"sqlite:///{tmp_path}/shared.db")
         few = conversations(32)
-        found[name] = Bench(one.url, store, one.folder, mode="logprobs", made=few).learned().state()
+        found[name] = WorkbenchContext(one.url, store, one.folder, mode="logprobs", made=few).learned().state()
         store.close()
 
     Store(f"sqlite:///{tmp_path}/shared.db").close()

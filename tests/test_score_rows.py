@@ -20,7 +20,14 @@ from accord.cli import (
 from accord.edges import BadInput
 from accord.learning import load_evaluator
 from accord.live import Ingestor, LiveScorer, Message, opened
-from accord.project import Config, Facts, Project, Spread, input_of, milliseconds, rebuild
+from accord.project import Config, Project
+from accord.scoring import (
+    Facts,
+    Spread,
+    input_of,
+    milliseconds,
+    rebuild,
+)
 from accord.store import Mart
 from accord.values import SYNTHETIC
 
@@ -73,7 +80,7 @@ def test_a_batch_is_on_the_mart_with_what_its_conversations_say(project: Project
     found = rows(project.mart)
     scores = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
     said = {each["conversation"]: each for each in scores}
-    assert found.keys() == said.keys() and len(found) == done.scored == 12
+    assert found.keys() == said.keys() and len(found) == done.counts.scored == 12
     assert all(found[name]["value"] == pytest.approx(said[name]["value"]) for name in said)
     assert found["c5"]["system"] == "b" and found["c5"]["topic"] == "returns" and found["c5"]["version"] == "2"
     assert found["c5"]["time"].isoformat() == "2026-11-06T10:00:00" and found["c5"]["origin"] == "batch"

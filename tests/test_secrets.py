@@ -22,7 +22,7 @@ from accord.cli import (
     commands,  # noqa: F401 - registers the commands
 )
 from accord.edges import AccordError, keep_secret, keep_url_secrets, redacted, redacted_message, secrets
-from accord.models import CallFailed, ChatCompletions, ChatMessage, ClientOptions, Prompt, kept_key, open_chat, wait
+from accord.models import CallFailed, ChatCompletions, ChatMessage, ClientOptions, Prompt, open_chat, reply_key, wait
 from accord.store import StoreError
 from accord.testing import Batches, ChatServer, Wire
 
@@ -77,7 +77,7 @@ def test_an_endpoint_that_repeats_the_key_shows_nothing(part: str, memory: Store
     with ChatServer(lambda request: Wire(body)) as server:
         model = open_chat("m1", server.url, memory, ClientOptions(attempts=1))
         reply = wait(model.ask(PROMPT))
-        kept = memory.reply(kept_key(f"{server.url}/", "m1", PROMPT))
+        kept = memory.reply(reply_key(f"{server.url}/", "m1", PROMPT))
         wait(model.close())
     assert reply.model == "m1 [secret]" and reply.text == "my key is [secret]"
     assert kept is not None and is_clean(kept)

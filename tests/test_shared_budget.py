@@ -38,7 +38,7 @@ def test_two_who_share_a_budget_spend_it_once(store: Store) -> None:
             budget.settle("m", Usage(1, 1), Usage(1, 1))
             asked[turn % 2] += 1
         except BudgetReached as error:
-            assert "'november', which others share" in str(error) or "the budget of 10 requests" in str(error)
+            assert "shared budget 'november'" in str(error) or "the budget of 10 requests" in str(error)
     assert asked == {0: 5, 1: 5} and Account(store, "november").taken().requests == 10
 
 
@@ -187,7 +187,7 @@ WORKER = """
 import json, sys
 import polars as pl
 from accord.models import Caps
-from accord.project import Asking, BatchScorer
+from accord.scoring import Asking, BatchScorer
 folder, store, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
 scorer = BatchScorer(folder, asking=Asking(True, store, Caps(requests=6400), "november"))
 def row(n):

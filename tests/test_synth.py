@@ -173,7 +173,7 @@ def test_one_model_may_play_both_and_nobody_is_an_error(tmp_path: Path) -> None:
         assert one.synth().made == 2
     with (
         Project(Config(store=f"sqlite:///{tmp_path}/b.db", synth=settings)) as nobody,
-        pytest.raises(BadInput, match="nobody has the role 'user'"),
+        pytest.raises(BadInput, match="no model configured for role 'user'"),
     ):
         nobody.synth()
 

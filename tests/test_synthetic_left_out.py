@@ -21,8 +21,9 @@ from accord.edges import BadInput
 from accord.evidence import Column, EvidenceTable
 from accord.formats import ConversationWriter
 from accord.live import HistoryDeduplicator
-from accord.project import NOT_COUNTED, BatchScorer, Config, Project, export_annotations, latest_scores
+from accord.project import Config, Project, export_annotations
 from accord.report import check_gate
+from accord.scoring import NOT_COUNTED, BatchScorer, latest_scores
 from accord.store import Store
 from accord.studies import drawn
 from accord.synth import Unlike, unlike

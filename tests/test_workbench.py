@@ -23,7 +23,7 @@ from accord.project import Config, Project
 from accord.store import Conflict, IssueAnnotations, LeaseExpired, Studies
 from accord.studies import OpenStudy
 from accord.values import Issue, IssueAnnotation, StudySettings, Target
-from accord.web import Bench, add_person, local_sign_in_link, workbench_app
+from accord.web import WorkbenchContext, add_person, local_sign_in_link, workbench_app
 
 # --- who gets what ------------------------------------------------------------------------------------------------
 
@@ -227,7 +227,7 @@ def test_a_single_user_signs_in_by_a_link_that_works_once(tmp_path: Path, cookie
 
 def test_pages_of_a_single_user_are_for_clients_of_this_machine(tmp_path: Path) -> None:
     with project(tmp_path) as opened:
-        bench = Bench(opened)
+        bench = WorkbenchContext(opened)
         pages = workbench_app(bench)
         path = urlsplit(local_sign_in_link(bench.studies, "http://localhost")).path
 
@@ -291,10 +291,10 @@ def test_people_are_added_listed_and_let_go(tmp_path: Path, monkeypatch: pytest.
 def test_a_server_that_other_machines_reach_needs_a_user(tmp_path: Path) -> None:
     with project(tmp_path) as opened:
         with pytest.raises(BadInput, match="no user account protects it. Add one: accord users add"):
-            Bench(opened, exposure("0.0.0.0"))
+            WorkbenchContext(opened, exposure("0.0.0.0"))
         studies = Studies(opened.store)
         add_person(studies, "ann")
-        Bench(opened, exposure("0.0.0.0")).close()
+        WorkbenchContext(opened, exposure("0.0.0.0")).close()
         studies.close()
 
 

@@ -21,10 +21,10 @@ from accord.project import Project, config_from
 from accord.store import Studies
 from accord.values import Document, Scale
 from accord.web import add_person
-from accord.web.app import static_file
-from accord.web.rating_view import pieces, typed_range
+from accord.web.context import static_file
+from accord.web.pages.rating_view import pieces, typed_range
 
-STATIC = Path(__file__).parents[1] / "src" / "accord" / "workbench" / "static"
+STATIC = Path(__file__).parents[1] / "src" / "accord" / "web" / "static"
 EVIL = "<script>alert('x')</script><img src=x onerror=alert(1)>\"'></textarea></option>{{7*7}}"
 RUBRIC = f"""
 name: {json.dumps(EVIL)}
@@ -317,7 +317,7 @@ def test_the_finder_is_asked_of_stages_that_show_issues_alone(tmp_path: Path) ->
 def test_pages_are_light(tmp_path: Path) -> None:
     scripts = {path.name: len(path.read_bytes()) for path in STATIC.glob("*.js")}
     rating = {"keys.js", "look.js", "outbox.js", "rate.js", "spans.js"}
-    assert {*rating, "talk.js", "reading.js", "explore.js"} == set(scripts)
+    assert {*rating, "talk.js", "reading.js"} == set(scripts)
     assert sum(scripts[name] for name in rating) < 15 * 1024 and sum(scripts.values()) < 24 * 1024, scripts
     with project(tmp_path, issue_taxonomy="soda-eval") as opened, served(opened) as port:
         browser = Browser(port)

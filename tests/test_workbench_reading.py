@@ -19,15 +19,16 @@ from accord import Conversation, Turn
 from accord.live import Message
 from accord.live import opened as watched
 from accord.models import run
-from accord.project import Project, score
+from accord.project import Project
+from accord.scoring import score
 from accord.store import Studies, scores_about
 from accord.studies.citations import Passages, excerpts
 from accord.studies.predicted_ratings import Perspectives, expected
 from accord.values import Annotation, Document, Issue, IssueAnnotation, Sample, Score, Target
 from accord.web import add_person
-from accord.web.app import reading_address
-from accord.web.conversation_details import reading_of
-from accord.web.conversation_page import way_back
+from accord.web.context import reading_address
+from accord.web.pages.conversation import way_back
+from accord.web.pages.conversation_details import reading_of
 
 
 def read(browser: Browser, address: str) -> dict[str, Any]:

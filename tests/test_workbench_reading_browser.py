@@ -12,8 +12,9 @@ from read_conversations import RICH, reading_project, rich
 from served_workbench import project, served
 
 from accord import Conversation, Turn
-from accord.project import Project, score
-from accord.web.app import reading_address
+from accord.project import Project
+from accord.scoring import score
+from accord.web.context import reading_address
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

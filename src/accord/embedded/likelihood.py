@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from accord.embedded.language_model import LanguageModel, Spoken, open_language_model
-from accord.models import EMBEDDED, Failure, Likelihood, Measured, Passage, passage_hash
+from accord.models import EMBEDDED, Failure, Likelihood, LikelihoodRequest, LikelihoodResult, passage_hash
 
 PASSAGES_AT_ONCE = 16
 """Passages that are read in one step: an interrupt waits for no more than these."""
@@ -21,21 +21,21 @@ class EmbeddedLikelihood:
         self.name = f"{EMBEDDED}{model.name}"
         self._model = model
 
-    def made_from(self, passage: Passage) -> Mapping[str, Any]:
+    def made_from(self, passage: LikelihoodRequest) -> Mapping[str, Any]:
         """The weights, and the messages as the model sees them."""
         return {"model": self.name, "weights": self._model.fingerprint, "passage": passage_hash(passage)}
 
-    def requests(self, passages: Sequence[Passage]) -> Sequence[Any]:
+    def requests(self, passages: Sequence[LikelihoodRequest]) -> Sequence[Any]:
         """Nothing goes over a wire."""
         return ()
 
-    async def measure(self, passages: Sequence[Passage]) -> list[Measured]:
+    async def measure(self, passages: Sequence[LikelihoodRequest]) -> list[LikelihoodResult]:
         """Some passages at a time, neighbours first; one that is longer than the context is a failure of its own."""
         spoken = [self._model.spoken([(m.role, m.content) for m in passage.messages]) for passage in passages]
         # Neighbours share most, and short ones come last: they can be read beside whatever is kept then.
         order = {i: (len(passages[i].messages) == 1, chat.tokens) for i, chat in enumerate(spoken) if self._fits(chat)}
         fitting = sorted(order, key=order.__getitem__)
-        found: dict[int, Measured] = {}
+        found: dict[int, LikelihoodResult] = {}
         for start in range(0, len(fitting), PASSAGES_AT_ONCE):
             some = fitting[start : start + PASSAGES_AT_ONCE]
             chats = [(spoken[i], passages[i].spoken) for i in some]

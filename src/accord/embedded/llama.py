@@ -24,7 +24,7 @@ QUERIES_AT_ONCE = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class LlamaShape:
     """The sizes of a model, and the two constants of its formulas."""
 
     layers: int
@@ -40,7 +40,7 @@ class Shape:
 class Prefix:
     """The keys and values of tokens that were read already: what later tokens attend to."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: LlamaShape) -> None:
         self.length = 0
         self._room = np.zeros((2, shape.layers, shape.key_heads, 0, shape.head_width), dtype=np.float32)
 
@@ -75,7 +75,7 @@ class _Layer:
 class Llama:
     """A model's weights and its forward pass."""
 
-    def __init__(self, shape: Shape, tensors: Mapping[str, Floats]) -> None:
+    def __init__(self, shape: LlamaShape, tensors: Mapping[str, Floats]) -> None:
         """`tensors` are float32 under the names that a GGUF file gives them; matrices are (outputs, inputs)."""
         self.shape = shape
         self.embedding = tensors["token_embd.weight"]

@@ -20,11 +20,11 @@ from accord.models import (
     Flow,
     Likelihood,
     LikelihoodModel,
-    Measured,
+    LikelihoodRequest,
+    LikelihoodResult,
+    ModelQuery,
     Models,
-    Passage,
     Request,
-    Who,
     documents_of,
     run,
 )
@@ -47,11 +47,11 @@ turns, and alone; and the differences first - third, second - third, first - sec
 class _Wanted:
     """Passages of a sample: its replies after all context, after the turns, and each reply alone."""
 
-    given_all: Passage
-    given_turns: Passage
-    alone: tuple[Passage, ...]
+    given_all: LikelihoodRequest
+    given_turns: LikelihoodRequest
+    alone: tuple[LikelihoodRequest, ...]
 
-    def all(self) -> tuple[Passage, ...]:
+    def all(self) -> tuple[LikelihoodRequest, ...]:
         """Return every passage once, passages with a common prefix next to each other."""
         return tuple(dict.fromkeys((self.given_all, self.given_turns, *self.alone)))
 
@@ -73,7 +73,7 @@ class Likelihoods(Source):
 
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
         """Return the likelihood columns: of a turn for that turn, of a conversation for its replies."""
-        [who] = yield [Request(LIKELIHOOD_ROLE, Who())]
+        [who] = yield [Request(LIKELIHOOD_ROLE, ModelQuery())]
         signature = str(Signature.of("likelihood", model=who.name))
         wanted_passages = [passages_of(sample) for sample in samples]
         passages = _in_order(filter(None, wanted_passages))
@@ -97,7 +97,7 @@ def measure_likelihoods(
     return run(source.measure(samples), Models({}, store, asks=ask, given={LIKELIHOOD_ROLE: model}))
 
 
-def _in_order(wanted: Iterable[_Wanted]) -> list[Passage]:
+def _in_order(wanted: Iterable[_Wanted]) -> list[LikelihoodRequest]:
     """Return every passage once, passages of a kind together, so that common prefixes are neighbors."""
     parts = list(wanted)
     alone = (passage for part in parts for passage in part.alone)
@@ -123,8 +123,12 @@ def passages_of(sample: Sample) -> _Wanted | None:
     messages = tuple(ChatMessage(_role(turn.role, replies), sendable(turn.content)) for turn in turns)
     document_messages = _documents(conversation)
     shifted_places = tuple(index + len(document_messages) for index in reply_places)
-    alone = tuple(Passage((messages[index],), (0,)) for index in reply_places)
-    return _Wanted(Passage((*document_messages, *messages), shifted_places), Passage(messages, reply_places), alone)
+    alone = tuple(LikelihoodRequest((messages[index],), (0,)) for index in reply_places)
+    return _Wanted(
+        LikelihoodRequest((*document_messages, *messages), shifted_places),
+        LikelihoodRequest(messages, reply_places),
+        alone,
+    )
 
 
 def _role(role: str, replies: set[str]) -> str:
@@ -136,13 +140,13 @@ def _documents(conversation: Conversation) -> tuple[ChatMessage, ...]:
     return (ChatMessage("user", documents_of(conversation.documents)),) if conversation.documents else ()
 
 
-def _features(wanted: _Wanted, measured: Mapping[Passage, Measured]) -> dict[str, float] | str:
+def _features(wanted: _Wanted, measured: Mapping[LikelihoodRequest, LikelihoodResult]) -> dict[str, float] | str:
     """Return the values of the columns, or the reason of the first failure."""
     failed = next((m for p in wanted.all() if isinstance(m := measured[p], Failure)), None)
     if failed is not None:
         return failed.reason
 
-    def of(passage: Passage) -> tuple[Likelihood, ...]:
+    def of(passage: LikelihoodRequest) -> tuple[Likelihood, ...]:
         found = measured[passage]
         assert not isinstance(found, Failure)
         return found

@@ -23,7 +23,7 @@ from accord.evidence.bank.similarity import BERTSCORE, EMBEDDING, REFERENCE
 from accord.evidence.bank.tokens import WORDS, pieces, tokens
 from accord.evidence.source import Source, SourceContext, SourceSettings, SourceState, sources
 from accord.evidence.table import Column, EvidenceTable, Note
-from accord.models import EMBEDDER, Flow, Request, Text, is_remote, nothing
+from accord.models import EMBEDDER, EmbeddingText, Flow, Request, is_remote, without_requests
 from accord.values import Sample, Signature
 
 
@@ -239,7 +239,7 @@ class Metrics(Source):
 
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
         """Return each metric of each sample; for a whole conversation, a metric of replies is the mean over them."""
-        return (yield from nothing(self._measured(samples)))
+        return (yield from without_requests(self._measured(samples)))
 
     def _measured(self, samples: Sequence[Sample]) -> EvidenceTable:
         if self._chosen is None or [column.name for column in self._chosen.columns] != self.names:
@@ -305,7 +305,7 @@ class SentenceEmbeddings(Source):
         """Return one column per dimension; a sample without words is missing."""
         reply_texts = ["\n".join(turn.content for turn in s.conversation.at(s.turn).replies).strip() for s in samples]
         texts = [text for text in reply_texts if text]
-        vectors = iter((yield [Request(EMBEDDER, Text(self.settings.embedder, text)) for text in texts]))
+        vectors = iter((yield [Request(EMBEDDER, EmbeddingText(self.settings.embedder, text)) for text in texts]))
         rows = [np.asarray(next(vectors)) if text else None for text in reply_texts]
         signature = str(Signature.of("meaning", embedder=self.settings.embedder))
         size = next((len(row) for row in rows if row is not None), 0)

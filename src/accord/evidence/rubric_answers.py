@@ -10,16 +10,16 @@ from typing import Self
 from accord.evidence.source import Source, SourceContext, SourceSettings, SourceState, sources
 from accord.evidence.table import Column, EvidenceTable
 from accord.models import (
-    AT_ONCE,
     JUDGE,
+    SAMPLES_AT_ONCE,
     Answer,
     Flow,
     Judge,
     Judged,
-    Named,
+    ModelQuery,
+    NamedModel,
     Questions,
     Request,
-    Who,
     judge_all,
     judging_signature,
     questions_for,
@@ -89,12 +89,12 @@ def ask_rubric(
     rubric: Rubric, samples: Sequence[Sample], role: str = JUDGE, purpose: str = "judged"
 ) -> Flow[EvidenceTable]:
     """Ask a judge the questions of a rubric about some samples, and return the answers as evidence."""
-    [judge] = yield [Request(role, Who())]
+    [judge] = yield [Request(role, ModelQuery())]
     judged = yield [Request(role, Questions(sample, rubric), purpose=purpose) for sample in samples]
     return answer_table(judge, rubric, judged, judge.context is not None)
 
 
-def answer_table(judge: Named, rubric: Rubric, judged: Iterable[Judged], windowed: bool = False) -> EvidenceTable:
+def answer_table(judge: NamedModel, rubric: Rubric, judged: Iterable[Judged], windowed: bool = False) -> EvidenceTable:
     """Return answers as evidence: one column per option of each question, with the probabilities as given.
 
     Args:
@@ -138,7 +138,7 @@ def judge_samples(
     samples: Iterable[Sample],
     store: Store,
     on_judged: Callable[[Judged], None] | None = None,
-    at_once: int = AT_ONCE,
+    at_once: int = SAMPLES_AT_ONCE,
     context: int | None = None,
 ) -> EvidenceTable:
     """Judge samples with `judge_all` outside an event loop, and return evidence in the order of the samples."""

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict
 
 from accord.edges import BadInput, NotFitted, check
 from accord.evidence.table import Column, EvidenceTable
-from accord.models import NOT_APPLICABLE, Flow, nothing
+from accord.models import NOT_APPLICABLE, Flow, without_requests
 from accord.statistics import DRAWS, Split
 from accord.values import Findings, Growing, Labels, Question, Registry, Rubric, Sample, Target
 
@@ -237,7 +237,7 @@ class Source(ABC):
 
         Evidence from `measure` must not change. Another object asks about that side everything that `measure` asks.
         """
-        return (yield from nothing(self))
+        return (yield from without_requests(self))
 
     def rivals(self) -> Mapping[str, EvidenceTable]:
         """Return answers of other systems about the held-out side, by name: rows of the comparison table."""

@@ -26,7 +26,7 @@ from accord.values import (
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class TrainingExample:
     """One turn to learn from.
 
     Attributes:
@@ -49,7 +49,9 @@ class Example:
         return self.sample.target
 
 
-def examples_of(pairs: Iterable[tuple[Conversation, IssueAnnotation]], guidance: IssuePromptBuilder) -> list[Example]:
+def examples_of(
+    pairs: Iterable[tuple[Conversation, IssueAnnotation]], guidance: IssuePromptBuilder
+) -> list[TrainingExample]:
     """An example for each assessment of a turn, in their order.
 
     Raises:
@@ -67,7 +69,7 @@ def examples_of(pairs: Iterable[tuple[Conversation, IssueAnnotation]], guidance:
         [message] = guidance.of_turn(sample).messages
         types = frozenset(issue.type for issue in assessment.issues)
         found.append(
-            Example(
+            TrainingExample(
                 sample,
                 sendable(message.content),
                 sendable(json.dumps(verdict_of(assessment), ensure_ascii=False)),
@@ -78,7 +80,7 @@ def examples_of(pairs: Iterable[tuple[Conversation, IssueAnnotation]], guidance:
     return found
 
 
-def digest_of(examples: Sequence[Example]) -> str:
+def digest_of(examples: Sequence[TrainingExample]) -> str:
     """A tagged digest of what is learned from, in its order."""
     return content_hash([[*example.target, example.prompt, example.answer] for example in examples], length=12)
 
@@ -100,9 +102,9 @@ Floats = NDArray[np.float64]
 class Parts:
     """Examples to learn from, to choose by, and to test on; no dialogue is in two of them."""
 
-    train: tuple[Example, ...]
-    validation: tuple[Example, ...]
-    test: tuple[Example, ...]
+    train: tuple[TrainingExample, ...]
+    validation: tuple[TrainingExample, ...]
+    test: tuple[TrainingExample, ...]
 
     def counts(self) -> list[dict[str, Any]]:
         """What each part has, a row each: dialogues, turns, turns a score, turns a kind of issue."""
@@ -110,7 +112,7 @@ class Parts:
         return [{"part": name, **counts_of(examples)} for name, examples in named.items()]
 
 
-class Counted(TypedDict):
+class TokenCounts(TypedDict):
     """How many dialogues and turns there are, and how many turns of each score and kind of issue."""
 
     dialogues: int
@@ -119,7 +121,7 @@ class Counted(TypedDict):
     types: dict[str, int]
 
 
-def counts_of(examples: Sequence[Example]) -> Counted:
+def counts_of(examples: Sequence[TrainingExample]) -> TokenCounts:
     """How many dialogues and turns there are, and how many turns of each score and kind of issue."""
     scores = Counter(example.score for example in examples)
     types = Counter(name for example in examples for name in example.types or {NO_ISSUE})
@@ -131,7 +133,9 @@ def counts_of(examples: Sequence[Example]) -> Counted:
     }
 
 
-def split_by_dialogue(examples: Sequence[Example], shares: tuple[float, float, float] = SHARES, seed: int = 0) -> Parts:
+def split_by_dialogue(
+    examples: Sequence[TrainingExample], shares: tuple[float, float, float] = SHARES, seed: int = 0
+) -> Parts:
     """Deal out whole dialogues to three parts; the same for equal arguments, whatever the order of the examples.
 
     Args:
@@ -155,7 +159,7 @@ def split_by_dialogue(examples: Sequence[Example], shares: tuple[float, float, f
     return Parts(train, validation, test)
 
 
-def _labels(examples: Sequence[Example], names: Sequence[str]) -> Floats:
+def _labels(examples: Sequence[TrainingExample], names: Sequence[str]) -> Floats:
     """(dialogues, labels) how many turns of each dialogue have each label: any, each score, each kind of issue."""
     of_example: list[list[Hashable]] = [["turn", example.score, *(example.types or {NO_ISSUE})] for example in examples]
     place = {label: n for n, label in enumerate(sorted({one for own in of_example for one in own}, key=str))}
@@ -217,7 +221,9 @@ class Lesson:
         return {"learned": len(self.rows), "shortened": self.shortened, "left_out": dict(self.left_out)}
 
 
-def encode(examples: Sequence[Example], guidance: IssuePromptBuilder, opened: Opened, max_tokens: int) -> Lesson:
+def encode(
+    examples: Sequence[TrainingExample], guidance: IssuePromptBuilder, opened: Opened, max_tokens: int
+) -> Lesson:
     """The examples as tokens, each of at most `max_tokens` and of what the model reads."""
     room = min(max_tokens, opened.context)
     rows: list[Encoded] = []
@@ -238,7 +244,9 @@ def encode(examples: Sequence[Example], guidance: IssuePromptBuilder, opened: Op
     return Lesson(tuple(rows), dict(left_out), shortened)
 
 
-def _fitted(example: Example, guidance: IssuePromptBuilder, opened: Opened, room: int) -> tuple[Encoded | None, int]:
+def _fitted(
+    example: TrainingExample, guidance: IssuePromptBuilder, opened: Opened, room: int
+) -> tuple[Encoded | None, int]:
     """The tokens with as few turns left out at the beginning as fit, and how many those are; `None` where none do."""
     answer = [*opened.tokenizer(example.answer, add_special_tokens=False).input_ids, opened.end]
     sample = example.sample

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import numpy as np
 
 from accord.edges import BadInput, MissingExtra
 from accord.methods import IssuePromptBuilder, Verdict, postprocess, read_verdict, settled
 from accord.models import Failure, PromptFlow, Reply
-from accord.statistics import RANK_DRAWS, STATISTICS, Clusters, Floats, Interval, Paired, bootstrap, interval, number
-from accord.values import HIGHEST, LOWEST, IssueAnnotation, Sample, Signature, Unannotated
+from accord.statistics import RANK_DRAWS, STATISTICS, Clusters, Floats, Paired, bootstrap, estimate_from_draws, number
+from accord.values import (
+    HIGHEST,
+    LOWEST,
+    Estimate,
+    IssueAnnotation,
+    Sample,
+    Signature,
+    Unannotated,
+)
 
 
 def predict(
@@ -55,7 +63,7 @@ def evaluate(
     without: str = SUBJECTIVE,
     draws: int = RANK_DRAWS,
     seed: int = 0,
-) -> list[Line]:
+) -> list[MetricLine]:
     """Compare assessments of the same turns; a row a number, as JSON.
 
     Each row has `statistic`, `of` (what it is of), `value`, the ends `low` and `high` of its interval, and `turns`:
@@ -95,7 +103,7 @@ def _pairs(predicted: Sequence[IssueAnnotation | Unannotated], reference: Sequen
     return [(found.get(own.target) or Unannotated(own.target, "not asked"), own) for own in reference]
 
 
-class Line(TypedDict):
+class MetricLine(TypedDict):
     """A statistic, what it is of, its value with the ends of its interval, and of how many turns."""
 
     statistic: str
@@ -106,8 +114,9 @@ class Line(TypedDict):
     turns: int
 
 
-def _row(statistic: str, of: str, value: float | None, spread: Interval, turns: int) -> Line:
-    return {"statistic": statistic, "of": of, "value": value, "low": spread.low, "high": spread.high, "turns": turns}
+def _row(statistic: str, of: str, estimate: Estimate, turns: int) -> MetricLine:
+    return {"statistic": statistic, "of": of, "value": estimate.value, "low": estimate.low, "high": estimate.high,
+            "turns": turns}  # fmt: skip
 
 
 def _clusters(pairs: Sequence[Pair]) -> Clusters:
@@ -117,24 +126,18 @@ def _clusters(pairs: Sequence[Pair]) -> Clusters:
 # --- table 6 --------------------------------------------------------------------------------------------------------
 
 
-def _correlations(read: Sequence[tuple[IssueAnnotation, IssueAnnotation]], draws: int, seed: int) -> list[Line]:
+def _correlations(read: Sequence[tuple[IssueAnnotation, IssueAnnotation]], draws: int, seed: int) -> list[MetricLine]:
     options = np.arange(LOWEST, HIGHEST + 1, dtype=float)
     said = np.array([own.score - LOWEST for _, own in read], dtype=np.intp)
     value = np.array([found.score for found, _ in read], dtype=float)
     paired, clusters = Paired(options, said, np.zeros((len(read), 0)), value), _clusters(read)
     return [
-        _row(
-            name,
-            "scores",
-            STATISTICS[name](paired),
-            bootstrap(clusters, STATISTICS[name], [paired], draws, seed),
-            len(read),
-        )
+        _row(name, "scores", bootstrap(clusters, STATISTICS[name], [paired], draws, seed), len(read))
         for name in ("spearman", "pearson")
     ]
 
 
-def _bleu(read: Sequence[tuple[IssueAnnotation, IssueAnnotation]], draws: int, seed: int) -> Line:
+def _bleu(read: Sequence[tuple[IssueAnnotation, IssueAnnotation]], draws: int, seed: int) -> MetricLine:
     """Corpus BLEU from each comment's counts of n-grams, so that resampling counts nothing again."""
     try:
         from sacrebleu.metrics.bleu import BLEU
@@ -154,29 +157,32 @@ def _bleu(read: Sequence[tuple[IssueAnnotation, IssueAnnotation]], draws: int, s
 
     clusters = _clusters(read)
     if not read:
-        return _row("bleu4", "comments", None, Interval(None, None), 0)
+        return _row("bleu4", "comments", Estimate(), 0)
     samples = np.array([of(drawn) for drawn in clusters.counts(draws, seed) @ clusters.sums(counts)])
-    spread = interval(samples) if len(clusters) > 1 else Interval(None, None)
-    return _row("bleu4", "comments", number(of(counts.sum(axis=0))), spread, len(read))
+    value = number(of(counts.sum(axis=0)))
+    estimate = estimate_from_draws(value, samples) if len(clusters) > 1 else Estimate(value)
+    return _row("bleu4", "comments", estimate, len(read))
 
 
 # --- replies that could not be read, and table 7 --------------------------------------------------------------------
 
 
-def _share(happened: Sequence[bool], counted: Sequence[bool], pairs: Sequence[Pair], draws: int, seed: int) -> Any:
-    """How often something happened where it is counted, and the interval of that."""
+def _share(
+    happened: Sequence[bool], counted: Sequence[bool], pairs: Sequence[Pair], draws: int, seed: int
+) -> tuple[Estimate, int]:
+    """Return the share of counted turns for which something happened, and their number."""
     rows = np.column_stack([np.logical_and(happened, counted), counted]).astype(float)
     whole = int(rows[:, 1].sum())
     if not whole:
-        return None, Interval(None, None), 0
+        return Estimate(), 0
     clusters = _clusters(pairs)
     part, of = (clusters.counts(draws, seed) @ clusters.sums(rows)).T
     samples = np.divide(part, of, out=np.full_like(part, np.nan), where=of > 0)
-    spread = interval(samples) if len(clusters) > 1 else Interval(None, None)
-    return float(rows[:, 0].sum() / whole), spread, whole
+    value = float(rows[:, 0].sum() / whole)
+    return (estimate_from_draws(value, samples) if len(clusters) > 1 else Estimate(value)), whole
 
 
-def _unread(pairs: Sequence[Pair], draws: int, seed: int) -> list[Line]:
+def _unread(pairs: Sequence[Pair], draws: int, seed: int) -> list[MetricLine]:
     reasons = [_reason(found) for found, _ in pairs]
     counted = [True] * len(pairs)
     names = [name for name, _ in Counter(reason for reason in reasons if reason).most_common()]
@@ -191,7 +197,7 @@ def _reason(found: IssueAnnotation | Unannotated) -> str:
     return found.detail if found.reason == "no verdict" and found.detail else found.reason
 
 
-def _validity(pairs: Sequence[Pair], without: str, draws: int, seed: int) -> list[Line]:
+def _validity(pairs: Sequence[Pair], without: str, draws: int, seed: int) -> list[MetricLine]:
     rows = []
     for kinds, ignored in (("all kinds", None), (f"without {without}", without)):
         theirs = [_types(own, ignored) for _, own in pairs]

@@ -26,7 +26,7 @@ from accord.embedded.huggingface import (
     quiet_transformers,
 )
 from accord.embedded.huggingface_trial import reason_of
-from accord.finetune.data import Example, Lesson, batch_of, counts_of, digest_of, encode
+from accord.finetune.data import Lesson, TrainingExample, batch_of, counts_of, digest_of, encode
 from accord.methods import IssuePromptBuilder
 from accord.models import MADE
 from accord.version import __version__
@@ -39,7 +39,7 @@ STATE = "trainer_state.json"
 
 
 @dataclass(frozen=True)
-class Settings:
+class TrainingSettings:
     """How a small model is trained; a run that is resumed needs the same.
 
     Attributes:
@@ -129,11 +129,11 @@ OnStep = Callable[[int, int], None]
 
 def train(
     base: str | Path,
-    examples: Sequence[Example],
-    validation: Sequence[Example],
+    examples: Sequence[TrainingExample],
+    validation: Sequence[TrainingExample],
     guidance: IssuePromptBuilder,
     folder: str | Path,
-    settings: Settings | None = None,
+    settings: TrainingSettings | None = None,
     *,
     resume: bool = False,
     on_step: OnStep | None = None,
@@ -156,7 +156,7 @@ def train(
         ModelError: transformers cannot open the base.
         MissingExtra: `accord[finetune]` is not installed.
     """
-    settings, source, place = settings or Settings(), model_folder(base), Path(folder)
+    settings, source, place = settings or TrainingSettings(), model_folder(base), Path(folder)
     opened = open_folder(source)
     lessons = [encode(part, guidance, opened, settings.max_tokens) for part in (examples, validation)]
     _check(lessons, examples, validation)
@@ -176,7 +176,7 @@ def train(
     return trained
 
 
-def _check(lessons: Sequence[Lesson], *parts: Sequence[Example]) -> None:
+def _check(lessons: Sequence[Lesson], *parts: Sequence[TrainingExample]) -> None:
     for name, lesson, part in zip(("training", "validation"), lessons, parts, strict=True):
         if not lesson.rows:
             raise BadInput(f"finetune: no example for {name}: {len(part)} given, left out: {dict(lesson.left_out)}")
@@ -190,7 +190,7 @@ def _check(lessons: Sequence[Lesson], *parts: Sequence[Example]) -> None:
 
 
 def _run(
-    opened: Opened, lessons: Sequence[Lesson], settings: Settings, folder: Path, on_step: OnStep | None
+    opened: Opened, lessons: Sequence[Lesson], settings: TrainingSettings, folder: Path, on_step: OnStep | None
 ) -> Trained:
     """All steps from the latest checkpoint on, and which epoch was best."""
     learned, compared = lessons
@@ -214,7 +214,7 @@ def _run(
 
 
 def _trainer(
-    model: Any, learned: Lesson, compared: Lesson, settings: Settings, folder: Path, on_step: OnStep | None
+    model: Any, learned: Lesson, compared: Lesson, settings: TrainingSettings, folder: Path, on_step: OnStep | None
 ) -> Any:
     """Transformers' Trainer with these settings; nothing is reported or sent anywhere."""
     import torch
@@ -265,7 +265,7 @@ def _trainer(
     return trainer
 
 
-def _adapted(model: Any, settings: Settings) -> Any:
+def _adapted(model: Any, settings: TrainingSettings) -> Any:
     """The model with something to learn: LoRA's matrices drawn by the seed, or, with rank 0, everything in float32.
 
     Raises:

@@ -28,9 +28,9 @@ from accord.edges import (
     plain_url,
     unpacked_name,
 )
-from accord.formats.excel import EXCEL_SUFFIXES
 from accord.formats.row_reader import locate, suffix
-from accord.formats.text_files import TEXT_SUFFIX
+from accord.formats.spreadsheets import EXCEL_SUFFIXES
+from accord.formats.transcript import TEXT_SUFFIX
 
 READ = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", *sorted(EXCEL_SUFFIXES), TEXT_SUFFIX)
 """Endings of the files that a folder is searched for, packed ones too."""

@@ -276,7 +276,7 @@ def _convert(rows: Sequence[Fields], default_id: str) -> Record:
 
 
 formats.register("openai-messages")(
-    Format(recognises=lambda fields: isinstance(fields.get("messages"), list), convert=_convert)
+    Format(matches=lambda fields: isinstance(fields.get("messages"), list), convert=_convert)
 )
 
 
@@ -301,5 +301,5 @@ def _sharegpt_convert(rows: Sequence[Fields], default_id: str) -> Record:
 
 
 formats.register("sharegpt")(
-    Format(recognises=lambda fields: isinstance(fields.get("conversations"), list), convert=_sharegpt_convert)
+    Format(matches=lambda fields: isinstance(fields.get("conversations"), list), convert=_sharegpt_convert)
 )

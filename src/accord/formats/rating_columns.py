@@ -54,15 +54,15 @@ _NAMED = {
 }  # fmt: skip
 
 
-class Answered(NamedTuple):
+class RatingCell(NamedTuple):
     """One answer as a file gives it: the turn (`None` for the whole), the question, who, and the raw value."""
 
     turn: int | None
     question: str
     annotator: str | None
     value: Any
-    marked: bool = False
-    """Whether it stood where nothing but ratings stands."""
+    is_marked: bool = False
+    """True for a cell of a field that holds only ratings."""
 
 
 def words_of(name: str) -> list[str]:
@@ -93,7 +93,7 @@ def number_in(text: str) -> float | None:
     return float(text)
 
 
-def answers_in(row: Mapping[str, Any], annotator: str | None = None, marked: bool = False) -> Iterator[Answered]:
+def answers_in(row: Mapping[str, Any], annotator: str | None = None, marked: bool = False) -> Iterator[RatingCell]:
     """Every answer that a row may hold: all its plain cells, and what lists and mappings of ratings hold."""
     who = annotator or next((str(row[key]) for key in ANNOTATOR_KEYS if row.get(key) not in (None, "")), None)
     by_person = {
@@ -108,28 +108,28 @@ def answers_in(row: Mapping[str, Any], annotator: str | None = None, marked: boo
             match = by_person[name]
             question = match["before"] or match["after"] or "rating"
             if _is_plain(value):
-                yield Answered(None, question, match["who"], value, True)
+                yield RatingCell(None, question, match["who"], value, True)
         elif _is_plain(value):
-            yield Answered(None, name, who, value, marked)
+            yield RatingCell(None, name, who, value, marked)
         elif isinstance(value, list | tuple):
             yield from _listed(name, value, who)
         elif isinstance(value, Mapping) and (marked or name in CONTAINERS):
             yield from _mapped(name, value, who)
 
 
-def _listed(name: str, values: Collection[Any], who: str | None) -> Iterator[Answered]:
+def _listed(name: str, values: Collection[Any], who: str | None) -> Iterator[RatingCell]:
     """A list of answers, whose places stand for people, or of mappings, each a rating."""
     if all(each is None or isinstance(each, bool | int | float) for each in values):
         for place, value in enumerate(values, 1):
             if value is not None:
-                yield Answered(None, _single(name), f"r{place}", value)
+                yield RatingCell(None, _single(name), f"r{place}", value)
     elif name in CONTAINERS:
         for place, each in enumerate(values, 1):
             if isinstance(each, Mapping):
                 yield from _entry(name, each, who or (None if _named(each) else f"r{place}"), len(values) > 1)
 
 
-def _entry(name: str, entry: Mapping[str, Any], who: str | None, several: bool) -> Iterator[Answered]:
+def _entry(name: str, entry: Mapping[str, Any], who: str | None, several: bool) -> Iterator[RatingCell]:
     """One of a list of ratings: a question with its value, or a column per question."""
     annotator = _named(entry) or (who if several else None)
     turn = next((turn_index(entry[key]) for key in ("turn", "turn_index") if entry.get(key) is not None), None)
@@ -137,7 +137,7 @@ def _entry(name: str, entry: Mapping[str, Any], who: str | None, several: bool) 
     value = next((entry[key] for key in VALUE_KEYS if entry.get(key) is not None), None)
     if value is not None and (question is not None or not _others(entry)) and _is_plain(value):
         by = annotator if annotator and (_named(entry) or question is None) else None
-        yield Answered(turn, question or _single(name), by, value, True)
+        yield RatingCell(turn, question or _single(name), by, value, True)
         return
     for found in answers_in({k: v for k, v in entry.items() if k not in _NOT_WIDE}, annotator, True):
         yield found._replace(turn=turn)
@@ -149,13 +149,13 @@ def _others(entry: Mapping[str, Any]) -> list[str]:
     return [key for key, value in entry.items() if key not in known and isinstance(value, bool | int | float)]
 
 
-def _mapped(name: str, entry: Mapping[str, Any], who: str | None) -> Iterator[Answered]:
+def _mapped(name: str, entry: Mapping[str, Any], who: str | None) -> Iterator[RatingCell]:
     """Answers by question, or by person and question; `{"value": 4}` is one answer to what it stands under."""
     plain = {key: value for key, value in entry.items() if _is_plain(value)}
     value = next((plain[key] for key in VALUE_KEYS if key in plain), None)
     if value is not None and not _others(entry):
         question = next((plain[key] for key in QUESTION_KEYS if isinstance(plain.get(key), str)), None)
-        yield Answered(None, question or _single(name), _named(entry) or who, value, True)
+        yield RatingCell(None, question or _single(name), _named(entry) or who, value, True)
         return
     for key, inner in entry.items():
         if not isinstance(inner, Mapping):
@@ -163,7 +163,7 @@ def _mapped(name: str, entry: Mapping[str, Any], who: str | None) -> Iterator[An
         value = next((inner[name] for name in VALUE_KEYS if _is_plain(inner.get(name))), None)
         of_person = _BY_PERSON.fullmatch(key) or ("rating" in inner and not is_rating_name(key))
         if value is not None and not _others(inner) and not of_person:
-            yield Answered(None, key, _named(inner) or who, value, True)
+            yield RatingCell(None, key, _named(inner) or who, value, True)
             continue
         for found in answers_in(inner, None, True):
             if of_person or (is_rating_name(found.question) and not is_rating_name(key)):
@@ -197,7 +197,7 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, bool | int | float) or (isinstance(value, str) and value != "")
 
 
-def answers_beside(conversation: Conversation) -> Iterator[Answered]:
+def answers_beside(conversation: Conversation) -> Iterator[RatingCell]:
     """Every answer that may stand beside a conversation's text, about the whole and about its turns."""
     metadata = dict(conversation.metadata)
     rows = metadata.pop(RATED_ROWS, None) or ()

@@ -17,19 +17,18 @@ from typing import IO, Any, overload
 import msgspec
 
 from accord.edges import DEEPEST, MB, BadInput, BadRow, is_too_deep, open_unpacked, regular, shown_size, unpacked_name
-from accord.formats.csv_rows import csv_rows, excel_rows
-from accord.formats.excel import EXCEL_SUFFIXES, UNREAD_SUFFIXES
 from accord.formats.memory import MemoryTable, Source
 from accord.formats.parquet import parquet_rows
 from accord.formats.record import ROW_BYTES, ROW_VALUES, Row, too_long
-from accord.formats.text_files import TEXT_SUFFIX, text_rows
+from accord.formats.spreadsheets import EXCEL_SUFFIXES, UNREAD_SUFFIXES, csv_rows, excel_rows
+from accord.formats.transcript import TEXT_SUFFIX, text_rows
 
 TABLE_SUFFIXES = {".csv", ".tsv", ".parquet", *EXCEL_SUFFIXES}
 _WHOLE_BYTES = 4 * ROW_BYTES
 """The longest JSON document that is parsed at once: many rows in an object."""
 _SKIPPED = 4 * _WHOLE_BYTES
 """A line that is longer than this is not looked for the end of."""
-BAD_AT_ONCE = 10_000
+MAX_BAD_ROWS = 10_000
 """So many bad rows one after another are no file of rows."""
 _EMPTY_AT_ONCE = 1_000_000
 _CHUNK = 1 << 16
@@ -90,8 +89,8 @@ def read_rows(path: Source) -> Iterator[Row | BadRow]:
             yield row
             if not isinstance(row, BadRow):
                 bad = 0
-            elif (bad := bad + 1) > BAD_AT_ONCE:
-                raise BadInput(f"{path}: {BAD_AT_ONCE:,} rows one after another are none, up to line {row.line}")
+            elif (bad := bad + 1) > MAX_BAD_ROWS:
+                raise BadInput(f"{path}: {MAX_BAD_ROWS:,} bad rows in succession, up to line {row.line}")
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror or error}") from None
 

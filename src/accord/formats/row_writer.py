@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from accord.edges import BadInput, inert, make_private, open_private
-from accord.values import ROW, Conversation, Turn
+from accord.values import SCORE_COLUMNS, Conversation, Turn
 
 ENDINGS = (".jsonl", ".csv", ".parquet")
 
@@ -102,12 +102,12 @@ class ScoreWriter(RowWriter):
     """Writes `Score.to_json` rows."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, "scores", ROW, SCORE_NUMBERS)
+        super().__init__(path, "scores", SCORE_COLUMNS, SCORE_NUMBERS)
 
     def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write some rows."""
         for row in rows:
-            self.put({name: _cell(name, row[name]) for name in ROW} if self.is_table else row)
+            self.put({name: _cell(name, row[name]) for name in SCORE_COLUMNS} if self.is_table else row)
 
 
 class ConversationWriter(RowWriter):

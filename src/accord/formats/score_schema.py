@@ -1,4 +1,4 @@
-"""Scores as a table whose columns are known before the first score: `ROW`, and whether a row has a score.
+"""Scores as a table whose columns are known before the first score: `SCORE_COLUMNS`, and whether a row has a score.
 
 | `status` | what the row says |
 |---|---|
@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from accord.edges import inert
 from accord.formats.row_writer import SCORE_NESTED, SCORE_NUMBERS
-from accord.values import ROW, Score, Signature, Unscored
+from accord.values import SCORE_COLUMNS, Score, Signature, Unscored
 
 if TYPE_CHECKING:
     import polars as pl
 
 SCORED, UNSCORED, BAD_ROW = "scored", "unscored", "bad-row"
-SCORE_TYPES: Mapping[str, type] = {**{name: SCORE_NUMBERS.get(name, str) for name in ROW}, "status": str}
+SCORE_TYPES: Mapping[str, type] = {**{name: SCORE_NUMBERS.get(name, str) for name in SCORE_COLUMNS}, "status": str}
 """Columns of a table of scores, in their order, with their types."""
 
 
@@ -88,7 +88,7 @@ def _row(score: Score | Unscored, is_bad: bool) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-_NOTHING = (None,) * (ROW.index("notes") - ROW.index("value"))
+_NOTHING = (None,) * (SCORE_COLUMNS.index("notes") - SCORE_COLUMNS.index("value"))
 _encoded = json.JSONEncoder().encode
 
 

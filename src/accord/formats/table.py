@@ -25,7 +25,7 @@ from accord.formats.record import (
     plain_name,
     under_our_names,
 )
-from accord.formats.trace_merging import joined
+from accord.formats.trace_merging import merged_turns
 from accord.formats.transcript import cell_turns, is_messages, is_transcript, structured, turns_in
 from accord.values import Turn
 
@@ -151,7 +151,9 @@ def _convert(rows: Sequence[Fields], default_id: str) -> Record:
     elif {"prompt", "response"} <= first.keys():
         exchanges = [_exchange(row, varying) for row in table]
         repeats = any(structured(row["prompt"]) is not None for row in table)
-        turns = joined(exchanges)[0] if repeats else [turn for sides in exchanges for side in sides for turn in side]
+        turns = (
+            merged_turns(exchanges)[0] if repeats else [turn for sides in exchanges for side in sides for turn in side]
+        )
     else:
         raise WrongShape(
             f"columns {', '.join(sorted(rows[0]))}: need role and content, or prompt and response, or messages; "
@@ -232,4 +234,4 @@ def _text(value: Any) -> str | None:
     return None if value in (None, "") else str(value)
 
 
-formats.register("table")(Format(recognises=holds_text, convert=_convert, key=_key, is_whole=holds_all))
+formats.register("table")(Format(matches=holds_text, convert=_convert, key=_key, is_whole=holds_all))

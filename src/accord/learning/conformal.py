@@ -28,7 +28,7 @@ def moments(options: Floats, distributions: Floats) -> tuple[Floats, Floats]:
     return mean, np.maximum(spread, _LEAST_SPREAD * np.ptp(options))
 
 
-def band_width(
+def band_quantile(
     options: Floats, distributions: Floats, truth: Floats, coverage: float, group: ArrayLike | None = None
 ) -> float:
     """q: how many standard deviations the band reaches on either side; ∞ where there are too few groups.

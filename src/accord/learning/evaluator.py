@@ -189,18 +189,32 @@ class Evaluator:
             [annotators] * len(samples)
         )  # fmt: skip
         speakers = [self.head.speaker(name) for name in each]
-        scores = self.score((yield from self.evidence(samples)), speakers)
-        return (yield from self.with_others(samples, scores))
+        evidence = yield from self.evidence(samples)
+        return (yield from self.scores(samples, evidence, lambda head: head.predict_each(evidence, speakers)))
 
-    def score(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
-        """Scores from evidence that is there already, with the notes of its sources.
+    def scores(
+        self,
+        samples: Sequence[Sample],
+        evidence: EvidenceTable,
+        predict: Callable[[Head], Sequence[Score | Unscored]],
+        is_gated: Callable[[Sample], bool] | None = None,
+    ) -> Flow[list[Score | Unscored]]:
+        """Complete the predictions of the head: base rate, notes, other questions, plausibility gate.
+
+        Every score of this evaluator passes here: of a file, a batch, a live reply and a page alike.
+
+        Args:
+            samples: The samples.
+            evidence: A row per sample.
+            predict: Scores of a head, of this evaluator or of another question, from the evidence.
+            is_gated: Samples whose plausibility is checked; all by default.
 
         Raises:
-            NotFitted: Nothing was learned yet.
+            NotFitted: The evaluator is not fitted.
         """
         self.head.check_fitted()
-        scores = with_notes(self.with_base_rate(self.head.predict_each(evidence, annotators)), evidence)
-        return self.with_questions(scores, lambda head: head.predict_each(evidence, annotators))
+        scores = with_notes(self.with_base_rate(predict(self.head)), evidence)
+        return (yield from self.with_others(samples, self.with_questions(scores, predict), is_gated))
 
     def with_base_rate(self, scores: Sequence[Score | Unscored]) -> list[Score | Unscored]:
         """Score samples that the recorded judge lacks with the distribution of all ratings, and a warning.
@@ -223,18 +237,29 @@ class Evaluator:
         self, scores: list[Score | Unscored], predict: Callable[[Head], Sequence[Score | Unscored]]
     ) -> list[Score | Unscored]:
         """The scores with what each other question's head predicts from the same evidence, by question."""
+        if not self.questions:
+            return scores
         rows: list[dict[str, Any]] = [{} for _ in scores]
         for other in self.questions:
             for row, found in zip(rows, predict(other.head), strict=True):
                 row[other.question.id] = _as_note(found)
-        if not self.questions:
-            return scores
         return [replace(each, notes={**each.notes, QUESTIONS: row}) for each, row in zip(scores, rows, strict=True)]
 
-    def with_others(self, samples: Sequence[Sample], scores: list[Score | Unscored]) -> Flow[list[Score | Unscored]]:
-        """The scores as the gate leaves them, with what the evaluators of other questions say of the samples' turns."""
+    def with_others(
+        self,
+        samples: Sequence[Sample],
+        scores: list[Score | Unscored],
+        is_gated: Callable[[Sample], bool] | None = None,
+    ) -> Flow[list[Score | Unscored]]:
+        """Apply the gate, and add the scores of the turns by the evaluators of other questions."""
         if self.plausibility is not None:
-            scores = yield from self.plausibility.gated(samples, scores)
+            gated = {sample.target: sample for sample in samples if is_gated is None or is_gated(sample)}
+            places = [place for place, score in enumerate(scores) if score.target in gated]
+            if places:
+                asked = [scores[place] for place in places]
+                found = yield from self.plausibility.gated([gated[score.target] for score in asked], asked)
+                changed = dict(zip(places, found, strict=True))
+                scores = [changed.get(place, score) for place, score in enumerate(scores)]
         if not self.also:
             return scores
         turns = [turn for sample in samples for turn in _turns_of(sample)]
@@ -363,7 +388,7 @@ def _as_note(score: Score | Unscored) -> dict[str, Any]:
     if isinstance(score, Unscored):
         return {"annotator": score.annotator, "unscored": score.reason}
     row = score.to_json()
-    return {name: row[name] for name in _NOTED}
+    return {name: value for name, value in row.items() if name in _NOTED}
 
 
 _NOTED = ("annotator", "value", "low", "high", "band_low", "band_high", "distribution", "warning")

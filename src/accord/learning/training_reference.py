@@ -18,8 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from accord.evidence import Arrays, Column, EvidenceTable, Ratings, by_row, columns_from
 from accord.learning.answer_model import matrix
-from accord.learning.conformal import band_width, bands, groups_needed
-from accord.learning.rating_design import standardisation
+from accord.learning.conformal import band_quantile, bands, groups_needed
+from accord.learning.rating_layout import standardization
 from accord.statistics import fold_of, normal_quantile
 from accord.values import Target, content_hash
 
@@ -78,9 +78,9 @@ def shrunk_covariance(Z: Floats) -> Floats:
 
     ρ = min(b², δ²)/δ² with δ² = |S - (tr S/d)·I|² and b² = Σᵢ |zᵢzᵢᵀ - S|²/n².
     """
-    rows, width = Z.shape
+    rows, columns = Z.shape
     S = Z.T @ Z / rows
-    sphere = np.trace(S) / width * np.eye(width)
+    sphere = np.trace(S) / columns * np.eye(columns)
     apart = float(((S - sphere) ** 2).sum())
     doubt = float((((Z**2).sum(axis=1) ** 2).mean() - (S**2).sum()) / rows)
     share = min(doubt, apart) / apart if apart > 0 else 0.0
@@ -119,7 +119,7 @@ class OutOfDistribution:
 
     @classmethod
     def _of(cls, X: Floats) -> Self:
-        mean, scale = standardisation(X)
+        mean, scale = standardization(X)
         Z = np.nan_to_num((X - mean) / scale, nan=0.0)
         usual = np.isfinite(X).mean(axis=0) >= USUAL if len(X) else np.zeros(X.shape[1], dtype=bool)
         if not X.shape[1] or len(X) < 2:
@@ -174,13 +174,13 @@ CHANGED_JUDGE = "the judge answered as version"
 
 
 class _TrainedOnCard(BaseModel):
-    """The JSON of `TrainedOn.state`."""
+    """The JSON of `TrainingReference.state`."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
     columns: list[dict[str, Any]]
     counts: dict[str, Annotated[int, Field(ge=0)]]
-    width: float | None = Field(ge=0, allow_inf_nan=False)
+    quantile: float | None = Field(ge=0, allow_inf_nan=False)
     groups: int = Field(ge=0)
     coverage: float = Field(gt=0, lt=1)
     versions: list[str]
@@ -188,7 +188,7 @@ class _TrainedOnCard(BaseModel):
 
 
 @dataclass(frozen=True)
-class TrainedOn:
+class TrainingReference:
     """The training side of a fitted calibration.
 
     Attributes:
@@ -196,7 +196,7 @@ class TrainedOn:
         options: (K,) of the main question.
         levels: What the core learned of them.
         counts: Labels of each annotator.
-        width: q of the conformal bands; ∞ where there are too few groups for one.
+        quantile: q of the conformal bands; ∞ where there are too few groups for one.
         groups: How many groups the band rests on.
         coverage: Of the bands.
         out_of_distribution: How far inputs like these lie from each other.
@@ -210,7 +210,7 @@ class TrainedOn:
     options: Floats
     levels: Levels
     counts: Mapping[str, int]
-    width: float
+    quantile: float
     out_of_distribution: OutOfDistribution
     versions: tuple[str, ...]
     history: Floats
@@ -239,7 +239,7 @@ class TrainedOn:
             options=rated.options,
             levels=levels,
             counts=rated.counts(annotators),
-            width=band_width(rated.options, distributions, rated.value, coverage, groups),
+            quantile=band_quantile(rated.options, distributions, rated.value, coverage, groups),
             out_of_distribution=OutOfDistribution.fit(learned_from, [groups[row] for row in first]),
             versions=tuple(judge_versions(features, rated)),
             history=matrix(learned_from)[kept],
@@ -293,8 +293,8 @@ class TrainedOn:
 
         q was measured on rows that lack nothing: of a distribution that is wide for want of evidence it says nothing.
         """
-        normal = max(self.width, float(normal_quantile((1 + self.coverage) / 2)))
-        return bands(self.options, distributions, np.where(self.lacking(features).any(axis=1), normal, self.width))
+        normal = max(self.quantile, float(normal_quantile((1 + self.coverage) / 2)))
+        return bands(self.options, distributions, np.where(self.lacking(features).any(axis=1), normal, self.quantile))
 
     def lacking(self, features: EvidenceTable) -> NDArray[np.bool_]:
         """(n, d) what each row lacks of the evidence that nearly all training rows had."""
@@ -322,7 +322,7 @@ class TrainedOn:
     @property
     def no_band(self) -> str | None:
         """Why the band is the whole scale, where it is."""
-        if np.isfinite(self.width):
+        if np.isfinite(self.quantile):
             return None
         return (
             f"its band is the whole scale: a {self.coverage:.0%} band takes {groups_needed(self.coverage)} groups, "
@@ -332,15 +332,15 @@ class TrainedOn:
     def describe(self) -> dict[str, Any]:
         """The band, as JSON."""
         if self.no_band:
-            return {"band_width": None, "band": self.no_band}
-        return {"band_width": self.width}
+            return {"band_quantile": None, "band": self.no_band}
+        return {"band_quantile": self.quantile}
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """The same as JSON and arrays."""
         card = {
             "columns": [asdict(column) for column in self.columns],
             "counts": dict(self.counts),
-            "width": self.width if np.isfinite(self.width) else None,
+            "quantile": self.quantile if np.isfinite(self.quantile) else None,
             "groups": self.groups,
             "coverage": self.coverage,
             "versions": list(self.versions),
@@ -363,7 +363,7 @@ class TrainedOn:
             options=arrays["options"],
             levels=Levels(arrays["level_of"], arrays["share_within"]),
             counts=about.counts,
-            width=float("inf") if about.width is None else about.width,
+            quantile=float("inf") if about.quantile is None else about.quantile,
             groups=about.groups,
             coverage=about.coverage,
             out_of_distribution=OutOfDistribution.from_arrays(arrays),

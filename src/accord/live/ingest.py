@@ -24,7 +24,13 @@ from accord.live.monitoring.monitor import Watch
 from accord.live.monitoring.scheduler import FLUSH, LOOK, Scheduler
 from accord.live.scorer import SECONDS, IngestResult, LiveScorer
 from accord.models import Models
-from accord.project import Facts, LiveConfig, Scoring, WatchConfig, input_of, milliseconds
+from accord.project import LiveConfig, WatchConfig
+from accord.scoring import (
+    Facts,
+    Scoring,
+    input_of,
+    milliseconds,
+)
 from accord.store import LIVE_ROWS, Mart, MartWriter, Store, StoreError
 from accord.values import POPULATION, Score, Signature, Unscored
 

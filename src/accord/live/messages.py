@@ -218,7 +218,7 @@ class HistoryDeduplicator:
         reader = formats.get(format)
         groups: dict[str, list[Fields]] = {}
         bad: list[str] = []
-        nothing = reader.passed_over({}) if reader.split and reader.passed_over else None
+        nothing = reader.skip_reason({}) if reader.split and reader.skip_reason else None
         for part in [row] if reader.split is None else reader.split(row):
             if part == {} and nothing is not None:  # as most spans are: it says nothing beside others either
                 self.on_passed_over(nothing)
@@ -228,7 +228,7 @@ class HistoryDeduplicator:
             except _SHAPES as error:
                 bad.append(_why(error))
             else:
-                reason = reader.passed_over(part) if reader.passed_over else None
+                reason = reader.skip_reason(part) if reader.skip_reason else None
                 if reason is not None:
                     self.on_passed_over(reason)
                 groups.setdefault(name, []).append(part)

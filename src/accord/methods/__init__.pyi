@@ -2,8 +2,9 @@ from .in_context.experiment import at_random as at_random, Choose as Choose, Exp
 from .in_context.experiment import ExperimentResult as ExperimentResult, FEW_SHOT as FEW_SHOT
 from .in_context.experiment import InContextFindings as InContextFindings, PromptFigures as PromptFigures
 from .in_context.experiment import rivals as rivals, ZERO_SHOT as ZERO_SHOT
-from .in_context.prompt_assembly import at_level as at_level, EnsembleSizes as EnsembleSizes, Recipe as Recipe
-from .in_context.prompt_assembly import recipe_from as recipe_from
+from .in_context.prompt_assembly import at_level as at_level, EnsembleSizes as EnsembleSizes
+from .in_context.prompt_assembly import greedy_subgraph as greedy_subgraph, Recipe as Recipe, recipe_from as recipe_from
+from .in_context.prompt_assembly import shared_with as shared_with
 from .in_context.prompt_inversion import checked as checked, COPY as COPY, distinct as distinct
 from .in_context.prompt_inversion import dump_tasks as dump_tasks, EXAMPLES as EXAMPLES, GONE_ON as GONE_ON
 from .in_context.prompt_inversion import invert as invert, load_tasks as load_tasks, prompt_search as prompt_search
@@ -15,13 +16,12 @@ from .in_context.scoring_requests import OUTSIDE as OUTSIDE, ParsedScore as Pars
 from .in_context.scoring_requests import RequestCounts as RequestCounts, score_each as score_each
 from .in_context.scoring_requests import ScoreRequest as ScoreRequest, SPREAD as SPREAD, spread_out as spread_out
 from .in_context.selectors import AUTO as AUTO, by_cost as by_cost, CHANCE as CHANCE, ExampleLibrary as ExampleLibrary
-from .in_context.selectors import Floats as Floats, greedy_subgraph as greedy_subgraph, highest as highest
-from .in_context.selectors import Indices as Indices, LEAST_TARGET as LEAST_TARGET, make_selector as make_selector
-from .in_context.selectors import Neighbours as Neighbours, Nodes as Nodes, pair_draws as pair_draws, Pairs as Pairs
-from .in_context.selectors import PreparedNodes as PreparedNodes, Query as Query, random_nodes as random_nodes
-from .in_context.selectors import Selector as Selector, selector_figures as selector_figures
-from .in_context.selectors import SelectorFigures as SelectorFigures, selectors as selectors
-from .in_context.selectors import SelectorTrial as SelectorTrial, shared_with as shared_with, simplest as simplest
+from .in_context.selectors import Floats as Floats, highest as highest, Indices as Indices, LEAST_TARGET as LEAST_TARGET
+from .in_context.selectors import make_selector as make_selector, Neighbours as Neighbours, Nodes as Nodes
+from .in_context.selectors import pair_draws as pair_draws, Pairs as Pairs, PreparedNodes as PreparedNodes
+from .in_context.selectors import Query as Query, random_nodes as random_nodes, Selector as Selector
+from .in_context.selectors import selector_figures as selector_figures, SelectorFigures as SelectorFigures
+from .in_context.selectors import selectors as selectors, SelectorTrial as SelectorTrial, simplest as simplest
 from .in_context.selectors import target as target, TowerSettings as TowerSettings, try_pairs as try_pairs
 from .in_context.selectors import try_selector as try_selector, Vectors as Vectors
 from .in_context.source import IN_CONTEXT as IN_CONTEXT, InContext as InContext, InContextSettings as InContextSettings

@@ -19,8 +19,8 @@ from accord.edges import redacted
 from accord.models.client import ChatCompletions, chat_request_of, failures
 from accord.models.flow import IN_BATCH
 from accord.models.model import CallFailed, Prompt, Reply
-from accord.models.reply_parsing import MALFORMED, an_error_code, an_object, chat_reply, parsed, short
-from accord.models.wrappers import decode_reply, kept_key
+from accord.models.reply_parsing import MALFORMED, error_code, parse_json, read_chat_reply, require_object, shorten
+from accord.models.wrappers import decode_reply, reply_key
 from accord.store import Store
 
 ENDPOINT: Final = "/v1/chat/completions"
@@ -41,7 +41,7 @@ FILE_SECONDS = 900.0
 GONE, COMPLETED = "gone", "completed"
 NO_RESULT_LINE, RESULT_FILE_GONE = "no result line", "result file gone"
 """Reasons of requests of a finished batch without a line in its result files."""
-AGAIN = re.compile(r"HTTP (408|409|429|5\d\d)|malformed|batch_expired|expired|cancelled|batch_cancelled|gone")
+RETRYABLE = re.compile(r"HTTP (408|409|429|5\d\d)|malformed|batch_expired|expired|cancelled|batch_cancelled|gone")
 """Reasons of requests that are worth handing in again; a refusal or a rejected request will be the same again."""
 _NAME = re.compile(r"[\w:-][\w.:-]{0,199}", re.ASCII)
 RUNNING = frozenset({"validating", "in_progress", "finalizing", "cancelling"})
@@ -49,7 +49,7 @@ _REJECTED = frozenset({"rejected", "too long", "rate-limited"})
 """Reasons of failed submissions that tell for certain that no batch was started."""
 
 
-class Batched:
+class BatchChat:
     """A chat model that answers from the store alone and notes what it would have to ask."""
 
     def __init__(self, wire: ChatCompletions, store: Store) -> None:
@@ -80,7 +80,7 @@ class Batched:
 
     def key(self, prompt: Prompt) -> str:
         """The key of a prompt's reply in the store: the same as of a prompt that is asked at once."""
-        return kept_key(self.endpoint, self.name, prompt)
+        return reply_key(self.endpoint, self.name, prompt)
 
     async def close(self) -> None:
         """Let go of the wire's connections."""
@@ -237,7 +237,7 @@ class BatchEndpoint:
 
 
 def _unreadable(file: str, content: bytes) -> str:
-    start = f"it starts with {short(content[:60].decode(errors='replace'))!r}" if content else "it is empty"
+    start = f"it starts with {shorten(content[:60].decode(errors='replace'))!r}" if content else "it is empty"
     return f"result file {file}: no line is a JSON object with a custom_id of this batch; {start}"
 
 
@@ -274,7 +274,7 @@ def _batch(found: Any) -> Batch:
     completed, failed, total = (_count(getattr(counts, field, 0)) for field in ("completed", "failed", "total"))
     listed = getattr(getattr(found, "errors", None), "data", None)
     told = [getattr(error, "message", None) for error in (listed if isinstance(listed, list) else [])[:3]]
-    says = "; ".join(short(message) for message in told if message)
+    says = "; ".join(shorten(message) for message in told if message)
     return Batch(str(name), str(status), completed, failed, total, output or None, errors or None, says)
 
 
@@ -291,7 +291,7 @@ def read_batch(content: bytes, model: str) -> Iterable[tuple[str, Reply | str]]:
     """Each line's key with its reply, or with the reason that there is none; lines that are none are skipped."""
     for line in content.splitlines():
         try:
-            row = an_object(parsed(line), "line")
+            row = require_object(parse_json(line), "line")
         except CallFailed:
             continue
         key, response, error = row.get("custom_id"), row.get("response"), row.get("error")
@@ -299,11 +299,11 @@ def read_batch(content: bytes, model: str) -> Iterable[tuple[str, Reply | str]]:
             continue
         response = response if isinstance(response, dict) else {}
         if response.get("status_code") != 200:
-            code = an_error_code(error.get("code")) if isinstance(error, dict) else ""
+            code = error_code(error.get("code")) if isinstance(error, dict) else ""
             status = response.get("status_code")
             yield key, code or (f"HTTP {status}" if type(status) is int and 100 <= status < 600 else MALFORMED)
             continue
         try:
-            yield key, chat_reply(response.get("body"), model)
+            yield key, read_chat_reply(response.get("body"), model)
         except CallFailed as error:
             yield key, error.failure.reason

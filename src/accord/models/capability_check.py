@@ -8,13 +8,19 @@ from typing import Any
 
 from accord.edges import AccordError, BadInput, ModelError
 from accord.models.client import TIMEOUT_SECONDS, ChatCompletions
-from accord.models.judges.decisions import Asked, Decided, DecisionsRequest, OpenAIDecisions, SystemOne
+from accord.models.judges.decisions import (
+    DecisionQuestion,
+    DecisionsReply,
+    DecisionsRequest,
+    OpenAIDecisions,
+    SystemOne,
+)
 from accord.models.judges.logprobs import TOP_LOGPROBS
 from accord.models.judges.sampling import schema_of
 from accord.models.likelihood import Echo, EchoCompletions
 from accord.models.model import CallFailed, ChatMessage, Prompt, in_process
 from accord.models.prompts import prompt_for
-from accord.models.reply_parsing import a_list, an_object, parsed
+from accord.models.reply_parsing import parse_json, require_list, require_object
 from accord.values import Conversation, Question, Sample, Scale, Turn
 
 QUESTION = Question(id="polite", text="Is the assistant polite?", scale=Scale(options=(1, 2, 3, 4)))
@@ -119,7 +125,7 @@ async def _schema(model: str, base_url: str | None, api_key: str | None, timeout
     prompt = Prompt((ChatMessage("user", text),), max_tokens=120, schema=schema_of([QUESTION]))
     reply = await _asked(ChatCompletions(model, base_url, api_key, timeout), prompt)
     try:
-        stated = an_object(an_object(parsed(reply.text), "JSON").get(QUESTION.id), "answer")
+        stated = require_object(require_object(parse_json(reply.text), "JSON").get(QUESTION.id), "answer")
         kept = set(stated) == {str(option) for option in QUESTION.scale.options}
     except CallFailed:
         return False, "asked for JSON by schema, got something else"
@@ -136,11 +142,14 @@ async def _system_one(model: str, base_url: str | None, api_key: str | None, tim
 
 def _request() -> DecisionsRequest:
     levels = tuple((str(option), "") for option in QUESTION.scale.options)
-    asked = Asked("polite", "score", QUESTION.text, levels), Asked("thanks", "predicate", "The user says thank you.")
+    asked = (
+        DecisionQuestion("polite", "score", QUESTION.text, levels),
+        DecisionQuestion("thanks", "predicate", "The user says thank you."),
+    )
     return DecisionsRequest("user: Thank you!\nassistant: You are welcome.", asked)
 
 
-def _decided(decided: Decided) -> tuple[bool, str]:
+def _decided(decided: DecisionsReply) -> tuple[bool, str]:
     answered = sum(mass is not None for mass, _ in decided.answers)
     return answered == 2, f"{answered} of 2 questions answered with probabilities"
 
@@ -161,7 +170,7 @@ async def _context(model: str, base_url: str | None, api_key: str | None, timeou
     """The context length, where the list of models states it."""
     wire = ChatCompletions(model, base_url, api_key, timeout)
     try:
-        rows = a_list(an_object(await wire.fetch("/models"), "list of models").get("data"), "list of models")
+        rows = require_list(require_object(await wire.fetch("/models"), "list of models").get("data"), "list of models")
     finally:
         await wire.close()
     objects = [row for row in rows if isinstance(row, dict)]
@@ -236,7 +245,7 @@ def attacks(best: str) -> list[tuple[str, str]]:
     return [(kind, text.replace("{best}", best)) for kind, text in [*_ATTACKS.items(), *spoken]]
 
 
-def attacked(sample: Sample, text: str) -> Sample:
+def insert_attack(sample: Sample, text: str) -> Sample:
     """The subject with a text at the end of what is judged: the turn, or the last one of the judged system."""
     conversation = sample.conversation
     index = sample.turn

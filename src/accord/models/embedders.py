@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from accord.edges import BadInput, BudgetReached, MissingExtra, ModelError, Unmeasured, sendable
 from accord.models.budget import Budget, Budgeted
-from accord.models.client import EmbeddingsEndpoint, Texts, Vectors
-from accord.models.factory import ClientOptions, asked_on
+from accord.models.client import EmbeddingReply, EmbeddingRequest, EmbeddingsEndpoint
+from accord.models.factory import ClientOptions, wrap_wire
 from accord.models.flow import OUT_OF_BUDGET, wait
 from accord.models.model import CallFailed, Model
 
@@ -75,7 +75,7 @@ def open_remote(name: str, budget: Budget | None = None) -> Remote:
     """The endpoint's embedder of a name `endpoint:MODEL`; what it is asked is paid from the budget."""
     wire = EmbeddingsEndpoint(name.removeprefix(ENDPOINT))
     terms = ClientOptions() if budget is None else ClientOptions(budget=budget)
-    return Remote(name, asked_on(wire, terms), wire.endpoint, is_paid=budget is not None)
+    return Remote(name, wrap_wire(wire, terms), wire.endpoint, is_paid=budget is not None)
 
 
 @cache
@@ -190,7 +190,9 @@ def _sentence_transformer(name: str) -> Any:
 class Remote:
     """An embeddings endpoint; what it answered is remembered as long as this process lives."""
 
-    def __init__(self, name: str, model: Model[Texts, Vectors], address: str = "", is_paid: bool = True) -> None:
+    def __init__(
+        self, name: str, model: Model[EmbeddingRequest, EmbeddingReply], address: str = "", is_paid: bool = True
+    ) -> None:
         """`address` is where the model answers, without a secret; one that is not paid yet pays from `paid_from`."""
         self.name = name
         self._address = address
@@ -249,10 +251,12 @@ class Remote:
         """Let go of connections."""
         wait(self._model.close())
 
-    async def _asked(self, texts: Sequence[str], model: Model[Texts, Vectors]) -> dict[str, Floats | str]:
+    async def _asked(
+        self, texts: Sequence[str], model: Model[EmbeddingRequest, EmbeddingReply]
+    ) -> dict[str, Floats | str]:
         """Vectors, or reasons why there are none."""
         try:
-            found = await model.ask(Texts(tuple(text or " " for text in texts)))
+            found = await model.ask(EmbeddingRequest(tuple(text or " " for text in texts)))
         except BudgetReached as error:
             self._over = str(error)
             return dict.fromkeys(texts, OUT_OF_BUDGET)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from accord.edges import BudgetReached, ModelError, Unmeasured
 from accord.models.budget import Budget
-from accord.models.client import Texts
+from accord.models.client import EmbeddingRequest
 from accord.models.embedders import AT_ONCE, Embedder, is_remote
 from accord.models.exchange import (
     Assumption,
@@ -40,6 +40,8 @@ STAND_IN_WIDTH = 8
 class EmbeddingExchange(Exchange[str, Floats]):
     """Texts to an embedder. Vectors of one embedder have one width."""
 
+    role = EMBEDDER
+    attempts = ATTEMPTS
     not_sent = NOT_ASKED
     counts_questions = False
 
@@ -47,8 +49,7 @@ class EmbeddingExchange(Exchange[str, Floats]):
         self.embedder, self.cache = embedder, Embedded(store)
         self._identity = embedder.identity
         self._widths: set[int] = set()
-        ledger: RequestLedger[Floats] = RequestLedger(store, self.cache.vectors, budget)
-        super().__init__(ledger, self.cache.vectors, EMBEDDER, embedder.name, ATTEMPTS)
+        super().__init__(RequestLedger(store, self.cache.vectors, budget), embedder.name)
 
     def key(self, request: str) -> str:
         """Return the hash of embedder and text."""
@@ -79,12 +80,14 @@ class EmbeddingExchange(Exchange[str, Floats]):
                 return answers + [Failure(OUT_OF_BUDGET, str(error))] * left
         return answers
 
-    def cost(self, requests: Sequence[str], assume: Assumption = "stand_in") -> list[Texts]:
+    def cost(self, requests: Sequence[str], assume: Assumption = "stand_in") -> list[EmbeddingRequest]:
         """Return the endpoint's requests; texts of a request that is rejected are embedded one by one."""
         if not is_remote(self.model):
             return []
-        groups = [Texts(tuple(requests[start : start + AT_ONCE])) for start in range(0, len(requests), AT_ONCE)]
-        single = [Texts((text,)) for group in groups if len(group.texts) > 1 for text in group.texts]
+        groups = [
+            EmbeddingRequest(tuple(requests[start : start + AT_ONCE])) for start in range(0, len(requests), AT_ONCE)
+        ]
+        single = [EmbeddingRequest((text,)) for group in groups if len(group.texts) > 1 for text in group.texts]
         return groups + single if assume == "most" else groups
 
     def encode(self, key: str, request: str, answer: Floats) -> Paid:

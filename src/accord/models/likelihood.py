@@ -13,17 +13,18 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from accord.edges import BudgetReached, ModelError, NotSent
+from accord.models.budget import Budget
 from accord.models.client import Endpoint
 from accord.models.exchange import Assumption, Exchange, Missing
 from accord.models.flow import NOT_MEASURED, OUT_OF_BUDGET
 from accord.models.model import CallFailed, ChatMessage, Failure, Model, Usage
 from accord.models.reply_parsing import (
-    a_list,
-    a_log_probability,
-    a_text,
-    a_whole,
-    an_object,
-    usage_of,
+    read_usage,
+    require_index,
+    require_list,
+    require_log_probability,
+    require_object,
+    require_text,
 )
 from accord.models.request_ledger import RequestLedger
 from accord.store import Paid, Store
@@ -35,7 +36,7 @@ PASSAGES_TOGETHER = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class LikelihoodRequest:
     """Messages whose likelihoods are requested.
 
     Attributes:
@@ -55,7 +56,7 @@ class Likelihood:
     tokens: int
 
 
-Measured = tuple[Likelihood, ...] | Failure
+LikelihoodResult = tuple[Likelihood, ...] | Failure
 """One likelihood per measured message, or the reason for having none."""
 
 
@@ -64,15 +65,15 @@ class LikelihoodModel(Protocol):
 
     name: str
 
-    def made_from(self, passage: Passage) -> Mapping[str, Any]:
+    def made_from(self, passage: LikelihoodRequest) -> Mapping[str, Any]:
         """Return everything that can change the answer, as JSON without secrets; the answer's key is its hash."""
         ...
 
-    def requests(self, passages: Sequence[Passage]) -> Sequence[Any]:
+    def requests(self, passages: Sequence[LikelihoodRequest]) -> Sequence[Any]:
         """Return the requests that `measure` sends, for pricing; empty for a model in this process."""
         ...
 
-    async def measure(self, passages: Sequence[Passage]) -> list[Measured]:
+    async def measure(self, passages: Sequence[LikelihoodRequest]) -> list[LikelihoodResult]:
         """Return one result per passage, in order.
 
         Raises:
@@ -85,23 +86,20 @@ class LikelihoodModel(Protocol):
         ...
 
 
-class LikelihoodExchange(Exchange[Passage, tuple[Likelihood, ...]]):
+class LikelihoodExchange(Exchange[LikelihoodRequest, tuple[Likelihood, ...]]):
     """Passages to a likelihood model."""
 
     not_sent = NOT_MEASURED
 
-    def __init__(
-        self, likelihood: LikelihoodModel, ledger: RequestLedger[str], store: Store, role: str, attempts: int,
-        failures: dict[Any, Any] | None,
-    ) -> None:  # fmt: skip
-        super().__init__(ledger, store.replies, role, likelihood.name, attempts, failures)
+    def __init__(self, likelihood: LikelihoodModel, store: Store, budget: Budget | None = None) -> None:
+        super().__init__(RequestLedger(store, store.replies, budget), likelihood.name)
         self._likelihood = likelihood
 
-    def key(self, request: Passage) -> str:
+    def key(self, request: LikelihoodRequest) -> str:
         """Return the hash of what the model says that the answer is made from."""
         return content_hash(dict(self._likelihood.made_from(request)), length=40)
 
-    async def ask(self, requests: Sequence[Passage]) -> Sequence[tuple[Likelihood, ...] | Missing]:
+    async def ask(self, requests: Sequence[LikelihoodRequest]) -> Sequence[tuple[Likelihood, ...] | Missing]:
         """Measure some passages."""
         try:
             return await self._likelihood.measure(requests)
@@ -110,16 +108,16 @@ class LikelihoodExchange(Exchange[Passage, tuple[Likelihood, ...]]):
                 raise
             raise NotSent(str(error)) from None
 
-    def cost(self, requests: Sequence[Passage], assume: Assumption = "stand_in") -> Sequence[Any]:
+    def cost(self, requests: Sequence[LikelihoodRequest], assume: Assumption = "stand_in") -> Sequence[Any]:
         """Return the model's requests; none for a model in this process."""
         return self._likelihood.requests(requests)
 
-    def encode(self, key: str, request: Passage, answer: tuple[Likelihood, ...]) -> Paid:
+    def encode(self, key: str, request: LikelihoodRequest, answer: tuple[Likelihood, ...]) -> Paid:
         """Return likelihoods as JSON pairs of log probability and tokens."""
         content = json.dumps([[each.log_probability, each.tokens] for each in answer])
         return {"kind": "reply", "key": key, "maker": self.model, "content": content}
 
-    def decode(self, request: Passage, stored: str) -> tuple[Likelihood, ...]:
+    def decode(self, request: LikelihoodRequest, stored: str) -> tuple[Likelihood, ...]:
         """Return likelihoods from JSON pairs."""
         return tuple(Likelihood(*pair) for pair in json.loads(stored))
 
@@ -160,19 +158,19 @@ def echoed_in(found: Any, text: str, endpoint: str) -> Echoed:
     Raises:
         CallFailed: `no echo` where there are none; `malformed` or `no distribution` where they are something else.
     """
-    completion = an_object(found, "completion")
-    choices = a_list(completion.get("choices"), "list of choices")
-    choice = an_object(choices[0] if choices else None, "choice")
-    about = an_object(choice.get("logprobs") or {}, "logprobs")
-    offsets = a_list(about.get("text_offset") or [], "list of offsets")
-    mass = a_list(about.get("token_logprobs") or [], "list of log probabilities")
-    given = a_text(choice.get("text"), "text")
+    completion = require_object(found, "completion")
+    choices = require_list(completion.get("choices"), "list of choices")
+    choice = require_object(choices[0] if choices else None, "choice")
+    about = require_object(choice.get("logprobs") or {}, "logprobs")
+    offsets = require_list(about.get("text_offset") or [], "list of offsets")
+    mass = require_list(about.get("token_logprobs") or [], "list of log probabilities")
+    given = require_text(choice.get("text"), "text")
     if not given.startswith(text) or not offsets or len(offsets) != len(mass):
         raise CallFailed(NO_ECHO, f"{endpoint} gave no probabilities of the prompt's own tokens")
     return Echoed(
-        tuple(a_whole(offset, "offset of a token", len(given) + 1) for offset in offsets),
-        tuple(None if each is None else a_log_probability(each) for each in mass),
-        usage_of(completion.get("usage")),
+        tuple(require_index(offset, "offset of a token", len(given) + 1) for offset in offsets),
+        tuple(None if each is None else require_log_probability(each) for each in mass),
+        read_usage(completion.get("usage")),
     )
 
 
@@ -192,15 +190,15 @@ class EchoLikelihood:
         self._silent: Failure | None = None
         self._first: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
-    def made_from(self, passage: Passage) -> Mapping[str, Any]:
+    def made_from(self, passage: LikelihoodRequest) -> Mapping[str, Any]:
         """The endpoint, the model, and the text."""
         return {"model": self.name, "endpoint": self.endpoint, "passage": passage_hash(passage)}
 
-    def requests(self, passages: Sequence[Passage]) -> Sequence[Echo]:
+    def requests(self, passages: Sequence[LikelihoodRequest]) -> Sequence[Echo]:
         """One text a passage."""
         return [Echo(_plain(passage)[0]) for passage in passages]
 
-    async def measure(self, passages: Sequence[Passage]) -> list[Measured]:
+    async def measure(self, passages: Sequence[LikelihoodRequest]) -> list[LikelihoodResult]:
         """One request per passage, as long as the endpoint echoes."""
         return list(await asyncio.gather(*map(self._one, passages)))
 
@@ -208,7 +206,7 @@ class EchoLikelihood:
         """Let go of the model's connections."""
         await self._model.close()
 
-    async def _one(self, passage: Passage) -> Measured:
+    async def _one(self, passage: LikelihoodRequest) -> LikelihoodResult:
         if not self._is_tried:
             async with self._alone():
                 if not self._is_tried:
@@ -226,7 +224,7 @@ class EchoLikelihood:
             self._first = loop, asyncio.Lock()
         return self._first[1]
 
-    async def _asked(self, passage: Passage) -> Measured:
+    async def _asked(self, passage: LikelihoodRequest) -> LikelihoodResult:
         text, spans = _plain(passage)
         try:
             echoed = await self._model.ask(Echo(text))
@@ -240,7 +238,7 @@ class EchoLikelihood:
         return found
 
 
-def _plain(passage: Passage) -> tuple[str, list[range]]:
+def _plain(passage: LikelihoodRequest) -> tuple[str, list[range]]:
     """The passage as text, and where in it each message's content stands."""
     text, spans = "", []
     for message in passage.messages:
@@ -258,6 +256,6 @@ def _within(echoed: Echoed, span: range) -> Likelihood:
     return Likelihood(float(sum(inside)), len(inside))
 
 
-def passage_hash(passage: Passage) -> str:
+def passage_hash(passage: LikelihoodRequest) -> str:
     """Return a hash of the messages and the measured indices."""
     return content_hash([[[m.role, m.content] for m in passage.messages], list(passage.spoken)])

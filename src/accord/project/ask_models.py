@@ -14,12 +14,12 @@ from accord.edges import AccordError, BadInput, BudgetReached, ModelError
 from accord.evidence import GatheredEvidence, Readable, Source, measure_all
 from accord.methods import has_only_people, largest
 from accord.models import (
-    AGAIN,
     GRACE,
     JUDGE,
+    RETRYABLE,
     UNCONFIRMED,
     Batch,
-    Batched,
+    BatchChat,
     BatchEndpoint,
     CallFailed,
     Judge,
@@ -31,8 +31,8 @@ from accord.models import (
     estimated_usage,
     is_unsent,
     may_have_started,
-    paid_reply,
     plan_range,
+    reply_row,
     run,
     wait,
 )
@@ -231,7 +231,7 @@ def judge_in_batches(project: Project, selected: Selected = Selected()) -> Batch
     return BatchRun(done, handed, dict(dropped), states)
 
 
-def _fetched(store: Store, model: Batched, endpoint: BatchEndpoint) -> tuple[list[Batch], set[str], Counter[str]]:
+def _fetched(store: Store, model: BatchChat, endpoint: BatchEndpoint) -> tuple[list[Batch], set[str], Counter[str]]:
     """Fetch the results of finished batches: returns the states, the keys still waited for, and reasons of losses."""
     states: list[Batch] = []
     waited_for: set[str] = set()
@@ -299,7 +299,7 @@ def _unlisted(store: Store, run: Mapping[str, Any]) -> list[Batch] | None:
 
 
 def _finished(
-    store: Store, model: Batched, endpoint: BatchEndpoint, run: dict[str, Any], state: Batch
+    store: Store, model: BatchChat, endpoint: BatchEndpoint, run: dict[str, Any], state: Batch
 ) -> tuple[Batch, Counter[str] | None]:
     """Store the replies of a finished batch; returns its state, and its failed requests by reason.
 
@@ -308,18 +308,18 @@ def _finished(
     """
     keys = set(run["settings"]["keys"])
     results = wait(endpoint.results(state, keys))
-    add_paid(store, [paid_reply(key, model.name, reply) for key, reply in results.replies.items()])
+    add_paid(store, [reply_row(key, model.name, reply) for key, reply in results.replies.items()])
     if results.unreadable and state.status != "failed" and len(store.replies(keys)) < len(keys):
         hint = "the same command downloads it again; `accord judge` without --batch sends its prompts again instead"
         return replace(state, says=f"{results.unreadable}; {hint}"), None
-    for_good = {key: reason for key, reason in results.failed.items() if not AGAIN.fullmatch(reason)}
+    for_good = {key: reason for key, reason in results.failed.items() if not RETRYABLE.fullmatch(reason)}
     model.failed |= for_good
     store.finish_run(run["id"], "done", {**state.to_json(), "for_good": for_good})
     silent = len(keys) - len(results.replies) - len(results.failed)
     return state, Counter(results.failed.values()) + Counter({results.no_line: silent})
 
 
-def _noted(store: Store, model: Batched) -> list[dict[str, Any]]:
+def _noted(store: Store, model: BatchChat) -> list[dict[str, Any]]:
     """The runs that handed in batches of a model."""
     runs = [each for each in store.runs() if each["command"] == BATCHES]
     where = (model.endpoint, model.name)
@@ -327,7 +327,7 @@ def _noted(store: Store, model: Batched) -> list[dict[str, Any]]:
 
 
 async def _handed_in(
-    project: Project, model: Batched, endpoint: BatchEndpoint, pending: Mapping[str, Prompt]
+    project: Project, model: BatchChat, endpoint: BatchEndpoint, pending: Mapping[str, Prompt]
 ) -> tuple[list[Batch], int]:
     """Submit prompts that no other process submits, within the budget; returns the batches and the number of prompts.
 
@@ -338,7 +338,7 @@ async def _handed_in(
     async with ledger.closing(), ledger.claimed(pending) as got:
         # Looked for again now that they are claimed: whoever held the claims before has noted its batch by then.
         elsewhere = {key for each in _noted(store, model) if _is_open(each) for key in each["settings"]["keys"]}
-        fresh = {key: prompt for key, prompt in pending.items() if key in got.mine.difference(elsewhere)}
+        fresh = {key: prompt for key, prompt in pending.items() if key in got.keys.difference(elsewhere)}
         for prompt in fresh.values():
             await budget.afford(model.name, estimated_usage(prompt))
             budget.reserve(model.name, estimated_usage(prompt))
@@ -352,7 +352,7 @@ async def _handed_in(
     return states, len(fresh)
 
 
-async def _started(store: Store, model: Batched, endpoint: BatchEndpoint, keys: list[str], lines: bytes) -> Batch:
+async def _started(store: Store, model: BatchChat, endpoint: BatchEndpoint, keys: list[str], lines: bytes) -> Batch:
     """Upload and start one batch, recorded as a run that stays open while an answer may still be found.
 
     Raises:

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 from accord.edges import AccordError, BadInput, UnknownName
 from accord.evidence import EvidenceTable, Ratings, Source, Training, joined
-from accord.learning import Evaluator, Factory, OneFold, System, learns, make_head, out_of_fold, unscored
+from accord.learning import AtOnce, Evaluator, Factory, OneFold, System, learns, make_head, out_of_fold, unscored
 from accord.models import run
 from accord.project.diagnostics import groups_of as agreement_by
 from accord.project.diagnostics import speakers_of
 from accord.project.fit_cache import Kept, calm, settings_of
 from accord.project.fitting import in_question, leak_of, synthetic_in
-from accord.project.worker_pool import AtOnce
 from accord.statistics import Split
 from accord.validation import (
     BEST_COLUMN,
@@ -167,7 +166,7 @@ def _made(project: Project, names: Sequence[str]) -> tuple[dict[str, Evaluator],
         lacking = [role for role in evaluator.roles if not project.models.has(role)]
         twin = next((other for other, each in made.items() if _same(each, evaluator)), None)
         if lacking:
-            unmade[name] = f"nobody has the role {lacking[0]!r}: models: {{{lacking[0]}: {{model: NAME}}}}"
+            unmade[name] = f"no model configured for role {lacking[0]!r}: models: {{{lacking[0]}: {{model: NAME}}}}"
         elif not evaluator.sources:
             unmade[name] = "the project has no source of evidence for it"
         elif twin is not None:

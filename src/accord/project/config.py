@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from accord.edges import (
+    MB,
     BadInput,
     UnknownName,
     check,
@@ -21,10 +22,10 @@ from accord.edges import (
     load_yaml,
     parse_yaml,
     plain_url,
+    read_text,
 )
 from accord.learning import PRESETS, SIMPLE, EvaluatorSettings
 from accord.models import ASSISTANT, FINDER, JUDGE, LIKELIHOOD, SCORER, USER, WRITER, ModelSettings
-from accord.project.environment import load_environment
 from accord.statistics import DRAWS, FOLDS
 from accord.store import located_store
 from accord.synth import SynthSettings
@@ -262,7 +263,7 @@ def load_config(path: str | Path | None = None) -> Config:
         content, where, folder = {}, PROJECT_FILE, Path()
     else:
         folder = project_folder(file)
-        load_environment(folder / ".env")
+        _load_env_file(folder / ".env")
         content, where = _filled(load_yaml(file), str(file)), str(file)
     store = os.environ.get("ACCORD_STORE")
     if store and isinstance(content, dict):
@@ -360,6 +361,46 @@ def with_settings(config: Config, pairs: Iterable[str]) -> Config:
             place = inner
         place[last], given = parse_yaml(value, f"--set {key}"), True
     return config_from(content, "--set", config.folder) if given else config
+
+
+_ENV_LINE = re.compile(
+    r"""
+    (?:export\s+)?(?P<key>[A-Za-z_]\w*)\s*=\s*
+    (?:"(?P<double>(?:[^"\\]|\\.)*)"|'(?P<single>[^']*)'|(?P<plain>[^"'].*?|))
+    \s*(?:(?<=\s)\#.*|(?<=["'])\#.*)?
+    """,
+    re.VERBOSE,
+)
+_ENV_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
+
+
+def _load_env_file(file: Path) -> None:
+    """Set the variables of a `.env` file that are not set; values of variables with secret names are redacted.
+
+    Raises:
+        BadInput: The file cannot be read, or a line is not `KEY=VALUE`.
+    """
+    if not file.is_file():
+        return
+    for number, line in enumerate(read_text(file, MB).splitlines(), 1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        match = _ENV_LINE.fullmatch(text)
+        if match is None:
+            raise BadInput(
+                f"{file}, line {number}: not KEY=VALUE; quote a value with quotes or with spaces at its ends"
+            )
+        key, value = match["key"], _env_value(match)
+        if is_secret_name(key):
+            keep_secret(value)
+        os.environ.setdefault(key, value)
+
+
+def _env_value(match: re.Match[str]) -> str:
+    if match["double"] is not None:
+        return re.sub(r"\\(.)", lambda escape: _ENV_ESCAPES.get(escape[1], escape[1]), match["double"])
+    return match["single"] if match["single"] is not None else match["plain"]
 
 
 def _filled(content: Any, where: str) -> Any:

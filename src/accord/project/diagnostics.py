@@ -15,7 +15,7 @@ from accord.evidence import EvidenceTable, Ratings
 from accord.learning import Evaluator, Head, Importance, System, importance, make_head
 from accord.project.fit_cache import Kept, calm, settings_of
 from accord.project.results import Compared
-from accord.statistics import Clusters, Diagram, Interval, diagrams, grouped_folds
+from accord.statistics import Clusters, Diagram, diagrams, grouped_folds
 from accord.store import Store
 from accord.validation import (
     Asked,
@@ -28,7 +28,7 @@ from accord.validation import (
     by_group,
     learning_curve,
 )
-from accord.values import WITHOUT, Labels, Question, Rubric, Sample
+from accord.values import WITHOUT, Estimate, Labels, Question, Rubric, Sample
 
 if TYPE_CHECKING:
     from accord.project.project import Project
@@ -112,7 +112,7 @@ def _importance(kept: Kept, evidence: EvidenceTable, labels: Labels, rubric: Rub
         return [asdict(one) for one in importance(evidence, labels, rubric.main_question, rubric.questions, few)]
 
     about = ["importance", few, [question.model_dump(mode="json") for question in rubric.questions]]
-    return [Importance(**{**row, "interval": Interval(**row["interval"])}) for row in kept.rows(about, work)]
+    return [Importance(**{**row, "estimate": Estimate(**row["estimate"])}) for row in kept.rows(about, work)]
 
 
 def _if_possible(work: Callable[[], list[T]]) -> list[T]:

@@ -11,7 +11,17 @@ from typing import Any
 
 from accord.edges import BadInput
 from accord.evidence import Relatedness, pairs_of
-from accord.finetune import Line, Parts, Settings, evaluate, examples_of, export, predict, split_by_dialogue, train
+from accord.finetune import (
+    MetricLine,
+    Parts,
+    TrainingSettings,
+    evaluate,
+    examples_of,
+    export,
+    predict,
+    split_by_dialogue,
+    train,
+)
 from accord.methods import IssuePromptBuilder, Issues, issues_source, shots_of
 from accord.models import HF, ChatModel, drive, run, wait
 from accord.project.project import Project
@@ -77,7 +87,7 @@ def finetune(
     project: Project,
     base: str,
     folder: Path,
-    settings: Settings,
+    settings: TrainingSettings,
     style: str,
     shots: Sequence[int] = (),
     resume: bool = False,
@@ -145,7 +155,7 @@ def _systems(
 
 def _tried(
     guidance: IssuePromptBuilder, place: str, parts: Parts, pairs: Sequence[Pair], tested: int | None
-) -> list[Line]:
+) -> list[MetricLine]:
     """The figures of one model on the turns that were held out."""
     from accord.models import ClientOptions, open_uncached
 

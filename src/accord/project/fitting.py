@@ -24,7 +24,7 @@ from accord.learning import (
     out_of_fold,
     saved_as,
 )
-from accord.models import Models, Plan, Step, plan_range, run
+from accord.models import Models, OnAnswer, Plan, plan_range, run
 from accord.project.diagnostics import speakers_of
 from accord.project.fit_cache import Kept, calm, settings_of
 from accord.project.multi_question_fit import with_every_question
@@ -59,7 +59,7 @@ def fit(
     project: Project,
     name: str | None,
     out: str | Path | None,
-    step: Step,
+    step: OnAnswer,
     on_stage: OnStage = lambda stage: None,
     every_question: bool = False,
 ) -> Fitted:
@@ -155,7 +155,7 @@ def learned(
     project: Project,
     evaluator: Evaluator,
     models: Models,
-    step: Step = lambda purpose: None,
+    step: OnAnswer = lambda purpose: None,
     on_stage: OnStage = lambda stage: None,
 ) -> Fitted:
     """What `fit` learns, before it is saved.
@@ -208,7 +208,7 @@ def _without_labels(project: Project, evaluator: Evaluator) -> Fitted:
     return Fitted(fitted, learned_from=len(table))
 
 
-def _with_labels(project: Project, evaluator: Evaluator, models: Models, step: Step, on_stage: OnStage) -> Fitted:
+def _with_labels(project: Project, evaluator: Evaluator, models: Models, step: OnAnswer, on_stage: OnStage) -> Fitted:
     on_stage("evidence")
     own = _question_labels(project, evaluator)
     if own and not project.rated(evaluator.question.id):
@@ -256,7 +256,7 @@ def _cross_validated(
     train: Training,
     known: EvidenceTable,
     models: Models,
-    step: Step,
+    step: OnAnswer,
     on_stage: OnStage,
 ) -> tuple[Evaluator, Compared]:
     """Out of fold, then on everything."""
@@ -330,7 +330,7 @@ def _held_out(
     known: EvidenceTable,
     side: Split,
     models: Models,
-    step: Step,
+    step: OnAnswer,
     on_stage: OnStage,
 ) -> tuple[Evaluator, Compared]:
     """On one side, tried on the other; what is kept is what was tried."""

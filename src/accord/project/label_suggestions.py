@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from accord.edges import BadInput
 from accord.learning import suggest_labels
 from accord.project.results import Estimates, NextLabel
-from accord.project.score_file import latest_scores
-from accord.project.selective_scoring import LEFT, left_for_people
+from accord.scoring import LEFT, latest_scores, left_for_people
 from accord.statistics import groups_of
 from accord.validation import gaps, system_means
 from accord.values import Labels

@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from accord import evidence, learning, models, statistics
+from accord import evidence, learning, models, scoring, statistics
 from accord import project as steps
 from accord.edges import BadInput, one_line
 from accord.project.config import Config, load_project
@@ -27,17 +27,15 @@ from accord.values import Labels, Question, Rubric, Sample, Target, load_rubric
 
 if TYPE_CHECKING:  # opening a project imports nothing that learns, asks or counts
     from accord.evidence import EvidenceTable, Source, SourceContext, Training
-    from accord.learning import Evaluator, EvaluatorSettings, Level
-    from accord.models import Budget, Models, ModelSettings, Plan, Recording, Step
+    from accord.learning import AtOnce, Evaluator, EvaluatorSettings, Level
+    from accord.models import Budget, Models, ModelSettings, OnAnswer, Plan, RecordedAnswers
     from accord.project.ask_models import Selected
     from accord.project.diagnostics import Insights
-    from accord.project.import_worker import Reading
+    from accord.project.import_worker import ImportOptions
     from accord.project.importing import Imported
-    from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel, ScoreRun
-    from accord.project.score_folder import Moved, PartsRun, Spread
-    from accord.project.scoring_pipeline import Perspective, ScoreOptions
+    from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel
     from accord.project.synthesising import SynthRun
-    from accord.project.worker_pool import AtOnce
+    from accord.scoring import Moved, PartsRun, Perspective, ScoreOptions, ScoreRun, Spread
     from accord.statistics import Groups
     from accord.synth import Unlike
 
@@ -154,14 +152,14 @@ class Project:
         return self._models(asks=False)
 
     @cached_property
-    def recordings(self) -> Mapping[str, Recording]:
+    def recordings(self) -> Mapping[str, RecordedAnswers]:
         """Answers of all recorded models, by model; empty unless the judge is a recorded one."""
-        return steps.recordings_of(self)
+        return steps.load_recordings(self)
 
     @cached_property
     def model_settings(self) -> Mapping[str, ModelSettings]:
-        """Settings of the models by role; of several recorded judges one is named (`chosen_recording`)."""
-        return steps.with_judge_named(self) if self.recordings else self.config.models
+        """Settings of the models by role; of several recorded judges one is named (`choose_recording`)."""
+        return steps.settings_with_judge(self) if self.recordings else self.config.models
 
     def _models(self, asks: bool, in_batches: bool = False) -> Models:
         settings, folder = self.model_settings, self.config.folder
@@ -247,7 +245,7 @@ class Project:
         columns: Mapping[str, str] | None = None,
         skip_bad_rows: bool = False,
         on_progress: Callable[[int], None] | None = None,
-        reading: Reading | None = None,
+        options: ImportOptions | None = None,
         workers: int = 1,
         replace: bool = False,
     ) -> Imported:
@@ -255,10 +253,10 @@ class Project:
 
         `paths` is a file, a data frame, an Arrow table, a data set, a list of dicts, or a list of such sources.
         """
-        told = reading or steps.Reading()
         return steps.import_files(
-            self.store, self.rubric, paths, format, columns, skip_bad_rows, on_progress, told, workers, replace
-        )
+            self.store, self.rubric, paths, format, columns, skip_bad_rows, on_progress,
+            options or steps.ImportOptions(), workers, replace,
+        )  # fmt: skip
 
     def samples(self, targets: Iterable[Target]) -> list[Sample]:
         """Targets with their conversations, by conversation id and turn."""
@@ -340,7 +338,7 @@ class Project:
         parts: Collection[Source],
         samples: Sequence[Sample],
         asked: Models | None = None,
-        step: Step | None = None,
+        step: OnAnswer | None = None,
     ) -> EvidenceTable:
         """The evidence of some sources; without models, as far as the store holds it."""
         table = evidence.EvidenceTable.of(samples)
@@ -369,7 +367,7 @@ class Project:
         self,
         name: str | None = None,
         out: str | Path | None = None,
-        step: Step = lambda purpose: None,
+        step: OnAnswer = lambda purpose: None,
         on_stage: Callable[[str], None] = lambda stage: None,
         every_question: bool = False,
     ) -> Fitted:
@@ -394,7 +392,7 @@ class Project:
 
         `jobs` are learned at the same time, each in a process of its own: by default one a core, at most four.
         """
-        begun = nullcontext(jobs) if isinstance(jobs, steps.AtOnce) else steps.AtOnce(jobs)
+        begun = nullcontext(jobs) if isinstance(jobs, learning.AtOnce) else learning.AtOnce(jobs)
         with begun as at_once, self.store.run("compare", self.config.shown()) as kept:
             found, evidence, train = steps.comparing.compare(self, only, at_once, on_step)
             groups = steps.comparing.by_groups(found, evidence, train, by)
@@ -411,13 +409,13 @@ class Project:
         options: ScoreOptions | None = None,
         **reading: Any,
     ) -> ScoreRun:
-        """Score the conversations of a file or a table in memory; see `accord.project.score_file.score_file`.
+        """Score the conversations of a file or a table in memory; see `accord.scoring.file.score_file`.
 
         Without `out` the result holds the scores: iterate over it, or call `to_polars` or `to_pandas`.
         """
         made = self.load(evaluator) if evaluator is None or isinstance(evaluator, str | Path) else evaluator
-        return steps.score_file.score_file(
-            self, made, source, out, perspective or steps.Perspective(), options or steps.ScoreOptions(), **reading
+        return scoring.score_file(
+            self, made, source, out, perspective or scoring.Perspective(), options or scoring.ScoreOptions(), **reading
         )
 
     def score_parts(
@@ -433,18 +431,18 @@ class Project:
         on_moved: Callable[[Moved], None] = lambda moved: None,
         roles: Mapping[str, str] | None = None,
     ) -> PartsRun:
-        """Score files of any number and size into a folder of parts; see `accord.project.score_folder.score_parts`."""
+        """Score files of any number and size into a folder of parts; see `accord.scoring.folder.score_parts`."""
         about = self.config.budget
         caps = models.Caps(about.requests, about.tokens, about.money)
-        asking = steps.Asking(True, self.config.store, caps, about.shared, self.config.folder)
-        told = replace(options or steps.ScoreOptions(), synthetic=self.config.synthetic)
-        scorer = steps.BatchScorer(
-            evaluator or self.folder(), perspective or steps.Perspective(), told, asking, format, columns, roles
+        asking = scoring.Asking(True, self.config.store, caps, about.shared, self.config.folder)
+        told = replace(options or scoring.ScoreOptions(), synthetic=self.config.synthetic)
+        scorer = scoring.BatchScorer(
+            evaluator or self.folder(), perspective or scoring.Perspective(), told, asking, format, columns, roles
         )
         with self.store.run("score parts", {"source": str(source), **self.config.shown()}) as kept:
-            done = steps.score_parts(scorer, source, out, spread or steps.Spread(), on_moved)
+            done = scoring.score_parts(scorer, source, out, spread or scoring.Spread(), on_moved)
             kept.results.update(done.to_json())
-            steps.mart_writer.take_parts(self, str(out), scorer.evaluator.question.id)
+            scoring.take_parts(self, str(out), scorer.evaluator.question.id)
             self.mart.tidy()
         return done
 
@@ -459,7 +457,7 @@ class Project:
             kept.results.update(found.to_json())
         return found
 
-    def synth(self, out: str | Path | None = None, step: Step = lambda purpose: None, **changes: Any) -> SynthRun:
+    def synth(self, out: str | Path | None = None, step: OnAnswer = lambda purpose: None, **changes: Any) -> SynthRun:
         """Make conversations that nobody held; see `accord.project.synthesising.synth`.
 
         Args:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from accord.edges import check
 from accord.evidence import Readable, SourceContext, make_source
 from accord.formats import ConversationWriter
-from accord.models import Plan, Step, plan_range, run
+from accord.models import OnAnswer, Plan, plan_range, run
 from accord.project.results import Spent
 from accord.statistics import Texts, groups_of
 from accord.store import Store
@@ -92,7 +92,7 @@ def plan_synth(project: Project, settings: SynthSettings) -> Plan:
 
 
 def synth(
-    project: Project, settings: SynthSettings, out: str | Path | None = None, step: Step = lambda purpose: None
+    project: Project, settings: SynthSettings, out: str | Path | None = None, step: OnAnswer = lambda purpose: None
 ) -> SynthRun:
     """Make what is planned and not there yet; each conversation is kept as it is finished.
 

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from accord.edges import BadInput
-from accord.project import counted, latest_scores
+from accord.scoring import counted, latest_scores
 from accord.store import Store
 from accord.values import WITHOUT, Scale, Synthetic
 

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from markupsafe import Markup
+
+from accord.charts import Axis, ChartLine, ChartRow, bar_chart, column_chart, line_chart
 from accord.edges import sendable, write_whole
-from accord.report import charts
-from accord.report.charts import page
+from accord.report.page import render_page
 from accord.studies import Outcome
 from accord.validation import GroupCounts, IssueStatistics
-from accord.values import Conversation, IssueAnnotation, Span, Taxonomy, Turn
+from accord.values import Conversation, Estimate, IssueAnnotation, Span, Taxonomy, Turn
 
 WORST_SHOWN = 12
 
@@ -41,7 +43,7 @@ class IssuesContent:
     found: IssueStatistics
     taxonomy: Taxonomy
     signature: Sequence[str]
-    plots: Sequence[tuple[str, str]]
+    plots: Sequence[tuple[str, Markup]]
     worst: Sequence[WorstTurn]
     validation: Mapping[str, Outcome]
 
@@ -65,7 +67,7 @@ def write_issues_page(
         [_worst(each, known.get(each.target.conversation)) for each in worst(assessments)],
         {each.flow: each for each in validation},
     )
-    write_whole(target, page("issues.html", shown), "xmlcharrefreplace")
+    write_whole(target, render_page("issues.html", shown), "xmlcharrefreplace")
     return target
 
 
@@ -80,22 +82,61 @@ def worst(assessments: Sequence[IssueAnnotation], most: int = WORST_SHOWN) -> li
     return shown
 
 
-def _plots(found: IssueStatistics, taxonomy: Taxonomy) -> list[tuple[str, str]]:
-    there = [row for row in found.types if row.turns]
+def _plots(found: IssueStatistics, taxonomy: Taxonomy) -> list[tuple[str, Markup]]:
     plots = [
-        ("Kinds of issues; critical ones are orange", charts.kinds(there) if there else ""),
-        ("Issues a turn", charts.counts(found.issues_per_turn, "issues", "turns")),
-        ("Scores of turns", charts.counts(found.scores, "score", "turns")),
-        ("Issues at each score", charts.by_score(found.types_by_score, taxonomy.names) if there else ""),
-        ("Scores of dialogues", charts.of_dialogues(found.dialogue_mean, found.dialogue_minimum)),
+        ("Kinds of issues; critical ones are red", _kinds(found)),
+        ("Issues per turn", _counts(found.issues_per_turn, "issues", "turns")),
+        ("Scores of turns", _counts(found.scores, "score", "turns")),
+        ("Issues at each score", _kinds_by_score(found, taxonomy)),
+        ("Scores of dialogues", _dialogues(found)),
         ("Along the dialogue", _along(found.by_position, "turn")),
         ("By day", _along(found.by_day, "day")),
     ]
     return [(title, plot) for title, plot in plots if plot]
 
 
-def _along(rows: Sequence[GroupCounts], title: str) -> str:
-    return charts.along(rows, title) if len(rows) > 1 else ""
+def _counts(numbers: Mapping[int, int], axis: str, counted: str) -> Markup:
+    labels = [str(value) for value in numbers]
+    return column_chart(labels, {counted: list(numbers.values())}, Axis(axis), Axis(counted), f"{counted} by {axis}")
+
+
+def _kinds(found: IssueStatistics) -> Markup:
+    """Draw the share of turns with each kind of issue, the most frequent first."""
+    kinds = sorted((kind for kind in found.types if kind.turns), key=lambda kind: kind.turns, reverse=True)
+    rows = [ChartRow(kind.type, Estimate(kind.share), "flagged" if kind.critical else "model") for kind in kinds]
+    return bar_chart(rows, Axis("share of turns", is_share=True), "Kinds of issues") if rows else Markup("")
+
+
+def _kinds_by_score(found: IssueStatistics, taxonomy: Taxonomy) -> Markup:
+    """Draw the kinds of the issues of turns with each score, as shares."""
+    counts = {(row.type, row.score): row.issues for row in found.types_by_score}
+    kinds = [name for name in taxonomy.names if any(name == kind for kind, _ in counts)]
+    scores = sorted({score for _, score in counts})
+    if not kinds:
+        return Markup("")
+    totals = {score: sum(counts.get((kind, score), 0) for kind in kinds) or 1 for score in scores}
+    series = {kind: [counts.get((kind, score), 0) / totals[score] for score in scores] for kind in kinds}
+    x, y = Axis("score"), Axis("share of the issues", high=1, is_share=True)
+    return column_chart([str(score) for score in scores], series, x, y, "Issues at each score", is_stacked=True)
+
+
+def _dialogues(found: IssueStatistics) -> Markup:
+    """Draw how many dialogues have each score: the mean of their turns, and their lowest turn."""
+    scores = sorted({*found.dialogue_mean, *found.dialogue_minimum})
+    sources = {"mean": found.dialogue_mean, "lowest": found.dialogue_minimum}
+    series = {name: [counts.get(score, 0) for score in scores] for name, counts in sources.items()}
+    return column_chart(
+        [str(score) for score in scores], series, Axis("score"), Axis("dialogues"), "Scores of dialogues"
+    )
+
+
+def _along(rows: Sequence[GroupCounts], title: str) -> Markup:
+    """Draw the share of turns with an issue by position or day."""
+    if len(rows) < 2:
+        return Markup("")
+    line = ChartLine(range(len(rows)), [row.with_issues or 0.0 for row in rows], draws="line points")
+    x = Axis(title, labels={place: str(row.group) for place, row in enumerate(rows)})
+    return line_chart([line], x, Axis("turns with an issue", 0, 1, is_share=True), f"Turns with an issue by {title}")
 
 
 def _worst(each: IssueAnnotation, conversation: Conversation | None) -> WorstTurn:

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
+from accord.charts import Axis, ChartRow, bar_chart, column_chart, interval_plot, legend
 from accord.edges import BadInput, write_whole
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator
-from accord.project import Compared, Fitted, Insights, Project, latest, latest_audit, latest_drift, latest_scores
-from accord.report import charts
-from accord.report.charts import page
+from accord.project import Compared, Fitted, Insights, Project, latest_audit
+from accord.report.page import render_page
 from accord.report.sections import (
     AdaptiveCurve,
     Drift,
@@ -31,10 +32,11 @@ from accord.report.sections import (
     question_importance,
     reliability,
 )
+from accord.scoring import latest, latest_drift, latest_scores
 from accord.statistics import range_names
 from accord.store import Store
 from accord.validation import NEW, Comparison, Difference, Result, is_better
-from accord.values import Conversation, Rubric, Section, Value, number
+from accord.values import Conversation, Estimate, Rubric, Section, Value, number
 from accord.version import __version__
 
 SURE = 0.05
@@ -46,7 +48,7 @@ TITLES = {
     "rmse": "RMSE", "rmse_new_annotator": "RMSE, new annotator", "pearson": "r", "spearman": "ρ", "kendall": "τ",
     "within_one": "within 1", "weighted_kappa": "κ", "log_loss": "log loss",
 }  # fmt: skip
-SAID, PREDICTED, JUDGE = "said", "predicted", "judge's raw answer"
+OBSERVED, PREDICTED, JUDGE = "observed", "predicted", "judge's raw answer"
 
 
 def write_report(project: Project, path: str | Path, fitted: Fitted | None = None, about: str = "") -> Path:
@@ -71,7 +73,7 @@ def write_report(project: Project, path: str | Path, fitted: Fitted | None = Non
 
 def render(shown: Content) -> str:
     """The report as HTML. Every text that came from outside is escaped by the template."""
-    return page("report.html", shown)
+    return render_page("report.html", shown)
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,8 @@ class Habits:
 
     panels: Panels
     left_out: int
-    legend: Sequence[tuple[str, str]]
+    legend: Markup
+    has_judge: bool
 
 
 @dataclass(frozen=True)
@@ -122,8 +125,8 @@ class LearnedHead:
     """How scores are made: the effect of each metric (`reach`), or of each feature (`chart`), where a head says so."""
 
     signature: str
-    reach: str | None = None
-    chart: str | None = None
+    reach: Markup | None = None
+    chart: Markup | None = None
     variance: Sequence[tuple[str, float]] = ()
     levels: Sequence[tuple[str, int, float]] = ()
     remarks: Sequence[str] = ()
@@ -150,7 +153,7 @@ class Content:
     verdict: str
     about: str
     cautions: Sequence[str]
-    agreement_charts: Sequence[str]
+    agreement_charts: Sequence[Markup]
     habits: Habits
     reliability: Reliability | None
     groups: GroupErrors | None
@@ -252,10 +255,10 @@ def verdict(found: Comparison) -> str:
     said += f"{_with_interval(best, 'rmse')} on average (RMSE)"
     if best.values["pearson"] is not None:
         inside = [
-            f"{number(one.pearson, 2)} ({number(one.intervals['pearson'].low, 2)} to "
-            f"{number(one.intervals['pearson'].high, 2)}) within {by}"
+            f"{number(one.pearson.value, 2)} ({number(one.pearson.low, 2)} to "
+            f"{number(one.pearson.high, 2)}) within {by}"
             for by, one in best.within.items()
-            if one.pearson is not None
+            if one.pearson.value is not None
         ]
         said += f" and correlates with it at r = {_with_interval(best, 'pearson')}"
         said += f", {', '.join(inside)}" if inside else ""
@@ -280,8 +283,8 @@ def verdict(found: Comparison) -> str:
 
 def _with_interval(line: Result, statistic: str) -> str:
     """A statistic with its interval, as text."""
-    interval = line.intervals[statistic]
-    return f"{number(line.values[statistic], 2)} ({number(interval.low, 2)} to {number(interval.high, 2)})"
+    estimate = line.estimates[statistic]
+    return f"{number(estimate.value, 2)} ({number(estimate.low, 2)} to {number(estimate.high, 2)})"
 
 
 def _smaller(difference: Difference) -> str:
@@ -291,21 +294,15 @@ def _smaller(difference: Difference) -> str:
     return f"{difference.against} by {number(-test.difference, 2)}{interval}"
 
 
-def _interval_chart(found: Comparison, statistic: str) -> str:
+def _interval_chart(found: Comparison, statistic: str) -> Markup:
     lines: list[Result] = [*found.results, *([found.people] if found.people else [])]
     rows = [
-        {
-            "system": line.system,
-            "value": line.values[statistic],
-            "low": line.intervals[statistic].low,
-            "high": line.intervals[statistic].high,
-            "ours": place == 0,
-        }
+        ChartRow(line.system, estimate, "model" if place == 0 else "neutral")
         for place, line in enumerate(lines)
-        if line.values[statistic] is not None and line.intervals[statistic].low is not None
+        if (estimate := line.estimates[statistic]).value is not None and estimate.low is not None
     ]
     title = {"rmse": "RMSE (lower is better)", "pearson": "Pearson's r (higher is better)"}[statistic]
-    return charts.intervals(rows, title, [str(row["system"]) for row in rows])
+    return interval_plot(rows, Axis(title), title)
 
 
 def _habits(found: Comparison) -> Habits:
@@ -315,27 +312,24 @@ def _habits(found: Comparison) -> Habits:
     judge = next((s for s in found.systems if s.name == "judge-expected"), None)
     counts = Counter(rated.annotator)
     shown = [name for name, _ in counts.most_common(ANNOTATORS_SHOWN)]
-    panels: list[tuple[str, list[dict[str, Any]]]] = []
+    panels: list[tuple[str, dict[str, list[float]]]] = []
     for name in shown:
         mine = (rated.annotator == name) & scored
         if not mine.any():
             continue
-        shares = {SAID: np.bincount(system.answer[mine], minlength=len(names)) / mine.sum()}
-        shares[PREDICTED] = system.probabilities[mine].mean(axis=0)
+        shares = {OBSERVED: (np.bincount(system.answer[mine], minlength=len(names)) / mine.sum()).tolist()}
+        shares[PREDICTED] = system.probabilities[mine].mean(axis=0).tolist()
         if judge is not None and (mine & judge.scored).any():
-            shares[JUDGE] = judge.paired(rated).in_ranges().probabilities[mine & judge.scored].mean(axis=0)
-        bars = [
-            {"option": option, "kind": kind, "share": float(share)}
-            for kind, each in shares.items()
-            for option, share in zip(names, each, strict=True)
-        ]
-        panels.append((f"{name} (n = {counts[name]})", bars))
-    kinds = [
-        kind for kind in (SAID, PREDICTED, JUDGE) if any(bar["kind"] == kind for _, bars in panels for bar in bars)
+            shares[JUDGE] = judge.paired(rated).in_ranges().probabilities[mine & judge.scored].mean(axis=0).tolist()
+        panels.append((f"{name} (n = {counts[name]})", shares))
+    kinds = [kind for kind in (OBSERVED, PREDICTED, JUDGE) if any(kind in shares for _, shares in panels)]
+    highest = max((share for _, shares in panels for column in shares.values() for share in column), default=1.0)
+    axis = Axis(high=highest, is_share=True)
+    drawn = [
+        (title, column_chart(names, shares, Axis(), axis, title, has_legend=False, size=(150, 80)))
+        for title, shares in panels
     ]
-    highest = max((bar["share"] for _, bars in panels for bar in bars), default=1.0)
-    drawn = [(title, charts.habit(bars, kinds, highest)) for title, bars in panels]
-    return Habits(drawn, len(counts) - len(shown), list(zip(kinds, charts.COLOURS, strict=False)))
+    return Habits(drawn, len(counts) - len(shown), legend(kinds), len(kinds) > 2)
 
 
 def _worst(tried: Compared) -> list[Miss]:
@@ -372,15 +366,22 @@ def _learned(evaluator: Evaluator) -> LearnedHead:
     """How scores are made, and charts of what the head says of itself."""
     said, signature, remarks = evaluator.head.describe(), str(evaluator.signature()), evaluator.head.remarks()
     if "reach" in said:
-        rows = [{"feature": name, "weight": reach} for name, reach in said["reach"].items()]
-        return LearnedHead(signature, reach=charts.reach(rows), remarks=remarks)
+        axis = Axis("between its worst and best value, in units of the scale")
+        return LearnedHead(signature, reach=_effects(said["reach"], axis), remarks=remarks)
     if "variance_ratios" not in said:
         return LearnedHead(signature, remarks=remarks)
-    rows = [{"feature": name, "weight": weight} for name, weight in said["weights"].items()]
+    chart = _effects(said["weights"], Axis("change of the expected answer per standard deviation"))
     levels = sorted(
         ((name, a["labels"], a["level"]) for name, a in said["annotators"].items()), key=lambda line: -line[2]
     )
-    return LearnedHead(signature, None, charts.weights(rows), _variance_shares(said), levels, remarks)
+    return LearnedHead(signature, None, chart, _variance_shares(said), levels, remarks)
+
+
+def _effects(effects: Mapping[str, float], axis: Axis) -> Markup:
+    """Draw a bar per feature, the largest first."""
+    ordered = sorted(effects.items(), key=lambda pair: -pair[1])
+    rows = [ChartRow(name, Estimate(effect), "model" if effect > 0 else "flagged") for name, effect in ordered]
+    return bar_chart(rows, axis, "Effect of each feature")
 
 
 def _variance_shares(described: Mapping[str, Any]) -> list[tuple[str, float]]:

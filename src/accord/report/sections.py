@@ -6,15 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from markupsafe import Markup
+
+from accord.charts import Axis, ChartLine, ChartRow, bar_chart, interval_plot, line_chart
 from accord.project import Insights
-from accord.report import charts
-from accord.statistics import STATISTICS
+from accord.statistics import STATISTICS, Diagram
 from accord.validation import Group
-from accord.values import Estimate, Point
+from accord.values import Estimate
 
 GROUPS_SHOWN, FEATURES_SHOWN = 12, 15
 FLAGGED = 0.05
-Panels = Sequence[tuple[str, str]]
+Panels = Sequence[tuple[str, Markup]]
 """Charts as SVG, each with its title."""
 
 
@@ -32,23 +34,30 @@ def reliability(insights: Insights) -> Reliability | None:
     shown = [one for one in insights.diagrams if len(one.predicted) > 1]
     if not shown:
         return None
-    worst = max(shown, key=lambda one: one.error or 0.0)
+    worst = max(shown, key=lambda one: one.error.value or 0.0)
     panels = []
     for one in shown:
-        rows = [
-            {"predicted": float(p), "happened": float(h), "low": float(low), "high": float(high), "density": float(d)}
-            for p, h, low, high, d in zip(one.predicted, one.happened, one.low, one.high, one.density, strict=True)
-        ]
-        error = "–" if one.error is None else f"{one.error:.3f}"
-        panels.append((f"answer {one.option}: smECE {error}", charts.reliability(rows)))
-    return Reliability(panels, worst.option, worst.error or 0.0)
+        error = "–" if one.error.value is None else f"{one.error.value:.3f}"
+        panels.append((f"answer {one.option}: smECE {error}", _reliability_curve(one)))
+    return Reliability(panels, worst.option, worst.error.value or 0.0)
+
+
+def _reliability_curve(diagram: Diagram) -> Markup:
+    """Draw the observed frequency by predicted probability, wide where predictions are dense."""
+    lines = [
+        ChartLine(diagram.predicted.tolist(), diagram.happened.tolist(), diagram.low.tolist(), diagram.high.tolist(),
+             kind="s0", weights=diagram.density.tolist()),
+        ChartLine([0, 1], [0, 1], kind="neutral", is_dashed=True),
+    ]  # fmt: skip
+    title = f"Calibration of answer {diagram.option}"
+    return line_chart(lines, Axis("predicted", 0, 1), Axis("observed", 0, 1), title, size=(150, 150))
 
 
 @dataclass(frozen=True)
 class GroupErrors:
     """Every group (`rows`), the names of those that differ from all others, and how many are not in the chart."""
 
-    chart: str | None
+    chart: Markup | None
     rows: Sequence[Group]
     flagged: Sequence[str]
     left_out: int
@@ -60,12 +69,12 @@ def group_errors(insights: Insights) -> GroupErrors | None:
         return None
     shown = insights.groups[:GROUPS_SHOWN]
     points = [
-        Point(f"{g.by}: {g.name}", Estimate(g.bias, band.low, band.high), g.p_holm < FLAGGED)
+        ChartRow(f"{g.by}: {g.name}", g.bias, "flagged" if g.p_holm < FLAGGED else "people")
         for g in sorted(shown, key=lambda group: (group.by, group.name))
-        if g.bias is not None and (band := g.intervals["bias"]).low is not None
+        if g.bias.value is not None and g.bias.low is not None
     ]
     flagged = [f"{g.by} {g.name} ({g.apart:+.2f})" for g in insights.groups if g.p_holm < FLAGGED]
-    chart = charts.points(points, "prediction minus rating") if points else None
+    chart = interval_plot(points, Axis("prediction minus rating"), "Errors by group", 0.0) if points else None
     return GroupErrors(chart, insights.groups, flagged, len(insights.groups) - len(shown))
 
 
@@ -73,7 +82,7 @@ def group_errors(insights: Insights) -> GroupErrors | None:
 class QuestionImportance:
     """The question that matters most (`first`) with its worth a step, on the main answer's `scale`."""
 
-    chart: str
+    chart: Markup
     first: str
     value: float
     scale: str
@@ -82,14 +91,17 @@ class QuestionImportance:
 def question_importance(insights: Insights, scale: str) -> QuestionImportance | None:
     """Importance of the questions; `None` where none has an interval."""
     points = [
-        Point(one.question, Estimate(one.value, one.interval.low, one.interval.high))
-        for one in insights.importance
-        if one.interval.low is not None
+        ChartRow(one.question, one.estimate, "people") for one in insights.importance if one.estimate.low is not None
     ]
     if not points:
         return None
-    first = insights.importance[0]
-    return QuestionImportance(charts.points(points, "rise of the main answer"), first.question, first.value, scale)
+    first, axis = insights.importance[0], Axis("rise of the main answer")
+    return QuestionImportance(
+        interval_plot(points, axis, "Importance of the questions", 0.0),
+        first.question,
+        first.estimate.value or 0.0,
+        scale,
+    )
 
 
 @dataclass(frozen=True)
@@ -103,28 +115,34 @@ class LearningCurve:
 
 def learning_curve(insights: Insights) -> LearningCurve | None:
     """The learning curve; `None` where it has no two points."""
-    rows = [
-        {"labels": point.labels, "value": point.values[name], "low": found.low, "high": found.high, "statistic": name}
-        for point in insights.curve
-        for name, found in point.intervals.items()
-        if point.values[name] is not None and found.low is not None
-    ]
-    whole = [(point.labels, value) for point in insights.curve if (value := point.values["rmse"]) is not None]
+    whole = [(point.labels, value) for point in insights.curve if (value := point.estimates["rmse"].value) is not None]
     if len(whole) < 2:
         return None
     (before, worse), (after, better) = whole[-2:]
-    panels = [
-        (title, charts.curve([row for row in rows if row["statistic"] == name], "labels learned from", title))
-        for name, title in (("rmse", "RMSE"), ("pearson", "r"))
-    ]
+    panels = [(title, _curve(insights, name, title)) for name, title in (("rmse", "RMSE"), ("pearson", "r"))]
     return LearningCurve([panel for panel in panels if panel[1]], worse - better, round(after - before))
+
+
+def _curve(insights: Insights, statistic: str, title: str) -> Markup:
+    """Draw a statistic with its interval by number of labels; empty without an interval."""
+    points = [
+        (point.labels, estimate.value, estimate.low, estimate.high)
+        for point in insights.curve
+        if (estimate := point.estimates[statistic]).value is not None
+        and estimate.low is not None and estimate.high is not None
+    ]  # fmt: skip
+    if not points:
+        return Markup("")
+    labels, values, low, high = zip(*points, strict=True)
+    line = ChartLine(labels, values, low, high, draws="line points")
+    return line_chart([line], Axis("labels learned from"), Axis(title), f"Learning curve: {title}")
 
 
 @dataclass(frozen=True)
 class AdaptiveCurve:
     """Error by questions asked; how many come within 1 % of the RMSE of `all`."""
 
-    chart: str
+    chart: Markup
     enough: int
     all: int
 
@@ -135,15 +153,16 @@ def adaptive_curve(insights: Insights) -> AdaptiveCurve | None:
     if len(known) < 2:
         return None
     enough = next(most for most, value in known if value <= 1.01 * known[-1][1])
-    rows = [{"labels": most, "value": value, "low": None, "high": None} for most, value in known]
-    return AdaptiveCurve(charts.curve(rows, "questions asked", "RMSE"), enough, known[-1][0])
+    line = ChartLine([most for most, _ in known], [value for _, value in known], draws="line points")
+    chart = line_chart([line], Axis("questions asked"), Axis("RMSE"), "Error by number of questions")
+    return AdaptiveCurve(chart, enough, known[-1][0])
 
 
 @dataclass(frozen=True)
 class Drift:
     """Features by how far they moved: the names of those that did, `of` how many."""
 
-    chart: str
+    chart: Markup
     moved: Sequence[str]
     of: int
 
@@ -152,8 +171,9 @@ def drift_of(rows: Sequence[Mapping[str, Any]]) -> Drift | None:
     """Drift since training; `None` where nothing was scored."""
     if not rows:
         return None
-    shown = [
-        {"feature": row["feature"], "value": row["stability"], "flagged": row["is_shifted"]}
+    bars = [
+        ChartRow(row["feature"], Estimate(row["stability"]), "flagged" if row["is_shifted"] else "model")
         for row in rows[:FEATURES_SHOWN]
     ]
-    return Drift(charts.stability(shown), [row["feature"] for row in rows if row["is_shifted"]], len(rows))
+    chart = bar_chart(bars, Axis("population stability index"), "Drift by feature")
+    return Drift(chart, [row["feature"] for row in rows if row["is_shifted"]], len(rows))

@@ -14,7 +14,7 @@ from accord.store.mart import LIVE_ROWS, Mart
 from accord.store.mart_rows import bundle_of
 from accord.store.schema import runs, scores
 from accord.store.store import Store
-from accord.values import ROW
+from accord.values import SCORE_COLUMNS
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def _of_mart(row: Mapping[str, Any]) -> Mapping[str, Any]:
     names = ("conversation", "turn", "annotator", "value", "low", "high", "warning", "unscored", "signature")
     shares = zip(row["options"] or (), row["probabilities"] or (), strict=True)
     return {
-        **dict.fromkeys(ROW), **{name: row[name] for name in names},
+        **dict.fromkeys(SCORE_COLUMNS), **{name: row[name] for name in names},
         "distribution": {f"{option:g}": round(share, 6) for option, share in shares},
         "attributions": json.loads(row["attributions"] or "null"),
     }  # fmt: skip

@@ -7,6 +7,7 @@ from .citations import excerpts as excerpts, Passages as Passages, Used as Used
 from .human_studies import FLOWS as FLOWS, open_validation as open_validation, outcome as outcome, outcomes as outcomes
 from .human_studies import shipped_study as shipped_study
 from .issue_validity import detection_outcome as detection_outcome
+from .item_order import Order as Order
 from .item_sampling import drawn as drawn, eligible as eligible
 from .predicted_ratings import Expected as Expected, Guess as Guess, Perspectives as Perspectives
 from .rating_revision import agreement_with_all as agreement_with_all, agreement_with_model as agreement_with_model

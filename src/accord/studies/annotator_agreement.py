@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.statistics import STATISTICS, Clusters, Paired, bootstrap, fold_of, interval, number, units_alpha
+from accord.statistics import STATISTICS, Clusters, Paired, bootstrap, estimate_from_draws, fold_of, number, units_alpha
 from accord.values import Annotation, Estimate, Question, Target, Value
 
 Floats = NDArray[np.float64]
@@ -128,7 +128,7 @@ def _figure(of: Any, answers: Answers, n: int) -> CountedEstimate:
     value = number(of(np.ones((1, len(answers.units))))[0]) if len(answers.units) else None
     if value is None or len(answers.clusters) < 2:
         return CountedEstimate(value, None, None, n)
-    ends = interval(of(answers.weights()))
+    ends = estimate_from_draws(value, of(answers.weights()))
     if ends.low == ends.high:  # resamples of what is everywhere alike say nothing of what was not seen
         return CountedEstimate(value, None, None, n)
     return CountedEstimate(value, ends.low, ends.high, n)
@@ -239,7 +239,7 @@ def _follows(main: Answers, other: Answers, name: str, drawn: dict[bytes, Cluste
         drawn[key] = Clusters([main.units[int(row)][0].conversation for row in rows])
     clusters = drawn[key]
     ends = bootstrap(clusters, STATISTICS["pearson"], [paired], DRAWS)
-    return CountedEstimate(STATISTICS["pearson"](paired), ends.low, ends.high, len(rows))
+    return CountedEstimate(ends.value, ends.low, ends.high, len(rows))
 
 
 @dataclass(frozen=True)

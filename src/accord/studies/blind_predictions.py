@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 from accord.edges import BadInput
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator
-from accord.statistics import STATISTICS, Clusters, Interval, Paired, bootstrap_all, mean_sequence
+from accord.models import run
+from accord.scoring import Perspective, Scorer
+from accord.statistics import STATISTICS, Clusters, Paired, bootstrap_all, mean_sequence
 from accord.store import Assignment, Item, Prediction, now
 from accord.studies.annotator_agreement import CountedEstimate, code_of
 from accord.studies.item_order import is_random
 from accord.studies.study_session import OpenStudy
-from accord.values import INTERVAL_MASS, Annotation, Question, Score, central_interval
+from accord.values import INTERVAL_MASS, Annotation, Estimate, Question, Score, central_interval
 
 Floats = NDArray[np.float64]
 
@@ -70,11 +72,12 @@ class Expectations:
         if row < 0 or not self.evidence.present[row].any():
             return None
         speaker = person if person in self.evaluator.annotators else None
-        [score] = self.evaluator.score(self.evidence.take([int(row)]), [speaker])
+        scorer = Scorer(self.evaluator, Perspective(speaker))
+        flow = scorer.score(self.study.project.samples([item.target]), self.evidence.take([int(row)]))
+        [score] = run(flow, self.study.project.kept)
         if not isinstance(score, Score):
             return None
-        question, shares = self.evaluator.question.id, score.to_json()["distribution"]
-        return Prediction(item.key, person, question, self.named, shares, now())
+        return Prediction(item.key, person, self.evaluator.question.id, self.named, score.distribution, now())
 
     def keep(self, assignment: Assignment) -> None:
         """Keep what is expected before the answer; where somebody answered already, nothing."""
@@ -139,7 +142,10 @@ class Tested:
         ahead = (np.abs(paired.truth - self.usual) - np.abs(paired.truth - paired.value)) / self.range
         r = bootstrap_all(Clusters(list(self.conversation)), {"r": STATISTICS["pearson"]}, [paired])["r"]
         rmse = mean_sequence(self.by_conversation(squared), 0, self.range**2)
-        root = Interval(*(None if end is None else float(np.sqrt(end)) for end in (rmse.low, rmse.high)))
+        root = Estimate(
+            float(np.sqrt(squared.mean())),
+            *(None if end is None else float(np.sqrt(end)) for end in (rmse.low, rmse.high)),
+        )
         found = {
             "rmse": (float(np.sqrt(squared.mean())), root),
             "covered": (float(inside.mean()), mean_sequence(self.by_conversation(inside), 0, 1)),

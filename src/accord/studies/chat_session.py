@@ -23,12 +23,12 @@ from accord.models import (
     CallFailed,
     ChatMessage,
     ClientOptions,
-    Heard,
     Prompt,
     Reply,
+    StreamingClient,
     fence_for,
     located_model,
-    open_heard,
+    open_streaming,
     start,
     wait,
 )
@@ -83,7 +83,7 @@ class OpenTalk:
         self.library = None if documents is None else Library.read(self.project.config.folder / documents)
         self.topics = {topic.text: topic for topic in self.settings.topics}
         self.limits = Limits(self.settings.max_messages, self.settings.max_conversations)
-        self._chats: dict[str, Heard] = {}
+        self._chats: dict[str, StreamingClient] = {}
         self._writing: dict[str, Writing] = {}
         self._lock = Lock()
         self._check()
@@ -241,19 +241,19 @@ class OpenTalk:
         if not writing.text.strip():
             raise CallFailed("empty", "the assistant said nothing")
 
-    def _chat(self, name: str, assistant: Assistant) -> Heard:
+    def _chat(self, name: str, assistant: Assistant) -> StreamingClient:
         """The assistant's model, opened once."""
         with self._lock:
             if name not in self._chats:
                 self._chats[name] = self._opened(assistant)
             return self._chats[name]
 
-    def _opened(self, assistant: Assistant) -> Heard:
+    def _opened(self, assistant: Assistant) -> StreamingClient:
         budget, role = self.project.budget, assistant.role
         terms = ClientOptions(attempts=assistant.attempts, timeout=assistant.timeout, budget=budget)
         given = self.project.given.get(role or "")
         if given is not None:
-            return Heard(given, terms.limit("given"), budget, assistant.attempts)
+            return StreamingClient(given, terms.limit("given"), budget, assistant.attempts)
         model, base_url = assistant.model, assistant.base_url
         if role is not None:
             settings = self.project.config.models[role]
@@ -261,7 +261,7 @@ class OpenTalk:
             terms = ClientOptions(settings.concurrency, settings.attempts, settings.timeout, budget)
         if not model:
             raise BadInput(f"the role {role!r} names no model to talk with")
-        return open_heard(located_model(model, self.project.config.folder), base_url, terms, assistant.stream)
+        return open_streaming(located_model(model, self.project.config.folder), base_url, terms, assistant.stream)
 
     def _retrieved(self, talk: Talk, assistant: Assistant) -> list[Document]:
         """The documents for the reply that is next."""

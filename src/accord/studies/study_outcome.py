@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.statistics import RANK_DRAWS, Clusters, interval
+from accord.statistics import RANK_DRAWS, Clusters, estimate_from_draws
 from accord.values import Estimate, Target
 
 Floats = NDArray[np.float64]
@@ -109,8 +109,7 @@ class Resampling:
         if value is None or not self.draws:
             return Estimate(value)
         drawn = [statistic(rows) for rows in self.draws]
-        spread = interval(np.array([np.nan if each is None else each for each in drawn]))
-        return Estimate(value, spread.low, spread.high)
+        return estimate_from_draws(value, np.array([np.nan if each is None else each for each in drawn]))
 
     def share(self, holds: NDArray[np.bool_], among: NDArray[np.bool_]) -> Estimate:
         """The share of rows `among` (N,) for which something `holds` (N,), as a figure."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from accord.models import ASSISTANT, USER, Failure, Flow, Known, Prompt, Reply, Request, Who, together
+from accord.models import ASSISTANT, USER, Failure, Flow, ModelInfo, ModelQuery, Prompt, Reply, Request, together
 from accord.synth.document_search import Library
 from accord.synth.planning import Planned, planned, possible
 from accord.synth.prompting import PROMPTS, Prompts
@@ -68,7 +68,7 @@ def making(
     topics = yield from topics_of(settings, library, seed)
     personas = yield from personas_of(settings, seed)
     hows = possible(settings, library is not None, topics)
-    user, assistant = yield [Request(USER, Who()), Request(ASSISTANT, Who())]
+    user, assistant = yield [Request(USER, ModelQuery()), Request(ASSISTANT, ModelQuery())]
     plans = {
         _id(each, settings, library, seed, (user, assistant)): each
         for each in planned(settings, hows, topics, personas, seed)
@@ -79,7 +79,9 @@ def making(
     return Outcome(hows, len(topics), len(personas), tuple(plans), made)
 
 
-def _id(each: Planned, settings: SynthSettings, library: Library | None, seed: int, models: tuple[Known, Known]) -> str:
+def _id(
+    each: Planned, settings: SynthSettings, library: Library | None, seed: int, models: tuple[ModelInfo, ModelInfo]
+) -> str:
     """The same for the same plan, whoever looks; it tells a reader neither the way nor the model."""
     reading = settings.model_dump(
         mode="json", exclude={"methods", "topics", "personas", "count", "concurrency", "documents"}

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from accord.edges import MB, BadInput, BadRow, read_text
 from accord.formats import read_rows
-from accord.models import USER, Failure, Flow, Form, Prompt, Reply, ask_for_list, to, together, twice
+from accord.models import USER, Failure, Flow, ListForm, Prompt, Reply, ask_for_list, stand_in_twice, to_role, together
 from accord.synth.document_search import Library
 from accord.synth.prompting import personas_prompt, plain, topics_prompt
 from accord.synth.settings import SynthSettings
@@ -132,11 +132,11 @@ def personas_of(settings: SynthSettings, seed: int) -> Flow[tuple[str, ...]]:
     return tuple(dict.fromkeys(text for entries in found for text in entries))
 
 
-def _listed(prompt: Prompt, form: Form) -> Flow[list[str]]:
+def _listed(prompt: Prompt, form: ListForm) -> Flow[list[str]]:
     """The first field of each entry that a model writes, as one line; none where it fails."""
     expected = partial(_stand_in, form.most)
     asked = ask_for_list(prompt, form)
-    entries = yield from to(USER, asked, PURPOSE, None, expected, partial(_stand_in, 1), twice(expected))
+    entries = yield from to_role(USER, asked, PURPOSE, None, expected, partial(_stand_in, 1), stand_in_twice(expected))
     if isinstance(entries, Failure):
         return []
     texts = (plain(clean(str(next(iter(entry.values()), ""))))[:_LONGEST] for entry in entries)

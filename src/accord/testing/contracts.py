@@ -19,7 +19,7 @@ from accord.formats import BAD_ROW, SCORED, UNSCORED, score_schema
 from accord.learning import Head
 from accord.methods import TOP, AssertionBudget, Policy, Pool
 from accord.models import Models, memory_models, run
-from accord.project import BatchScorer
+from accord.scoring import BatchScorer
 from accord.testing.synthetic_ratings import Planted, planted
 from accord.values import Conversation, Document, Question, Score, Turn
 

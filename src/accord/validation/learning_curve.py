@@ -13,20 +13,10 @@ from numpy.typing import NDArray
 
 from accord.evidence import EvidenceTable, Ratings
 from accord.learning import AdaptiveRubric, Constant, Factory, Head, System, held_out
-from accord.statistics import (
-    FOLDS,
-    STATISTICS,
-    Clusters,
-    Interval,
-    Paired,
-    Split,
-    bootstrap_all,
-    grouped_folds,
-    summary,
-)
+from accord.statistics import FOLDS, STATISTICS, Clusters, Paired, Split, bootstrap_all, grouped_folds
 from accord.validation.comparison import Keep
 from accord.validation.recommendation import Gain, gain_over
-from accord.values import Labels, Question
+from accord.values import Estimate, Labels, Question
 
 SHARES = (0.1, 0.25, 0.5, 0.75)
 GAIN_SHARES = (0.5, 0.75)
@@ -42,20 +32,18 @@ class Point:
     Attributes:
         share: Of the training conversations that was learned from.
         labels: How many labels that is on average, in the folds' training sides.
-        values: Statistics over the held-out ratings; `None` where nothing could be learned.
-        intervals: Theirs, over conversations.
+        estimates: Statistics over the held-out ratings, undefined if nothing could be learned.
     """
 
     share: float
     labels: float
-    values: dict[str, float | None]
-    intervals: dict[str, Interval]
+    estimates: dict[str, Estimate]
 
     def to_json(self) -> dict[str, Any]:
         """A flat row."""
         row: dict[str, Any] = {"share": self.share, "labels": self.labels}
-        for name, found in self.intervals.items():
-            row |= {name: self.values[name], f"{name}_low": found.low, f"{name}_high": found.high}
+        for name, estimate in self.estimates.items():
+            row |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
         return row
 
 
@@ -104,11 +92,10 @@ def _thinned(split: Split, share: float, seed: int) -> Split:
 def _point(share: float, count: float, run: System, rated: Ratings, draws: int) -> Point:
     rows = np.flatnonzero(run.scored)
     if not len(rows):
-        nothing = Interval(None, None)
-        return Point(share, count, dict.fromkeys(SHOWN), dict.fromkeys(SHOWN, nothing))
+        return Point(share, count, dict.fromkeys(SHOWN, Estimate()))
     paired, clusters = run.paired(rated).take(rows), Clusters(rated.group[rows])
-    intervals = bootstrap_all(clusters, {name: STATISTICS[name] for name in SHOWN}, [paired], min(DRAWS, draws), 0)
-    return Point(share, count, summary(paired, SHOWN), intervals)
+    statistics = {name: STATISTICS[name] for name in SHOWN}
+    return Point(share, count, bootstrap_all(clusters, statistics, [paired], min(DRAWS, draws), 0))
 
 
 def gain_curve(

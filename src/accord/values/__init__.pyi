@@ -22,8 +22,9 @@ from .rubric import read_rubric as read_rubric, Reason as Reason, Rubric as Rubr
 from .rubric import Side as Side
 from .scale import Frozen as Frozen, Kind as Kind, MOST_ASKED as MOST_ASKED, Scale as Scale, Value as Value
 from .score import central_interval as central_interval, decision as decision, decode as decode
-from .score import INTERVAL_MASS as INTERVAL_MASS, least_cost as least_cost, POPULATION as POPULATION, ROW as ROW
-from .score import Score as Score, score_from as score_from, Signature as Signature, Unscored as Unscored
+from .score import INTERVAL_MASS as INTERVAL_MASS, least_cost as least_cost, POPULATION as POPULATION, Score as Score
+from .score import SCORE_COLUMNS as SCORE_COLUMNS, score_from as score_from, ScoreRow as ScoreRow
+from .score import Signature as Signature, Unscored as Unscored
 from .study_settings import BrokenStudy as BrokenStudy, Items as Items, Order as Order, read_study as read_study
 from .study_settings import ROUNDS as ROUNDS, Stage as Stage, study_or_broken as study_or_broken, StudyName as StudyName
 from .study_settings import StudySettings as StudySettings

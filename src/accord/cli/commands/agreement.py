@@ -38,7 +38,7 @@ def compare(
 
     Nobody is asked: what sources know comes from the store, so run `accord judge` (and `accord fit`) before.
     """
-    from accord.project import AtOnce
+    from accord.learning import AtOnce
 
     with AtOnce(jobs) as begun, open_counted(config_file, synthetic, settings) as project:
         with Steps() as steps:

@@ -33,7 +33,7 @@ def rebuild(
 
     What live scoring wrote stands nowhere else and is kept. Scores that come in meanwhile are kept too.
     """
-    from accord.project import rebuild as made_anew
+    from accord.scoring import rebuild as made_anew
 
     with open_project(config_file, settings) as project:
         found = made_anew(project, folders or ())

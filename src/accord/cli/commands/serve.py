@@ -149,10 +149,10 @@ def _pages(
         BadInput: Other machines reach the server, there are no user accounts, and live scoring cannot be served alone.
     """
     from accord.edges import BadInput
-    from accord.web import Bench, workbench_app
+    from accord.web import WorkbenchContext, workbench_app
 
     try:
-        bench = Bench(project, exposed)
+        bench = WorkbenchContext(project, exposed)
     except BadInput as error:
         if project.config.studies or unserved:
             raise BadInput(f"{error}. {unserved}" if unserved else str(error)) from None

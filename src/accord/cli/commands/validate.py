@@ -73,7 +73,7 @@ def validate(
         from accord.live import check_installed, exposure, serve
 
         check_installed()
-        bench = web.Bench(project, exposure(host, name or ()))
+        bench = web.WorkbenchContext(project, exposure(host, name or ()))
         pages = web.workbench_app(bench, frozenset(map(str.lower, [host, *(name or ())])))
         note_broken_studies(bench)
         note(f"{turns} turns, {study.settings.annotators_per_item} people each, at {site_of(host, port)}/rate/{flow}")

@@ -50,8 +50,7 @@ from accord.methods.in_context.selectors import (
     try_selector,
 )
 from accord.methods.in_context.template import PromptTemplate, RatedExamples, prompt_text
-from accord.models import EMBEDDER, WRITER, Failure, Flow, Known, Prompt, Reply, Request, to
-from accord.models import Text as EmbeddedText
+from accord.models import EMBEDDER, WRITER, EmbeddingText, Failure, Flow, ModelInfo, Prompt, Reply, Request, to_role
 from accord.statistics import INNER_FOLDS, fold_of
 from accord.values import Estimate, Findings, Fold, Registry, Sample, Section, Table, Text, number
 
@@ -175,7 +174,7 @@ FEWEST_EXAMPLES = 10
 
 def vectors_of(texts: Sequence[str], embedder: str, width: int | None = None) -> Flow[Vectors]:
     """Return (n, h) vectors of texts; `width` is h, if known."""
-    found = yield [Request(EMBEDDER, EmbeddedText(embedder, text, width)) for text in texts]
+    found = yield [Request(EMBEDDER, EmbeddingText(embedder, text, width)) for text in texts]
     return np.stack(found) if found else np.zeros((0, 0), dtype=np.float32)
 
 
@@ -202,7 +201,7 @@ class Experiment:
     counts: dict[str, RequestCounts] = field(default_factory=dict)
 
     def learn(
-        self, prompts: Sequence[TaskPrompt], writer: Known | None, inversion: str | None
+        self, prompts: Sequence[TaskPrompt], writer: ModelInfo | None, inversion: str | None
     ) -> Flow[ExperimentResult]:
         """Write prompts, test them and sets of examples, and learn which to show for an input.
 
@@ -232,11 +231,11 @@ class Experiment:
 
     # --- prompts --------------------------------------------------------------------------------------------------
 
-    def _written(self, writer: Known, inversion: str | None) -> Flow[list[TaskPrompt]]:
+    def _written(self, writer: ModelInfo, inversion: str | None) -> Flow[list[TaskPrompt]]:
         rng, counts = self._rng(1), self.counts_of(WRITTEN)
         draws = [rng.permutation(len(self.train))[:EXAMPLES].tolist() for _ in range(self.settings.candidates)]
         flow = invert(self.wording, writer.name, self.train.all, draws, counts, inversion, writer.context)
-        return (yield from to(WRITER, flow, WRITTEN, stand_in=_prompt_writer(), fewest=lambda prompt: Reply("")))
+        return (yield from to_role(WRITER, flow, WRITTEN, stand_in=_prompt_writer(), fewest=lambda prompt: Reply("")))
 
     def _searched(self, candidates: Sequence[TaskPrompt]) -> Flow[PromptSearch]:
         """Test every prompt on the whole training side (eq. 1)."""
@@ -413,7 +412,7 @@ def check_examples(train: RatedExamples, groups: Sequence[str], k: int) -> None:
         exclusions = ", ".join(f"{number} {reason}" for reason, number in train.left_out.items())
         note = f" ({exclusions}, which are excluded)" if exclusions else ""
         raise BadInput(
-            f"{count} rated examples of {train.question.id!r} are left to learn from{note}; showing {k} needs {needed}. "
+            f"{count} rated examples of {train.question.id!r} are left to learn from{note}; {needed} are needed. "
             f"Rate more, or show fewer: in-context: {{demonstrations: {max(1, min(k, count - 2))}}}"
         )
     largest = Counter(groups).most_common(1)[0][1]

@@ -20,11 +20,12 @@ from accord.methods.in_context.prompt_inversion import TaskPrompt, dump_tasks, r
 from accord.methods.in_context.scoring_requests import ScoreRequest
 from accord.methods.in_context.selectors import (
     ExampleLibrary,
+    Floats,
+    Indices,
     Nodes,
     PreparedNodes,
     Query,
     Selector,
-    greedy_subgraph,
     make_selector,
     random_nodes,
 )
@@ -248,3 +249,41 @@ def _digest(selector: Selector) -> str:
 
 def _bytes(array: Any) -> str:
     return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+
+
+# --- algorithm 2 ----------------------------------------------------------------------------------------------------
+
+
+def greedy_subgraph(weights: Floats, nodes: Nodes, size: int = 5) -> list[int]:
+    """Return the heaviest node, then repeatedly the node that adds most to the chosen ones; the first in a tie.
+
+        W_e(i, j) = 1 - |D_i ∩ D_j|/k                    (eq. 7)
+        Q(G', i)  = Σ_j 2·W_e·W_v(i) / (W_e + W_v(i))    (eq. 8), 0 if both are 0
+
+    Args:
+        weights: (N,) W_v, in [0, 1].
+        nodes: N nodes; the order of their demonstrations does not matter.
+        size: Number of nodes to choose.
+
+    Returns:
+        Rows of the chosen nodes, in order.
+    """
+    if not len(nodes) or size < 1:
+        return []
+    k = nodes.demonstrations.shape[1]
+    gained, free = np.zeros(len(nodes)), np.ones(len(nodes), dtype=bool)
+    chosen = [int(np.argmax(weights))]
+    while len(chosen) < min(size, len(nodes)):
+        free[chosen[-1]] = False
+        edges = 1 - shared_with(nodes, chosen[-1]) / k
+        total = edges + weights
+        gained += np.divide(2 * edges * weights, total, out=np.zeros_like(total), where=total > 0)
+        chosen.append(int(np.argmax(np.where(free, gained, -np.inf))))
+    return chosen
+
+
+def shared_with(nodes: Nodes, row: int) -> Indices:
+    """Return (N,) |D_i ∩ D_row|."""
+    member = np.zeros(int(nodes.demonstrations.max(initial=0)) + 1, dtype=np.intp)
+    member[nodes.demonstrations[row]] = 1
+    return np.asarray(member[nodes.demonstrations].sum(axis=1))

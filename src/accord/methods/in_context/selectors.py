@@ -27,7 +27,7 @@ from accord.methods.in_context.prompt_inversion import TaskPrompt
 from accord.methods.in_context.scoring_requests import UNREADABLE, ParsedScore, RequestCounts, ScoreRequest, score_each
 from accord.methods.in_context.template import PromptTemplate, RatedExamples, unit
 from accord.models import Failure, PromptFlow
-from accord.statistics import DRAWS, Clusters, interval
+from accord.statistics import DRAWS, Clusters, estimate_from_draws
 from accord.values import Estimate, Question, Registry
 
 Vectors = NDArray[np.float32]
@@ -219,44 +219,6 @@ def target(reading: ParsedScore | Failure, truth: float, question: Question) -> 
     if isinstance(reading, ParsedScore):
         return float(np.exp(-abs(truth - float(unit(np.array(reading.value), question)))))
     return LEAST_TARGET if reading.reason in UNREADABLE else None
-
-
-# --- algorithm 2 ----------------------------------------------------------------------------------------------------
-
-
-def greedy_subgraph(weights: Floats, nodes: Nodes, size: int = 5) -> list[int]:
-    """Return the heaviest node, then repeatedly the node that adds most to the chosen ones; the first in a tie.
-
-        W_e(i, j) = 1 - |D_i ∩ D_j|/k                    (eq. 7)
-        Q(G', i)  = Σ_j 2·W_e·W_v(i) / (W_e + W_v(i))    (eq. 8), 0 if both are 0
-
-    Args:
-        weights: (N,) W_v, in [0, 1].
-        nodes: N nodes; the order of their demonstrations does not matter.
-        size: Number of nodes to choose.
-
-    Returns:
-        Rows of the chosen nodes, in order.
-    """
-    if not len(nodes) or size < 1:
-        return []
-    k = nodes.demonstrations.shape[1]
-    gained, free = np.zeros(len(nodes)), np.ones(len(nodes), dtype=bool)
-    chosen = [int(np.argmax(weights))]
-    while len(chosen) < min(size, len(nodes)):
-        free[chosen[-1]] = False
-        edges = 1 - shared_with(nodes, chosen[-1]) / k
-        total = edges + weights
-        gained += np.divide(2 * edges * weights, total, out=np.zeros_like(total), where=total > 0)
-        chosen.append(int(np.argmax(np.where(free, gained, -np.inf))))
-    return chosen
-
-
-def shared_with(nodes: Nodes, row: int) -> Indices:
-    """Return (N,) |D_i ∩ D_row|."""
-    member = np.zeros(int(nodes.demonstrations.max(initial=0)) + 1, dtype=np.intp)
-    member[nodes.demonstrations[row]] = 1
-    return np.asarray(member[nodes.demonstrations].sum(axis=1))
 
 
 AUTO, CHANCE = "auto", "random"
@@ -505,7 +467,7 @@ def selector_figures(
         counts = clusters.counts(DRAWS, seed)
         figures = []
         for values in (trial.targets[known], (trial.targets - base)[known]):
-            drawn = interval((counts @ clusters.sums(values[:, None]))[:, 0] / (counts @ clusters.sizes))
-            figures.append(Estimate(float(values.mean()), drawn.low, drawn.high))
+            drawn = (counts @ clusters.sums(values[:, None]))[:, 0] / (counts @ clusters.sizes)
+            figures.append(estimate_from_draws(float(values.mean()), drawn))
         rows.append(SelectorFigures(trial.name, trial.name == chosen, *figures))
     return rows

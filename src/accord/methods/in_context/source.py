@@ -57,9 +57,9 @@ from accord.models import (
     WRITER,
     Failure,
     Flow,
-    Known,
+    ModelInfo,
+    ModelQuery,
     Request,
-    Who,
     in_process,
 )
 from accord.statistics import Split, fold_of
@@ -181,7 +181,7 @@ class InContext(LearnedSource[Recipe]):
             rivals.get(name)
         prompts = load_tasks(self.context.folder / settings.prompts) if settings.prompts else []
         inversion = _text_of(self.context.folder / settings.inversion) if settings.inversion else None
-        [scorer] = yield [Request(SCORER, Who(), about=train.question)]
+        [scorer] = yield [Request(SCORER, ModelQuery(), about=train.question)]
         wording, examples = self._shown(train, scorer)
         groups = contexts_of(examples.all, train.group_of)
         check_examples(examples, groups, settings.demonstrations)
@@ -243,7 +243,7 @@ class InContext(LearnedSource[Recipe]):
         private = private_by(self.settings.private, self.settings.marked)
         return examples_of(part.question, part.samples, part.labels, level or self.settings.level, private)
 
-    def _shown(self, train: Training, scorer: Known) -> tuple[PromptTemplate, RatedExamples]:
+    def _shown(self, train: Training, scorer: ModelInfo) -> tuple[PromptTemplate, RatedExamples]:
         """Return the prompt template, and the examples that fit."""
         mode = scorer.mode or NUMBER
         if mode not in SCORING:
@@ -269,7 +269,7 @@ class InContext(LearnedSource[Recipe]):
             NotFitted: Nothing was learned yet.
         """
         recipe = self.recipe
-        [scorer] = yield [Request(SCORER, Who(), about=recipe.wording.question)]
+        [scorer] = yield [Request(SCORER, ModelQuery(), about=recipe.wording.question)]
         _check_scorer(recipe, scorer)
         by_target = {sample.target: sample for sample in at_level(samples, recipe.wording.level)}
         answers: dict[Target, Ensemble | Failure | None] = {
@@ -319,9 +319,9 @@ def _note(requests: Sequence[ScoreRequest]) -> Note:
     return Note({"demonstrations": list(targets), "prompt": TaskPrompt(requests[0].task).hash})
 
 
-def _writer() -> Flow[Known]:
+def _writer() -> Flow[ModelInfo]:
     """Return the model that writes prompts."""
-    [writer] = yield [Request(WRITER, Who())]
+    [writer] = yield [Request(WRITER, ModelQuery())]
     if writer.mode in DECIDED:
         raise BadInput(
             "a decisions endpoint cannot write prompts. Use a chat model: models: {writer: {model: NAME}}, or prompts "
@@ -330,7 +330,7 @@ def _writer() -> Flow[Known]:
     return writer  # type: ignore[no-any-return]
 
 
-def _check_scorer(recipe: Recipe, scorer: Known) -> None:
+def _check_scorer(recipe: Recipe, scorer: ModelInfo) -> None:
     """Raise an error if the scorer is not the one of training."""
     if (scorer.mode or NUMBER) != recipe.wording.mode:
         raise BadInput(

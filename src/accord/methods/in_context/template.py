@@ -126,7 +126,7 @@ def examples_of(
         if scores is None or (sample.turn is None) != (level == DIALOGUE):
             continue
         if not any(turn.content.strip() for turn in sample.conversation.up_to(sample.turn)):
-            reasons[sample.target] = "nothing was said"
+            reasons[sample.target] = "empty conversation"
         elif not question.applies_to(sample.conversation):
             reasons[sample.target] = "the question does not apply"
         elif private(sample.conversation):

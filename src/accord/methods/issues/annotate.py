@@ -17,7 +17,7 @@ from accord.models import (
     OUT_OF_BUDGET,
     ChatMessage,
     Failure,
-    Form,
+    ListForm,
     Prompt,
     PromptFlow,
     ask_for_list,
@@ -101,7 +101,7 @@ def _kinds(issues: Sequence[Issue], guidance: IssuePromptBuilder) -> PromptFlow[
     """Return the kind of each issue by the model's answer; `None` without one."""
     if not issues:
         return []
-    form = Form("kinds", {"number": "NUMBER", "kind": '"KIND"'}, len(issues), "its number and its kind.", 30)
+    form = ListForm("kinds", {"number": "NUMBER", "kind": '"KIND"'}, len(issues), "its number and its kind.", 30)
     shown = _numbered([f"{issue.said}: {issue.comment}" for issue in issues])
     parts = {"taxonomy": told_taxonomy(guidance.taxonomy), "issues": shown, "fence": fence_for(shown)}
     entries = yield from ask_for_list(_prompt("kinds", parts, form, guidance), form)
@@ -126,7 +126,7 @@ def _looked_at_again(
     ]
     if second_look is None or not places:
         return list(assessments)
-    form = Form("yes", {"number": "NUMBER"}, len(places), "its number.", 15)
+    form = ListForm("yes", {"number": "NUMBER"}, len(places), "its number.", 15)
     shown = _numbered([assessments[row].issues[column].comment for row, column in places])
     parts = {"question": second_look.question, "issues": shown, "fence": fence_for(shown)}
     entries = yield from ask_for_list(_prompt("again", parts, form, guidance), form)
@@ -140,8 +140,8 @@ def _looked_at_again(
     return revised
 
 
-def _prompt(name: str, parts: dict[str, str], form: Form, guidance: IssuePromptBuilder) -> Prompt:
-    text = template(name).substitute({**parts, "form": form.told(by_schema=True)}).strip()
+def _prompt(name: str, parts: dict[str, str], form: ListForm, guidance: IssuePromptBuilder) -> Prompt:
+    text = template(name).substitute({**parts, "form": form.instruction(by_schema=True)}).strip()
     schema = form.schema() if guidance.by_schema else None
     return Prompt((ChatMessage("user", text),), max(form.most, 2) * form.tokens, schema=schema)
 

@@ -41,16 +41,16 @@ from accord.models import (
     OUT_OF_BUDGET,
     STORE,
     Flow,
-    Known,
+    ModelInfo,
+    ModelQuery,
     Prompt,
     Reply,
     Request,
     StoreRead,
     StoreWrite,
-    Who,
     in_process,
     judging_signature,
-    to,
+    to_role,
     together,
 )
 from accord.store import IssueAnnotations, Store
@@ -231,7 +231,7 @@ class Issues(Source):
         counts = IssueCounts()
         asking, name = None, ""
         if self.settings.by == "chat":
-            [finder] = yield [Request(FINDER, Who())]
+            [finder] = yield [Request(FINDER, ModelQuery())]
             asking, name = asking_of(self.settings, self.taxonomy, finder, self.context.folder), finder.name
         signature = (yield from self._recorded()) if asking is None else asking.signature(name)
         by_conversation: dict[str, list[IssueAnnotation]] = {}
@@ -249,7 +249,7 @@ class Issues(Source):
             if asking is None or not missing:
                 continue
             flows = [
-                to(
+                to_role(
                     FINDER,
                     annotate(conversation, turns, asking, name),
                     "dialogues assessed",
@@ -308,7 +308,7 @@ class Issues(Source):
 
     def _judged(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
         """Return a probability of each kind, from the project's judge."""
-        [judge] = yield [Request(JUDGE, Who())]
+        [judge] = yield [Request(JUDGE, ModelQuery())]
         answers = yield from self._answers(samples)
         signature = str(judging_signature(judge, self.taxonomy.rubric).with_part("taxonomy", self.taxonomy.hash))
         return issue_table(samples, probable(answers, self.taxonomy), self.taxonomy, signature, scored=False)
@@ -380,7 +380,7 @@ def translated(labels: Labels, source: Taxonomy, to_: Taxonomy) -> Labels:
     return Labels([*unchanged, *translated_labels.values()], labels.groups)
 
 
-def asking_of(settings: IssueSettings, taxonomy: Taxonomy, finder: Known, folder: Path = Path()) -> FinderOptions:
+def asking_of(settings: IssueSettings, taxonomy: Taxonomy, finder: ModelInfo, folder: Path = Path()) -> FinderOptions:
     """Return the options of a chat model; a model fine-tuned by Accord gets the prompts of its training.
 
     Args:

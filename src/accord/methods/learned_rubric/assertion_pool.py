@@ -43,20 +43,20 @@ from accord.models import (
     NOT_ASKED,
     OUT_OF_BUDGET,
     WRITER,
+    EmbeddingText,
     Failure,
     Flow,
-    Known,
+    ModelInfo,
     Prompt,
     PromptFlow,
     Reply,
     Request,
-    Text,
     documents_of,
     in_process,
-    to,
+    stand_in_twice,
+    to_role,
     together,
     transcript_of,
-    twice,
 )
 from accord.values import Question, Reason, Rubric, Sample, Scale, Side
 
@@ -95,7 +95,7 @@ class WriterOptions:
     context: int | None = None
 
     @classmethod
-    def by(cls, writer: Known, settings: WritingSettings, folder: Path = Path()) -> WriterOptions:
+    def by(cls, writer: ModelInfo, settings: WritingSettings, folder: Path = Path()) -> WriterOptions:
         """Return the options of a writer; relative paths in the settings start from `folder`.
 
         Raises:
@@ -239,7 +239,7 @@ def _write_class(
     elif settings.deduplicate == "model":
         distinct = yield from _to_writer(deduplicate(kept, guidance), purpose, settings.reasons)
     else:
-        vectors = yield [Request(EMBEDDER, Text(settings.embedder, each.text)) for each in kept]
+        vectors = yield [Request(EMBEDDER, EmbeddingText(settings.embedder, each.text)) for each in kept]
         distinct = deduplicate_by_cosine(kept, np.array(vectors) if kept else np.zeros((0, 1)), settings.alike)
     pool.failed(distinct.failures)
     pool.counts += Counter(reasons=len(reasons), written=len(written.assertions), repeated=distinct.repeated)
@@ -255,7 +255,7 @@ def _to_writer(flow: PromptFlow[T], purpose: str, most: int) -> Flow[T]:
     expected = partial(_stand_in, most, MOST_A_BATCH)
     fewest = partial(_stand_in, 1, 1, repeats=True)
     # One assertion per batch leaves room in the pool, so that the plan counts every batch.
-    return to(WRITER, flow, purpose, None, expected, fewest, twice(partial(_stand_in, most, 1)))
+    return to_role(WRITER, flow, purpose, None, expected, fewest, stand_in_twice(partial(_stand_in, most, 1)))
 
 
 def _stand_in(reasons: int, assertions: int, prompt: Prompt, repeats: bool = False) -> Reply:

@@ -40,7 +40,7 @@ from accord.methods.learned_rubric.selection_policies import (
     tuned,
 )
 from accord.models import NOT_APPLICABLE
-from accord.statistics import DRAWS, Clusters, interval
+from accord.statistics import DRAWS, Clusters, estimate_from_draws
 from accord.values import Estimate, Labels, Question, Rubric, Sample, Side, Signature, Target, content_hash
 from accord.version import __version__
 
@@ -468,8 +468,9 @@ def with_intervals(tested: NetSatOutcome, clusters: Clusters, draws: int = DRAWS
     """Return the statistics with intervals from resamples of whole conversations."""
     values, draws = figures(tested), draws if len(clusters) > 1 else 0
     drawn = [figures(tested.take(clusters.rows(count))) for count in clusters.counts(draws, seed)]
-    spread = {name: interval(np.array([row[name] for row in drawn], dtype=float)) for name in NAMES}
     return {
-        name: Estimate() if value is None else Estimate(value, spread[name].low, spread[name].high)
+        name: Estimate()
+        if value is None
+        else estimate_from_draws(value, np.array([row[name] for row in drawn], dtype=float))
         for name, value in values.items()
     }

@@ -25,15 +25,15 @@ from accord.evidence import counted_stems, pieces
 from accord.models import (
     ChatMessage,
     Failure,
-    Form,
+    ListForm,
     Prompt,
     PromptFlow,
     ask_for_list,
     estimated_usage,
     fence_for,
     fenced,
-    fitted,
-    room_beside,
+    fit_to_context,
+    room_left,
     transcript_of,
     truncated_share,
 )
@@ -71,12 +71,12 @@ class RubricPromptBuilder:
     prompts: Mapping[str, str] | None = None
     by_schema: bool = True
 
-    def prompt(self, name: str, form: Form, principles: str = "", parts: Mapping[str, Any] | None = None) -> Prompt:
+    def prompt(self, name: str, form: ListForm, principles: str = "", parts: Mapping[str, Any] | None = None) -> Prompt:
         """Fill in a prompt file.
 
         Args:
             name: Name of the prompt file.
-            form: Form of the answer.
+            form: ListForm of the answer.
             principles: Prompt file with design principles to insert.
             parts: Further placeholders by name.
         """
@@ -84,7 +84,7 @@ class RubricPromptBuilder:
         values = {
             "domain": self.told_domain(),
             "principles": principle_text,
-            "form": form.told(self.by_schema),
+            "form": form.instruction(self.by_schema),
             **(parts or {}),
         }
         schema = form.schema() if self.by_schema else None
@@ -194,13 +194,13 @@ def windowed(guidance: RubricPromptBuilder, context: int | None, most: int = MOS
     if context is None:
         return lambda sample: sample
     bare = extraction_prompt(Sample(Conversation("", ())), Side.DSAT, guidance, most)
-    room = room_beside(estimated_usage(bare).total, context, "writer: context")
-    return lambda sample: fitted(sample, room)
+    room = room_left(estimated_usage(bare).total, context, "writer: context")
+    return lambda sample: fit_to_context(sample, room)
 
 
-def _form(most: int) -> Form:
+def _form(most: int) -> ListForm:
     fields = {"reason": '"one sentence"', "quote": '"a few words of the conversation, verbatim, that show it"'}
-    return Form("reasons", fields, most, "one reason in one sentence.", 120, 50)
+    return ListForm("reasons", fields, most, "one reason in one sentence.", 120, 50)
 
 
 def _found(quote: str, transcript: str) -> str:
@@ -216,7 +216,7 @@ BATCH = 10
 MOST_A_BATCH = 8
 FEWEST_WORDS, MOST_WORDS = 3, 25
 """Shorter and longer assertions are dropped."""
-_SUMMARY = Form(
+_SUMMARY = ListForm(
     "assertions",
     {"text": '"one assertion"', "numbers": "[the numbers of the reasons it covers]"},
     MOST_A_BATCH,
@@ -309,7 +309,7 @@ SHOWN = 60
 ALIKE = 0.85
 """Cosine similarity from which two assertions count as duplicates."""
 _PAIR = re.compile(r"^\D{0,20}?(\d{1,4})\D{1,40}?(\d{1,4})\D{0,20}$")
-_REPEATS = Form(
+_REPEATS = ListForm(
     "repeats",
     {"number": "the number of an assertion", "number_of_earlier": "the number of the one it repeats"},
     SHOWN,

@@ -32,8 +32,8 @@ from accord.methods.learned_rubric.selection_policies import (
     Floats,
     SelectionSettings,
 )
-from accord.models import JUDGE, NOT_YET, PROSE, Flow
-from accord.statistics import Clusters, interval
+from accord.models import JUDGE, NO_LIST, NOT_YET, Flow
+from accord.statistics import Clusters, estimate_from_draws
 from accord.values import (
     Charts,
     Conversation,
@@ -361,7 +361,7 @@ def examine_rubric(
         precision=selector.settings.precision,
         cautions=_cautions(fit, decided, rows),
         tested=len(decided.good),
-        again=sum(count for reason, count in fit.written.failures.items() if reason != PROSE)
+        again=sum(count for reason, count in fit.written.failures.items() if reason != NO_LIST)
         + sum(row.unanswered or 0.0 for row in rows),
         **learned_part(fit),
     )
@@ -456,7 +456,7 @@ def _assertions(
         assert question.side is not None
         is_sat = question.side is Side.SAT
         signed = own if is_sat else -own
-        spread = interval(np.array([_gap(signed[rows], good[rows]) for rows in drawn]))
+        spread = estimate_from_draws(None, np.array([_gap(signed[rows], good[rows]) for rows in drawn]))
         fails = own < TOP / POINT / 2 if is_sat else own > TOP / POINT / 2
         findings.append(
             AssertionFindings(

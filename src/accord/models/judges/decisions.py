@@ -14,7 +14,16 @@ from accord.models.client import Endpoint
 from accord.models.flow import OUT_OF_BUDGET
 from accord.models.model import Answer, CallFailed, Model, Prompt, Reply, Unanswered, Usage
 from accord.models.prompts import answer_labels, material_hash, material_of
-from accord.models.reply_parsing import MALFORMED, NO_DISTRIBUTION, a_list, a_name, an_object, answered, short, usage_of
+from accord.models.reply_parsing import (
+    MALFORMED,
+    NO_DISTRIBUTION,
+    make_answer,
+    model_name,
+    read_usage,
+    require_list,
+    require_object,
+    shorten,
+)
 from accord.values import Conversation, Kind, Question, Sample
 
 MOST_QUESTIONS = 400
@@ -24,7 +33,7 @@ TOKENS = ("input_tokens", "output_tokens")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class DecisionQuestion:
     """One question as the wire types it: `predicate` (is it so?), `score` (ordered levels), or `choice`."""
 
     name: str
@@ -38,23 +47,23 @@ class DecisionsRequest:
     """Questions about one input."""
 
     input: str
-    questions: tuple[Asked, ...]
+    questions: tuple[DecisionQuestion, ...]
 
 
-Given = tuple[Mapping[str, Any] | None, str]
+OptionNumbers = tuple[Mapping[str, Any] | None, str]
 """One question's numbers by option, unchecked, or `None`; and why there are none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class DecisionsReply:
     """Answers in the questions' order: numbers by option as they were given, or `None` with a reason."""
 
-    answers: tuple[Given, ...]
+    answers: tuple[OptionNumbers, ...]
     usage: Usage = Usage()
     version: str = ""
 
 
-DecisionsModel = Model[DecisionsRequest, Decided]
+DecisionsModel = Model[DecisionsRequest, DecisionsReply]
 
 
 class DecisionsJudge:
@@ -79,7 +88,7 @@ class DecisionsJudge:
 
     def made_from(self, sample: Sample, question: Question) -> Mapping[str, Any]:
         """The input, and the question as the wire sees it; what else is asked in the same request is no part of it."""
-        asked = asked_of(sample, question)
+        asked = decision_question(sample, question)
         about = [asked.type, asked.instructions, [list(option) for option in asked.options]]
         material = material_hash(sample, self.instructions)
         where = {"judge": self.name, "endpoint": self.endpoint, "mode": self.mode, "dialect": self.dialect}
@@ -87,7 +96,7 @@ class DecisionsJudge:
 
     def requests(self, sample: Sample, questions: Sequence[Question]) -> Sequence[DecisionsRequest]:
         """One request for all the questions."""
-        asked = tuple(asked_of(sample, question) for question in questions)
+        asked = tuple(decision_question(sample, question) for question in questions)
         return [DecisionsRequest(material_of(sample, self.instructions), asked)]
 
     async def answer(self, sample: Sample, questions: Sequence[Question]) -> list[Answer | Unanswered]:
@@ -99,7 +108,7 @@ class DecisionsJudge:
             return [Unanswered(q.id, error.failure.reason, error.failure.detail) for q in questions]
         except BudgetReached as error:
             return [Unanswered(q.id, OUT_OF_BUDGET, str(error)) for q in questions]
-        found = [read_decided(q, mass, reason) for q, (mass, reason) in zip(questions, decided.answers, strict=True)]
+        found = [read_decision(q, mass, reason) for q, (mass, reason) in zip(questions, decided.answers, strict=True)]
         return [replace(a, version=decided.version) if isinstance(a, Answer) else a for a in found]
 
     async def close(self) -> None:
@@ -107,7 +116,7 @@ class DecisionsJudge:
         await self.model.close()
 
 
-def asked_of(sample: Sample, question: Question) -> Asked:
+def decision_question(sample: Sample, question: Question) -> DecisionQuestion:
     """A question in the wire's types: two options 0 and 1 are a predicate, ordered ones a score, others a choice.
 
     Raises:
@@ -121,16 +130,16 @@ def asked_of(sample: Sample, question: Question) -> Asked:
     if tuple(scale.options) == (0, 1):
         words = (("0", "no"), ("1", "yes"))
         meanings = [f"{word}: {question.meanings[key]}" for key, word in words if key in question.meanings]
-        return Asked(question.id, "predicate", " ".join([text, *meanings]))
+        return DecisionQuestion(question.id, "predicate", " ".join([text, *meanings]))
     options = tuple((str(option), question.meanings.get(str(option), "")) for option in scale.options)
-    return Asked(question.id, "score" if scale.is_ordered else "choice", text, options)
+    return DecisionQuestion(question.id, "score" if scale.is_ordered else "choice", text, options)
 
 
-def read_decided(question: Question, mass: Mapping[str, Any] | None, reason: str) -> Answer | Unanswered:
+def read_decision(question: Question, mass: Mapping[str, Any] | None, reason: str) -> Answer | Unanswered:
     """One question's answer from what the wire gave; `reason` says why it gave no probabilities."""
     if mass is None:
         return Unanswered(question.id, reason, f"the endpoint gave no proper answer to {question.id!r}")
-    return answered(question, mass)
+    return make_answer(question, mass)
 
 
 # --- the wires ----------------------------------------------------------------------------------------------------
@@ -139,7 +148,7 @@ def read_decided(question: Question, mass: Mapping[str, Any] | None, reason: str
 class OpenAIDecisions(Endpoint):
     """OpenAI's dialect, through the SDK's own method."""
 
-    async def ask(self, request: DecisionsRequest, /) -> Decided:
+    async def ask(self, request: DecisionsRequest, /) -> DecisionsReply:
         """Send one request.
 
         Raises:
@@ -148,12 +157,12 @@ class OpenAIDecisions(Endpoint):
         """
         questions = [_openai_question(asked) for asked in request.questions]
         body = {"model": self.name, "input": request.input, "questions": questions}
-        found = an_object(await self.fetch("/decisions", body), "decision")
-        answers = a_list(found.get("answers"), "list of answers")
+        found = require_object(await self.fetch("/decisions", body), "decision")
+        answers = require_list(found.get("answers"), "list of answers")
         if len(answers) != len(request.questions):
             raise CallFailed(MALFORMED, f"{len(answers)} answers to {len(request.questions)} questions")
         given = tuple(_openai_answer(*pair) for pair in zip(request.questions, answers, strict=True))
-        return Decided(given, usage_of(found.get("usage"), *TOKENS), a_name(found.get("model")))
+        return DecisionsReply(given, read_usage(found.get("usage"), *TOKENS), model_name(found.get("model")))
 
 
 class _OpenAiQuestion(TypedDict):
@@ -166,7 +175,7 @@ class _OpenAiQuestion(TypedDict):
     choices: NotRequired[list[dict[str, str]]]
 
 
-def _openai_question(asked: Asked) -> _OpenAiQuestion:
+def _openai_question(asked: DecisionQuestion) -> _OpenAiQuestion:
     question: _OpenAiQuestion = {"type": asked.type, "name": asked.name, "instructions": asked.instructions}
     if asked.type == "score":
         question["levels"] = [_described("label", *option) for option in asked.options]
@@ -179,7 +188,7 @@ def _described(key: str, option: str, meaning: str) -> dict[str, str]:
     return {key: option, "description": meaning} if meaning else {key: option}
 
 
-def _openai_answer(asked: Asked, found: Any) -> Given:
+def _openai_answer(asked: DecisionQuestion, found: Any) -> OptionNumbers:
     """One answer's numbers by option.
 
     Raises:
@@ -187,22 +196,22 @@ def _openai_answer(asked: Asked, found: Any) -> Given:
     """
     answer = found if isinstance(found, dict) else {}
     if answer.get("name") not in (None, asked.name):
-        raise CallFailed(MALFORMED, f"an answer to {short(answer['name'])} stands where {asked.name!r} was asked")
+        raise CallFailed(MALFORMED, f"an answer to {shorten(answer['name'])} stands where {asked.name!r} was asked")
     if answer.get("type") == REFUSAL:
         return None, "refused"
     if answer.get("type") != asked.type:
-        raise CallFailed(MALFORMED, f"{asked.name!r} is a {asked.type}, the answer a {short(answer.get('type'))}")
+        raise CallFailed(MALFORMED, f"{asked.name!r} is a {asked.type}, the answer a {shorten(answer.get('type'))}")
     if asked.type == "predicate":
         return _predicate(answer.get("probability"))
     return _each_once(asked, answer.get("probabilities"))
 
 
-def _predicate(p: Any) -> Given:
+def _predicate(p: Any) -> OptionNumbers:
     is_number = isinstance(p, int | float) and not isinstance(p, bool) and 0 <= p <= 1
     return ({"0": 1.0 - p, "1": float(p)}, "") if is_number else (None, NO_DISTRIBUTION)
 
 
-def _each_once(asked: Asked, rows: Any) -> Given:
+def _each_once(asked: DecisionQuestion, rows: Any) -> OptionNumbers:
     """Numbers by option from a list that names each at most once: a level by its place, a choice by its text."""
     found: dict[str, Any] = {}
     for row in rows if isinstance(rows, list) else [{}]:
@@ -225,7 +234,7 @@ class SystemOne(Endpoint):
     `base_url` ends in `/v1`, as for OpenAI; the request goes to `systemone` under it.
     """
 
-    async def ask(self, request: DecisionsRequest, /) -> Decided:
+    async def ask(self, request: DecisionsRequest, /) -> DecisionsReply:
         """Send one request; a question that is missing from the answers was not answered.
 
         Raises:
@@ -234,13 +243,13 @@ class SystemOne(Endpoint):
         """
         questions = {asked.name: _system_one_question(asked) for asked in request.questions}
         body = {"model": self.name, "state": request.input, "questions": questions}
-        found = an_object(await self.fetch("/systemone", body), "decision")
-        answers = an_object(found.get("answers"), "answers")
+        found = require_object(await self.fetch("/systemone", body), "decision")
+        answers = require_object(found.get("answers"), "answers")
         strangers = sorted(set(answers) - set(questions))
         if strangers:
-            raise CallFailed(MALFORMED, f"an answer to {short(strangers[0])}, which was not asked")
+            raise CallFailed(MALFORMED, f"an answer to {shorten(strangers[0])}, which was not asked")
         given = tuple(_system_one_answer(asked, answers.get(asked.name)) for asked in request.questions)
-        return Decided(given, usage_of(found.get("usage"), *TOKENS), a_name(found.get("model")))
+        return DecisionsReply(given, read_usage(found.get("usage"), *TOKENS), model_name(found.get("model")))
 
 
 class _SystemOneQuestion(TypedDict):
@@ -251,7 +260,7 @@ class _SystemOneQuestion(TypedDict):
     criteria: NotRequired[list[str] | dict[str, str | None]]
 
 
-def _system_one_question(asked: Asked) -> _SystemOneQuestion:
+def _system_one_question(asked: DecisionQuestion) -> _SystemOneQuestion:
     if asked.type == "predicate":
         return {"type": "noul", "instructions": asked.instructions}
     if asked.type == "score":
@@ -260,11 +269,11 @@ def _system_one_question(asked: Asked) -> _SystemOneQuestion:
     return {"type": "choice", "instructions": asked.instructions, "criteria": criteria}
 
 
-def _levels(asked: Asked) -> list[str]:
+def _levels(asked: DecisionQuestion) -> list[str]:
     return [f"{option}: {meaning}" if meaning else option for option, meaning in asked.options]
 
 
-def _system_one_answer(asked: Asked, answer: Any) -> Given:
+def _system_one_answer(asked: DecisionQuestion, answer: Any) -> OptionNumbers:
     """One answer's numbers by option; a score's are listed, or keyed by the level's place or by its text."""
     if answer is None:
         return None, "refused"
@@ -289,7 +298,7 @@ def _system_one_answer(asked: Asked, answer: Any) -> Given:
     return found, ""
 
 
-class DecidedChat:
+class DecisionsChat:
     """A chat model that answers every prompt with one question's distribution.
 
     The reply's `first_token` holds a probability by the label that a prompt shows for each option (`answer_labels`),
@@ -313,7 +322,7 @@ class DecidedChat:
         """
         decided = await self._model.ask(decisions_request_of(prompt, self.question))
         [(mass, reason)] = decided.answers
-        answer = read_decided(self.question, mass, reason)
+        answer = read_decision(self.question, mass, reason)
         if isinstance(answer, Unanswered):
             raise CallFailed(answer.reason, answer.detail)
         labels = answer_labels(self.question.scale)
@@ -333,4 +342,4 @@ def decisions_request_of(prompt: Prompt, question: Question) -> DecisionsRequest
         BadInput: The question's scale is real-valued.
     """
     said = "\n\n".join(message.content for message in prompt.messages)
-    return DecisionsRequest(sendable(said), (asked_of(Sample(Conversation("", ())), question),))
+    return DecisionsRequest(sendable(said), (decision_question(Sample(Conversation("", ())), question),))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from accord.models.flow import all_of, ask
+from accord.models.flow import ask_model, gather_all
 from accord.models.model import Answer, ChatModel, Failure, Prompt, Reply, Unanswered
 from accord.models.prompts import answer_labels, prompt_for, prompt_hash
-from accord.models.reply_parsing import NO_DISTRIBUTION, NO_OPTION, answered, no_distribution
+from accord.models.reply_parsing import NO_DISTRIBUTION, NO_OPTION, distribution_error, make_answer
 from accord.values import Kind, Question, Sample
 
 TOP_LOGPROBS = 20
@@ -56,7 +56,7 @@ class LogprobsJudge:
 
     async def answer(self, sample: Sample, questions: Sequence[Question]) -> list[Answer | Unanswered]:
         """One request per question, all at once."""
-        return await all_of(self._one(sample, question) for question in questions)
+        return await gather_all(self._one(sample, question) for question in questions)
 
     async def close(self) -> None:
         """Let go of the model's connections."""
@@ -65,7 +65,7 @@ class LogprobsJudge:
     async def _one(self, sample: Sample, question: Question) -> Answer | Unanswered:
         if question.scale.kind is Kind.REAL:
             return Unanswered(question.id, "no options", "a real-valued scale has no answer tokens")
-        reply = await ask(self.model, prompt_for(sample, question, self.instructions, self.top_logprobs))
+        reply = await ask_model(self.model, prompt_for(sample, question, self.instructions, self.top_logprobs))
         if isinstance(reply, Failure):
             return Unanswered(question.id, reply.reason, reply.detail)
         return read_first_token(question, reply)
@@ -81,7 +81,7 @@ def read_first_token(question: Question, reply: Reply) -> Answer | Unanswered:
             question.id, "no logprobs", f"the endpoint of {reply.model!r} returned no token probabilities"
         )
     labels = answer_labels(question.scale)
-    wrong = no_distribution(reply.first_token.values())
+    wrong = distribution_error(reply.first_token.values())
     if wrong is not None:
         return Unanswered(question.id, NO_DISTRIBUTION, f"{question.id!r}: {wrong}")
     mass = dict.fromkeys(labels, 0.0)
@@ -90,4 +90,4 @@ def read_first_token(question: Question, reply: Reply) -> Answer | Unanswered:
             mass[token.strip()] += probability
     if not sum(mass.values()):
         return Unanswered(question.id, NO_OPTION, f"none of the likeliest tokens is one of {', '.join(labels)}")
-    return answered(question, {labels[label]: probability for label, probability in mass.items()}, reply.model)
+    return make_answer(question, {labels[label]: probability for label, probability in mass.items()}, reply.model)

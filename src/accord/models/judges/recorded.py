@@ -19,7 +19,7 @@ from typing import Any
 from accord.edges import BadInput, BadRow, UnknownName
 from accord.formats import read_rows
 from accord.models.model import Answer, Unanswered
-from accord.models.reply_parsing import NO_DISTRIBUTION, no_distribution
+from accord.models.reply_parsing import NO_DISTRIBUTION, distribution_error
 from accord.values import ISSUE, Question, Sample
 
 JUDGEMENTS_FILE = "judgments.jsonl.gz"
@@ -33,7 +33,7 @@ Runs = Sequence[Mapping[str, float]]
 
 
 @dataclass(frozen=True)
-class Recording:
+class RecordedAnswers:
     """What one model answered: the distributions of all runs, by item and question."""
 
     model: str
@@ -56,18 +56,18 @@ class Recording:
         )
 
 
-def read_recordings(paths: Iterable[str | Path]) -> dict[str, Recording]:
+def read_recordings(paths: Iterable[str | Path]) -> dict[str, RecordedAnswers]:
     """Every model's answers in some files of judgements, or benchmark folders that hold one, by the model's name.
 
     Raises:
         BadInput: A file cannot be read.
         BadRow: A row is no judgement.
     """
-    recorded: dict[str, Recording] = {}
+    recorded: dict[str, RecordedAnswers] = {}
     for path in paths:
         for where, row in _judgements(Path(path)):
             name = str(row["judge_model"])
-            of_model = recorded.setdefault(name, Recording(name)).answers
+            of_model = recorded.setdefault(name, RecordedAnswers(name)).answers
             runs = of_model.setdefault((str(row["item_id"]), str(row["question"])), [])
             distribution = _distribution(row, where)
             if distribution:
@@ -104,7 +104,9 @@ class RecordedJudge:
     mode = "recorded"
     together = 1000
 
-    def __init__(self, recorded: Mapping[tuple[str, str], Runs], name: str, others: Iterable[Recording] = ()) -> None:
+    def __init__(
+        self, recorded: Mapping[tuple[str, str], Runs], name: str, others: Iterable[RecordedAnswers] = ()
+    ) -> None:
         """Create a judge from what was recorded.
 
         Args:
@@ -178,7 +180,7 @@ class RecordedJudge:
         if not runs:
             return Unanswered(question.id, NOT_RECORDED, "the recording has no answer for this conversation")
         mean = {option: sum(run.get(option, 0.0) for run in runs) / len(runs) for option in set().union(*runs)}
-        wrong = no_distribution(mean.values(), RECORDED_ROUNDING)
+        wrong = distribution_error(mean.values(), RECORDED_ROUNDING)
         if wrong is not None:
             return Unanswered(question.id, NO_DISTRIBUTION, f"recorded for {question.id!r}: {wrong}")
         return on_scale(question, mean)

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from accord.models.flow import LATER, all_of, ask
-from accord.models.list_replies import strict
+from accord.models.flow import LATER, ask_model, gather_all
+from accord.models.list_replies import strict_schema
 from accord.models.model import Answer, CallFailed, ChatModel, Failure, Prompt, Reply, Unanswered
 from accord.models.prompts import answer_labels, prompt_for, prompt_hash, verbalised_prompt
-from accord.models.reply_parsing import NO_DISTRIBUTION, answered, no_distribution, parsed
+from accord.models.reply_parsing import NO_DISTRIBUTION, distribution_error, make_answer, parse_json
 from accord.values import JsonSchema, Kind, Question, Sample
 
 PRIOR = 0.5
@@ -53,12 +53,12 @@ class SamplingJudge:
 
     async def answer(self, sample: Sample, questions: Sequence[Question]) -> list[Answer | Unanswered]:
         """K requests a question."""
-        return await all_of(self._one(sample, question) for question in questions)
+        return await gather_all(self._one(sample, question) for question in questions)
 
     async def _one(self, sample: Sample, question: Question) -> Answer | Unanswered:
         if question.scale.kind is Kind.REAL:
             return Unanswered(question.id, "no options", "a real-valued scale has no options to draw")
-        replies = await all_of(ask(self.model, prompt) for prompt in self._prompts(sample, question))
+        replies = await gather_all(ask_model(self.model, prompt) for prompt in self._prompts(sample, question))
         failed = [reply for reply in replies if isinstance(reply, Failure)]
         later = [reply for reply in failed if reply.reason in LATER]
         if later:  # the others are kept, and the answer comes from all of them
@@ -134,11 +134,11 @@ class VerbalisedJudge:
     async def answer(self, sample: Sample, questions: Sequence[Question]) -> list[Answer | Unanswered]:
         """One request; a question whose numbers make no sense does not lose the others."""
         askable = [question for question in questions if question.scale.kind is not Kind.REAL]
-        reply = await ask(self.model, self._prompt(sample, askable)) if askable else Failure("no options")
+        reply = await ask_model(self.model, self._prompt(sample, askable)) if askable else Failure("no options")
         if isinstance(reply, Failure):
             return [Unanswered(question.id, reply.reason, reply.detail) for question in questions]
         try:
-            stated = parsed(reply.text)
+            stated = parse_json(reply.text)
         except CallFailed:
             stated = None
         if not isinstance(stated, dict):
@@ -153,7 +153,9 @@ class VerbalisedJudge:
 
 def schema_of(questions: Sequence[Question]) -> JsonSchema:
     """The JSON Schema of a reply: for each question an object with a number for each option's label."""
-    return strict({q.id: strict({label: {"type": "number"} for label in answer_labels(q.scale)}) for q in questions})
+    return strict_schema(
+        {q.id: strict_schema({label: {"type": "number"} for label in answer_labels(q.scale)}) for q in questions}
+    )
 
 
 def read_stated(question: Question, stated: Any) -> Answer | Unanswered:
@@ -163,9 +165,9 @@ def read_stated(question: Question, stated: Any) -> Answer | Unanswered:
         return Unanswered(
             question.id, "invalid JSON", f"{question.id!r} needs a number for each of {', '.join(labels)}"
         )
-    wrong = no_distribution(stated.values(), TOLERANCE)
+    wrong = distribution_error(stated.values(), TOLERANCE)
     if wrong is None and (total := sum(stated.values())) < LEAST_STATED:
         wrong = f"probabilities sum to {total:.4g}, at least {LEAST_STATED:g} is needed"
     if wrong is not None:
         return Unanswered(question.id, NO_DISTRIBUTION, f"stated for {question.id!r}: {wrong}")
-    return answered(question, {labels[label]: p for label, p in stated.items()}, tolerance=TOLERANCE)
+    return make_answer(question, {labels[label]: p for label, p in stated.items()}, tolerance=TOLERANCE)

@@ -1,0 +1,313 @@
+"""Marks: interval plot, bar chart, column chart, line chart, histogram, share bars, legend.
+
+Every chart has a title and a description with its numbers as the text alternative. The color of a mark is the class of
+its kind: `people`, `model`, `neutral`, `flagged`, or a series from `s0` to `s9`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from markupsafe import Markup
+
+from accord.charts.plot_area import Axis, Guide, PlotArea, domain_of, format_number, ticks
+from accord.charts.svg import (
+    LABEL,
+    circle,
+    cut_text,
+    draw_legend,
+    escape_text,
+    line_of,
+    svg_of,
+    tag,
+    text_of,
+    text_width,
+    tooltip,
+)
+from accord.values import Estimate
+
+ROW, GAP = 26, 12
+"""Height of a row and space between columns, in pixels."""
+LONGEST_LABEL = 300
+"""Width of a row's label in pixels; a longer one is cut, and its full text is its tooltip."""
+
+
+@dataclass(frozen=True)
+class ChartRow:
+    """A row of an interval plot or a bar chart; the label links to `href` if there is one."""
+
+    label: str
+    estimate: Estimate
+    kind: str = "model"
+    href: str = ""
+
+
+@dataclass(frozen=True)
+class ChartLine:
+    """A line over (n,) `x` with an optional band from `low` to `high`.
+
+    Attributes:
+        ends: (n,) intervals of the points, drawn as upright lines.
+        weights: (n,) from 0 to 1, drawn as the line's width.
+        draws: `line`, `points` or both.
+    """
+
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+    kind: str = "model"
+    name: str = ""
+    is_dashed: bool = False
+    ends: Sequence[Estimate] = ()
+    weights: Sequence[float] = ()
+    draws: str = "line"
+
+
+@dataclass(frozen=True)
+class ChartLink:
+    """A part of the x axis that opens a page."""
+
+    low: float
+    high: float
+    href: str
+    label: str
+
+
+def interval_plot(rows: Sequence[ChartRow], axis: Axis, title: str, reference: float | None = None) -> Markup:
+    """Draw a dot with its interval and its number per row, over a dashed line at the `reference`."""
+    numbers = [end for row in rows for end in _ends(row.estimate)]
+    low, high = domain_of([*numbers, *([] if reference is None else [reference])], axis)
+    area = PlotArea(_label_width(row.label for row in rows), 300, ROW * len(rows), axis, Axis(), (low, high), (0, 1))
+    parts = [area.x_axis()]
+    if reference is not None and low <= reference <= high:
+        parts.append(area.guide(Guide(reference)))
+    for place, row in enumerate(rows):
+        y = ROW * place + ROW // 2
+        parts.append(_row_label(row, area.left - GAP, y))
+        parts.append(text_of(area.left + area.width + GAP, y + 5, str(row.estimate)))
+        if row.estimate.value is not None:
+            first, last = (area.x(end) for end in (_ends(row.estimate)[0], _ends(row.estimate)[-1]))
+            dot = circle(area.x(row.estimate.value), y, 5) if row.kind != "model" else (
+                tag("rect", class_="bar", x=area.x(row.estimate.value) - 4.5, y=y - 4.5, width=9, height=9)
+            )  # fmt: skip
+            parts.append(tag("g", line_of(first, last, y, y, "line") + dot, class_=row.kind))
+    area.right = GAP + 6 + max((text_width(str(row.estimate), LABEL) for row in rows), default=0)
+    return area.svg(title, [f"{row.label}: {row.estimate}" for row in rows], parts, any(row.href for row in rows))
+
+
+def bar_chart(rows: Sequence[ChartRow], axis: Axis, title: str) -> Markup:
+    """Draw a bar from zero and its number per row; bars below zero go to the left."""
+    values = [row.estimate.value or 0.0 for row in rows]
+    low, high = domain_of([0.0, *values], axis)
+    area = PlotArea(
+        _label_width(row.label for row in rows), 300, (ROW - 4) * len(rows), axis, Axis(), (low, high), (0, 1)
+    )
+    parts = [area.x_axis(), line_of(area.x(0), area.x(0), 0, area.height, "axis")]
+    numbers = [f"{value:.0%}" if axis.is_share else f"{value:.3g}" for value in values]
+    for place, (row, value, number) in enumerate(zip(rows, values, numbers, strict=True)):
+        y, start, end = (ROW - 4) * place, *sorted((area.x(0), area.x(value)))
+        parts.append(_row_label(row, area.left - GAP, y + 11))
+        parts.append(tag("rect", class_=f"bar {row.kind}", x=start, y=y + 3, width=end - start, height=15))
+        parts.append(text_of(area.left + area.width + GAP, y + 15, number.replace("-", "−")))
+    area.right = GAP + 6 + max((text_width(number, LABEL) for number in numbers), default=0)
+    return area.svg(title, [f"{row.label}: {number}" for row, number in zip(rows, numbers, strict=True)], parts)
+
+
+def column_chart(
+    categories: Sequence[str],
+    series: Mapping[str, Sequence[float]],
+    x: Axis,
+    y: Axis,
+    title: str,
+    *,
+    is_stacked: bool = False,
+    has_legend: bool = True,
+    size: tuple[int, int] = (300, 150),
+) -> Markup:
+    """Draw upright bars, one per category and series.
+
+    Args:
+        categories: (n,) labels along the x axis; every k-th is written where they would collide.
+        series: (n,) heights by name.
+        x: Only its title counts.
+        y: The axis of the heights, from 0.
+        title: Of the chart.
+        is_stacked: Draw the series of a category on top of each other, not beside each other.
+        has_legend: Name the series above the chart, if there are several.
+        size: Width and height of the plot in pixels.
+    """
+    heights = [sum(column) if is_stacked else max(column, default=0) for column in zip(*series.values(), strict=True)]
+    places = Axis(x.title, -0.5, len(categories) - 0.5, labels=dict(enumerate(categories)))
+    area = PlotArea(0, *size, places, y, (-0.5, len(categories) - 0.5), domain_of([0.0, *heights], y))
+    parts, lower = [area.y_axis(), area.x_axis()], [0.0] * len(categories)
+    wide = 0.8 if is_stacked else 0.8 / max(len(series), 1)
+    for number, values in enumerate(series.values()):
+        for place, value in enumerate(values):
+            base, left = (lower[place], place - 0.4) if is_stacked else (0.0, place - 0.4 + number * wide)
+            top, bottom = area.y(base + value), area.y(base)
+            parts.append(tag("rect", class_=f"bar s{number % 10}", x=area.x(left), y=top,
+                              width=area.x(left + wide) - area.x(left), height=bottom - top))  # fmt: skip
+            lower[place] += value
+    if has_legend and len(series) > 1:
+        area.legend = [(name, f"s{number % 10}") for number, name in enumerate(series)]
+    descriptions = [
+        f"{f'{name}, ' if len(series) > 1 else ''}{category}: {format_number(value, y.is_share)}"
+        for name, values in series.items()
+        for category, value in zip(categories, values, strict=True)
+    ]
+    return area.svg(title, descriptions, parts)
+
+
+def line_chart(
+    lines: Sequence[ChartLine],
+    x: Axis,
+    y: Axis,
+    title: str,
+    *,
+    guides: Sequence[Guide] = (),
+    links: Sequence[ChartLink] = (),
+    size: tuple[int, int] = (330, 170),
+) -> Markup:
+    """Draw lines with bands, points, or both: curves, densities, calibration, values over time.
+
+    Args:
+        lines: Lines; several with names get a legend.
+        x: The axis of `ChartLine.x`.
+        y: The axis of `ChartLine.y`.
+        title: Of the chart.
+        guides: Straight lines across the plot.
+        links: Parts of the x axis that open a page.
+        size: Width and height of the plot in pixels.
+    """
+    across = [value for line in lines for value in line.x]
+    upright = [value for line in lines for value in (*line.y, *line.low, *line.high, *_all_ends(line.ends))]
+    area = PlotArea(0, *size, x, y, domain_of(across, x), domain_of(upright, y))
+    parts = [area.y_axis(), area.x_axis()]
+    for line in lines:
+        if len(line.low):
+            there = [area.at(*point) for point in zip(line.x, line.high, strict=True)]
+            back = [area.at(*point) for point in zip(line.x, line.low, strict=True)][::-1]
+            parts.append(tag("polygon", class_=f"band {line.kind}", points=" ".join(there + back)))
+    parts += [area.guide(guide) for guide in guides]
+    parts += [_draw_line(line, area) for line in lines]
+    for link in links:
+        left, right = area.x(link.low), area.x(link.high)
+        strip = line_of(left + 1, max(right - 1, left + 1), area.height + 2.5, area.height + 2.5, "strip")
+        box = strip + tag("rect", class_="hit", x=left, y=0, width=max(right - left, 1), height=area.height)
+        parts.append(tag("a", tag("title", escape_text(link.label)) + box, href=link.href, aria_label=link.label))
+    named = {line.name: line.kind for line in lines if line.name}
+    area.legend = list(named.items()) if len(named) > 1 else []
+    return area.svg(title, _describe(lines, x), parts, bool(links))
+
+
+def histogram(
+    groups: Mapping[str, Sequence[float]], x: Axis, y: Axis, title: str, guides: Sequence[Guide] = (), bins: int = 30
+) -> Markup:
+    """Draw how many values of each group lie in each of some bins of equal width."""
+    values = [value for group in groups.values() for value in group]
+    low, high = domain_of(values, x)
+    steps = ticks(low, high, bins)
+    step = steps[1] - steps[0] if len(steps) > 1 else (high - low) or 1.0
+    first = math.floor(low / step)
+    counts = {
+        name: _bin_counts(group, first, step, math.ceil(high / step) - first + 1) for name, group in groups.items()
+    }
+    most = max((count for column in counts.values() for count in column), default=1)
+    area = PlotArea(0, 330, 190, x, y, (low, high), (0, float(max(most, 1))))
+    parts = [area.y_axis(), area.x_axis()]
+    for number, column in enumerate(counts.values()):
+        for place, count in enumerate(column):
+            left, right = (min(max((first + place + at) * step, low), high) for at in (0, 1))
+            if count and right > left:
+                top = area.y(count)
+                parts.append(tag("rect", class_=f"bar overlay s{number % 10}", x=area.x(left), y=top,
+                                  width=area.x(right) - area.x(left), height=area.height - top))  # fmt: skip
+    parts += [area.guide(guide) for guide in guides]
+    descriptions = [
+        f"{name}: {len(group)} values from {format_number(min(group))} to {format_number(max(group))}"
+        for name, group in groups.items()
+        if group
+    ]
+    return area.svg(title, descriptions, parts)
+
+
+def share_bars(shares: Mapping[str, float], title: str, kind: str = "model") -> Markup:
+    """Draw a small bar per option of an answer distribution; options with short names are written below."""
+    total, bar, tall = sum(shares.values()) or 1.0, 20.0, 26
+    wide = bar if len(shares) <= 12 else 12 * bar / len(shares)
+    names = [name if len(name) <= 3 and wide == bar else "" for name in shares]
+    width, height = round(max(wide * len(names), bar)), tall + (14 if any(names) else 2)
+    parts = [line_of(0, width, tall, tall, "axis")]
+    for place, share in enumerate(shares.values()):
+        top = tall * max(1 - share / total, 0)
+        parts.append(
+            tag("rect", class_=f"bar {kind}", x=wide * (place + 0.15), y=top, width=wide * 0.7, height=tall - top)
+        )
+    parts += [
+        text_of(bar * (place + 0.5), height - 2, name, "tick", "middle") for place, name in enumerate(names) if name
+    ]
+    descriptions = ", ".join(f"{name}: {share / total:.0%}" for name, share in shares.items())
+    return svg_of("".join(parts), width, height, role="img", aria_label=f"{title}: {descriptions}")
+
+
+def legend(names: Sequence[str]) -> Markup:
+    """Draw the names of the series `s0`, `s1` and so on, for charts that share a legend."""
+    parts, width, _ = draw_legend([(name, f"s{number % 10}") for number, name in enumerate(names)], 1200)
+    return svg_of("".join(parts), math.ceil(width), 20, role="img", aria_label="Colors: " + ", ".join(names))
+
+
+def _draw_line(line: ChartLine, area: PlotArea) -> str:
+    parts, kind = [], f"line {line.kind}{' dashed' if line.is_dashed else ''}"
+    points = [(area.x(x), area.y(y)) for x, y in zip(line.x, line.y, strict=True)]
+    if line.weights:
+        for ((x1, y1), (x2, y2)), weight in zip(pairwise(points), line.weights[1:], strict=True):
+            parts.append(tag("line", class_=kind, x1=x1, y1=y1, x2=x2, y2=y2, stroke_width=0.5 + 4.5 * weight))
+    elif "line" in line.draws:
+        parts.append(tag("polyline", class_=kind, points=" ".join(f"{x:.1f},{y:.1f}" for x, y in points)))
+    for (x, _), ends in zip(points, line.ends, strict=False):
+        if ends.low is not None and ends.high is not None:
+            parts.append(tag("line", class_=f"line {line.kind}", x1=x, x2=x, y1=area.y(ends.low), y2=area.y(ends.high)))
+    if "points" in line.draws:
+        parts.append(tag("g", "".join(circle(x, y, 3.5) for x, y in points), class_=line.kind))
+    return "".join(parts)
+
+
+def _describe(lines: Sequence[ChartLine], x: Axis) -> list[str]:
+    """Return each line's points, or its ends where it has many."""
+    descriptions = []
+    for line in lines:
+        points = list(zip(line.x, line.y, strict=True))
+        few = points if len(points) <= 12 else [points[0], points[len(points) // 2], points[-1]]
+        texts = [f"{x.labels.get(at, format_number(at))}: {format_number(value)}" for at, value in few]
+        descriptions.append((f"{line.name}: " if line.name else "") + ", ".join(texts))
+    return descriptions
+
+
+def _ends(estimate: Estimate) -> list[float]:
+    """Return the low end, the value and the high end, as far as they are known."""
+    return [end for end in (estimate.low, estimate.value, estimate.high) if end is not None]
+
+
+def _all_ends(estimates: Iterable[Estimate]) -> list[float]:
+    return [end for estimate in estimates for end in _ends(estimate)]
+
+
+def _bin_counts(values: Sequence[float], first: int, step: float, bins: int) -> list[int]:
+    counts = [0] * bins
+    for value in values:
+        counts[min(max(math.floor(value / step + 1e-9) - first, 0), bins - 1)] += 1
+    return counts
+
+
+def _label_width(labels: Iterable[str]) -> float:
+    return min(max((text_width(label, LABEL) for label in labels), default=0.0), LONGEST_LABEL) + GAP + 4
+
+
+def _row_label(row: ChartRow, x: float, y: float) -> str:
+    content = tooltip(cut_text(row.label, LONGEST_LABEL, LABEL), row.label)
+    label = tag("text", content, x=x, y=y + 5, text_anchor="end")
+    return tag("a", label, href=row.href) if row.href else label

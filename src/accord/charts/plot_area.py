@@ -1,0 +1,185 @@
+"""The plot area of a chart: scales, axes with labels that do not collide, guides, legend."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from markupsafe import Markup
+
+from accord.charts.svg import (
+    TICK,
+    cut_text,
+    draw_legend,
+    escape_text,
+    line_of,
+    slanted_text,
+    svg_of,
+    tag,
+    text_of,
+    text_width,
+)
+
+DESCRIBED = 24
+"""Number of values in a chart's description."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis.
+
+    Attributes:
+        title: Name and unit.
+        low, high: Ends; `None` fits the data.
+        is_share: Ticks are percentages.
+        labels: Labels by position, in place of numeric ticks.
+    """
+
+    title: str = ""
+    low: float | None = None
+    high: float | None = None
+    is_share: bool = False
+    labels: Mapping[float, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Guide:
+    """A straight line across a chart, upright `at` a place of the x axis unless it is level."""
+
+    at: float
+    label: str = ""
+    is_level: bool = False
+    is_solid: bool = False
+
+
+class PlotArea:
+    """A plot's place, its axes, and the texts around it."""
+
+    def __init__(
+        self, left: float, width: int, height: int, across: Axis, upright: Axis, x_ends: tuple[float, float],
+        y_ends: tuple[float, float],
+    ) -> None:  # fmt: skip
+        self.width, self.height, self.right, self.outside = width, height, 12.0, 0.0
+        self.across, self.upright, self.x_ends, self.y_ends = across, upright, x_ends, y_ends
+        self.legend: list[tuple[str, str]] = []
+        self.top = 4.0
+        self.y_labels = [] if left else _tick_labels(upright, *y_ends, max(height // 40, 2))
+        self.left = left or max((text_width(label, TICK) for _, label in self.y_labels), default=0.0) + 10
+        self.bottom = 22.0 + (18 if across.title else 0)
+
+    def x(self, value: float) -> float:
+        """Return the pixel of a value on the x axis."""
+        return self.left + self.width * _share(value, *self.x_ends)
+
+    def y(self, value: float) -> float:
+        """Return the pixel of a value on the y axis."""
+        return self.height * (1 - _share(value, *self.y_ends))
+
+    def at(self, x: float, y: float) -> str:
+        """Return the pixels of a point, as `x,y`."""
+        return f"{self.x(x):.1f},{self.y(y):.1f}"
+
+    def x_axis(self) -> str:
+        """Return the line, the labels that do not collide, and the title."""
+        parts, bottom, last = (
+            [line_of(self.left, self.left + self.width, self.height, self.height, "axis")],
+            self.height,
+            -math.inf,
+        )
+        labels = _tick_labels(self.across, *self.x_ends, max(self.width // 60, 2))
+        room = self.width / max(len(labels), 1) - 6
+        is_crowded = any(text_width(label, TICK) > room for _, label in labels) and bool(self.across.labels)
+        slants = is_crowded and not all(label[:1].isdigit() for _, label in labels)
+        for value, label in labels:
+            if slants and self.x(value) - last >= 14:
+                short, last = cut_text(label, 120), self.x(value)
+                parts.append(slanted_text(last, bottom + 14, short, label))
+                self.bottom = max(self.bottom, 24 + 0.52 * text_width(short, TICK) + (18 if self.across.title else 0))
+                self.outside = max(self.outside, 0.82 * text_width(short, TICK) - last)
+            elif not slants and self.x(value) - text_width(label, TICK) / 2 > last + 6:
+                parts.append(text_of(self.x(value), bottom + 16, label, "tick", "middle"))
+                last = self.x(value) + text_width(label, TICK) / 2
+                self.outside = max(self.outside, text_width(label, TICK) / 2 - self.x(value))
+        if self.across.title:
+            middle = self.left + self.width / 2
+            parts.append(text_of(middle, bottom + self.bottom - 6, self.across.title, "axis-title", "middle"))
+            half = text_width(self.across.title, TICK) / 2
+            self.right = max(self.right, half - self.width / 2 + 4)
+        self.right = max(self.right, last - self.left - self.width + 4)
+        return "".join(parts)
+
+    def y_axis(self) -> str:
+        """Return grid lines and their labels; the title stands above the axis."""
+        parts = []
+        for value, label in self.y_labels:
+            parts.append(line_of(self.left, self.left + self.width, self.y(value), self.y(value), "grid"))
+            parts.append(text_of(self.left - 6, self.y(value) + 4, label, "tick", "end"))
+        self.top = 10.0
+        if self.upright.title:
+            self.top = 24.0
+            parts.append(text_of(0, -10, self.upright.title, "axis-title"))
+        return "".join(parts)
+
+    def guide(self, guide: Guide) -> str:
+        """Return a line across the plot with its label, which stays inside the plot."""
+        kind = "axis" if guide.is_solid else "guide"
+        if guide.is_level:
+            return line_of(self.left, self.left + self.width, self.y(guide.at), self.y(guide.at), kind)
+        at, half = self.x(guide.at), text_width(guide.label, TICK) / 2
+        middle = min(max(at, self.left + half), self.left + self.width - half)
+        label = text_of(middle, 11, guide.label, "tick", "middle") if guide.label else ""
+        return line_of(at, at, 14 if guide.label else 0, self.height, kind) + label
+
+    def svg(self, title: str, descriptions: Sequence[str], parts: Sequence[str], has_links: bool = False) -> Markup:
+        """Return the whole chart."""
+        width, above = self.outside + self.left + self.width + self.right, self.top
+        if self.upright.title:
+            width = max(width, text_width(self.upright.title, TICK) + 4)
+        names, needed, rows = draw_legend(self.legend, width)
+        width, above = max(width, needed), above + 20 * rows
+        height = above + self.height + self.bottom
+        more = f"; and {len(descriptions) - DESCRIBED:,} more" if len(descriptions) > DESCRIBED else ""
+        head = tag("title", escape_text(title)) + tag("desc", escape_text("; ".join(descriptions[:DESCRIBED]) + more))
+        body = tag("g", "".join(parts), transform=f"translate({self.outside:.0f} {above:g})")
+        return svg_of(
+            head + "".join(names) + body, math.ceil(width), math.ceil(height), role="group" if has_links else "img"
+        )
+
+
+def ticks(low: float, high: float, count: int) -> list[float]:
+    """Return at most about `count` round numbers from `low` to `high`."""
+    rough = (high - low) / max(count, 1)
+    if rough <= 0 or not math.isfinite(rough):
+        return [low]
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(size * power for size in (1, 2, 2.5, 5, 10) if size * power >= rough * (1 - 1e-9))
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [round(place * step, 12) for place in range(first, last + 1)]
+
+
+def domain_of(values: Sequence[float], axis: Axis) -> tuple[float, float]:
+    """Return the axis's ends: as given, else those of the data, rounded outwards to a tick."""
+    low = min(values, default=0.0) if axis.low is None else axis.low
+    high = max(values, default=1.0) if axis.high is None else axis.high
+    if high <= low:
+        low, high = (low - 0.5, high + 0.5) if axis.low is None else (low, low + 1.0)
+    places = ticks(low, high, 5)
+    step = places[1] - places[0] if len(places) > 1 else high - low
+    low = low if axis.low is not None else math.floor(low / step + 1e-9) * step
+    return low, high if axis.high is not None else math.ceil(high / step - 1e-9) * step
+
+
+def _tick_labels(axis: Axis, low: float, high: float, count: int) -> list[tuple[float, str]]:
+    if axis.labels:
+        return list(axis.labels.items())
+    return [(value, format_number(value, axis.is_share)) for value in ticks(low, high, count)]
+
+
+def _share(value: float, low: float, high: float) -> float:
+    return (min(max(value, low), high) - low) / (high - low)
+
+
+def format_number(value: float, is_share: bool = False) -> str:
+    """Return a number with up to four digits, or as a percentage."""
+    return (f"{value:.0%}" if is_share else f"{value:.4g}").replace("-", "−")

@@ -1,0 +1,1 @@
+"""Pages of the workbench: each file has the routes of a page and the values that its templates show."""

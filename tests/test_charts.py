@@ -1,0 +1,121 @@
+"""SVG charts: text alternatives, escaping, labels that neither clip nor collide, links."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+from markupsafe import Markup
+
+from accord.charts import (
+    Axis,
+    ChartLine,
+    ChartLink,
+    ChartRow,
+    Guide,
+    bar_chart,
+    column_chart,
+    histogram,
+    interval_plot,
+    legend,
+    line_chart,
+    share_bars,
+    ticks,
+)
+from accord.values import Estimate
+
+NAMES = [
+    "<b>short</b>",
+    "a name that is much longer than the room for it, which has to be cut somewhere",
+    "\u4e00" * 30,
+]
+ROWS = [ChartRow(name, Estimate(0.4, 0.3, 0.5), "people", '/"x') for name in NAMES]
+DAYS = {float(day): f"11-{day:02d}" for day in range(40)}
+CHARTS = {
+    "intervals": interval_plot(ROWS, Axis("agreement", -0.2, 1), "It's <&>", 0),
+    "bars": bar_chart([ChartRow(name, Estimate(-0.2)) for name in NAMES], Axis("share", is_share=True), "It's <&>"),
+    "columns": column_chart(NAMES, {"one": [1, 2, 3], "two": [3, 2, 1]}, Axis("x"), Axis("y"), "It's <&>"),
+    "stacked": column_chart(["1", "2"], {"a": [1, 0], "b": [0, 1]}, Axis(), Axis(high=1), "It's <&>", is_stacked=True),
+    "line": line_chart(
+        [ChartLine(list(DAYS), [3.0] * 40, [2.0] * 40, [4.0] * 40, ends=[Estimate(3, 2.5, 3.5)] * 40, draws="line points")],
+        Axis(labels=DAYS), Axis("score", 1, 5), "It's <&>", guides=[Guide(39, "the last day"), Guide(2, is_level=True)],
+        links=[ChartLink(0, 1, "/list?low=0&high=1", "0 to 1: 3")],
+    ),
+    "calibration": line_chart(
+        [ChartLine([0, 0.5, 1], [0, 0.4, 1], weights=[0.1, 1, 0.2], name="a"),
+         ChartLine([0, 1], [0, 1], is_dashed=True, name="b")],
+        Axis("predicted", 0, 1), Axis("observed", 0, 1), "It's <&>",
+    ),
+    "histogram": histogram({"good": [1.0, 2.0, 2.5], "bad": [-1.0]}, Axis("separation"), Axis("count"), "It's <&>"),
+    "shares": share_bars({"1": 1.0, "2": 3.0}, "It's <&>"),
+    "legend": legend(["It's <&>", "other"]),
+}  # fmt: skip
+
+
+def elements(chart: Markup, name: str) -> list[ElementTree.Element]:
+    return [each for each in ElementTree.fromstring(str(chart)).iter() if each.tag == name]
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_chart_is_escaped_xml_with_a_text_alternative_and_no_inline_style(name: str) -> None:
+    chart = CHARTS[name]
+    root = ElementTree.fromstring(str(chart))
+    told = root.get("aria-label") or "".join(each.text or "" for each in root[:2])
+    assert "It's <&>" in told and "<b>" not in chart and "style=" not in chart
+    assert root.get("role") == ("group" if "<a " in chart else "img")
+
+
+@pytest.mark.parametrize("name", set(CHARTS) - {"shares", "legend"})
+def test_labels_lie_inside_the_drawing(name: str) -> None:
+    root = ElementTree.fromstring(str(CHARTS[name]))
+    width, height = (float(size) for size in root.get("viewBox", "").split()[2:])
+    shift = [float(part) for part in re.findall(r"[\d.]+", root.findall("g")[-1].get("transform", ""))]
+    for text in root.findall("g")[-1].iter("text"):
+        x, y = float(text.get("x", 0)) + shift[0], float(text.get("y", 0)) + shift[1]
+        wide = 0.5 * sum(2 if letter > "\u2fff" else 1 for letter in text.text or "") * 12
+        if text.get("transform"):
+            assert x - 0.82 * wide >= 0 and y + 0.5 * wide <= height
+        else:
+            left = x - {"end": wide, "middle": wide / 2}.get(text.get("text-anchor", ""), 0)
+            assert left >= -1 and left + wide <= width and y <= height, text.text
+
+
+def test_tick_labels_do_not_collide() -> None:
+    ticks_of = [text for text in elements(CHARTS["line"], "text") if (text.text or "").startswith("11-")]
+    places = [float(text.get("x", 0)) for text in ticks_of]
+    assert 3 < len(places) < 12 and min(b - a for a, b in zip(places, places[1:], strict=False)) > 6 * 6
+
+
+def test_a_cut_label_keeps_its_text_as_a_tooltip() -> None:
+    cut = [text for text in elements(CHARTS["intervals"], "text") if (text.text or "").endswith("…")]
+    assert len(cut) == 2 and cut[0][0].text == NAMES[1]
+
+
+def test_people_and_model_have_different_colors_and_marks() -> None:
+    chart = interval_plot([ChartRow("p", Estimate(1), "people"), ChartRow("m", Estimate(2))], Axis(), "Two")
+    assert 'class="people"' in chart and 'class="model"' in chart and len(elements(chart, "circle")) == 1
+
+
+def test_numbers_are_in_the_description() -> None:
+    assert "a name" in CHARTS["intervals"] and "0.40 [0.30, 0.50]" in elements(CHARTS["intervals"], "desc")[0].text  # type: ignore[operator]
+    many = interval_plot([ChartRow(f"r{n}", Estimate(n)) for n in range(30)], Axis(), "Many")
+    assert "and 6 more" in (elements(many, "desc")[0].text or "")
+
+
+def test_parts_are_links_with_names() -> None:
+    [link] = elements(CHARTS["line"], "a")
+    assert link.get("href") == "/list?low=0&high=1" and link.get("aria-label") == "0 to 1: 3"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "count", "expected"),
+    [
+        (0, 1, 5, [0, 0.2, 0.4, 0.6, 0.8, 1]),
+        (-3, 7, 4, [-2.5, 0, 2.5, 5]),
+        (2, 2, 5, [2]),
+        (0, 1e-9, 2, [0, 5e-10, 1e-9]),
+    ],
+)
+def test_ticks_are_round_numbers(low: float, high: float, count: int, expected: list[float]) -> None:
+    assert ticks(low, high, count) == pytest.approx(expected)
