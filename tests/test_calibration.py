@@ -702,7 +702,7 @@ def test_folders_missing_damaged_and_from_the_future(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"holds no evaluator: evaluator.json is missing"):
         load_evaluator(folder)
     unfitted = Evaluator(corpus.question, (), Calibration(corpus.question, answer_model="mixed"), head_name="mixed")
-    with pytest.raises(NotFitted, match="has learned nothing yet"):
+    with pytest.raises(NotFitted, match="is not fitted"):
         unfitted.save(folder)
     unfitted.fitted_on(corpus.evidence, corpus.labels).save(folder)
     assert sorted(path.name for path in folder.iterdir()) == ["arrays.safetensors", "evaluator.json"]
@@ -711,7 +711,7 @@ def test_folders_missing_damaged_and_from_the_future(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"written by Accord 9.9 in folder format 99; this Accord"):
         load_evaluator(folder)
     (folder / "evaluator.json").write_text(json.dumps({**card, "format": 1, "accord_version": "0.1.0"}))
-    with pytest.raises(BadInput, match=r"in folder format 1; this Accord .* reads 4. Fit it again: accord fit"):
+    with pytest.raises(BadInput, match=r"in folder format 1; this Accord .* reads 5. Fit it again: accord fit"):
         load_evaluator(folder)
     (folder / "evaluator.json").write_text(json.dumps(card)[:-20])
     with pytest.raises(BadInput, match="damaged evaluator"):

@@ -40,12 +40,12 @@ from accord.learning import (
     Choice,
     Constant,
     EvaluatorSettings,
-    HeldOut,
+    Experiment,
+    HeldOutAnswers,
     JudgeArgmax,
     JudgeExpected,
     RandomDraw,
     heads,
-    held_out,
     make_evaluator,
     make_head,
 )
@@ -53,7 +53,7 @@ from accord.models import memory_models, run
 from accord.project import Config, Project
 from accord.statistics import grouped_folds
 from accord.testing import Planted, check_head, planted
-from accord.validation import Table, is_better, other_people, people_alpha
+from accord.validation import MetricsTable, is_better, other_people, people_alpha
 from accord.values import Sample, Signature, score_from
 
 ORDINAL, BINARY = (1, 2, 3, 4), (0, 1)
@@ -109,7 +109,7 @@ def test_every_evaluator_is_the_same_after_save_and_load(name: str, tmp_path: Pa
     corpus = everything(BINARY)
     made = Evaluator(corpus.question, (), make_head(name, corpus.question, {}), name="mine", head_name=name)
     if not made.is_fitted:
-        with pytest.raises(NotFitted, match="'mine' has learned nothing yet"):
+        with pytest.raises(NotFitted, match="'mine' is not fitted"):
             made.save(tmp_path)
         with pytest.raises(NotFitted):
             predicted(made, corpus.evidence, [None] * len(corpus.evidence))
@@ -169,7 +169,7 @@ def test_a_digest_is_another_one_wherever_anything_is_another() -> None:
         replace(plain, sources=(make_source("metrics", {"names": names}, context),))
         for names in (["turns"], ["question-rate"], ["turns", "question-rate"])
     ]
-    others = [plain, replace(plain, level="turn"), replace(plain, also=(plain,)), *measured]
+    others = [plain, replace(plain, level="turn"), replace(plain, other_questions=(plain,)), *measured]
     assert len({each.digest() for each in others}) == len(others)
 
 
@@ -402,7 +402,7 @@ def test_people_among_themselves() -> None:
     rated = ratings(corpus.evidence, corpus.labels, corpus.question)
     people = other_people(rated)
     assert people is not None
-    line = Table(rated, folds=1, draws=50).line(people)
+    line = MetricsTable(rated, folds=1, draws=50).row(people)
     assert line.n == 300 and line.values["pearson"] > 0.6  # type: ignore[operator]
     assert 0.3 < people_alpha(rated) < 1  # type: ignore[operator]
     alone = Labels(label for label in corpus.labels if label.annotator == "p0")
@@ -472,7 +472,7 @@ def test_a_choice_is_made_inside_the_training_side() -> None:
     make = partial(Choice, candidates=candidates)
     splits = list(grouped_folds([label.target.conversation for label in corpus.labels], 3, seed=0))
     rated = ratings(corpus.evidence, corpus.labels, corpus.question)
-    system = held_out("choice", make, corpus.question, corpus.evidence, corpus.labels, rated, splits)
+    system = Experiment(corpus.question, corpus.evidence, corpus.labels, rated, splits, 3).run("choice", make)
     assert system.scored.all()
     assert len(seen) == 3 * (2 * 4 + 1)
     for fold, split in enumerate(splits):
@@ -536,8 +536,8 @@ def test_a_malformed_card_is_one_line_whatever_part_of_it_is_wrong(saved: Path, 
     folder = damaged(saved, tmp_path)
     path = folder / "evaluator.json"
     text = path.read_text(encoding="utf-8")
-    for part in ("format", "question", "head", "sources", "models", "also", "seed", "level", "name"):
-        for wrong in (None, 5, -1, "text", [], [5], {}, {"name": 5}, [[]], {"a": {"b": [None]}}, 1e300):
+    for part in ("format", "question", "head", "sources", "models", "other_questions", "seed", "level", "name"):
+        for wrong in (None, 7, -1, "text", [], [5], {}, {"name": 5}, [[]], {"a": {"b": [None]}}, 1e300):
             path.write_text(json.dumps({**json.loads(text), part: wrong}), encoding="utf-8")
             try:
                 loaded = load_evaluator(folder)
@@ -546,7 +546,7 @@ def test_a_malformed_card_is_one_line_whatever_part_of_it_is_wrong(saved: Path, 
             else:  # what it says of itself was another thing, which is allowed, or as empty as before
                 assert (
                     (part, wrong) in [("level", None), ("name", "text")]
-                    or part in {"seed", "sources", "models", "also"}
+                    or part in {"seed", "sources", "models", "other_questions"}
                     and loaded.is_fitted
                 )
     for content in ("[" * 100_000, "[]", "5", "", "{", '{"format": NaN}', '{"format": 3}', "\x00", '"' + "x" * 99):
@@ -577,9 +577,9 @@ def test_no_pipe_device_or_ring_in_a_folder_is_opened(saved: Path, tmp_path: Pat
 def test_an_evaluator_inside_itself_is_refused(saved: Path, tmp_path: Path) -> None:
     folder = damaged(saved, tmp_path)
     card = json.loads((folder / "evaluator.json").read_text(encoding="utf-8"))
-    (folder / "evaluator.json").write_text(json.dumps({**card, "also": ["a"]}), encoding="utf-8")
-    (folder / "also").mkdir()
-    (folder / "also" / "0").symlink_to(folder)
+    (folder / "evaluator.json").write_text(json.dumps({**card, "other_questions": ["a"]}), encoding="utf-8")
+    (folder / "other_questions").mkdir()
+    (folder / "other_questions" / "0").symlink_to(folder)
     with pytest.raises(BadInput, match="stands inside itself"):
         load_evaluator(folder)
 
@@ -596,16 +596,16 @@ def test_a_card_whose_scale_was_changed_is_refused(saved: Path, tmp_path: Path) 
 def test_held_out_answers_that_are_no_options_are_refused() -> None:
     shares, group = np.full((3, 2), 0.5), np.arange(3)
     right = {
-        "own": shares,
-        "anybody": shares,
+        "known": shares,
+        "new": shares,
         "answer": np.array([0, 1, 1]),
         "group": group,
         "options": np.array([1.0, 2]),
     }
-    assert len(HeldOut.restored(right).answer) == 3
+    assert len(HeldOutAnswers.restored(right).answer) == 3
     for answer in (np.array([0, 1, 2]), np.array([-1, 0, 1]), np.array([0.0, 1.0, 1.0])):
         with pytest.raises(ValueError, match="no options"):
-            HeldOut.restored({**right, "answer": answer})
+            HeldOutAnswers.restored({**right, "answer": answer})
 
 
 def misshapen(array: np.ndarray) -> list[np.ndarray]:

@@ -398,7 +398,7 @@ def test_the_held_out_side_is_a_share_of_whole_groups() -> None:
     assert source().hold_out(training(chats, grouped)).test <= {"g0", "g1", "g2", "g3"}
     secret = source(private=["case"]).hold_out(everything)
     assert len(secret.train) == 40 and not secret.test
-    with pytest.raises(NotFitted, match="has learned nothing yet"):
+    with pytest.raises(NotFitted, match="is not fitted"):
         next(source().measure([Sample(chats[0])]))
     with pytest.raises(NotFitted, match="only in the process that fitted it"):
         next(source().examine(everything))

@@ -567,7 +567,7 @@ def test_whoever_asks_a_model_is_refused_unless_told_otherwise(monkeypatch: pyte
         ):
             refused(evaluator)
         with pytest.raises(BadInput, match="'asks'"):
-            refused(replace(unlearned(Exclamations({}, CONTEXT)), also=(evaluator,)))
+            refused(replace(unlearned(Exclamations({}, CONTEXT)), other_questions=(evaluator,)))
     with ChatServer(lambda request: completion("yes")) as server:
         settings = {SCORER: ModelSettings(model="m", mode="logprobs", base_url=server.url)}
         models = Models(settings, Store("sqlite:///:memory:"), Budget(Caps(requests=2), {}))

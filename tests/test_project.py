@@ -239,8 +239,8 @@ def test_opening_a_project_imports_nothing_that_learns_or_asks(tmp_path: Path) -
 def test_few_ratings_take_one_core_whichever_library_computes() -> None:
     """SciPy brings a library of its own, which nothing can hold before it is loaded."""
     code = (
-        "import numpy; from accord.project import calm; from threadpoolctl import threadpool_info as found\n"
-        "with calm(10):\n    import scipy.linalg; print({each['num_threads'] for each in found()})"
+        "import numpy; from accord.project import single_threaded; from threadpoolctl import threadpool_info as found\n"
+        "with single_threaded(10):\n    import scipy.linalg; print({each['num_threads'] for each in found()})"
     )
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)

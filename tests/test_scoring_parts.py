@@ -23,7 +23,7 @@ from accord.cli import (
 from accord.edges import AccordError, BadInput, BadRow, BudgetReached, UnknownName
 from accord.formats import file_chunks as pieces
 from accord.formats import find, line_rows, read_piece, row_groups, split_files
-from accord.learning import AtOnce, load_evaluator
+from accord.learning import WorkerPool, load_evaluator
 from accord.learning import worker_pool as at_once
 from accord.project import Config, Project
 from accord.scoring import (
@@ -51,7 +51,7 @@ def processes(monkeypatch):
     """The processes of the local engine, as they begin; forked here from one that has imported what they take."""
     begun = []
     monkeypatch.setattr(at_once, "Popen", lambda arguments, **options: Forked(arguments[1:], **options))
-    monkeypatch.setattr(engines, "Process", lambda imports: begun.append(at_once.Process(imports)) or begun[-1])
+    monkeypatch.setattr(engines, "Worker", lambda imports: begun.append(at_once.Worker(imports)) or begun[-1])
     return begun
 
 
@@ -425,7 +425,7 @@ def test_a_machine_that_lets_no_process_begin_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(at_once, "Popen", none)
     with pytest.raises(AccordError, match="no more processes can begin: .* --workers fewer"):
         list(engines.local(None, planned, 2))
-    with AtOnce(4) as alone:
+    with WorkerPool(4) as alone:
         assert alone.processes == 1 and alone(str, [1, 2]) == ["1", "2"]
 
 

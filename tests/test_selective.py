@@ -10,7 +10,7 @@ from scipy import stats
 
 from accord import Evaluator, Score, Target, Unscored
 from accord.edges import BadInput
-from accord.learning import Calibration, HeldOut, load_evaluator
+from accord.learning import Calibration, HeldOutAnswers, load_evaluator
 from accord.project import Project, config_from
 from accord.sample import sources as sample_sources
 from accord.scoring import LEFT, ScoreOptions, Selection
@@ -76,7 +76,7 @@ def tried(sure: float) -> Evaluator:
     p = np.repeat([sure, 0.6], 200)
     shares = np.column_stack([(1 - p) / 2, (1 - p) / 2, p / 2, p / 2])
     answer = np.where(rng.random(400) < p, 2, 1)
-    found = HeldOut(shares, shares, answer, np.arange(400), np.arange(1.0, 5.0))
+    found = HeldOutAnswers(shares, shares, answer, np.arange(400), np.arange(1.0, 5.0))
     head = Calibration(corpus.question, answer_model="mixed").fit(corpus.evidence, corpus.labels)
     return Evaluator(corpus.question, (), head, held_out=found)
 
@@ -119,7 +119,7 @@ def test_what_is_left_for_a_person_is_labelled_next(tmp_path: Path, monkeypatch:
         fitted = project.fit().evaluator
         assert fitted.held_out is not None
         again = load_evaluator(project.folder()).held_out
-        assert again is not None and np.array_equal(again.own, fitted.held_out.own)
+        assert again is not None and np.array_equal(again.known, fitted.held_out.known)
         with pytest.raises(BadInput, match="has no held-out predictions"):
             project.score(chats, "s.jsonl", Evaluator(fitted.question, fitted.sources, fitted.head),
                           options=ScoreOptions(agree=0.9))  # fmt: skip

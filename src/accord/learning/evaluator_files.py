@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from accord.evidence import Arrays
 from accord.learning.presets import Level
 from accord.version import __version__
 
-FOLDER_FORMAT = 4
+FOLDER_FORMAT = 5
 CARD, _ARRAYS = "evaluator.json", "arrays.safetensors"
 _WITH_ABSENCES = (".history", ".seen")
 """How arrays of kept evidence are called, where NaN is an absence."""
@@ -27,8 +27,8 @@ DAMAGED = (
 )  # fmt: skip
 """Exceptions that restoring an evaluator raises if its card or its arrays are not what `save` wrote."""
 HELD_OUT, TRAINING_SET = "held-out", "training-set"
-QUESTIONS = "questions"
-"""Where evaluators of the rubric's other questions stand in a folder, and what they say in the notes of a score."""
+OTHER_QUESTIONS = "other_questions"
+"""Subfolder of the evaluators of other questions, and note of a score with their predictions."""
 
 
 _Name = Annotated[str, Field(max_length=1000)]
@@ -58,9 +58,8 @@ class SourceCard(TypedDict):
 class Card(TypedDict):
     """Content of `evaluator.json`, validated by `saved_as`.
 
-    `models` are settings by role; `also` names the questions of the evaluators beside it. `plausibility` is the gate of
-    implausible replies, `questions` are the rubric's other questions that were learned with the main one; older
-    evaluators have neither.
+    `models` holds settings by role, `other_questions` the ids of questions that other evaluators in the folder predict,
+    `plausibility` the gate against implausible replies.
     """
 
     format: Annotated[int, Field(ge=1, le=10**6)]
@@ -72,9 +71,9 @@ class Card(TypedDict):
     sources: Annotated[list[SourceCard], Field(max_length=1000)]
     seed: Annotated[int, Field(ge=-(2**63), lt=2**64)]
     models: dict[str, dict[str, Any]]
-    also: _Names
-    questions: NotRequired[_Names]
-    plausibility: NotRequired[dict[str, Any] | None]
+    other_questions: _Names
+    shares_evidence: bool
+    plausibility: dict[str, Any] | None
 
 
 _CARDS = TypeAdapter(Card)
@@ -147,8 +146,3 @@ def _is_usable(name: str, array: NDArray[Any]) -> bool:
     if array.dtype.kind != "f":
         return array.dtype.kind in "biu"
     return not (np.isinf(array) if name.endswith(_WITH_ABSENCES) else ~np.isfinite(array)).any()
-
-
-def under(name: str, arrays: Arrays) -> dict[str, NDArray[Any]]:
-    """The arrays of one part, under their own names."""
-    return {key.removeprefix(f"{name}."): array for key, array in arrays.items() if key.startswith(f"{name}.")}

@@ -1,4 +1,8 @@
-"""Work that several processes share: this one takes the first piece that is left, each beside it the last."""
+"""Pool of worker processes: this process takes pieces of work from the front, each worker from the back.
+
+Workers are fresh Python processes, so that no lock of this process is copied and scripts need no
+`if __name__ == "__main__"`. Work is sent by cloudpickle.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +26,12 @@ from accord.edges import BadInput, whole_number
 ONE_THREAD = {
     name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
 }
-"""A process beside others has one core: its libraries need not fight for the rest."""
+"""Environment that restricts the libraries of a worker to its own core."""
 MOST = 4
-"""So many processes work at the same time where nobody says how many: each has a copy of what it works on."""
-IMPORTS = ("accord.learning.fitting", "accord.learning.calibration", "scipy.sparse.linalg", "sklearn.svm")
-"""What learning imports late, and takes a second for."""
-_BEGIN = (
+"""Default limit of processes: each holds a copy of the data."""
+IMPORTS = ("accord.learning.cross_validation", "accord.learning.calibration", "scipy.sparse.linalg", "sklearn.svm")
+"""Modules that learning imports late and that take a second to load."""
+_START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from accord.learning.worker_pool import serve; serve()"
 )
 
@@ -36,42 +40,42 @@ T = TypeVar("T")
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _processes(given: int | None) -> int:
-    told = os.environ.get("ACCORD_JOBS", "") if given is None else str(given)
-    if not told:
+def _process_count(given: int | None) -> int:
+    text = os.environ.get("ACCORD_JOBS", "") if given is None else str(given)
+    if not text:
         return min(cores(), MOST)
-    number = whole_number(told)
+    number = whole_number(text)
     if not number:
-        raise BadInput(f"{'ACCORD_JOBS' if given is None else 'jobs'} is a number of processes from 1 on, got {told!r}")
+        raise BadInput(
+            f"{'ACCORD_JOBS' if given is None else 'jobs'} must be a number of processes from 1, got {text!r}"
+        )
     return number
 
 
-class AtOnce:
-    """Processes beside this one, which begin when it is made: where there is work, they have imported what it takes.
+class WorkerPool:
+    """Worker processes that start when the pool is made, so that their imports are done before the first work.
 
-    They are fresh ones: threads of this one may hold any lock, and a script that calls it needs no
-    `if __name__ == "__main__"`. Use it in a `with`, at whose end they are gone. They also end where this process does.
+    Use it in a `with` statement, which ends the workers. They also end when this process ends.
 
     Args:
-        processes: How many work at the same time, this one among them; by default one a core, at most `MOST`, or
-            ACCORD_JOBS.
-        imports: Modules that the work takes.
+        processes: Number of processes, this one included; None takes ACCORD_JOBS, or one per core and at most `MOST`.
+        imports: Modules that the work needs.
 
     Raises:
-        BadInput: That is no number of processes.
+        BadInput: The number of processes is not a whole number from 1.
     """
 
     def __init__(self, processes: int | None = None, imports: Sequence[str] = IMPORTS) -> None:
-        self.is_named = processes is not None
-        self._beside = list[_Beside]()
-        with suppress(OSError):  # the machine lets none begin any more
-            for _ in range(_processes(processes) - 1):
-                self._beside.append(_Beside(imports))
-        self.processes = 1 + len(self._beside)
+        self.is_explicit = processes is not None
+        self._workers = list[_WorkerThread]()
+        with suppress(OSError):  # the system refuses further processes
+            for _ in range(_process_count(processes) - 1):
+                self._workers.append(_WorkerThread(imports))
+        self.processes = 1 + len(self._workers)
 
     def __enter__(self) -> Self:
         return self
@@ -79,13 +83,13 @@ class AtOnce:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.end()
+        self.close()
 
-    def end(self) -> None:
-        """End the processes beside this one, which does all that comes now."""
-        for each in self._beside:
-            each.end()
-        self._beside, self.processes = [], 1
+    def close(self) -> None:
+        """End the workers; this process does all later work itself."""
+        for worker in self._workers:
+            worker.close()
+        self._workers, self.processes = [], 1
 
     def __call__(
         self,
@@ -93,92 +97,96 @@ class AtOnce:
         pieces: Sequence[K],
         on_begin: Callable[[K], None] = lambda piece: None,
     ) -> list[T]:
-        """What the work makes of each piece, in their order.
+        """Return the result of the work for each piece, in order.
 
-        Each process is sent the work once, with all that it needs. What cannot be done beside this one is done here:
-        work that cannot be sent, what a process that was killed was at, an error, which is then raised as if there were
-        one process. `on_begin` is told what this process begins with.
+        Each worker receives the work once. This process does what workers cannot: work that cannot be pickled, the
+        piece of a worker that was killed, and a piece that raised an error, which is then raised here.
+
+        Args:
+            work: Function of one piece.
+            pieces: Pieces of work.
+            on_begin: Called with each piece that this process begins.
         """
-        work_sent = sent(work) if self._beside and len(pieces) > 1 else None
-        shared = _Round(pieces, work_sent or b"")
-        for each in self._beside if work_sent else ():
-            each.rounds.put(shared)
-        found = dict[int, T]()
-        while (place := shared.take(first=True)) is not None:
+        payload = pickled(work) if self._workers and len(pieces) > 1 else None
+        batch = _Batch(pieces, payload or b"")
+        for worker in self._workers if payload else ():
+            worker.batches.put(batch)
+        results = dict[int, T]()
+        while (place := batch.take(first=True)) is not None:
             on_begin(pieces[place])
-            found[place] = work(pieces[place])
-        while len(found) < len(pieces):  # under way elsewhere
-            place, answer = shared.done.get()
-            found[place] = work(pieces[place]) if answer is None else answer[0]
-        return [found[place] for place in range(len(pieces))]
+            results[place] = work(pieces[place])
+        while len(results) < len(pieces):
+            place, answer = batch.done.get()
+            results[place] = work(pieces[place]) if answer is None else answer[0]
+        return [results[place] for place in range(len(pieces))]
 
 
-def sent(work: Callable[..., Any]) -> bytes | None:
-    """The work as another process reads it; `None` where it cannot be sent."""
+def pickled(work: Callable[..., Any]) -> bytes | None:
+    """Return the work as bytes, or None if it cannot be pickled."""
     try:
         return bytes(cloudpickle.dumps(work))
-    except Exception:  # whatever holds a lock, a file or a connection: this process does all of it
+    except Exception:  # anything that holds a lock, a file or a connection
         return None
 
 
-class _Round:
-    """One call: the places of the pieces that are left, and what became of those that another process took."""
+class _Batch:
+    """One call of the pool: pieces that are left, and results of the workers."""
 
     def __init__(self, pieces: Sequence[Any], work: bytes) -> None:
         self.pieces, self.work, self._left = pieces, work, deque(range(len(pieces)))
         self.done = SimpleQueue[tuple[int, tuple[Any] | None]]()
 
     def take(self, first: bool = False) -> int | None:
-        """The place of the first piece that is left, or of the last; `None` where there is none."""
+        """Return the index of the first or the last piece that is left; None without any."""
         try:
             return self._left.popleft() if first else self._left.pop()
         except IndexError:
             return None
 
 
-class _Beside:
-    """A process beside this one, and the thread that gives it what is left once it is ready."""
+class _WorkerThread:
+    """A worker and the thread that hands it pieces."""
 
     def __init__(self, imports: Sequence[str]) -> None:
-        self._process = Process(imports)
-        self.rounds = SimpleQueue[_Round | None]()
+        self._worker = Worker(imports)
+        self.batches = SimpleQueue[_Batch | None]()
         self._thread = Thread(target=self._hand_out, daemon=True)
         self._thread.start()
 
-    def end(self) -> None:
-        self._process.kill()
-        self.rounds.put(None)
+    def close(self) -> None:
+        self._worker.kill()
+        self.batches.put(None)
         self._thread.join()
-        self._process.end()
+        self._worker.close()
 
     def _hand_out(self) -> None:
-        shared, place = None, None
+        batch, place = None, None
         try:
-            self._process.begin()
-            while (shared := self.rounds.get()) is not None:
-                self._process.take_up(shared.work)
-                while (place := shared.take()) is not None:
-                    shared.done.put((place, (self._process.ask(shared.pieces[place]),)))
-        except Exception:  # whatever it is, the process that is asked meets it again, where it can be told
-            if shared is not None and place is not None:
-                shared.done.put((place, None))
+            self._worker.wait_until_ready()
+            while (batch := self.batches.get()) is not None:
+                self._worker.send_work(batch.work)
+                while (place := batch.take()) is not None:
+                    batch.done.put((place, (self._worker.ask(batch.pieces[place]),)))
+        except Exception:  # the main process repeats the piece and meets any error of its own
+            if batch is not None and place is not None:
+                batch.done.put((place, None))
 
 
-class Ended(Exception):
-    """A process beside this one is no more."""
+class WorkerLost(Exception):
+    """A worker process has ended."""
 
 
-class Process:
-    """A fresh process of Python beside this one, which is sent work once and then asked for pieces of it.
+class Worker:
+    """A fresh Python process that receives work once, and then pieces of it.
 
     Args:
-        imports: Modules that it begins with.
+        imports: Modules to import at the start.
     """
 
     def __init__(self, imports: Sequence[str]) -> None:
-        # A session of its own: an interruption from the keyboard is for this process to answer.
+        # A session of its own keeps keyboard interrupts away from the worker.
         self._child = Popen(
-            [sys.executable, "-c", _BEGIN, json.dumps(sys.path), *imports], stdin=PIPE, stdout=PIPE,
+            [sys.executable, "-c", _START, json.dumps(sys.path), *imports], stdin=PIPE, stdout=PIPE,
             env={**os.environ, **ONE_THREAD}, start_new_session=True,
         )  # fmt: skip
         assert self._child.stdin is not None and self._child.stdout is not None
@@ -186,83 +194,83 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """Process id."""
         return self._child.pid
 
-    def begin(self) -> None:
-        """Wait until it is ready for work.
+    def wait_until_ready(self) -> None:
+        """Wait until the imports are done.
 
         Raises:
-            Ended: It is no more.
+            WorkerLost: The process has ended.
         """
         if not self._is_ready:
-            self._is_ready = self._heard()
+            self._is_ready = self._receive()
 
-    def take_up(self, work: bytes) -> None:
-        """Send what is done with each piece from here on, as `sent` gives it."""
-        self._say(cloudpickle.dumps(None) + work)
+    def send_work(self, work: bytes) -> None:
+        """Send the function for all later pieces, as `pickled` returns it."""
+        self._send(cloudpickle.dumps(None) + work)
 
     def ask(self, piece: Any) -> Any:
-        """What the work makes of a piece.
+        """Return the result of the work for a piece.
 
         Raises:
-            Ended: It was killed, or the work raised something.
+            WorkerLost: The process was killed, or the work raised an error.
         """
-        self.begin()
-        self._say(cloudpickle.dumps((piece,)))
-        return self._heard()
+        self.wait_until_ready()
+        self._send(cloudpickle.dumps((piece,)))
+        return self._receive()
 
     def kill(self) -> None:
-        """End it at once: it holds nothing that is lost, and its own end would take a third of a second."""
+        """Kill the process without waiting; a normal exit would take a third of a second."""
         self._child.kill()
 
-    def end(self) -> None:
-        """The same, and wait until it is gone; nobody may be asking it any more."""
+    def close(self) -> None:
+        """Kill the process and wait for its end; no other thread may use the worker any more."""
         self.kill()
-        with suppress(BrokenPipeError), self._child:  # closes what leads to it
+        with suppress(BrokenPipeError), self._child:  # closes the pipes
             pass
 
-    def _say(self, said: bytes) -> None:
+    def _send(self, data: bytes) -> None:
         try:
-            self._to.write(said)
+            self._to.write(data)
             self._to.flush()
         except OSError:
-            raise Ended from None
+            raise WorkerLost from None
 
-    def _heard(self) -> Any:
+    def _receive(self) -> Any:
         try:
             return cloudpickle.load(self._from)
-        except Exception:  # whatever its last words were
-            raise Ended from None
+        except Exception:  # a killed process may leave any bytes
+            raise WorkerLost from None
 
 
-# --- beside ---------------------------------------------------------------------------------------------------------
+# --- in the worker process -------------------------------------------------------------------------------------------
 
 
 def serve() -> None:
-    """What a process beside another does: work on what comes in, until nothing can come any more."""
+    """Run a worker: compute the pieces that arrive until the pipe closes."""
     with os.fdopen(os.dup(1), "wb") as out:
-        os.dup2(2, 1)  # what the work prints is no answer
-        coming = SimpleQueue[Any]()
-        Thread(target=_read, args=(coming,), daemon=True).start()
+        os.dup2(2, 1)  # keep output of the work out of the pipe
+        incoming = SimpleQueue[Any]()
+        Thread(target=_read, args=(incoming,), daemon=True).start()
         try:
             for module in sys.argv[2:]:
                 import_module(module)
-            cloudpickle.dump(True, out)  # ready
+            cloudpickle.dump(True, out)
             work: Any = None
             while True:
                 out.flush()
-                while (piece := coming.get()) is None:
-                    work = coming.get()  # from here on
+                while (piece := incoming.get()) is None:
+                    work = incoming.get()
                 cloudpickle.dump(work(*piece), out)
         except Exception:
             os._exit(1)
 
 
-def _read(coming: SimpleQueue[Any]) -> None:
-    """Take what comes in; end where it cannot be read, also in the middle of work: whoever sent it is gone."""
+def _read(incoming: SimpleQueue[Any]) -> None:
+    """Read pieces; exit the process once the pipe is closed, even in the middle of work."""
     try:
         while True:
-            coming.put(cloudpickle.load(sys.stdin.buffer))
+            incoming.put(cloudpickle.load(sys.stdin.buffer))
     finally:
         os._exit(1)

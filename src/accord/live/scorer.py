@@ -59,7 +59,7 @@ def check_live(evaluator: Evaluator, asks: bool = False) -> None:
 
 def _sources(evaluator: Evaluator) -> list[Source]:
     """Everything that is measured for a score, of the evaluators of other questions too."""
-    return [source for each in (evaluator, *evaluator.also) for source in each.sources]
+    return list(evaluator.all_sources)
 
 
 def _values(table: EvidenceTable) -> list[list[float | None]]:

@@ -11,7 +11,7 @@ from .file_survey import files_in as files_in, FileSurvey as FileSurvey, MOST_SU
 from .file_survey import NO_COLUMN as NO_COLUMN, set_scales as set_scales, survey_files as survey_files
 from .finetuning import annotated_pairs as annotated_pairs, finetune as finetune, FineTuned as FineTuned
 from .finetuning import issues_of as issues_of, train_ruber as train_ruber
-from .fit_cache import calm as calm
+from .fit_cache import single_threaded as single_threaded
 from .import_worker import default_workers as default_workers, ImportOptions as ImportOptions
 from .importing import export_annotations as export_annotations, import_files as import_files, Imported as Imported
 from .importing import survey_options as survey_options

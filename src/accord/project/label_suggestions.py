@@ -73,5 +73,5 @@ def estimate(project: Project) -> Estimates:
     topics = [name for name in config.group_by if name != "system"]  # what is compared is no topic
     labels = labels.grouped(groups_of(samples, topics, by_input=True).of)
     systems = {sample.conversation.id: sample.conversation.shown_system or "not said" for sample in samples}
-    found = system_means(evidence, labels, question, lambda _: evaluator.fitting, systems, config.folds, config.seed)
+    found = system_means(evidence, labels, question, lambda _: evaluator.learner, systems, config.folds, config.seed)
     return Estimates(question.id, found, gaps(found))

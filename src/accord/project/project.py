@@ -27,7 +27,7 @@ from accord.values import Labels, Question, Rubric, Sample, Target, load_rubric
 
 if TYPE_CHECKING:  # opening a project imports nothing that learns, asks or counts
     from accord.evidence import EvidenceTable, Source, SourceContext, Training
-    from accord.learning import AtOnce, Evaluator, EvaluatorSettings, Level
+    from accord.learning import Evaluator, EvaluatorSettings, Level, WorkerPool
     from accord.models import Budget, Models, ModelSettings, OnAnswer, Plan, RecordedAnswers
     from accord.project.ask_models import Selected
     from accord.project.diagnostics import Insights
@@ -385,16 +385,16 @@ class Project:
         self,
         only: Collection[str] = (),
         by: Sequence[str] = (),
-        jobs: AtOnce | int | None = None,
+        jobs: WorkerPool | int | None = None,
         on_step: Callable[[str], None] = lambda name: None,
     ) -> Compared:
         """Every evaluator that can be made from what is there, on the same folds; see `accord.project.comparing`.
 
         `jobs` are learned at the same time, each in a process of its own: by default one a core, at most four.
         """
-        begun = nullcontext(jobs) if isinstance(jobs, learning.AtOnce) else learning.AtOnce(jobs)
-        with begun as at_once, self.store.run("compare", self.config.shown()) as kept:
-            found, evidence, train = steps.comparing.compare(self, only, at_once, on_step)
+        begun = nullcontext(jobs) if isinstance(jobs, learning.WorkerPool) else learning.WorkerPool(jobs)
+        with begun as pool, self.store.run("compare", self.config.shown()) as kept:
+            found, evidence, train = steps.comparing.compare(self, only, pool, on_step)
             groups = steps.comparing.by_groups(found, evidence, train, by)
             done = steps.Compared(found, evidence, train, groups)
             kept.results.update(done.to_json())

@@ -35,7 +35,7 @@ from accord.report.sections import (
 from accord.scoring import latest, latest_drift, latest_scores
 from accord.statistics import range_names
 from accord.store import Store
-from accord.validation import NEW, Comparison, Difference, Result, is_better
+from accord.validation import NEW, Comparison, Difference, SystemMetrics, is_better
 from accord.values import Conversation, Estimate, Rubric, Section, Value, number
 from accord.version import __version__
 
@@ -281,7 +281,7 @@ def verdict(found: Comparison) -> str:
     return f"{said} Intervals are 95 %; p < {SURE} after Holm's correction."
 
 
-def _with_interval(line: Result, statistic: str) -> str:
+def _with_interval(line: SystemMetrics, statistic: str) -> str:
     """A statistic with its interval, as text."""
     estimate = line.estimates[statistic]
     return f"{number(estimate.value, 2)} ({number(estimate.low, 2)} to {number(estimate.high, 2)})"
@@ -295,7 +295,7 @@ def _smaller(difference: Difference) -> str:
 
 
 def _interval_chart(found: Comparison, statistic: str) -> Markup:
-    lines: list[Result] = [*found.results, *([found.people] if found.people else [])]
+    lines: list[SystemMetrics] = [*found.results, *([found.people] if found.people else [])]
     rows = [
         ChartRow(line.system, estimate, "model" if place == 0 else "neutral")
         for place, line in enumerate(lines)

@@ -21,7 +21,7 @@ import cloudpickle
 
 from accord.edges import AccordError, MissingExtra, UnknownName
 from accord.formats import FilePiece
-from accord.learning import ONE_THREAD, Ended, Process
+from accord.learning import ONE_THREAD, Worker, WorkerLost
 from accord.scoring.parts import (
     Job,
     Part,
@@ -75,13 +75,13 @@ class _Worker(Thread):
         self._process = self._begun()
         self.start()
 
-    def _begun(self) -> Process:
+    def _begun(self) -> Worker:
         try:
-            process = Process(_IMPORTS)
+            process = Worker(_IMPORTS)
         except OSError as error:
             raise AccordError(f"no more processes can begin: {error.strerror}; give --workers fewer") from None
-        with suppress(Ended):  # where it is not even there to be told, it does not answer either
-            process.take_up(self._work)
+        with suppress(WorkerLost):  # where it is not even there to be told, it does not answer either
+            process.send_work(self._work)
         return process
 
     def run(self) -> None:
@@ -93,7 +93,7 @@ class _Worker(Thread):
             pass
         except AccordError as error:
             self._done.put(error)
-        self._process.end()
+        self._process.close()
 
     def _scored(self, piece: FilePiece) -> Part | Exception:
         for _ in range(ATTEMPTS):
@@ -101,8 +101,8 @@ class _Worker(Thread):
                 break
             try:
                 return self._process.ask(piece)  # type: ignore[no-any-return]
-            except Ended:
-                self._process.end()
+            except WorkerLost:
+                self._process.close()
                 if not self._over.is_set():
                     self._process = self._begun()
         return _given_up(piece)

@@ -329,7 +329,7 @@ class _DriftWatch:
 
     def __init__(self, evaluator: Evaluator, group_by: Iterable[str], training: bool = False) -> None:
         self.head, self.group_by = evaluator.head, group_by
-        self._known = None if training else evaluator.trained_on
+        self._known = None if training else evaluator.training_set
         self._ends: dict[str, list[Sample]] = {}
         self._then: EvidenceTable | None = None
         self._now: EvidenceTable | None = None

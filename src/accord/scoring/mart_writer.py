@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from accord.edges import BadInput, in_calendar, sendable, written
 from accord.formats import is_remote, shown_place, storage_options
-from accord.learning import QUESTIONS
+from accord.learning import OTHER_QUESTIONS
 from accord.scoring.parts import (
     check_parts,
     part_url,
@@ -156,7 +156,7 @@ class Scoring:
 
 def _others(row: MartRow, notes: Mapping[str, Any] | None) -> Iterator[MartRow]:
     """The rows of the other questions of the rubric that the same evaluator answers (`--every-question`)."""
-    for question, answer in ((notes or {}).get(QUESTIONS) or {}).items():
+    for question, answer in ((notes or {}).get(OTHER_QUESTIONS) or {}).items():
         yield {**row, "attributions": None, **_said(answer), "question": question, "annotator": answer["annotator"]}
 
 
@@ -334,7 +334,7 @@ def _from_parts(store: Store, rows: pl.DataFrame, about: Scoring, scored: int) -
         pl.lit(about.question).alias("question"), pl.lit(about.evaluator).alias("evaluator"),
         pl.lit(about.origin).alias("origin"), pl.lit(scored, pl.Int64()).cast(schema["scored"]).alias("scored"),
     ).select(pl.col(name).cast(kind) for name, kind in schema.items())  # fmt: skip
-    noted = rows["notes"].str.contains(f'"{QUESTIONS}"', literal=True).fill_null(False)
+    noted = rows["notes"].str.contains(f'"{OTHER_QUESTIONS}"', literal=True).fill_null(False)
     if not noted.any():
         return table
     dated = table.filter(noted).with_columns(pl.col("time", "scored").dt.epoch("ms"))

@@ -224,8 +224,8 @@ class Scorer:
         for name in perspective.panel:
             self.evaluator.head.speaker(name)
         for name in perspective.panel:
-            for other in self.evaluator.questions:
-                if name not in other.annotators:
+            for other in self.evaluator.other_questions:
+                if other.shares_evidence and name not in other.annotators:
                     raise BadInput(
                         f"{name!r} never answered {other.question.id!r}, which this evaluator predicts too; leave "
                         f"{name!r} out of the panel, or fit the main question alone"
@@ -233,7 +233,7 @@ class Scorer:
 
     def samples(self, conversation: Conversation) -> list[Sample]:
         """Return the samples of a conversation to score."""
-        return samples_of(conversation, self.evaluator.level, self._turns, self.evaluator.trained_on)
+        return samples_of(conversation, self.evaluator.level, self._turns, self.evaluator.training_set)
 
     def predict(self, head: Head, evidence: EvidenceTable) -> Sequence[Score | Unscored]:
         """Predict with a head of this evaluator from the scorer's perspective."""
@@ -277,7 +277,7 @@ class Scorer:
 
     def finish(self, samples: Sequence[Sample], scores: Scores) -> Scores:
         """Set `rated` and `in_training` for known conversations, and leave uncertain scores for people."""
-        known = self.evaluator.trained_on
+        known = self.evaluator.training_set
         if known is not None:
             scores = _with_training_flags(known, samples, scores)
         return scores if self.selection is None else [self.selection.call(score) for score in scores]

@@ -65,7 +65,7 @@ class Selection:
                 f"--good is the lowest answer that counts as good, above {options[0]:g} and at most {options[-1]:g}, "
                 f"got {lowest:g}"
             )
-        is_good = good_share(options, held_out.anybody if for_anyone else held_out.own, lowest)
+        is_good = good_share(options, held_out.new if for_anyone else held_out.known, lowest)
         is_right = (is_good >= 0.5) == (options[held_out.answer] >= lowest)
         passed, last = fixed_sequence(np.maximum(is_good, 1 - is_good), is_right, held_out.group, agree)
         if passed is None:

@@ -18,10 +18,10 @@ from typing import Any, TypedDict, cast
 
 from accord.edges import BadInput, write_whole
 from accord.evidence import EvidenceTable
-from accord.learning import CARD, Evaluator, System, held_out, learns, load_evaluator
+from accord.learning import CARD, Evaluator, Experiment, Predictions, learns, load_evaluator, untested_groups
 from accord.project import Fitted, Project
 from accord.statistics import grouped_folds
-from accord.validation import Table, always_learned, differences_of
+from accord.validation import MetricsTable, differences_of
 from accord.values import Labels
 
 REPORT = "refit.json"
@@ -81,7 +81,7 @@ def refitted(project: Project, folder: Path) -> Report:
 def _predicts_every_question(folder: Path) -> bool:
     """Whether the evaluator in use predicts the rubric's other questions too: then so does what takes its place."""
     try:
-        return bool(load_evaluator(folder).questions)
+        return any(other.shares_evidence for other in load_evaluator(folder).other_questions)
     except BadInput:
         return False
 
@@ -142,8 +142,8 @@ def report(project: Project, fitted: Fitted, folder: Path) -> Report:
         old = _in_use(project, fitted, before, _time_of(folder))
     except (BadInput, FileNotFoundError) as error:
         return {**about, "said": f"There is nothing to compare it with: {error}"}
-    table = Table(comparison.ratings, comparison.folds, comparison.seed, comparison.draws)
-    about["before"] = _line(table.line(old, old.scored & comparison.systems[0].scored).to_json())
+    table = MetricsTable(comparison.ratings, comparison.folds, comparison.seed, comparison.draws)
+    about["before"] = _line(table.row(old, old.scored & comparison.systems[0].scored).to_json())
     tests = [each.to_json() for each in differences_of([comparison.systems[0], old], table)]
     return {**about, "tests": tests, "said": _said(tests)}
 
@@ -162,7 +162,7 @@ def _time_of(folder: Path) -> str:
     return datetime.fromtimestamp(written, UTC).isoformat(timespec="milliseconds")
 
 
-def _in_use(project: Project, fitted: Fitted, before: Evaluator, time: str) -> System:
+def _in_use(project: Project, fitted: Fitted, before: Evaluator, time: str) -> Predictions:
     """What the evaluator in use says of every rating out of fold, learned from the labels that it had."""
     assert fitted.tried is not None
     train, comparison = fitted.tried.train, fitted.tried.comparison
@@ -170,10 +170,11 @@ def _in_use(project: Project, fitted: Fitted, before: Evaluator, time: str) -> S
         raise BadInput("it is compared where it can be learned again without each fold, and its sources learn")
     evidence: EvidenceTable = project.measure(before.sources, train.samples)
     had = Labels((each for each in train.labels if each.time is None or each.time <= time), train.labels.groups)
-    rated, never = comparison.ratings, always_learned(evidence, train.labels, train.question, comparison.seen)
-    splits = list(grouped_folds(list(rated.group), comparison.folds, comparison.seed, never))
-    rated = replace(rated, row=evidence.rows_of(rated.target))
-    found = held_out(IN_USE, lambda question: before.fitting, train.question, evidence, had, rated, splits)
+    never = untested_groups(evidence, train.labels, train.question, comparison.seen)
+    splits = tuple(grouped_folds(list(comparison.ratings.group), comparison.folds, comparison.seed, never))
+    rated = replace(comparison.ratings, row=evidence.rows_of(comparison.ratings.target))
+    experiment = Experiment(train.question, evidence, had, rated, splits, comparison.folds, comparison.seed)
+    found = experiment.run(IN_USE, lambda question: before.learner)
     if not found.scored.any():
         raise BadInput(next(iter(found.reasons), "it predicts nothing"))
     return found

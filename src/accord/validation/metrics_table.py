@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.evidence import Ratings
-from accord.learning import System
+from accord.learning import Predictions
 from accord.statistics import (
     DRAWS,
     STATISTICS,
@@ -64,7 +64,7 @@ class Within:
 
 
 @dataclass(frozen=True)
-class Result:
+class SystemMetrics:
     """One system's line in the table: each statistic with its interval, on `n` ratings.
 
     Attributes:
@@ -128,7 +128,7 @@ class Leak:
     is_large: bool
 
     @classmethod
-    def of(cls, leaking: System, line: Result, rated: Ratings, groups: int) -> Leak:
+    def of(cls, leaking: Predictions, line: SystemMetrics, rated: Ratings, groups: int) -> Leak:
         """What some leaking predictions of the same ratings read, beside the honest line of so many groups."""
         paired = leaking.paired(rated).take(np.flatnonzero(leaking.scored))
         r, rmse = STATISTICS["pearson"](paired), STATISTICS["rmse"](paired)
@@ -155,7 +155,7 @@ class Leak:
 
 
 @dataclass(frozen=True)
-class Table:
+class MetricsTable:
     """What all lines of one table share: ratings, folds, draws.
 
     Attributes:
@@ -197,7 +197,7 @@ class Table:
             self._clusters[key] = Clusters(self.rated.group[rows])
         return self._clusters[key]
 
-    def common(self, systems: Sequence[System]) -> NDArray[np.bool_]:
+    def common(self, systems: Sequence[Predictions]) -> NDArray[np.bool_]:
         """(n,) the ratings that every system scored which scored at least half as many as any.
 
         One that was tried on a part alone (its learning is paid for) stands beside the others on that part.
@@ -206,23 +206,23 @@ class Table:
         wide = [system.scored for system in systems if 2 * system.scored.sum() >= most]
         return np.logical_and.reduce(wide) if wide else np.zeros(len(self.rated), dtype=bool)
 
-    def moves(self, system: System, rows: Indices) -> bool:
+    def varies(self, system: Predictions, rows: Indices) -> bool:
         """Whether a system's predictions of some ratings differ anywhere inside a fold."""
-        return _moves(system.value[rows], [self.fold[rows]])
+        return _varies(system.value[rows], [self.fold[rows]])
 
-    def line(self, system: System, among: NDArray[np.bool_] | None = None) -> Result:
+    def row(self, system: Predictions, among: NDArray[np.bool_] | None = None) -> SystemMetrics:
         """A system's line, on those of some ratings that it scored."""
         rated = self.rated
         rows = np.flatnonzero(system.scored if among is None else system.scored & among)
         paired, clusters = system.paired(rated).take(rows), self.clusters(rows)
         shown = paired.in_ranges()
         statistics = {**STATISTICS, **(TWO_VALUED if len(rated.options) == 2 else {})}
-        is_constant = not self.moves(system, rows)
+        is_constant = not self.varies(system, rows)
         told = {name: each for name, each in statistics.items() if not (is_constant and name in CORRELATIONS)}
         estimates = bootstrap_all(clusters, told, [paired], self.draws, self.seed)
         errors = {str(option): smece_of(option) for option in range(len(shown.options))}
         around = bootstrap_all(clusters, errors, [shown], min(self.draws, SMECE_DRAWS), self.seed)
-        return Result(
+        return SystemMetrics(
             system=system.name,
             n=len(rows),
             unscored=len(rated) - int(system.scored.sum()),
@@ -233,23 +233,23 @@ class Table:
             within={by: self._within(system, rows, names[rows]) for by, names in self.groupings.items()},
         )
 
-    def _served(self, system: System, rows: Indices) -> Estimate:
+    def _served(self, system: Predictions, rows: Indices) -> Estimate:
         """Return the RMSE of the predictions for a new annotator."""
-        known = rows[np.isfinite(system.anybody[rows])]
+        known = rows[np.isfinite(system.new_value[rows])]
         if not len(known):
             return Estimate()
         paired = system.paired_new(self.rated).take(known)
         return bootstrap(self.clusters(known), STATISTICS["rmse"], [paired], self.draws, self.seed)
 
-    def _within(self, system: System, rows: Indices, names: NDArray[np.object_]) -> Within:
+    def _within(self, system: Predictions, rows: Indices, names: NDArray[np.object_]) -> Within:
         groups = len(set(names))
         paired = system.paired(self.rated).take(rows)
-        if not len(rows) or not _moves(paired.value, [self.fold[rows], names.astype(str)]):
+        if not len(rows) or not _varies(paired.value, [self.fold[rows], names.astype(str)]):
             return Within(groups, Estimate(), Estimate())
         return Within(groups, **bootstrap_all(self.clusters(rows), within(names), [paired], self.draws, self.seed))
 
 
-def _moves(value: NDArray[np.float64], by: Sequence[NDArray[Any]]) -> bool:
+def _varies(value: NDArray[np.float64], by: Sequence[NDArray[Any]]) -> bool:
     """Whether predictions differ anywhere inside a cell of these groupings.
 
     What is the same for everything in a fold is a figure of the other folds: its correlation says how folds were drawn.
@@ -268,7 +268,7 @@ def _moves(value: NDArray[np.float64], by: Sequence[NDArray[Any]]) -> bool:
 # --- people among themselves --------------------------------------------------------------------------------------
 
 
-def other_people(rated: Ratings) -> System | None:
+def other_people(rated: Ratings) -> Predictions | None:
     """Each rating predicted by the other annotators of the same target.
 
     The prediction is the mean of the other people's ratings of the target, its distribution theirs with one rating's
@@ -292,7 +292,7 @@ def other_people(rated: Ratings) -> System | None:
                 value[row], scored[row] = rated.value[others].mean(), True
     if not scored.any():
         return None
-    return System("other people", probabilities, value, np.full(n, np.nan), scored, np.full((n, 2), np.nan),
+    return Predictions("other people", probabilities, value, np.full(n, np.nan), scored, np.full((n, 2), np.nan),
                   np.zeros_like(probabilities))  # fmt: skip
 
 

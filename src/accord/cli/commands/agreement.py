@@ -38,9 +38,9 @@ def compare(
 
     Nobody is asked: what sources know comes from the store, so run `accord judge` (and `accord fit`) before.
     """
-    from accord.learning import AtOnce
+    from accord.learning import WorkerPool
 
-    with AtOnce(jobs) as begun, open_counted(config_file, synthetic, settings) as project:
+    with WorkerPool(jobs) as begun, open_counted(config_file, synthetic, settings) as project:
         with Steps() as steps:
             done = project.compare(only or (), by or (), begun, steps.stage)
         show(done.to_json(), as_json, _compare_text)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from accord.edges import BadInput
-from accord.learning import AtOnce
+from accord.learning import WorkerPool
 
 WAITS = 30
 
@@ -43,25 +43,25 @@ def test_pieces_come_back_in_their_order_from_several_processes(tmp_path: Path) 
         print("what work prints is no answer")
         return 10 * piece + (os.getpid() != own)
 
-    with AtOnce(3, imports=()) as at_once:
-        found = at_once(waiting_for(tmp_path / "there", elsewhere), range(12), begun.append)
-        again = at_once(waiting_for(tmp_path / "again", elsewhere), range(2))
+    with WorkerPool(3, imports=()) as pool:
+        found = pool(waiting_for(tmp_path / "there", elsewhere), range(12), begun.append)
+        again = pool(waiting_for(tmp_path / "again", elsewhere), range(2))
     assert [each // 10 for each in found] == [*range(12)] and [each // 10 for each in again] == [0, 1]
     assert [each % 10 for each in found] == [int(piece not in begun) for piece in range(12)]
     assert any(each % 10 for each in found) and any(each % 10 for each in again)
 
 
 def test_one_process_does_everything_itself() -> None:
-    with AtOnce(1) as at_once:
-        assert at_once(lambda piece: (piece, os.getpid()), "ab") == [("a", os.getpid()), ("b", os.getpid())]
-        assert at_once(str, []) == []
+    with WorkerPool(1) as pool:
+        assert pool(lambda piece: (piece, os.getpid()), "ab") == [("a", os.getpid()), ("b", os.getpid())]
+        assert pool(str, []) == []
 
 
 def test_processes_can_be_let_go_before_there_is_work() -> None:
-    with AtOnce(3, imports=()) as at_once:
-        assert at_once.is_named and at_once.processes == 3
-        at_once.end()
-        assert at_once.processes == 1 and at_once(lambda piece: os.getpid(), range(3)) == [os.getpid()] * 3
+    with WorkerPool(3, imports=()) as pool:
+        assert pool.is_explicit and pool.processes == 3
+        pool.close()
+        assert pool.processes == 1 and pool(lambda piece: os.getpid(), range(3)) == [os.getpid()] * 3
 
 
 def test_a_piece_whose_process_is_killed_is_done_here(tmp_path: Path) -> None:
@@ -72,9 +72,9 @@ def test_a_piece_whose_process_is_killed_is_done_here(tmp_path: Path) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return piece
 
-    with AtOnce(3, imports=()) as at_once:
-        assert at_once(waiting_for(tmp_path / "there", killed), range(5)) == [*range(5)]
-        assert at_once(lambda piece: (piece, os.getpid()), range(3)) == [(piece, own) for piece in range(3)]
+    with WorkerPool(3, imports=()) as pool:
+        assert pool(waiting_for(tmp_path / "there", killed), range(5)) == [*range(5)]
+        assert pool(lambda piece: (piece, os.getpid()), range(3)) == [(piece, own) for piece in range(3)]
 
 
 def test_an_error_is_raised_as_by_one_process(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -83,8 +83,8 @@ def test_an_error_is_raised_as_by_one_process(tmp_path: Path, capfd: pytest.Capt
             raise ZeroDivisionError(f"piece {piece}")
         return piece
 
-    with AtOnce(2, imports=()) as at_once, pytest.raises(ZeroDivisionError, match="piece 3"):
-        at_once(waiting_for(tmp_path / "there", fails), range(4))
+    with WorkerPool(2, imports=()) as pool, pytest.raises(ZeroDivisionError, match="piece 3"):
+        pool(waiting_for(tmp_path / "there", fails), range(4))
     assert capfd.readouterr() == ("", "")
 
 
@@ -105,15 +105,15 @@ def test_what_cannot_be_sent_is_done_here(tmp_path: Path) -> None:
             return __import__, ("a module that is not there",)
 
     for work in (holds, Refused()):
-        with AtOnce(2, imports=()) as at_once:
-            assert at_once(work, range(4)) == [(piece, own) for piece in range(4)]
-    with AtOnce(2, imports=["a module that is not there"]) as at_once:
-        assert at_once(lambda piece: (piece, os.getpid()), range(4)) == [(piece, own) for piece in range(4)]
+        with WorkerPool(2, imports=()) as pool:
+            assert pool(work, range(4)) == [(piece, own) for piece in range(4)]
+    with WorkerPool(2, imports=["a module that is not there"]) as pool:
+        assert pool(lambda piece: (piece, os.getpid()), range(4)) == [(piece, own) for piece in range(4)]
 
 
 SCRIPT = """
 import os, signal, time
-from accord.learning import AtOnce
+from accord.learning import WorkerPool
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell ignores it
 
@@ -125,8 +125,8 @@ def work(piece):
         print(os.getpid(), Own.__name__, flush=True, file=open({told!r}, "w"))
     time.sleep(60)
 
-with AtOnce(2, imports=()) as at_once:  # no `if __name__ == "__main__"`
-    at_once(work, range(2))
+with WorkerPool(2, imports=()) as pool:  # no `if __name__ == "__main__"`
+    pool(work, range(2))
 """
 
 
@@ -152,7 +152,7 @@ def test_no_process_outlives_the_one_it_works_for(tmp_path: Path, how: signal.Si
 @pytest.mark.parametrize("wrong", ["0", "-1", "many", "1.5"])
 def test_a_number_of_processes_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
     monkeypatch.setenv("ACCORD_JOBS", wrong)
-    with pytest.raises(BadInput, match=f"ACCORD_JOBS is a number of processes from 1 on, got '{wrong}'"):
-        AtOnce()
-    with pytest.raises(BadInput, match="jobs is a number of processes from 1 on, got '-2'"):
-        AtOnce(-2)
+    with pytest.raises(BadInput, match=f"ACCORD_JOBS must be a number of processes from 1, got '{wrong}'"):
+        WorkerPool()
+    with pytest.raises(BadInput, match="jobs must be a number of processes from 1, got '-2'"):
+        WorkerPool(-2)
