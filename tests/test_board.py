@@ -22,7 +22,7 @@ from accord.cli import (
 )
 from accord.edges import BadInput, UnknownName
 from accord.project import Config, Project
-from accord.store import MartRow, StoreError, Watched
+from accord.store import MartRow, MonitoringTables, StoreError
 from accord.values import Target
 
 DAY = 86_400_000
@@ -282,7 +282,7 @@ def test_scores_of_two_evaluators_are_never_mixed_and_the_last_one_is_shown(tmp_
 def test_time_has_its_points_its_alarms_and_what_is_behind_them(tmp_path: Path) -> None:
     with board(tmp_path, planted()) as opened:
         alarm = {"kind": "mean", "system": "a", "day": "2026-06-05", "said": "a moved"}
-        Watched(opened.project.store).raise_alarms({"one": alarm})
+        MonitoringTables(opened.project.store).raise_alarms({"one": alarm})
         _, found = figures(opened)
         assert found.time.step == "day" and len(found.time.moments) == 21
         assert sum(each.texts for each in found.time.moments) == 400

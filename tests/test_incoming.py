@@ -31,14 +31,14 @@ from accord import Rubric, read
 from accord.board import Board, Selection
 from accord.edges import (
     BadInput,
-    in_calendar,
+    is_in_calendar,
     is_sendable,
     load_yaml,
     open_unpacked,
-    read_card,
+    parse_whole_number,
+    read_json_file,
     sendable,
     sendable_json,
-    whole_number,
 )
 from accord.formats import formats
 from accord.live import HistoryDeduplicator, Message, opened
@@ -84,7 +84,7 @@ TIMES = {
 @pytest.mark.parametrize(("text", "is_in"), TIMES.items())
 def test_times_outside_the_calendar_are_dropped_from_files_and_refused_in_messages(text: str, is_in: bool) -> None:
     time = datetime.fromisoformat(text)
-    assert in_calendar(time) == is_in and (milliseconds(text) is not None) == is_in
+    assert is_in_calendar(time) == is_in and (milliseconds(text) is not None) == is_in
     row = {"conversation": "c", "role": "user", "content": "x", "time": text}
     [said], bad = HistoryDeduplicator().messages(row, "log", "auto")
     assert not bad and (said.time is not None) == is_in and len(said.day) == 10
@@ -101,7 +101,7 @@ NUMBERS = {"0": 0, "12": 12, "007": 7, "999999999": 999_999_999, "": None, "-1":
 
 @pytest.mark.parametrize(("text", "number"), NUMBERS.items(), ids=lambda value: ascii(value)[:20])
 def test_whole_numbers_are_ascii_digits(text: str, number: int | None) -> None:
-    assert whole_number(text) == number
+    assert parse_whole_number(text) == number
 
 
 def test_yaml_text_that_is_no_text_is_refused_and_that_of_a_card_replaced(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_yaml_text_that_is_no_text_is_refused_and_that_of_a_card_replaced(tmp_pa
         with pytest.raises(BadInput, match="a.yaml is no YAML: .*NUL or half a surrogate pair"):
             load_yaml(tmp_path / "a.yaml")
     (tmp_path / "card.json").write_text('{"a\\ud800": ["\\udfff", "\\ud83d\\ude00"]}')
-    assert read_card(tmp_path / "card.json") == {"a\ufffd": ["\ufffd", "😀"]}
+    assert read_json_file(tmp_path / "card.json") == {"a\ufffd": ["\ufffd", "😀"]}
 
 
 @settings(max_examples=60, deadline=None)

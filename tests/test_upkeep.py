@@ -20,16 +20,16 @@ from accord.cli import (
 )
 from accord.edges import BadInput
 from accord.store import (
-    Account,
     Amounts,
     Claims,
-    Computed,
-    Embedded,
+    ComputedCache,
     IssueAnnotations,
     Item,
+    MonitoringTables,
+    SharedBudget,
     StoreError,
     Studies,
-    Watched,
+    VectorCache,
     backup,
     check_store,
     metadata,
@@ -54,14 +54,16 @@ def fill(store: Store, start: int = 0, count: int = 50) -> None:
 def more(store: Store) -> None:
     """Some of everything else."""
     store.add_replies([{"key": "r1", "maker": "m", "content": '{"text":"hello"}'}])
-    Embedded(store).add("small", {"v1": np.ones(3)})
-    Computed(store).add("c1", "fit", {"a": 1}, {"x": np.ones(2)})
+    VectorCache(store).add("small", {"v1": np.ones(3)})
+    ComputedCache(store).add("c1", "fit", {"a": 1}, {"x": np.ones(2)})
     run = store.start_run("score", {"seed": 1})
     store.add_scores(run, [{"conversation": "a", "value": 1.5}])
     store.finish_run(run, "done", {"rows": 1})
-    Watched(store).put_days([{"key": "d", "evaluator": "e", "system": "s", "day": "2026-01-01", "content": {}}])
-    Watched(store).raise_alarms({"alarm": {}})
-    Account(store, "november").take(Amounts(1), {"requests": 5})
+    MonitoringTables(store).put_days(
+        [{"key": "d", "evaluator": "e", "system": "s", "day": "2026-01-01", "content": {}}]
+    )
+    MonitoringTables(store).raise_alarms({"alarm": {}})
+    SharedBudget(store, "november").take(Amounts(1), {"requests": 5})
 
 
 def contents(store: Store) -> dict[str, list[tuple[object, ...]]]:
@@ -185,7 +187,7 @@ def test_old_rows_go_and_what_people_said_or_paid_for_stays(store: Store) -> Non
         store.finish_run(store.start_run(command, {}), "done", {})
     running = store.start_run("batch", {})
     Claims(store).exchange((), ["q1"])
-    Watched(store).mark_sent(["alarm"])
+    MonitoringTables(store).mark_sent(["alarm"])
     later = datetime.now(UTC) + timedelta(days=100)
     counted = prune(store, timedelta(days=90), dry_run=True, now=later)
     assert counted == {"scores": 1, "runs": 1, "days": 1, "alarms": 1, "claims": 1, "cache": 1}
@@ -253,12 +255,12 @@ ASKED: dict[str, Callable[[Store], object]] = {
     "issues of a maker": lambda store: list(IssueAnnotations(store).of([chat("c00001")], "maker|model:m")),
     "conversations of a maker": lambda store: IssueAnnotations(store).conversations("maker|model:m"),
     "scores of a run": lambda store: list(store.scores("run")),
-    "days": lambda store: list(Watched(store).days("2026-01-01")),
+    "days": lambda store: list(MonitoringTables(store).days("2026-01-01")),
     "conversations by id": lambda store: list(store.conversations(["c00001"])),
     "ids": lambda store: next(store.conversation_ids()),
     "where labels end": lambda store: store._places(),
     "new labels": lambda store: store.add_labels([Label(Target("c00001"), "Q0", "new", 1)]),
-    "what is computed": lambda store: Computed(store).add("new", "fit", {}, {"x": np.ones(1)}),
+    "what is computed": lambda store: ComputedCache(store).add("new", "fit", {}, {"x": np.ones(1)}),
     "claims": lambda store: Claims(store).exchange(["a"], ["b", "c"], renewed=True),
 }
 LARGE = ("annotations", "conversations", "cache", "scores", "claims")

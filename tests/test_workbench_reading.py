@@ -57,10 +57,10 @@ def test_the_page_and_its_data_tell_everything_that_is_known(tmp_path: Path, mon
             browser, where = signed_in(port), reading_address(RICH)
             data = read(browser, f"{where}.json")
             page = html.unescape(browser.get(reading_address(RICH, 4, "/board/list?question=Q0")))
-        [known] = run(evaluator.predict([Sample(rich())]), opened.kept)
+        [known] = run(evaluator.predict([Sample(rich())]), opened.stored_models)
         assert isinstance(known, Score) and data["expected"]["scores"]["conversation"]["value"] == known.value
         for name, row in data["expected"]["people"]["conversation"].items():
-            [own] = run(evaluator.predict([Sample(rich())], name), opened.kept)
+            [own] = run(evaluator.predict([Sample(rich())], name), opened.stored_models)
             assert isinstance(own, Score) and row["value"] == own.value and row["distribution"] == own.distribution
         assert set(data["expected"]["people"]["conversation"]) == {"ann", "bob", "cy"}
         whole, reply = data["whole"], data["turns"][4]

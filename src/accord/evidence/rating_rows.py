@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from accord.edges import BadInput
 from accord.evidence.table import EvidenceTable
-from accord.values import Kind, Label, Labels, Question, Target, check_value
+from accord.values import Label, Labels, Question, ScaleKind, Target, check_value
 
 _LEAST_CHANCE = 1e-12
 
@@ -91,7 +91,7 @@ def options_of(question: Question) -> NDArray[np.float64]:
     Raises:
         BadInput: The question has a nominal scale.
     """
-    if question.scale.kind is Kind.NOMINAL:
+    if question.scale.kind is ScaleKind.NOMINAL:
         raise BadInput(
             f"question {question.id!r} has a nominal scale. "
             "The main question needs an ordered scale, so that answers have an order and a mean"

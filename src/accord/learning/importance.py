@@ -22,7 +22,7 @@ from accord.learning.mixed_equations import DENSE, EffectEquations
 from accord.learning.mixed_model import MixedModel
 from accord.learning.rating_layout import standardization
 from accord.statistics import Clusters, estimate_from_draws
-from accord.values import Estimate, Kind, Labels, Question
+from accord.values import Estimate, Labels, Question, ScaleKind
 
 Floats = NDArray[np.float64]
 
@@ -90,7 +90,7 @@ def importance(
 
 
 def _has_order(question: Question, evidence: EvidenceTable, labels: Labels) -> bool:
-    if question.scale.kind is Kind.NOMINAL:
+    if question.scale.kind is ScaleKind.NOMINAL:
         return False
     rated = ratings(evidence, labels, question)
     return len(rated) >= _FEWEST and bool(np.ptp(rated.value) > 0)

@@ -14,7 +14,7 @@ from threading import Lock
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypedDict, cast
 
-from accord.edges import open_private, regular, sendable
+from accord.edges import open_private, regular_size, sendable
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator, load_evaluator
 from accord.live.hot_reload import EVERY, Succession, version_of
@@ -179,7 +179,7 @@ class RowLog:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
-            regular(path)
+            regular_size(path)
         torn = path.exists() and path.stat().st_size > 0 and not _ends_a_line(path)
         self._stream = open_private(path, "ab", buffering=0)
         if torn:

@@ -27,7 +27,7 @@ def label_next(project: Project, count: int, annotators: Collection[str] = ()) -
         UnknownName: An annotator who has not labelled yet.
     """
     _check_rates(project)
-    samples = list(project.every_sample(project.level()))
+    samples = list(project.all_samples(project.level()))
     evidence = project.measure(project.evaluator().sources, samples)
     labels, question = project.store.labels(), project.question
     left = left_for_people(project.store, latest_scores(project.store, project.config.synthetic), question.id)
@@ -67,7 +67,7 @@ def estimate(project: Project) -> Estimates:
     labels = Labels(label for label in project.store.labels() if label.target.conversation not in seen)
     if any(label.target.turn is not None for label in labels.on(question.id)):
         raise BadInput("labels are about turns; a system's mean is taken over whole conversations")
-    samples = [sample for sample in project.every_sample() if sample.conversation.id not in seen]
+    samples = [sample for sample in project.all_samples() if sample.conversation.id not in seen]
     evaluator = project.evaluator()
     evidence = project.measure(evaluator.sources, samples)
     topics = [name for name in config.group_by if name != "system"]  # what is compared is no topic

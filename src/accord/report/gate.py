@@ -9,7 +9,7 @@ from typing import Any
 from accord.edges import BadInput
 from accord.scoring import counted, latest_scores
 from accord.store import Store
-from accord.values import WITHOUT, Scale, Synthetic
+from accord.values import WITHOUT_SYNTHETIC, Scale, Synthetic
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def check_gate(
     min_mean: float | None,
     max_unscored: float = 0.0,
     min_within: float | None = None,
-    synthetic: Synthetic = WITHOUT,
+    synthetic: Synthetic = WITHOUT_SYNTHETIC,
     training: bool = False,
     scale: Scale | None = None,
 ) -> list[Check]:

@@ -36,7 +36,17 @@ from accord.scoring.selective import LEFT, NOT_COUNTED
 from accord.statistics import groups_of
 from accord.store import Store, batches
 from accord.validation import Shift, said, shifts
-from accord.values import POPULATION, WITHOUT, Conversation, Labels, Sample, ScoreRow, Synthetic, Target, Unscored
+from accord.values import (
+    POPULATION,
+    WITHOUT_SYNTHETIC,
+    Conversation,
+    Labels,
+    Sample,
+    ScoreRow,
+    Synthetic,
+    Target,
+    Unscored,
+)
 
 BATCH_SIZE = 500
 """Samples that are scored together."""
@@ -363,22 +373,22 @@ class _DriftWatch:
 
 def counted(run: Mapping[str, Any]) -> str:
     """Return a run's selection of synthetic conversations: `without`, `with`, `only`."""
-    return str(run["settings"].get("synthetic", WITHOUT))
+    return str(run["settings"].get("synthetic", WITHOUT_SYNTHETIC))
 
 
-def latest(store: Store, *commands: str, synthetic: Synthetic = WITHOUT) -> dict[str, Any] | None:
+def latest(store: Store, *commands: str, synthetic: Synthetic = WITHOUT_SYNTHETIC) -> dict[str, Any] | None:
     """Return the latest finished run of some commands with this selection of conversations; None without one."""
     done = [run for run in store.runs(*commands) if run["status"] == "done" and counted(run) == synthetic]
     return dict(done[-1]) if done else None
 
 
-def latest_scores(store: Store, synthetic: Synthetic = WITHOUT) -> list[ScoreRow]:
+def latest_scores(store: Store, synthetic: Synthetic = WITHOUT_SYNTHETIC) -> list[ScoreRow]:
     """Return the scores of the latest finished `score` or `run`; empty without one."""
     found = latest(store, "score", "run", synthetic=synthetic)
     return [] if found is None else [cast("ScoreRow", row) for row in store.scores(found["id"])]
 
 
-def latest_drift(store: Store, synthetic: Synthetic = WITHOUT) -> list[dict[str, Any]]:
+def latest_drift(store: Store, synthetic: Synthetic = WITHOUT_SYNTHETIC) -> list[dict[str, Any]]:
     """Return the shifts of the latest scored evidence from the training data; empty if unknown."""
     found = latest(store, "score", "run", synthetic=synthetic)
     return [] if found is None else list((found["results"] or {}).get("drift") or [])

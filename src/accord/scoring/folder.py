@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accord.edges import BadInput, unpacked_name, unreadable_parquet, whole_number, written
+from accord.edges import BadInput, parse_whole_number, unescape_formula, unpacked_name, unreadable_parquet
 from accord.formats import (
     BAD_ROW,
     ENDINGS,
@@ -70,7 +70,7 @@ class Shard:
         if text is None:
             return cls()
         first, _, last = text.strip().partition("/")
-        number, of = whole_number(first), whole_number(last)
+        number, of = parse_whole_number(first), parse_whole_number(last)
         if number is None or of is None or not 1 <= number <= of:
             raise BadInput(f"--shard is a share of the work, from 1/N to N/N, got {text!r}; for example 3/16")
         return cls(number, of)
@@ -270,7 +270,7 @@ def _check_unique(scans: Sequence[pl.LazyFrame]) -> None:
     twice = pl.concat(named).group_by("conversation", "turn", "annotator").len().filter(pl.col("len") > 1)
     found = twice.sort("conversation", "turn").collect(engine="streaming")
     if len(found):
-        name = written(found["conversation"][0])
+        name = unescape_formula(found["conversation"][0])
         raise BadInput(
             f"{len(found)} conversations or turns were scored more than once, such as {name!r}: the same id stands in "
             "two places; give each conversation its own"
@@ -312,6 +312,6 @@ def _rows_of(folder: str, part: Part) -> Iterator[Mapping[str, Any]]:
 def _as_row(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """A row of a part as `Score.to_json` gives it."""
     found = {name: row[name] for name in SCORE_COLUMNS}
-    texts = {name: written(value) for name, value in found.items() if isinstance(value, str)}
+    texts = {name: unescape_formula(value) for name, value in found.items() if isinstance(value, str)}
     nested = {name: json.loads(row[name]) for name in SCORE_NESTED if row[name] is not None}
     return {**found, **texts, **nested}

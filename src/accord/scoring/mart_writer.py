@@ -18,7 +18,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accord.edges import BadInput, in_calendar, sendable, written
+from accord.edges import BadInput, is_in_calendar, sendable, unescape_formula
 from accord.formats import is_remote, shown_place, storage_options
 from accord.learning import OTHER_QUESTIONS
 from accord.scoring.parts import (
@@ -88,7 +88,7 @@ def milliseconds(said: Any) -> int | None:
     try:
         if isinstance(said, str):
             found = datetime.fromisoformat(said)
-            if not in_calendar(found):
+            if not is_in_calendar(found):
                 return None
             return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
         if isinstance(said, int | float) and not isinstance(said, bool) and 1e8 < said < 4e12:
@@ -309,7 +309,7 @@ def _from_parts(store: Store, rows: pl.DataFrame, about: Scoring, scored: int) -
     """A table of scores as one of the mart: distributions are read without a row of Python each."""
     import polars as pl
 
-    ids = pl.Series("conversation", [written(name) for name in rows["conversation"]], pl.String())
+    ids = pl.Series("conversation", [unescape_formula(name) for name in rows["conversation"]], pl.String())
     wanted = dict.fromkeys(ids)
     facts = {c.id: (Facts.of(c), c.turns) for some in batches(wanted, 500) for c in store.conversations(some)}
     nothing: tuple[Facts, Sequence[Turn]] = Facts(), ()

@@ -26,7 +26,16 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
-from accord.edges import MB, BadInput, BudgetReached, first_line, one_line, reasons, regular, unreadable_parquet
+from accord.edges import (
+    MB,
+    BadInput,
+    BudgetReached,
+    first_line,
+    one_line,
+    regular_size,
+    unreadable_parquet,
+    validation_messages,
+)
 from accord.formats import (
     FilePiece,
     at,
@@ -277,7 +286,7 @@ def _reason(error: Exception) -> str:
     """Return the reason of a failed check in a few words."""
     if isinstance(error, KeyError):
         return f"{error} is missing"
-    return one_line(reasons(error)[0] if isinstance(error, ValueError) else first_line(error), 200)
+    return one_line(validation_messages(error)[0] if isinstance(error, ValueError) else first_line(error), 200)
 
 
 def _check_manifest(found: Mapping[str, Any]) -> None:
@@ -369,7 +378,7 @@ def _read_part(out: str, key: str) -> Part:
     url = part_url(out, key)
     with reading_part(out, key):
         if not is_remote(url):
-            regular(Path(url))
+            regular_size(Path(url))
         said = pl.read_parquet_metadata(url, storage_options=storage_options(url))
         part = Part.from_json(json.loads(said[_ABOUT], parse_constant=_no_number))
         scan = pl.scan_parquet(url, storage_options=storage_options(url), glob=False)

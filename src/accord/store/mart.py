@@ -25,7 +25,15 @@ from pathlib import Path
 from threading import Lock
 from typing import IO, TYPE_CHECKING, Self, TypeVar
 
-from accord.edges import BadInput, first_line, make_private, open_private, open_regular, regular, unreadable_parquet
+from accord.edges import (
+    BadInput,
+    create_private,
+    first_line,
+    open_private,
+    open_regular,
+    regular_size,
+    unreadable_parquet,
+)
 from accord.store.engine import StoreError, is_in_memory, parsed_url
 from accord.store.mart_files import ABOUT, DAMAGED, FORMAT, PASSED_OVER, Part, about_part, scan_part, sync, try_lock
 from accord.store.mart_rows import MartRow, frame_of, frames_of, in_calendar_only, lines_of, mart_schema, read_line
@@ -173,7 +181,7 @@ class Mart:
         count = int(rows.select(pl.len()).collect().item())
         about = {"format": FORMAT, "rows": count, "base": base, "replaces": sorted(replaces)}
         try:
-            rows.sink_parquet(make_private(beside), metadata={ABOUT: json.dumps(about)}, row_group_size=100_000)
+            rows.sink_parquet(create_private(beside), metadata={ABOUT: json.dumps(about)}, row_group_size=100_000)
             sync(beside)
             os.replace(beside, self._place(name))
             sync(self.folder)
@@ -327,7 +335,7 @@ class Mart:
     def _size(self, entry: Path, faults: list[str]) -> int | None:
         """Return the size of a regular file; for any other, note the fault and return None."""
         try:
-            return regular(entry)
+            return regular_size(entry)
         except BadInput as error:
             self._unread.append(entry.name)
             faults.append(f"{str(error).partition(';')[0]}; {PASSED_OVER}")
@@ -361,7 +369,7 @@ class Mart:
         """Make parts of the logs of writers that are gone."""
         for entry in sorted(self.folder.glob("live-*.jsonl")) if self.folder.is_dir() else ():
             with suppress(FileNotFoundError, BadInput):
-                regular(entry)  # opening a pipe would wait for its writer
+                regular_size(entry)  # opening a pipe would wait for its writer
                 with entry.open("r+b") as stream:
                     if try_lock(stream):
                         self.seal_log(entry)
@@ -394,7 +402,7 @@ class Mart:
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = self.folder / _LOCK
             if lock.exists():
-                regular(lock)
+                regular_size(lock)
         with open_private(lock, "ab") as stream:
             if not try_lock(stream):
                 return False

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from accord.edges import NotFitted, UnknownName, inert
+from accord.edges import NotFitted, UnknownName, escape_formula
 from accord.evidence import EvidenceTable, Metric, Source, SourceState, Training
 from accord.formats import BAD_ROW, SCORED, UNSCORED, score_schema
 from accord.learning import Head
@@ -180,7 +180,9 @@ def check_batch_scorer(scorer: BatchScorer, rows: Sequence[Mapping[str, Any]] = 
     assert scorer(batch[:0]).schema == score_schema(), "an empty batch has the same columns"
     assert len(whole) == len(batch), "one score per row"
     with_id = [(row, name) for row, name in enumerate(batch["id"]) if name is not None]
-    assert all(whole["conversation"][row] == inert(name) for row, name in with_id), "scores keep the order of rows"
+    assert all(whole["conversation"][row] == escape_formula(name) for row, name in with_id), (
+        "scores keep the order of rows"
+    )
     kinds = set(whole["status"])
     assert kinds <= {SCORED, UNSCORED, BAD_ROW} and BAD_ROW in kinds, "an invalid row has the status bad_row"
     for status, value, reason in whole.select("status", "value", "unscored").iter_rows():

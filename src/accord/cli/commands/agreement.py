@@ -152,7 +152,7 @@ def report(
     with open_counted(config_file, synthetic, settings) as project:
         used = name or project.evaluator_in_use
         note(f"evaluator: {used}")
-        path = write_report(project, out, project.tried(used))
+        path = write_report(project, out, project.fit_offline(used))
         link = path.resolve().as_uri()
         show({"report": str(path)}, as_json, lambda result: f"report in {result['report']}\n{link}")
 

@@ -33,8 +33,8 @@ from accord.values import (
     Target,
     Taxonomy,
     Unannotated,
-    digests,
-    span_of,
+    find_quote,
+    turn_digests,
 )
 
 NO_KIND = "issue outside the taxonomy"
@@ -59,7 +59,7 @@ def postprocess(
             unknown.append(place)
         name = stated.type if kind is None else kind.name
         original_kind = None if name == stated.type and kind is not None else stated.type
-        issues.append(Issue(name, stated.comment, stated.quote, span_of(stated.quote, reply), original_kind))
+        issues.append(Issue(name, stated.comment, stated.quote, find_quote(stated.quote, reply), original_kind))
     made = IssueAnnotation(target, tuple(issues), verdict.score, verdict.comment, signature, verdict.losses)
     return PostprocessedAnnotation(made, tuple(unknown))
 
@@ -206,7 +206,7 @@ def annotate(
         for turn, verdict in read.items()
     ]
     assessments = yield from postprocessed(processed, asking.guidance)
-    content_digests = digests(conversation)
+    content_digests = turn_digests(conversation)
     by_turn: Mapping[int, IssueAnnotation] = {
         turn: replace(assessment, said=content_digests[turn])
         for turn, assessment in zip(read, assessments, strict=True)

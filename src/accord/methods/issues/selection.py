@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 
-from accord.values import NOBODY, Conversation
+from accord.values import NON_SPEAKERS, Conversation
 
 NO_CONTEXT, EMPTY, NO_REPLY = "no turn before it", "empty", "no reply in it"
 MORE_SPEAKERS = "more than two speakers"
@@ -37,7 +37,7 @@ def judged_turns(conversation: Conversation, everyone: bool = False) -> JudgedTu
     replies = {id(turn) for turn in conversation.replies}
     has_context = False
     for place, turn in enumerate(conversation.turns):
-        if turn.role in NOBODY:
+        if turn.role in NON_SPEAKERS:
             continue
         if everyone or id(turn) in replies:
             reason = EMPTY if not turn.content.strip() else None if has_context else NO_CONTEXT
@@ -64,7 +64,7 @@ def largest(conversations: Iterable[Conversation], most: int | None = None) -> l
 
 def speakers(conversation: Conversation) -> list[str]:
     """Return the names of the speakers (or their roles), in the order of their first turn."""
-    return list(dict.fromkeys(turn.name or turn.role for turn in conversation.turns if turn.role not in NOBODY))
+    return list(dict.fromkeys(turn.name or turn.role for turn in conversation.turns if turn.role not in NON_SPEAKERS))
 
 
 def _words(conversation: Conversation) -> int:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from accord.edges import BadInput, BudgetReached, check, read_card
+from accord.edges import BadInput, BudgetReached, read_json_file, validate
 from accord.evidence import (
     EvidenceTable,
     GatheredEvidence,
@@ -354,7 +354,7 @@ def issues_source(settings: Mapping[str, Any], context: SourceContext) -> Issues
     Raises:
         BadInput: A setting does not exist, or has an invalid value.
     """
-    made = Issues(check(IssueSettings, dict(settings), "sources: issues"), context)
+    made = Issues(validate(IssueSettings, dict(settings), "sources: issues"), context)
     made.name = "issues"
     return made
 
@@ -412,7 +412,7 @@ def asking_of(settings: IssueSettings, taxonomy: Taxonomy, finder: ModelInfo, fo
 def tuned_with(folder: str | Path) -> dict[str, Any] | None:
     """Return the prompt settings of a fine-tuned model's training; `None` for any other folder."""
     made = Path(folder) / MADE
-    return read_card(made)["guidance"] if made.is_file() else None
+    return read_json_file(made)["guidance"] if made.is_file() else None
 
 
 def issue_rows(found: Iterable[IssueAnnotation]) -> list[dict[str, Any]]:

@@ -58,7 +58,7 @@ from accord.models import (
     together,
     transcript_of,
 )
-from accord.values import Question, Reason, Rubric, Sample, Scale, Side
+from accord.values import AssertionReason, Polarity, Question, Rubric, Sample, Scale
 
 T = TypeVar("T")
 
@@ -185,7 +185,7 @@ class _SourceText:
         return cls(_plain(" ".join(texts)), PrivateNames.of(texts, public_text))
 
 
-Write = Callable[[Sequence[Reason], Side, RubricPromptBuilder], PromptFlow[WrittenAssertions]]
+Write = Callable[[Sequence[AssertionReason], Polarity, RubricPromptBuilder], PromptFlow[WrittenAssertions]]
 
 
 def write_pool(
@@ -213,7 +213,7 @@ def write_pool(
     in_part = sum(one.truncated_share > 0 for one in results)
     pool.counts.update({"conversations": len(results), "shown in part": in_part})
     source = _SourceText.of(studied.samples, guidance)
-    reasons = {side: [r for one in results if one.side is side for r in one.reasons] for side in Side}
+    reasons = {side: [r for one in results if one.side is side for r in one.reasons] for side in Polarity}
     purpose = f"written {name}".strip()
     parts = [
         _write_class(pool, writing, *class_and_reasons, source, purpose, write) for class_and_reasons in reasons.items()
@@ -224,8 +224,8 @@ def write_pool(
 
 
 def _write_class(
-    pool: WrittenPool, writing: WriterOptions, side: Side, reasons: Sequence[Reason], source: _SourceText, purpose: str,
-    write: Write | None,
+    pool: WrittenPool, writing: WriterOptions, side: Polarity, reasons: Sequence[AssertionReason], source: _SourceText,
+    purpose: str, write: Write | None,
 ) -> Flow[list[Assertion]]:  # fmt: skip
     """Write the assertions of one class, and count dropped ones and failures in the pool."""
     guidance, settings = writing.guidance, writing.settings
@@ -363,7 +363,7 @@ SOURCE = "Learned from conversations (Biyani et al., RUBICON, AIware 2024)."
 
 def questions_of(assertions: Iterable[Assertion], main: str = "") -> list[Question]:
     """Return assertions as questions with ids `sat-01`, `dsat-01`, ..., skipping the id of the main question."""
-    counts: Counter[Side] = Counter()
+    counts: Counter[Polarity] = Counter()
     questions = []
     for assertion in assertions:
         counts[assertion.side] += 1

@@ -41,7 +41,7 @@ from accord.methods.learned_rubric.selection_policies import (
 )
 from accord.models import NOT_APPLICABLE
 from accord.statistics import DRAWS, Clusters, estimate_from_draws
-from accord.values import Estimate, Labels, Question, Rubric, Sample, Side, Signature, Target, content_hash
+from accord.values import Estimate, Labels, Polarity, Question, Rubric, Sample, Signature, Target, content_hash
 from accord.version import __version__
 
 FEWEST = 2
@@ -208,9 +208,9 @@ class AssertionSelector:
     ) -> None:
         self.question, self.classes, self.weights, self.seed = question, classes or {}, weights or {}, seed
         self.settings = settings or SelectionSettings()
-        invalid = next((name for name in self.classes.values() if name not in set(Side)), None)
+        invalid = next((name for name in self.classes.values() if name not in set(Polarity)), None)
         if invalid is not None:
-            raise UnknownName("class of an assertion", str(invalid), tuple(map(str, Side)))
+            raise UnknownName("class of an assertion", str(invalid), tuple(map(str, Polarity)))
         cuts(question, self.settings)
 
     def fit(self, evidence: EvidenceTable, labels: Labels) -> Self:
@@ -257,7 +257,7 @@ class AssertionSelector:
         values = points(evidence, names, self.settings.answers).values[:, classes.row]
         sat = values[:, classes.good].mean(axis=1) >= values[:, ~classes.good].mean(axis=1)
         if self.classes:
-            sat = np.array([self.classes[name] == Side.SAT for name in names])
+            sat = np.array([self.classes[name] == Polarity.SAT for name in names])
         weights = np.array(self._weights(names), dtype=float)
         if weights.sum() > MOST_WEIGHT:
             raise BadInput(
@@ -352,7 +352,9 @@ class AssertionSelector:
     def describe(self) -> dict[str, Any]:
         """Return selected assertions, threshold, window, and the search for α and budget."""
         named = zip(self.names_, self.sat_, self._weights(self.names_), strict=True)
-        listed = [{"id": name, "class": (Side.SAT if sat else Side.DSAT).value, "weight": w} for name, sat, w in named]
+        listed = [
+            {"id": name, "class": (Polarity.SAT if sat else Polarity.DSAT).value, "weight": w} for name, sat, w in named
+        ]
         tuned = self.tuned_
         return {
             "method": METHOD, "signature": str(self.signature()), "assertions": listed, "alpha": tuned.alpha,
@@ -382,7 +384,7 @@ class AssertionSelector:
         weights = {row["id"]: row["weight"] for row in card["assertions"]}
         selector = cls(question, classes, weights, settings, card["seed"])
         selector.names_ = list(classes)
-        selector.sat_ = np.array([name == Side.SAT for name in classes.values()])
+        selector.sat_ = np.array([name == Polarity.SAT for name in classes.values()])
         selector.columns_ = tuple(Column(**column) for column in card["columns"])
         low, high = card["window"]
         selector.threshold_ = float(card["threshold"])

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from accord.edges import BadInput, UnknownName, check, load_yaml
+from accord.edges import BadInput, UnknownName, load_yaml, validate
 from accord.evidence import counted_stems, pieces
 from accord.models import (
     ChatMessage,
@@ -37,7 +37,7 @@ from accord.models import (
     transcript_of,
     truncated_share,
 )
-from accord.values import Conversation, Frozen, Reason, Sample, Side
+from accord.values import AssertionReason, Conversation, FrozenModel, Polarity, Sample
 
 # --- prompts ------------------------------------------------------------------------------------------------------
 
@@ -48,10 +48,10 @@ NEEDED = {
     "deduplicate": ("$written", "$fence", "$form"),
 }
 """Placeholders that a user's prompt file must contain."""
-VERDICTS = {Side.SAT: "well", Side.DSAT: "badly"}
+VERDICTS = {Polarity.SAT: "well", Polarity.DSAT: "badly"}
 
 
-class TaskDescription(Frozen):
+class TaskDescription(FrozenModel):
     """A user's description of the conversations, and of the expectations on the assistant."""
 
     about: str = Field(min_length=1)
@@ -60,7 +60,7 @@ class TaskDescription(Frozen):
 
 def load_task(path: str | Path) -> TaskDescription:
     """Read a task description (`about: TEXT`, `expected: [TEXT, ...]`) from YAML; `BadInput` if a key is missing."""
-    return check(TaskDescription, load_yaml(Path(path)), str(path))
+    return validate(TaskDescription, load_yaml(Path(path)), str(path))
 
 
 @dataclass(frozen=True)
@@ -157,8 +157,8 @@ Show = Callable[[Sample], Sample]
 class ExtractedReasons:
     """Reasons from one conversation; `failure` if there are none, `truncated_share` of unshown text."""
 
-    reasons: tuple[Reason, ...]
-    side: Side
+    reasons: tuple[AssertionReason, ...]
+    side: Polarity
     failure: Failure | None = None
     truncated_share: float = 0.0
 
@@ -167,7 +167,7 @@ def extract(
     sample: Sample, good: bool, guidance: RubricPromptBuilder, show: Show, most: int = MOST
 ) -> PromptFlow[ExtractedReasons]:
     """Ask for the main reasons for the good or bad rating of a conversation, or of one reply in it."""
-    side, visible = Side.SAT if good else Side.DSAT, show(sample)
+    side, visible = Polarity.SAT if good else Polarity.DSAT, show(sample)
     missing = truncated_share(sample, visible)
     entries = yield from ask_for_list(extraction_prompt(visible, side, guidance, most), _form(most))
     if isinstance(entries, Failure):
@@ -175,11 +175,13 @@ def extract(
     transcript = transcript_of(sample.conversation.up_to(sample.turn))
     name = sample.conversation.id
     stated = ((" ".join(e.get("reason", "").split())[:LONGEST], e.get("quote", "")) for e in entries)
-    reasons = (Reason(conversation=name, text=text, quote=_found(quote, transcript)) for text, quote in stated if text)
+    reasons = (
+        AssertionReason(conversation=name, text=text, quote=_found(quote, transcript)) for text, quote in stated if text
+    )
     return ExtractedReasons(tuple(reasons), side, None, missing)
 
 
-def extraction_prompt(shown: Sample, side: Side, guidance: RubricPromptBuilder, most: int = MOST) -> Prompt:
+def extraction_prompt(shown: Sample, side: Polarity, guidance: RubricPromptBuilder, most: int = MOST) -> Prompt:
     """Return the request about a conversation as shown."""
     parts = {**fenced(shown), "verdict": VERDICTS[side], "most": most}
     return guidance.prompt("extract", _form(most), "responsibility", parts)
@@ -193,7 +195,7 @@ def windowed(guidance: RubricPromptBuilder, context: int | None, most: int = MOS
     """
     if context is None:
         return lambda sample: sample
-    bare = extraction_prompt(Sample(Conversation("", ())), Side.DSAT, guidance, most)
+    bare = extraction_prompt(Sample(Conversation("", ())), Polarity.DSAT, guidance, most)
     room = room_left(estimated_usage(bare).total, context, "writer: context")
     return lambda sample: fit_to_context(sample, room)
 
@@ -230,8 +232,8 @@ class Assertion:
     """A statement that speaks for or against a conversation, and the reasons it comes from."""
 
     text: str
-    side: Side
-    reasons: tuple[Reason, ...] = ()
+    side: Polarity
+    reasons: tuple[AssertionReason, ...] = ()
 
 
 @dataclass
@@ -242,7 +244,7 @@ class WrittenAssertions:
     left_out: Counter[str] = field(default_factory=Counter)
     failures: list[Failure] = field(default_factory=list)
 
-    def add(self, text: str, side: Side, reasons: tuple[Reason, ...], most: int) -> None:
+    def add(self, text: str, side: Polarity, reasons: tuple[AssertionReason, ...], most: int) -> None:
         """Keep an assertion unless it is too long, too short, a duplicate, or beyond the maximum."""
         cleaned = " ".join(_NUMBERED.sub("", text).strip('"“” ').split())
         existing = {assertion.text.lower().rstrip(".") for assertion in self.assertions}
@@ -262,7 +264,7 @@ class WrittenAssertions:
 
 
 def summarise(
-    reasons: Sequence[Reason], side: Side, guidance: RubricPromptBuilder, most: int
+    reasons: Sequence[AssertionReason], side: Polarity, guidance: RubricPromptBuilder, most: int
 ) -> PromptFlow[WrittenAssertions]:
     """Write assertions from each batch of reasons of one class, given the assertions so far."""
     written = WrittenAssertions()
@@ -283,14 +285,14 @@ def summarise(
     return written
 
 
-def nearest(text: str, batch: Sequence[Reason]) -> tuple[Reason, ...]:
+def nearest(text: str, batch: Sequence[AssertionReason]) -> tuple[AssertionReason, ...]:
     """Return the reason that shares most stems with an assertion, if the model names none."""
     stems = counted_stems(pieces(text)).keys()
     shared = [len(stems & counted_stems(pieces(reason.text)).keys()) for reason in batch]
     return (batch[shared.index(max(shared))],) if max(shared, default=0) else ()
 
 
-def summary_parts(batch: Sequence[Reason], written: Sequence[str], side: Side) -> dict[str, str]:
+def summary_parts(batch: Sequence[AssertionReason], written: Sequence[str], side: Polarity) -> dict[str, str]:
     """Return the placeholders for a batch of reasons and the assertions so far."""
     reason_list = "\n".join(f"{place}. {reason.text}" for place, reason in enumerate(batch, 1))
     assertion_list = "\n".join(f"- {text}" for text in written) or "(none)"

@@ -21,9 +21,9 @@ from accord.values import (
     Rubric,
     Taxonomy,
     Value,
-    digests,
     issues_from,
-    located,
+    turn_digests,
+    with_located_quotes,
 )
 
 Place = int | None
@@ -197,7 +197,7 @@ def _standing_marks(marks: Sequence[Annotation]) -> dict[Place, list[Annotation]
 
 def _found(conversation: Conversation, said: Sequence[Annotation]) -> dict[Place, list[Found]]:
     """Issues by turn, each quote looked up in the turn as it is now."""
-    now = digests(conversation) if any(each.seen for each in said) else []
+    now = turn_digests(conversation) if any(each.seen for each in said) else []
     by = {(each.target, each.signature or ""): each.by for each in said}
     found: dict[Place, list[Found]] = {}
     for each in issues_from(said):
@@ -205,7 +205,7 @@ def _found(conversation: Conversation, said: Sequence[Annotation]) -> dict[Place
         if turn is None or not 0 <= turn < len(conversation.turns):
             continue
         is_old = bool(each.said) and each.said != now[turn]
-        shown = located(each, sendable(conversation.turns[turn].content))
+        shown = with_located_quotes(each, sendable(conversation.turns[turn].content))
         found.setdefault(turn, []).append(Found(shown, by[each.target, each.signature], is_old))
     return found
 
