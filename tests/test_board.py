@@ -129,9 +129,9 @@ def test_a_board_without_one_readable_part_names_the_damaged_ones(tmp_path: Path
         with pytest.raises(StoreError, match=part.name):
             opened.figures(Selection())
         checked = CliRunner().invoke(app, ["store", "check", "--config", str(configured(tmp_path))])
-        assert checked.exit_code == 1 and part.name in checked.stdout and "accord board rebuild" in checked.stdout
-        rebuilt = CliRunner().invoke(app, ["board", "rebuild", "--config", str(configured(tmp_path))])
-        assert rebuilt.exit_code == 0 and f"{part.name}.damaged" in rebuilt.stdout
+        assert checked.exit_code == 1 and part.name in checked.stdout and "accord board repair" in checked.stdout
+        repaired = CliRunner().invoke(app, ["board", "repair", "--config", str(configured(tmp_path))])
+        assert repaired.exit_code == 0 and f"{part.name}.damaged" in repaired.stdout
         assert opened.figures(Selection()) is None
         checked = CliRunner().invoke(app, ["store", "check", "--config", str(configured(tmp_path))])
         assert checked.exit_code == 0 and f"{part.name}.damaged was set aside" in checked.stdout

@@ -45,10 +45,10 @@ from accord.live import HistoryDeduplicator, Message, opened
 from accord.project import Config, Project, import_files
 from accord.report import write_report
 from accord.scoring import (
-    Facts,
+    ConversationFacts,
     merge_parts,
     milliseconds,
-    rebuild,
+    repair,
 )
 from accord.store import check_store
 
@@ -227,7 +227,7 @@ def shown_board(project: Project) -> None:
 
 
 def taken_through(path: Path, folder: Path, rubric: Rubric, format: str = "auto") -> int:
-    """Take a file through import, scoring, parts, the board and its rebuild; return how many scores there are."""
+    """Take a file through import, scoring, parts, the board and its repair; return how many scores there are."""
     here = path.parent
     with Project(Config.model_validate({"store": f"sqlite:///{here}/accord.db", "synthetic": "with"})) as project:
         with suppress(BadInput):  # an entrance
@@ -244,7 +244,7 @@ def taken_through(path: Path, folder: Path, rubric: Rubric, format: str = "auto"
             project.score_parts(path, here / "parts", folder, format=format)
             merge_parts(here / "parts", here / "merged.jsonl")
             assert all(finite(line) for line in (here / "merged.jsonl").read_text().splitlines())
-        assert rebuild(project).passed_over == ()
+        assert repair(project).set_aside == ()
         shown_board(project)
         checked = check_store(f"sqlite:///{here}/accord.db", project.mart.folder)
         assert not checked.damage
@@ -296,7 +296,7 @@ def test_whatever_a_live_message_says_the_board_shows_it(message: dict[str, Any]
         json.dumps(rows, allow_nan=False).encode()
         ingestor.settle()
         shown_board(project)
-        rebuild(project)
+        repair(project)
         shown_board(project)
 
 
@@ -329,5 +329,5 @@ def test_facts_of_conversations_that_no_reader_made_are_sendable(tmp_path: Path)
     from accord import Conversation, Turn
 
     odd = {"system": "\ud800", "topic": "\0", "language": "é\udfff", "time": "0001-01-01T00:00:00+14:00"}
-    facts = Facts.of(Conversation("c", (Turn("user", "x"),), metadata=odd))
+    facts = ConversationFacts.of(Conversation("c", (Turn("user", "x"),), metadata=odd))
     assert (facts.system, facts.topic, facts.language, facts.time) == ("\ufffd", "\ufffd", "é\ufffd", None)

@@ -25,7 +25,7 @@ COMMANDS = [
     *[["score", "chats.jsonl", "--out", f"scores{ending}"] for ending in (".csv", ".jsonl", ".parquet")],
     ["score", "chats.jsonl", "--out", "parts", "--workers", "1"], ["scores", "merge", "parts", "--out", "merged.jsonl"],
     ["report", "--out", "report.html"], ["store", "backup", "copy.db"],
-    ["follow", "chats.jsonl", "--out", "rows.jsonl", "--once", "--no-watch"], ["board", "rebuild"],
+    ["follow", "chats.jsonl", "--out", "rows.jsonl", "--once", "--no-watch"], ["board", "repair"],
 ]  # fmt: skip
 GIVEN = {"chats.jsonl", "labels.csv", "accord.yaml", "rubric.yaml"}
 

@@ -123,16 +123,13 @@ def answer(key: str) -> dict[str, object]:
     }  # fmt: skip
 
 
-def test_answers_runs_and_scores(store: Store) -> None:
+def test_answers_and_runs(store: Store) -> None:
     assert store.add_answers([answer("k1"), answer("k1"), answer("k2")]) == AddedCounts(2, 1)
     assert set(store.answers(["k1", "k3"])) == {"k1"}
     run = store.start_run("score", {"seed": 1})
-    rows = [{"conversation": "a", "value": 1.5}, {"conversation": "b", "value": None}]
-    store.add_scores(run, rows)
     store.finish_run(run, "done", {"mean": 1.5})
     [kept] = store.runs()
     assert (kept["settings"], kept["results"], kept["status"]) == ({"seed": 1}, {"mean": 1.5}, "done")
-    assert list(store.scores(run)) == rows
 
 
 def test_vectors_come_back_as_they_went_in_and_the_first_of_a_key_stays(store: Store) -> None:
@@ -279,7 +276,7 @@ def test_a_store_of_0_1_keeps_every_issue(migrated: Store, old: sqlite3.Connecti
 def test_a_store_of_0_1_keeps_conversations_runs_scores_days_and_alarms(
     migrated: Store, old: sqlite3.Connection
 ) -> None:
-    for table in ("conversations", "runs", "scores", "days", "alarms"):
+    for table in ("conversations", "runs", "days", "alarms"):
         rows = old.execute(f"SELECT * FROM {table}").fetchall()
         assert rows and {tuple(row) for row in rows} == stored(migrated, table, *rows[0].keys())
     assert {"labels", "answers", "assessments", "replies", "embeddings"}.isdisjoint(
@@ -555,8 +552,7 @@ def filled(store: Store) -> None:
     store.add_replies([{"key": "r1", "maker": "m", "content": '{"text":"hello"}'}])
     VectorCache(store).add("small", {"v1": np.ones(3)})
     ComputedCache(store).add("c1", "fit", {"a": 1}, {"x": np.ones(2)})
-    run = store.start_run("score", {"seed": 1})
-    store.add_scores(run, [{"conversation": "a", "value": 1.5}])
+    store.start_run("score", {"seed": 1})
     MonitoringTables(store).put_days(
         [{"key": "d", "evaluator": "e", "system": "s", "day": "2026-01-01", "content": {}}]
     )
@@ -570,7 +566,7 @@ def test_a_store_that_is_whole_is_said_to_be(store: Store) -> None:
     found = check_store(store.url)
     assert found.damage == [] and found.notes == [] and found.version == newest_migration()
     assert found.rows == {
-        "conversations": 2, "annotations": 2, "cache": 3, "claims": 1, "budgets": 1, "runs": 1, "scores": 1, "days": 1,
+        "conversations": 2, "annotations": 2, "cache": 3, "claims": 1, "budgets": 1, "runs": 1, "days": 1,
         "alarms": 1, **dict.fromkeys(
             ("assignments", "confirmations", "items", "people", "predictions", "sessions", "studies", "talk_messages",
              "talks"), 0
@@ -584,7 +580,6 @@ BROKEN = {
     "cache": ("content = 'oops', bytes = NULL", "key"),
     "claims": ("until = 'soon'", "key"),
     "runs": ("settings = '['", "id"),
-    "scores": ("content = ''", "run"),
     "days": ("content = '{'", "key"),
     "alarms": ("content = '{'", "key"),
 }
@@ -714,18 +709,18 @@ def test_a_changed_definition_of_a_table_is_damage_and_keeps_the_store_closed(tm
 def test_rows_with_the_same_key_are_named_and_can_be_removed(store: Store) -> None:
     filled(store)
     with store._engine.begin() as connection:
-        for statement in ("CREATE TABLE copied AS SELECT * FROM scores", "DROP TABLE scores",
-                          "ALTER TABLE copied RENAME TO scores", "INSERT INTO scores SELECT * FROM scores"):  # fmt: skip
+        for statement in ("CREATE TABLE copied AS SELECT * FROM runs", "DROP TABLE runs",
+                          "ALTER TABLE copied RENAME TO runs", "INSERT INTO runs SELECT * FROM runs"):  # fmt: skip
             connection.execute(text(statement))
     damage = {each.what: each.repair for each in check_store(store.url).damage}
-    assert any(each.startswith("table scores has no primary key (expected: run, place)") for each in damage)
+    assert any(each.startswith("table runs has no primary key (expected: id)") for each in damage)
     [(what, repair)] = [each for each in damage.items() if "same key" in each[0]]
-    assert re.search(r"table scores has several rows with the same key: \w+, 0 \(2 rows\)", what)
-    with pytest.raises(StoreError, match="table scores has no primary key"):
+    assert re.search(r"table runs has several rows with the same key: \w+ \(2 rows\)", what)
+    with pytest.raises(StoreError, match="table runs has no primary key"):
         Store(store.url)
     with store._engine.begin() as connection:
         connection.execute(text(repair.partition(": ")[2]))
-        assert connection.execute(text("SELECT count(*) FROM scores")).scalar() == 1
+        assert connection.execute(text("SELECT count(*) FROM runs")).scalar() == 1
 
 
 def test_missing_indexes_are_named(store: Store) -> None:

@@ -213,11 +213,12 @@ def test_scoring_a_file_passes_over_them(folder: Path, capsys: pytest.CaptureFix
         capsys, "score", "all.jsonl", "-o", "o.jsonl", "--evaluator", "fitted", "--synthetic", "only", "--json"
     )
     assert (json.loads(out)["scored"], json.loads(out)["left_out"]) == (MADE, 40)
-    with closing(Store("sqlite:///accord.db")) as store:
-        assert len(latest_scores(store)) == 40 and len(latest_scores(store, "only")) == MADE
+    with opened("with") as project:
+        store, mart = project.store, project.mart
+        assert len(latest_scores(store, mart)) == 40 and len(latest_scores(store, mart, "only")) == MADE
         assert (
-            check_gate(store, None, -10.0, training=True)[0].found
-            != check_gate(store, None, -10.0, synthetic="only")[0].found
+            check_gate(project, None, -10.0, training=True)[0].found
+            != check_gate(project, None, -10.0, synthetic="only")[0].found
         )
     code, out, _ = command(
         capsys, "score", "all.jsonl", "--out", "parts", "--evaluator", "fitted", "--workers", "1", "--json"
@@ -257,7 +258,7 @@ def test_a_file_of_them_comes_in_as_what_it_is(folder: Path) -> None:
     with Project(Config(store="sqlite:///other.db")) as other:
         other.import_(["made.jsonl"])
         assert not list(other.store.conversations()) and other.store.count_conversations("only") == MADE
-    with pytest.raises(BadInput, match=r"the ending is \.jsonl"):
+    with pytest.raises(BadInput, match=r"the suffix is \.jsonl"):
         ConversationWriter(Path("made.csv"))
 
 

@@ -30,7 +30,8 @@ def label_next(project: Project, count: int, annotators: Collection[str] = ()) -
     samples = list(project.all_samples(project.level()))
     evidence = project.measure(project.evaluator().sources, samples)
     labels, question = project.store.labels(), project.question
-    left = left_for_people(project.store, latest_scores(project.store, project.config.synthetic), question.id)
+    scores = latest_scores(project.store, project.mart, project.config.synthetic)
+    left = left_for_people(project.store, scores, question.id)
     first = suggest_labels(evidence, labels, question, count, annotators, only=left) if left else []
     known = {each.target for each in first}
     rest = suggest_labels(evidence, labels, question, count, annotators) if len(first) < count else []

@@ -87,7 +87,6 @@ class ObservedAnswers:
         meanings: Meanings of the options, if a file has them.
         ends: Lowest and highest answer, if a file or the user states them.
         is_marked: True if the answers are from a field that holds only ratings.
-        is_beside: True if the answers are from columns beside the text.
         locations: File and line of the first rows with each value, up to `MAX_LOCATIONS`.
     """
 
@@ -99,7 +98,6 @@ class ObservedAnswers:
     meanings: dict[str, str] = field(default_factory=dict)
     ends: tuple[float, float] | None = None
     is_marked: bool = False
-    is_beside: bool = False
     locations: dict[Value, list[RowLocation]] = field(default_factory=dict)
 
     def add(self, value: Any, annotator: str | None, turn: int | None, location: RowLocation | None = None) -> None:
@@ -218,8 +216,11 @@ def off_scale(observed: ObservedAnswers, question: Question) -> list[Value]:
 
 
 def number_of(value: Any) -> float | None:
-    """Return the value as a number; `None` for a word."""
-    return number_in(value) if isinstance(value, str) else float(value)
+    """Return the value as a number; `None` for a word, or a number beyond a float."""
+    try:
+        return number_in(value) if isinstance(value, str) else float(value)
+    except OverflowError:
+        return None
 
 
 def _numeric_scale(numbers: Collection[float], ends: tuple[float, float] | None) -> Scale:
@@ -280,8 +281,10 @@ def has_question_name(observed: ObservedAnswers) -> bool:
 
 def has_scale_values(observed: ObservedAnswers) -> bool:
     """Return True if a column has values on a scale, and no name of another meaning."""
+    if set(words_of(observed.name)) & OTHER_WORDS or len(observed.values) < 2:
+        return False
     numbers = [number_of(value) for value in observed.values]
-    if set(words_of(observed.name)) & OTHER_WORDS or None in numbers or len(numbers) < 2:
+    if None in numbers:
         return False
     return _numeric_scale([number for number in numbers if number is not None], None).kind is not ScaleKind.REAL
 
@@ -338,7 +341,7 @@ def infer_rubric(
 
     Args:
         observed: Answers of each question.
-        main: The main question; by default one whose name says so ("overall", "satisfaction", ...), else the one with
+        main: The main question; by default one with a usual name ("overall", "satisfaction", ...), else the one with
             the most answers.
         name: The rubric's name.
 

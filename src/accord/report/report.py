@@ -62,7 +62,7 @@ def write_report(project: Project, path: str | Path, fitted: Fitted | None = Non
     done = fitted or project.fit_offline()
     target = Path(path)
     store, which = project.store, project.config.synthetic
-    scores, drift = latest_scores(store, which), latest_drift(store, which)
+    scores, drift = latest_scores(store, project.mart, which), latest_drift(store, which)
     shown = content(
         done, project.insights(done), scores, latest_audit(store), drift, project.rubric,
         done.spent or _last_spent(store), about,

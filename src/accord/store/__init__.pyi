@@ -1,7 +1,6 @@
 from .accounts import Conflict as Conflict, ONE_TIME_LINK as ONE_TIME_LINK, Role as Role, ROLES as ROLES
 from .accounts import SINGLE_USER as SINGLE_USER, UserAccount as UserAccount, UserAccounts as UserAccounts
 from .backup import backup as backup, prune as prune, restore as restore, vacuum as vacuum
-from .conversation_scores import live_scores as live_scores, RunScores as RunScores, scores_about as scores_about
 from .engine import located_store as located_store, newest_migration as newest_migration, open_engine as open_engine
 from .engine import store_exists as store_exists, store_file as store_file, StoreError as StoreError
 from .imports import ImportRecord as ImportRecord, Imports as Imports, RemovedCounts as RemovedCounts
@@ -11,6 +10,8 @@ from .mart import mart_folder as mart_folder, MartState as MartState, MartWriter
 from .mart_files import DAMAGED as DAMAGED
 from .mart_rows import bundle_of as bundle_of, BUNDLES as BUNDLES, frames_of as frames_of, MART as MART
 from .mart_rows import mart_schema as mart_schema, MartRow as MartRow, row_key as row_key
+from .mart_scores import EvaluatorScores as EvaluatorScores, runs_in as runs_in, score_row as score_row
+from .mart_scores import scores_of_conversation as scores_of_conversation, scores_of_run as scores_of_run
 from .parts import ComputedCache as ComputedCache, IssueAnnotations as IssueAnnotations
 from .parts import labels_version as labels_version, MonitoringTables as MonitoringTables, VECTOR_DTYPE as VECTOR_DTYPE
 from .parts import VectorCache as VectorCache

@@ -41,7 +41,7 @@ from accord.store.imports import IMPORT
 from accord.store.integrity import check_store
 from accord.store.parts import COMPUTED
 from accord.store.rows import batches
-from accord.store.schema import alarms, cache, claims, days, metadata, runs, scores, sessions
+from accord.store.schema import alarms, cache, claims, days, metadata, runs, sessions
 from accord.store.store import Store
 
 ROWS_AT_ONCE = 5000
@@ -269,7 +269,7 @@ def prune(
 ) -> dict[str, int]:
     """Remove what is old and can be missed; rows per table.
 
-    Removes ended runs with their scores, days of live scores, sent alarms, expired claims and computed results. Keeps
+    Removes ended runs, days of live scores, sent alarms, expired claims and computed results. Keeps
     imports, the last finished run of each command, conversations, ratings and answers that were paid for; `with_cache`
     also removes replies and vectors.
 
@@ -287,7 +287,6 @@ def prune(
         runs.c.started < before, runs.c.status != "running", runs.c.started.not_in(last), runs.c.command != IMPORT
     )
     old: list[tuple[Table, Any]] = [
-        (scores, scores.c.run.in_(select(runs.c.id).where(ended))),
         (runs, ended),
         (days, days.c.day < time.date().isoformat()),
         (alarms, and_(alarms.c.raised < before, not_(alarms.c.sent.is_(None)))),

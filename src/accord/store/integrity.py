@@ -69,7 +69,6 @@ from accord.store.schema import (
     people,
     predictions,
     runs,
-    scores,
     sessions,
     studies,
     talk_messages,
@@ -155,10 +154,10 @@ def check_store(url: str, mart: Path | None = None, rows_only: bool = False) -> 
 
 def _check_mart(folder: Path, found: StoreCheck) -> None:
     if folder.exists() and not folder.is_dir():
-        repair = f"move it away, then accord board rebuild: {folder}"
+        repair = f"move it away, then accord board repair: {folder}"
         found.damage.append(Damage(f"mart: {folder} is not a folder", repair))
         return
-    again = "accord board rebuild; rows of live scoring have no other copy: restore the file from a backup if you can"
+    again = "accord board repair; then score again, or restore the file from a backup"
     found.damage += [Damage(f"mart: {fault}", again) for fault in Mart(folder).faults()]
     aside = sorted(folder.glob(f"*{DAMAGED}")) if folder.is_dir() else []
     found.notes += [f"{each} was set aside because it could not be read; nothing reads it" for each in aside]
@@ -468,7 +467,6 @@ READERS: Mapping[Table, Callable[[Any], object]] = {
     cache: _cached,
     claims: lambda row: datetime.fromisoformat(row.until),
     runs: _run,
-    scores: _content,
     days: _content,
     alarms: _content,
     people: _one_of("role", ROLES),

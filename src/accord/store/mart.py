@@ -8,7 +8,7 @@ becomes a part of the same name; compaction writes one part that names those it 
 is lost that was written, and none counts twice.
 
 A file that is not a regular file, or whose rows or columns differ from its own metadata, is never read. The board and
-`accord store check` name it, and `accord board rebuild` renames it to `NAME.damaged`.
+`accord store check` name it, and `accord board repair` renames it to `NAME.damaged`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def mart_folder(store: str, named: str | None = None, folder: Path = Path()) -> 
     """
     if named is not None:
         if "://" in named:
-            raise BadInput("mart: is a folder of this machine, got a URL; name a folder, and rebuild it there")
+            raise BadInput("mart: is a folder of this machine, got a URL; name a folder, and repair it there")
         return Path(named)
     url = parsed_url(store)
     if is_in_memory(url):
@@ -136,12 +136,9 @@ class Mart:
             count += len(frame)
         return count
 
-    def add_frame(self, frame: pl.DataFrame, name: str | None = None) -> int:
-        """Append a table that has the columns of `MART`."""
-        if name is None or not self._place(name).exists():
-            self._write(frame.lazy().select(list(mart_schema())), name)
-            return len(frame)
-        return 0
+    def has(self, name: str) -> bool:
+        """Return True if a part with this name was added."""
+        return self._place(name).exists()
 
     def writer(self) -> MartWriter:
         """A log for rows that come one by one."""
@@ -168,7 +165,7 @@ class Mart:
             yield
         except unreadable_parquet(BadInput) as error:
             why = error.strerror if isinstance(error, OSError) and error.strerror else first_line(error)
-            not_folder = "is not a folder; move the file away, then accord board rebuild;"
+            not_folder = "is not a folder; move the file away, then accord board repair;"
             fault = not_folder if self.folder.is_file() else f"cannot be written: {why}; make room,"
             raise StoreError(
                 f"the mart {self.folder} {fault} or name another folder under mart: in accord.yaml"
@@ -235,7 +232,7 @@ class Mart:
             except unreadable_parquet() as error:
                 if left == 0:
                     raise StoreError(
-                        f"the mart {self.folder} cannot be read ({first_line(error)}); rebuild it: accord board rebuild"
+                        f"the mart {self.folder} cannot be read ({first_line(error)}); repair it: accord board repair"
                     ) from None
                 if left == _TRIES - 2:  # the same failure twice: compaction is not the cause
                     self._look_through()
@@ -388,12 +385,8 @@ class Mart:
             path.rename(path.with_name(f"{path.name}{DAMAGED}"))
         path.unlink(missing_ok=True)
 
-    def compact(self, replacing: bool = False, rows: Sequence[pl.DataFrame] = ()) -> bool:
+    def compact(self) -> bool:
         """Write everything into one part, and remove the parts it replaces; return False if another process does so.
-
-        Args:
-            replacing: Keep only rows of live scoring, which stand nowhere else.
-            rows: Tables to add; they replace rows with the same key.
 
         Raises:
             StoreError: The mart cannot be written.
@@ -409,12 +402,12 @@ class Mart:
             self.seal()
             own = Mart(self.folder)
             try:
-                replaced = own._compacted(replacing, rows)
+                replaced = own._compacted()
             except StoreError:
                 known = len(own._broken)
                 if not own.faults() or len(own._broken) == known:
                     raise
-                replaced = own._compacted(replacing, rows)  # without the parts that are known to be damaged now
+                replaced = own._compacted()  # without the parts that are known to be damaged now
             for name in replaced:
                 (self.folder / name).unlink(missing_ok=True)
             for left in self.folder.glob("*.partial"):
@@ -422,18 +415,11 @@ class Mart:
                     left.unlink(missing_ok=True)
         return True
 
-    def _compacted(self, replacing: bool, rows: Sequence[pl.DataFrame]) -> set[str]:
+    def _compacted(self) -> set[str]:
         """Write everything that can be read into one part, and return the names of the files that it replaces."""
-        import polars as pl
-
         parts, _, _ = self._listed()  # before the rows are read: a part that comes later is not replaced
         there, _ = self.scan()
         before = {each for _, part in parts.values() for each in part.replaces if (self.folder / each).exists()}
-        if replacing:
-            there = there.filter(pl.col("origin") == LIVE_ROWS)
-        if rows:
-            made = pl.concat(list(rows)).unique("key", keep="last", maintain_order=True)
-            there = pl.concat([there.filter(~pl.col("key").is_in(made["key"].implode())), made.lazy()])
         # Logs that are open stay: their rows come again, and take the place of these.
         replaced = (parts.keys() | before) - {name for name, _ in self._broken}
         self._write(there, None, base=True, replaces=replaced)

@@ -1,4 +1,4 @@
-"""The store: conversations, annotations, runs, scores and the cache, behind one URL."""
+"""The store: conversations, annotations, runs and the cache, behind one URL."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from accord.store.rows import (
     overall_key,
     unknown_target,
 )
-from accord.store.schema import annotated, cache, conversations, runs, scores
+from accord.store.schema import annotated, cache, conversations, runs
 from accord.values import (
     ANNOTATOR_KINDS,
     WITHOUT_SYNTHETIC,
@@ -65,7 +65,7 @@ class Run(NamedTuple):
 
 
 class Store:
-    """Conversations, annotations, runs, scores and the cache behind one URL.
+    """Conversations, annotations, runs and the cache behind one URL.
 
     Every write is one transaction a batch: what a batch wrote stays, whatever happens after it. Writing the same
     row again changes nothing, so an interrupted command can be run again.
@@ -381,7 +381,7 @@ class Store:
         """The reply with this key, as JSON."""
         return self.replies([key]).get(key)
 
-    # --- runs and scores ----------------------------------------------------------------------------------------
+    # --- runs ----------------------------------------------------------------------------------------
 
     def start_run(self, command: str, settings: Mapping[str, Any]) -> str:
         """Note that a command began, after all others whatever the clock says; returns the run's id."""
@@ -421,21 +421,6 @@ class Store:
             {**row._mapping, "settings": read_json(row.settings), "results": read_json(row.results or "null")}
             for row in self._stream(select(runs).where(*of_these).order_by(runs.c.started, runs.c.id))
         ]
-
-    def add_scores(self, run: str, rows: Iterable[Mapping[str, Any]], start: int = 0) -> None:
-        """Keep scores of a run, given as `Score.to_json()` rows, in their order; `start` is the first one's place."""
-        for batch in batches(enumerate(rows, start), BATCH):
-            stored = [
-                {"run": run, "place": place, "conversation": row["conversation"], "content": canonical_json(row)}
-                for place, row in batch
-            ]
-            with database_errors(self.url), self._engine.begin() as connection:
-                self._add(connection, scores, stored)
-
-    def scores(self, run: str) -> Iterator[dict[str, Any]]:
-        """The scores of a run as they were added."""
-        query = select(scores.c.content).where(scores.c.run == run).order_by(scores.c.place)
-        return (read_json(content) for (content,) in self._stream(query))
 
     # --- one place that speaks to the database ------------------------------------------------------------------
 

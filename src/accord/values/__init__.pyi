@@ -22,10 +22,10 @@ from .rubric import load_rubric as load_rubric, Polarity as Polarity, Question a
 from .rubric import Rubric as Rubric, shipped_rubrics as shipped_rubrics
 from .scale import FrozenModel as FrozenModel, MAX_JUDGE_OPTIONS as MAX_JUDGE_OPTIONS, Scale as Scale
 from .scale import ScaleKind as ScaleKind, Value as Value
-from .score import central_interval as central_interval, decision as decision, decode as decode
+from .score import central_interval as central_interval, decision as decision, decode as decode, entropy as entropy
 from .score import INTERVAL_MASS as INTERVAL_MASS, least_cost as least_cost, POPULATION as POPULATION, Score as Score
 from .score import SCORE_COLUMNS as SCORE_COLUMNS, score_from as score_from, ScoreRow as ScoreRow
-from .score import Signature as Signature, Unscored as Unscored
+from .score import Signature as Signature, Unscored as Unscored, variance as variance
 from .study_settings import InvalidStudy as InvalidStudy, ItemSettings as ItemSettings, MAX_ROUNDS as MAX_ROUNDS
 from .study_settings import Order as Order, read_study as read_study, Stage as Stage, StudyName as StudyName
 from .study_settings import StudySettings as StudySettings, validate_study as validate_study

@@ -22,7 +22,7 @@ from accord.charts import Axis, ChartRow, bar_chart, share_bars
 from accord.edges import one_line_json, sendable, truncate_middle
 from accord.live import Refused
 from accord.project import Project
-from accord.store import live_scores
+from accord.store import scores_of_conversation
 from accord.studies import Expected, Guess, Passages, Perspectives, Used, excerpts, tool_calls_of
 from accord.values import ISSUE, NON_SPEAKERS, SYNTHETIC, Annotation, Conversation, Estimate, Turn
 from accord.web.context import WorkbenchContext, reading_address
@@ -70,7 +70,8 @@ class _Transcripts:
         visitor = self.context.visitor(request, "lead")
         reading, is_json = self._read(id)
         if reading is None:
-            if live_scores(self.context.project.mart, id.removesuffix(".json")):
+            project = self.context.project
+            if scores_of_conversation(project.store, project.mart, id.removesuffix(".json")):
                 raise Refused(404, TEXTLESS)
             raise HTTPException(404)
         found = self.perspectives.of(reading.conversation)
