@@ -510,7 +510,7 @@ def test_too_few_groups_for_a_band_are_said_and_the_band_is_the_whole_scale(tmp_
     for head in (learned, load_evaluator(tmp_path).head):
         [score, *_] = head.predict(world.evidence)
         assert isinstance(score, Score) and score.band == (1.0, 5.0)
-        assert "a 90% band takes 9 groups, learned from 8" in str(score.warning)
+        assert "a 90% band needs 9 groups, learned from 8" in str(score.warning)
         assert head.describe()["band_quantile"] is None and "9 groups" in head.describe()["band"]
     enough = Calibration(world.question, answer_model="mixed", coverage=0.8).fit(world.evidence, world.labels)
     assert np.isfinite(enough.describe()["band_quantile"])

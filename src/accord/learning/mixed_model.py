@@ -105,7 +105,7 @@ class MixedModel:
         return self
 
     def predict(self, X: ArrayLike, annotator: ArrayLike | None = None) -> Floats:
-        """(n,) expected ratings; an annotator nobody met is one without habits."""
+        """Return (n,) expected ratings; a new annotator has no habits."""
         Z = self.standardize(np.asarray(X, dtype=float))
         who = self.index_of(annotator, len(Z))
         offsets = np.append(self.offsets_, 0.0)[who]
@@ -113,22 +113,22 @@ class MixedModel:
         return np.asarray(self.intercept_ + by_row(Z, self.coef_) + offsets + (Z * own).sum(axis=1))
 
     def habit_variance(self, X: ArrayLike) -> Floats:
-        """(n,) how much one person differs from another on each row: the variance of u + z·g."""
+        """Return (n,) the variance of u + z·g between annotators on each row."""
         Z = self.standardize(np.asarray(X, dtype=float))
         return np.asarray(self.noise_ * (self.ratios_[OFFSET] + by_row(Z**2, self.own_ratios)))
 
     @property
     def own_ratios(self) -> Floats:
-        """(p,) the variance ratio of the people's own slopes of each column."""
+        """(p,) variance ratio of the annotators' slopes of each column."""
         return np.asarray(self.ratios_[own_effects(len(self.sources_), self.sources_, True)[1]])
 
     @property
     def slope_ratios(self) -> Floats:
-        """(p,) the variance ratio of each column's slope."""
+        """(p,) variance ratio of each column's slope."""
         return np.asarray(self.ratios_[own_effects(len(self.sources_), self.sources_, True)[0]])
 
     def index_of(self, annotator: ArrayLike | None, rows: int) -> Indices:
-        """(n,) each row's annotator as an index into `annotators_`; -1 for one nobody met."""
+        """Return (n,) the index of each row's annotator in `annotators_`; -1 for a new annotator."""
         if annotator is None:
             return np.full(rows, -1, dtype=np.intp)
         place = {str(name): index for index, name in enumerate(self.annotators_)}
