@@ -69,7 +69,7 @@ BENCHMARKS := architecture first_hour import_speed compare_speed calibration_spe
 
 RESULTS = $(if $(QUICK),$(OUT)-quick,benchmarks/results)
 
-bench: $(VENV)/ready ## run all benchmarks (five hours) and write benchmarks/results; QUICK=1: short runs (20 minutes) into $(OUT)-quick
+bench: $(VENV)/ready ## run all benchmarks (five hours) and write benchmarks/results; QUICK=1: short runs into accord-demo-quick
 	mkdir -p $(RESULTS)
 	for name in $(BENCHMARKS); do \
 	  $(BIN)/python benchmarks/$$name.py $(if $(QUICK),--quick) --json $(RESULTS)/$$name.json || exit 1; done

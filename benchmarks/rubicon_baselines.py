@@ -45,7 +45,7 @@ from accord.methods import (
 )
 from accord.models import WRITER, Failure, Flow, ListForm, ModelQuery, Models, PromptFlow, Request, ask_for_list, run
 from accord.statistics import Clusters, Split
-from accord.values import Reason, Rubric, Scale, Side, dump_rubric
+from accord.values import AssertionReason, Polarity, Rubric, Scale, dump_rubric
 
 Floats = NDArray[np.float64]
 
@@ -132,7 +132,7 @@ NO_PRINCIPLES = {"responsibility": "", "maxims": ""}
 
 
 def rewrite(
-    reasons: Sequence[Reason], side: Side, guidance: RubricPromptBuilder, size: int = SPUR_SIZE
+    reasons: Sequence[AssertionReason], side: Polarity, guidance: RubricPromptBuilder, size: int = SPUR_SIZE
 ) -> PromptFlow[Written]:
     """At most `size` assertions of one class, written anew with every mini-batch of reasons."""
     fields = {"text": '"one assertion"', "numbers": "[the numbers of the reasons it covers]"}

@@ -150,7 +150,7 @@ def some_of(question: Question, evidence: EvidenceTable, labels: Labels, size: i
 
 def gathered(folder: Path) -> tuple[Question, EvidenceTable, Labels]:
     """A data set's main question as `accord run` finds it, what is known of samples, and all labels."""
-    from accord.project import Config, ImportOptions, Project, Selected, infer_rubric, survey_files
+    from accord.project import Config, ImportOptions, JudgeSelection, Project, infer_rubric, survey_files
 
     found = survey_files([folder])
     rubric, _ = infer_rubric(found.questions.values())
@@ -160,7 +160,7 @@ def gathered(folder: Path) -> tuple[Question, EvidenceTable, Labels]:
     with Project(Config(store="sqlite://", metrics=["bank"], models=models), rubric) as project:
         project.import_(found.files, options=ImportOptions())
         if models:
-            project.judge(selected=Selected(everything=True))
+            project.judge(selection=JudgeSelection(everything=True))
         evaluator = project.evaluator("all" if models else "mixture")
         train, _ = project.training(evaluator)
         evidence = project.measure(evaluator.sources, train.samples)

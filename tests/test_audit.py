@@ -151,7 +151,7 @@ def test_the_audit_is_a_command_and_a_part_of_the_report(
     rows = json.loads(check.stdout)["injection"]
     assert len(rows) == 14 and all(row["n"] >= 10 for row in rows)
     Path("accord.yaml").write_text("folds: 3\n", encoding="utf-8")
-    assert "names none" in runner.invoke(app, ["models", "audit"]).stderr
+    assert "no judge to audit" in runner.invoke(app, ["models", "audit"]).stderr
     assert callable(render)
 
 

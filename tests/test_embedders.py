@@ -198,7 +198,7 @@ def test_names_of_embedders(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(ModelError, match="no API key for model 'x': set OPENAI_API_KEY"):
             open_embedder("endpoint:x").embed("heron")
         assert not server.requests, "the key is missed before anything is sent"
-    with pytest.raises(BadInput, match="names no model"):
+    with pytest.raises(BadInput, match="has no model name"):
         open_embedder("sentence-transformers:")
     assert (
         "cosine-user@endpoint:x" in turn_metrics

@@ -48,10 +48,10 @@ from accord.values import (
     Conversation,
     Issue,
     IssueAnnotation,
-    Kind,
     Question,
     Sample,
     Scale,
+    ScaleKind,
     Target,
     Turn,
     Unannotated,
@@ -168,7 +168,7 @@ def test_the_export_says_how_it_was_made(exported: Path, trained: Trained, parts
 
 
 def test_the_export_is_a_judge(exported: Path) -> None:
-    scale = Scale(kind=Kind.ORDINAL, options=(1, 2, 3, 4, 5))
+    scale = Scale(kind=ScaleKind.ORDINAL, options=(1, 2, 3, 4, 5))
     question = Question(id="overall", text="How good is it?", scale=scale)
     name = f"hf:{exported}"
     judge = open_judge("logprobs", name, None, "", ClientOptions(), 1)
@@ -688,8 +688,10 @@ def test_the_command_teaches_tries_and_names_a_model_that_serves(
     done = invoke(*taught, "--epochs", "2", "--shots", "1", *small)
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
-    assert {row["system"] for row in found["rows"]} == {"taught", "base, 1 examples"} and len(found["validation"]) == 2
-    assert "holds a model already" in invoke(*taught, *small).stderr
+    assert {row["system"] for row in found["rows"]} == {"fine-tuned", "base, 1 examples"} and len(
+        found["validation"]
+    ) == 2
+    assert "has a model already" in invoke(*taught, *small).stderr
     Path("accord.yaml").write_text(f"models: {{finder: {{model: 'hf:{found['model']}'}}}}\n")
     assessed = invoke("judge", "--source", "issues", "--all", "--limit", "1")
     assert assessed.exit_code in {0, 5} and "1 dialogues with 2 turns" in assessed.stdout, assessed.output

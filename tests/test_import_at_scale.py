@@ -21,8 +21,8 @@ from accord.edges import AccordError, BadInput, BadRow
 from accord.formats import WrongShape, answers_beside, decoded_json, labels_beside, read, read_rows
 from accord.project import Imported, ImportOptions, import_files
 from accord.project import import_worker as preparing
-from accord.store import Keys, StoreError, conversation_row, label_row
-from accord.values import Growing, Label, PlainTurns, Rubric, Target, canonical_json, content_hash
+from accord.store import AnnotationKeys, StoreError, conversation_row, label_row
+from accord.values import GrowingTurns, Label, PlainTurns, Rubric, Target, canonical_json, content_hash
 
 USER, REPLY = {"role": "user", "content": "Why?"}, {"role": "assistant", "content": "So."}
 
@@ -242,7 +242,7 @@ def test_a_conversation_is_written_as_canonical_json_writes_it(
 @ANY_SPEED
 @given(st.text(), st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.none() | st.text())
 def test_the_key_of_a_label_is_the_hash_of_its_canonical_list(name: str, value: Any, time: str | None) -> None:
-    keys, said = Keys(), [name, 2, "Q0", name, value, time]
+    keys, said = AnnotationKeys(), [name, 2, "Q0", name, value, time]
     for count in (1, 2):
         row = label_row(Label(Target(name, 2), "Q0", name, value, time), keys, "now", "wording")
         assert row["key"] == content_hash([*said, count], length=40) and row["value"] == canonical_json(value)
@@ -312,7 +312,7 @@ def test_a_part_ends_with_many_rows_or_with_much_text(
 def test_plain_turns_are_the_turns_they_stand_for(tmp_path: Path) -> None:
     turns = PlainTurns([USER, REPLY])
     same = (Turn("user", "Why?"), Turn("assistant", "So."))
-    growing = Growing().plus(same[0]).plus(same[1])
+    growing = GrowingTurns().plus(same[0]).plus(same[1])
     assert turns == same and same == turns and turns == growing and growing == turns and hash(turns) == hash(same)
     assert turns[1] == same[1] and turns[:1] == same[:1] and list(turns) == list(same) and len(turns) == 2
     assert turns != same[:1] and repr(turns) == repr(same) and pickle.loads(pickle.dumps(turns)) == turns

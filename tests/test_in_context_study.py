@@ -53,7 +53,7 @@ from accord.statistics import Split
 from accord.store import Store
 from accord.testing import ChatServer, Respond, Wire, completion, decisions
 from accord.validation import Comparison, compare_held_out
-from accord.values import Kind, Sample, dump_rubric
+from accord.values import Sample, ScaleKind, dump_rubric
 
 SMALL = {
     "candidates": 3, "kept": 2, "demonstrations": 3, "sets": 2, "ranked": 32, "ensemble": 3, "selector": "neighbours",
@@ -454,7 +454,7 @@ def test_edited_prompts_enter_the_contest_and_are_not_used_behind_the_selector_s
 @pytest.mark.slow
 def test_a_dimension_of_turns_is_learned_beside_the_main_question(asked: Asked) -> None:
     chats, labels, _ = rated_chats(40)
-    warm = Question(id="warm", text="How warm is the reply?", scale=Scale(kind=Kind.REAL, low=0.0, high=10.0))
+    warm = Question(id="warm", text="How warm is the reply?", scale=Scale(kind=ScaleKind.REAL, low=0.0, high=10.0))
     marks = [Label(Target(label.target.conversation, 1), "warm", label.annotator, label.value) for label in labels]
     own = scripted()
     models = asked.given(own)
@@ -820,7 +820,9 @@ def test_the_command_learns_tells_and_scores(project: Path, monkeypatch: pytest.
         assert f"{asked} requests. " in again.stdout and f"saved in {FOLDER}" in again.stdout
         assert "spent" not in again.stderr and chats_of(server) == asked
         with accord.open() as opened:
-            assert opened.tried(IN_CONTEXT).findings[IN_CONTEXT].to_json() == found  # nothing is asked, nothing saved
+            assert (
+                opened.fit_offline(IN_CONTEXT).findings[IN_CONTEXT].to_json() == found
+            )  # nothing is asked, nothing saved
             assert opened.plan_fit(IN_CONTEXT).requests == 0
 
         invoke("report")
@@ -1007,7 +1009,7 @@ def test_whoever_does_better_on_what_was_held_out_is_named(project: Path, monkey
     )
     invoke("import", "chats.jsonl", "labels.csv")
     with accord.open() as opened:
-        tried = opened.tried()
+        tried = opened.fit_offline()
     assert tried.cautions == ["whoever knows does better on new examples, beyond chance"]
     assert "note: whoever knows does better on new examples, beyond chance" in invoke("fit").stderr
     invoke("report")

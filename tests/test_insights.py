@@ -527,7 +527,7 @@ def tried_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tried")
     with Project(settings(folder)) as project:
         project.import_(sample_sources())
-        project.tried()
+        project.fit_offline()
     return folder / "accord.db"
 
 
@@ -545,7 +545,7 @@ def test_fit_compare_and_report_do_not_repeat_each_others_work(tmp_path: Path, l
         fitted = project.fit(out=tmp_path / "m")
         assert len(learned) == 3 + 1, "each fold, then everything"
         compared_then = project.compare(only=["m"])
-        again = project.tried()
+        again = project.fit_offline()
         assert len(learned) == 4 + 2 * 3, "a learning curve of two shares in three folds, since labels are few"
         project.compare(only=["m"])
         assert len(learned) == 10, "nothing has changed"
@@ -575,19 +575,19 @@ def test_what_could_change_a_prediction_is_never_read_from_before(
     changed: dict[str, Any], tried: Path, learned: list[int]
 ) -> None:
     with Project(settings(tried, **changed)) as project:
-        project.tried()
+        project.fit_offline()
     assert learned
 
 
 @pytest.mark.slow
 def test_one_label_more_is_learned_from(tried: Path, learned: list[int]) -> None:
     with Project(settings(tried)) as project:
-        project.tried()
+        project.fit_offline()
         assert not learned, "nothing has changed"
         project.store.add_labels([Label(Target("support-001"), "Q0", "somebody new", 1)])
-        project.tried()
+        project.fit_offline()
         assert len(learned) == 4
         changed_draws = Project(settings(tried, draws=60))
-        changed_draws.tried()
+        changed_draws.fit_offline()
         changed_draws.close()
         assert len(learned) == 4, "intervals are drawn anew from the same predictions"

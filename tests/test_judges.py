@@ -347,7 +347,7 @@ def test_a_cap_is_a_number_that_caps(cap: str, tmp_path: Path, monkeypatch: pyte
         result = CliRunner().invoke(app, [*command, f"--max-money={cap}"])
         assert (
             result.exit_code == 1
-            and ("is no cap" if cap == "-1" else "takes a finite number") in result.stderr
+            and ("invalid budget" if cap == "-1" else "takes a finite number") in result.stderr
             and result.stderr.count("\n") == 1
         )
     Path("accord.yaml").write_text(f"budget: {{money: {cap.replace('nan', '.nan').replace('inf', '.inf')}}}\n")
@@ -522,7 +522,7 @@ def test_an_endpoint_that_ignores_what_it_is_asked_for() -> None:
     found = checked(only_chat)
     shown = {c["capability"]: (c["able"], c["shown_by"]) for c in found["capabilities"]}
     assert shown["chat"][0] and found["best_mode"] == "sampling"
-    assert shown["logprobs"] == (False, "asked for token probabilities, got none")
+    assert shown["logprobs"] == (False, "no token probabilities in the reply")
     assert shown["echo"] == (False, "answered, but did not echo the prompt")
     assert not shown["decisions"][0] and not shown["json schema"][0] and not shown["context length"][0]
 

@@ -76,7 +76,7 @@ from accord.models import (
 )
 from accord.project import LiveConfig
 from accord.testing import ChatServer, completion
-from accord.values import Growing, Sample
+from accord.values import GrowingTurns, Sample
 
 QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4)))
 
@@ -666,7 +666,7 @@ def test_a_reply_costs_the_same_after_ten_turns_and_after_a_thousand(
 
 def test_turns_under_way_are_like_those_of_a_tuple() -> None:
     one, two, three = Turn("user", "a"), Turn("assistant", "b"), Turn("user", "c")
-    first = Growing().plus(one).plus(two)
+    first = GrowingTurns().plus(one).plus(two)
     more = first.plus(three)
     assert first == (one, two) and more == (one, two, three) and list(first) == [one, two] and len(more) == 3
     assert first != more and hash(more) == hash((one, two, three)) and more[-1] == three and more[1:] == (two, three)

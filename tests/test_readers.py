@@ -22,7 +22,7 @@ import pytest
 from accord import Conversation, Rubric, Target, Turn, read, read_labels
 from accord.edges import BadInput, BadRow, UnknownName
 from accord.formats import UNNAMED, detect, formats, labels_beside, sniff
-from accord.values import SYNTHETIC, Kind, Question, Scale
+from accord.values import SYNTHETIC, Question, Scale, ScaleKind
 
 
 def lines(path: Path, *rows: Any) -> Path:
@@ -797,7 +797,7 @@ def test_a_rating_of_a_message_is_about_that_turn(tmp_path: Path) -> None:
 
 
 def test_a_label_may_be_written_as_what_its_option_means(tmp_path: Path) -> None:
-    scale = Scale(kind=Kind.BINARY, options=(0, 1))
+    scale = Scale(kind=ScaleKind.BINARY, options=(0, 1))
     thumbs = Question(id="thumbs", text="?", scale=scale, meanings={"0": "down", "1": "up"})
     asks = Rubric(name="r", questions=(thumbs,), main="thumbs")
     path = lines(tmp_path / "l.jsonl", *({"id": "c", "thumbs": value} for value in ("up", "Down", True, 0, "n/a")))
@@ -823,7 +823,7 @@ def test_conversations_in_a_list_or_under_their_ids(tmp_path: Path, name: str) -
 
 
 def test_a_decimal_comma_is_read_as_one(tmp_path: Path) -> None:
-    scale = Scale(kind=Kind.REAL, low=1.0, high=5.0)
+    scale = Scale(kind=ScaleKind.REAL, low=1.0, high=5.0)
     asks = Rubric(name="r", questions=(Question(id="note", text="?", scale=scale),), main="note")
     path = tmp_path / "l.csv"
     path.write_text("id;note\nc;3,5\nd;4\n", encoding="utf-8")

@@ -580,9 +580,9 @@ def test_damaged_part_is_named_in_one_line_and_never_merged(project, spoil):
     part = min(project.glob("out/part-*.parquet"))
     spoil(part)
     (project / "merged.jsonl").write_text("kept")
-    for arguments in (["scores", "merge", "out", "--out", "merged.jsonl", "--force"], ["board", "rebuild", "out"]):
+    for arguments in (["scores", "merge", "out", "--out", "merged.jsonl", "--force"], ["board", "repair", "out"]):
         done = ran(*arguments)
-        if arguments[0] == "scores" or done.exit_code:  # rebuilding takes no notice of cells that it does not use
+        if arguments[0] == "scores" or done.exit_code:  # repair ignores cells that it does not read
             assert done.exit_code == 1 and part.name in done.output and len(done.output.strip().splitlines()) == 1
     assert (project / "merged.jsonl").read_text() == "kept"
     again = ran("score", "in", "--out", "out/", "--workers", "1")
@@ -616,7 +616,7 @@ def test_odd_manifest_is_refused_in_one_line(project, change):
     path = project / "out/manifest.json"
     path.write_text(json.dumps(change(json.loads(path.read_text()))))
     for arguments in (
-        ["scores", "merge", "out", "--out", "m.jsonl"], ["board", "rebuild", "out"],
+        ["scores", "merge", "out", "--out", "m.jsonl"], ["board", "repair", "out"],
         ["score", "in", "--out", "out/", "--workers", "1"],
     ):  # fmt: skip
         done = ran(*arguments)

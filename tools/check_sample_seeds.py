@@ -30,7 +30,7 @@ def read(ratings: Path) -> tuple[EvidenceTable, Labels, Question]:
         project.import_([sources()[0], ratings])
         evaluator = project.evaluator()
         return (
-            project.measure(evaluator.sources, list(project.every_sample())),
+            project.measure(evaluator.sources, list(project.all_samples())),
             project.store.labels(),
             project.question,
         )

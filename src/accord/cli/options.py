@@ -147,14 +147,16 @@ def open_project(
     """
     import logging
 
-    from accord.edges import plain_url
+    from accord.edges import strip_url_secrets
     from accord.project import Project, load_project, with_settings
     from accord.store import store_exists
 
     config = with_settings(load_project(config_file), settings or ())
     for error in config.broken_studies.values():
         note_broken_study(error)
-    logging.getLogger("accord").info("project in %s, store %s", config.folder.absolute(), plain_url(config.store))
+    logging.getLogger("accord").info(
+        "project in %s, store %s", config.folder.absolute(), strip_url_secrets(config.store)
+    )
     if not creates and not store_exists(config.store):
         config = config.model_copy(update={"store": "sqlite:///:memory:"})
     return Project(config, question=question)

@@ -26,7 +26,7 @@ from accord.formats.openai_messages import checked_answer, checked_id, conversat
 from accord.formats.rating_columns import UNNAMED
 from accord.formats.record import Fields, Format, Record, WrongShape, answered, formats
 from accord.formats.table import holds_text
-from accord.values import ISSUE, Annotation, Conversation, Span, Target, Turn, span_of
+from accord.values import ISSUE, Annotation, Conversation, Span, Target, Turn, find_quote
 
 
 def _conversation(fields: Fields, name: str) -> Conversation | None:
@@ -179,7 +179,7 @@ def _located(region: Fields, conversation: Conversation) -> list[tuple[int | Non
     quote = str(value.get("text") or "")
     for number, turn_ in enumerate(conversation.turns):
         start = turn_.content.find(quote) if quote else -1
-        span = (start, start + len(quote)) if start >= 0 else span_of(quote, turn_.content)
+        span = (start, start + len(quote)) if start >= 0 else find_quote(quote, turn_.content)
         if span is not None:
             return [(number, turn_.content[span[0] : span[1]], span)]
     return [(None, quote, None)]

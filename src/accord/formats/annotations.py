@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from accord.edges import BadInput, BadRow, inert, is_sendable, written
+from accord.edges import BadInput, BadRow, escape_formula, is_sendable, unescape_formula
 from accord.formats.label_files import mapped
 from accord.formats.memory import Source
 from accord.formats.openai_messages import checked_id, turn_index
@@ -181,7 +181,7 @@ def _cell(name: str, value: Any) -> Cell:
         return value  # type: ignore[no-any-return]
     if not is_sendable(value):
         return _AS_JSON + canonical_json(value)
-    return inert(value)
+    return escape_formula(value)
 
 
 def _from_cells(fields: Fields) -> dict[str, Json]:
@@ -208,7 +208,7 @@ def _from_cells(fields: Fields) -> dict[str, Json]:
 def _text(cell: str) -> Any:
     if cell.startswith(_AS_JSON):
         return json.loads(cell.removeprefix(_AS_JSON))
-    return written(cell)
+    return unescape_formula(cell)
 
 
 # --- a file that goes out ------------------------------------------------------------------------------------------

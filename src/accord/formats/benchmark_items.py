@@ -17,8 +17,8 @@ from typing import Any
 from accord.formats.openai_messages import checked_id, documents_from, turn_from_message, turn_index, turns_of
 from accord.formats.record import Fields, Format, Record, WrongShape, formats, under_our_names
 from accord.values import (
-    HIGHEST,
-    LOWEST,
+    MAX_SCORE,
+    MIN_SCORE,
     Conversation,
     Issue,
     IssueAnnotation,
@@ -26,8 +26,8 @@ from accord.values import (
     Signature,
     Target,
     Turn,
+    find_quote,
     load_taxonomy,
-    span_of,
 )
 
 
@@ -139,7 +139,7 @@ _SODA_COLUMNS = {
     "context": ("history", "dialogue_history"),
 }
 _REQUIRED = {"dialogue_id", "turn_index", "issues", "score"}
-_SCORES = {text for score in range(LOWEST, HIGHEST + 1) for text in (str(score), f"{score}.0")}
+_SCORES = {text for score in range(MIN_SCORE, MAX_SCORE + 1) for text in (str(score), f"{score}.0")}
 
 
 def _soda_row(fields: Fields) -> Fields:
@@ -178,7 +178,7 @@ def _assessment(row: Fields, name: str, turns: Sequence[Turn]) -> IssueAnnotatio
     if turn is None or (turns and turn >= len(turns)):
         raise WrongShape(f"turn {turn} is not one of the dialogue's {len(turns)} turns (turns count from 0)")
     if isinstance(score, bool) or not isinstance(score, int | float | str) or str(score) not in _SCORES:
-        raise WrongShape(f"an overall score is a whole number from {LOWEST} to {HIGHEST}, got {score!r}")
+        raise WrongShape(f"an overall score is a whole number from {MIN_SCORE} to {MAX_SCORE}, got {score!r}")
     entries = json.loads(row["issues"]) if isinstance(row["issues"], str) else row["issues"]
     if not isinstance(entries, list):
         raise WrongShape(f"issues are a list, got {type(entries).__name__}")
@@ -195,7 +195,7 @@ def _issue(entry: Any, reply: str) -> Issue:
     kind = taxonomy.find(original)
     name = kind.name if kind is not None else str(taxonomy.other)
     comment, quote = str(entry.get("comment") or ""), str(entry.get("quote") or "")
-    return Issue(name, comment, quote, span_of(quote, reply), None if original == name else original)
+    return Issue(name, comment, quote, find_quote(quote, reply), None if original == name else original)
 
 
 def _dialogue(row: Fields) -> tuple[Turn, ...]:

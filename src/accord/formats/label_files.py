@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from accord.edges import BadInput, BadRow, is_sendable, written
+from accord.edges import BadInput, BadRow, is_sendable, unescape_formula
 from accord.formats.memory import Source
 from accord.formats.openai_messages import checked_answer, checked_id, turn_index
 from accord.formats.rating_columns import RATING, UNNAMED, answers_in, number_in
@@ -23,7 +23,7 @@ from accord.formats.record import (
 from accord.formats.row_reader import TABLE_SUFFIXES, locate, read_rows, suffix
 from accord.formats.table import ALIASES as OF_TEXT
 from accord.formats.table import holds_text
-from accord.values import Kind, Label, Question, Rubric, Target, check_label
+from accord.values import Label, Question, Rubric, ScaleKind, Target, check_label
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "conversation": (
@@ -170,7 +170,7 @@ def _rows(source: Source) -> Iterator[Row | BadRow]:
     """Yield the rows of a file; of a table without the apostrophes that mark formulas (`inert`)."""
     for row in read_rows(source):
         if isinstance(row, Row) and suffix(source) in TABLE_SUFFIXES:
-            row = Row(row.line, {k: written(v) if isinstance(v, str) else v for k, v in row.fields.items()})
+            row = Row(row.line, {k: unescape_formula(v) if isinstance(v, str) else v for k, v in row.fields.items()})
         yield row
 
 
@@ -323,7 +323,7 @@ def answer_to(question: Question | None, raw: Any, name: str) -> Any:
     Raises:
         WrongShape: The answer cannot be stored.
     """
-    if isinstance(raw, bool) and question is not None and question.scale.kind is not Kind.BINARY:
+    if isinstance(raw, bool) and question is not None and question.scale.kind is not ScaleKind.BINARY:
         raise WrongShape(f"{raw!r} is no answer to {name!r}; allowed: {question.scale}")
     if isinstance(raw, bool) and question is not None:
         return question.scale.options[int(raw)]

@@ -21,11 +21,11 @@ from accord.edges import (
     MB,
     BadInput,
     MissingExtra,
-    keep_url_secrets,
-    make_private,
+    create_private,
     one_line,
     open_regular,
-    plain_url,
+    register_url_secrets,
+    strip_url_secrets,
     unpacked_name,
 )
 from accord.formats.row_reader import locate, suffix
@@ -83,7 +83,7 @@ def is_remote(name: str) -> bool:
 
 def shown_place(name: str) -> str:
     """A path or a URL as it may be shown: no password, no query."""
-    return plain_url(name) if is_remote(name) else name
+    return strip_url_secrets(name) if is_remote(name) else name
 
 
 def find(named: str) -> list[File]:
@@ -200,7 +200,7 @@ def put(url: str, content: bytes | Path) -> None:
     local, beside = Path(url), Path(f"{url}.{secrets.token_hex(4)}.partial")
     local.parent.mkdir(parents=True, exist_ok=True)
     try:
-        make_private(beside)
+        create_private(beside)
         if isinstance(content, bytes):
             beside.write_bytes(content)
         else:
@@ -270,7 +270,7 @@ def _system(url: str) -> tuple[Any, str]:
     scheme = url.partition("://")[0]
     if scheme not in SCHEMES or "::" in url:
         raise BadInput(f"{one_line(scheme, 40)}:// is not supported; name a local path, or s3://, gs:// or az://")
-    keep_url_secrets(url)
+    register_url_secrets(url)
     user = url.partition("://")[2].partition("/")[0].rpartition("@")[0]
     if user and (not scheme.startswith("ab") or ":" in user):  # abfs://container@account/path has no secret
         raise BadInput(

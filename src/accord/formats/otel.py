@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-from accord.edges import whole_number
+from accord.edges import parse_whole_number
 from accord.formats.openai_messages import checked_id, documents_from, turn_from_message
 from accord.formats.record import Fields, Format, Record, WrongShape, formats, mapping_of
 from accord.formats.trace_merging import Call, decoded, decoded_messages, loose_turns, merged_turns
@@ -136,7 +136,7 @@ def _entries(attributes: Mapping[str, Json], name: str) -> list[Any]:
 def _as_lists(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
-    places = [(place, inner) for name, inner in value.items() if (place := whole_number(name)) is not None]
+    places = [(place, inner) for name, inner in value.items() if (place := parse_whole_number(name)) is not None]
     if places and len(places) == len(value):
         return [_as_lists(inner) for _, inner in sorted(places, key=itemgetter(0))]
     return {name: _as_lists(inner) for name, inner in value.items()}

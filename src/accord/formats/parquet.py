@@ -6,8 +6,8 @@ and what each group of rows unpacks to: its bytes, and its values, of which runs
 | what comes in | what is said |
 |---|---|
 | no footer, one that ends too early, or of more than `FOOTER_BYTES` | that it is no Parquet file, or how large it is |
-| more than `COLUMNS` columns, or columns nested deeper than `DEEPEST` | that it has |
-| pages that unpack to more than `RATIO` times the file's size | that they do, as for any packed file |
+| more than `COLUMNS` columns, or columns nested deeper than `MAX_DEPTH` | that it has |
+| pages that unpack to more than `MAX_UNPACK_RATIO` times the file's size | that they do, as for any packed file |
 | a group of rows with more than `GROUP_VALUES` values, or more than `ROW_VALUES` a row | to write smaller groups |
 | pages that are not what the footer says | that it is no Parquet file |
 """
@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from accord.edges import (
-    DEEPEST,
     FREE_BYTES,
+    MAX_DEPTH,
+    MAX_UNPACK_RATIO,
     MB,
-    RATIO,
     BadInput,
     first_line,
+    format_size,
     open_regular,
-    shown_size,
     unreadable_parquet,
 )
 from accord.formats.record import ROW_VALUES
@@ -90,7 +90,7 @@ def row_groups(path: str, stream: IO[bytes] | io.FileIO, size: int) -> list[RowG
         raise BadInput(f"{path} is no Parquet file: it does not end as one")
     if length > FOOTER_BYTES:
         raise BadInput(
-            f"{path} has a table of contents of {shown_size(length)}, at most {shown_size(FOOTER_BYTES)}: more "
+            f"{path} has a table of contents of {format_size(length)}, at most {format_size(FOOTER_BYTES)}: more "
             f"than {COLUMNS:,} columns, or very many groups of rows; a table of conversations has few"
         )
     stream.seek(size - _TAIL - length)
@@ -117,18 +117,20 @@ def _check_columns(path: str, schema: list[dict[int, Any]]) -> None:
         if left:
             left[-1] -= 1
         left.append(element.get(_CHILDREN, 0))
-        if len(left) > 2 * DEEPEST:  # a list is two levels
-            raise BadInput(f"{path} has columns that are nested deeper than {DEEPEST} levels")
+        if len(left) > 2 * MAX_DEPTH:  # a list is two levels
+            raise BadInput(f"{path} has columns that are nested deeper than {MAX_DEPTH} levels")
 
 
 def _check_groups(path: str, groups: list[dict[int, Any]], size: int) -> None:
-    unpacked, most = 0, max(FREE_BYTES, RATIO * size)
+    unpacked, most = 0, max(FREE_BYTES, MAX_UNPACK_RATIO * size)
     for group in groups:
         about = [chunk[_ABOUT] for chunk in group[_CHUNKS]]
         values, rows = sum(chunk[_VALUES] for chunk in about), group[_GROUP_ROWS]
         unpacked += sum(chunk[_UNPACKED] for chunk in about)
         if unpacked > most:
-            raise BadInput(f"{path} unpacks to more than {shown_size(most)}, {RATIO} times its size, which no log does")
+            raise BadInput(
+                f"{path} unpacks to more than {format_size(most)}, {MAX_UNPACK_RATIO} times its size, which no log does"
+            )
         if values > GROUP_VALUES or values > max(rows, 0) * ROW_VALUES:
             raise BadInput(
                 f"{path} has a group of {rows:,} rows with {values:,} values, at most {GROUP_VALUES:,} and "
@@ -147,7 +149,7 @@ class _Compact:
 
     def struct(self, depth: int = 0) -> dict[int, Any]:
         """Fields by number up to the stop."""
-        if depth > DEEPEST:
+        if depth > MAX_DEPTH:
             raise ValueError("nested too deeply")
         found: dict[int, Any] = {}
         number = 0

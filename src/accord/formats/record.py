@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import lru_cache
 from typing import IO, Any, NamedTuple, TypeVar
 
-from accord.edges import DEEPEST, MB, BadInput, is_sendable, sendable, sendable_json, shown_size
+from accord.edges import MAX_DEPTH, MB, BadInput, format_size, is_sendable, sendable, sendable_json
 from accord.values import ISSUE, Annotation, Conversation, Document, IssueAnnotation, Label, PlainTurns, Registry, Turn
 
 Fields = Mapping[str, Any]
@@ -91,7 +91,7 @@ ROW_VALUES = 2_000_000
 
 def too_long(name: str) -> str:
     """Return the error for a row over these limits."""
-    return f"{name} is longer than {shown_size(ROW_BYTES)} or holds more than {ROW_VALUES:,} values"
+    return f"{name} is longer than {format_size(ROW_BYTES)} or holds more than {ROW_VALUES:,} values"
 
 
 def abbreviated(value: Any) -> str:
@@ -284,8 +284,8 @@ def _plain(value: Any, depth: int = 0) -> Any:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None if math.isnan(value) else str(value)
-    if depth > DEEPEST:
-        raise WrongShape(f"a value is nested deeper than {DEEPEST} levels")
+    if depth > MAX_DEPTH:
+        raise WrongShape(f"a value is nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, Mapping):
         return {sendable(str(key)): _plain(inner, depth + 1) for key, inner in value.items()}
     if isinstance(value, list | tuple | set | frozenset):

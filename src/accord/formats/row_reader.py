@@ -16,7 +16,17 @@ from typing import IO, Any, overload
 
 import msgspec
 
-from accord.edges import DEEPEST, MB, BadInput, BadRow, is_too_deep, open_unpacked, regular, shown_size, unpacked_name
+from accord.edges import (
+    MAX_DEPTH,
+    MB,
+    BadInput,
+    BadRow,
+    format_size,
+    is_too_deep,
+    open_unpacked,
+    regular_size,
+    unpacked_name,
+)
 from accord.formats.memory import MemoryTable, Source
 from accord.formats.parquet import parquet_rows
 from accord.formats.record import ROW_BYTES, ROW_VALUES, Row, too_long
@@ -58,7 +68,7 @@ def locate(path: str | Source) -> Source:
         if not found.is_file():
             raise BadInput(f"{path} is a folder without {_ITEMS_FILE}; name a file")
     try:
-        size = regular(found)
+        size = regular_size(found)
     except FileNotFoundError:
         if _URL.match(str(path)):  # a path keeps one slash of a URL's two
             raise BadInput(f"{path} is a URL, and this command reads local files. Download it first") from None
@@ -119,7 +129,7 @@ def _text_rows(path: Path) -> Iterator[Row]:
     with _open(path) as stream:
         raw = stream.read(ROW_BYTES + 1)
     if len(raw) > ROW_BYTES:
-        raise BadInput(f"{path}: a text file may have {shown_size(ROW_BYTES)}; write one file per conversation")
+        raise BadInput(f"{path}: a text file may have {format_size(ROW_BYTES)}; write one file per conversation")
     yield from text_rows(path, raw)
 
 
@@ -154,7 +164,7 @@ def _json_rows(path: Path) -> Iterator[Row | BadRow]:
         except _OneLargeValue:
             if not wraps:
                 raise BadInput(
-                    f"{path} is one JSON value of more than {shown_size(_WHOLE_BYTES)}; write one conversation a line"
+                    f"{path} is one JSON value of more than {format_size(_WHOLE_BYTES)}; write one conversation a line"
                 ) from None
     with _open(path) as stream:
         yield from _array_rows(path, stream, wrapped=True)
@@ -218,7 +228,7 @@ def _lines(path: Path, stream: IO[bytes], wraps: bool) -> Iterator[tuple[int, by
             raw = stream.readline(MB)
             length += len(raw)
             if length > _SKIPPED:
-                raise BadInput(f"{path}, line {line}: longer than {shown_size(_SKIPPED)}, which no row is")
+                raise BadInput(f"{path}, line {line}: longer than {format_size(_SKIPPED)}, which no row is")
         yield line, BadRow(str(path), line, too_long("a row"))
 
 
@@ -347,7 +357,7 @@ def _parsed(path: Path, line: int, text: bytes) -> Row | BadRow:
     except ValueError as error:  # JSONDecodeError is one; a number of thousands of digits is another
         return BadRow(str(path), line, f"not JSON: {getattr(error, 'msg', error)}")
     # What opens no more than so many lists and objects cannot be nested deeper.
-    return _row(path, line, fields, may_be_deep=text.count(b"[") + text.count(b"{") > DEEPEST)
+    return _row(path, line, fields, may_be_deep=text.count(b"[") + text.count(b"{") > MAX_DEPTH)
 
 
 _FAST = msgspec.json.Decoder()
@@ -368,7 +378,7 @@ def _row(path: Source, line: int, fields: Any, may_be_deep: bool = True) -> Row 
     if not isinstance(fields, dict):
         return BadRow(str(path), line, f"expected a JSON object, got {type(fields).__name__}")
     if may_be_deep and is_too_deep(fields):
-        return BadRow(str(path), line, f"not JSON that is read: nested deeper than {DEEPEST} levels")
+        return BadRow(str(path), line, f"not JSON that is read: nested deeper than {MAX_DEPTH} levels")
     return Row(line, fields)
 
 

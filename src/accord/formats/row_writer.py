@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Self
 
-from accord.edges import BadInput, inert, make_private, open_private
+from accord.edges import BadInput, create_private, escape_formula, open_private
 from accord.values import SCORE_COLUMNS, Conversation, Turn
 
 ENDINGS = (".jsonl", ".csv", ".parquet")
@@ -67,7 +67,7 @@ class RowWriter:
 
         types = {int: pl.Int64, float: pl.Float64, bool: pl.Boolean, str: pl.String}
         schema = {name: types[self._numbers.get(name, str)] for name in self._columns}
-        make_private(self.path)
+        create_private(self.path)
         if self._partial.stat().st_size:
             pl.scan_ndjson(self._partial, schema=schema).select(self._columns).sink_parquet(self.path)
         else:
@@ -141,4 +141,4 @@ def _cell(name: str, value: Any) -> Any:
 
 
 def _inert(cell: Any) -> Any:
-    return inert(cell) if isinstance(cell, str) else cell
+    return escape_formula(cell) if isinstance(cell, str) else cell

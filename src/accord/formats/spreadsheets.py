@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
-from accord.edges import MB, BadInput, BadRow, MissingExtra, open_regular, shown_size
+from accord.edges import MB, BadInput, BadRow, MissingExtra, format_size, open_regular
 from accord.formats.parquet import COLUMNS
 from accord.formats.record import ROW_BYTES, ROW_VALUES, Row, too_long
 
@@ -85,8 +85,8 @@ def _check_workbook_size(path: Path) -> None:
         raise BadInput(f"{path} is not an Excel workbook, although its name ends so; {_AS_TABLE}") from None
     if size > _WORKBOOK_BYTES:
         raise BadInput(
-            f"{path} unpacks to {shown_size(size)}; a workbook may have {shown_size(_WORKBOOK_BYTES)}. Save the sheet "
-            "as CSV UTF-8, which is read row by row"
+            f"{path} unpacks to {format_size(size)}; a workbook may have {format_size(_WORKBOOK_BYTES)}. Save the "
+            "sheet as CSV UTF-8, which is read row by row"
         )
 
 

@@ -1,22 +1,18 @@
 """Active learning: the labels that reduce the uncertainty of predictions most.
 
 Under the mixed model the value of a label is known before its answer. With C the posterior covariance of all effects
-over
-s², w the design of a rating and s the sum of the designs of the k ratings that its text already has, one more rating is
-an
-observation of u = w - s/(k + 1/r) with variance 1 + 1/(k + 1/r), where r is the variance ratio of the text effect: a
-second label of a text adds less. Then
+over s², w the design of a rating and s the sum of the designs of the k ratings that its text already has, one more
+rating is an observation of u = w - s/(k + 1/r) with variance 1 + 1/(k + 1/r), where r is the variance ratio of the text
+effect: a second label of a text adds less. Then
 
     gain = Σ_p (pᵀCu)² / (uᵀCu + 1 + 1/(k + 1/r)),   C ← C - Cu uᵀC / (uᵀCu + 1 + 1/(k + 1/r))
 
 is the decrease of the summed variance of the predictions of each annotator and text (rows p). Labels are chosen one
-after
-another, and each changes the value of the next.
+after another, and each changes the value of the next.
 
 The design holds the evidence, each annotator's offset and slopes, and a smooth function of the evidence for errors of
-the
-judge on some kinds of texts, with one column per typical text, so that labels spread over all kinds. A few labels often
-give a variance estimate of 0; each ratio is at least `LEAST`.
+the judge on some kinds of texts, with one column per typical text, so that labels spread over all kinds. A few labels
+often give a variance estimate of 0; each ratio is at least `LEAST`.
 """
 
 from __future__ import annotations
@@ -83,8 +79,7 @@ def suggest_labels(
         count: Number of suggestions.
         annotators: Annotators who can label; empty means all who have labelled.
         among: Pairs of text and annotator that can be labelled and should be predicted; None allows all. Annotators
-            named
-            here may be new.
+            named here may be new.
         only: Restricts suggestions to these texts, one annotator each; returns an empty list if none has evidence.
 
     Raises:

@@ -25,7 +25,7 @@ def moments(options: Floats, distributions: Floats) -> tuple[Floats, Floats]:
     """Return mean and standard deviation, (n,) each, of (n, K) distributions over the options."""
     mean = by_row(distributions, options)
     spread = np.sqrt(np.maximum((distributions * (options - mean[:, None]) ** 2).sum(axis=1), 0.0))
-    return mean, np.maximum(spread, _LEAST_SPREAD * np.ptp(options))
+    return mean, np.maximum(spread, _LEAST_SPREAD * (options[-1] - options[0]))
 
 
 def band_quantile(
@@ -61,5 +61,6 @@ def bands(options: Floats, distributions: Floats, width: float | Floats) -> Floa
     `width` is q for all rows, or (n,) one per row.
     """
     mean, spread = moments(options, distributions)
-    ends = np.column_stack([mean - width * spread, mean + width * spread])
-    return np.clip(ends, options[0], options[-1])
+    reach, ends = width * spread, np.empty((len(mean), 2))
+    ends[:, 0], ends[:, 1] = mean - reach, mean + reach
+    return np.asarray(np.minimum(np.maximum(ends, options[0]), options[-1]))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # pydantic does not read typing's before Python 3.12
 
-from accord.edges import ARRAYS_BYTES, BadInput, is_plain_json, one_line, read_card, read_whole, write_whole
+from accord.edges import ARRAYS_BYTES, BadInput, is_plain_json, one_line, read_bytes, read_json_file, write_atomically
 from accord.evidence import Arrays
 from accord.learning.presets import Level
 from accord.version import __version__
@@ -85,9 +85,9 @@ def write_folder(folder: Path, card: Card, arrays: Arrays, files: Mapping[str, s
 
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
-        write_whole(folder / name, text)
-    write_whole(folder / _ARRAYS, save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
-    write_whole(folder / CARD, json.dumps(card, indent=1) + "\n")
+        write_atomically(folder / name, text)
+    write_atomically(folder / _ARRAYS, save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
+    write_atomically(folder / CARD, json.dumps(card, indent=1) + "\n")
 
 
 def saved_as(folder: str | Path) -> Card:
@@ -97,7 +97,7 @@ def saved_as(folder: str | Path) -> Card:
         BadInput: The folder holds no evaluator, or one that this version of Accord cannot read.
     """
     try:
-        card = read_card(Path(folder) / CARD)
+        card = read_json_file(Path(folder) / CARD)
     except FileNotFoundError:
         raise BadInput(f"{folder} holds no evaluator: {CARD} is missing; fit one: accord fit") from None
     except BadInput as error:
@@ -133,7 +133,7 @@ def read_arrays(folder: Path) -> Arrays:
     from safetensors.numpy import load
 
     try:
-        arrays = load(read_whole(folder / _ARRAYS, ARRAYS_BYTES))
+        arrays = load(read_bytes(folder / _ARRAYS, ARRAYS_BYTES))
     except SafetensorError as error:
         raise BadInput(f"{folder} holds a damaged evaluator ({type(error).__name__}); fit it again") from None
     if unusable := [name for name, array in arrays.items() if not _is_usable(name, array)]:

@@ -22,7 +22,7 @@ from accord.learning.mixed_equations import DENSE, EffectEquations
 from accord.learning.mixed_model import MixedModel
 from accord.learning.rating_layout import standardization
 from accord.statistics import Clusters, estimate_from_draws
-from accord.values import Estimate, Kind, Labels, Question
+from accord.values import Estimate, Labels, Question, ScaleKind
 
 Floats = NDArray[np.float64]
 
@@ -57,8 +57,7 @@ def importance(
     """Return each question's importance for the main one, most important first.
 
     Questions are left out if they have fewer than thirty labels, if their answers have no order, or if the evidence
-    hardly
-    explains them. Intervals resample conversations and fit again at the variance ratios of all data.
+    hardly explains them. Intervals resample conversations and fit again at the variance ratios of all data.
 
     Raises:
         BadInput: The main question has fewer than thirty labels, or all of them are equal.
@@ -96,7 +95,7 @@ def importance(
 
 
 def _has_order(question: Question, evidence: EvidenceTable, labels: Labels) -> bool:
-    if question.scale.kind is Kind.NOMINAL:
+    if question.scale.kind is ScaleKind.NOMINAL:
         return False
     rated = ratings(evidence, labels, question)
     return len(rated) >= _FEWEST and bool(np.ptp(rated.value) > 0)

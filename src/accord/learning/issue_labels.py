@@ -232,8 +232,7 @@ def best_threshold(probabilities: Floats) -> float:
     """Return the probability from which calling an issue has the highest expected F1.
 
     With the k most likely turns called, the expected F1 is about 2·Σ p(k most likely) / (k + Σ p): half of the best
-    possible
-    F1 (Lipton et al., 2014), computed from calibrated probabilities without looking at marks.
+    possible F1 (Lipton et al., 2014), computed from calibrated probabilities without looking at marks.
     """
     falling = np.sort(probabilities)[::-1]
     sizes = np.arange(1, len(falling) + 1)
@@ -311,8 +310,7 @@ class IssueLabels(Head):
     """Probability that people mark a kind of issue: findings calibrated against labels of 0 or 1.
 
     It chooses on inner folds among a logistic curve of the finding (Platt), isotonic regression, and ridge logistic
-    regression
-    on all evidence (docs/decisions/0021).
+    regression on all evidence (docs/decisions/0021).
 
     Args:
         question: Binary question with the name of the kind.

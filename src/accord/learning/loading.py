@@ -77,13 +77,11 @@ def load_evaluator(folder: str | Path, project: Path | None = None) -> Evaluator
     Args:
         folder: Folder of the evaluator.
         project: Folder that relative paths in its settings start from. By default, that of the nearest `accord.yaml`
-            above
-            the evaluator's folder, or the working folder if there is none.
+            above the evaluator's folder, or the working folder if there is none.
 
     Raises:
         BadInput: The folder holds no evaluator, is damaged or edited where it may not be, or was written by a version
-            of
-            Accord that this one cannot read.
+            of Accord that this one cannot read.
     """
     return _loaded(folder, 0, project_of(folder) if project is None else project)
 

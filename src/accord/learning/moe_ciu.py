@@ -4,8 +4,7 @@
 
 e_m = E_m[bin of metric m], E of shape (M, bins, D). The model is a regressor (squared error), or a classifier
 (cross-entropy) of the rating's position between the ends of the scale: ŷ = low + (high - low)·σ(z). It is trained by
-Adam
-with early stopping on inner folds. With a few hundred labels it overfits within some tens of steps; it serves as a
+Adam with early stopping on inner folds. With a few hundred labels it overfits within some tens of steps; it serves as a
 baseline.
 """
 

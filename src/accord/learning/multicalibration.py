@@ -4,9 +4,9 @@
 
 At the most likely λ the mean prediction of each group equals its mean rating, up to shrinkage (Hébert-Johnson et al.,
 2018; a tilt instead of an addition, so that predictions stay on the scale). τ² is estimated from the differences
-between
-groups beyond their standard errors over conversations (DerSimonian & Laird, 1986). λ is learned from predictions made
-without the rating's group, and applies to conversations that name the group's attribute; all others stay unchanged.
+between groups beyond their standard errors over conversations (DerSimonian & Laird, 1986). λ is learned from
+predictions made without the rating's group, and applies to conversations that name the group's attribute; all others
+stay unchanged.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ class GroupShifts:
     Attributes:
         tilts: λ per unit of the scale, by attribute and group.
         worst: Largest |mean prediction - mean rating| of a group by attribute, on held-out ratings: before the shift,
-            and
-            with tilts learned from the other inner folds.
+            and with tilts learned from the other inner folds.
     """
 
     tilts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -142,8 +141,7 @@ def _likeliest(rated: Ratings, shares: Floats, belongs: Floats, attribute: NDArr
     """Return (G,) tilts that maximize the penalized likelihood, by Newton's method.
 
     Ratings of one conversation are dependent. The likelihood is divided by the ratio of the variance of a group's total
-    error
-    over conversations to that of independent ratings.
+    error over conversations to that of independent ratings.
     """
     slope, curve = _likelihood(rated, shares, belongs)
     own = np.maximum(np.diag(curve), _TINY)

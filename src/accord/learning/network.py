@@ -42,8 +42,7 @@ class NetworkShape:
         options: K_i of each question, the main one first.
         annotators: A.
         head: `softmax` (eq. 5) or `ordinal` (appendix B): a latent answer with a logistic distribution, whose mean and
-            scale
-            the network predicts, cut by each annotator's thresholds.
+            scale the network predicts, cut by each annotator's thresholds.
     """
 
     inputs: int
@@ -78,8 +77,7 @@ def inputs(xp: Any, values: Array, present: Array, group: Array) -> Array:
     """Return (…, d + G) x: values, 0 for missing ones, and a flag for each missing group of values (footnote 23).
 
     `values` is (…, d), `present` (…, G) 1 or 0, `group` (G, d) the groups of values. With G = 0 no value may be missing
-    and x
-    equals `values`.
+    and x equals `values`.
     """
     if not group.shape[0]:
         return values

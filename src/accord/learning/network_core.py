@@ -38,9 +38,8 @@ def answers_to(
     """Return every question's answers on the sheets of the main ratings, followed by those of the sheets `beyond`.
 
     A question is a task if at least two of its options were chosen. Its options are the chosen ones, or at most
-    `MOST_OPTIONS`
-    ranges of them. If an annotator rated a text several times, the k-th answer to any question belongs to the k-th
-    rating.
+    `MOST_OPTIONS` ranges of them. If an annotator rated a text several times, the k-th answer to any question belongs
+    to the k-th rating.
 
     Returns:
         (n + beyond, Q) index of the chosen option, the main question first, -1 for no answer; and the number of options
@@ -113,15 +112,13 @@ class NetworkSettings:
         pretrain: Epochs on all questions.
         finetune: Epochs on the main question.
         pooling: Strength that pulls each annotator's weights towards the shared ones; None chooses among `POOLING` on
-            inner
-            folds, 0 disables it.
+            inner folds, 0 disables it.
         decay: Strength that pulls the shared weights towards 0.
         dropout: Share of the questions that a training step hides; above 0 the network tolerates missing questions.
         members: Number of networks with different seeds whose distributions are averaged.
         seed: Random seed of the first network.
         search: For the paper's network: choose sizes, batch, rate and epochs from the paper's grid on inner folds,
-            limited
-            to this number of its 64 programs, cheapest first; None uses the settings as they are.
+            limited to this number of its 64 programs, cheapest first; None uses the settings as they are.
     """
 
     reads: str = "expected"

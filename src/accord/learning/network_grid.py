@@ -1,10 +1,8 @@
 """The paper's grid (LLM-RUBRIC, section 4): the held-out log loss of every cell at a fraction of the cost.
 
 All lengths of pretraining are checkpoints of one run, and all lengths of fine-tuning are checkpoints of the run from
-each
-of them: the 36 pairs of lengths cost 350 epochs instead of 1,860. Networks of one shape and batch size, with all rates
-and
-folds, are one compiled program.
+each of them: the 36 pairs of lengths cost 350 epochs instead of 1,860. Networks of one shape and batch size, with all
+rates and folds, are one compiled program.
 """
 
 from __future__ import annotations
@@ -88,8 +86,7 @@ def search(
         grid: Cells to search.
         seed: Random seed of initial weights and batches, the same for every cell.
         seconds: Start no further program after this time; programs run cheapest first, and the first one always runs.
-            None
-            searches the whole grid.
+            None searches the whole grid.
         most: Largest number of programs, cheapest first.
     """
     start, found = time.monotonic(), list[Cell]()

@@ -264,8 +264,7 @@ def schedules(annotator: Indices, annotators: int, jobs: Sequence[TrainingJob], 
 
     Batches are drawn anew in each epoch from the job's seed, of nearly equal size and at most `terms.batch` rows. Each
     annotator's rows are dealt out among them, which keeps the number of empty places small (docs/decisions/0011).
-    Without
-    batches all jobs share one step of all rows, and rows that a job may not learn from are masked.
+    Without batches all jobs share one step of all rows, and rows that a job may not learn from are masked.
     """
     if terms.batch is None:
         everything = blocks(annotator, annotators, np.arange(len(annotator)), _WIDTH)

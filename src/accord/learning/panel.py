@@ -22,10 +22,8 @@ def predict_panel(head: Head, evidence: EvidenceTable, annotators: Sequence[str]
         evidence: Evidence of n rows.
         annotators: Members of the panel.
         rule: `each` returns every member's own score (n·m, row by row); `mean` the average of the members'
-            distributions,
-            with a band that covers every member's band; `max` and `min` the score of the member with the highest or
-            lowest
-            value.
+            distributions, with a band that covers every member's band; `max` and `min` the score of the member with the
+            highest or lowest value.
 
     A panel's score carries its members' warnings, and a signature that names the rule and the members.
 

@@ -2,9 +2,8 @@
 
 Word counts ignore the order of words and the relation to the context, so shuffled words, random words and replies to
 something else score like genuine replies. A small language model distinguishes them. The gate learns from unrated
-replies
-and fakes made of them, p = P(real | log p per token: alone, given the context), by multinomial logistic regression over
-the kinds of fakes. A score becomes the mixture
+replies and fakes made of them, p = P(real | log p per token: alone, given the context), by multinomial logistic
+regression over the kinds of fakes. A score becomes the mixture
 
     p · score + (1 - p) · the scale's floor.
 """
@@ -163,8 +162,7 @@ def measured(samples: Sequence[Sample]) -> Flow[tuple[Floats, str]]:
     """Return (n, 4) features of each sample's replies, and the language model's name.
 
     The features are log p per token of the replies alone, the gain from the context, and the logarithm and inverse of
-    their
-    length; NaN if a reply could not be measured.
+    their length; NaN if a reply could not be measured.
     """
     [who] = yield [Request(LIKELIHOOD, ModelQuery())]
     wanted = [passages_of(sample) for sample in samples]

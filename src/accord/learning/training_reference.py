@@ -1,8 +1,7 @@
 """Reference to the training data: levels of long scales, distance to training inputs, bands and warnings.
 
 Answers on a long or real scale are reduced to a few levels for learning. A model gives each level a probability for
-each
-annotator; inside a level the options keep the shares that all annotators together give them. Together they form a
+each annotator; inside a level the options keep the shares that all annotators together give them. Together they form a
 piecewise density over the scale (LLM-RUBRIC, appendix B, asks for a parametric one; this one follows the data).
 """
 
@@ -129,7 +128,8 @@ class OutOfDistribution:
         return cls(mean, scale, precision, float("inf"), usual)
 
     def _distance(self, X: Floats) -> Floats:
-        Z = np.nan_to_num((X - self.mean) / self.scale, nan=0.0)
+        Z = (X - self.mean) / self.scale
+        Z[np.isnan(Z)] = 0.0
         return np.asarray(np.sqrt(np.maximum((by_row(Z, self.precision) * Z).sum(axis=1), 0.0)))
 
     def warnings(self, features: EvidenceTable) -> list[str | None]:
@@ -168,6 +168,7 @@ HISTORY = 400
 DRAWN = 20
 """Number of stored texts that complete a row."""
 _ROWS_AT_ONCE = 500
+_MOST_PATTERNS = 1000
 _NAMED = 3
 Predict = Callable[[EvidenceTable, NDArray[np.intp]], Floats]
 """Return (n, m) predictions for a table, given the original row of each of its rows."""
@@ -255,29 +256,60 @@ class TrainingReference:
 
             p(y | known) = 1/D Σ_d p(y | known, missing = that of training row d)
 
-        Filling in the mean would leave the prediction as certain as with the value. Drawing from training rows adds the
-        variance
-        of the missing value and widens the band accordingly.
+        Filling in the mean would leave the prediction as certain as with the value. Drawing from training rows adds
+        the variance of the missing value and widens the band accordingly.
         """
-        found = predict(features, np.arange(len(features)))
         lacks = self.lacking(features)
-        rows = np.flatnonzero(lacks.any(axis=1) & features.present.any(axis=1))
-        patterns, which = np.unique(lacks[rows], axis=0, return_inverse=True)
-        for number, pattern in enumerate(patterns):
-            whole = self.history[np.isfinite(self.history[:, pattern]).all(axis=1)][:, pattern]
-            if not len(whole):
-                continue
-            drawn = whole[np.linspace(0, len(whole) - 1, min(len(whole), DRAWN)).astype(int)]
-            mine = rows[which.ravel() == number]
-            for start in range(0, len(mine), _ROWS_AT_ONCE):
-                part = mine[start : start + _ROWS_AT_ONCE]
-                again = np.repeat(part, len(drawn))
-                table = features.take(again)
-                values, present = table.values.copy(), table.present.copy()
-                values[:, pattern], present[:, pattern] = np.tile(drawn, (len(part), 1)), True
-                said = predict(replace(table, values=values, present=present), again)
-                found[part] = said.reshape(len(part), len(drawn), -1).mean(axis=1)
+        patterns: dict[bytes, list[int]] = {}
+        if lacks.any():
+            for row in np.flatnonzero(lacks.any(axis=1) & features.present.any(axis=1)).tolist():
+                patterns.setdefault(lacks[row].tobytes(), []).append(row)
+        patterns = {pattern: rows for pattern, rows in patterns.items() if len(self._draws(pattern))}
+        replaced = {row for rows in patterns.values() for row in rows}
+        whole = np.array([row for row in range(len(features)) if row not in replaced], dtype=np.intp)
+        if not replaced:
+            return predict(features, whole)
+        parts = [(whole, predict(features.take(whole), whole))] if len(whole) else []
+        for pattern, rows in patterns.items():
+            for start in range(0, len(rows), _ROWS_AT_ONCE):
+                part = np.array(rows[start : start + _ROWS_AT_ONCE], dtype=np.intp)
+                parts.append((part, self._averaged(features, part, pattern, predict)))
+        if len(parts) == 1:
+            return parts[0][1]
+        found = np.empty((len(features), parts[0][1].shape[1]))
+        for rows_of_part, predicted in parts:
+            found[rows_of_part] = predicted
         return found
+
+    def _averaged(self, features: EvidenceTable, rows: NDArray[np.intp], pattern: bytes, predict: Predict) -> Floats:
+        """Average predictions over draws of the evidence that rows lack by one pattern."""
+        drawn, lacking = self._draws(pattern), np.frombuffer(pattern, dtype=bool)
+        again = rows.repeat(len(drawn))
+        values, present = features.values[again], features.present[again]
+        values.reshape(len(rows), len(drawn), -1)[:, :, lacking], present[:, lacking] = drawn, True
+        targets = tuple([features.targets[row] for row in again.tolist()])
+        table = EvidenceTable(
+            targets, features.columns, values, present, features.absences, features.versions, features.notes,
+            features.metadata,
+        )  # fmt: skip
+        predicted = predict(table, again).reshape(len(rows), len(drawn), -1)
+        return np.asarray(np.add.reduce(predicted, axis=1) / len(drawn))
+
+    def _draws(self, pattern: bytes) -> Floats:
+        """Return (D, k) values of training rows for the k columns of a pattern; D is at most `DRAWN`."""
+        drawn = self._known_draws.get(pattern)
+        if drawn is None:
+            known = self.history[:, np.frombuffer(pattern, dtype=bool)]
+            known = known[np.isfinite(known).all(axis=1)]
+            places = np.linspace(0, len(known) - 1, min(len(known), DRAWN)).astype(int)
+            if len(self._known_draws) >= _MOST_PATTERNS:
+                self._known_draws.clear()
+            drawn = self._known_draws[pattern] = known[places]
+        return drawn
+
+    @cached_property
+    def _known_draws(self) -> dict[bytes, Floats]:
+        return {}
 
     @cached_property
     def evidence_digest(self) -> str:
@@ -296,8 +328,12 @@ class TrainingReference:
         q was measured on complete rows, so it does not apply to distributions that are wide because evidence is
         missing.
         """
-        normal = max(self.quantile, float(normal_quantile((1 + self.coverage) / 2)))
-        return bands(self.options, distributions, np.where(self.lacking(features).any(axis=1), normal, self.quantile))
+        is_lacking = self.lacking(features).any(axis=1)
+        return bands(self.options, distributions, np.where(is_lacking, self._normal_quantile, self.quantile))
+
+    @cached_property
+    def _normal_quantile(self) -> float:
+        return max(self.quantile, float(normal_quantile((1 + self.coverage) / 2)))
 
     def lacking(self, features: EvidenceTable) -> NDArray[np.bool_]:
         """Return (n, d) True for missing values that nearly all training rows had."""
@@ -307,17 +343,19 @@ class TrainingReference:
         """Return a warning for each row, or None.
 
         A row gets one if it is out of distribution, lacks usual evidence (unless `lacking` is false), was judged by
-        another
-        version of the judge, or if there were too few groups for a band.
+        another version of the judge, or if there were too few groups for a band.
         """
         found = []
         lacks = self.lacking(features) & lacking
-        names = np.array([column.question or column.name for column in features.columns], dtype=object)
+        is_lacking = np.asarray(lacks.any(axis=1)).tolist()
         for row, (target, unlike) in enumerate(
             zip(features.targets, self.out_of_distribution.warnings(features), strict=True)
         ):
             version = features.versions.get(target, "")
-            missing = _named(names[lacks[row]]) if lacks[row].any() else None
+            missing = None
+            if is_lacking[row]:
+                places = np.flatnonzero(lacks[row]).tolist()
+                missing = _named([features.columns[p].question or features.columns[p].name for p in places])
             strange = bool(version) and bool(self.versions) and version not in self.versions
             changed = f"{CHANGED_JUDGE} {version}, learned from {', '.join(self.versions)}" if strange else None
             found.append("; ".join(part for part in (changed, missing, unlike, self.no_band) if part) or None)
@@ -378,9 +416,9 @@ class TrainingReference:
         )
 
 
-def _named(names: NDArray[np.object_]) -> str:
+def _named(names: Sequence[str]) -> str:
     """Return a sentence on missing evidence that names a few columns."""
-    lacking = list(dict.fromkeys(map(str, names)))
+    lacking = list(dict.fromkeys(names))
     more = f" and {len(lacking) - _NAMED} more" if len(lacking) > _NAMED else ""
     return f"lacks evidence that nearly all of the training data had: {', '.join(lacking[:_NAMED])}{more}"
 

@@ -28,8 +28,7 @@ class LabelFree(Head):
     """Ranks by likelihood evidence without labels; the order is meaningful, the level is not.
 
     With z the feature standardized on the given conversations, the latent quality is N(trust·z, 1 - trust²), and the
-    scale is
-    cut so that all options are equally frequent. Labels are ignored.
+    scale is cut so that all options are equally frequent. Labels are ignored.
     """
 
     method = "label-free"

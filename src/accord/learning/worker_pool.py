@@ -1,7 +1,7 @@
 """Pool of worker processes: this process takes pieces of work from the front, each worker from the back.
 
-Workers are fresh Python processes, so that no lock of this process is copied and scripts need no
-`if __name__ == "__main__"`. Work is sent by cloudpickle.
+Workers are fresh Python processes, so that no lock of this process is copied and scripts need no `if __name__ ==
+"__main__"`. Work is sent by cloudpickle.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Self, TypeVar
 
 import cloudpickle
 
-from accord.edges import BadInput, whole_number
+from accord.edges import BadInput, parse_whole_number
 
 ONE_THREAD = {
     name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
@@ -48,7 +48,7 @@ def _process_count(given: int | None) -> int:
     text = os.environ.get("ACCORD_JOBS", "") if given is None else str(given)
     if not text:
         return min(cores(), MOST)
-    number = whole_number(text)
+    number = parse_whole_number(text)
     if not number:
         raise BadInput(
             f"{'ACCORD_JOBS' if given is None else 'jobs'} must be a number of processes from 1, got {text!r}"

@@ -20,8 +20,6 @@ from threading import RLock
 from typing import cast
 from zlib import crc32
 
-import numpy as np
-
 from accord.edges import BadInput, BudgetReached, ModelError, sendable
 from accord.evidence import CHARACTERS, Column, EvidenceTable, Source, first_words
 from accord.learning import Evaluator
@@ -30,7 +28,18 @@ from accord.live.messages import CONVERSATIONS, Message, Role
 from accord.models import Models, memory_models, run
 from accord.project import LiveConfig
 from accord.scoring import Perspective, Scorer
-from accord.values import POPULATION, Conversation, Document, Growing, Sample, Score, Signature, Target, Turn, Unscored
+from accord.values import (
+    POPULATION,
+    Conversation,
+    Document,
+    GrowingTurns,
+    Sample,
+    Score,
+    Signature,
+    Target,
+    Turn,
+    Unscored,
+)
 
 SECONDS = 3600.0
 """How long a conversation is remembered after its last message."""
@@ -64,10 +73,11 @@ def _sources(evaluator: Evaluator) -> list[Source]:
 
 def _values(table: EvidenceTable) -> list[list[float | None]]:
     """The rows of a table; `None` where a value is missing."""
-    found: list[list[float | None]] = table.values.astype(object).tolist()
-    for row, place in np.argwhere(~table.present).tolist():
-        found[row][place] = None
-    return found
+    rows = zip(table.values.tolist(), table.present.tolist(), strict=True)
+    return [
+        [value if is_present else None for value, is_present in zip(values, present, strict=True)]
+        for values, present in rows
+    ]
 
 
 def _why_slow(source: Source) -> str:
@@ -104,7 +114,7 @@ class _Open:
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.turns = Growing()
+        self.turns = GrowingTurns()
         self.documents: tuple[Document, ...] = ()
         self.given = hash(())  # of the documents' texts as they came
         self.system: str | None = None  # who answers, as far as messages say
@@ -195,7 +205,7 @@ class LiveScorer:
             self.signature = self._took_over = prepared.signature.with_part("learned", prepared.evaluator.digest())
             for known in self._open.values():  # what sources kept of them is of the sources before
                 turns = known.turns
-                known.turns = Growing()
+                known.turns = GrowingTurns()
                 for turn in turns:
                     known.turns = known.turns.plus(turn)
                 self._weigh(known, -known.made)
@@ -355,7 +365,7 @@ class LiveScorer:
         is_long = len(present.turns) > 1
         if is_long:
             last = present.turns[-1]
-            present.turns, present.first, present.said = Growing().plus(last), present.turn, {}
+            present.turns, present.first, present.said = GrowingTurns().plus(last), present.turn, {}
             self._weigh(present, CONVERSATION + said_size(last.content) - present.size)
             present.made = 0
         return is_long

@@ -15,7 +15,7 @@ from accord.models.flow import NOT_APPLICABLE, NOT_YET
 from accord.models.model import Answer, Judge, Unanswered, in_requests
 from accord.models.reply_parsing import check_answer
 from accord.models.request_ledger import Lease, RequestLedger
-from accord.store import Paid, Store, batches
+from accord.store import PaidRow, Store, batches
 from accord.values import Question, Rubric, Sample, Signature, Target, canonical_json, content_hash
 
 PREPARED_AT_ONCE = 64
@@ -110,7 +110,7 @@ class JudgeExchange(Exchange[JudgeRequest, Answer]):
         """Return the question as unanswered."""
         return Unanswered(request.question.id, reason, detail)
 
-    def encode(self, key: str, request: JudgeRequest, answer: Answer) -> Paid:
+    def encode(self, key: str, request: JudgeRequest, answer: Answer) -> PaidRow:
         """Return an answer as an annotation."""
         conversation, turn = request.sample.target
         return {

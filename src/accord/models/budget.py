@@ -13,7 +13,7 @@ from typing import Any, Generic
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from accord.edges import AccordError, BadInput, BudgetReached, NotSent, check, load_yaml
+from accord.edges import AccordError, BadInput, BudgetReached, NotSent, load_yaml, validate
 from accord.models.model import (
     A,
     CallFailed,
@@ -25,7 +25,7 @@ from accord.models.model import (
     in_process,
     least_tokens,
 )
-from accord.store import MONEY, Account, Amounts, StoreError
+from accord.store import MONEY_UNITS, Amounts, SharedBudget, StoreError
 
 PRICES_FILE = "prices.yaml"
 
@@ -58,7 +58,7 @@ def load_prices(folder: Path = Path()) -> dict[str, Price]:
         BadInput: The file cannot be read, or its content is invalid.
     """
     path = folder / PRICES_FILE
-    return check(_PriceFile, load_yaml(path), str(path)).models if path.is_file() else {}
+    return validate(_PriceFile, load_yaml(path), str(path)).models if path.is_file() else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Budget:
     With an `account` the caps hold for all processes that share it; this process spends slices that it takes from it.
     """
 
-    def __init__(self, caps: Caps, prices: Mapping[str, Price], account: Account | None = None) -> None:
+    def __init__(self, caps: Caps, prices: Mapping[str, Price], account: SharedBudget | None = None) -> None:
         self.caps = caps
         self.account = account
         self._granted = Amounts()
@@ -160,7 +160,7 @@ class Budget:
     @property
     def _caps(self) -> dict[str, int | None]:
         """Caps in the units of `Amounts`."""
-        money = None if self.caps.money is None else math.floor(self.caps.money * MONEY + 1e-6)
+        money = None if self.caps.money is None else math.floor(self.caps.money * MONEY_UNITS + 1e-6)
         return {"requests": self.caps.requests, "tokens": self.caps.tokens, "money": money}
 
     def _lacks(self, after: Amounts) -> bool:
@@ -224,7 +224,7 @@ class Budget:
 
 
 def _display(unit: str, cap: int) -> str:
-    return f"{cap / MONEY:g}" if unit == "money" else f"{cap:,}"
+    return f"{cap / MONEY_UNITS:g}" if unit == "money" else f"{cap:,}"
 
 
 UNBILLED = frozenset({"rate-limited", "unreachable", "rejected", "too long", "server"})

@@ -23,11 +23,11 @@ from accord.edges import (
     ModelError,
     NotSent,
     is_web_address,
-    keep_secret,
-    keep_url_secrets,
     one_line,
-    plain_url,
-    redacted_message,
+    redact_message,
+    register_secret,
+    register_url_secrets,
+    strip_url_secrets,
 )
 from accord.models.http_safety import ENCODINGS, MOST_BYTES, receiver
 from accord.models.model import CallFailed, Prompt, Reply, Usage
@@ -152,19 +152,19 @@ class Endpoint(ABC):
         Raises:
             BadInput: The base URL is not a web address.
         """
-        keep_secret(api_key)
+        register_secret(api_key)
         url = (os.environ.get("OPENAI_BASE_URL") or DEFAULT_URL) if base_url is None else base_url
         if not is_web_address(url):
             address = one_line(re.split("[?#]", url.rpartition("@")[2])[0], 200) or "empty"
             if base_url is None:
                 raise BadInput(f"OPENAI_BASE_URL is {address}; it needs http:// or https:// in front")
             raise BadInput(f"the endpoint of {model!r} is {address}: {NO_ADDRESS}")
-        keep_url_secrets(url)
+        register_url_secrets(url)
         self.name = model
         self.timeout = timeout
         self._options = (url, api_key, timeout, most_bytes)
         self._pools: list[_Pool] = []
-        self.endpoint = plain_url(url).rstrip("/") + "/"
+        self.endpoint = strip_url_secrets(url).rstrip("/") + "/"
 
     @cached_property
     def client(self) -> AsyncOpenAI:
@@ -280,7 +280,7 @@ def _reason_in(body: object) -> str:
     reason = body.get("message") if isinstance(body, Mapping) else None
     if not isinstance(reason, str) or not reason.strip():
         return ""
-    return f": {one_line(redacted_message(reason), LONGEST_REASON)}"
+    return f": {one_line(redact_message(reason), LONGEST_REASON)}"
 
 
 def _status_failure(endpoint: str, error: Any) -> CallFailed:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from accord.edges import BadInput, read_card
+from accord.edges import BadInput, read_json_file
 from accord.models.model import HF, IN_PROCESS_CONTEXT, Judge, estimated_usage, in_process, in_requests
 from accord.values import Conversation, Document, Question, Sample, Turn
 
@@ -21,7 +21,7 @@ def context_of(model: str) -> int | None:
     if not model.startswith(HF):
         return IN_PROCESS_CONTEXT
     try:
-        config = read_card(Path(model.removeprefix(HF)) / "config.json")
+        config = read_json_file(Path(model.removeprefix(HF)) / "config.json")
         return min(int(config["max_position_embeddings"]), IN_PROCESS_CONTEXT)
     except (OSError, BadInput, ValueError, LookupError, TypeError):
         return IN_PROCESS_CONTEXT

@@ -26,7 +26,7 @@ from accord.models.flow import EMBEDDER, NOT_ASKED, OUT_OF_BUDGET, wait
 from accord.models.model import Failure, Unanswered
 from accord.models.request_ledger import RequestLedger
 from accord.models.wrappers import ATTEMPTS
-from accord.store import WIRE, Embedded, Paid, Store
+from accord.store import VECTOR_DTYPE, PaidRow, Store, VectorCache
 from accord.values import content_hash
 
 Floats = NDArray[np.float32]
@@ -46,7 +46,7 @@ class EmbeddingExchange(Exchange[str, Floats]):
     counts_questions = False
 
     def __init__(self, embedder: Embedder, store: Store, budget: Budget | None = None) -> None:
-        self.embedder, self.cache = embedder, Embedded(store)
+        self.embedder, self.cache = embedder, VectorCache(store)
         self._identity = embedder.identity
         self._widths: set[int] = set()
         super().__init__(RequestLedger(store, self.cache.vectors, budget), embedder.name)
@@ -90,9 +90,9 @@ class EmbeddingExchange(Exchange[str, Floats]):
         single = [EmbeddingRequest((text,)) for group in groups if len(group.texts) > 1 for text in group.texts]
         return groups + single if assume == "most" else groups
 
-    def encode(self, key: str, request: str, answer: Floats) -> Paid:
+    def encode(self, key: str, request: str, answer: Floats) -> PaidRow:
         """Return a vector as bytes."""
-        return {"kind": "vector", "key": key, "maker": self._identity, "bytes": answer.astype(WIRE).tobytes()}
+        return {"kind": "vector", "key": key, "maker": self._identity, "bytes": answer.astype(VECTOR_DTYPE).tobytes()}
 
     def decode(self, request: str, stored: Floats) -> Floats:
         """Return a stored vector."""

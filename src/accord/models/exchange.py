@@ -22,7 +22,7 @@ from accord.models.budget import Budget
 from accord.models.flow import MODEL_ERROR, NEVER_SENT, OUT_OF_BUDGET, as_finished, gather_all
 from accord.models.model import CallFailed, Failure, Unanswered, Usage, estimated_usage, in_process
 from accord.models.request_ledger import RequestLedger
-from accord.store import Paid, batches
+from accord.store import PaidRow, batches
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -188,7 +188,7 @@ class Exchange(ABC, Generic[Q, A]):
         """Return what `ask` sends over the wire for one group of requests."""
 
     @abstractmethod
-    def encode(self, key: str, request: Q, answer: A) -> Paid:
+    def encode(self, key: str, request: Q, answer: A) -> PaidRow:
         """Return an answer as a row of the store."""
 
     @abstractmethod

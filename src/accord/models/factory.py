@@ -24,7 +24,7 @@ from accord.models.model import EMBEDDED, GGUF, HF, ChatModel, Judge, Model, in_
 from accord.models.streaming import StreamingClient
 from accord.models.wrappers import ATTEMPTS, Cached, Deduplicated, Limit, Limited, Retrying
 from accord.store import Store
-from accord.values import MOST_ASKED, Question
+from accord.values import MAX_JUDGE_OPTIONS, Question
 
 DECISIONS: dict[str, type[Endpoint]] = {"decisions": OpenAIDecisions, "systemone": SystemOne}
 DIALECTS = {"decisions": "openai", "systemone": "systemone"}
@@ -142,7 +142,7 @@ def _decisions_wire(
     if question is not None and not question.can_be_judged:
         raise BadInput(
             f"a decisions endpoint cannot answer {question.id!r} ({question.scale}); it chooses from 2 to "
-            f"{MOST_ASKED} options about one conversation"
+            f"{MAX_JUDGE_OPTIONS} options about one conversation"
         )
     if in_process(model):
         raise BadInput(f"{model!r} runs in this process and has no {mode} endpoint; use mode logprobs")

@@ -27,7 +27,7 @@ from accord.models.reply_parsing import (
     require_text,
 )
 from accord.models.request_ledger import RequestLedger
-from accord.store import Paid, Store
+from accord.store import PaidRow, Store
 from accord.values import content_hash
 
 NO_ECHO = "no echo"
@@ -112,9 +112,9 @@ class LikelihoodExchange(Exchange[LikelihoodRequest, tuple[Likelihood, ...]]):
         """Return the model's requests; none for a model in this process."""
         return self._likelihood.requests(requests)
 
-    def encode(self, key: str, request: LikelihoodRequest, answer: tuple[Likelihood, ...]) -> Paid:
+    def encode(self, key: str, request: LikelihoodRequest, answer: tuple[Likelihood, ...]) -> PaidRow:
         """Return likelihoods as JSON pairs of log probability and tokens."""
-        content = json.dumps([[each.log_probability, each.tokens] for each in answer])
+        content = json.dumps([[likelihood.log_probability, likelihood.tokens] for likelihood in answer])
         return {"kind": "reply", "key": key, "maker": self.model, "content": content}
 
     def decode(self, request: LikelihoodRequest, stored: str) -> tuple[Likelihood, ...]:
@@ -124,14 +124,14 @@ class LikelihoodExchange(Exchange[LikelihoodRequest, tuple[Likelihood, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """A text whose own token probabilities are wanted."""
+    """A text whose token probabilities are requested."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Echoed:
-    """The text's tokens: where each begins in it, and its log probability given what stands before."""
+    """Tokens of a text: offset and log probability of each, given the tokens before it."""
 
     offsets: tuple[int, ...]
     log_probabilities: tuple[float | None, ...]
@@ -139,92 +139,91 @@ class Echoed:
 
 
 class EchoCompletions(Endpoint):
-    """The completions wire with `echo`, as vLLM serves it."""
+    """Completions endpoint with `echo`, as in vLLM."""
 
     async def ask(self, question: Echo, /) -> Echoed:
         """Send one text.
 
         Raises:
-            CallFailed: The call failed; `no echo` where the endpoint answers without the prompt's own tokens.
-            ModelError: No call can succeed.
+            CallFailed: The request failed; `no echo` if the endpoint answers without the prompt's own tokens.
+            ModelError: No request can succeed.
         """
-        asked = {"model": self.name, "prompt": question.text, "echo": True, "max_tokens": 1, "logprobs": 1}
-        return echoed_in(await self.fetch("/completions", asked), question.text, self.endpoint)
+        body = {"model": self.name, "prompt": question.text, "echo": True, "max_tokens": 1, "logprobs": 1}
+        return read_echo(await self.fetch("/completions", body), question.text, self.endpoint)
 
 
-def echoed_in(found: Any, text: str, endpoint: str) -> Echoed:
-    """A text's own token probabilities, from the completion's JSON.
+def read_echo(body: Any, text: str, endpoint: str) -> Echoed:
+    """Return a text's token probabilities from the JSON of a completion.
 
     Raises:
-        CallFailed: `no echo` where there are none; `malformed` or `no distribution` where they are something else.
+        CallFailed: `no echo` if there are none; `malformed` or `no distribution` if they are invalid.
     """
-    completion = require_object(found, "completion")
+    completion = require_object(body, "completion")
     choices = require_list(completion.get("choices"), "list of choices")
     choice = require_object(choices[0] if choices else None, "choice")
-    about = require_object(choice.get("logprobs") or {}, "logprobs")
-    offsets = require_list(about.get("text_offset") or [], "list of offsets")
-    mass = require_list(about.get("token_logprobs") or [], "list of log probabilities")
-    given = require_text(choice.get("text"), "text")
-    if not given.startswith(text) or not offsets or len(offsets) != len(mass):
+    logprobs = require_object(choice.get("logprobs") or {}, "logprobs")
+    offsets = require_list(logprobs.get("text_offset") or [], "list of offsets")
+    mass = require_list(logprobs.get("token_logprobs") or [], "list of log probabilities")
+    echoed = require_text(choice.get("text"), "text")
+    if not echoed.startswith(text) or not offsets or len(offsets) != len(mass):
         raise CallFailed(NO_ECHO, f"{endpoint} gave no probabilities of the prompt's own tokens")
     return Echoed(
-        tuple(require_index(offset, "offset of a token", len(given) + 1) for offset in offsets),
-        tuple(None if each is None else require_log_probability(each) for each in mass),
+        tuple(require_index(offset, "offset of a token", len(echoed) + 1) for offset in offsets),
+        tuple(None if p is None else require_log_probability(p) for p in mass),
         read_usage(completion.get("usage")),
     )
 
 
 class EchoLikelihood:
-    """Likelihoods by an endpoint that echoes: the passage as plain text, a line `role: content` a message.
+    """Likelihoods by an endpoint with `echo`: the passage is plain text, with a line `role: content` per message.
 
-    Whether it echoes at all is found out by the first request, which is waited for alone; one that does not is asked
-    nothing more.
+    The first request is sent alone and shows if the endpoint supports `echo`; without support, no other is sent.
     """
 
     def __init__(self, model: Model[Echo, Echoed], endpoint: str = "") -> None:
-        """`model` is the echoing wire, or wrappers around it; `endpoint` is where it answers."""
+        """`model` is the endpoint with its wrappers; `endpoint` is part of answers' keys."""
         self.name = model.name
         self.endpoint = endpoint
         self._model = model
         self._is_tried = False
-        self._silent: Failure | None = None
+        self._unsupported: Failure | None = None
         self._first: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
     def made_from(self, passage: LikelihoodRequest) -> Mapping[str, Any]:
-        """The endpoint, the model, and the text."""
+        """Return the endpoint, the model and the hash of the text."""
         return {"model": self.name, "endpoint": self.endpoint, "passage": passage_hash(passage)}
 
     def requests(self, passages: Sequence[LikelihoodRequest]) -> Sequence[Echo]:
-        """One text a passage."""
+        """Return one text per passage."""
         return [Echo(_plain(passage)[0]) for passage in passages]
 
     async def measure(self, passages: Sequence[LikelihoodRequest]) -> list[LikelihoodResult]:
-        """One request per passage, as long as the endpoint echoes."""
+        """Send one request per passage, as long as the endpoint supports `echo`."""
         return list(await asyncio.gather(*map(self._one, passages)))
 
     async def close(self) -> None:
-        """Let go of the model's connections."""
+        """Close the model's connections."""
         await self._model.close()
 
     async def _one(self, passage: LikelihoodRequest) -> LikelihoodResult:
         if not self._is_tried:
             async with self._alone():
                 if not self._is_tried:
-                    found = await self._asked(passage)
+                    result = await self._send(passage)
                     self._is_tried = True
-                    if isinstance(found, Failure) and found.reason == NO_ECHO:
-                        self._silent = found
-                    return found
-        return self._silent or await self._asked(passage)
+                    if isinstance(result, Failure) and result.reason == NO_ECHO:
+                        self._unsupported = result
+                    return result
+        return self._unsupported or await self._send(passage)
 
     def _alone(self) -> asyncio.Lock:
-        """A lock of the event loop that runs: each run of flows has one of its own."""
+        """Return a lock of the running event loop."""
         loop = asyncio.get_running_loop()
         if self._first is None or self._first[0] is not loop:
             self._first = loop, asyncio.Lock()
         return self._first[1]
 
-    async def _asked(self, passage: LikelihoodRequest) -> LikelihoodResult:
+    async def _send(self, passage: LikelihoodRequest) -> LikelihoodResult:
         text, spans = _plain(passage)
         try:
             echoed = await self._model.ask(Echo(text))
@@ -232,25 +231,25 @@ class EchoLikelihood:
             return error.failure
         except BudgetReached as error:
             return Failure(OUT_OF_BUDGET, str(error))
-        found = tuple(_within(echoed, spans[index]) for index in passage.spoken)
-        if not all(each.tokens for each in found):
+        likelihoods = tuple(_within(echoed, spans[index]) for index in passage.spoken)
+        if not all(likelihood.tokens for likelihood in likelihoods):
             return Failure("no tokens", f"{self.name} gave no probability for any token of a reply")
-        return found
+        return likelihoods
 
 
 def _plain(passage: LikelihoodRequest) -> tuple[str, list[range]]:
-    """The passage as text, and where in it each message's content stands."""
+    """Return the passage as text, and the span of each message's content."""
     text, spans = "", []
     for message in passage.messages:
         text += f"{message.role}:"
-        said = f" {message.content}"  # a token of most vocabularies begins with the space before its word
-        spans.append(range(len(text), len(text) + len(said)))
-        text += f"{said}\n"
+        content = f" {message.content}"  # in most vocabularies a token begins with the space before its word
+        spans.append(range(len(text), len(text) + len(content)))
+        text += f"{content}\n"
     return text, spans
 
 
 def _within(echoed: Echoed, span: range) -> Likelihood:
-    """The tokens that begin inside a span; one at the text's very beginning has no probability."""
+    """Return the likelihood of the tokens that begin in a span; the first token of a text has no probability."""
     pairs = zip(echoed.offsets, echoed.log_probabilities, strict=True)
     inside = [p for offset, p in pairs if offset in span and p is not None]
     return Likelihood(float(sum(inside)), len(inside))

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from accord.edges import AccordError, redacted, redacted_message
+from accord.edges import AccordError, redact, redact_message
 from accord.values import JsonSchema, Question, Sample, content_hash
 
 
@@ -102,7 +102,7 @@ class CallFailed(AccordError):
 
     def __init__(self, reason: str, detail: str, retry_after: float | None = None, is_sent: bool = True) -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
-        self.failure = Failure(redacted(reason), redacted_message(detail), retry_after, is_sent)
+        self.failure = Failure(redact(reason), redact_message(detail), retry_after, is_sent)
 
 
 Q = TypeVar("Q", contravariant=True)

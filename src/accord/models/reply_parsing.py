@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any, Final
 
-from accord.edges import redacted, redacted_json, redacted_message, sendable
+from accord.edges import redact, redact_json, redact_message, sendable
 from accord.models.model import Answer, CallFailed, Reply, Unanswered, Usage
 from accord.values import Question
 
@@ -59,7 +59,7 @@ def parse_json(body: bytes | str) -> Any:
         CallFailed: `malformed`: invalid JSON, or nested too deeply.
     """
     try:
-        return redacted_json(json.loads(body, object_pairs_hook=_unique))
+        return redact_json(json.loads(body, object_pairs_hook=_unique))
     except (ValueError, RecursionError):
         raise CallFailed(MALFORMED, "the reply is not valid JSON") from None
 
@@ -72,7 +72,7 @@ def shorten(value: Any) -> str:
         is_plain = value is None or isinstance(value, bool | int | float | _Duplicate)
         text = repr(value) if is_plain else f"a {type(value).__name__}"
     line = "".join(letter if letter.isprintable() else " " for letter in sendable(text[: 2 * LONGEST_NAME]))
-    line = redacted_message(" ".join(line.split()))
+    line = redact_message(" ".join(line.split()))
     return line if len(line) <= LONGEST_NAME else f"{line[: LONGEST_NAME - 1]}…"
 
 
@@ -102,7 +102,7 @@ def require_text(value: Any, name: str) -> str:
     """Return a value that must be a string or absent, without secrets and invalid characters; see `require_object`."""
     if value is not None and not isinstance(value, str):
         raise _malformed(name)
-    return redacted(sendable(value or ""))
+    return redact(sendable(value or ""))
 
 
 def require_index(value: Any, name: str, below: int) -> int:
@@ -187,7 +187,7 @@ def _first_token(choice: Mapping[str, Any]) -> dict[str, float] | None:
         entry = require_object(top, "likely token")
         if not isinstance(entry.get("token"), str):
             raise _malformed("text of a token")
-        token = redacted(sendable(entry["token"]))
+        token = redact(sendable(entry["token"]))
         probability = math.exp(require_log_probability(entry.get("logprob")))
         probabilities[token] = probabilities.get(token, 0.0) + probability
     error = distribution_error(probabilities.values())
@@ -249,4 +249,4 @@ _CODE = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 
 def error_code(value: Any) -> str:
     """Return the code in an error's body if it is a valid code, otherwise an empty string."""
-    return redacted(value) if isinstance(value, str) and _CODE.fullmatch(value) else ""
+    return redact(value) if isinstance(value, str) and _CODE.fullmatch(value) else ""

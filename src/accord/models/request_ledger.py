@@ -19,7 +19,18 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from accord.edges import BudgetReached
 from accord.models.budget import Budget, Caps
-from accord.store import LEASE_SECONDS, Claims, Paid, Spool, Store, StoreError, Taken, Unsaved, add_paid, utc
+from accord.store import (
+    LEASE_SECONDS,
+    ClaimResult,
+    Claims,
+    PaidRow,
+    Spool,
+    Store,
+    StoreError,
+    UnsavedAnswers,
+    add_paid_rows,
+    utc_now,
+)
 
 T = TypeVar("T")
 
@@ -44,7 +55,7 @@ class Lease:
 
     seconds: float = LEASE_SECONDS
     look: float = POLL_SECONDS
-    clock: Callable[[], datetime] = utc
+    clock: Callable[[], datetime] = utc_now
 
 
 class Claimed(NamedTuple, Generic[T]):
@@ -65,7 +76,7 @@ class Claimed(NamedTuple, Generic[T]):
 class _Batch(Generic[T]):
     """Work that waits for the database."""
 
-    rows: list[tuple[Sequence[Paid], Future[None]]] = field(default_factory=list)
+    rows: list[tuple[Sequence[PaidRow], Future[None]]] = field(default_factory=list)
     claims: list[tuple[Collection[str], Future[Claimed[T]]]] = field(default_factory=list)
     released: set[str] = field(default_factory=set)
     renews: bool = False
@@ -98,7 +109,7 @@ class RequestLedger(Generic[T]):
         self._worker: asyncio.Task[None] | None = None
         self._renewal: TimerHandle | None = None
         self._has_warned = False
-        self._failure: Unsaved | None = None
+        self._failure: UnsavedAnswers | None = None
         self._release: Future[None] | None = None
         self._rests_until = 0.0
 
@@ -159,7 +170,7 @@ class RequestLedger(Generic[T]):
         """Return stored answers by key, without blocking the event loop; see `find` for errors."""
         return dict(await asyncio.to_thread(self.find, list(keys)))
 
-    async def keep(self, rows: Iterable[Paid]) -> None:
+    async def keep(self, rows: Iterable[PaidRow]) -> None:
         """Store answers, or spool them after the store has failed."""
         new = list(rows)
         if new:
@@ -255,11 +266,11 @@ class RequestLedger(Generic[T]):
             spent = perf_counter() - start
             self._rests_until = perf_counter() + min(LONGEST_REST_SECONDS, spent * (1 / DATABASE_SHARE - 1))
 
-    def _write(self, rows: Sequence[Paid]) -> None:
+    def _write(self, rows: Sequence[PaidRow]) -> None:
         """Store rows, or spool them from the store's first failure on."""
         if rows and self._failure is None:
             try:
-                return add_paid(self._store, rows)
+                return add_paid_rows(self._store, rows)
             except StoreError as error:
                 self._break(error)
         if rows and self._failure is not None:
@@ -290,11 +301,11 @@ class RequestLedger(Generic[T]):
         self._free(left)
         self._schedule_renewal()
 
-    def _exchange(self, batch: _Batch[T], keys: Collection[str]) -> tuple[Taken, Mapping[str, T]]:
+    def _exchange(self, batch: _Batch[T], keys: Collection[str]) -> tuple[ClaimResult, Mapping[str, T]]:
         if self._failure is not None and keys:
             raise self._failure
         if self._failure is not None or not (keys or batch.released or batch.renews):
-            return Taken(), {}
+            return ClaimResult(), {}
         taken = self._claims.exchange(batch.released, keys, batch.renews)
         # The lookup follows the claim: a process stores its answers before it releases their claims.
         return taken, self.stored(keys) if keys else {}
@@ -315,5 +326,5 @@ class RequestLedger(Generic[T]):
     def _break(self, error: StoreError) -> None:
         """Stop requests after a failure of the store; answers in progress are spooled."""
         stopped = self._budget.stopped
-        self._failure = stopped if isinstance(stopped, Unsaved) else Unsaved(str(error))
+        self._failure = stopped if isinstance(stopped, UnsavedAnswers) else UnsavedAnswers(str(error))
         self._budget.stopped = self._failure

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any, Protocol
 
-from accord.edges import AccordError, redacted
+from accord.edges import AccordError, redact
 from accord.models.budget import UNBILLED, Budget, billed_usage, is_unsent
 from accord.models.http_safety import TOO_LARGE
 from accord.models.model import CallFailed, ChatModel, Prompt, Reply, Usage, estimated_usage
@@ -221,7 +221,7 @@ class StreamedReply:
             raise self.broken()
         if not self._texts:
             raise CallFailed(MALFORMED, "the reply has no text")
-        return Reply(redacted(text), self._model, None, self._usage)
+        return Reply(redact(text), self._model, None, self._usage)
 
     def broken(self) -> CallFailed:
         """Return the failure of a connection that ended before the reply did."""

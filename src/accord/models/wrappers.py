@@ -17,7 +17,7 @@ from accord.models.exchange import Assumption, Exchange, Plan, ask_once
 from accord.models.flow import NOT_ASKED, Request
 from accord.models.model import A, CallFailed, ChatModel, Failure, Model, Prompt, Q, Reply, Usage, key_of
 from accord.models.request_ledger import RequestLedger
-from accord.store import Paid, Store
+from accord.store import PaidRow, Store
 
 
 def reply_key(endpoint: str, model: str, question: Any) -> str:
@@ -30,7 +30,7 @@ def decode_reply(stored: str) -> Reply:
     return Reply(**{**json.loads(stored), "usage": Usage()})
 
 
-def reply_row(key: str, model: str, reply: Reply) -> Paid:
+def reply_row(key: str, model: str, reply: Reply) -> PaidRow:
     """Return a reply as a row of the store."""
     return {"kind": "reply", "key": key, "maker": model, "content": json.dumps(asdict(reply))}
 
@@ -68,7 +68,7 @@ class ReplyExchange(Exchange[Request, Reply]):
         """Send each prompt on its own."""
         return [[request] for request in requests]
 
-    def encode(self, key: str, request: Request, answer: Reply) -> Paid:
+    def encode(self, key: str, request: Request, answer: Reply) -> PaidRow:
         """Return the reply as JSON."""
         return reply_row(key, self.model, answer)
 

@@ -302,6 +302,6 @@ def _run_learning(project: Project, candidate: CandidateEvaluator) -> Prediction
     try:
         side = next((split for source in evaluator.sources if (split := source.hold_out(train))), None)
         experiment = experiment if side is None else replace(experiment, splits=(side,))
-        return run(evaluator.cross_predict(train, experiment), project.kept)
+        return run(evaluator.cross_predict(train, experiment), project.stored_models)
     except AccordError as error:
         return str(error)

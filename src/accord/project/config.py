@@ -15,14 +15,14 @@ from accord.edges import (
     MB,
     BadInput,
     UnknownName,
-    check,
     is_secret_name,
     is_web_address,
-    keep_secret,
     load_yaml,
     parse_yaml,
-    plain_url,
     read_text,
+    register_secret,
+    strip_url_secrets,
+    validate,
 )
 from accord.learning import PRESETS, SIMPLE, EvaluatorSettings
 from accord.models import ASSISTANT, FINDER, JUDGE, LIKELIHOOD, SCORER, USER, WRITER, ModelSettings
@@ -31,8 +31,8 @@ from accord.store import located_store
 from accord.synth import SynthSettings
 from accord.values import (
     PROJECT_FILE,
-    WITHOUT,
-    BrokenStudy,
+    WITHOUT_SYNTHETIC,
+    InvalidStudy,
     Json,
     JsonSchema,
     StudyName,
@@ -41,7 +41,7 @@ from accord.values import (
     find_project_file,
     project_folder,
     read_study,
-    study_or_broken,
+    validate_study,
 )
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
@@ -151,11 +151,11 @@ class Config(_Strict):
         description="The evaluator that `accord fit` learns if none is named, and that other commands use "
         "until one has been fitted: afterwards they use the one fitted last.",
     )
-    studies: dict[StudyName, StudySettings | SkipJsonSchema[BrokenStudy]] = Field(
+    studies: dict[StudyName, StudySettings | SkipJsonSchema[InvalidStudy]] = Field(
         default_factory=dict, description="What people are asked in the workbench (`accord serve`), by name."
     )
     synthetic: Synthetic = Field(
-        default=WITHOUT,
+        default=WITHOUT_SYNTHETIC,
         description="Which conversations are learned from and counted in figures: `without` those that nobody held, "
         "`with` them, or `only` them.",
     )
@@ -182,7 +182,7 @@ class Config(_Strict):
             return studies
         try:
             return {
-                name: each if isinstance(each, BrokenStudy) else read_study(name, each)
+                name: each if isinstance(each, InvalidStudy) else read_study(name, each)
                 for name, each in studies.items()
             }
         except BadInput as error:
@@ -191,7 +191,7 @@ class Config(_Strict):
     @property
     def broken_studies(self) -> dict[str, str]:
         """The error of each study whose settings are invalid, by name."""
-        return {name: each.error for name, each in self.studies.items() if isinstance(each, BrokenStudy)}
+        return {name: each.error for name, each in self.studies.items() if isinstance(each, InvalidStudy)}
 
     @property
     def folder(self) -> Path:
@@ -245,7 +245,7 @@ def _without_secrets(value: Any) -> Any:
         return {key: _without_secrets(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [_without_secrets(inner) for inner in value]
-    return plain_url(value) if isinstance(value, str) and "://" in value else value
+    return strip_url_secrets(value) if isinstance(value, str) and "://" in value else value
 
 
 def load_config(path: str | Path | None = None) -> Config:
@@ -288,7 +288,7 @@ def load_project(path: str | Path | None = None) -> Config:
 def config_from(content: Any, where: str = PROJECT_FILE, folder: Path = Path()) -> Config:
     """Return a project's settings from plain values; relative paths start from `folder`.
 
-    An invalid study becomes a `BrokenStudy`, so that it blocks nothing else.
+    An invalid study becomes a `InvalidStudy`, so that it blocks nothing else.
 
     Raises:
         BadInput: Unknown keys or wrong types; a key of Accord 0.1 with what is written instead.
@@ -301,14 +301,14 @@ def config_from(content: Any, where: str = PROJECT_FILE, folder: Path = Path()) 
             f"{where}: `evaluator` is a name since Accord 0.2: evaluator: calibration; what it is made of stands under "
             "evaluators: {NAME: {sources: [...], head: ..., settings: {...}}}"
         )
-    config = check(Config, _with_studies(content), where)
+    config = validate(Config, _with_studies(content), where)
     for role in config.models:
         if role not in _ROLES:
             raise BadInput(f"{where}: models: {UnknownName('role', role, _ROLES)}")
     if config.sources:
         from accord.evidence import sources  # here: opening a project imports nothing that learns
     for name, settings in config.sources.items():
-        check(sources.get(name).settings_type, settings, f"{where}: sources: {name}")
+        validate(sources.get(name).settings_type, settings, f"{where}: sources: {name}")
     return _located(config, folder)
 
 
@@ -330,10 +330,10 @@ def _located(config: Config, folder: Path) -> Config:
 
 
 def _with_studies(content: Any) -> Any:
-    """Return the settings with every study validated; an invalid one becomes a `BrokenStudy`."""
+    """Return the settings with every study validated; an invalid one becomes a `InvalidStudy`."""
     if not isinstance(content, dict) or not isinstance(content.get("studies"), dict):
         return content
-    studies = {str(name): study_or_broken(name, each) for name, each in content["studies"].items()}
+    studies = {str(name): validate_study(name, each) for name, each in content["studies"].items()}
     return {**content, "studies": studies}
 
 
@@ -356,7 +356,7 @@ def with_settings(config: Config, pairs: Iterable[str]) -> Config:
         for name in path:
             inner = place.setdefault(name, {})
             if not isinstance(inner, dict):
-                reason = inner.error if isinstance(inner, BrokenStudy) else f"{name!r} holds no settings"
+                reason = inner.error if isinstance(inner, InvalidStudy) else f"{name!r} holds no settings"
                 raise BadInput(f"--set {pair}: {reason}")
             place = inner
         place[last], given = parse_yaml(value, f"--set {key}"), True
@@ -393,7 +393,7 @@ def _load_env_file(file: Path) -> None:
             )
         key, value = match["key"], _env_value(match)
         if is_secret_name(key):
-            keep_secret(value)
+            register_secret(value)
         os.environ.setdefault(key, value)
 
 
@@ -406,7 +406,7 @@ def _env_value(match: re.Match[str]) -> str:
 def _filled(content: Any, where: str) -> Any:
     """Return the content of `accord.yaml` with every `${NAME}` replaced.
 
-    A study that names a variable that is not set becomes a `BrokenStudy`.
+    A study that names a variable that is not set becomes a `InvalidStudy`.
 
     Raises:
         BadInput: Another setting names a variable that is not set.
@@ -418,7 +418,7 @@ def _filled(content: Any, where: str) -> Any:
         try:
             studies[name] = _replaced(study, f"study {name!r}")
         except BadInput as error:
-            studies[name] = BrokenStudy(error=str(error))
+            studies[name] = InvalidStudy(error=str(error))
     return {**_replaced({**content, "studies": {}}, where), "studies": studies}
 
 
@@ -436,7 +436,7 @@ def _variable(name: str, where: str) -> str:
     except KeyError:
         raise BadInput(f"{where}: the environment variable {name} is not set") from None
     if is_secret_name(name):
-        keep_secret(value)
+        register_secret(value)
     return value
 
 

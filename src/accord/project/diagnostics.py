@@ -28,7 +28,7 @@ from accord.validation import (
     by_group,
     learning_curve,
 )
-from accord.values import WITHOUT, Estimate, Rubric, Sample
+from accord.values import WITHOUT_SYNTHETIC, Estimate, Rubric, Sample
 
 if TYPE_CHECKING:
     from accord.project.project import Project
@@ -203,7 +203,7 @@ def synthetic_note(project: Project) -> str:
     count = project.store.count_conversations("only")
     if not count:
         return ""
-    if project.config.synthetic == WITHOUT:
+    if project.config.synthetic == WITHOUT_SYNTHETIC:
         return f"{count} synthetic conversations left out; --synthetic with counts them"
     if project.config.synthetic == "only":
         return f"{count} synthetic conversations alone"

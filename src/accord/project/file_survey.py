@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from accord.edges import BadInput, UnknownName, read_card, unpacked_name
+from accord.edges import BadInput, UnknownName, read_json_file, unpacked_name
 from accord.formats import (
     RATING,
     READ,
@@ -36,14 +36,14 @@ from accord.project.rubric_inference import (
     number_of,
     positions_among,
 )
-from accord.values import ISSUE, Kind, Question, Rubric, Scale
+from accord.values import ISSUE, Question, Rubric, Scale, ScaleKind
 
 MOST_SURVEYED = 2000
 """Rows of each file that an import surveys before it reads them."""
 NO_COLUMN = "none"
 """Value of `--labels` for no column."""
 _QUESTIONS_FILE = "questions.json"
-_NO_QUESTION = Question(id="\uffff", text="?", scale=Scale(kind=Kind.BINARY, options=(0, 1)))
+_NO_QUESTION = Question(id="\uffff", text="?", scale=Scale(kind=ScaleKind.BINARY, options=(0, 1)))
 _NO_RUBRIC = Rubric(name="none", main=_NO_QUESTION.id, questions=(_NO_QUESTION,))
 """Rubric without a question that a file could answer."""
 _PROGRESS_ROWS = 500
@@ -390,7 +390,7 @@ def _read_question_list(answers: ObservedAnswers, folder: Path) -> None:
     """Take the wording, the options and the ends of the scale of a question from the list of a benchmark folder."""
     path = folder / _QUESTIONS_FILE
     try:
-        content = read_card(path) if path.is_file() else None
+        content = read_json_file(path) if path.is_file() else None
     except (OSError, BadInput):
         return
     for entry in content.get("questions", ()) if isinstance(content, dict) else ():

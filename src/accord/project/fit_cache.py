@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator, Experiment, Predictions, learns, make_head
-from accord.store import Computed, Store
+from accord.store import ComputedCache, Store
 from accord.values import Labels, content_hash
 
 _CODE = ("values", "statistics", "evidence", "models", "methods", "learning")
@@ -70,7 +70,7 @@ class FitCache:
     """Results that follow from an experiment, kept in a store (`accord.learning.PredictionCache`)."""
 
     def __init__(self, store: Store) -> None:
-        self._computed = Computed(store)
+        self._computed = ComputedCache(store)
 
     def get(self, experiment: Experiment, key: Any) -> Predictions | None:
         """Return cached predictions, or None."""

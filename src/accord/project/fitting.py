@@ -97,7 +97,7 @@ def tried(project: Project, evaluator: Evaluator, every_question: bool = False) 
     Raises:
         BadInput: There is too little to learn from.
     """
-    return _fit_questions(project, evaluator, every_question, project.kept)
+    return _fit_questions(project, evaluator, every_question, project.stored_models)
 
 
 class LastFit(NamedTuple):
@@ -173,7 +173,7 @@ def plan_fit(project: Project, name: str | None) -> Plan:
                     learned_again = yield from source.learn(train.only(split.train))
                     yield from learned_again.source.measure(train.only(split.test).samples)
 
-    return plan_range(flow, project.kept)
+    return plan_range(flow, project.stored_models)
 
 
 def _held_out_side(evaluator: Evaluator, train: Training) -> Split | None:
@@ -263,7 +263,7 @@ def _without_labels(project: Project, evaluator: Evaluator) -> Fitted:
     """Fit a head that needs no labels on the evidence of every conversation."""
     if evaluator.choose:
         raise BadInput("`choose` needs labels; set the values under `settings` instead")
-    samples = list(project.every_sample(evaluator.level))
+    samples = list(project.all_samples(evaluator.level))
     if not samples:
         raise BadInput("no conversations to learn from; import some: accord import chats.jsonl")
     table = project.measure(evaluator.sources, samples)

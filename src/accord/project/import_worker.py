@@ -36,7 +36,7 @@ from accord.formats import (
     with_roles,
 )
 from accord.learning import cores
-from accord.store import Columns, Keys, conversation_row, label_row, now
+from accord.store import AnnotationKeys, TableRow, conversation_row, label_row, now
 from accord.values import ISSUE, Annotation, Label, PlainTurns, Rubric, check_label
 
 BATCH_ROWS = 2000
@@ -166,11 +166,11 @@ class ImportBatch:
         failure: Error that ended the file.
     """
 
-    conversations: list[Columns] = field(default_factory=list)
+    conversations: list[TableRow] = field(default_factory=list)
     without_text: set[str] = field(default_factory=set)
     referenced: set[str] = field(default_factory=set)
     answers: list[Annotation] = field(default_factory=list)
-    labels: list[Columns] = field(default_factory=list)
+    labels: list[TableRow] = field(default_factory=list)
     assessed: list[Record] = field(default_factory=list)
     counts: ImportCounts = field(default_factory=ImportCounts)
     bad: list[BadInput] = field(default_factory=list)
@@ -224,7 +224,7 @@ def _fill(batch: ImportBatch, records: Iterator[Record], job: ImportJob) -> bool
 
     A `BadInput` becomes the batch's `failure`; after any other exception, the batch holds the rows before it.
     """
-    added, keys, size = now(), Keys(), 0
+    added, keys, size = now(), AnnotationKeys(), 0
     valid: set[tuple[str, Any]] = set()
     roles = job.options.roles
     try:

@@ -27,13 +27,13 @@ from accord.project.file_survey import MOST_SURVEYED, FileSurvey, survey_files
 from accord.project.import_worker import BATCH_ROWS, ImportBatch, ImportCounts, ImportJob, ImportOptions, import_batches
 from accord.project.rubric_inference import positions_among
 from accord.store import (
-    LABELS_AT_ONCE,
-    Added,
-    Columns,
+    ANNOTATION_BATCH,
+    AddedCounts,
     Imports,
     IssueAnnotations,
-    Removed,
+    RemovedCounts,
     Store,
+    TableRow,
     changed_conversation,
     unknown_target,
 )
@@ -47,8 +47,8 @@ from accord.values import (
     Target,
     Turn,
     check_label,
-    located,
-    span_of,
+    find_quote,
+    with_located_quotes,
 )
 
 
@@ -68,15 +68,15 @@ class Imported(Readable):
         replaced: Counts of earlier imports of the same files that this one replaced.
     """
 
-    conversations: Added = Added()
-    labels: Added = Added()
-    assessments: Added = Added()
-    annotations: Added = Added()
+    conversations: AddedCounts = AddedCounts()
+    labels: AddedCounts = AddedCounts()
+    assessments: AddedCounts = AddedCounts()
+    annotations: AddedCounts = AddedCounts()
     bad_rows: list[str] = field(default_factory=list)
     skipped: int = 0
     counts: ImportCounts = field(default_factory=ImportCounts)
     id: str | None = None
-    replaced: Removed = Removed()
+    replaced: RemovedCounts = RemovedCounts()
 
     _MAX_BAD_ROWS = 20
     _KINDS = ("conversations", "labels", "assessments", "annotations")
@@ -157,7 +157,7 @@ def import_files(
     result = Imported()
     importer = _Importer(store, rubric, result, options, skip_bad_rows)
     names, imports = list(map(str, kinds)), Imports(store)
-    with imports.replacing(names) if replace else nullcontext(Removed()) as result.replaced:
+    with imports.replacing(names) if replace else nullcontext(RemovedCounts()) as result.replaced:
         with imports.recording(names) as recording:
             # Files that refer to conversations come after the files that hold them.
             order = ("conversations", "answers", "labels", "annotations")
@@ -359,7 +359,7 @@ class _LabelBuffer:
 
     def __init__(self, importer: _Importer, path: Source) -> None:
         self._importer, self._path = importer, path
-        self._labels: list[Columns] = []
+        self._labels: list[TableRow] = []
         self._turns: dict[str, int] = {}
         self._batches = 0
 
@@ -369,7 +369,7 @@ class _LabelBuffer:
     def __exit__(self, *_: object) -> None:
         self.flush()
 
-    def add(self, labels: Sequence[Columns], turns: Mapping[str, int]) -> None:
+    def add(self, labels: Sequence[TableRow], turns: Mapping[str, int]) -> None:
         """Add the labels of a batch.
 
         Args:
@@ -379,7 +379,7 @@ class _LabelBuffer:
         self._labels += labels
         self._turns |= {name: turns[name] for name in {str(row["conversation"]) for row in labels} & turns.keys()}
         self._batches += 1
-        if len(self._labels) >= LABELS_AT_ONCE or self._batches >= _BUFFERED_BATCHES:
+        if len(self._labels) >= ANNOTATION_BATCH or self._batches >= _BUFFERED_BATCHES:
             self.flush()
 
     def flush(self) -> None:
@@ -399,14 +399,14 @@ def _located_assessments(store: Store, records: Sequence[Record]) -> Iterator[Is
         turns = record.conversation.turns or stored.get(record.conversation.id, ())
         for assessment in record.assessments:
             turn = assessment.target.turn or 0
-            yield located(assessment, turns[turn].content) if turn < len(turns) else assessment
+            yield with_located_quotes(assessment, turns[turn].content) if turn < len(turns) else assessment
 
 
 def _with_quote_located(answer: Annotation, turns: Sequence[Turn]) -> Annotation:
     """Move an answer about a whole conversation to the first turn that contains its quote."""
     for number, turn in enumerate(turns) if answer.quote and answer.target.turn is None else ():
         start = turn.content.find(answer.quote)
-        span = span_of(answer.quote, turn.content) if start < 0 else (start, start + len(answer.quote))
+        span = find_quote(answer.quote, turn.content) if start < 0 else (start, start + len(answer.quote))
         if span is not None:
             return replace(answer, target=Target(answer.target.conversation, number), span=span)
     return answer

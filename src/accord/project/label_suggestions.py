@@ -27,10 +27,11 @@ def label_next(project: Project, count: int, annotators: Collection[str] = ()) -
         UnknownName: An annotator has no labels yet.
     """
     _check_rates(project)
-    samples = list(project.every_sample(project.level()))
+    samples = list(project.all_samples(project.level()))
     evidence = project.measure(project.evaluator().sources, samples)
     labels, question = project.store.labels(), project.question
-    left = left_for_people(project.store, latest_scores(project.store, project.config.synthetic), question.id)
+    scores = latest_scores(project.store, project.mart, project.config.synthetic)
+    left = left_for_people(project.store, scores, question.id)
     first = suggest_labels(evidence, labels, question, count, annotators, only=left) if left else []
     known = {each.target for each in first}
     rest = suggest_labels(evidence, labels, question, count, annotators) if len(first) < count else []
@@ -56,8 +57,7 @@ def estimate(project: Project) -> Estimates:
     """Return each system's mean rating from its labels and all its scores, and the differences between systems.
 
     Conversations that the rubric was learned on are left out. Systems are compared on what they share: the same first
-    message,
-    or the attributes in `group_by`.
+    message, or the attributes in `group_by`.
 
     Raises:
         BadInput: Labels are about turns or comparisons, or a system has too few labelled conversations.
@@ -68,7 +68,7 @@ def estimate(project: Project) -> Estimates:
     labels = Labels(label for label in project.store.labels() if label.target.conversation not in seen)
     if any(label.target.turn is not None for label in labels.on(question.id)):
         raise BadInput("labels are about turns; a system's mean needs labels of whole conversations")
-    samples = [sample for sample in project.every_sample() if sample.conversation.id not in seen]
+    samples = [sample for sample in project.all_samples() if sample.conversation.id not in seen]
     evaluator = project.evaluator()
     evidence = project.measure(evaluator.sources, samples)
     topics = [name for name in config.group_by if name != "system"]

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from accord.edges import BadInput, UnknownName
 from accord.formats import NOT_APPLICABLE, answer_to, is_rating_name, number_in, words_of
-from accord.values import ISSUE, Kind, Labels, Question, Rubric, Scale, Value
+from accord.values import ISSUE, Labels, Question, Rubric, Scale, ScaleKind, Value
 
 MAX_OPTIONS = 11
 MAX_WORDS = 10
@@ -227,12 +227,12 @@ def _numeric_scale(numbers: Collection[float], ends: tuple[float, float] | None)
     distinct = sorted(set(numbers))
     whole = all(float(number).is_integer() for number in (*distinct, low, high))
     if ends is None and len(distinct) == 2 and (high - low == 1 or distinct == [-1, 1]):
-        return Scale(kind=Kind.BINARY, options=tuple(map(_plain, distinct)))
+        return Scale(kind=ScaleKind.BINARY, options=tuple(map(_plain, distinct)))
     if whole:
         low = low if ends is not None or low <= 0 or high > MAX_OPTIONS else 1
         options = range(int(low), int(high) + 1)
         if len(options) == 2:
-            return Scale(kind=Kind.BINARY, options=tuple(options))
+            return Scale(kind=ScaleKind.BINARY, options=tuple(options))
         if len(options) <= MAX_OPTIONS:
             return Scale(options=tuple(options))
     halves = all((2 * number).is_integer() for number in (*distinct, low, high))
@@ -243,7 +243,7 @@ def _numeric_scale(numbers: Collection[float], ends: tuple[float, float] | None)
             ((a, b) for a, b in _ENDS if a <= low and high <= b and high - low > (b - a) / 4),
             (math.floor(low), math.ceil(high)),
         )
-    return Scale(kind=Kind.REAL, low=float(low), high=float(high))
+    return Scale(kind=ScaleKind.REAL, low=float(low), high=float(high))
 
 
 def _plain(number: float) -> int | float:
@@ -257,17 +257,17 @@ def _word_scale(words: Mapping[str, int]) -> InferredScale | None:
         return None
     yes, no = [word for word in known if word in _YES], [word for word in known if word in _NO]
     if len(known) == 2 and len(yes) == len(no) == 1:
-        return InferredScale(Scale(kind=Kind.BINARY, options=(0, 1)), {"0": known[no[0]], "1": known[yes[0]]})
+        return InferredScale(Scale(kind=ScaleKind.BINARY, options=(0, 1)), {"0": known[no[0]], "1": known[yes[0]]})
     for order in _ORDERS:
         if known.keys() <= set(order):
             ranked = sorted(known, key=order.index)
-            kind = Kind.BINARY if len(ranked) == 2 else Kind.ORDINAL
+            kind = ScaleKind.BINARY if len(ranked) == 2 else ScaleKind.ORDINAL
             options = (0, 1) if len(ranked) == 2 else tuple(range(1, len(ranked) + 1))
             meanings = {str(option): known[word] for option, word in zip(options, ranked, strict=True)}
             return InferredScale(Scale(kind=kind, options=options), meanings)
     if len(known) < len(words):
         return None
-    return InferredScale(Scale(kind=Kind.NOMINAL, options=tuple(sorted(words))))
+    return InferredScale(Scale(kind=ScaleKind.NOMINAL, options=tuple(sorted(words))))
 
 
 # --- columns that are questions ------------------------------------------------------------------------------------
@@ -283,7 +283,7 @@ def has_scale_values(observed: ObservedAnswers) -> bool:
     numbers = [number_of(value) for value in observed.values]
     if set(words_of(observed.name)) & OTHER_WORDS or None in numbers or len(numbers) < 2:
         return False
-    return _numeric_scale([number for number in numbers if number is not None], None).kind is not Kind.REAL
+    return _numeric_scale([number for number in numbers if number is not None], None).kind is not ScaleKind.REAL
 
 
 def positions_among(named: Collection[str]) -> list[str]:
@@ -365,7 +365,7 @@ def infer_rubric(
 def is_guess(observed: ObservedAnswers, scale: Scale) -> bool:
     """Return True if a numeric scale follows only from the extreme values, and these are no usual ends."""
     numbers = [number for value in observed.values if (number := number_of(value)) is not None]
-    if observed.ends is not None or not scale.is_ordered or scale.kind is Kind.BINARY or len(numbers) < 2:
+    if observed.ends is not None or not scale.is_ordered or scale.kind is ScaleKind.BINARY or len(numbers) < 2:
         return False
     return 2 * len(numbers) > len(observed.values) and (min(numbers), max(numbers)) not in _ENDS
 
@@ -425,7 +425,7 @@ def _reason_without_scale(observed: ObservedAnswers) -> str:
 
 def _question(observed: ObservedAnswers, inferred: InferredScale) -> Question:
     about = "reply" if observed.level == "turn" else "conversation"
-    is_binary = inferred.scale.kind is Kind.BINARY and not observed.meanings
+    is_binary = inferred.scale.kind is ScaleKind.BINARY and not observed.meanings
     wording = f"Does {observed.name!r} hold of the {about}?"
     if not is_binary:
         wording = f"How is the {about} rated on {observed.name!r}?"

@@ -12,7 +12,7 @@ import numpy as np
 from markupsafe import Markup
 
 from accord.charts import Axis, ChartRow, bar_chart, column_chart, interval_plot, legend
-from accord.edges import BadInput, write_whole
+from accord.edges import BadInput, write_atomically
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator
 from accord.project import Compared, Fitted, Insights, Project, latest_audit
@@ -59,15 +59,15 @@ def write_report(project: Project, path: str | Path, fitted: Fitted | None = Non
     Raises:
         BadInput: Nobody rated what it learned, or there is too little to learn from.
     """
-    done = fitted or project.tried()
+    done = fitted or project.fit_offline()
     target = Path(path)
     store, which = project.store, project.config.synthetic
-    scores, drift = latest_scores(store, which), latest_drift(store, which)
+    scores, drift = latest_scores(store, project.mart, which), latest_drift(store, which)
     shown = content(
         done, project.insights(done), scores, latest_audit(store), drift, project.rubric,
         done.spent or _last_spent(store), about,
     )  # fmt: skip
-    write_whole(target, render(shown), "xmlcharrefreplace")
+    write_atomically(target, render(shown), "xmlcharrefreplace")
     return target
 
 
@@ -186,9 +186,9 @@ def content(
     Raises:
         BadInput: Nobody rated what was learned.
     """
-    if fitted.tried is None:
+    if fitted.held_out is None:
         raise BadInput("nobody rated what this evaluator learned, so how far it can be trusted cannot be shown")
-    tried, found = fitted.tried, fitted.tried.comparison
+    tried, found = fitted.held_out, fitted.held_out.comparison
     return Content(
         version=__version__,
         comparison=found,

@@ -18,9 +18,9 @@ from accord.project import (
     Fitted,
     Imported,
     ImportOptions,
+    JudgeSelection,
     Project,
     RecordedAgreement,
-    Selected,
     infer_rubric,
     recorded_agreement,
     set_scales,
@@ -157,7 +157,7 @@ def whole_run(
         _check_enough(project, note)
         if any(config.models[role].mode != "recorded" for role in _asked_roles(project)):
             on_stage("asking models")
-            project.judge(selected=Selected(everything=True))
+            project.judge(selection=JudgeSelection(everything=True))
         agreement = _recorded_agreement(project, on_stage, note)
         compared, name = None, options.evaluator
         if name is None:

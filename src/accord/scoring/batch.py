@@ -30,7 +30,7 @@ from accord.scoring.pipeline import (
     samples_of,
 )
 from accord.scoring.selective import NOT_COUNTED
-from accord.store import Account, Store, StoreError
+from accord.store import SharedBudget, Store, StoreError
 from accord.values import Conversation, Sample, Score, Target, Unscored, canonical_json
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ class BatchScorer:
                 "store that holds the answers: Asking(store=URL)"
             )
         about, store = self.asking, Store(self.asking.store or "sqlite:///:memory:")
-        account = None if about.shared is None or store is None else Account(store, about.shared)
+        account = None if about.shared is None or store is None else SharedBudget(store, about.shared)
         budget = Budget(about.caps, load_prices(self.project), account)
         return Models(evaluator.models, store, budget, about.asks, folder=self.project)
 

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from accord.edges import BadInput, BadRow
 from accord.evidence import EvidenceTable
@@ -29,17 +29,28 @@ from accord.learning import Evaluator
 from accord.models import run
 from accord.scoring.adaptive import adaptive_rubric, ask_adaptively
 from accord.scoring.certificate import Certificate, certify
-from accord.scoring.mart_writer import Scoring
 from accord.scoring.pipeline import NO_REPLY, Perspective, ScoreOptions, Scorer, Scores, ScoringProject
 from accord.scoring.results import ScoreCounts, ScoreRun
+from accord.scoring.score_rows import RowOrigin
 from accord.scoring.selective import LEFT, NOT_COUNTED
 from accord.statistics import groups_of
-from accord.store import Store, batches
+from accord.store import Mart, Store, batches, runs_in, scores_of_run
 from accord.validation import Shift, said, shifts
-from accord.values import POPULATION, WITHOUT, Conversation, Labels, Sample, ScoreRow, Synthetic, Target, Unscored
+from accord.values import (
+    POPULATION,
+    WITHOUT_SYNTHETIC,
+    Conversation,
+    Labels,
+    Sample,
+    ScoreRow,
+    Synthetic,
+    Target,
+    Unscored,
+)
 
 BATCH_SIZE = 500
 """Samples that are scored together."""
+SCORING_COMMANDS = ("score", "run", "score parts")
 DRIFT_ROWS = 2000
 """Samples whose evidence is compared with the training data."""
 _MOST_BAD_ROWS = 20
@@ -193,7 +204,7 @@ def score(
     scorer = Scorer(evaluator, perspective, options)
     drift = _DriftWatch(scorer.evaluator, project.config.group_by, options.training)
     score_batch = _batch_scorer(project, scorer, drift, options)
-    made_by = Scoring.by(evaluator.name, digest := evaluator.digest(), evaluator.question.id)
+    digest = evaluator.digest()
     settings = {
         "evaluator": evaluator.name, "question": evaluator.question.id, "digest": digest, "source": source,
     } | {name: value for name, value in project.config.shown().items() if name != "evaluator"}  # fmt: skip
@@ -201,6 +212,7 @@ def score(
     samples = (s for each in conversations for s in scorer.samples(each) or [Sample(each)])
     counts, rows, count = ScoreCounts(), list[ScoreRow](), _ConversationCount()
     with project.store.run(command, settings) as record:
+        origin = RowOrigin.of(evaluator.name, digest, evaluator.question.id, run=record.id)
         with project.mart.writer() as mart, nullcontext() if out is None else ScoreWriter(out) as file:
             done = 0
             for batch in batches(samples, BATCH_SIZE):
@@ -210,10 +222,9 @@ def score(
                 if certificate is not None:
                     scores = [certificate.banded(score) for score in scores]
                 scores = [scorer.decoded(score) for score in scores]
-                mart.write(made_by.rows(batch, scores))
                 new = [score.to_json() for score in scores]
+                mart.write(origin.batch(batch, new))
                 rows.extend(new) if file is None else file.write(new)
-                project.store.add_scores(record.id, new, start=counts.rows)
                 counts, done = counts.plus(ScoreCounts.of_rows(new)), done + len(batch)
                 count.add(new)
                 on_scored(done)
@@ -363,22 +374,37 @@ class _DriftWatch:
 
 def counted(run: Mapping[str, Any]) -> str:
     """Return a run's selection of synthetic conversations: `without`, `with`, `only`."""
-    return str(run["settings"].get("synthetic", WITHOUT))
+    return str(run["settings"].get("synthetic", WITHOUT_SYNTHETIC))
 
 
-def latest(store: Store, *commands: str, synthetic: Synthetic = WITHOUT) -> dict[str, Any] | None:
+def latest(store: Store, *commands: str, synthetic: Synthetic = WITHOUT_SYNTHETIC) -> dict[str, Any] | None:
     """Return the latest finished run of some commands with this selection of conversations; None without one."""
     done = [run for run in store.runs(*commands) if run["status"] == "done" and counted(run) == synthetic]
     return dict(done[-1]) if done else None
 
 
-def latest_scores(store: Store, synthetic: Synthetic = WITHOUT) -> list[ScoreRow]:
-    """Return the scores of the latest finished `score` or `run`; empty without one."""
-    found = latest(store, "score", "run", synthetic=synthetic)
-    return [] if found is None else [cast("ScoreRow", row) for row in store.scores(found["id"])]
+def latest_scored(store: Store, mart: Mart, synthetic: Synthetic = WITHOUT_SYNTHETIC) -> str | None:
+    """Return the id of the latest finished run with scores in the mart; None without one.
+
+    Raises:
+        StoreError: The mart cannot be read.
+    """
+    counts = runs_in(mart)
+    done = [run for run in store.runs(*SCORING_COMMANDS) if run["status"] == "done" and counted(run) == synthetic]
+    return next((run["id"] for run in reversed(done) if run["id"] in counts), None)
 
 
-def latest_drift(store: Store, synthetic: Synthetic = WITHOUT) -> list[dict[str, Any]]:
+def latest_scores(store: Store, mart: Mart, synthetic: Synthetic = WITHOUT_SYNTHETIC) -> list[ScoreRow]:
+    """Return the scores of the latest finished run; empty without one.
+
+    Raises:
+        StoreError: The mart cannot be read.
+    """
+    run = latest_scored(store, mart, synthetic)
+    return [] if run is None else list(scores_of_run(mart, run))
+
+
+def latest_drift(store: Store, synthetic: Synthetic = WITHOUT_SYNTHETIC) -> list[dict[str, Any]]:
     """Return the shifts of the latest scored evidence from the training data; empty if unknown."""
     found = latest(store, "score", "run", synthetic=synthetic)
     return [] if found is None else list((found["results"] or {}).get("drift") or [])

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accord.edges import BadInput, unpacked_name, unreadable_parquet, whole_number, written
+from accord.edges import BadInput, parse_whole_number, unescape_formula, unpacked_name, unreadable_parquet
 from accord.formats import (
     BAD_ROW,
     ENDINGS,
-    SCORE_NESTED,
     TEXT_SUFFIX,
     File,
     FilePiece,
@@ -37,6 +35,7 @@ from accord.scoring.parts import (
     check_parts,
     conclude,
     finished,
+    part_rows,
     part_url,
     read_manifest,
     reading_part,
@@ -70,7 +69,7 @@ class Shard:
         if text is None:
             return cls()
         first, _, last = text.strip().partition("/")
-        number, of = whole_number(first), whole_number(last)
+        number, of = parse_whole_number(first), parse_whole_number(last)
         if number is None or of is None or not 1 <= number <= of:
             raise BadInput(f"--shard is a share of the work, from 1/N to N/N, got {text!r}; for example 3/16")
         return cls(number, of)
@@ -228,7 +227,7 @@ def merge_parts(folder: str | Path, out: str | Path) -> ScoreCounts:
     else:
         with ScoreWriter(Path(out)) as writer:
             for part in parts:
-                writer.write(_rows_of(str(folder), part))
+                writer.write(map(_without_status, part_rows(str(folder), part.key)))
     return sum_counts(part.counts for part in parts)
 
 
@@ -270,7 +269,7 @@ def _check_unique(scans: Sequence[pl.LazyFrame]) -> None:
     twice = pl.concat(named).group_by("conversation", "turn", "annotator").len().filter(pl.col("len") > 1)
     found = twice.sort("conversation", "turn").collect(engine="streaming")
     if len(found):
-        name = written(found["conversation"][0])
+        name = unescape_formula(found["conversation"][0])
         raise BadInput(
             f"{len(found)} conversations or turns were scored more than once, such as {name!r}: the same id stands in "
             "two places; give each conversation its own"
@@ -295,23 +294,5 @@ def _sink(folder: str, parts: Sequence[Part], out: str) -> None:
         put(out, made)
 
 
-def _rows_of(folder: str, part: Part) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows of a part as `Score.to_json` gives them.
-
-    Raises:
-        BadInput: The part cannot be read.
-    """
-    with reading_part(folder, part.key):
-        frame = _scan(folder, part).collect()
-    for row in frame.iter_rows(named=True):
-        with reading_part(folder, part.key):
-            found = _as_row(row)
-        yield found
-
-
-def _as_row(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A row of a part as `Score.to_json` gives it."""
-    found = {name: row[name] for name in SCORE_COLUMNS}
-    texts = {name: written(value) for name, value in found.items() if isinstance(value, str)}
-    nested = {name: json.loads(row[name]) for name in SCORE_NESTED if row[name] is not None}
-    return {**found, **texts, **nested}
+def _without_status(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {name: row[name] for name in SCORE_COLUMNS}

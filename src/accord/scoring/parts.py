@@ -26,8 +26,19 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
-from accord.edges import MB, BadInput, BudgetReached, first_line, one_line, reasons, regular, unreadable_parquet
+from accord.edges import (
+    MB,
+    BadInput,
+    BudgetReached,
+    first_line,
+    one_line,
+    regular_size,
+    unescape_formula,
+    unreadable_parquet,
+    validation_messages,
+)
 from accord.formats import (
+    SCORE_NESTED,
     FilePiece,
     at,
     is_remote,
@@ -277,7 +288,7 @@ def _reason(error: Exception) -> str:
     """Return the reason of a failed check in a few words."""
     if isinstance(error, KeyError):
         return f"{error} is missing"
-    return one_line(reasons(error)[0] if isinstance(error, ValueError) else first_line(error), 200)
+    return one_line(validation_messages(error)[0] if isinstance(error, ValueError) else first_line(error), 200)
 
 
 def _check_manifest(found: Mapping[str, Any]) -> None:
@@ -369,7 +380,7 @@ def _read_part(out: str, key: str) -> Part:
     url = part_url(out, key)
     with reading_part(out, key):
         if not is_remote(url):
-            regular(Path(url))
+            regular_size(Path(url))
         said = pl.read_parquet_metadata(url, storage_options=storage_options(url))
         part = Part.from_json(json.loads(said[_ABOUT], parse_constant=_no_number))
         scan = pl.scan_parquet(url, storage_options=storage_options(url), glob=False)
@@ -397,6 +408,24 @@ def reading_part(out: str, key: str) -> Iterator[None]:
     except unreadable_parquet(BadInput, LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
         why = _reason(error).partition("; ")[0] if isinstance(error, Exception) else first_line(error)
         raise _not_a_part(out, key, why) from None
+
+
+def part_rows(out: str, key: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a part as `ScoreRow`, each with its `status`.
+
+    Raises:
+        BadInput: The part cannot be read.
+    """
+    import polars as pl
+
+    url = part_url(out, key)
+    with reading_part(out, key):
+        frame = pl.read_parquet(url, storage_options=storage_options(url), glob=False)
+    for row in frame.iter_rows(named=True):
+        with reading_part(out, key):
+            texts = {name: unescape_formula(value) for name, value in row.items() if isinstance(value, str)}
+            nested = {name: json.loads(row[name]) for name in SCORE_NESTED if row[name] is not None}
+        yield {**row, **texts, **nested}
 
 
 def _not_a_part(out: str, key: str, why: str) -> BadInput:

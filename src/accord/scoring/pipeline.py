@@ -14,7 +14,7 @@ from accord.models import Flow, Models, run
 from accord.scoring.selective import Selection
 from accord.values import (
     POPULATION,
-    WITHOUT,
+    WITHOUT_SYNTHETIC,
     Conversation,
     Labels,
     Rubric,
@@ -107,7 +107,7 @@ class ScoreOptions:
     good: float | None = None
     certify: Path | None = None
     adapt: bool = False
-    synthetic: Synthetic = WITHOUT
+    synthetic: Synthetic = WITHOUT_SYNTHETIC
     training: bool = False
 
     def check(self) -> None:

@@ -2,8 +2,7 @@
 
 Most statistics are means of per-row numbers followed by a formula, so that they can be recomputed on thousands of
 resamples without looking at a prediction again. `None` marks an undefined statistic (no variation, no rows); it is
-never
-reported as 0 or NaN.
+never reported as 0 or NaN.
 """
 
 from __future__ import annotations

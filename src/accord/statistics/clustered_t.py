@@ -1,8 +1,7 @@
 """t intervals of sums over whole groups: means, and differences of means that share groups.
 
 The variance is estimated from each group's contribution, so that systems that answered the same inputs are compared
-input
-by input. The degrees of freedom follow from the variance that the estimate would have if members were independent
+input by input. The degrees of freedom follow from the variance that the estimate would have if members were independent
 (Satterthwaite, 1946; Welch, 1947; by groups Bell & McCaffrey, 2002). With one member per group they are Welch's; if two
 means share every group, those of the paired t test.
 """
@@ -42,11 +41,9 @@ def spread_of(parts: Sequence[CenteredPart], spent: float = 0.0) -> tuple[float,
     """Return the standard error of a sum of parts, and the degrees of freedom of its square.
 
     With z_pg the contribution of group g to part p, the variance is Σ_g (Σ_p f_p·z_pg)². If the n_p conversations of
-    part p
-    were independent with variance σ_p², the f_p·z_pg would have the covariances
-    M_p = f_p²·σ_p²·(diag(n_pg) - n_p·n_p'/n_p). f_p makes tr M_p = n_p·σ_p², which makes the variance unbiased then,
-    and with
-    M = Σ_p M_p its degrees of freedom are (tr M)² / tr M².
+    part p were independent with variance σ_p², the f_p·z_pg would have the covariances M_p = f_p²·σ_p²·(diag(n_pg) -
+    n_p·n_p'/n_p). f_p makes tr M_p = n_p·σ_p², which makes the variance unbiased then, and with M = Σ_p M_p its degrees
+    of freedom are (tr M)² / tr M².
 
     Args:
         parts: Parts, each centered around its own mean; a part with a single group counts every conversation as a

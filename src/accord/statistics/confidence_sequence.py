@@ -1,16 +1,14 @@
 """Confidence sequence for the mean of bounded values, valid at every number of labels.
 
 A fixed-size interval is valid once. A reader who looks after every label and stops at will would eventually see it
-fail. A
-confidence sequence holds at all times together. For each candidate mean m, a bet against it has the capital
+fail. A confidence sequence holds at all times together. For each candidate mean m, a bet against it has the capital
 
     K⁺_t(m) = Π_i (1 + λ⁺_i(m)·(x_i - m)),    K⁻_t(m) = Π_i (1 - λ⁻_i(m)·(x_i - m)),
 
 with λ_i chosen from x_1 … x_{i-1} only. If m is the mean, each capital exceeds 2/α with probability at most α/2
-(Ville's
-inequality). The interval holds the means whose capital never exceeded it: the hedged capital process of Waudby-Smith
-and
-Ramdas, "Estimating means of bounded random variables by betting", JRSS B 86 (2024), theorem 3. It is exact for every n.
+(Ville's inequality). The interval holds the means whose capital never exceeded it: the hedged capital process of
+Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", JRSS B 86 (2024), theorem 3. It is
+exact for every n.
 """
 
 from __future__ import annotations

@@ -61,8 +61,7 @@ def groups_of(samples: Sequence[Sample], group_by: Iterable[str] = (), by_input:
         samples: Rated samples.
         group_by: Names of metadata entries, or `system`: conversations with the same value stay together.
         by_input: True to join conversations of several systems that begin with the same message. A message that one
-            system
-            received several times (a greeting) joins nothing.
+            system received several times (a greeting) joins nothing.
     """
     union = _Union()
     for sample in samples:

@@ -40,8 +40,7 @@ def kendall(truth: Floats, value: Floats, weights: Floats, within: Indices | Non
     """Return (D,) Kendall's τ-b: (concordant - discordant) / √((pairs untied in y)(pairs untied in ŷ)).
 
     Pairs that differ in y differ in a highest bit of y's code. One sorted sum per bit counts all of them, ⌈log₂ K⌉ sums
-    for K
-    values instead of a comparison of every pair.
+    for K values instead of a comparison of every pair.
 
     Args:
         truth: (n,) y.
@@ -154,8 +153,7 @@ def smece(probability: Floats, happened: NDArray[np.bool_], weights: Floats) -> 
     """Return (D,) the smooth expected calibration error (Błasiok & Nakkiran, 2023), 0 to 1.
 
     The residuals y - p are smoothed along p by a reflected Gaussian of width σ: smECE_σ = ∫ |Σᵢ K_σ(t, pᵢ)(yᵢ - pᵢ)| dt
-    / n,
-    at the σ with smECE_σ = σ.
+    / n, at the σ with smECE_σ = σ.
     """
     from scipy.fft import dct, idct
     from scipy.sparse import csr_array
@@ -186,8 +184,7 @@ def _fixed_width(at: Callable[[Indices, Indices], Floats], widths: Floats, draws
     """Return (draws,) a falling function's value at the first of some rising widths that it does not exceed.
 
     The value at any width bounds the solution from the other side, so one evaluation bounds it on both sides. The line
-    through
-    the last two evaluations gives the next width.
+    through the last two evaluations gives the next width.
 
     Args:
         at: Maps indices of widths, and the draws they are for, to the function's values.

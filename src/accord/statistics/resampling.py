@@ -45,8 +45,7 @@ class Clusters:
     """Rows grouped by conversation, so that resampling and swapping move whole conversations.
 
     `names` is (n,), the conversation of each row. Conversations are sorted by name, so results do not depend on the
-    order of
-    the rows.
+    order of the rows.
     """
 
     def __init__(self, names: NDArray[np.object_] | Sequence[str]) -> None:
@@ -218,8 +217,7 @@ def paired_test(
 
     Under the null hypothesis the two systems are exchangeable within each conversation: each permutation swaps their
     predictions in a random half of the conversations. p = (1 + #{|d*| ≥ |d|}) / (1 + draws). Both systems come as the
-    same
-    repetitions of the splits, and the difference is averaged over them.
+    same repetitions of the splits, and the difference is averaged over them.
 
     Returns:
         None if the statistic is undefined for either system, or there are fewer than two conversations.

@@ -2,13 +2,11 @@
 
 Held-out ratings are sorted by the confidence of the call. The most confident fifth is tested first, then 5% more at a
 time, each at the same level: is the share of wrong calls, at its upper confidence bound, within the limit? Testing
-stops
-at the first failure, and the last share that passed gives the threshold (fixed-sequence testing; Jung, Brahman & Choi,
-"Trust or Escalate", 2024). The probability that the threshold violates the requirement is 1 - confidence.
+stops at the first failure, and the last share that passed gives the threshold (fixed-sequence testing; Jung, Brahman &
+Choi, "Trust or Escalate", 2024). The probability that the threshold violates the requirement is 1 - confidence.
 
 Ratings of one group may be wrong together, so the bound is Clopper and Pearson's for the effective number of
-independent
-ratings (Korn & Graubard, 1998).
+independent ratings (Korn & Graubard, 1998).
 """
 
 from __future__ import annotations

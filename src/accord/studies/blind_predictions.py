@@ -74,7 +74,7 @@ class Expectations:
         speaker = person if person in self.evaluator.annotators else None
         scorer = Scorer(self.evaluator, Perspective(speaker))
         flow = scorer.score(self.study.project.samples([item.target]), self.evidence.take([int(row)]))
-        [score] = run(flow, self.study.project.kept)
+        [score] = run(flow, self.study.project.stored_models)
         if not isinstance(score, Score):
             return None
         return Prediction(item.key, person, self.evaluator.question.id, self.named, score.distribution, now())

@@ -141,7 +141,7 @@ def expected(project: Project, evaluator: Evaluator, conversation: Conversation)
         raise BadInput(f"the evaluator in use compares two conversations ({evaluator.question.id})")
     samples = samples_of(conversation, evaluator.level)
     evidence = project.measure(evaluator.sources, samples)
-    scores = run(Scorer(evaluator).score(samples, evidence), project.kept)
+    scores = run(Scorer(evaluator).score(samples, evidence), project.stored_models)
     metrics = _metrics(evidence)
     if evaluator.level != "turn":
         metrics |= _metrics(_measured(project, conversation))
@@ -164,7 +164,7 @@ def _of_people(
     """Each person's own distribution where there is evidence."""
     found: dict[int | None, dict[str, Guess]] = {sample.turn: {} for sample in samples}
     for name in evaluator.annotators[:MOST]:
-        for score in run(Scorer(evaluator, Perspective(name)).score(samples, evidence), project.kept):
+        for score in run(Scorer(evaluator, Perspective(name)).score(samples, evidence), project.stored_models):
             found[score.target.turn][name] = _short(score)
     return found
 

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypedDict, cast
 
-from accord.edges import BadInput, write_whole
+from accord.edges import BadInput, write_atomically
 from accord.evidence import EvidenceTable
 from accord.learning import CARD, Evaluator, Experiment, Predictions, learns, load_evaluator, untested_groups
 from accord.project import Fitted, Project
@@ -66,13 +66,13 @@ def refitted(project: Project, folder: Path) -> Report:
         BadInput: There is too little to learn from, or a source would have to ask.
     """
     recovered(folder)
-    fitted = project.tried(every_question=_predicts_every_question(folder))
+    fitted = project.fit_offline(every_question=_predicts_every_question(folder))
     found = report(project, fitted, folder)
     candidate = candidate_of(folder)
     made = folder.with_name(f"{folder.name}.making")
     shutil.rmtree(made, ignore_errors=True)
     fitted.evaluator.save(made)
-    write_whole(made / REPORT, json.dumps(found, indent=1) + "\n")
+    write_atomically(made / REPORT, json.dumps(found, indent=1) + "\n")
     shutil.rmtree(candidate, ignore_errors=True)
     os.replace(made, candidate)
     return found
@@ -131,9 +131,9 @@ def report(project: Project, fitted: Fitted, folder: Path) -> Report:
     learned again without each fold, with its settings, from the labels that it had.
     """
     about = _report(datetime.now(UTC).isoformat(timespec="seconds"), fitted.evaluator.name)
-    if fitted.tried is None:
+    if fitted.held_out is None:
         return {**about, "said": "Nobody rated what it learned: nothing can be compared."}
-    comparison = fitted.tried.comparison
+    comparison = fitted.held_out.comparison
     line = comparison.results[0]
     about |= {"labels": len(comparison.ratings), "digest": fitted.evaluator.digest(), "now": _line(line.to_json())}
     about["usual"] = _against(comparison.differences, "annotator-mean")
@@ -164,8 +164,8 @@ def _time_of(folder: Path) -> str:
 
 def _in_use(project: Project, fitted: Fitted, before: Evaluator, time: str) -> Predictions:
     """What the evaluator in use says of every rating out of fold, learned from the labels that it had."""
-    assert fitted.tried is not None
-    train, comparison = fitted.tried.train, fitted.tried.comparison
+    assert fitted.held_out is not None
+    train, comparison = fitted.held_out.train, fitted.held_out.comparison
     if any(map(learns, before.sources)) or comparison.folds < 2 or train.question.compares:
         raise BadInput("it is compared where it can be learned again without each fold, and its sources learn")
     evidence: EvidenceTable = project.measure(before.sources, train.samples)

@@ -29,9 +29,9 @@ _WITHOUT = (
     "understanding of the user need."
 )
 
-Said = Sequence[tuple[str, str]]
+Messages = Sequence[tuple[str, str]]
 """Roles and what they said."""
-Numbered = Sequence[tuple[int, Document]]
+NumberedDocuments = Sequence[tuple[int, Document]]
 """Documents with the numbers by which they are cited."""
 
 
@@ -43,7 +43,7 @@ class Prompts:
         self.settings, self.draw = settings, draw
         self.topic, self.persona = plain(topic), f" {plain(persona)}" if persona else ""
 
-    def whole(self, documents: Numbered) -> Prompt:
+    def whole(self, documents: NumberedDocuments) -> Prompt:
         """Asks for a whole dialogue."""
         sources = self._sources(_FACTUAL, documents) if documents else ""
         return self._prompt("whole", self.settings.dialogue_tokens, sources=sources)
@@ -52,20 +52,20 @@ class Prompts:
         """Asks for what the user says first."""
         return self._prompt("opening", self.settings.max_tokens)
 
-    def user(self, said: Said) -> Prompt:
+    def user(self, said: Messages) -> Prompt:
         """Asks for what the user says next."""
         return self._prompt("user", self.settings.max_tokens, **_dialogue(said))
 
-    def assistant(self, said: Said, documents: Numbered) -> Prompt:
+    def assistant(self, said: Messages, documents: NumberedDocuments) -> Prompt:
         """Asks for the assistant's reply."""
         sources = self._sources(_FACTUAL_OR_ASKS, documents) if documents else _WITHOUT
         return self._prompt("assistant", self.settings.max_tokens, sources=sources, **_dialogue(said))
 
-    def query(self, said: Said) -> Prompt:
+    def query(self, said: Messages) -> Prompt:
         """Asks for a query to a search engine."""
         return self._prompt("query", QUERY_TOKENS, **_dialogue(said))
 
-    def _sources(self, task: str, documents: Numbered) -> str:
+    def _sources(self, task: str, documents: NumberedDocuments) -> str:
         most = self.settings.document_characters
         shown = "\n\n".join(f"[{number}] {d.title or ''}\n{shortened(d.text, most)}" for number, d in documents)
         return template("sources").substitute(task=task, fence=fence_for(shown), documents=shown)
@@ -114,7 +114,7 @@ def _asking(text: str, tokens: int, temperature: float, repeat: int) -> Prompt:
     return Prompt((ChatMessage("user", sendable(lines)),), tokens, temperature, repeat=repeat)
 
 
-def _dialogue(said: Said) -> dict[str, str]:
+def _dialogue(said: Messages) -> dict[str, str]:
     """The places `fence` and `dialogue` of a prompt file."""
     lines = [f"{role.capitalize()}: {words}" for role, words in (("assistant", GREETING), *said)]
     shown = "\n".join(lines)

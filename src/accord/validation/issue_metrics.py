@@ -1,9 +1,8 @@
 """Accuracy of predicted issue labels on held-out dialogues, by kind of issue.
 
 Calling an issue everywhere has an F1 of 2p/(1 + p) for a share p of marks, and so does a detector without any
-information
-at the threshold of highest expected F1. The table therefore includes calling everywhere, and kinds whose agreement with
-people is not above chance (the 95% interval of α includes 0) are named and left out of a second mean.
+information at the threshold of highest expected F1. The table therefore includes calling everywhere, and kinds whose
+agreement with people is not above chance (the 95% interval of α includes 0) are named and left out of a second mean.
 """
 
 from __future__ import annotations

@@ -32,14 +32,14 @@ from accord.models import (
 from accord.statistics import DRAWS, Clusters, estimate_from_draws
 from accord.values import (
     Estimate,
-    Kind,
     Question,
     Rubric,
     Sample,
+    ScaleKind,
 )
 
 AT_ONCE = 8
-MOVABLE = frozenset({Kind.ORDINAL, Kind.BINARY})
+MOVABLE = frozenset({ScaleKind.ORDINAL, ScaleKind.BINARY})
 """Scales along which an answer can move."""
 PADDING = (
     "I hope this answers your question in full. If there is anything else at all, please do not hesitate to ask: "

@@ -72,8 +72,8 @@ class SystemMetrics:
         n: Number of ratings: those common to the table that the system scored.
         unscored: Number of all ratings without a score; `reasons` explains them.
         estimates: Statistics by name, with intervals over conversations; for a scale of two options also `kappa`,
-            `tpr`, `tnr`
-            and `base_rate`. All are about the prediction for the rating's own annotator, except `rmse_new_annotator`.
+            `tpr`, `tnr` and `base_rate`. All are about the prediction for the rating's own annotator, except
+            `rmse_new_annotator`.
         smece: Calibration error of each option, or of each range of a long scale.
         reasons: Number of ratings without a score by reason.
         within: Agreement inside groups, by `annotators` and by `systems` if there are several.
@@ -273,8 +273,7 @@ def other_people(rated: Ratings) -> Predictions | None:
 
     The prediction is the mean of the others' ratings, its distribution theirs with one rating's worth of the overall
     distribution (without the rating itself). A few noisy ratings are no ceiling if annotators differ by habit: an
-    evaluator
-    that knows the habits can be better. Returns None if no target has two annotators.
+    evaluator that knows the habits can be better. Returns None if no target has two annotators.
     """
     by_target: dict[Target, list[int]] = {}
     for row, target in enumerate(rated.target):

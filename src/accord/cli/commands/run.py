@@ -149,7 +149,7 @@ def main_job(
         "files": {name: str(path) for name, path in done.files.items()},
         "said": list(done.said),
     }
-    learned = fitted_text(replace(done.fitted, tried=None))
+    learned = fitted_text(replace(done.fitted, held_out=None))
     show(result, as_json, lambda result: _text(result, learned))
 
 

@@ -33,8 +33,8 @@ from accord.values import (
     Target,
     Taxonomy,
     Unannotated,
-    digests,
-    span_of,
+    find_quote,
+    turn_digests,
 )
 
 NO_KIND = "an issue of no kind of the taxonomy"
@@ -57,7 +57,7 @@ def postprocess(target: Target, verdict: Verdict, reply: str, taxonomy: Taxonomy
             unknown.append(place)
         name = stated.type if kind is None else kind.name
         said = None if name == stated.type and kind is not None else stated.type
-        issues.append(Issue(name, stated.comment, stated.quote, span_of(stated.quote, reply), said))
+        issues.append(Issue(name, stated.comment, stated.quote, find_quote(stated.quote, reply), said))
     made = IssueAnnotation(target, tuple(issues), verdict.score, verdict.comment, signature, verdict.losses)
     return Mended(made, tuple(unknown))
 
@@ -198,7 +198,7 @@ def annotate(
         for turn, verdict in read.items()
     ]
     assessments = yield from postprocessed(made, asking.guidance)
-    said = digests(conversation)
+    said = turn_digests(conversation)
     by_turn: Mapping[int, IssueAnnotation] = {
         turn: replace(assessment, said=said[turn]) for turn, assessment in zip(read, assessments, strict=True)
     }

@@ -27,8 +27,8 @@ from accord.models import (
     transcript_of,
 )
 from accord.values import (
-    HIGHEST,
-    LOWEST,
+    MAX_SCORE,
+    MIN_SCORE,
     Conversation,
     IssueAnnotation,
     JsonSchema,
@@ -203,7 +203,7 @@ def _form(form: str) -> str:
 def _verdict_schema(taxonomy: Taxonomy) -> JsonSchema:
     text: JsonSchema = {"type": "string"}
     issue = strict_schema({"type": {"type": "string", "enum": list(taxonomy.names)}, "comment": text, "quote": text})
-    score: JsonSchema = {"type": "integer", "enum": list(range(LOWEST, HIGHEST + 1))}
+    score: JsonSchema = {"type": "integer", "enum": list(range(MIN_SCORE, MAX_SCORE + 1))}
     return strict_schema({"issues": {"type": "array", "items": issue}, "comment": text, "score": score})
 
 

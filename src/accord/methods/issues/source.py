@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from accord.edges import BadInput, BudgetReached, check, read_card
+from accord.edges import BadInput, BudgetReached, read_json_file, validate
 from accord.evidence import EvidenceTable, Gathered, Note, Settings, Source, SourceContext, ask_rubric, sources
 from accord.formats import REPEAT
 from accord.methods.issues.annotate import Asking, annotate
@@ -320,7 +320,7 @@ def issues_source(settings: Mapping[str, Any], context: SourceContext) -> Issues
     Raises:
         BadInput: A setting does not exist, or has a value that cannot be.
     """
-    made = Issues(check(IssueSettings, dict(settings), "sources: issues"), context)
+    made = Issues(validate(IssueSettings, dict(settings), "sources: issues"), context)
     made.name = "issues"
     return made
 
@@ -372,7 +372,7 @@ def asking_of(settings: IssueSettings, taxonomy: Taxonomy, who: ModelInfo, folde
 def tuned_with(folder: str | Path) -> dict[str, Any] | None:
     """How a model that Accord fine-tuned was asked while it learned; `None` for any other folder."""
     made = Path(folder) / MADE
-    return read_card(made)["guidance"] if made.is_file() else None
+    return read_json_file(made)["guidance"] if made.is_file() else None
 
 
 def issue_rows(found: Iterable[IssueAnnotation]) -> list[dict[str, Any]]:

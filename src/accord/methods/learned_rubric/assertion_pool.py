@@ -58,7 +58,7 @@ from accord.models import (
     together,
     transcript_of,
 )
-from accord.values import Question, Reason, Rubric, Sample, Scale, Side
+from accord.values import AssertionReason, Polarity, Question, Rubric, Sample, Scale
 
 T = TypeVar("T")
 
@@ -177,7 +177,7 @@ class _Said:
         return cls(_plain(" ".join(texts)), Names.of(texts, known))
 
 
-Write = Callable[[Sequence[Reason], Side, RubricPromptBuilder], PromptFlow[Written]]
+Write = Callable[[Sequence[AssertionReason], Polarity, RubricPromptBuilder], PromptFlow[Written]]
 
 
 def write_pool(writing: Writing, studied: Decided, name: str = "", write: Write | None = None) -> Flow[WrittenPool]:
@@ -203,7 +203,7 @@ def write_pool(writing: Writing, studied: Decided, name: str = "", write: Write 
     in_part = sum(one.truncated_share > 0 for one in extracted)
     pool.counts.update({"conversations": len(extracted), "shown in part": in_part})
     said = _Said.of(studied.samples, guidance)
-    reasons = {side: [r for one in extracted if one.side is side for r in one.reasons] for side in Side}
+    reasons = {side: [r for one in extracted if one.side is side for r in one.reasons] for side in Polarity}
     purpose = f"written {name}".strip()
     parts = [_write_class(pool, writing, *each, said, purpose, write) for each in reasons.items()]
     pool.assertions = [each for part in (yield from together(parts)) for each in part]
@@ -212,7 +212,7 @@ def write_pool(writing: Writing, studied: Decided, name: str = "", write: Write 
 
 
 def _write_class(
-    pool: WrittenPool, writing: Writing, side: Side, reasons: Sequence[Reason], said: _Said, purpose: str,
+    pool: WrittenPool, writing: Writing, side: Polarity, reasons: Sequence[AssertionReason], said: _Said, purpose: str,
     write: Write | None,
 ) -> Flow[list[Assertion]]:  # fmt: skip
     """The assertions of one class; what was left out and what failed is counted in the pool."""
@@ -348,7 +348,7 @@ SOURCE = "Learned from conversations (Biyani et al., RUBICON, AIware 2024)."
 
 def questions_of(assertions: Iterable[Assertion], main: str = "") -> list[Question]:
     """Assertions as questions with an id each, `sat-01`, `dsat-01` and so on; none is called like the main question."""
-    counts: Counter[Side] = Counter()
+    counts: Counter[Polarity] = Counter()
     found = []
     for each in assertions:
         counts[each.side] += 1

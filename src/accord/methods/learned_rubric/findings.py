@@ -39,11 +39,11 @@ from accord.values import (
     Histogram,
     Point,
     Points,
+    Polarity,
     Question,
     Rubric,
     Sample,
     Section,
-    Side,
     Table,
     Text,
     number,
@@ -411,7 +411,7 @@ def _cautions(fit: RubricFit, decided: Decided, rows: Sequence[RubricScore]) -> 
     """Return sentences on limits of the data, the most serious first."""
     low, written = rows[0].figures["delta_netsat"].low, fit.written
     selected, rarer = len(fit.selector.names_), min(fit.selector.classes_)
-    sat, dsat = (sum(question.side is side for question in fit.everything.assertions) for side in Side)
+    sat, dsat = (sum(question.side is side for question in fit.everything.assertions) for side in Polarity)
     contradicted = fit.decided.contradicted + decided.contradicted
     in_part, failures, flagged = written.counts["shown in part"], written.failures, len(written.flagged)
     sentences = {
@@ -448,7 +448,7 @@ def _assertions(fit: RubricFit, answers: EvidenceTable, decided: Decided, test: 
     for name, own in zip(selector.names_, values, strict=True):
         question = fit.rubric[name]
         assert question.side is not None
-        is_sat = question.side is Side.SAT
+        is_sat = question.side is Polarity.SAT
         signed = own if is_sat else -own
         spread = estimate_from_draws(None, np.array([_gap(signed[rows], good[rows]) for rows in drawn]))
         fails = own < TOP / POINT / 2 if is_sat else own > TOP / POINT / 2
