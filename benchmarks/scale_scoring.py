@@ -45,7 +45,7 @@ CONVERSATIONS, FEW, NAIVE = 200_000, 10_000, 1_000
 DRIVER = """
 import json, resource, sys, time
 from pathlib import Path
-from accord.scoring import BatchScorer, Spread, score_parts
+from accord.scoring import BatchScorer, Execution, score_parts
 
 def most_memory():  # of this program alone: what began it has no part in it
     status = Path("/proc/self/status")
@@ -57,7 +57,7 @@ if __name__ == "__main__":
     begun = time.perf_counter()
     scorer = BatchScorer(evaluator)
     opened = time.perf_counter()
-    done = score_parts(scorer, source, out, Spread(engine, int(workers)))
+    done = score_parts(scorer, source, out, Execution(engine, int(workers)))
     ended = time.perf_counter()
     used = [resource.getrusage(which) for which in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     assert not done.failed, done.failed

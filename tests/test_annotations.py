@@ -301,7 +301,7 @@ def test_a_broken_cell_of_a_table_is_a_bad_row(tmp_path: Path, rubric: Rubric) -
     rows = read_annotations(path, rubric)
     assert next(rows).value == 3
     with pytest.raises(
-        BadRow, match=r"annotations.csv, line 3: value 'good' is no JSON \(a word stands in quotation marks"
+        BadRow, match=r"annotations.csv, line 3: value 'good' is no JSON \(a word needs quotation marks"
     ):
         next(rows)
 
@@ -309,7 +309,7 @@ def test_a_broken_cell_of_a_table_is_a_bad_row(tmp_path: Path, rubric: Rubric) -
 def test_an_unknown_kind_or_ending_is_refused_before_anything_is_written(tmp_path: Path, memory: Store) -> None:
     with pytest.raises(UnknownName, match="unknown kind of annotation 'persons'"):
         export_annotations(memory, tmp_path / "a.csv", ["persons"])
-    with pytest.raises(BadInput, match=r"cannot write annotations to 'a.xlsx'; the ending is one of .jsonl, .csv"):
+    with pytest.raises(BadInput, match=r"cannot write annotations to 'a.xlsx'; the suffix is one of .jsonl, .csv"):
         export_annotations(memory, tmp_path / "a.xlsx")
     assert list(tmp_path.iterdir()) == []
 

@@ -304,10 +304,10 @@ def test_scores_say_what_is_missing_and_end_with_5(project: Path) -> None:
         (["fit", "--set", "seed=[1"], "--set seed is no YAML"),
         (["fit", "--set", "sources.issues.taxonmy=x"], "unknown key 'taxonmy'. Did you mean 'taxonomy'?"),
         (["fit", "--set", "sources.isues.taxonomy=x"], "unknown source 'isues'. Did you mean 'issues'?"),
-        (["fit", "--set", "judge.model=x"], "'judge' is written otherwise since Accord 0.2: models: {judge: {mode:"),
+        (["fit", "--set", "judge.model=x"], "the key 'judge' is replaced by models: {judge: {mode:"),
         (["label", "next"], "0 labels have evidence, 8 are needed; label random conversations first"),
         (["estimate"], "0 rated conversations cannot make 5 folds; rate more, or use fewer folds"),
-        (["export", "out.txt"], "the ending is one of .jsonl, .csv, .parquet"),
+        (["export", "out.txt"], "the suffix is one of .jsonl, .csv, .parquet"),
         (["export", "out.csv", "--kind", "persn"], "unknown kind of annotation 'persn'. Did you mean 'person'?"),
         (["gate", "--min-agreement", "0.5"], "nothing was compared yet"),
         (["gate"], "no condition given: pass --min-agreement"),
@@ -402,12 +402,12 @@ def test_a_wrong_project_file_ends_in_one_line(config: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        ("judge: {way: logprobs, model: m}\n", "'judge' is written otherwise since Accord 0.2: models: {judge: {mode: ..., model: ...}}"),
+        ("judge: {way: logprobs, model: m}\n", "the key 'judge' is replaced by models: {judge: {mode: ..., model: ...}}"),
         ("likelihood: {model: 'embedded:smollm2-135m'}\n", "models: {likelihood: {model: ...}}"),
         ("writer: {model: m, task: t.yaml}\n", "models: {writer: {model: ...}} and sources: {learned-rubric: {...}}"),
         ("in_context: {model: m}\n", "models: {scorer: {model: ..., mode: ...}} and sources: {in-context: {...}}"),
         ("issues: {model: m}\n", "models: {finder: {model: ...}} and sources: {issues: {...}}"),
-        ("evaluator: {method: mixture}\n", "`evaluator` is a name since Accord 0.2: evaluator: calibration; what it is made of stands under"),
+        ("evaluator: {method: mixture}\n", "`evaluator` is a name, such as calibration; its settings are under"),
         ("models: {judge: {way: logprobs, model: m}}\n", "the key models.judge.way is now called 'mode'"),
     ],
 )  # fmt: skip
@@ -445,7 +445,7 @@ def test_an_annotator_nobody_knows(project: Path) -> None:
     accord("fit")
     said = refused("score", CHATS, "--out", "s.jsonl", "--annotator", "amirra")
     assert "unknown annotator 'amirra'. Did you mean 'amira'? Available: amira, bruno, chen, dilek." in said
-    assert "the ending is one of .jsonl, .csv, .parquet" in refused("score", CHATS, "--out", "s.txt")
+    assert "the suffix is one of .jsonl, .csv, .parquet" in refused("score", CHATS, "--out", "s.txt")
     assert "unknown panel rule 'median'" in refused(
         "score", CHATS, "--out", "s.jsonl", "--panel", "amira", "--rule", "median"
     )
@@ -973,7 +973,7 @@ def test_training_conversations_are_known_with_and_without_their_mapped_roles(pr
     values, said = scored("--role", "agnt=assistant", "--role", "agt=user")
     assert "no conversation has the role 'agt'. Roles found: 'cust', 'agnt'" in said and "speak" not in said
     accord("score", name, "--out", "parts/", "--workers", "1", "--role", "agnt=assistant")
-    assert "were made otherwise" in refused("score", name, "--out", "parts/", "--workers", "1")
+    assert "of another evaluator or other options" in refused("score", name, "--out", "parts/", "--workers", "1")
     accord("scores", "merge", "parts", "--out", "merged.jsonl")
     merged = [json.loads(line) for line in Path("merged.jsonl").read_text().splitlines()]
     assert {row["conversation"]: row["value"] for row in merged} == pytest.approx(values)

@@ -20,7 +20,7 @@ from accord.formats import find, names_in, opened, put, read_piece, remove, spli
 from accord.formats import object_storage as objects
 from accord.scoring import (
     BatchScorer,
-    Spread,
+    Execution,
     finished,
     merge_parts,
     score_parts,
@@ -28,7 +28,7 @@ from accord.scoring import (
 
 LACKING = [name for name in ("s3fs", "moto") if find_spec(name) is None]
 pytestmark = pytest.mark.skipif(bool(LACKING), reason=f"not installed: {', '.join(LACKING)} (accord[s3], moto[server])")
-ONE = Spread(workers=1)
+ONE = Execution(workers=1)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_rows_that_are_turns_are_gathered_across_objects(bucket):
 @pytest.mark.slow
 def test_scores_go_into_a_bucket_and_out_of_it(chats, bucket, scorer, tmp_path):
     out = f"{bucket}/scores"
-    done = score_parts(scorer, chats, out, Spread(workers=2))
+    done = score_parts(scorer, chats, out, Execution(workers=2))
     assert done.left == 0 and done.counts.scored == 200 and not done.failed
     keys = finished(out)
     assert len(keys) == done.parts and "manifest.json" in names_in(out)
@@ -124,7 +124,7 @@ def test_the_command_takes_a_url(chats, bucket, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("url", "why"),
-    [("s3://no-such-bucket/x.parquet", "no file of conversations|cannot look for"), ("nowhere://x/y.jsonl", "nowhere"),
+    [("s3://no-such-bucket/x.parquet", "no file of conversations|cannot find"), ("nowhere://x/y.jsonl", "nowhere"),
      ("gs://bucket/x.jsonl", "pip install gcsfs")],
 )  # fmt: skip
 def test_what_is_not_there_is_one_line(bucket, scorer, tmp_path, url, why):
@@ -147,7 +147,7 @@ def test_a_store_that_cannot_be_reached_is_one_line(scorer, tmp_path, monkeypatc
     for name, value in {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_ACCESS_KEY_ID": "t", "AWS_SECRET_ACCESS_KEY": "t",
                         "AWS_MAX_ATTEMPTS": "1", "AWS_DEFAULT_REGION": "us-east-1"}.items():  # fmt: skip
         monkeypatch.setenv(name, value)
-    with pytest.raises(BadInput, match="cannot look for s3://bucket/chats"):
+    with pytest.raises(BadInput, match="cannot find s3://bucket/chats"):
         score_parts(scorer, "s3://bucket/chats", tmp_path / "out", ONE)
     s3fs.S3FileSystem.clear_instance_cache()
 

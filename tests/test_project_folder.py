@@ -144,10 +144,10 @@ def test_variables_of_a_file_beside_the_project_are_read(project: Path, monkeypa
         )
         (project / "accord.yaml").write_text("models: {judge: {mode: logprobs, model: '${JUDGE}'}}\n")
         code = (
-            "import accord, os\nfrom accord.edges import redacted\n"
+            "import accord, os\nfrom accord.edges import redact\n"
             "with accord.open() as project:\n"
             "    print(project.config.models['judge'].model, os.environ['HASH'], repr(os.environ['EMPTY']))\n"
-            "    print(redacted('sk-from-the-file'), os.environ['OPENAI_API_KEY'])\n"
+            "    print(redact('sk-from-the-file'), os.environ['OPENAI_API_KEY'])\n"
         )
         environment = {**os.environ, "HASH": "real"}
         told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)

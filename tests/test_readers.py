@@ -866,7 +866,7 @@ HOSTILE = {
     "object.json": (sparse(b'{\n"strange": ['), "one JSON value of more than 32 MB"),
     "zeros.jsonl.gz": (bomb(b"", b"\0"), "line 1: longer than 128 MB"),
     "spaces.json.gz": (bomb(b"[", b" "), "200 times its size"),
-    "lines.jsonl.gz": (bomb(b"", b"\n"), "empty lines one after another"),
+    "lines.jsonl.gz": (bomb(b"", b"\n"), "empty lines in succession"),
     "lists.json.gz": (bomb(b"[", b"[],"), "10,000 bad rows in succession"),
     "commas.csv.gz": (bomb(b"role,content\n", b","), "holds more than 2,000,000 values"),
     "row.jsonl.gz": (bomb(b'{"messages": [', b"[],"), "line 1: longer than 128 MB"),

@@ -28,9 +28,9 @@ from accord.learning import worker_pool as at_once
 from accord.project import Config, Project
 from accord.scoring import (
     BatchScorer,
+    Execution,
     Perspective,
     Shard,
-    Spread,
     engines,
     finished,
     merge_parts,
@@ -38,7 +38,7 @@ from accord.scoring import (
     score_parts,
 )
 
-ONE, TWO = Spread(workers=1), Spread(workers=2)
+ONE, TWO = Execution(workers=1), Execution(workers=2)
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +189,7 @@ def test_groups_of_rows_are_read_from_the_footer(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("ending", "level", "spread"),
+    ("ending", "level", "execution"),
     [
         (".jsonl", "conversation", TWO),
         (".jsonl", "turn", ONE),
@@ -199,7 +199,7 @@ def test_groups_of_rows_are_read_from_the_footer(tmp_path):
         (".parquet", "turn", ONE),
     ],
 )
-def test_merged_parts_are_the_file_that_one_process_writes(tmp_path, small_pieces, ending, level, spread):
+def test_merged_parts_are_the_file_that_one_process_writes(tmp_path, small_pieces, ending, level, execution):
     folder = scaled.saved(tmp_path / "e", level)
     chats = scaled.jsonl(
         tmp_path / "chats.jsonl",
@@ -207,7 +207,7 @@ def test_merged_parts_are_the_file_that_one_process_writes(tmp_path, small_piece
     )
     with Project(Config(store=f"sqlite:///{tmp_path}/s.db")) as project:
         project.score(chats, tmp_path / f"one{ending}", load_evaluator(folder))
-        done = project.score_parts(chats, tmp_path / "parts", folder, spread=spread)
+        done = project.score_parts(chats, tmp_path / "parts", folder, execution=execution)
         assert project.store.runs()[-1]["results"]["made"] == done.made > 3
     merge_parts(tmp_path / "parts", tmp_path / f"merged{ending}")
     if ending == ".parquet":
@@ -264,7 +264,7 @@ def test_a_folder_holds_scores_that_were_made_in_one_way(tmp_path, scorer):
     chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(5))
     score_parts(scorer, chats, tmp_path / "out", ONE)
     other = BatchScorer(scaled.saved(tmp_path / "mixed", head="mixed"), Perspective.named("ann", (), None))
-    with pytest.raises(BadInput, match="were made otherwise"):
+    with pytest.raises(BadInput, match="of another evaluator or other options"):
         score_parts(other, chats, tmp_path / "out", ONE)
     (tmp_path / "out/manifest.json").write_text("{")
     with pytest.raises(BadInput, match="damaged"):
@@ -314,8 +314,8 @@ def test_a_piece_of_many_rows_is_written_in_steps_and_is_one_part(tmp_path, scor
 
     chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(100))
     score_parts(scorer, chats, tmp_path / "whole", ONE)
-    monkeypatch.setattr(made, "_ROWS_AT_ONCE", 7)
-    monkeypatch.setattr(made, "_WRITTEN_AT_ONCE", 15)
+    monkeypatch.setattr(made, "_BATCH_ROWS", 7)
+    monkeypatch.setattr(made, "_TABLE_ROWS", 15)
     score_parts(scorer, chats, tmp_path / "steps", ONE)
     assert table(tmp_path / "steps").equals(table(tmp_path / "whole"))
     [steps], [whole] = (read_manifest(str(tmp_path / out))["parts"] for out in ("steps", "whole"))
@@ -328,10 +328,10 @@ def test_a_piece_of_many_rows_is_written_in_steps_and_is_one_part(tmp_path, scor
 def test_shards_share_the_work_and_together_do_all_of_it(tmp_path, scorer, small_pieces):
     chats = scaled.parquet(tmp_path / "a.parquet", scaled.drawn(1200))
     for number in (3, 1):
-        score_parts(scorer, chats, tmp_path / "out", Spread(workers=1, shard=Shard(number, 3)))
+        score_parts(scorer, chats, tmp_path / "out", Execution(workers=1, shard=Shard(number, 3)))
     with pytest.raises(BadInput, match="still to be made"):
         merge_parts(tmp_path / "out", tmp_path / "m.parquet")
-    done = score_parts(scorer, chats, tmp_path / "out", Spread(workers=1, shard=Shard(2, 3)))
+    done = score_parts(scorer, chats, tmp_path / "out", Execution(workers=1, shard=Shard(2, 3)))
     assert done.left == 0 and 0 < done.made < done.parts and done.counts.rows == 1200
     assert ids(tmp_path / "out") == sorted(row["id"] for row in scaled.drawn(1200))
 
@@ -341,7 +341,7 @@ def test_shards_share_the_work_and_together_do_all_of_it(tmp_path, scorer, small
 )
 def test_a_shard_that_is_none_is_refused(text):
     with pytest.raises(BadInput, match="from 1/N to N/N"):
-        Shard.named(text)
+        Shard.parse(text)
 
 
 def test_the_last_to_write_the_manifest_tells_of_all(tmp_path, scorer, small_pieces, monkeypatch):
@@ -354,11 +354,11 @@ def test_the_last_to_write_the_manifest_tells_of_all(tmp_path, scorer, small_pie
     def meanwhile(out, manifest):
         if manifest["parts"] and not met:
             met.append(True)
-            score_parts(scorer, chats, tmp_path / "out", Spread(workers=1, shard=Shard(2, 2)))
+            score_parts(scorer, chats, tmp_path / "out", Execution(workers=1, shard=Shard(2, 2)))
         write(out, manifest)
 
     monkeypatch.setattr(made, "_write", meanwhile)
-    score_parts(scorer, chats, tmp_path / "out", Spread(workers=1, shard=Shard(1, 2)))
+    score_parts(scorer, chats, tmp_path / "out", Execution(workers=1, shard=Shard(1, 2)))
     manifest = read_manifest(str(tmp_path / "out"))
     assert (
         met and manifest["left"] == 0 and {part["key"] for part in manifest["parts"]} == finished(str(tmp_path / "out"))
@@ -371,9 +371,9 @@ def test_the_last_to_write_the_manifest_tells_of_all(tmp_path, scorer, small_pie
 def test_workers_and_engines_are_named_rightly(tmp_path, scorer):
     chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(2))
     with pytest.raises(BadInput, match="--workers"):
-        score_parts(scorer, chats, tmp_path / "out", Spread(workers=0))
+        score_parts(scorer, chats, tmp_path / "out", Execution(workers=0))
     with pytest.raises(UnknownName, match="engine"):
-        score_parts(scorer, chats, tmp_path / "out", Spread("spark"))
+        score_parts(scorer, chats, tmp_path / "out", Execution("spark"))
     (tmp_path / "taken").write_text("")
     with pytest.raises(BadInput, match="is a file"):
         score_parts(scorer, chats, tmp_path / "taken", ONE)
@@ -406,9 +406,9 @@ def test_a_piece_that_always_kills_its_worker_is_given_up(tmp_path, monkeypatch)
         if piece.key == deadly:
             killed.open("a").write("x")
             os.kill(os.getpid(), signal.SIGKILL)
-        return engines.Part.of(piece)
+        return engines.ScorePart.of(piece)
 
-    monkeypatch.setattr(engines, "_Scoring", lambda job: functools.partial(scores, job))
+    monkeypatch.setattr(engines, "_PieceScorer", lambda job: functools.partial(scores, job))
     found = {part.key: part.failed for part in engines.local(None, planned, 2)}
     assert found.keys() == {piece.key for piece in planned} and killed.read_text() == "xxx"
     assert "killed 3 times" in found.pop(deadly) and not any(found.values())
@@ -423,7 +423,7 @@ def test_a_machine_that_lets_no_process_begin_is_told(tmp_path, monkeypatch):
         raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
 
     monkeypatch.setattr(at_once, "Popen", none)
-    with pytest.raises(AccordError, match="no more processes can begin: .* --workers fewer"):
+    with pytest.raises(AccordError, match="no further worker process can start: .* lower --workers"):
         list(engines.local(None, planned, 2))
     with WorkerPool(4) as alone:
         assert alone.processes == 1 and alone(str, [1, 2]) == ["1", "2"]
@@ -440,7 +440,7 @@ def test_an_error_of_a_worker_ends_all_of_them(tmp_path, monkeypatch, processes)
     def out_of_budget(piece):
         return BudgetReached("that was all") if piece.key == planned[1].key else time.sleep(600)
 
-    monkeypatch.setattr(engines, "_Scoring", lambda job: out_of_budget)
+    monkeypatch.setattr(engines, "_PieceScorer", lambda job: out_of_budget)
     with pytest.raises(BudgetReached, match="that was all"):
         list(engines.local(None, planned, 2))
     assert len(processes) == 2

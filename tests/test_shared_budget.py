@@ -187,9 +187,9 @@ WORKER = """
 import json, sys
 import polars as pl
 from accord.models import Caps
-from accord.scoring import Asking, BatchScorer
+from accord.scoring import ModelAccess, BatchScorer
 folder, store, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
-scorer = BatchScorer(folder, asking=Asking(True, store, Caps(requests=6400), "november"))
+scorer = BatchScorer(folder, access=ModelAccess(True, store, Caps(requests=6400), "november"))
 def row(n):
     said = [{"role": "user", "content": f"Is it {number}.{n}?"}, {"role": "assistant", "content": "It is."}]
     return {"id": f"c{number}.{n}", "messages": said}

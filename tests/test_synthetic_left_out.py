@@ -258,7 +258,7 @@ def test_a_file_of_them_comes_in_as_what_it_is(folder: Path) -> None:
     with Project(Config(store="sqlite:///other.db")) as other:
         other.import_(["made.jsonl"])
         assert not list(other.store.conversations()) and other.store.count_conversations("only") == MADE
-    with pytest.raises(BadInput, match=r"the ending is \.jsonl"):
+    with pytest.raises(BadInput, match=r"the suffix is \.jsonl"):
         ConversationWriter(Path("made.csv"))
 
 

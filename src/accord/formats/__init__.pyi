@@ -28,7 +28,7 @@ from .row_reader import MAX_BAD_ROWS as MAX_BAD_ROWS, read_rows as read_rows
 from .row_writer import ConversationWriter as ConversationWriter, ENDINGS as ENDINGS, QueueWriter as QueueWriter
 from .row_writer import SCORE_NESTED as SCORE_NESTED, ScoreWriter as ScoreWriter
 from .score_schema import arrow_schema as arrow_schema, BAD_ROW as BAD_ROW, score_frame as score_frame
-from .score_schema import score_schema as score_schema, score_table as score_table, SCORE_TYPES as SCORE_TYPES
-from .score_schema import SCORED as SCORED, UNSCORED as UNSCORED
+from .score_schema import score_schema as score_schema, SCORE_TYPES as SCORE_TYPES, SCORED as SCORED
+from .score_schema import UNSCORED as UNSCORED
 from .spreadsheets import EXCEL_SUFFIXES as EXCEL_SUFFIXES
 from .transcript import TEXT_SUFFIX as TEXT_SUFFIX

@@ -218,8 +218,11 @@ def off_scale(observed: ObservedAnswers, question: Question) -> list[Value]:
 
 
 def number_of(value: Any) -> float | None:
-    """Return the value as a number; `None` for a word."""
-    return number_in(value) if isinstance(value, str) else float(value)
+    """Return the value as a number; `None` for a word, or a number beyond a float."""
+    try:
+        return number_in(value) if isinstance(value, str) else float(value)
+    except OverflowError:
+        return None
 
 
 def _numeric_scale(numbers: Collection[float], ends: tuple[float, float] | None) -> Scale:
@@ -280,8 +283,10 @@ def has_question_name(observed: ObservedAnswers) -> bool:
 
 def has_scale_values(observed: ObservedAnswers) -> bool:
     """Return True if a column has values on a scale, and no name of another meaning."""
+    if set(words_of(observed.name)) & OTHER_WORDS or len(observed.values) < 2:
+        return False
     numbers = [number_of(value) for value in observed.values]
-    if set(words_of(observed.name)) & OTHER_WORDS or None in numbers or len(numbers) < 2:
+    if None in numbers:
         return False
     return _numeric_scale([number for number in numbers if number is not None], None).kind is not ScaleKind.REAL
 
