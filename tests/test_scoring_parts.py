@@ -22,7 +22,7 @@ from accord.cli import (
 )
 from accord.edges import AccordError, BadInput, BadRow, BudgetReached, UnknownName
 from accord.formats import file_chunks as pieces
-from accord.formats import find, line_rows, read_piece, row_groups, split_files
+from accord.formats import find_files, line_rows, read_piece, row_groups, split_files
 from accord.learning import WorkerPool, load_evaluator
 from accord.learning import worker_pool as at_once
 from accord.project import Config, Project
@@ -119,13 +119,13 @@ def test_pieces_hold_every_conversation_once_and_are_the_same_another_time(tmp_p
     (tmp_path / "in/c.json").write_text(json.dumps(rows[250:]))
     (tmp_path / "in/notes.md").write_text("not read")
     (tmp_path / "in/.hidden.jsonl").write_text("{}")
-    made = split_files(find(str(tmp_path / "in")))
+    made = split_files(find_files(str(tmp_path / "in")))
     found = [row.id for piece in made for row in read_piece(piece)]
     assert found == [row["id"] for row in rows[:130]] + [row["id"] for row in rows[130:250]] + [
         r["id"] for r in rows[250:]
     ]
     assert {piece.kind for piece in made} == {"rows", "lines", "file"} and len(made) > 6
-    assert split_files(find(str(tmp_path / "in/**/*.*"))[:0] + find(str(tmp_path / "in"))) == made
+    assert split_files(find_files(str(tmp_path / "in/**/*.*"))[:0] + find_files(str(tmp_path / "in"))) == made
     again = [type(piece).from_json(json.loads(json.dumps(piece.to_json()))) for piece in made]
     assert again == made and [piece.key for piece in again] == [piece.key for piece in made]
 
@@ -137,7 +137,7 @@ def test_rows_that_are_turns_are_gathered_across_files_and_passes(tmp_path, monk
              for turn in range(6) for n in range(50)]  # fmt: skip
     for number in range(3):  # each conversation's turns lie in all three files
         pl.DataFrame(every[number * 100 : number * 100 + 100]).write_csv(tmp_path / f"in/{number}.csv")
-    made = split_files(find(str(tmp_path / "in")))
+    made = split_files(find_files(str(tmp_path / "in")))
     found = [row for piece in made for row in read_piece(piece)]
     assert len(made) > 1 and {piece.kind for piece in made} == {"gathered"}
     assert sorted(row.id for row in found) == sorted(f"c{n}" for n in range(50))
@@ -148,13 +148,13 @@ def test_conversations_without_ids_are_named_as_in_one_file_and_apart_in_several
     rows = [{"messages": row["messages"]} for row in scaled.drawn(3)]
     for folder in ("a", "b"):
         scaled.jsonl(tmp_path / folder / "chats.jsonl", rows)
-    [one] = split_files(find(str(tmp_path / "a/chats.jsonl")))
+    [one] = split_files(find_files(str(tmp_path / "a/chats.jsonl")))
     assert [row.id for row in read_piece(one)] == ["chats-1", "chats-2", "chats-3"]
-    both = [row.id for piece in split_files(find(str(tmp_path / "*/chats.jsonl"))) for row in read_piece(piece)]
+    both = [row.id for piece in split_files(find_files(str(tmp_path / "*/chats.jsonl"))) for row in read_piece(piece)]
     assert both == [f"{folder}/chats-{line}" for folder in "ab" for line in (1, 2, 3)]
-    alone = [row.id for piece in split_files(find(str(tmp_path / "a*/chats.jsonl"))) for row in read_piece(piece)]
+    alone = [row.id for piece in split_files(find_files(str(tmp_path / "a*/chats.jsonl"))) for row in read_piece(piece)]
     assert alone == both[:3], "a file that comes does not rename what was there"
-    named = [*find(str(tmp_path / "a/chats.jsonl")), *find(str(tmp_path / "b/chats.jsonl"))]
+    named = [*find_files(str(tmp_path / "a/chats.jsonl")), *find_files(str(tmp_path / "b/chats.jsonl"))]
     assert len({row.id for piece in split_files(named) for row in read_piece(piece)}) == 6
 
 
@@ -284,7 +284,7 @@ def test_bad_rows_and_files_that_fail_cost_themselves_alone(tmp_path, scorer, sm
         score_parts(scorer, tmp_path / "in", tmp_path / "out", ONE)
     # Damaged after it was planned: one part fails, all others are there, and the next run tries it again.
     (tmp_path / "in/c.parquet").write_bytes(good.read_bytes())
-    planned = split_files(find(str(tmp_path / "in")))
+    planned = split_files(find_files(str(tmp_path / "in")))
     (tmp_path / "in/c.parquet").write_bytes(damaged)
     monkeypatch.setattr("accord.scoring.folder.split_files", lambda *_: planned)
     done = score_parts(scorer, tmp_path / "in", tmp_path / "out", ONE)
@@ -398,7 +398,7 @@ def test_a_worker_that_is_killed_costs_nothing(tmp_path, scorer, small_pieces, p
 def test_a_piece_that_always_kills_its_worker_is_given_up(tmp_path, monkeypatch):
     chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(4))
     files = [chats, *(scaled.jsonl(tmp_path / f"{name}.jsonl", scaled.drawn(4)) for name in "bcdef")]
-    planned = [piece for file in files for piece in split_files(find(str(file)))]
+    planned = [piece for file in files for piece in split_files(find_files(str(file)))]
     deadly, own, killed = planned[0].key, os.getpid(), tmp_path / "killed"
 
     def scores(self, piece):
@@ -417,7 +417,7 @@ def test_a_piece_that_always_kills_its_worker_is_given_up(tmp_path, monkeypatch)
 @pytest.mark.slow
 def test_a_machine_that_lets_no_process_begin_is_told(tmp_path, monkeypatch):
     files = [scaled.jsonl(tmp_path / f"{name}.jsonl", scaled.drawn(1)) for name in "ab"]
-    planned = [piece for file in files for piece in split_files(find(str(file)))]
+    planned = [piece for file in files for piece in split_files(find_files(str(file)))]
 
     def none(*_, **__):
         raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
@@ -433,8 +433,8 @@ def test_a_machine_that_lets_no_process_begin_is_told(tmp_path, monkeypatch):
 def test_an_error_of_a_worker_ends_all_of_them(tmp_path, monkeypatch, processes):
     chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(4))
     planned = [
-        *split_files(find(str(chats))),
-        *split_files(find(str(scaled.jsonl(tmp_path / "b.jsonl", scaled.drawn(4))))),
+        *split_files(find_files(str(chats))),
+        *split_files(find_files(str(scaled.jsonl(tmp_path / "b.jsonl", scaled.drawn(4))))),
     ]
 
     def out_of_budget(piece):
@@ -642,7 +642,7 @@ def test_manifest_that_is_no_json_object_is_refused_in_one_line(tmp_path, conten
         (["in", "--out", "out", "--engine", "dask"], 1, "engine"),
         (["in", "--out", "out", "--skip-bad-rows"], 1, "--skip-bad-rows"),
         (["in", "--out", "out", "--ask", "3"], 1, "--ask"),
-        (["in/a.jsonl", "--out", "s.txt"], 1, "ending"),
+        (["in/a.jsonl", "--out", "s.txt"], 1, "suffix"),
         (["nowhere://bucket/a.jsonl", "--out", "out"], 1, "nowhere"),
     ],
 )

@@ -17,14 +17,14 @@ from accord.formats import (
     File,
     FilePiece,
     ScoreWriter,
-    find,
-    here,
+    display_path,
+    find_files,
     is_remote,
-    put,
+    local_copy,
     reason_to_skip,
-    shown_place,
     split_files,
     storage_options,
+    write_file,
 )
 from accord.scoring.batch import BatchScorer
 from accord.scoring.engines import engine_named
@@ -148,7 +148,7 @@ def score_parts(
         parts = conclude(job, manifest, made, pieces)
     keys = {part.key for part in parts}
     return PartsRun(
-        shown_place(job.out), len(pieces), len(made) - existing, existing,
+        display_path(job.out), len(pieces), len(made) - existing, existing,
         sum(piece.key not in keys for piece in pieces), sum_counts(part.counts for part in parts), failed,
         scorer.signature, level,
     )  # fmt: skip
@@ -177,7 +177,7 @@ def _files(sources: Iterable[str | Path]) -> list[File]:
     files, skipped = set[File](), list[str]()
     for source in map(str, sources):
         is_folder = Path(source).is_dir() or (is_remote(source) and not source.lower().endswith(TEXT_SUFFIX))
-        for file in find(source):
+        for file in find_files(source):
             reason = _reason_to_pass_over(file) if is_folder else None
             files |= {file} if reason is None else set()
             skipped += [] if reason is None else [reason]
@@ -191,7 +191,7 @@ def _files(sources: Iterable[str | Path]) -> list[File]:
 def _reason_to_pass_over(file: File) -> str | None:
     if not unpacked_name(file.url.lower()).endswith(TEXT_SUFFIX):
         return None
-    with here(file.url) as path:
+    with local_copy(file.url) as path:
         return reason_to_skip(path)
 
 
@@ -208,7 +208,7 @@ def merge_parts(folder: str | Path, out: str | Path) -> ScoreCounts:
     manifest = read_manifest(str(folder))
     if manifest is None:
         raise BadInput(
-            f"{shown_place(str(folder))} holds no scores in parts; make them: accord score ... --out {folder}"
+            f"{display_path(str(folder))} holds no scores in parts; make them: accord score ... --out {folder}"
         )
     ending = Path(str(out)).suffix
     if ending not in ENDINGS:
@@ -293,7 +293,7 @@ def _sink(folder: str, parts: Sequence[ScorePart], out: str) -> None:
                 with reading_part(folder, part.key):  # names the damaged part
                     scan.collect()
             raise
-        put(out, made)
+        write_file(out, made)
 
 
 def _without_status(row: Mapping[str, Any]) -> Mapping[str, Any]:

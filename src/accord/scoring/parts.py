@@ -40,16 +40,16 @@ from accord.edges import (
 from accord.formats import (
     SCORE_NESTED,
     FilePiece,
-    at,
+    delete_file,
+    display_path,
     is_remote,
-    names_in,
-    opened,
-    put,
+    join_path,
+    list_names,
+    open_file,
     read_piece,
-    remove,
     score_schema,
-    shown_place,
     storage_options,
+    write_file,
 )
 from accord.models import OUT_OF_BUDGET
 from accord.scoring.batch import BatchScorer
@@ -97,7 +97,7 @@ class ScorePart:
     @classmethod
     def of(cls, piece: FilePiece) -> ScorePart:
         """Return the part of a piece before it is scored."""
-        urls = tuple(shown_place(file.url) for file in piece.files)
+        urls = tuple(display_path(file.url) for file in piece.files)
         return cls(piece.key, piece.place, urls, piece.start, size=piece.size)
 
     def to_json(self) -> dict[str, Any]:
@@ -166,7 +166,7 @@ def score_piece(job: ScoringJob, piece: FilePiece) -> ScorePart:
                 part = _with_counts(part, ScoreCounts.of(whole), scorer, spent)
                 content = io.BytesIO()
                 whole.write_parquet(content, metadata=_metadata(part))
-                put(part_url(job.out, piece.key), content.getvalue())
+                write_file(part_url(job.out, piece.key), content.getvalue())
             else:
                 assert first is not None
                 made, counts = Path(folder) / "whole", ScoreCounts()
@@ -175,7 +175,7 @@ def score_piece(job: ScoringJob, piece: FilePiece) -> ScorePart:
                     table.write_parquet(Path(folder) / f"{number:08}.parquet")
                 part = _with_counts(part, counts, scorer, spent)
                 _concatenate(Path(folder), made, part)
-                put(part_url(job.out, piece.key), made)
+                write_file(part_url(job.out, piece.key), made)
     except BudgetReached:
         raise
     except BadInput as error:
@@ -246,12 +246,12 @@ def _empty() -> pl.DataFrame:
 
 def part_url(out: str, key: str) -> str:
     """Return the place of a part."""
-    return at(out, f"part-{key}.parquet")
+    return join_path(out, f"part-{key}.parquet")
 
 
 def finished(out: str) -> set[str]:
     """Return the keys of the existing parts."""
-    names = names_in(out)
+    names = list_names(out)
     return {name[5:-8] for name in names if name.startswith("part-") and name.endswith(".parquet")}
 
 
@@ -264,19 +264,19 @@ def read_manifest(out: str) -> dict[str, Any] | None:
     Raises:
         BadInput: It is damaged, or of another version.
     """
-    if MANIFEST not in names_in(out):
+    if MANIFEST not in list_names(out):
         return None
-    where = at(out, MANIFEST)
+    where = join_path(out, MANIFEST)
     try:
-        with opened(where) as stream:
+        with open_file(where) as stream:
             found = dict(json.loads(stream.read(256 * MB), parse_constant=_refuse_constant))
         if found["format"] != FORMAT:
-            raise BadInput(f"{shown_place(where)} was written by another version of Accord; score into another folder")
+            raise BadInput(f"{display_path(where)} was written by another version of Accord; score into another folder")
         _check_manifest(found)
         return found
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise BadInput(
-            f"{shown_place(where)} is damaged ({_reason(error)}); remove it, and run the same command again"
+            f"{display_path(where)} is damaged ({_reason(error)}); remove it, and run the same command again"
         ) from None
 
 
@@ -323,7 +323,7 @@ def begin(job: ScoringJob, origin: Mapping[str, Any]) -> dict[str, Any]:
         _write(job.out, found)
     elif found.get("made_from") != job.made_from:
         raise BadInput(
-            f"{shown_place(job.out)} holds scores of another evaluator or other options: {found.get('signature')}; "
+            f"{display_path(job.out)} holds scores of another evaluator or other options: {found.get('signature')}; "
             "name another folder, or remove this one"
         )
     return found
@@ -337,7 +337,7 @@ def conclude(
     Other processes may do the same for other parts at the same time; the last one to write lists all of them.
     """
     known = {part.key: part for part in made if not part.failed}
-    keys, urls = {piece.key for piece in planned}, {shown_place(f.url) for piece in planned for f in piece.files}
+    keys, urls = {piece.key for piece in planned}, {display_path(f.url) for piece in planned for f in piece.files}
     while True:
         there = finished(job.out)
         latest = read_manifest(job.out)
@@ -347,7 +347,7 @@ def conclude(
         parts = {key: known[key] for key in sorted(there & known.keys())}
         if keys <= there:
             for key in [key for key, part in parts.items() if key not in keys and urls & set(part.urls)]:
-                remove(part_url(job.out, key))
+                delete_file(part_url(job.out, key))
                 del parts[key]
         counts = sum_counts(part.counts for part in parts.values())
         of_all = {**asdict(counts), "mean": counts.mean, "left": len(keys - parts.keys())}
@@ -433,12 +433,12 @@ def part_rows(out: str, key: str) -> Iterator[dict[str, Any]]:
 
 
 def _not_a_part(out: str, key: str, why: str) -> BadInput:
-    place = shown_place(part_url(out, key))
+    place = display_path(part_url(out, key))
     return BadInput(f"{place} is damaged or no part of scores ({why}); remove it, and run the same accord score again")
 
 
 def _write(out: str, manifest: Mapping[str, Any]) -> None:
-    put(at(out, MANIFEST), json.dumps(manifest, indent=1).encode("utf-8"))
+    write_file(join_path(out, MANIFEST), json.dumps(manifest, indent=1).encode("utf-8"))
 
 
 Engine = Callable[[ScoringJob, Sequence[FilePiece], int], Iterator[ScorePart]]
