@@ -204,16 +204,16 @@ def test_label_free_head_reports_missing_columns() -> None:
     ):
         LabelFree(corpus.question).fit(corpus.evidence, Labels([]))
     for wrong in (1.5, "high", True):
-        with pytest.raises(BadInput, match="trust is a correlation"):
+        with pytest.raises(BadInput, match="trust must be a correlation"):
             LabelFree(corpus.question, trust=wrong)  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match="features is a list"):
+    with pytest.raises(BadInput, match="features must be a list"):
         LabelFree(corpus.question, features="pmi")
     flat = EvidenceTable(
         corpus.evidence.targets, corpus.evidence.columns, np.zeros_like(corpus.evidence.values), corpus.evidence.present
     )
     with pytest.raises(BadInput, match="the same for every conversation"):
         LabelFree(corpus.question, features=("f0",)).fit(flat, Labels([]))
-    with pytest.raises(BadInput, match="of two conversations at least"):
+    with pytest.raises(BadInput, match="at least 2 are needed"):
         LabelFree(corpus.question, features=("f0",)).fit(corpus.evidence.take([0]), Labels([]))
     evaluator = LabelFree(corpus.question, features=("f0",)).fit(corpus.evidence, Labels([]))
     absent = EvidenceTable.from_rows(corpus.evidence.columns, {corpus.evidence.targets[0]: {}}, {})
