@@ -94,7 +94,7 @@ def test_a_wrong_rubric_is_one_clear_line(content: object, reason: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "reason"),
-    [("", "is empty"), ("name: [", "is no YAML"), ("name: a\nname: b\n", "'name' is given twice")],
+    [("", "is empty"), ("name: [", "is not valid YAML"), ("name: a\nname: b\n", "'name' occurs twice")],
 )
 def test_a_file_that_is_no_rubric(tmp_path: Path, text: str, reason: str) -> None:
     with pytest.raises(BadInput, match=reason):
@@ -114,22 +114,22 @@ LAUGHS = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(
         ("[" * 200_000, "nested deeper than 100 levels"),
         ("{a: " * 100_000, "nested deeper than 100 levels"),
         ("- " * 200_000, "nested deeper than 100 levels"),
-        ("&a [*a]", "an alias stands inside what it stands for"),
-        ("name: &a {b: *a}", "an alias stands inside what it stands for"),
-        ("main: " + "9" * 6_000, "a value is none of its kind"),
+        ("&a [*a]", "an alias refers to a mapping or list that contains it"),
+        ("name: &a {b: *a}", "an alias refers to a mapping or list that contains it"),
+        ("main: " + "9" * 6_000, "invalid value"),
         ("main: 2024-13-45", "month must be in 1..12"),
-        ("main: .inf", "no finite number"),
-        ("main: .nan", "no finite number"),
-        ('main: !!int ""', "a value is none of its kind"),
-        ("main: !!bool maybe", "a value is none of its kind"),
-        ("main: !!timestamp soon", "a value is none of its kind"),
+        ("main: .inf", "not a finite number"),
+        ("main: .nan", "not a finite number"),
+        ('main: !!int ""', "invalid value"),
+        ("main: !!bool maybe", "invalid value"),
+        ("main: !!timestamp soon", "invalid value"),
         ("? [1]\n: 2", "a key is a list or a mapping"),
         ("? {a: 1}\n: 2", "a key is a list or a mapping"),
         ("main: !!python/object/apply:os.getcwd []", "could not determine a constructor"),
         ("name: \0", "special characters are not allowed"),
         ("main: !" + "x" * 400_000, "could not determine a constructor"),
-        ("x" * 2_000_000, "larger than such a file may be: 2 MB"),
-        (("? " + "k" * 60_000 + "\n: 1\n") * 2, "given twice, in lines 1 and 3"),
+        ("x" * 2_000_000, "too large: 2 MB"),
+        (("? " + "k" * 60_000 + "\n: 1\n") * 2, "occurs twice, in lines 1 and 3"),
         ("? " + "k" * 60_000 + "\n: 1\n", "unknown key"),
     ],
 )
@@ -180,11 +180,11 @@ def test_only_a_file_is_read_and_nothing_is_waited_for(
     [
         ("[" * 101 + "]" * 101, "nested deeper than 100"),
         ("[" * 100_000, "nested deeper than 100"),
-        ('{"a": NaN}', "NaN is no number"),
-        ('{"a": -Infinity}', "-Infinity is no number"),
-        ('{"a": 1e999}', "no finite number"),
-        ('{"a": ' + "9" * 6_000 + "}", "is no JSON"),
-        ("{", "is no JSON"),
+        ('{"a": NaN}', "NaN is not a number"),
+        ('{"a": -Infinity}', "-Infinity is not a number"),
+        ('{"a": 1e999}', "not a finite number"),
+        ('{"a": ' + "9" * 6_000 + "}", "is not valid JSON"),
+        ("{", "is not valid JSON"),
         (" " * 2_000, "2 kB, at most 1 kB"),
     ],
 )
