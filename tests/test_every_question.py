@@ -56,7 +56,7 @@ def rows(opened: Project, folder: Path, perspective: Perspective | None = None) 
 
 
 @pytest.mark.slow
-def test_one_fit_predicts_each_question_and_the_main_score_is_unchanged(
+def test_every_question_is_predicted_and_the_main_score_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with not_fitted(tmp_path, monkeypatch, head="auto") as opened:
@@ -124,7 +124,7 @@ def test_each_question_has_its_scores_on_the_board(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.slow
-def test_evidence_is_gathered_once_for_all_questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evidence_is_measured_once_for_all_questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with not_fitted(tmp_path, monkeypatch) as opened:
         opened.fit(every_question=True)
         evaluator = opened.load()
@@ -142,7 +142,7 @@ def test_evidence_is_gathered_once_for_all_questions(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.slow
-def test_its_folder_is_whole_and_keeps_the_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_with_every_question_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with not_fitted(tmp_path, monkeypatch) as opened:
         opened.fit(every_question=True)
         first = opened.load()
@@ -167,7 +167,7 @@ def test_its_folder_is_whole_and_keeps_the_contract(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.slow
-def test_what_is_learned_again_predicts_what_the_evaluator_in_use_does(
+def test_retrained_evaluator_predicts_the_same_questions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with not_fitted(tmp_path, monkeypatch) as opened:
@@ -179,7 +179,7 @@ def test_what_is_learned_again_predicts_what_the_evaluator_in_use_does(
 
 
 @pytest.mark.slow
-def test_what_cannot_be_learned_is_a_caution_and_sources_that_learn_are_refused(
+def test_unlearnable_questions_are_cautions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with not_fitted(tmp_path, monkeypatch) as opened:

@@ -51,7 +51,7 @@ def worst(found: dict[str, float]) -> float:
     return max(map(abs, found.values()))
 
 
-def test_systems_are_scored_right_on_the_mean_where_the_evidence_does_not_tell_them_apart() -> None:
+def test_shifts_remove_bias_of_systems_that_evidence_does_not_explain() -> None:
     corpus = spoken(OTHERS)
     off, even = (Calibration(corpus.question, answer_model="mixed", shift_groups=by) for by in ([], ["system"]))
     before, after = biases(off, corpus), biases(even, corpus)
@@ -63,7 +63,7 @@ def test_systems_are_scored_right_on_the_mean_where_the_evidence_does_not_tell_t
 
 
 @pytest.mark.slow
-def test_what_groups_do_not_differ_by_is_left_alone() -> None:
+def test_equal_groups_are_not_shifted() -> None:
     moved = []
     for seed in range(8):
         corpus = spoken(dict.fromkeys(OTHERS, 0.0), seed)
@@ -93,7 +93,7 @@ def test_only_conversations_that_name_a_known_system_are_shifted(tmp_path: Path)
     assert shown[0] == shown[1] == shown[2], "a place whose labels are known says itself how high it is"
 
 
-def test_any_entry_makes_groups_and_few_texts_none() -> None:
+def test_metadata_entries_define_groups_with_enough_texts() -> None:
     corpus = spoken(OTHERS, entry="topic")
     by_topic = Calibration(corpus.question, answer_model="mixed", shift_groups=["system", "topic"])
     assert worst(biases(by_topic, corpus, "topic")) < 0.2
@@ -103,7 +103,7 @@ def test_any_entry_makes_groups_and_few_texts_none() -> None:
     assert not rare.shifts_.tilts, "nine texts of one, and one group alone is none"
 
 
-def test_a_score_stays_on_the_scale_and_its_band_holds() -> None:
+def test_shifted_scores_stay_on_the_scale_and_bands_hold() -> None:
     corpus = spoken({"worst": -6.0, "best": 6.0}, conversations=400)
     old, new = ({f"c{place:04d}" for place in range(*ends)} for ends in ((0, 200), (200, 400)))
     head = Calibration(corpus.question, answer_model="mixed").fit(
@@ -122,12 +122,12 @@ def test_a_score_stays_on_the_scale_and_its_band_holds() -> None:
 @pytest.mark.parametrize(
     ("given", "said"), [("system", "list of names"), ([3], "list of names"), (None, "list of names")]
 )
-def test_what_groups_are_made_by_is_a_list_of_names(given: Any, said: str) -> None:
+def test_shift_groups_must_be_a_list_of_names(given: Any, said: str) -> None:
     with pytest.raises(BadInput, match=said):
         Calibration(planted().question, shift_groups=given)
 
 
-def test_a_live_reply_is_scored_as_its_system_is_in_a_batch() -> None:
+def test_live_and_batch_scores_use_the_same_shift() -> None:
     rng = np.random.default_rng(0)
     question, samples, labels = planted(options=7).question, [], []
     for place in range(60):
