@@ -1,4 +1,4 @@
-"""Statistics with derived answers, and the intervals and tests over them."""
+"""Statistics with known answers, and their intervals and tests."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_smece_of_calibrated_and_of_shifted_probabilities() -> None:
     p = rng.uniform(0.3, 0.7, size=20_000)
     happened = rng.random(p.size) < p
     assert smece(p, happened) == pytest.approx(0.0, abs=0.02)
-    # A constant shift of .2 is a calibration error of .2 wherever it is smoothed.
+    # A constant shift of .2 is a calibration error of .2 at any bandwidth.
     assert smece(p + 0.2, happened) == pytest.approx(0.2, abs=0.02)
     assert smece(np.array([]), np.array([], dtype=bool)) is None
 
@@ -148,7 +148,7 @@ def test_bootstrap_resamples_whole_conversations() -> None:
     for name in ("rmse", "kendall"):
         once = bootstrap(alone, STATISTICS[name], [paired])
         five = bootstrap(together, STATISTICS[name], [copied])
-        assert five.low == pytest.approx(once.low, abs=1e-2), "five copies of a rating are no more evidence than one"
+        assert five.low == pytest.approx(once.low, abs=1e-2), "copies of a rating add no evidence"
         assert five.high == pytest.approx(once.high, abs=1e-2)
 
 
@@ -212,7 +212,7 @@ def test_smece_by_option_has_one_value_per_option() -> None:
     assert len(smece_by_option(drawn())) == 4
 
 
-# --- all draws at once --------------------------------------------------------------------------------------------
+# --- batched draws ------------------------------------------------------------------------------------------------
 
 
 def one_draw_after_the_other(
@@ -283,7 +283,7 @@ def test_annotator_means_give_no_agreement_within_annotators() -> None:
     held = dict.fromkeys(("pearson", "kendall"), 0)
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        value = 1.5 + level + 0.01 * rng.normal(size=600)  # knows who rates, and nothing else
+        value = 1.5 + level + 0.01 * rng.normal(size=600)  # depends on the annotator only
         habits = Paired(np.arange(1.0, 5.0), level + rng.integers(2, size=600), np.full((600, 4), 0.25), value)
         pooled = STATISTICS["pearson"](habits)
         assert pooled is not None and pooled > 0.8
@@ -295,7 +295,7 @@ def test_annotator_means_give_no_agreement_within_annotators() -> None:
 
 
 def test_agreement_within_groups_matches_small_cases() -> None:
-    # Each annotator's pairs: a says 1 2 3 and is told 10 20 15, b says 2 4 and is told 5 1.
+    # Ratings and predictions: a 1 2 3 and 10 20 15, b 2 4 and 5 1.
     who = np.array(["a", "a", "a", "b", "b"], dtype=object)
     paired = pairs([1, 2, 3, 2, 4], [10, 20, 15, 5, 1])
     y, v = np.array([-1, 0, 1, -1, 1.0]), np.array([-5, 5, 0, 2, -2.0])
@@ -304,7 +304,7 @@ def test_agreement_within_groups_matches_small_cases() -> None:
     # a: two pairs in order, one against it; b: one against it.
     assert found["kendall"] == pytest.approx((2 - 1 - 1) / 4)
     one_each = within(np.array(list("abcde"), dtype=object))
-    assert {each(paired) for each in one_each.values()} == {None}, "nobody rated two things"
+    assert {each(paired) for each in one_each.values()} == {None}, "no annotator rated two targets"
 
 
 def test_two_option_statistics_match_small_cases() -> None:

@@ -1,4 +1,4 @@
-"""The mixed answer model against its own definition, the evaluator against planted truth."""
+"""Mixed model against its definitions, and calibration against planted data."""
 
 from __future__ import annotations
 
@@ -337,7 +337,7 @@ def test_predictions_differ_by_annotator() -> None:
         scores = learned.predict_each(corpus.evidence.take(rows), annotators)
         return float(np.sqrt(np.mean([(s.value - y) ** 2 for s, y in zip(scores, truth, strict=True)])))  # type: ignore[union-attr]
 
-    assert error(who) < error([None] * len(who)) - 0.03, "knowing who asks helps"  # type: ignore[arg-type]
+    assert error(who) < error([None] * len(who)) - 0.03, "the annotator helps"  # type: ignore[arg-type]
     assert error(who) < 0.75  # type: ignore[arg-type]
 
 
@@ -352,7 +352,7 @@ def test_new_annotators_get_wider_distributions() -> None:
 
 def test_new_domain_shrinks_habits_and_labels_update_them() -> None:
     here, there = planted(conversations=300, seed=1), planted(conversations=200, seed=2)
-    # In the new place everyone is one point stricter, and the generous and the strict have changed roles.
+    # In the new domain all annotators are one point stricter, and generous and strict ones are swapped.
     swap = dict(zip(here.levels, reversed(here.levels), strict=True))
     moved = Labels(
         Label(label.target, label.question, swap[label.annotator], max(1, label.value - 1)) for label in there.labels
@@ -371,8 +371,8 @@ def test_new_domain_shrinks_habits_and_labels_update_them() -> None:
         error(learned.in_new_domain()),
         error(learned.adapt(there.evidence, few)),
     )
-    assert careful < trusting, "habits from elsewhere mislead here"
-    assert adapted < careful - 0.2, "a few labels from here help most"
+    assert careful < trusting, "habits of the other domain mislead"
+    assert adapted < careful - 0.2, "a few labels of the new domain help most"
     assert "domain:new" in str(learned.in_new_domain().signature())
 
 
@@ -380,7 +380,9 @@ def test_adapting_twice_starts_from_the_first_fit(tmp_path: Path) -> None:
     here, there = planted(seed=1), planted(conversations=60, seed=2)
     learned = Calibration(here.question, answer_model="mixed").fit(here.evidence, here.labels)
     new = learned.in_new_domain()
-    assert new.in_new_domain().predict(there.evidence, "p0") == new.predict(there.evidence, "p0"), "new is new once"
+    assert new.in_new_domain().predict(there.evidence, "p0") == new.predict(there.evidence, "p0"), (
+        "the second call changes nothing"
+    )
     few = Labels(label for label in there.labels if label.annotator == "p0")
     once, twice = learned.adapt(there.evidence, few), new.adapt(there.evidence, few)
     assert once.predict(there.evidence, "p0") == twice.predict(there.evidence, "p0")
@@ -454,7 +456,7 @@ def test_panel_score_keeps_band_and_warning_and_names_rule_and_members(rule: str
             assert score.band in ends
 
 
-# --- groups, bands and what is missing -----------------------------------------------------------------------------
+# --- groups, bands and missing evidence ----------------------------------------------------------------------------
 
 
 def turn_coverage(name: str, seed: int) -> tuple[float, dict[str, Any]]:
@@ -475,7 +477,7 @@ def test_bands_hold_for_turns_of_new_conversations(name: str) -> None:
     found = [turn_coverage(name, seed) for seed in range(8)]
     assert 0.88 <= np.mean([share for share, _ in found]) <= 0.95
     if name == "mixed":
-        # Planted: (0.8 / 0.5)², less what the rounding of ratings adds to the noise.
+        # Planted: (0.8 / 0.5)², reduced by the rounding noise of the ratings.
         ratios = [described["variance_ratios"]["group"] for _, described in found]
         assert 1.0 < np.mean(ratios) < 2.6
 
@@ -484,7 +486,7 @@ def test_inner_folds_keep_turns_of_a_conversation_together() -> None:
     world = planted_turns(conversations=40, seed=1)
     learned = Calibration(world.question, candidates=["constant", "column", "mixed", "curves"])
     found = learned.fit(world.evidence, world.labels).describe()["candidates"]
-    # A level of the conversation cannot be known elsewhere: what says otherwise has learned it by heart.
+    # The level of a conversation cannot be predicted for new ones; a prediction of it was memorized.
     new = planted_turns(conversations=40, seed=2)
     rated = ratings(new.evidence, new.labels, new.question)
     for name in ("mixed", "curves"):
@@ -579,7 +581,7 @@ def test_describe_names_sources_that_add_nothing() -> None:
 
 
 def with_noise(ratings_: int, seed: int, columns: int = 30, weight: float = 0.5) -> Planted:
-    """One judge whose answers follow the ratings, among columns of another source that say nothing."""
+    """One judge whose answers follow the ratings, among noise columns of another source."""
     rng = np.random.default_rng(seed)
     targets = tuple(Target(f"c{place:04d}") for place in range(ratings_))
     x = rng.normal(size=(ratings_, 1 + columns))
@@ -723,7 +725,7 @@ def test_missing_damaged_and_newer_folders_are_rejected(tmp_path: Path) -> None:
 
 
 def test_extreme_annotators_get_valid_distributions() -> None:
-    """People who answer at both ends of the scale, whatever the evidence says."""
+    """Annotators who answer at both ends of the scale regardless of the evidence."""
     rng = np.random.default_rng(0)
     corpus = planted(conversations=150, annotators=3, share=1.0)
     ends = dict(zip(corpus.evidence.targets, rng.choice([1, 4], size=150).tolist(), strict=True))
@@ -731,7 +733,7 @@ def test_extreme_annotators_get_valid_distributions() -> None:
     fitted = Calibration(corpus.question, answer_model="mixed").fit(corpus.evidence, labels)
     scores = [score for score in fitted.predict(corpus.evidence, "p1") if isinstance(score, Score)]
     chance = [dict(zip((1, 2, 3, 4), score.probabilities, strict=True))[ends[score.target]] for score in scores]
-    assert -np.log(chance).mean() < np.log(2) + 0.05, "as good as saying one end or the other"
+    assert -np.log(chance).mean() < np.log(2) + 0.05, "as good as predicting either end"
 
 
 def test_svr_matches_scikit_learn_and_learns_a_bend(tmp_path: Path) -> None:

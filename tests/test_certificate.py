@@ -1,4 +1,4 @@
-"""Bands in another place: certified where fresh labels show that they hold, refused or measured anew where not."""
+"""Certificates of bands in a new domain: bands are certified, rejected or adapted by fresh labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract every head keeps, evaluators saved and loaded, the baselines, and the comparison on honest folds."""
+"""Contract of heads, saved evaluators, baselines, and comparison on honest folds."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ ORDINAL, BINARY = (1, 2, 3, 4), (0, 1)
 
 
 def everything(options: tuple[int, ...]) -> Planted:
-    """One planted corpus with evidence of every sort: plain features, a judge, a likelihood, and issues of turns."""
+    """Planted corpus with evidence of every kind: features, a judge, a likelihood, and issues of turns."""
     corpus = planted(conversations=60, annotators=3)
     question = Question(id="main", text="How good is it?", scale=Scale(options=options))
     labels = corpus.labels
@@ -114,7 +114,7 @@ def test_saved_evaluator_is_unchanged_after_loading(name: str, tmp_path: Path) -
         with pytest.raises(NotFitted):
             predicted(made, corpus.evidence, [None] * len(corpus.evidence))
     fitted = made.fitted_on(corpus.evidence, corpus.labels)
-    assert fitted.level == "conversation" and made.level is None, "learning gives another evaluator"
+    assert fitted.level == "conversation" and made.level is None, "fit returns another evaluator"
     fitted.save(tmp_path)
     loaded = load_evaluator(tmp_path)
     for annotator in (None, *fitted.annotators):
@@ -173,11 +173,11 @@ def test_digest_changes_with_every_part() -> None:
     assert len({each.digest() for each in others}) == len(others)
 
 
-# --- evaluators of a project: what they learned on is what they score -----------------------------------------------
+# --- evaluators of a project -----------------------------------------------------------------------------------------
 
 
 def rated(folder: Path, level: str, **settings: object) -> Project:
-    """The sample's conversations in a project, each or every reply of each rated by two people by its length."""
+    """Project with the sample's conversations; two annotators rate each, or each reply, by its length."""
     question = Question(id="main", text="How good is it?", scale=Scale(options=ORDINAL))
     own = {"evaluators": {"mine": {"head": "mixed"}}, **settings}
     config = Config(store=f"sqlite:///{folder}/accord.db", draws=20, folds=3, **own)
@@ -218,7 +218,7 @@ def test_evaluator_scores_the_level_it_learned(level: str, tmp_path: Path) -> No
         ends = {name: max(place for chat, place in replies if chat == name) for name in chats}
         kept = [json.loads(line) for line in (tmp_path / "last.jsonl").read_text().splitlines()]
         assert {row["conversation"]: row["turn"] for row in kept} == ends and last.counts.scored == len(chats)
-        assert all(row in rows for row in kept), "a reply is scored the same, whatever else is scored"
+        assert all(row in rows for row in kept), "the score of a reply does not depend on other replies"
 
 
 def test_drift_counts_replies_to_the_same_turns_once(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_drift_counts_replies_to_the_same_turns_once(tmp_path: Path) -> None:
             new = tmp_path / f"{contexts}.jsonl"
             new.write_text("\n".join(map(json.dumps, rows)))
             found = project.score(new, tmp_path / "scores.jsonl", tmp_path / "e").drift
-            assert bool(found) == is_compared, "ten contexts are too few to compare, however many replies they have"
+            assert bool(found) == is_compared, "ten contexts are too few for any number of replies"
 
 
 @pytest.mark.slow
@@ -299,13 +299,15 @@ def test_unused_sources_are_not_measured(tmp_path: Path) -> None:
     fitted = run(made.fit(train), memory_models())
     fitted.save(tmp_path)
     for each in (fitted, load_evaluator(tmp_path)):
-        assert [source.name for source in each.sources] == ["metrics"], "without documents the other knows nothing"
+        assert [source.name for source in each.sources] == ["metrics"], (
+            "the other source has no values without documents"
+        )
         table = run(each.evidence(train.samples), memory_models())
         assert [column.name for column in table.columns] == ["turns"]
 
 
 def judged(corpus: Planted, question: str = "main") -> EvidenceTable:
-    """The planted features, and a judge that answers a question as the main one, with a bias of one point."""
+    """Planted features, and a judge that answers like the main question with a bias of one point."""
     expected = 2.5 + corpus.evidence.values @ corpus.weights
     options = np.arange(1, 5)
     mass = np.exp(-((options - (expected + 1)[:, None]) ** 2))
@@ -543,7 +545,7 @@ def test_malformed_card_is_a_one_line_error(saved: Path, tmp_path: Path) -> None
                 loaded = load_evaluator(folder)
             except BadInput as error:
                 assert "\n" not in str(error) and str(folder) in str(error)
-            else:  # what it says of itself was another thing, which is allowed, or as empty as before
+            else:  # a changed name or level is allowed
                 assert (
                     (part, wrong) in [("level", None), ("name", "text")]
                     or part in {"seed", "sources", "models", "other_questions"}

@@ -1,4 +1,4 @@
-"""Scores that are right on the mean for each group, of conversations that say which one is theirs."""
+"""Group shifts: unbiased mean scores of systems and other groups."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OTHERS = {"small": 0.7, "even": 0.0, "large": -0.7}
 
 
 def spoken(effects: dict[str, float], seed: int = 0, conversations: int = 240, entry: str = "system") -> Planted:
-    """Ratings of which a part is nowhere in the evidence: how much each system's conversations are worth by itself."""
+    """Ratings with an effect of the system that the evidence does not contain."""
     corpus = planted(conversations=conversations, options=7, noise=0.8, seed=seed)
     rng = np.random.default_rng(seed)
     named = {target: str(rng.choice(list(effects))) for target in corpus.evidence.targets}
@@ -36,7 +36,7 @@ def spoken(effects: dict[str, float], seed: int = 0, conversations: int = 240, e
 
 
 def biases(head: Calibration, corpus: Planted, entry: str = "system") -> dict[str, float]:
-    """Each system's mean error on ratings of conversations that were not learned from."""
+    """Mean error of each system on ratings of new conversations."""
     new = {f"c{place:04d}" for place in range(len(corpus.evidence) // 2, len(corpus.evidence))}
     head.fit(corpus.evidence.filter(set(each.conversation for each in corpus.evidence.targets) - new),
              corpus.labels.filter({each.conversation for each in corpus.evidence.targets} - new))  # fmt: skip
@@ -57,7 +57,9 @@ def test_shifts_remove_bias_of_systems_that_evidence_does_not_explain() -> None:
     before, after = biases(off, corpus), biases(even, corpus)
     assert worst(before) > 0.4 and worst(after) < 0.2
     [(first, second)] = even.describe()["group_shifts"]["worst"].values()
-    assert abs(first - worst(before)) < 0.2 and abs(second - worst(after)) < 0.2, "the audit says what comes"
+    assert abs(first - worst(before)) < 0.2 and abs(second - worst(after)) < 0.2, (
+        "the audit predicts the error on new ratings"
+    )
     assert "shifted by system" in even.remarks()[0] and not off.remarks()
     assert "shift_groups:system" in str(even.signature()) and "shift_groups" not in str(off.signature())
 
@@ -84,13 +86,15 @@ def test_only_conversations_that_name_a_known_system_are_shifted(tmp_path: Path)
     new = replace(first, targets=names, metadata={names[0]: {"system": "small"}, names[1]: {"system": "unheard of"}})
     for each in (head, kept):
         small, unheard, unnamed = (score.value for score in each.predict(new) if isinstance(score, Score))
-        assert unheard == unnamed, "a system that nobody knows is none"
+        assert unheard == unnamed, "an unknown system is not shifted"
         assert small > unnamed + 0.3
         away = [score.value for score in each.in_new_domain().predict(new) if isinstance(score, Score)]
-        assert 0.2 * (small - unnamed) < away[0] - away[2] < 0.8 * (small - unnamed), "half is believed elsewhere"
+        assert 0.2 * (small - unnamed) < away[0] - away[2] < 0.8 * (small - unnamed), (
+            "half of the shift applies in a new domain"
+        )
     there = head.adapt(replace(new, targets=names), Labels([Label(names[0], "main", "p1", 4)]))
     shown = [score.value for score in there.predict(new) if isinstance(score, Score)]
-    assert shown[0] == shown[1] == shown[2], "a place whose labels are known says itself how high it is"
+    assert shown[0] == shown[1] == shown[2], "labels of the new domain replace the shift"
 
 
 def test_metadata_entries_define_groups_with_enough_texts() -> None:
@@ -100,7 +104,7 @@ def test_metadata_entries_define_groups_with_enough_texts() -> None:
     assert list(by_topic.shifts_.tilts) == ["topic"]
     few = {t: {"system": "rare" if place < 9 else "usual"} for place, t in enumerate(corpus.evidence.targets)}
     rare = Calibration(corpus.question, answer_model="mixed").fit(replace(corpus.evidence, metadata=few), corpus.labels)
-    assert not rare.shifts_.tilts, "nine texts of one, and one group alone is none"
+    assert not rare.shifts_.tilts, "nine texts are too few, and one group needs another"
 
 
 def test_shifted_scores_stay_on_the_scale_and_bands_hold() -> None:

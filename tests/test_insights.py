@@ -1,4 +1,4 @@
-"""Statements about an evaluator beyond agreement, each against data of which the truth is known."""
+"""Insights into an evaluator beyond agreement, on data with known truth."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_importance_matches_the_papers_ratio_of_gradients() -> None:
     # ŷ_Q0 rises with the first feature alone, by b; the main answer by about .8 of its unit: the ratio is near .8 / 1.
     assert found["Q0"].estimate.value == pytest.approx(0.8, abs=0.2)
     assert found["Q0"].estimate.low is not None and found["Q0"].estimate.low > 0.5
-    assert set(found) == {"Q0"}, "of a question that nothing explains, nobody knows what would improve it"
+    assert set(found) == {"Q0"}, "a question that the evidence does not explain is left out"
     with pytest.raises(BadInput, match="needs 30"):
         importance(corpus.evidence, Labels(list(labels)[:5]), corpus.question, ())
 
@@ -270,7 +270,7 @@ def test_adaptive_curve_ends_at_all_questions_or_at_its_limit() -> None:
 
 def test_suggested_labels_are_new_and_better_than_random() -> None:
     corpus = planted(conversations=120, annotators=4, features=3, share=1.0)
-    # p3 has given three labels, everybody else forty.
+    # p3 has three labels, the others forty each.
     given = [
         label
         for label in corpus.labels
@@ -279,7 +279,7 @@ def test_suggested_labels_are_new_and_better_than_random() -> None:
     found = suggest_labels(corpus.evidence, Labels(given), corpus.question, 12)
     done = {(label.target, label.annotator) for label in given}
     assert len({(s.target, s.annotator) for s in found}) == 12 and not done & {(s.target, s.annotator) for s in found}
-    assert sum(s.annotator == "p3" for s in found) >= 6  # who is known least is asked most
+    assert sum(s.annotator == "p3" for s in found) >= 6  # the annotator with the fewest labels is asked most
     assert all(a.gain >= b.gain - 1e-9 for a, b in zip(found, found[1:], strict=False))
     only = suggest_labels(corpus.evidence, Labels(given), corpus.question, 3, ["p1"])
     assert {s.annotator for s in only} == {"p1"}
@@ -295,7 +295,7 @@ def test_suggested_labels_cover_all_kinds_of_conversations() -> None:
     corpus = planted_turns(conversations=60, turns=4, annotators=3, spread=1.0)
     given = Labels(label for label in corpus.labels if label.target.conversation < "c0010")
     found = suggest_labels(corpus.evidence, given, corpus.question, 30)
-    assert len({each.target.conversation for each in found}) >= 25, "a second label of one says less"
+    assert len({each.target.conversation for each in found}) >= 25, "a second label of a conversation adds less"
     assert not {each.target.conversation for each in found[:20]} & {label.target.conversation for label in given}
 
 
@@ -304,8 +304,8 @@ def test_suggestions_respect_allowed_pairs_and_new_annotators() -> None:
     given = Labels(x for x in corpus.labels if x.target.conversation < "c0020" and x.annotator != "p3")
     among = {(x.target, x.annotator) for x in corpus.labels if x.target.conversation >= "c0070"}
     found = suggest_labels(corpus.evidence, given, corpus.question, 100, among=among)
-    assert {(each.target, each.annotator) for each in found} == among, "all of them, and nothing else"
-    assert sum(each.annotator == "p3" for each in found[:8]) >= 3, "of whom nothing is known yet"
+    assert {(each.target, each.annotator) for each in found} == among, "exactly the allowed pairs"
+    assert sum(each.annotator == "p3" for each in found[:8]) >= 3, "p3 has no labels yet"
     with pytest.raises(UnknownName, match="annotator 'p3'"):
         suggest_labels(corpus.evidence, given, corpus.question, 1, ["p3"])
 
@@ -353,7 +353,7 @@ def test_similar_turns_of_a_conversation_are_no_drift(name: str) -> None:
         false += any(shift.is_shifted for shift in shifts(then, now))
         moved = replace(now, values=now.values + np.array([1.5, *[0.0] * 7]))
         seen += "f0" in {shift.feature for shift in shifts(then, moved) if shift.is_shifted}
-    assert false <= 1 and seen == draws  # rows taken for independent ones raise an alarm in all of them
+    assert false <= 1 and seen == draws  # treating rows as independent would raise an alarm in every draw
 
 
 def test_reliability_diagrams_match_outcomes() -> None:
@@ -383,7 +383,7 @@ def test_iterative_equations_match_dense_ones() -> None:
     assert learned.effects == pytest.approx(dense.effects, abs=1e-4) and learned.noise == pytest.approx(
         dense.noise, rel=1e-4
     )
-    assert (learned.errors <= dense.errors).all()  # they leave out what is not known of the shared effects
+    assert (learned.errors <= dense.errors).all()  # they ignore the uncertainty of shared effects
     assert np.corrcoef(learned.held_out_residuals, dense.held_out_residuals)[0, 1] > 0.98
     sparse, full = best_ratios(large), EffectEquations.of(Z, y, who, people, text, True).best_ratios()
     assert np.log(sparse[:4]) == pytest.approx(np.log(full[:4]), abs=0.01) and sparse[4] == full[4] == 0.0
@@ -407,7 +407,7 @@ def test_odd_data_are_reported_and_learned_from(case: str) -> None:
     assert Target("c0000") == corpus.evidence.targets[0]
 
 
-# --- what a table says of itself -----------------------------------------------------------------------------------
+# --- remarks of a comparison ---------------------------------------------------------------------------------------
 
 
 def on(question: Question, rated: Ratings) -> Experiment:
@@ -450,7 +450,7 @@ def test_constant_predictions_in_a_fold_have_no_correlation() -> None:
     for name in ("pearson", "spearman", "kendall"):
         assert constant.estimates[name] == Estimate()
     assert constant.values["rmse"] is not None and mean.values["pearson"] is not None
-    assert mean.within["annotators"].pearson.value is None, "it says one thing of everything that a person rates"
+    assert mean.within["annotators"].pearson.value is None, "it is constant for each annotator"
     inside = mixed_model.within["annotators"]
     assert inside.groups == 6 and inside.pearson.value is not None and 0.3 < inside.pearson.value < 1
     assert inside.pearson.low < inside.pearson.value < inside.pearson.high  # type: ignore[operator]
@@ -499,12 +499,12 @@ def test_leak_is_large_outside_the_honest_interval() -> None:
     assert replace(honest, leak=small).to_json()["leak"]["rmse"] == small.rmse
 
 
-# --- out-of-fold work is done once ---------------------------------------------------------------------------------
+# --- cache of out-of-fold predictions ------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def learned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Grows by one whenever a mixed model learns."""
+    """List with an entry per fit of a mixed model."""
     calls, learn = [], MixedAnswers.fit_predict
 
     def counted(self: MixedAnswers, *args: Any, **kwargs: Any) -> Any:
@@ -523,7 +523,7 @@ def settings(folder: Path, **changed: Any) -> Config:
 
 @pytest.fixture(scope="module")
 def tried_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store in whose evaluator everything was learned once; to be copied."""
+    """Store in which everything was learned once; to be copied."""
     folder = tmp_path_factory.mktemp("tried")
     with Project(settings(folder)) as project:
         project.import_(sample_sources())
@@ -533,7 +533,7 @@ def tried_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def tried(tried_store: Path, tmp_path: Path) -> Path:
-    """A folder with that store, to be written to."""
+    """Writable folder with that store."""
     shutil.copy(tried_store, tmp_path)
     return tmp_path
 
@@ -571,9 +571,7 @@ def test_fit_compare_and_report_share_cached_work(tmp_path: Path, learned: list[
     ],
 )
 @pytest.mark.slow
-def test_changed_settings_are_not_read_from_the_cache(
-    changed: dict[str, Any], tried: Path, learned: list[int]
-) -> None:
+def test_changed_settings_are_not_read_from_the_cache(changed: dict[str, Any], tried: Path, learned: list[int]) -> None:
     with Project(settings(tried, **changed)) as project:
         project.fit_offline()
     assert learned
@@ -590,4 +588,4 @@ def test_new_label_is_not_read_from_the_cache(tried: Path, learned: list[int]) -
         changed_draws = Project(settings(tried, draws=60))
         changed_draws.fit_offline()
         changed_draws.close()
-        assert len(learned) == 4, "intervals are drawn anew from the same predictions"
+        assert len(learned) == 4, "new intervals use cached predictions"

@@ -1,4 +1,4 @@
-"""Texts in other languages than English: words of any script, the language recognised or named, and what is said of it."""
+"""Metrics of texts in other languages: words of any script, and language identification."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_language_can_be_named_and_is_part_of_the_signature() -> None:
     context = SourceContext(Rubric.model_construct())
     sample = Sample(chat("Hm?", "Häuser", documents=("Haus",)), 1)
     recognised, named = measure([sample], ["ciu"]), measure([sample], ["ciu"], language="de")
-    assert recognised.values[0, 0] == 0 and named.values[0, 0] == 1, "one word alone does not tell its language"
+    assert recognised.values[0, 0] == 0 and named.values[0, 0] == 1, "a single word does not identify its language"
     assert "en-stop-190+porter" in recognised.columns[0].signature
     assert "words:de-stop-210+german" in named.columns[0].signature and not named.notes
     source = make_source("bank", {"language": "de"}, context)
@@ -113,7 +113,7 @@ def test_live_and_batch_language_agree() -> None:
     for turn in (1, 3, 5, 7):
         assert session.measure(Sample(whole, turn)) == MetricSession(metrics).measure(Sample(whole, turn))
     short = MetricSession(metrics).measure(Sample(whole, 5))[0]
-    assert short["ciu"] == pytest.approx(1 / 2 + 1 / 3), "a short reply is in the language of what was said before"
+    assert short["ciu"] == pytest.approx(1 / 2 + 1 / 3), "a short reply has the language of the context"
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The mixture: a sum of smooth curves over ranks, chosen inside, with its reasons."""
+"""Answer model `curves`: smooth curves over ranks with attributions, and the published forms."""
 
 from __future__ import annotations
 

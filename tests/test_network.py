@@ -1,4 +1,4 @@
-"""The calibration network against its formula written with loops, its training against cells trained one by one."""
+"""Calibration network against its formula written with loops, and the grid against cells trained one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sheets without a main rating: thumbs of users on their own question, staff who answer some of the questions."""
+"""Sheets without a main rating: users' thumbs on their own question, and partial forms of staff."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from accord.values import Question, Rubric, Scale
 
 
 def r_of(head: Calibration, corpus: Planted, labels: Labels, tested: Labels) -> float:
-    """The correlation on ratings of conversations that nobody had said anything of."""
+    """Correlation on ratings of conversations without labels in training."""
     head.fit(corpus.evidence, labels)
     rated = ratings(corpus.evidence, tested, corpus.question)
     scores = head.predict_each(corpus.evidence.take(rated.row), list(rated.annotator))
@@ -67,7 +67,7 @@ def test_column_of_a_text_excludes_its_own_answers() -> None:
     assert first is not None and list(first.sheets) == ["thumb"] and first.sheets["thumb"] == 300
     [row] = corpus.evidence.rows_of([one])
     moved = np.abs(then.values[:, -1] - now.values[:, -1])
-    assert moved[row] < 1e-9 < moved.max(), "others learn from it"
+    assert moved[row] < 1e-9 < moved.max(), "other texts learn from it"
     again = first.extend(corpus.evidence)
     assert again.columns == then.columns and pearson(again.values[:, -1], then.values[:, -1]) > 0.9  # type: ignore[operator]
 
@@ -79,8 +79,8 @@ def test_other_questions_are_described_and_saved(tmp_path: Path) -> None:
     assert learned.describe()["other_questions"] == {"thumb": 1000} and "other_questions:thumb" in str(
         learned.signature()
     )
-    assert learned.annotators == ["p0", "p1", "p2"], "whoever showed thumbs is not imitated"
-    assert learned.columns == corpus.evidence.columns, "nothing more has to be measured"
+    assert learned.annotators == ["p0", "p1", "p2"], "users with thumbs only are no annotators"
+    assert learned.columns == corpus.evidence.columns, "no further evidence is needed"
     Evaluator(corpus.question, (), learned, head_name="mixed").save(tmp_path)
     kept = load_evaluator(tmp_path).head
     part = corpus.evidence.take(range(20))
@@ -111,7 +111,7 @@ def test_few_sheets_names_and_comparisons_are_ignored() -> None:
     assert set(other_sheets(everything, main)) == {label.target for label in thumbs}
     assert not other_sheets(everything, main, {"thumb"}) and not other_sheets(Labels([*main, *thumbs[:19]]), main)
     of_turns = Labels(replace(label, target=Target(label.target.conversation, 1)) for label in thumbs)
-    assert not other_sheets(Labels([*main, *of_turns]), main), "turns are rated elsewhere than conversations"
+    assert not other_sheets(Labels([*main, *of_turns]), main), "turns and conversations are rated separately"
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The gate against replies that nobody would say: what fakes lose, in a batch, live, as a reward, and in a folder."""
+"""Plausibility gate: fakes lose their score in a batch, live, as a reward, and after saving."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FOLLOWS = {(one, other) for one, other in zip(SENTENCE, SENTENCE[1:], strict=Fal
 
 
 class Grammar(ScriptedLikelihood):
-    """A likelihood model that knows which word follows which, and that a reply takes up what was asked about."""
+    """Likelihood model of word order and of words that a reply repeats from the question."""
 
     name = "grammar"
 
@@ -144,7 +144,7 @@ def test_reward_checks_every_reply(evaluator: Evaluator) -> None:
     )
     found = reward(["what of topic1"] * 3, [real, shuffled, empty])
     assert found[0] > found[1] + 0.8 and found[2] == 1.0
-    assert len(model.asked) == 4, "two passages a scored reply, and none of what is unscored"
+    assert len(model.asked) == 4, "two passages per scored reply, none for an unscored one"
 
 
 @pytest.mark.slow

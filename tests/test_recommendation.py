@@ -1,4 +1,4 @@
-"""The decision which evaluator to use, and the baselines it is made against."""
+"""Recommendation of an evaluator, and the baselines that it is compared with."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ SLIDER = Question(id="main", text="How good is it, from 0 to 100?", scale=Scale(
 
 
 def on(question: Question, conversations: int = 120) -> tuple[EvidenceTable, Labels, np.ndarray]:
-    """A planted corpus whose labels stand on another scale, and each conversation's latent quality."""
+    """Planted corpus with labels on another scale, and each conversation's latent quality."""
     drawn = planted(conversations=conversations, annotators=4, noise=0.4)
     quality = drawn.evidence.values @ drawn.weights
     rng, row = np.random.default_rng(1), {target: i for i, target in enumerate(drawn.evidence.targets)}

@@ -1,4 +1,4 @@
-"""Selective scores: the promise holds, what breaks it is refused, and what is left goes to a person."""
+"""Selective scores: confident calls hold their agreement, and the rest is left for a person."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_threshold_holds_with_its_confidence() -> None:
 
 
 def tried(sure: float) -> Evaluator:
-    """An evaluator whose held-out calls agreed as often as they were sure."""
+    """Evaluator whose held-out calls agree as often as their confidence."""
     corpus = planted(conversations=60)
     rng = np.random.default_rng(0)
     p = np.repeat([sure, 0.6], 200)

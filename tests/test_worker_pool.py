@@ -1,4 +1,4 @@
-"""Work that several processes share: the same results, whatever becomes of the processes beside this one."""
+"""Worker pool: results do not depend on the fate of the workers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WAITS = 30
 
 
 def waiting_for(there: Path, work: Callable[[int], int]) -> Callable[[int], int]:
-    """Work whose first piece waits until a process beside this one has begun with another."""
+    """Work whose first piece waits until a worker has begun with another."""
     own = os.getpid()
 
     def piece_of(piece: int) -> int:
@@ -96,7 +96,7 @@ def test_work_that_cannot_be_pickled_is_done_locally(tmp_path: Path) -> None:
             return piece, os.getpid()
 
     class Refused:
-        """Sent, but not read."""
+        """Work that pickles but does not unpickle."""
 
         def __call__(self, piece: int) -> tuple[int, int]:
             return piece, os.getpid()
@@ -145,7 +145,7 @@ def test_workers_end_with_the_main_process(tmp_path: Path, how: signal.Signals) 
         assert script.wait(WAITS) == -how
         assert script.stderr is not None and script.stderr.read().count("Traceback") == (how == signal.SIGINT)
     while Path(f"/proc/{child}").exists():
-        assert time.monotonic() < end, "it still works, for nobody"
+        assert time.monotonic() < end, "the worker still runs"
         time.sleep(0.02)
 
 
