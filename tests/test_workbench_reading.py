@@ -21,13 +21,13 @@ from accord.live import opened as watched
 from accord.models import run
 from accord.project import Project, score
 from accord.store import Studies, scores_about
-from accord.studies.citations import Passages, excerpts
-from accord.studies.predicted_ratings import Perspectives, expected
+from accord.studies.citations import CitationFinder, excerpts
+from accord.studies.predicted_ratings import PredictionService, expected
 from accord.values import Annotation, Document, Issue, IssueAnnotation, Sample, Score, Target
 from accord.web import add_person
-from accord.web.context import reading_address
-from accord.web.pages.conversation import way_back
-from accord.web.pages.conversation_details import reading_of
+from accord.web.context import conversation_address
+from accord.web.pages.conversation import back_address
+from accord.web.pages.conversation_details import load_details
 
 
 def read(browser: Browser, address: str) -> dict[str, Any]:
@@ -53,9 +53,9 @@ def test_the_page_and_its_data_tell_everything_that_is_known(tmp_path: Path, mon
         evaluator = opened.load()
         kept = score(opened, evaluator, [rich()], tmp_path / "scores.jsonl")
         with served(opened) as port:
-            browser, where = signed_in(port), reading_address(RICH)
+            browser, where = signed_in(port), conversation_address(RICH)
             data = read(browser, f"{where}.json")
-            page = html.unescape(browser.get(reading_address(RICH, 4, "/board/list?question=Q0")))
+            page = html.unescape(browser.get(conversation_address(RICH, 4, "/board/list?question=Q0")))
         [known] = run(evaluator.predict([Sample(rich())]), opened.kept)
         assert isinstance(known, Score) and data["expected"]["scores"]["conversation"]["value"] == known.value
         for name, row in data["expected"]["people"]["conversation"].items():
@@ -73,7 +73,7 @@ def test_the_page_and_its_data_tell_everything_that_is_known(tmp_path: Path, mon
         assert {each["question"]: each["expected"] for each in reply["judged"]} == pytest.approx({"Q0": 3, "Q1": 3})
         assert data["expected"]["metrics"]["4"]["citation-rate"] == 1
         for said in (
-            "Tool call: find_article", "on reflection", "too curt", "One claim is wrong.", "(the turn does not say so)",
+            "Tool call: find_article", "on reflection", "too curt", "One claim is wrong.", "(not in the turn)",
             "cited, its words are repeated", "Who would rate it how", "judge-1, logprobs", "desk-2", "band ",
             'href="/board/list?question=Q0"', 'class="turn rated reply" id="t4"', "latency",
         ):  # fmt: skip
@@ -120,7 +120,7 @@ def test_only_leads_read_and_what_is_not_there_is_404(tmp_path: Path) -> None:
     ("/board?" + "a" * 5000, False), ("", False),
 ])  # fmt: skip
 def test_a_page_leads_back_to_the_board_and_nowhere_else(back: str, is_kept: bool) -> None:
-    assert way_back(back) == (back if is_kept else "")
+    assert back_address(back) == (back if is_kept else "")
 
 
 def test_what_stands_in_a_conversation_is_text(tmp_path: Path) -> None:
@@ -150,10 +150,10 @@ def test_what_stands_in_a_conversation_is_text(tmp_path: Path) -> None:
         opened.store.add_scores(opened.store.start_run(EVIL, {"evaluator": EVIL}), [row])
         with served(opened) as port:
             browser = signed_in(port)
-            page = browser.get(reading_address(EVIL, 3, f"/board/{EVIL}"))
+            page = browser.get(conversation_address(EVIL, 3, f"/board/{EVIL}"))
             assert browser.status == 200 and not strange(page) and page.count("\\u001b[31m") >= 1
             assert "<script>alert" not in page and "\x1b" not in page and "\u202e" not in page and "\\u202e" in page
-            data = read(browser, f"{reading_address(EVIL)}.json")
+            data = read(browser, f"{conversation_address(EVIL)}.json")
             assert data["turns"][2]["content"] == long + EVIL and data["turns"][3]["scores"][0]["warning"] == EVIL
 
 
@@ -162,12 +162,14 @@ def test_what_stands_in_a_conversation_is_text(tmp_path: Path) -> None:
 
 def test_passages_are_words_that_stand_in_both_in_their_order() -> None:
     documents = (Document("One two three four five six. Seven."), Document("Zero one two THREE four, five!"))
-    found = Passages(documents).used_by(Turn("assistant", "So: ONE two, three four five six; and one two three four."))
+    found = CitationFinder(documents).uses(
+        Turn("assistant", "So: ONE two, three four five six; and one two three four.")
+    )
     assert [(each.number, each.is_cited, each.spans) for each in found] == [(1, False, ((0, 27),))]
-    cited = Passages(documents).used_by(Turn("assistant", "See [2], [9] and [0].", extra={"documents": ["x"]}))
+    cited = CitationFinder(documents).uses(Turn("assistant", "See [2], [9] and [0].", extra={"documents": ["x"]}))
     assert [(each.number, each.is_cited, each.spans) for each in cited] == [(2, True, ())]
-    assert Passages(()).used_by(Turn("assistant", "[1]")) == []
-    assert Passages((Document("a b c"), Document(""))).used_by(Turn("assistant", "a b c")) == []
+    assert CitationFinder(()).uses(Turn("assistant", "[1]")) == []
+    assert CitationFinder((Document("a b c"), Document(""))).uses(Turn("assistant", "a b c")) == []
 
 
 def test_excerpts_hold_their_passages_and_do_not_overlap() -> None:
@@ -183,11 +185,11 @@ def test_issues_of_an_earlier_text_are_said_to_be_old(tmp_path: Path, monkeypatc
             Target(RICH, 6), (Issue("Slow", "slow", "You are welcome"),), 4, "", "issues", said="other"
         )
         opened.store.add_annotations(Annotation.from_issues(other))
-        found = reading_of(opened, RICH)
+        found = load_details(opened, RICH)
         assert found is not None and [each.is_old for each in found.found[4]] == [False]
         assert [each.is_old for each in found.found[6]] == [True]
         assert found.found[6][0].annotation.issues[0].span == (0, 15), "its quote is looked up in the turn as it is"
-        assert reading_of(opened, "nothing") is None
+        assert load_details(opened, "nothing") is None
 
 
 def test_scores_are_told_by_run_the_latest_first(tmp_path: Path) -> None:
@@ -209,7 +211,7 @@ def test_another_evaluator_expects_other_things_and_nobody_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with reading_project(tmp_path, monkeypatch) as opened:
-        perspectives = Perspectives(opened)
+        perspectives = PredictionService(opened)
         first = _worked_out(perspectives, rich())
         assert first.state == "ready" and first.to_json() == expected(opened, opened.load(), rich()).to_json()
         with Project(opened.config, question="Q1") as other:
@@ -224,7 +226,7 @@ def test_another_evaluator_expects_other_things_and_nobody_is_asked(
         perspectives.jobs.close()
 
 
-def _worked_out(perspectives: Perspectives, conversation: Conversation) -> Any:
+def _worked_out(perspectives: PredictionService, conversation: Conversation) -> Any:
     perspectives.of(conversation)
     perspectives.jobs.wait()
     return perspectives.of(conversation)

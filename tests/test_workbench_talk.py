@@ -20,8 +20,8 @@ from accord import Store
 from accord.edges import BadInput
 from accord.project import Config, Project
 from accord.store import Limits, Studies, Talks
-from accord.studies import OpenStudy
-from accord.studies.chat_session import OpenTalk
+from accord.studies import StudySession
+from accord.studies.chat_session import ChatSession
 from accord.synth import Library
 from accord.testing import ChatServer, Wire, completion, spoken
 from accord.web import WorkbenchContext, add_person, workbench_app
@@ -227,7 +227,7 @@ def test_no_page_no_json_and_no_header_names_the_assistant(tmp_path: Path) -> No
 def test_assistants_are_balanced_in_the_study_whoever_comes(tmp_path: Path, database: str) -> None:
     with ChatServer(say_hello) as model, project(tmp_path, model.url, store=database) as opened:
         studies = Studies(opened.store)
-        talk = OpenTalk(OpenStudy(opened, "chat", studies))
+        talk = ChatSession(StudySession(opened, "chat", studies))
 
         def person(number: int) -> None:
             for _ in range(3):

@@ -161,6 +161,6 @@ def _pages(
     open_.callback(bench.close)
     pages: App = workbench_app(bench, frozenset(map(str.lower, names)))
     note_broken_studies(bench)
-    note(f"studies at {site}/: {', '.join(bench.open) or 'none'}; the board at /board")
+    note(f"studies at {site}/: {', '.join(bench.sessions) or 'none'}; the board at /board")
     note_sign_in_link(bench, site)
     return pages

@@ -155,7 +155,7 @@ class ChartSettings:
         """Return the settings of a query, with defaults for missing fields.
 
         Raises:
-            BadInput: A field names an unknown column, mark or aggregate, or the combination cannot be drawn.
+            BadInput: A field names an unknown column, mark or aggregate, or the combination cannot be sample_items.
         """
         of_metadata = sorted((name for name in columns if name.startswith("metadata: ")), key="metadata: system".__ne__)
         settings = cls(
@@ -195,7 +195,7 @@ class ExploreChart:
 
     @property
     def is_raw(self) -> bool:
-        """True if every score is drawn by itself."""
+        """True if every score is sample_items by itself."""
         return self.settings.aggregate == "none" and self.settings.mark != "quartiles"
 
     def groups(self) -> list[Group]:
@@ -212,7 +212,7 @@ class ExploreChart:
         return sorted((Group(*key, values) for key, values in cells.items()), key=lambda group: (group.at, group.color))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the settings and the numbers that are drawn."""
+        """Return the settings and the numbers that are sample_items."""
         settings = vars(self.settings)
         if self.is_raw:
             points = [{"x": g.x, "color": g.color, "y": y} for g in self.groups() for y in g.values]
@@ -317,7 +317,7 @@ class _ExplorePage:
         return load_score_table(self.context.project, synthetic)
 
     def show(self, request: Request) -> Response:
-        """Show the form and the chart; with `.json`, the numbers that are drawn."""
+        """Show the form and the chart; with `.json`, the numbers that are sample_items."""
         visitor = self.context.visitor(request, "lead")
         fields = {name: str(value) for name, value in request.query_params.items()}
         with_synthetic = fields.get("synthetic") == "yes"
@@ -329,7 +329,7 @@ class _ExplorePage:
                 "unknown": table.unknown}  # fmt: skip
         if request.url.path.endswith(".json"):
             return JSONResponse({**data, "columns": dict(table.columns), "chart": chart.to_json()})
-        return self.context.page(
+        return self.context.render(
             "explore", visitor, data=data, settings=settings, columns=list(table.columns), marks=MARKS,
             aggregates=AGGREGATES, with_synthetic=with_synthetic, query=request.url.query,
             chart=chart.draw() if table.rows else None, title=chart.title,
