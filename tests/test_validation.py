@@ -22,17 +22,18 @@ from accord.statistics import cohen_kappa, fleiss_kappa, mean_kappa, no_fleiss
 from accord.store import Conflict, IssueAnnotations, Store, Studies
 from accord.studies import (
     DialogueResampling,
+    SubmittedAnswer,
     ValidatedTurns,
     agreement_with_all,
     agreement_with_model,
     agreement_with_others,
+    answer_tables,
     detection_outcome,
     eligible_turns,
+    load_outcome,
     open_validation,
-    outcome,
     overall_outcome,
     sample_items,
-    table,
 )
 from accord.validation import summarize_issues
 from accord.values import (
@@ -119,7 +120,7 @@ def test_a_study_of_what_was_assessed_is_drawn_once(tmp_path: Path) -> None:
         assert len(items) == 4 and "Objective issues" in look.settings.guidelines
         again = open_validation(opened, "detection", studies)
         assert studies.items("detection") == items and again.settings.annotators_per_item == 2
-        with pytest.raises(BadInput, match="under way"):
+        with pytest.raises(BadInput, match="exists"):
             open_validation(opened, "detection", studies, turns=3)
         few = open_validation(opened, "detection", studies, items_per_annotator=2)
         for place in range(2):
@@ -137,28 +138,28 @@ def test_guidance_comes_after_the_first_rating_which_stays(tmp_path: Path) -> No
         look = open_validation(opened, "overall", studies, per_turn=1)
         one = look.take("ann")
         assert one is not None
-        assert look.sheet(one).stage.id == "initial" and "issues" not in look.sheet(one).stage.show
-        with pytest.raises(BadInput, match="not asked here"):
+        assert look.view(one).stage.id == "initial" and "issues" not in look.view(one).stage.show
+        with pytest.raises(BadInput, match="not part of this stage"):
             look.answer("ann", submitted(one.id, "validation:revised", 2))
         look.answer("ann", submitted(one.id, "validation:initial", 4))
         second = look.finish("ann", one.id)
-        assert second.state == "open" and look.sheet(second).stage.show == ("issues",)
-        assert look.sheet(second).before == {"validation:initial": 4}
-        with pytest.raises(Conflict, match="not the one you are at"):
+        assert second.state == "open" and look.view(second).stage.show == ("issues",)
+        assert look.view(second).before == {"validation:initial": 4}
+        with pytest.raises(Conflict, match="is finished"):
             look.answer("ann", submitted(one.id, "validation:initial", 1, "c" * 20, stage="initial"))
-        with pytest.raises(BadInput, match="not asked here"):
+        with pytest.raises(BadInput, match="not part of this stage"):
             look.answer("ann", submitted(one.id, "validation:initial", 1, "d" * 20))
         look.answer("ann", submitted(one.id, "validation:revised", 3, "e" * 20))
         assert look.finish("ann", one.id).state == "done"
-        found = outcome(opened, "overall", studies).to_json()
+        found = load_outcome(opened, "overall", studies).to_json()
         assert (found["examples"], found["ratings"], found["revisions"]["lower"]) == (1, 1, 1)
-        with pytest.raises(BadInput, match="has not begun"):
-            outcome(opened, "detection", studies)
+        with pytest.raises(BadInput, match="has no items yet"):
+            load_outcome(opened, "detection", studies)
         studies.close()
 
 
-def row(assignment: str, question: str, value: int, id: str = "a" * 20, **more: str) -> dict[str, Any]:
-    return {"assignment": assignment, "id": id, "question": question, "value": value, **more}
+def submitted(assignment: str, question: str, value: int, id: str = "a" * 20, **more: str) -> SubmittedAnswer:
+    return SubmittedAnswer(assignment=assignment, id=id, question=question, value=value, **more)  # type: ignore[arg-type]
 
 
 HOSTILE = "<script>alert(1)</script>"
@@ -383,11 +384,11 @@ def test_intervals_draw_whole_dialogues() -> None:
     targets = [Target("a", 1), Target("a", 2), Target("b", 1)]
     sample_items = DialogueResampling.of(targets, draws=50)
     assert all(Counter(rows.tolist())[0] == Counter(rows.tolist())[1] for rows in sample_items.draws)
-    assert DialogueResampling.of([]).figure(lambda rows: 1.0) == Estimate()
+    assert DialogueResampling.of([]).estimate(lambda rows: 1.0) == Estimate()
     given: dict[tuple[str, Target, str], Any] = {
         ("p", targets[0], "q"): 1,
         ("p", targets[1], "q"): 2,
         ("p", targets[1], "r"): 3,
     }
-    q, r = table(given, ["q", "r"], targets)
+    q, r = answer_tables(given, ["q", "r"], targets)
     assert q.targets == r.targets == (targets[1],) and q.answers.tolist() == [[2.0]] and r.answers.tolist() == [[3.0]]

@@ -35,7 +35,7 @@ def test_two_people_an_item_and_no_more(tmp_path: Path) -> None:
             while (assignment := look.take(person)) is not None:
                 again = look.take(person)
                 assert again is not None and again.id == assignment.id, "what one is at comes again"
-                for question in look.sheet(assignment).questions:
+                for question in look.view(assignment).questions:
                     look.answer(
                         person, submitted(assignment.id, question.id, 1, f"{person}-{assignment.id}-{question.id}"[:64])
                     )
@@ -99,7 +99,7 @@ def test_a_lease_that_is_over_goes_on_unless_others_have_finished(tmp_path: Path
         look.studies.move(one.id, "ann", "open", 0, over)
         others = [look.take("bob")]
         assert others[0] is not None and others[0].item.key == one.item.key
-        for place, question in enumerate(look.sheet(others[0]).questions):
+        for place, question in enumerate(look.view(others[0]).questions):
             look.answer("bob", submitted(others[0].id, question.id, 1, f"bob-{place:0>20}"))
         look.finish("bob", others[0].id)
         with pytest.raises(LeaseExpired, match="your text stays here"):
@@ -116,7 +116,7 @@ def test_nobody_answers_for_another(tmp_path: Path) -> None:
             lambda: look.skip("bob", one.id, "not mine"),
             lambda: look.reopen("bob", one.id),
         ):
-            with pytest.raises(BadInput, match="not yours, or is gone"):
+            with pytest.raises(BadInput, match="does not exist, or is not yours"):
                 act()
         assert not len(look.project.store.labels())
 

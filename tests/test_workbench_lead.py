@@ -32,7 +32,7 @@ from accord.studies.background_jobs import BackgroundJobs
 from accord.studies.background_learning import BackgroundLearning
 from accord.studies.blind_predictions import live_accuracy
 from accord.studies.item_order import ItemOrder, is_random_sample, make_ranking
-from accord.studies.retrain import candidate_folder, promote_candidate, recover_promotion, waiting
+from accord.studies.retrain import candidate_folder, load_report, promote_candidate, recover_promotion
 from accord.studies.study_progress import StudyProgress
 from accord.testing import planted
 from accord.values import Annotation, Kind, Label, Labels, Question, Scale, StudySettings, Target
@@ -117,7 +117,7 @@ def test_a_study_is_said_in_a_sentence_from_the_answers_to_its_main_question_alo
         studies = Studies(opened.store)
         look = StudySession(opened, "look", studies)
         look.begin()
-        assert "Nobody has answered yet" in StudyProgress(look).sentence()
+        assert "No answers yet" in StudyProgress(look).sentence()
         targets = [item.target for item in studies.items("look")]
         opened.store.add_annotations(
             Annotation(target, question, who, "person", 1 + place % 3, answer=f"{who} {question} {place}", study="look")
@@ -127,7 +127,7 @@ def test_a_study_is_said_in_a_sentence_from_the_answers_to_its_main_question_alo
         )
         quick, whole = StudyProgress(look), StudyProgress(look)
         assert whole.answers and whole.by_question
-        assert quick.sentence() == whole.sentence() and quick.sentence().startswith("9 of 12 rated twice")
+        assert quick.sentence() == whole.sentence() and quick.sentence().startswith("9 of 12 items rated twice")
         assert "answers" not in quick.__dict__, "the other answers were not read"
         kept = studies.answers("look", question="Q1")
         assert kept == [each for each in whole.answers if each.question == "Q1"] and len(kept) == 18
@@ -148,15 +148,15 @@ def test_habits_are_found_and_people_who_share_them_are_not_told_apart() -> None
         apart is not None
         and apart.level.value is not None
         and apart.width.value is not None
-        and apart.rest.value is not None
+        and apart.residual.value is not None
     )
-    assert apart.level.value + apart.width.value + apart.rest.value == pytest.approx(1)
+    assert apart.level.value + apart.width.value + apart.residual.value == pytest.approx(1)
     # Σ over pairs of (level difference)² : (width difference)²·12² : 2·noise²
     planted_parts = np.array([64 + 64 + 256, (0.25 + 0.25 + 1) * 144, 3 * 2 * 9.0])
     shares = planted_parts / planted_parts.sum()
-    assert np.allclose([apart.level.value, apart.width.value, apart.rest.value], shares, atol=0.09)
+    assert np.allclose([apart.level.value, apart.width.value, apart.residual.value], shares, atol=0.09)
     same = decompose_disagreement(opinions(dict.fromkeys(levels, 0.0), dict.fromkeys(widths, 1.0), 3.0))
-    assert same is not None and same.rest.low is not None and same.rest.low > 0.9
+    assert same is not None and same.residual.low is not None and same.residual.low > 0.9
 
 
 def test_agreement_and_its_change_have_the_intervals_of_conversations() -> None:
@@ -217,13 +217,16 @@ def test_the_items_on_which_people_differ_come_first_and_agreement_is_no_item() 
 def test_the_order_thinks_ahead_and_says_when_the_interval_is_half_as_wide() -> None:
     corpus = planted(conversations=60, annotators=4, noise=0.5)
     few = Labels(list(corpus.labels)[:30])
-    order = ItemOrder.of(corpus.evidence, few, corpus.question, few.annotators, 80)
-    assert list(order.left) == sorted(order.left, reverse=True) and 0 < order.left[-1] < order.left[0] < 1
-    half = order.to_half
-    assert half is not None and order.left[half - 1] <= 0.25 < order.left[half - 2]
-    assert order.said() == f"{half} more labels, in this order, halve the evaluator's interval."
-    short = ItemOrder.of(corpus.evidence, few, corpus.question, few.annotators, 2)
-    assert short.to_half is None and "narrow the evaluator's interval by" in short.said()
+    order = ItemOrder.compute(corpus.evidence, few, corpus.question, few.annotators, 80)
+    assert (
+        list(order.remaining_variance) == sorted(order.remaining_variance, reverse=True)
+        and 0 < order.remaining_variance[-1] < order.remaining_variance[0] < 1
+    )
+    half = order.labels_to_halve
+    assert half is not None and order.remaining_variance[half - 1] <= 0.25 < order.remaining_variance[half - 2]
+    assert order.sentence() == f"{half} more labels, in this order, halve the evaluator's interval."
+    short = ItemOrder.compute(corpus.evidence, few, corpus.question, few.annotators, 2)
+    assert short.labels_to_halve is None and "narrow the evaluator's interval by" in short.sentence()
 
 
 def test_random_draws_are_a_fixed_sample_of_the_items_and_the_rest_goes_by_the_order() -> None:
@@ -361,10 +364,10 @@ def test_what_is_asked_a_second_time_stands_beside_the_first(tmp_path: Path, mon
         }
         assert len(first) == 30 and again and all(not each.replaces for each in again)
         same = sum(each.value == first[each.target].value for each in again)
-        [ann] = [each for each in StudyProgress(look).by_person if each.person == "ann"]
+        [ann] = [each for each in StudyProgress(look).by_annotator if each.person == "ann"]
         on_q1 = ann.repeats.n - len(again)
         assert on_q1 == len(again) and ann.repeats.value is not None and ann.repeats.value * ann.repeats.n >= same
-        assert StudyProgress(look).sentence().startswith("30 of 30 rated;")
+        assert StudyProgress(look).sentence().startswith("30 of 30 items rated;")
 
 
 @pytest.mark.slow
@@ -372,12 +375,12 @@ def test_what_is_expected_is_kept_before_the_answer_and_tests_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with led(tmp_path, monkeypatch, show_prediction=True) as opened, looked(opened) as (look, loop, panel):
-        assert loop.reasons == {"look": "no evaluator has learned yet"}
+        assert loop.reasons == {"look": "no evaluator is fitted yet"}
         panel.everybody(7)
-        assert not look.studies.predictions("look") and "no evaluator has expected" in StudyProgress(look).sentence()
-        loop.refit()
-        assert loop.evaluator is None and waiting(loop.folder) is not None  # type: ignore[arg-type]
-        loop.promote_candidate()
+        assert not look.studies.predictions("look") and "no predictions by an evaluator" in StudyProgress(look).sentence()
+        loop.retrain()
+        assert loop.evaluator is None and load_report(loop.folder) is not None  # type: ignore[arg-type]
+        loop.promote()
         loop.jobs.wait()
         assert loop.evaluator is not None and not loop.reasons
         asked = next(assignment for person in LEVELS if (assignment := look.take(person)) is not None)
@@ -388,8 +391,8 @@ def test_what_is_expected_is_kept_before_the_answer_and_tests_it(
         [seen] = look.revealed(look.assignment(asked.id, asked.person))
         assert seen == expected
         found = live_accuracy(look)
-        assert found is not None and found.without == 28 and len(found.paired) == 32 and len(found.counted) > 10
-        figures = found.figures()
+        assert found is not None and found.unpredicted == 28 and len(found.paired) == 32 and len(found.completed) > 10
+        figures = found.estimates()
         assert figures["pearson"].value is not None and figures["pearson"].value > 0.6
         assert figures["gain"].value is not None and figures["gain"].value > 0.05
         # An answer that is changed after it was given is no test any more: the first one counts.
@@ -410,8 +413,8 @@ def test_no_prediction_is_made_after_the_answer(tmp_path: Path, monkeypatch: pyt
         begun = look.take("ann")
         assert begun is not None
         look.answer("ann", submitted(begun.id, "Q0", 2))
-        loop.refit()
-        loop.promote_candidate()
+        loop.retrain()
+        loop.promote()
         loop.jobs.wait()
         again = look.take("ann")
         assert again is not None and again.id == begun.id
@@ -431,11 +434,11 @@ def test_the_informative_order_is_made_as_labels_arrive(tmp_path: Path, monkeypa
         panel.everybody(5)
         loop.jobs.wait()
         order = loop.orders["look"]
-        assert order.left and "order look" not in loop.jobs.failed
+        assert order.remaining_variance and "order look" not in loop.jobs.failed
         done = {(each.item.target, each.person) for each in look.studies.everything("look")}
         assert not done & set(order.suggested[:1])
-        loop.refit()
-        loop.promote_candidate()
+        loop.retrain()
+        loop.promote()
         loop.jobs.wait()
         order = loop.orders["look"]
         panel.everybody(5)
@@ -464,8 +467,8 @@ def test_a_promotion_that_is_cut_in_two_is_ended_at_the_next_start(
         folder = loop.folder
         assert folder is not None and loop.state()["candidate"]["labels"] >= 24 and not folder.exists()
         promote_candidate(folder)
-        loop.refit()
-        report = waiting(folder)
+        loop.retrain()
+        report = load_report(folder)
         assert report is not None and report["before"]["n"] == report["now"]["n"] == 28
         assert {each["statistic"] for each in report["tests"]} == {"rmse", "pearson", "log_loss"} or report["tests"]
         before, new = (
@@ -479,13 +482,13 @@ def test_a_promotion_that_is_cut_in_two_is_ended_at_the_next_start(
             and not recover_promotion(folder)
         )
         assert (folder.with_name(f"{folder.name}.before-20261123") / "evaluator.json").read_bytes() == before
-        with pytest.raises(Exception, match="no candidate to promote_candidate"):
+        with pytest.raises(Exception, match="no candidate to promote"):
             promote_candidate(folder)
         making = folder.with_name(f"{folder.name}.making")
         making.mkdir()
         (making / "evaluator.json").write_text("half")  # it dies while it writes
-        loop.refit()
-        assert waiting(folder) is not None and not making.exists()
+        loop.retrain()
+        assert load_report(folder) is not None and not making.exists()
 
 
 @pytest.mark.slow
@@ -494,7 +497,7 @@ def test_norming_rounds_ask_everybody_the_same_and_come_first(tmp_path: Path, mo
         browser = Browser(port)
         browser.get("/")
         page = browser.get("/lead/look")
-        assert browser.status == 200 and "Nobody has answered yet; 30 items are to be rated twice." in page
+        assert browser.status == 200 and "No answers yet; 30 items to be rated twice." in page
         look = StudySession(opened, "look", Studies(opened.store))
         Panel(look).everybody(1)
         for items in ("0", "101", "\u0663", "\u00b2", "9" * 5000, "", "-1"):
@@ -551,7 +554,10 @@ def test_adjudication_adds_an_answer_and_replaces_none(tmp_path: Path, monkeypat
         assert now["answers"] == worst_item["answers"] and [each["value"] for each in now["adjudicated"]] == [3]
         page = browser.get("/lead/look/disagree")
         assert "&lt;i&gt;we talked" in page and "<i>we talked" not in page
-        assert "is not asked here" in browser.get("/lead/look/disagree?question=%3Cscript%3E") and browser.status == 422
+        assert (
+            "is not part of this study" in browser.get("/lead/look/disagree?question=%3Cscript%3E")
+            and browser.status == 422
+        )
         look.studies.close()
 
 
@@ -579,17 +585,17 @@ def test_a_lead_fits_again_and_promotes_and_annotators_are_told_nothing(
             look = StudySession(opened, "look", Studies(opened.store))
             Panel(look).everybody(6)
             page = lee.get("/lead")
-            assert "None is in use yet" in page and settled(lee)["evaluator"] is None
-            assert lee.post("/lead/promote_candidate", form=token(page), made="")[0] == 422
+            assert "No evaluator is in use yet" in page and settled(lee)["evaluator"] is None
+            assert lee.post("/lead/promote", form=token(page), made="")[0] == 422
             assert lee.post("/lead/fit", form="0" * 64)[0] == 403
             assert lee.post("/lead/fit", form=token(page))[0] == 303
             candidate = settled(lee)["candidate"]
-            assert candidate["labels"] == 24 and "nothing to compare it with" in candidate["said"]
+            assert candidate["labels"] == 24 and "nothing to compare it with" in candidate["summary"]
             assert "A candidate waits" in lee.get("/lead")
-            assert lee.post("/lead/promote_candidate", form=token(page), made="2020")[0] == 422, (
+            assert lee.post("/lead/promote", form=token(page), made="2020")[0] == 422, (
                 "another than was looked at"
             )
-            assert lee.post("/lead/promote_candidate", form=token(page), made=candidate["made"])[0] == 303
+            assert lee.post("/lead/promote", form=token(page), made=candidate["made"])[0] == 303
             assert settled(lee)["evaluator"]["annotators"] == 4
 
             shown = [ann.get("/rate/look"), ann.get("/rate/look/done"), ann.get("/rate/look/done.json"), ann.get("/")]
@@ -613,7 +619,7 @@ def test_a_lead_fits_again_and_promotes_and_annotators_are_told_nothing(
                 said = ann.get(path)
                 assert ann.status == 403 and "the role lead" in said and "bob" not in said, path
             form = token(ann.get("/rate/look"))
-            for path in ("/lead/fit", "/lead/promote_candidate", "/lead/look/norm", "/lead/look/adjudicate"):
+            for path in ("/lead/fit", "/lead/promote", "/lead/look/norm", "/lead/look/adjudicate"):
                 assert ann.post(path, form=form)[0] == 403, path
             assert lee.get("/lead/nothing") and lee.status == 404
             look.studies.close()
@@ -648,10 +654,10 @@ def test_an_evaluator_of_another_question_or_level_expects_nothing(
         opened.store.add_labels(
             Label(Target(f"chat-{n:02d}"), "Q0", person, 1 + (n + len(person)) % 4) for person, n in panel_rows
         )
-        loop.refit()
-        loop.promote_candidate()
+        loop.retrain()
+        loop.promote()
         loop.jobs.wait()
-        assert "predicts 'Q0', which this study does not ask" in loop.reasons["look"]
+        assert "predicts 'Q0', which is not a question of this study" in loop.reasons["look"]
         assert look.take("ann") is not None and not look.studies.predictions("look")
 
 
@@ -664,8 +670,8 @@ def test_the_stopping_rule_is_right_on_average_about_what_was_planted() -> None:
         every = {(each.target, each.annotator): each for each in corpus.labels}
         x = corpus.evidence.values
         first = [list(every.values())[n] for n in np.random.default_rng(seed).permutation(len(every))[:24]]
-        order = ItemOrder.of(corpus.evidence, Labels(first), corpus.question, sorted(corpus.levels), 120)
-        then = [*first, *(every[each] for each in order.suggested[: order.to_half or 120])]
+        order = ItemOrder.compute(corpus.evidence, Labels(first), corpus.question, sorted(corpus.levels), 120)
+        then = [*first, *(every[each] for each in order.suggested[: order.labels_to_halve or 120])]
 
         def error(labels: list[Label], x: Any = x, corpus: Any = corpus) -> float:
             head = Calibration(corpus.question, core="mixed", even_by=()).fit(corpus.evidence, Labels(labels))
@@ -707,10 +713,10 @@ def test_pairs_names_a_damaged_evaluator_and_a_study_without_items_have_their_pa
         with served(opened) as port:
             browser = Browser(port)
             browser.get("/")
-            assert "cannot be opened" in browser.get("/lead") or settled(browser)["preparing"] == ""
+            assert "cannot be loaded" in browser.get("/lead") or settled(browser)["preparing"] == ""
             assert "fit it again" in settled(browser)["failed"]["prepare"]
             page = browser.get("/lead")
-            assert "cannot be opened" in page and "no conversation in the store fits" in page
+            assert "cannot be loaded" in page and "no conversation in the store matches" in page
             kept = Studies(opened.store)
             for name, question, said in (("pairs", "Q/1 &", (-1, 1)), ("moods", "Q0", ("red", "blue & green"))):
                 look = StudySession(opened, name, kept)

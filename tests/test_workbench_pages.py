@@ -230,7 +230,7 @@ def test_a_second_time_looks_like_any_other_and_is_an_answer_of_its_own(tmp_path
         browser = Browser(port)
         browser.get("/")
         count, seen = 0, dict[str, int]()
-        while "Nothing is left" not in (page := browser.get("/rate/look")):
+        while "No items left" not in (page := browser.get("/rate/look")):
             where, fields = form_of(page)
             assert " checked" not in page and "data-ends" not in page
             turn = re.search(r"Question \d+", page)
@@ -308,7 +308,7 @@ def test_what_is_typed_and_what_is_chosen() -> None:
 def test_the_finder_is_asked_of_stages_that_show_issues_alone(tmp_path: Path) -> None:
     with study(tmp_path) as look:
         one = look.take("ann")
-        assert one is not None and look.sheet(one).issues is None and look.progress("ann") == (0, 12)
+        assert one is not None and look.view(one).issues is None and look.progress("ann") == (0, 12)
         look.answer("ann", submitted(one.id))
         look.skip("ann", one.id, "no")
         assert look.progress("ann") == (1, 12)

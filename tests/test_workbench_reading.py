@@ -22,7 +22,7 @@ from accord.models import run
 from accord.project import Project, score
 from accord.store import Studies, scores_about
 from accord.studies.citations import CitationFinder, excerpts
-from accord.studies.predicted_ratings import PredictionService, expected
+from accord.studies.predicted_ratings import PredictionService, predict_conversation
 from accord.values import Annotation, Document, Issue, IssueAnnotation, Sample, Score, Target
 from accord.web import add_person
 from accord.web.context import conversation_address
@@ -34,7 +34,7 @@ def read(browser: Browser, address: str) -> dict[str, Any]:
     """A conversation's data, once what the evaluator expects is worked out."""
     while True:
         found = json.loads(browser.get(address))
-        if browser.status != 200 or found["expected"]["state"] != "waiting":
+        if browser.status != 200 or found["predictions"]["state"] != "waiting":
             return dict(found)
         time.sleep(0.05)
 
@@ -57,11 +57,11 @@ def test_the_page_and_its_data_tell_everything_that_is_known(tmp_path: Path, mon
             data = read(browser, f"{where}.json")
             page = html.unescape(browser.get(conversation_address(RICH, 4, "/board/list?question=Q0")))
         [known] = run(evaluator.predict([Sample(rich())]), opened.kept)
-        assert isinstance(known, Score) and data["expected"]["scores"]["conversation"]["value"] == known.value
-        for name, row in data["expected"]["people"]["conversation"].items():
+        assert isinstance(known, Score) and data["predictions"]["scores"]["conversation"]["value"] == known.value
+        for name, row in data["predictions"]["people"]["conversation"].items():
             [own] = run(evaluator.predict([Sample(rich())], name), opened.kept)
             assert isinstance(own, Score) and row["value"] == own.value and row["distribution"] == own.distribution
-        assert set(data["expected"]["people"]["conversation"]) == {"ann", "bob", "cy"}
+        assert set(data["predictions"]["people"]["conversation"]) == {"ann", "bob", "cy"}
         whole, reply = data["whole"], data["turns"][4]
         by = {each["person"]: each for each in whole["answers"]}
         assert (by["ann"]["value"], [each["value"] for each in by["ann"]["history"]]) == (2, [1])
@@ -71,10 +71,10 @@ def test_the_page_and_its_data_tell_everything_that_is_known(tmp_path: Path, mon
         assert reply["documents"] == [{"number": 1, "is_cited": True, "spans": [[17, 59]]}]
         assert POLICY[17:59] == "can be returned within 45 days of delivery"
         assert {each["question"]: each["expected"] for each in reply["judged"]} == pytest.approx({"Q0": 3, "Q1": 3})
-        assert data["expected"]["metrics"]["4"]["citation-rate"] == 1
+        assert data["predictions"]["metrics"]["4"]["citation-rate"] == 1
         for said in (
             "Tool call: find_article", "on reflection", "too curt", "One claim is wrong.", "(not in the turn)",
-            "cited, its words are repeated", "Who would rate it how", "judge-1, logprobs", "desk-2", "band ",
+            "cited, repeated", "Who would rate it how", "judge-1, logprobs", "desk-2", "band ",
             'href="/board/list?question=Q0"', 'class="turn rated reply" id="t4"', "latency",
         ):  # fmt: skip
             assert said in page, said
@@ -85,9 +85,12 @@ def test_a_conversation_that_nobody_held_says_so(tmp_path: Path, monkeypatch: py
     with reading_project(tmp_path, monkeypatch, fits=False) as opened, served(opened) as port:
         browser = signed_in(port)
         page, data = browser.get("/conversation/made"), read(browser, "/conversation/made.json")
-        assert "Nobody held this conversation." in page and "DS1" in page and "model-a" in page
-        assert data["synthetic"] and data["expected"]["state"] == "none"
-        assert "accord fit calibration" in data["expected"]["reason"] and data["expected"]["metrics"]["1"]["turns"] == 2
+        assert "Synthetic conversation." in page and "DS1" in page and "model-a" in page
+        assert data["synthetic"] and data["predictions"]["state"] == "none"
+        assert (
+            "accord fit calibration" in data["predictions"]["reason"]
+            and data["predictions"]["metrics"]["1"]["turns"] == 2
+        )
 
 
 def test_only_leads_read_and_what_is_not_there_is_404(tmp_path: Path) -> None:
@@ -186,9 +189,9 @@ def test_issues_of_an_earlier_text_are_said_to_be_old(tmp_path: Path, monkeypatc
         )
         opened.store.add_annotations(Annotation.from_issues(other))
         found = load_details(opened, RICH)
-        assert found is not None and [each.is_old for each in found.found[4]] == [False]
-        assert [each.is_old for each in found.found[6]] == [True]
-        assert found.found[6][0].annotation.issues[0].span == (0, 15), "its quote is looked up in the turn as it is"
+        assert found is not None and [each.is_old for each in found.issues[4]] == [False]
+        assert [each.is_old for each in found.issues[6]] == [True]
+        assert found.issues[6][0].annotation.issues[0].span == (0, 15), "its quote is looked up in the turn as it is"
         assert load_details(opened, "nothing") is None
 
 
@@ -213,7 +216,9 @@ def test_another_evaluator_expects_other_things_and_nobody_is_asked(
     with reading_project(tmp_path, monkeypatch) as opened:
         perspectives = PredictionService(opened)
         first = _worked_out(perspectives, rich())
-        assert first.state == "ready" and first.to_json() == expected(opened, opened.load(), rich()).to_json()
+        assert (
+            first.state == "ready" and first.to_json() == predict_conversation(opened, opened.load(), rich()).to_json()
+        )
         with Project(opened.config, question="Q1") as other:
             other.fit(out=tmp_path / "evaluators" / "other")
         (tmp_path / "evaluators" / "calibration").rename(tmp_path / "evaluators" / "before")
@@ -227,9 +232,9 @@ def test_another_evaluator_expects_other_things_and_nobody_is_asked(
 
 
 def _worked_out(perspectives: PredictionService, conversation: Conversation) -> Any:
-    perspectives.of(conversation)
+    perspectives.predict(conversation)
     perspectives.jobs.wait()
-    return perspectives.of(conversation)
+    return perspectives.predict(conversation)
 
 
 def test_what_was_scored_live_stands_beside_the_runs_and_says_where_its_text_is(
@@ -245,7 +250,7 @@ def test_what_was_scored_live_stands_beside_the_runs_and_says_where_its_text_is(
             [row] = [row for turn in about["turns"] for row in turn["scores"] if row["command"] == "live"]
             assert row["turn"] == 1 and row["low"] <= row["value"] <= row["high"]
             assert sum(row["distribution"].values()) == pytest.approx(1, abs=1e-4)
-            assert "Scores that were kept: 1" in browser.get("/conversation/chat-03?open=all")
+            assert "Saved scores: 1" in browser.get("/conversation/chat-03?open=all")
             told = browser.get("/conversation/elsewhere?turn=1")
             assert browser.status == 404 and "was scored live" in told and "accord import" in told
             assert "scored live" not in browser.get("/conversation/nowhere") and browser.status == 404

@@ -6,8 +6,8 @@ from .annotator_agreement import DisagreementParts as DisagreementParts, most_di
 from .background_learning import BackgroundLearning as BackgroundLearning, FIT as FIT
 from .chat_session import ChatSession as ChatSession
 from .citations import CitationFinder as CitationFinder, DocumentUse as DocumentUse, excerpts as excerpts
-from .human_studies import FLOWS as FLOWS, open_validation as open_validation, shipped_study as shipped_study
-from .human_studies import study_outcome as study_outcome, study_outcomes as study_outcomes
+from .human_studies import FLOWS as FLOWS, load_outcome as load_outcome, load_outcomes as load_outcomes
+from .human_studies import open_validation as open_validation, shipped_study as shipped_study
 from .item_order import ItemOrder as ItemOrder
 from .item_sampling import eligible_turns as eligible_turns, sample_items as sample_items
 from .predicted_ratings import AnnotatorPrediction as AnnotatorPrediction

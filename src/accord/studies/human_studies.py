@@ -106,7 +106,7 @@ def _guidelines(settings: StudySettings, taxonomy: Taxonomy | None) -> str:
     return "\n\n".join([settings.guidelines.strip(), *kinds])
 
 
-def study_outcome(project: Project, flow: str, studies: Studies) -> StudyOutcome:
+def load_outcome(project: Project, flow: str, studies: Studies) -> StudyOutcome:
     """Return the outcome of a built-in study so far.
 
     Raises:
@@ -139,11 +139,11 @@ def _latest(annotations: Sequence[Annotation]) -> Iterable[Annotation]:
     return (each for each in annotations if (each.by, each.answer) not in replaced)
 
 
-def study_outcomes(project: Project) -> list[StudyOutcome]:
+def load_outcomes(project: Project) -> list[StudyOutcome]:
     """Return the outcomes of the built-in studies that have answers."""
     studies = Studies(project.store)
     try:
-        outcomes = [study_outcome(project, flow, studies) for flow in FLOWS if studies.items(flow)]
+        outcomes = [load_outcome(project, flow, studies) for flow in FLOWS if studies.items(flow)]
     finally:
         studies.close()
     return [outcome for outcome in outcomes if outcome.examples]
