@@ -259,10 +259,10 @@ FOLDERS: dict[str, Write] = {
     "a format of 400 digits": _card(format=10**400),
     "settings of another head": _card(head__settings={"draws": "many"}),
     "annotators elsewhere that are a number": _card(head__learned__parts__home__annotators=7),
-    "a core that is empty": _card(head__learned__core=[]),
+    "an answer model that is empty": _card(head__learned__models=[]),
     "metrics that are numbers": _card(sources__0__learned__names=[7]),
     **{
-        f"columns: {field} is {value!r}"[:60]: _card(**{f"head__learned__trained_on__columns__0__{field}": value})
+        f"columns: {field} is {value!r}"[:60]: _card(**{f"head__learned__reference__columns__0__{field}": value})
         for field, values in ODD_COLUMNS.items()
         for value in values
     },

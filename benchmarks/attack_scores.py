@@ -124,14 +124,14 @@ def _sharded(shop: Workshop, given: str) -> str:
 
 
 def mart(shop: Workshop) -> Iterator[Case]:
-    """Damaged files of the mart: `store check` names them, `board rebuild` sets them aside, and scoring goes on."""
+    """Damaged files of the mart: `store check` names them, `board repair` sets them aside, and scoring goes on."""
 
     def healed(write: Write) -> str:
         folder = _scored(shop)
         [path] = folder.glob("accord.db.scores/part-*.parquet")
         write(path)
         named = accord(folder, "store", "check").fell(says=path.name)
-        rebuilt = accord(folder, "board", "rebuild", "out").fell((0,), f"{CONVERSATIONS} scores on the board")
+        rebuilt = accord(folder, "board", "repair", "out").fell((0,), f"{CONVERSATIONS} scores on the board")
         return named or rebuilt or accord(folder, "store", "check").fell((0,), "nothing is damaged")
 
     for name, write in {**DAMAGED, **OF_MART}.items():
@@ -166,7 +166,7 @@ def _taken(shop: Workshop, value: object) -> str:
     ran = [
         accord(folder, "import", "odd.jsonl"),
         accord(folder, "score", "odd.jsonl", "--out", "scores.csv"),
-        accord(folder, "board", "rebuild", "--json"),
+        accord(folder, "board", "repair", "--json"),
         accord(folder, "report", "--out", "report.html"),
         accord(folder, "store", "check", "--json"),
     ]

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from accord.evidence import EvidenceTable, Ratings, ratings
-from accord.learning import Calibration, MixedCore, Shape, answers_to, predict
+from accord.learning import Calibration, MixedAnswers, Shape, answers_to, predict
 from accord.learning.network_grid import Cell, Grid, losses, search
 from accord.learning.network_training import Job, Schedule, Sheets, train
 from accord.models import RecordedJudge
@@ -189,21 +189,23 @@ def main() -> None:
 
 
 def mixed(evidence: EvidenceTable, labels: Labels, question: Question, times: int) -> list[Row]:
-    """The mixed core beside the textbook way."""
+    """The mixed answer model beside the textbook way."""
     rated = ratings(evidence, labels, question)
     annotators = list(rated.annotator)
 
     def ours() -> None:
-        Calibration(question, core="mixed").fit(evidence, labels).predict_each(evidence.take(rated.row), annotators)
+        Calibration(question, answer_model="mixed").fit(evidence, labels).predict_each(
+            evidence.take(rated.row), annotators
+        )
 
     seconds = timed(ours, times)
     start = time.perf_counter()
     ratios = textbook(evidence.expected(), rated)
     dense = time.perf_counter() - start
-    core = Calibration(question, core="mixed").fit(evidence, labels).core_
-    assert isinstance(core, MixedCore)
+    answer_model = Calibration(question, answer_model="mixed").fit(evidence, labels).answer_model_
+    assert isinstance(answer_model, MixedAnswers)
     same = float(
-        np.abs(np.log(ratios) - np.log(core.model_.ratios_[: len(ratios)])).max()
+        np.abs(np.log(ratios) - np.log(answer_model.model_.ratios_[: len(ratios)])).max()
     )  # the rest is of groups, none here
     about = {"n": len(rated), "cores": 1}
     return [

@@ -57,7 +57,7 @@ from accord.evidence import (
     turn_metrics,
 )
 from accord.formats import read
-from accord.learning import Bins, Mixture, matrix
+from accord.learning import Bins, Calibration, make_head, matrix
 from accord.statistics import (
     STATISTICS,
     Clusters,
@@ -210,7 +210,7 @@ def mixture(train: Rated, test: Rated, question: str, **settings: str) -> Floats
     """Our evaluator, or a form of it, everything chosen inside the training side."""
     known = set(train.evidence.targets)
     labels = Labels(label for label in train.labels if label.target in known)
-    fitted = Mixture(question_of(train, question), **settings).fit(train.evidence, labels)  # type: ignore[arg-type]
+    fitted = make_head("curves", question_of(train, question), {"curves": settings}).fit(train.evidence, labels)
     scores = fitted.predict(test.evidence)
     return np.array([score.value if isinstance(score, Score) else np.nan for score in scores])
 
@@ -311,8 +311,9 @@ def transfer(train: Rated, test: Rated, bank: str, draws: int) -> list[Row]:
         about |= {"bank": bank, "n": len(test.evidence)}
         for column, question in QUESTIONS.items():
             if question in train.people and question in test.people:
-                learned = Mixture(question_of(train, question)).fit(train.evidence, train.labels)
-                evaluator = learned if system == "mixture" else learned.among(test.evidence)
+                learned = make_head("curves", question_of(train, question), {}).fit(train.evidence, train.labels)
+                assert isinstance(learned, Calibration)
+                evaluator = learned if system == "mixture" else learned.with_ranks_among(test.evidence)
                 scores = evaluator.predict(test.evidence)
                 known = np.array([isinstance(score, Score) for score in scores])
                 value = np.array([score.value for score in scores if isinstance(score, Score)])

@@ -150,7 +150,7 @@ def predictions(head: Head, test: EvidenceTable, annotators: Sequence[str]) -> P
 
 def authors_network(question: Question, **changed: Any) -> Calibration:
     """The paper's network (eq. 1 to 5), a cell of its grid that lands where the authors' stored settings do."""
-    return Calibration(question, core="network", network={**vars(PAPER), **changed})
+    return Calibration(question, answer_model="network", network={**vars(PAPER), **changed})
 
 
 def ridge(question: Question) -> Predict:

@@ -58,7 +58,9 @@ def everyone(data: DataSet, question: Question) -> tuple[list[str], Floats, Floa
     people = sorted(set(map(str, rated.annotator)))
     value, spread = (np.full((len(data.evidence), len(people)), np.nan) for _ in range(2))
     for split in grouped_folds(list(rated.conversation), 5, FOLD_SEEDS[0]):
-        head = Calibration(question, core="mixed").fit(data.evidence.filter(split.train), labels.filter(split.train))
+        head = Calibration(question, answer_model="mixed").fit(
+            data.evidence.filter(split.train), labels.filter(split.train)
+        )
         tested = np.flatnonzero([target.conversation in split.test for target in data.evidence.targets])
         for place, name in enumerate(people):
             scores = head.predict_each(data.evidence.take(tested), [name] * len(tested))

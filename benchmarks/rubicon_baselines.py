@@ -43,9 +43,9 @@ from accord.methods import (
     summary_parts,
     write_pool,
 )
-from accord.models import WRITER, Failure, Flow, Form, Models, PromptFlow, Request, Who, ask_for_list, run
+from accord.models import WRITER, Failure, Flow, ListForm, ModelQuery, Models, PromptFlow, Request, ask_for_list, run
 from accord.statistics import Clusters, Split
-from accord.values import Reason, Rubric, Scale, Side, dump_rubric
+from accord.values import AssertionReason, Polarity, Rubric, Scale, dump_rubric
 
 Floats = NDArray[np.float64]
 
@@ -132,11 +132,11 @@ NO_PRINCIPLES = {"responsibility": "", "maxims": ""}
 
 
 def rewrite(
-    reasons: Sequence[Reason], side: Side, guidance: RubricPromptBuilder, size: int = SPUR_SIZE
+    reasons: Sequence[AssertionReason], side: Polarity, guidance: RubricPromptBuilder, size: int = SPUR_SIZE
 ) -> PromptFlow[Written]:
     """At most `size` assertions of one class, written anew with every mini-batch of reasons."""
     fields = {"text": '"one assertion"', "numbers": "[the numbers of the reasons it covers]"}
-    written, form = Written(), Form("assertions", fields, size, "one assertion in one sentence.")
+    written, form = Written(), ListForm("assertions", fields, size, "one assertion in one sentence.")
     for start in range(0, len(reasons), REASONS):
         batch, before = reasons[start : start + REASONS], written.assertions
         parts = {**summary_parts(batch, [each.text for each in before], side), "most": size}
@@ -154,7 +154,7 @@ def rewrite(
 
 def spur(train: Training, settings: LearnedRubricSettings) -> Flow[Rubric]:
     """SPUR's rubric: a list of ten per class without domain or principles, nothing selected, answered from 0 to 10."""
-    [who] = yield [Request(WRITER, Who())]
+    [who] = yield [Request(WRITER, ModelQuery())]
     own = Writing.by(who, settings)
     told = replace(own.guidance, task=None, prompts={"rewrite": REWRITE, **NO_PRINCIPLES})
     written = yield from write_pool(replace(own, guidance=told), Decided.of(train, settings), "for SPUR", rewrite)

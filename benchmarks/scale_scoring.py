@@ -33,11 +33,11 @@ from harness import Row
 from live_scoring import texts
 
 from accord.evidence import SourceContext, Training, make_source
-from accord.formats import find, names_in, pieces_of
-from accord.learning import Evaluator, Mixture
+from accord.formats import find, names_in, split_files
+from accord.learning import Evaluator, make_head
 from accord.models import memory_models
 from accord.models import run as driven
-from accord.project.score_parts import finished
+from accord.scoring.parts import finished
 from accord.values import Conversation, Label, Labels, Question, Rubric, Sample, Scale, Target, Turn
 
 TURNS, WORDS = 6, 20
@@ -45,7 +45,7 @@ CONVERSATIONS, FEW, NAIVE = 200_000, 10_000, 1_000
 DRIVER = """
 import json, resource, sys, time
 from pathlib import Path
-from accord.project import BatchScorer, Spread, score_parts
+from accord.scoring import BatchScorer, Spread, score_parts
 
 def most_memory():  # of this program alone: what began it has no part in it
     status = Path("/proc/self/status")
@@ -67,14 +67,14 @@ if __name__ == "__main__":
 """
 LOOP = """
 import json, sys, time
-from accord.formats import find, pieces_of, read_piece
+from accord.formats import find, split_files, read_piece
 from accord.learning import load_evaluator
 from accord.models import memory_models, run
 from accord.values import Sample
 evaluator, models, left = load_evaluator(sys.argv[1]), memory_models(), int(sys.argv[3])
 begun, used = time.perf_counter(), time.process_time()
 with open(sys.argv[4], "w") as stream:
-    for chat in read_piece(pieces_of(find(sys.argv[2]))[0]):
+    for chat in read_piece(split_files(find(sys.argv[2]))[0]):
         [score] = run(evaluator.predict([Sample(chat)]), models)
         stream.write(json.dumps(score.to_json()) + "\\n")
         left -= 1
@@ -97,7 +97,7 @@ def fitted(folder: Path) -> Path:
     question = Question(id="q", text="?", scale=Scale(options=(1, 2, 3, 4, 5)))
     labels = Labels(Label(Target(chat.id), "q", "ann", int(rng.integers(1, 6))) for chat in chats)
     bank = make_source("bank", {}, SourceContext(Rubric(name="drawn", questions=(question,), main="q")))
-    evaluator = Evaluator(question, (bank,), Mixture(question), "mixture", "curves")
+    evaluator = Evaluator(question, (bank,), make_head("curves", question, {}), "mixture", "curves")
     train = Training(tuple(map(Sample, chats)), labels, question)
     driven(evaluator.fit(train), memory_models()).save(folder)
     return folder
@@ -169,7 +169,7 @@ def kill_rows(quick: bool, limit: int | None) -> list[Row]:
     rows: list[Row] = []
     with workshop(count) as (folder, evaluator, chats):
         expected = sorted(pl.read_parquet(chats, columns=["id"])["id"])
-        planned = len(pieces_of(find(str(chats))))
+        planned = len(split_files(find(str(chats))))
         for victim in ("driver", "worker"):
             out = folder / victim
             killed = _killed(victim, [evaluator, chats, out, "local", 2], out)

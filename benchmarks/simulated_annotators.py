@@ -24,7 +24,7 @@ from harness import Row, finish, options
 from numpy.typing import NDArray
 
 from accord.evidence import Column, EvidenceTable
-from accord.learning import Calibration, MixedCore
+from accord.learning import Calibration, MixedAnswers
 from accord.values import Label, Labels, Question, Scale, Score, Target
 
 Floats = NDArray[np.float64]
@@ -62,11 +62,11 @@ def measured(annotators: int, each: int, seed: int = 0) -> dict[str, Any]:
     table, labels, levels, new = drawn(annotators, each, seed)
     question = Question(id="main", text="How good?", scale=Scale(options=(1, 2, 3, 4, 5)))
     start = time.perf_counter()
-    evaluator = Calibration(question, core="mixed").fit(table, labels)
+    evaluator = Calibration(question, answer_model="mixed").fit(table, labels)
     seconds = time.perf_counter() - start
-    core = evaluator.core_
-    assert isinstance(core, MixedCore)
-    model = core.model_
+    answer_model = evaluator.answer_model_
+    assert isinstance(answer_model, MixedAnswers)
+    model = answer_model.model_
     truth = levels[[int(str(name)[1:]) for name in model.annotators_]]
     truth, found = truth - truth.mean(), model.offsets_ - model.offsets_.mean()
     inside = np.abs(found - truth) <= 1.96 * model.offset_error_

@@ -36,7 +36,7 @@ from synthetic_corpus import planted_thumbs, planted_turns
 from true_shared import DRAWN, SIGNIFICANT, Floats, cross_validated, fold_seeds, inside, row, said
 
 from accord.evidence import BANK, Column, EvidenceTable, ratings
-from accord.learning import Calibration, Mixture, make_head
+from accord.learning import Calibration, make_head
 from accord.models import ModelSettings
 from accord.statistics import STATISTICS as BY_NAME
 from accord.statistics import Clusters, MeanStatistic, bootstrap, paired_test, pearson, within
@@ -84,8 +84,8 @@ def worse_than(question: Question, evidence: EvidenceTable, labels: Labels, colu
     assert isinstance(statistic, MeanStatistic)
     rated = ratings(evidence, labels, question)
     ours = cross_validated(partial(Calibration, question), evidence, labels, rated)
-    constant = cross_validated(partial(Calibration, question, core="constant"), evidence, labels, rated)
-    alone = partial(Calibration, question, core="mixed", own_slopes=False)
+    constant = cross_validated(partial(Calibration, question, answer_model="constant"), evidence, labels, rated)
+    alone = partial(Calibration, question, answer_model="mixed", own_slopes=False)
     worse = []
     for other in (constant, cross_validated(alone, evidence.select([column]), labels, rated)):
         test = paired_test(Clusters(rated.group), statistic, [ours], [other])
@@ -150,17 +150,17 @@ def some_of(question: Question, evidence: EvidenceTable, labels: Labels, size: i
 
 def gathered(folder: Path) -> tuple[Question, EvidenceTable, Labels]:
     """A data set's main question as `accord run` finds it, what is known of samples, and all labels."""
-    from accord.project import Config, Project, Reading, Selected, rubric_for, survey
+    from accord.project import Config, ImportOptions, JudgeSelection, Project, infer_rubric, survey_files
 
-    found = survey([folder])
-    rubric, _ = rubric_for(found.questions.values())
+    found = survey_files([folder])
+    rubric, _ = infer_rubric(found.questions.values())
     models = {}
-    if found.recorded:
-        models = {"judge": ModelSettings(mode="recorded", paths=list(map(str, found.recorded)))}
+    if found.recordings:
+        models = {"judge": ModelSettings(mode="recorded", paths=list(map(str, found.recordings)))}
     with Project(Config(store="sqlite://", metrics=["bank"], models=models), rubric) as project:
-        project.import_(found.files, reading=Reading())
+        project.import_(found.files, options=ImportOptions())
         if models:
-            project.judge(selected=Selected(everything=True))
+            project.judge(selection=JudgeSelection(everything=True))
         evaluator = project.evaluator("all" if models else "mixture")
         train, _ = project.training(evaluator)
         evidence = project.measure(evaluator.sources, train.samples)
@@ -179,7 +179,7 @@ def missing_evidence_warned(data: Path, draws: int) -> list[Row]:
         present[:, ::2] = False
         lacking = world.evidence.with_only(present)
         rated = ratings(lacking, world.labels.filter(new), world.question)
-        scores = said(Mixture(world.question).fit(train, world.labels.filter(old)), lacking, rated)
+        scores = said(make_head("curves", world.question, {}).fit(train, world.labels.filter(old)), lacking, rated)
         warned.append(float(np.mean([score.warning is not None for score in scores])))
         held.append(inside(scores, rated))
     return [
@@ -196,7 +196,7 @@ def context_jump(data: Path, draws: int) -> list[Row]:
     found = whole["all"]
     question = responses.question_of(found, "Overall")
     groups = {target: str(context) for target, context in zip(found.evidence.targets, found.context, strict=True)}
-    learned = Mixture(question).fit(found.evidence, found.labels.grouped(groups))
+    learned = make_head("curves", question, {}).fit(found.evidence, found.labels.grouped(groups))
     before = np.array([s.value if isinstance(s, Score) else np.nan for s in learned.predict(found.evidence)])
     place = [column.name for column in found.evidence.columns].index("question-share")
     present = found.evidence.present.copy()
@@ -258,7 +258,7 @@ def worst_system_bias(data: Path, draws: int) -> list[Row]:
 
     rows: list[Row] = []
     for about, by in (("", ("system",)), (" without shifts", ())):
-        predict = paper.learned(partial(Calibration, synth.question, even_by=by))
+        predict = paper.learned(partial(Calibration, synth.question, shift_groups=by))
         repeats = paper.cross_validated(predict, synth, fold_seeds(draws))
         clusters = Clusters(synth.rated.conversation)
         drawn = []

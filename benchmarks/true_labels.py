@@ -28,8 +28,8 @@ from true_shared import FIRST_SEED, SIGNIFICANT, Floats, row, said
 
 from accord.edges import BadInput
 from accord.evidence import EvidenceTable, ratings
-from accord.learning import Calibration, Evaluator, HeldOut, held_out, suggest_labels
-from accord.project import Selection
+from accord.learning import Calibration, Evaluator, Experiment, HeldOutAnswers, suggest_labels
+from accord.scoring import Selection
 from accord.statistics import STATISTICS as BY_NAME
 from accord.statistics import Paired, grouped_folds
 from accord.testing import planted
@@ -61,7 +61,7 @@ def label_next(data: Path, draws: int) -> list[Row]:
         errors = []
         for rows in (taken, pool[:120].tolist()):
             labels = Labels(rated.labels[row] for row in rows)
-            head = Calibration(synth.question, core="mixed", even_by=()).fit(synth.evidence, labels)
+            head = Calibration(synth.question, answer_model="mixed", shift_groups=()).fit(synth.evidence, labels)
             scores = said(head, synth.evidence, rated.take(test))
             shares = np.array([score.probabilities for score in scores])
             value = np.array([score.value for score in scores])
@@ -124,7 +124,7 @@ def estimate_width(data: Path, draws: int) -> list[Row]:
 
     synth, _ = paper.both(data)
     named = {name: str(system) for name, system in synth.system_of.items()}
-    make = partial(Calibration, core="mixed")
+    make = partial(Calibration, answer_model="mixed")
     anybody = Labels(replace(label, annotator="anybody") for label in synth.labels)
     told, untold = (
         system_means(synth.evidence, labels, synth.question, make, named) for labels in (synth.labels, anybody)
@@ -140,13 +140,13 @@ def selected(evidence: EvidenceTable, labels: Labels, question: Question, test: 
     is_test = np.array([name in test for name in rated.group])
     train, new = rated.take(np.flatnonzero(~is_test)), rated.take(np.flatnonzero(is_test))
     kept = labels.filter(set(train.group))
-    make = partial(Calibration, core="mixed")
-    splits = list(grouped_folds(list(train.group), 5, FIRST_SEED))
-    system = held_out("mixed", make, question, evidence, kept, train, splits)
+    make = partial(Calibration, answer_model="mixed")
+    splits = tuple(grouped_folds(list(train.group), 5, FIRST_SEED))
+    system = Experiment(question, evidence, kept, train, splits, 5, FIRST_SEED).run("mixed", make)
     head = make(question)
-    evaluator = Evaluator(question, (), head, held_out=HeldOut.of(system, train))
+    evaluator = Evaluator(question, (), head, held_out=HeldOutAnswers.of(system, train))
     try:
-        selection = Selection.of(evaluator, AGREE, anybody=False)
+        selection = Selection.of(evaluator, AGREE, for_anyone=False)
     except BadInput:
         return 0.0, float("nan")
     scores = said(head.fit(evidence.filter(set(train.group), labels.group_of), kept), evidence, new)

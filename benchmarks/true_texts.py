@@ -31,7 +31,7 @@ from true_shared import FIRST_SEED
 
 from accord.evidence import BANK, MetricSession, measure, turn_metrics
 from accord.formats import read
-from accord.learning import KINDS, Mixture, Plausibility, fakes, load_evaluator
+from accord.learning import KINDS, Plausibility, fakes, load_evaluator, make_head
 from accord.live import Reward
 from accord.models import Models, ModelSettings, run
 from accord.project import Config, Project
@@ -159,7 +159,7 @@ def _gated_mixture(
 ) -> tuple[Callable[[Sequence[Sample]], list[Score | Unscored]], Plausibility]:
     """A mixture of the bank, and the gate, of the same replies."""
     kept = Labels(label for label in labels if label.target in {each.target for each in samples})
-    head = Mixture(question).fit(measure(samples, BANK), kept)
+    head = make_head("curves", question, {}).fit(measure(samples, BANK), kept)
     gate = run(Plausibility.learn(samples, labels.group_of), models)
     return lambda those: head.predict(measure(those, BANK)), gate
 

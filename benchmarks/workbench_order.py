@@ -113,7 +113,7 @@ def _drawn(world: World, share: float, seed: int) -> tuple[list[tuple[float, flo
 
 def _tested(world: World, rows: list[int], test: NDArray[np.intp]) -> tuple[float, float]:
     labels, asked = Labels(world.rated.labels[row] for row in rows), world.rated.take(test)
-    head = Calibration(world.question, core="mixed", even_by=()).fit(world.evidence, labels)
+    head = Calibration(world.question, answer_model="mixed", shift_groups=()).fit(world.evidence, labels)
     known = set(head.annotators)
     who = [str(name) if name in known else None for name in asked.annotator]
     scores = head.predict_each(world.evidence.take(asked.row), who)

@@ -11,7 +11,12 @@ from accord.edges import BadInput, UnknownName
 from accord.formats import BAD_ROW, SCORE_TYPES, SCORED, score_schema
 from accord.learning import load_evaluator
 from accord.models import memory_models, run
-from accord.project import Asking, BatchScorer, Perspective, ScoreOptions
+from accord.scoring import (
+    Asking,
+    BatchScorer,
+    Perspective,
+    ScoreOptions,
+)
 from accord.testing import check_batch_scorer
 from accord.values import Conversation, Sample, Turn
 
@@ -127,7 +132,7 @@ def test_it_travels_without_its_folder(tmp_path):
     before = scorer(frame)
     sent = bytes(ForkingPickler.dumps(scorer))
     shutil.rmtree(tmp_path / "e")
-    from accord.project import batch_scorer
+    from accord.scoring import batch as batch_scorer
 
     batch_scorer._opened.clear()
     again = ForkingPickler.loads(sent)
@@ -137,7 +142,7 @@ def test_it_travels_without_its_folder(tmp_path):
 
 
 def test_a_source_that_fails_on_one_row_costs_that_row(folder, monkeypatch):
-    from accord.project import batch_scorer
+    from accord.scoring import batch as batch_scorer
 
     batch_scorer._opened.clear()
     scorer = BatchScorer(folder)

@@ -11,7 +11,7 @@ import pytest
 
 from accord.methods import RubricPromptBuilder
 from accord.models import ScriptedModel, run_flow
-from accord.values import Reason, Side
+from accord.values import AssertionReason, Polarity
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks"
@@ -70,11 +70,11 @@ def test_a_planted_pool_is_found(load):
 
 def test_spur_rewrites_one_short_list(load):
     baselines = load("rubicon_baselines")
-    reasons = [Reason(conversation=f"c{i}", text=f"The printer reason {i}") for i in range(20)]
+    reasons = [AssertionReason(conversation=f"c{i}", text=f"The printer reason {i}") for i in range(20)]
     lists = [[f"The user does thing {i}." for i in range(4)], [f"The user does thing {i}." for i in range(2, 14)]]
     model = ScriptedModel([json.dumps({"assertions": [{"text": t, "numbers": [1]} for t in each]}) for each in lists])
     guidance = RubricPromptBuilder(prompts={"rewrite": baselines.REWRITE})
-    written = run_flow(baselines.rewrite(reasons, Side.SAT, guidance, 10), model)
+    written = run_flow(baselines.rewrite(reasons, Polarity.SAT, guidance, 10), model)
     assert [a.text for a in written.assertions] == [f"The user does thing {i}." for i in range(2, 12)]
     asked = [prompt.messages[0].content for prompt in model.asked]
     assert "The user does thing 3." in asked[1] and "at most 10" in asked[0]

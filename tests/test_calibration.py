@@ -1,4 +1,4 @@
-"""The mixed core against its own definition, the evaluator against planted truth."""
+"""The mixed answer model against its own definition, the evaluator against planted truth."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import pytest
 from numpy.typing import NDArray
 from scipy import optimize, stats
 from sklearn.covariance import ledoit_wolf
-from sklearn.utils.estimator_checks import parametrize_with_checks
 from synthetic_corpus import planted_turns
 
 from accord import Evaluator, Label, Labels, Question, Scale, Score, Unscored, load_evaluator
@@ -27,13 +26,13 @@ from accord.learning import (
     SLOPE,
     TEXT,
     Calibration,
-    Layout,
-    MixedDesign,
-    MixedEffects,
+    EffectEquations,
+    MixedModel,
     OrdinalLink,
-    RatingDesign,
+    RatingEquations,
+    RatingLayout,
     best_ratios,
-    in_equations,
+    equations_for,
     make_head,
     predict_panel,
     shrunk_covariance,
@@ -41,11 +40,6 @@ from accord.learning import (
 from accord.statistics import pearson
 from accord.testing import Planted, planted
 from accord.values import Target
-
-
-@parametrize_with_checks([MixedEffects(), MixedEffects(own_slopes=False)])
-def test_the_numeric_core_is_a_scikit_learn_estimator(estimator, check) -> None:  # type: ignore[no-untyped-def]
-    check(estimator)
 
 
 def test_learning_the_default_imports_nothing_that_it_does_not_need() -> None:
@@ -112,9 +106,9 @@ def in_groups(text: np.ndarray) -> np.ndarray:
         ([0.3, 0.5, 0.1, 0.2, 0.4, 0.7, 0.05], True),
     ],
 )
-@pytest.mark.parametrize("kind", [MixedDesign, RatingDesign])
+@pytest.mark.parametrize("kind", [EffectEquations, RatingEquations])
 def test_the_criterion_effects_gradient_and_information_are_those_of_the_definition(
-    ratios: list[float], grouped: bool, kind: type[MixedDesign | RatingDesign]
+    ratios: list[float], grouped: bool, kind: type[EffectEquations | RatingEquations]
 ) -> None:
     X, y, annotator, text = small()
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
@@ -134,7 +128,7 @@ def test_the_criterion_effects_gradient_and_information_are_those_of_the_definit
     first = Z if source is None else Z[:, source == 0]
     assert solved.effects[design.block == SLOPE] == pytest.approx(at[SLOPE] * first.T @ P @ y, rel=1e-6)
     left = at[OFFSET] - at[OFFSET] ** 2 * np.diag(same_person.T @ P @ same_person)
-    assert design.learn(at).errors == pytest.approx(np.sqrt(noise * left), rel=1e-6)
+    assert design.fit(at).errors == pytest.approx(np.sqrt(noise * left), rel=1e-6)
     for effect in np.flatnonzero(at):
         step = np.zeros(len(at))
         step[effect] = 1e-4
@@ -151,9 +145,9 @@ def test_the_criterion_effects_gradient_and_information_are_those_of_the_definit
 @pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize("annotators", [False, True])
 @pytest.mark.parametrize("noise", [0.01, 0.6, 30.0])
-@pytest.mark.parametrize("kind", [MixedDesign, RatingDesign])
+@pytest.mark.parametrize("kind", [EffectEquations, RatingEquations])
 def test_nobody_finds_likelier_variance_ratios(
-    kind: type[MixedDesign | RatingDesign], noise: float, annotators: bool, grouped: bool
+    kind: type[EffectEquations | RatingEquations], noise: float, annotators: bool, grouped: bool
 ) -> None:
     X, y, annotator, text = small()
     y = y + np.random.default_rng(1).normal(scale=noise, size=len(y))
@@ -182,14 +176,16 @@ def test_a_crowd_is_learned_from_over_its_ratings_and_of_many_from_those_of_some
     n, people = 1000, 400
     Z, who = rng.normal(size=(n, 3)), np.append(np.arange(people), rng.integers(people, size=n - people))
     y = Z @ [0.8, 0.3, 0.0] + rng.normal(size=people)[who] + rng.normal(size=n)
-    design = in_equations(Layout.of(Z, y, who, people, np.arange(n) // 2, own_slopes=True))
-    assert isinstance(design, RatingDesign)
+    design = equations_for(RatingLayout.of(Z, y, who, people, np.arange(n) // 2, own_slopes=True))
+    assert isinstance(design, RatingEquations)
     found, all_ratings, start = best_ratios(design), design.best_ratios(), np.array([0.05, 0.05, 0.05, 0.05, 0.0])
     some, best, begun = (design.solve(ratios).criterion for ratios in (found, all_ratings, start))
     assert 0 < some - best < 3 < 30 < begun - best
     assert all_ratings[OFFSET] == pytest.approx(1.0, rel=0.3)
     few = np.arange(people, people + 500)  # ratings
-    alone = in_equations(Layout.of(Z[few], y[few], np.unique(who[few], return_inverse=True)[1], people, few // 2, True))
+    alone = equations_for(
+        RatingLayout.of(Z[few], y[few], np.unique(who[few], return_inverse=True)[1], people, few // 2, True)
+    )
     assert (best_ratios(alone) == alone.best_ratios()).all()  # type: ignore[union-attr]
 
 
@@ -197,7 +193,7 @@ def test_a_crowd_is_learned_from_over_its_ratings_and_of_many_from_those_of_some
 def test_variance_ratios_are_found_where_ratings_decide_nothing(rated: list[float]) -> None:
     who = np.arange(12) % 3
     for X in (np.zeros((12, 1)), np.arange(12.0)[:, None], np.ones((12, 2))):
-        fitted = MixedEffects().fit(X, np.array(rated), who, np.arange(12) // 2, np.arange(12) // 4)
+        fitted = MixedModel().fit(X, np.array(rated), who, np.arange(12) // 2, np.arange(12) // 4)
         assert np.isfinite(fitted.ratios_).all() and np.isfinite(fitted.predict(X, who)).all()
 
 
@@ -209,8 +205,8 @@ def test_effects_of_a_draw_are_those_of_its_rows_written_out() -> None:
     ratios = np.array([0.3, 0.5, 0.0, 0.2, 0.0])
     rows = np.repeat(np.arange(len(y)), draws[which].astype(int))
     mean, scale = X[rows].mean(axis=0), X[rows].std(axis=0)
-    drawn = MixedDesign.of((X[rows] - mean) / scale, y[rows], who[rows], len(people), which[rows], own_slopes=False)
-    design = MixedDesign.of(X, y, who, len(people), which, own_slopes=False)
+    drawn = EffectEquations.of((X[rows] - mean) / scale, y[rows], who[rows], len(people), which[rows], own_slopes=False)
+    design = EffectEquations.of(X, y, who, len(people), which, own_slopes=False)
     units = np.concatenate([[1.0], scale, np.ones(len(people))])
     found, expected = design.drawn_effects(ratios, draws, units), drawn.solve(ratios).effects
     assert draws.min() == 0 and found[1:3] == pytest.approx(expected[1:3] / scale, rel=1e-7)
@@ -224,8 +220,8 @@ def test_held_out_means_are_those_of_a_model_that_never_saw_the_group(grouped: b
     # With fewer effects than ratings of a group the equations are solved on their other side.
     annotator = {"few": None, "many": annotator, "more than ratings": np.arange(60) % 30}[effects]
     group = in_groups(text) if grouped else None
-    fitted = MixedEffects().fit(X, y, annotator, text, group, SOURCES)
-    Z = fitted.standardised(X)
+    fitted = MixedModel().fit(X, y, annotator, text, group, SOURCES)
+    Z = fitted.standardize(X)
     nobody = np.arange(len(y)).astype(str) if annotator is None else annotator
     V = covariance(Z, nobody, text, fitted.ratios_, group)
     left = group if grouped else text
@@ -242,8 +238,8 @@ def test_held_out_means_are_those_of_a_model_that_never_saw_the_group(grouped: b
 def test_the_ratios_are_where_the_likelihood_is_highest(grouped: bool) -> None:
     X, y, annotator, text = small()
     group, source = (in_groups(text), SOURCES) if grouped else (None, None)
-    fitted = MixedEffects().fit(X, y, annotator, text, group, source)
-    Z = fitted.standardised(X)
+    fitted = MixedModel().fit(X, y, annotator, text, group, source)
+    Z = fitted.standardize(X)
     best = restricted(y, covariance(Z, annotator, text, fitted.ratios_, group))[0]
     rng = np.random.default_rng(1)
     for _ in range(50):
@@ -253,8 +249,8 @@ def test_the_ratios_are_where_the_likelihood_is_highest(grouped: bool) -> None:
 
 def test_groups_of_one_text_cost_nothing_and_change_nothing() -> None:
     X, y, annotator, text = small()
-    alone = MixedEffects().fit(X, y, annotator, text)
-    named = MixedEffects().fit(X, y, annotator, text, np.array([f"of {name}" for name in text]))
+    alone = MixedModel().fit(X, y, annotator, text)
+    named = MixedModel().fit(X, y, annotator, text, np.array([f"of {name}" for name in text]))
     assert named.ratios_[GROUP] == 0 and named.ratios_.tolist() == alone.ratios_.tolist()
     assert named.held_out_mean_.tolist() == alone.held_out_mean_.tolist()
 
@@ -264,8 +260,8 @@ def test_columns_of_noise_do_not_drown_another_sources_judge() -> None:
     judge, noise = rng.normal(size=(200, 1)), rng.normal(size=(200, 60))
     y = 0.6 * judge[:, 0] + rng.normal(size=200)
     X = np.hstack([judge, noise])
-    one = MixedEffects().fit(X[:100], y[:100])
-    two = MixedEffects().fit(X[:100], y[:100], source=["judge", *["words"] * 60])
+    one = MixedModel().fit(X[:100], y[:100])
+    two = MixedModel().fit(X[:100], y[:100], source=["judge", *["words"] * 60])
     assert two.coef_[0] > 0.45 and np.abs(two.coef_[1:]).max() < 0.1
     assert pearson(two.predict(X[100:]), y[100:]) > pearson(one.predict(X[100:]), y[100:]) + 0.1
 
@@ -319,7 +315,7 @@ def test_the_ordinal_link_finds_planted_thresholds() -> None:
 
 def test_planted_weights_and_habits_are_found() -> None:
     corpus = planted(conversations=600, annotators=5, options=10, noise=0.5)
-    learned = Calibration(corpus.question, core="mixed").fit(corpus.evidence, corpus.labels)
+    learned = Calibration(corpus.question, answer_model="mixed").fit(corpus.evidence, corpus.labels)
     described = learned.describe()
     levels = [described["annotators"][name]["level"] for name in corpus.levels]
     assert pearson(np.array(levels), np.array(list(corpus.levels.values()))) > 0.98
@@ -332,7 +328,7 @@ def test_every_annotator_is_predicted_as_themselves() -> None:
         corpus.labels.filter(f"c{i:04d}" for i in range(200)),
         corpus.labels.filter(f"c{i:04d}" for i in range(200, 300)),
     )
-    learned = Calibration(corpus.question, core="mixed").fit(corpus.evidence, train)
+    learned = Calibration(corpus.question, answer_model="mixed").fit(corpus.evidence, train)
     rows = corpus.evidence.rows_of(label.target for label in test)
     who = [label.annotator for label in test]
     truth = np.array([label.value for label in test], dtype=float)
@@ -347,7 +343,7 @@ def test_every_annotator_is_predicted_as_themselves() -> None:
 
 def test_a_person_nobody_met_is_predicted_with_more_doubt() -> None:
     corpus = planted(noise=0.2)
-    learned = Calibration(corpus.question, core="mixed").fit(corpus.evidence, corpus.labels)
+    learned = Calibration(corpus.question, answer_model="mixed").fit(corpus.evidence, corpus.labels)
     known, unknown = learned.predict(corpus.evidence, "p2")[0], learned.predict(corpus.evidence)[0]
     assert isinstance(known, Score) and isinstance(unknown, Score)
     assert unknown.annotator == "population" and known.annotator == "p2"
@@ -361,7 +357,7 @@ def test_a_new_domain_shrinks_habits_and_a_few_labels_there_correct_them() -> No
     moved = Labels(
         Label(label.target, label.question, swap[label.annotator], max(1, label.value - 1)) for label in there.labels
     )  # type: ignore[operator]
-    learned = Calibration(here.question, core="mixed").fit(here.evidence, here.labels)
+    learned = Calibration(here.question, answer_model="mixed").fit(here.evidence, here.labels)
     few = Labels(label for name in here.levels for label in [x for x in moved if x.annotator == name][:8])
     rest = Labels(label for label in moved if label not in set(few))
 
@@ -382,7 +378,7 @@ def test_a_new_domain_shrinks_habits_and_a_few_labels_there_correct_them() -> No
 
 def test_domains_start_from_home_and_doubt_goes_with_labels(tmp_path: Path) -> None:
     here, there = planted(seed=1), planted(conversations=60, seed=2)
-    learned = Calibration(here.question, core="mixed").fit(here.evidence, here.labels)
+    learned = Calibration(here.question, answer_model="mixed").fit(here.evidence, here.labels)
     new = learned.in_new_domain()
     assert new.in_new_domain().predict(there.evidence, "p0") == new.predict(there.evidence, "p0"), "new is new once"
     few = Labels(label for label in there.labels if label.annotator == "p0")
@@ -394,8 +390,8 @@ def test_domains_start_from_home_and_doubt_goes_with_labels(tmp_path: Path) -> N
         assert isinstance(score, Score)
         return float(stats.entropy(score.probabilities))
 
-    assert dict(zip(once.annotators, once.core_.doubt_, strict=True))["p0"] < 0.2
-    assert dict(zip(once.annotators, once.core_.doubt_, strict=True))["p5"] == pytest.approx(0.75)
+    assert dict(zip(once.annotators, once.answer_model_.doubt_, strict=True))["p0"] < 0.2
+    assert dict(zip(once.annotators, once.answer_model_.doubt_, strict=True))["p5"] == pytest.approx(0.75)
     assert "domain:adapted|domain_correlation:0.5" in str(once.signature())
     Evaluator(here.question, (), once, head_name="mixed").save(tmp_path / "e")
     loaded = load_evaluator(tmp_path / "e").head
@@ -408,13 +404,13 @@ def test_domains_start_from_home_and_doubt_goes_with_labels(tmp_path: Path) -> N
 def test_annotators_may_be_called_by_numbers() -> None:
     X, y, annotator, text = small()
     numbers = np.array([int(name[1:]) for name in annotator])
-    named, numbered = MixedEffects().fit(X, y, annotator, text), MixedEffects().fit(X, y, numbers, text)
+    named, numbered = MixedModel().fit(X, y, annotator, text), MixedModel().fit(X, y, numbers, text)
     assert numbered.predict(X, numbers) == pytest.approx(named.predict(X, annotator))
 
 
 def test_an_annotator_met_only_in_the_new_domain_joins_with_their_labels() -> None:
     here, there = planted(seed=1), planted(conversations=60, seed=2)
-    learned = Calibration(here.question, core="mixed").fit(here.evidence, here.labels)
+    learned = Calibration(here.question, answer_model="mixed").fit(here.evidence, here.labels)
     newcomer = Labels(Label(label.target, "main", "new", 4) for label in there.labels if label.annotator == "p0")
     adapted = learned.adapt(there.evidence, newcomer)
     assert "new" in adapted.annotators and "new" not in learned.annotators
@@ -424,7 +420,7 @@ def test_an_annotator_met_only_in_the_new_domain_joins_with_their_labels() -> No
 
 def test_panels_follow_the_rule_that_was_named() -> None:
     corpus = planted()
-    learned = Calibration(corpus.question, core="mixed").fit(corpus.evidence, corpus.labels)
+    learned = Calibration(corpus.question, answer_model="mixed").fit(corpus.evidence, corpus.labels)
     members = ["p0", "p5"]
     single = {name: learned.predict(corpus.evidence, name) for name in members}
     for row in range(5):
@@ -444,7 +440,7 @@ def test_panels_follow_the_rule_that_was_named() -> None:
 @pytest.mark.parametrize("rule", ["mean", "max", "min"])
 def test_a_panels_score_keeps_band_and_warning_and_names_rule_and_members(rule: str) -> None:
     corpus = planted(conversations=120, annotators=4)
-    learned = Calibration(corpus.question, core="mixed").fit(corpus.evidence, corpus.labels)
+    learned = Calibration(corpus.question, answer_model="mixed").fit(corpus.evidence, corpus.labels)
     far = replace(corpus.evidence, values=corpus.evidence.values + 12)
     members = ["p0", "p2"]
     for row, score in enumerate(predict_panel(learned, far, members, rule)[:20]):
@@ -492,7 +488,7 @@ def test_no_inner_fold_tells_turns_of_one_conversation_apart() -> None:
     new = planted_turns(conversations=40, seed=2)
     rated = ratings(new.evidence, new.labels, new.question)
     for name in ("mixed", "curves"):
-        head = Calibration(world.question, core=name).fit(world.evidence, world.labels)
+        head = Calibration(world.question, answer_model=name).fit(world.evidence, world.labels)
         scores = head.predict_each(new.evidence.take(rated.row), list(rated.annotator))
         loss = rated.log_loss(np.array([score.probabilities for score in scores]))  # type: ignore[union-attr]
         assert found[name]["loss"] > loss - 0.12
@@ -501,21 +497,23 @@ def test_no_inner_fold_tells_turns_of_one_conversation_apart() -> None:
 def test_labels_of_named_groups_are_left_out_together() -> None:
     world = planted_turns(conversations=40, seed=1)
     pairs = {label.target: f"pair {int(label.target.conversation[1:]) // 2}" for label in world.labels}
-    grouped = Calibration(world.question, core="mixed", groups=["p*"]).fit(world.evidence, world.labels.grouped(pairs))
-    assert grouped.trained_on_.groups == 20
+    grouped = Calibration(world.question, answer_model="mixed", pooled_annotators=["p*"]).fit(
+        world.evidence, world.labels.grouped(pairs)
+    )
+    assert grouped.reference_.groups == 20
 
 
 def test_too_few_groups_for_a_band_are_said_and_the_band_is_the_whole_scale(tmp_path: Path) -> None:
     world = planted_turns(conversations=8, seed=1)
-    learned = Calibration(world.question, core="mixed").fit(world.evidence, world.labels)
+    learned = Calibration(world.question, answer_model="mixed").fit(world.evidence, world.labels)
     Evaluator(world.question, (), learned, head_name="mixed").save(tmp_path)
     for head in (learned, load_evaluator(tmp_path).head):
         [score, *_] = head.predict(world.evidence)
         assert isinstance(score, Score) and score.band == (1.0, 5.0)
         assert "a 90% band takes 9 groups, learned from 8" in str(score.warning)
-        assert head.describe()["band_width"] is None and "9 groups" in head.describe()["band"]
-    enough = Calibration(world.question, core="mixed", coverage=0.8).fit(world.evidence, world.labels)
-    assert np.isfinite(enough.describe()["band_width"])
+        assert head.describe()["band_quantile"] is None and "9 groups" in head.describe()["band"]
+    enough = Calibration(world.question, answer_model="mixed", coverage=0.8).fit(world.evidence, world.labels)
+    assert np.isfinite(enough.describe()["band_quantile"])
 
 
 @pytest.mark.parametrize("name", ["mixed", "curves", "auto"])
@@ -559,7 +557,7 @@ def test_evidence_that_training_rows_often_lacked_is_no_reason_to_warn() -> None
     corpus = planted(conversations=200, annotators=4)
     present = np.random.default_rng(0).random(corpus.evidence.present.shape) < 0.7
     present[:, 0] = True
-    learned = Calibration(corpus.question, core="mixed").fit(corpus.evidence.with_only(present), corpus.labels)
+    learned = Calibration(corpus.question, answer_model="mixed").fit(corpus.evidence.with_only(present), corpus.labels)
     scores = [score for score in learned.predict(corpus.evidence.with_only(present)) if isinstance(score, Score)]
     assert not any("lacks" in str(score.warning) for score in scores)
 
@@ -570,7 +568,9 @@ def test_a_source_that_adds_nothing_is_said() -> None:
     columns = [Column(f"w{place}", "words", source="words") for place in range(12)]
     words = EvidenceTable(corpus.evidence.targets, tuple(columns), noise, np.ones(noise.shape, dtype=bool))
     judged = replace(corpus.evidence, columns=tuple(replace(c, source="rubric") for c in corpus.evidence.columns))
-    said = Calibration(corpus.question, core="mixed").fit(judged.join(words), corpus.labels).describe()["sources"]
+    said = (
+        Calibration(corpus.question, answer_model="mixed").fit(judged.join(words), corpus.labels).describe()["sources"]
+    )
     assert said["rubric"]["adds"] == "evidence" and said["words"]["columns"] == 12
     assert said["words"]["variance_ratio"] < 0.02 * said["rubric"]["variance_ratio"]
 
@@ -599,7 +599,7 @@ def test_the_default_is_not_worse_than_the_constant_or_one_column_where_noise_dr
     for seed in range(4):
         known = with_noise(120, seed, weight=weight)
         for name, kept in losses.items():
-            head = Calibration(known.question, core=name).fit(known.evidence, known.labels)
+            head = Calibration(known.question, answer_model=name).fit(known.evidence, known.labels)
             said = head.predict_each(new.evidence.take(rated.row), list(rated.annotator))
             kept.append(rated.log_loss(np.array([score.probabilities for score in said])))  # type: ignore[union-attr]
     mean = {name: np.mean(each) for name, each in losses.items()}
@@ -613,7 +613,7 @@ def test_the_average_is_saved_and_says_what_it_is_made_of(tmp_path: Path) -> Non
     bent = replace(world.evidence, values=world.evidence.values**3)  # a line alone is shown to be worse
     learned = Calibration(world.question, candidates=["constant", "mixed", "curves"]).fit(bent, world.labels)
     described = learned.describe()
-    assert described["core"] == "mixed+curves" and "parts" in described
+    assert described["answer_model"] == "mixed+curves" and "parts" in described
     assert set(described["candidates"]) == {"constant", "mixed", "curves"}
     assert all(each["why"] and each["loss"] > 0 for each in described["candidates"].values())
     Evaluator(world.question, (), learned, head_name="auto").save(tmp_path)
@@ -628,17 +628,17 @@ def test_the_average_is_saved_and_says_what_it_is_made_of(tmp_path: Path) -> Non
 
 def test_settings_of_the_default_that_cannot_be_are_said() -> None:
     question = planted(conversations=5).question
-    with pytest.raises(BadInput, match="candidates is a list of cores"):
+    with pytest.raises(BadInput, match="candidates must be a list of names"):
         Calibration(question, candidates="mixed")
-    with pytest.raises(UnknownName, match="unknown core"):
+    with pytest.raises(UnknownName, match="unknown answer_model"):
         Calibration(question, candidates=["svm"])
-    with pytest.raises(BadInput, match="seconds is a number from 0"):
-        Calibration(question, seconds=-1)
+    with pytest.raises(BadInput, match="max_seconds must be a number from 0"):
+        Calibration(question, max_seconds=-1)
 
 
 def test_rows_without_evidence_are_unscored_and_missing_columns_are_no_zeros() -> None:
     corpus = planted()
-    learned = Calibration(corpus.question, core="mixed").fit(corpus.evidence, corpus.labels)
+    learned = Calibration(corpus.question, answer_model="mixed").fit(corpus.evidence, corpus.labels)
     present = corpus.evidence.present.copy()
     present[0] = False
     present[1, 0] = False
@@ -651,7 +651,7 @@ def test_rows_without_evidence_are_unscored_and_missing_columns_are_no_zeros() -
 
 def test_evidence_made_otherwise_never_passes_unnoticed() -> None:
     corpus = planted()
-    learned = Calibration(corpus.question, core="mixed").fit(corpus.evidence, corpus.labels)
+    learned = Calibration(corpus.question, answer_model="mixed").fit(corpus.evidence, corpus.labels)
     columns = tuple(type(c)(c.name, "another judge") for c in corpus.evidence.columns)
     other = EvidenceTable(corpus.evidence.targets, columns, corpus.evidence.values, corpus.evidence.present)
     with pytest.raises(BadInput, match="'f0' is made by another judge, the evaluator learned from planted"):
@@ -676,7 +676,7 @@ def test_poor_data_still_give_sane_scores(case: str) -> None:
     else:
         values = np.ones((len(evidence), 1))
         evidence = EvidenceTable(evidence.targets, evidence.columns[:1], values, values.astype(bool))
-    learned = Calibration(corpus.question, core="mixed").fit(evidence, Labels(labels))
+    learned = Calibration(corpus.question, answer_model="mixed").fit(evidence, Labels(labels))
     for score in learned.predict(evidence):
         assert isinstance(score, Score) and 1 <= score.value <= 4
         if case == "all equal":
@@ -685,15 +685,15 @@ def test_poor_data_still_give_sane_scores(case: str) -> None:
 
 def test_what_cannot_be_learned_from_is_said() -> None:
     corpus = planted()
-    with pytest.raises(BadInput, match="3 labels on 'main' have evidence; it needs 8 or more"):
-        Calibration(corpus.question, core="mixed").fit(corpus.evidence, Labels(list(corpus.labels)[:3]))
+    with pytest.raises(BadInput, match="3 labels on 'main' have evidence; at least 8 are needed"):
+        Calibration(corpus.question, answer_model="mixed").fit(corpus.evidence, Labels(list(corpus.labels)[:3]))
     nominal = Question(id="main", text="?", scale=Scale(kind="nominal", options=("a", "b")))
     with pytest.raises(BadInput, match="has a nominal scale; the main question needs an ordered one"):
         Calibration(nominal).fit(corpus.evidence, corpus.labels)
-    with pytest.raises(UnknownName, match="unknown core 'netwrok'"):
-        Calibration(corpus.question, core="netwrok")
-    with pytest.raises(BadInput, match="domain_correlation is a correlation from 0 to 1, got 2"):
-        Calibration(corpus.question, core="mixed", domain_correlation=2)
+    with pytest.raises(UnknownName, match="unknown answer_model 'netwrok'"):
+        Calibration(corpus.question, answer_model="netwrok")
+    with pytest.raises(BadInput, match="domain_correlation must be from 0 to 1, got 2"):
+        Calibration(corpus.question, answer_model="mixed", domain_correlation=2)
 
 
 def test_folders_missing_damaged_and_from_the_future(tmp_path: Path) -> None:
@@ -701,8 +701,8 @@ def test_folders_missing_damaged_and_from_the_future(tmp_path: Path) -> None:
     folder = tmp_path / "evaluator"
     with pytest.raises(BadInput, match=r"holds no evaluator: evaluator.json is missing"):
         load_evaluator(folder)
-    unfitted = Evaluator(corpus.question, (), Calibration(corpus.question, core="mixed"), head_name="mixed")
-    with pytest.raises(NotFitted, match="has learned nothing yet"):
+    unfitted = Evaluator(corpus.question, (), Calibration(corpus.question, answer_model="mixed"), head_name="mixed")
+    with pytest.raises(NotFitted, match="is not fitted"):
         unfitted.save(folder)
     unfitted.fitted_on(corpus.evidence, corpus.labels).save(folder)
     assert sorted(path.name for path in folder.iterdir()) == ["arrays.safetensors", "evaluator.json"]
@@ -711,7 +711,7 @@ def test_folders_missing_damaged_and_from_the_future(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"written by Accord 9.9 in folder format 99; this Accord"):
         load_evaluator(folder)
     (folder / "evaluator.json").write_text(json.dumps({**card, "format": 1, "accord_version": "0.1.0"}))
-    with pytest.raises(BadInput, match=r"in folder format 1; this Accord .* reads 4. Fit it again: accord fit"):
+    with pytest.raises(BadInput, match=r"in folder format 1; this Accord .* reads 5. Fit it again: accord fit"):
         load_evaluator(folder)
     (folder / "evaluator.json").write_text(json.dumps(card)[:-20])
     with pytest.raises(BadInput, match="damaged evaluator"):
@@ -728,7 +728,7 @@ def test_thresholds_that_would_cross_promise_no_more_than_one_in_all() -> None:
     corpus = planted(conversations=150, annotators=3, share=1.0)
     ends = dict(zip(corpus.evidence.targets, rng.choice([1, 4], size=150).tolist(), strict=True))
     labels = Labels(Label(label.target, "main", label.annotator, ends[label.target]) for label in corpus.labels)
-    fitted = Calibration(corpus.question, core="mixed").fit(corpus.evidence, labels)
+    fitted = Calibration(corpus.question, answer_model="mixed").fit(corpus.evidence, labels)
     scores = [score for score in fitted.predict(corpus.evidence, "p1") if isinstance(score, Score)]
     chance = [dict(zip((1, 2, 3, 4), score.probabilities, strict=True))[ends[score.target]] for score in scores]
     assert -np.log(chance).mean() < np.log(2) + 0.05, "as good as saying one end or the other"
@@ -748,16 +748,16 @@ def test_support_vectors_learn_a_bend_and_are_those_of_scikit_learn(tmp_path: Pa
         scores = learned.predict_each(bent.take(rated.row), [None] * len(rated))
         found[name] = pearson(rated.value, np.array([s.value for s in scores if isinstance(s, Score)])) or 0.0
     assert found["svr"] > 0.8 and found["mixed"] < 0.3
-    learned = Calibration(corpus.question, core="svr").fit(bent.filter(old), labels.filter(old))
-    core = learned.core_
-    assert core is not None and set(core.describe()) == {"strength", "tube", "support_vectors"}
+    learned = Calibration(corpus.question, answer_model="svr").fit(bent.filter(old), labels.filter(old))
+    answer_model = learned.answer_model_
+    assert answer_model is not None and set(answer_model.describe()) == {"strength", "tube", "support_vectors"}
     texts = ratings(bent, labels.filter(old), corpus.question)
     rows = np.unique(texts.row)
     X, y = bent.values[rows], np.array([texts.value[texts.row == row].mean() for row in rows])
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
-    weight, (strength, tube) = np.bincount(texts.row)[rows], core.cell_  # type: ignore[attr-defined]
+    weight, (strength, tube) = np.bincount(texts.row)[rows], answer_model.cell_  # type: ignore[attr-defined]
     theirs = SVR(C=strength, epsilon=tube, gamma=1 / 3).fit(Z, y - 1, weight).predict(Z)
-    spread = core.distributions(bent.take(rows), [None] * len(rows)) @ corpus.question.scale.numbers
+    spread = answer_model.distributions(bent.take(rows), [None] * len(rows)) @ corpus.question.scale.numbers
     assert stats.spearmanr(theirs, spread).statistic > 0.9999
     Evaluator(corpus.question, (), learned, head_name="svr").save(tmp_path)
     again = load_evaluator(tmp_path).head.predict(bent)

@@ -21,7 +21,7 @@ QUESTION = Question(id="main", text="How good is it?", scale=Scale(options=(1, 2
 
 
 def mixed(question: object) -> Calibration:
-    return Calibration(question, core="mixed")  # type: ignore[arg-type]
+    return Calibration(question, answer_model="mixed")  # type: ignore[arg-type]
 
 
 @pytest.mark.slow

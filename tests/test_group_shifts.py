@@ -53,13 +53,13 @@ def worst(found: dict[str, float]) -> float:
 
 def test_systems_are_scored_right_on_the_mean_where_the_evidence_does_not_tell_them_apart() -> None:
     corpus = spoken(OTHERS)
-    off, even = (Calibration(corpus.question, core="mixed", even_by=by) for by in ([], ["system"]))
+    off, even = (Calibration(corpus.question, answer_model="mixed", shift_groups=by) for by in ([], ["system"]))
     before, after = biases(off, corpus), biases(even, corpus)
     assert worst(before) > 0.4 and worst(after) < 0.2
     [(first, second)] = even.describe()["group_shifts"]["worst"].values()
     assert abs(first - worst(before)) < 0.2 and abs(second - worst(after)) < 0.2, "the audit says what comes"
     assert "shifted by system" in even.remarks()[0] and not off.remarks()
-    assert "even_by:system" in str(even.signature()) and "even_by" not in str(off.signature())
+    assert "shift_groups:system" in str(even.signature()) and "shift_groups" not in str(off.signature())
 
 
 @pytest.mark.slow
@@ -67,8 +67,8 @@ def test_what_groups_do_not_differ_by_is_left_alone() -> None:
     moved = []
     for seed in range(8):
         corpus = spoken(dict.fromkeys(OTHERS, 0.0), seed)
-        head = Calibration(corpus.question, core="mixed").fit(corpus.evidence, corpus.labels)
-        plain = Calibration(corpus.question, core="mixed", even_by=[]).fit(corpus.evidence, corpus.labels)
+        head = Calibration(corpus.question, answer_model="mixed").fit(corpus.evidence, corpus.labels)
+        plain = Calibration(corpus.question, answer_model="mixed", shift_groups=[]).fit(corpus.evidence, corpus.labels)
         pairs = zip(head.predict(corpus.evidence), plain.predict(corpus.evidence), strict=True)
         moved.append(max(abs(a.value - b.value) for a, b in pairs if isinstance(a, Score) and isinstance(b, Score)))
     assert np.mean(moved) < 0.06 and np.median(moved) < 0.03, "of six steps"
@@ -76,7 +76,7 @@ def test_what_groups_do_not_differ_by_is_left_alone() -> None:
 
 def test_only_conversations_that_name_a_known_system_are_shifted(tmp_path: Path) -> None:
     corpus = spoken(OTHERS)
-    head = Calibration(corpus.question, core="mixed").fit(corpus.evidence, corpus.labels)
+    head = Calibration(corpus.question, answer_model="mixed").fit(corpus.evidence, corpus.labels)
     Evaluator(corpus.question, (), head, head_name="mixed").save(tmp_path)
     kept = load_evaluator(tmp_path).head
     first = corpus.evidence.take([0] * 3)
@@ -95,18 +95,20 @@ def test_only_conversations_that_name_a_known_system_are_shifted(tmp_path: Path)
 
 def test_any_entry_makes_groups_and_few_texts_none() -> None:
     corpus = spoken(OTHERS, entry="topic")
-    by_topic = Calibration(corpus.question, core="mixed", even_by=["system", "topic"])
+    by_topic = Calibration(corpus.question, answer_model="mixed", shift_groups=["system", "topic"])
     assert worst(biases(by_topic, corpus, "topic")) < 0.2
     assert list(by_topic.shifts_.tilts) == ["topic"]
     few = {t: {"system": "rare" if place < 9 else "usual"} for place, t in enumerate(corpus.evidence.targets)}
-    rare = Calibration(corpus.question, core="mixed").fit(replace(corpus.evidence, metadata=few), corpus.labels)
+    rare = Calibration(corpus.question, answer_model="mixed").fit(replace(corpus.evidence, metadata=few), corpus.labels)
     assert not rare.shifts_.tilts, "nine texts of one, and one group alone is none"
 
 
 def test_a_score_stays_on_the_scale_and_its_band_holds() -> None:
     corpus = spoken({"worst": -6.0, "best": 6.0}, conversations=400)
     old, new = ({f"c{place:04d}" for place in range(*ends)} for ends in ((0, 200), (200, 400)))
-    head = Calibration(corpus.question, core="mixed").fit(corpus.evidence.filter(old), corpus.labels.filter(old))
+    head = Calibration(corpus.question, answer_model="mixed").fit(
+        corpus.evidence.filter(old), corpus.labels.filter(old)
+    )
     rated = ratings(corpus.evidence, corpus.labels.filter(new), corpus.question)
     scores = [s for s in head.predict_each(corpus.evidence.take(rated.row), list(rated.annotator))]
     held = []
@@ -122,7 +124,7 @@ def test_a_score_stays_on_the_scale_and_its_band_holds() -> None:
 )
 def test_what_groups_are_made_by_is_a_list_of_names(given: Any, said: str) -> None:
     with pytest.raises(BadInput, match=said):
-        Calibration(planted().question, even_by=given)
+        Calibration(planted().question, shift_groups=given)
 
 
 def test_a_live_reply_is_scored_as_its_system_is_in_a_batch() -> None:
@@ -136,7 +138,7 @@ def test_a_live_reply_is_scored_as_its_system_is_in_a_batch() -> None:
         labels += [Label(samples[-1].target, "main", name, value) for name in ("p", "q")]
     rubric = Rubric(name="r", questions=(question,), main=question.id)
     words = make_source("metrics", {"names": ["words"]}, SourceContext(rubric))
-    evaluator = Evaluator(question, (words,), Calibration(question, core="mixed"), head_name="mixed")
+    evaluator = Evaluator(question, (words,), Calibration(question, answer_model="mixed"), head_name="mixed")
     learned = run(evaluator.fit(Training(tuple(samples), Labels(labels), question)), memory_models())
     live = LiveScorer(learned)
     for name, system in (("a", "plain"), ("b", "good"), ("c", None)):

@@ -74,10 +74,10 @@ from accord.models import (
     estimated_usage,
     run_flow,
 )
-from accord.values import Applies, Document, Kind, Sample
+from accord.values import Applies, Document, Sample, ScaleKind
 
 QUESTION = Question(id="overall", text="How good?", scale=Scale(options=(1, 2, 3, 4, 5)))
-REAL = Question(id="warmth", text="How warm?", scale=Scale(kind=Kind.REAL, low=0.0, high=2.0))
+REAL = Question(id="warmth", text="How warm?", scale=Scale(kind=ScaleKind.REAL, low=0.0, high=2.0))
 ASKED = Prompt((ChatMessage("user", "Example: the roses in our garden need some water. Score: 4"),))
 
 
@@ -174,7 +174,7 @@ def test_scores_are_written_as_the_way_to_read_them_allows() -> None:
     with pytest.raises(BadInput, match="mode: number"):
         PromptTemplate(REAL, DIALOGUE, LOGPROBS)
     with pytest.raises(BadInput, match="nominal"):
-        PromptTemplate(Question(id="n", text="?", scale=Scale(kind=Kind.NOMINAL, options=("a", "b"))), DIALOGUE)
+        PromptTemplate(Question(id="n", text="?", scale=Scale(kind=ScaleKind.NOMINAL, options=("a", "b"))), DIALOGUE)
 
 
 def test_an_empty_background_is_no_background_and_a_full_one_has_its_name() -> None:
@@ -265,12 +265,12 @@ def test_the_label_of_a_long_dimension_is_no_echo_and_real_ends_are_on_their_sca
     asked = Prompt((ChatMessage("user", "...\nmaintains_context score:"),))
     found = read(PromptTemplate(long, DIALOGUE), asked, Reply("maintains_context score: 4"))
     assert isinstance(found, Reading) and found.value == 4.0
-    real = Question(id="r", text="?", scale=Scale(kind=Kind.REAL, low=-5.0, high=-1.7))
+    real = Question(id="r", text="?", scale=Scale(kind=ScaleKind.REAL, low=-5.0, high=-1.7))
     top = read(PromptTemplate(real, DIALOGUE), ASKED, Reply("-1.7"))
     assert isinstance(top, Reading) and top.value == -1.7
-    fine = Question(id="f", text="?", scale=Scale(kind=Kind.REAL, low=0.0, high=0.01))
+    fine = Question(id="f", text="?", scale=Scale(kind=ScaleKind.REAL, low=0.0, high=0.01))
     assert [PromptTemplate(fine, DIALOGUE).shown(score) for score in (0.002, 0.0041)] == ["0.002", "0.0041"]
-    large = Question(id="l", text="?", scale=Scale(kind=Kind.REAL, low=0.0, high=10_000_000.0))
+    large = Question(id="l", text="?", scale=Scale(kind=ScaleKind.REAL, low=0.0, high=10_000_000.0))
     assert PromptTemplate(large, DIALOGUE).form() == "one number from 0 to 10000000"
     pairs = Question(id="p", text="?", scale=Scale(options=(1, 2, 3)), applies=Applies.PAIRS)
     with pytest.raises(BadInput, match="compares"):
@@ -486,7 +486,7 @@ def test_calibration_learns_that_a_model_is_too_kind_and_that_spread_means_doubt
         shares = spread_out(said, np.arange(1.0, 6.0))
         found.append((Target(chat.id), Ensemble(tuple(shares), said, float(rng.uniform(0, 0.3)))))
     table = as_evidence(QUESTION, "m", found)
-    head = partial(Calibration, core="mixed", own_slopes=False)
+    head = partial(Calibration, answer_model="mixed", own_slopes=False)
     raw = JudgeExpected(QUESTION).fit(table, labels)
     learned = head(QUESTION).fit(table, labels)
     truth = np.array([worth[target] for target in table.targets])

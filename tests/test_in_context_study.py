@@ -43,17 +43,17 @@ from accord.models import (
     Prompt,
     Remote,
     ScriptedModel,
-    nothing,
     open_embedder,
     plan,
     run,
+    without_requests,
 )
 from accord.models import ChatMessage as Message
 from accord.statistics import Split
 from accord.store import Store
 from accord.testing import ChatServer, Respond, Wire, completion, decisions
 from accord.validation import Comparison, compare_held_out
-from accord.values import Kind, Sample, dump_rubric
+from accord.values import Sample, ScaleKind, dump_rubric
 
 SMALL = {
     "candidates": 3, "kept": 2, "demonstrations": 3, "sets": 2, "ranked": 32, "ensemble": 3, "selector": "neighbours",
@@ -141,7 +141,7 @@ def tables(found: Study) -> list[EvidenceTable]:
 
 
 def figures(found: Study, labels: Labels | None = None) -> Comparison:
-    head = partial(Calibration, core="mixed", own_slopes=False)
+    head = partial(Calibration, answer_model="mixed", own_slopes=False)
     labels = labels or rated_chats(40)[1]
     table = found.learned.concat(held_out(found))
     return compare_held_out(IN_CONTEXT, head, OVERALL, table, labels, found.split, found.source.rivals(), draws=50)
@@ -388,7 +388,7 @@ def test_the_held_out_side_is_a_share_of_whole_groups() -> None:
     assert source().hold_out(training(chats, grouped)).test <= {"g0", "g1", "g2", "g3"}
     secret = source(private=["case"]).hold_out(everything)
     assert len(secret.train) == 40 and not secret.test
-    with pytest.raises(NotFitted, match="has learned nothing yet"):
+    with pytest.raises(NotFitted, match="is not fitted"):
         next(source().measure([Sample(chats[0])]))
     with pytest.raises(NotFitted, match="right after it learned"):
         next(source().examine(everything))
@@ -454,7 +454,7 @@ def test_edited_prompts_enter_the_contest_and_are_not_used_behind_the_selector_s
 @pytest.mark.slow
 def test_a_dimension_of_turns_is_learned_beside_the_main_question(asked: Asked) -> None:
     chats, labels, _ = rated_chats(40)
-    warm = Question(id="warm", text="How warm is the reply?", scale=Scale(kind=Kind.REAL, low=0.0, high=10.0))
+    warm = Question(id="warm", text="How warm is the reply?", scale=Scale(kind=ScaleKind.REAL, low=0.0, high=10.0))
     marks = [Label(Target(label.target.conversation, 1), "warm", label.annotator, label.value) for label in labels]
     own = scripted()
     models = asked.given(own)
@@ -653,7 +653,7 @@ def test_wrong_input_is_said_in_one_line(nobody: Asked, tmp_path: Path) -> None:
     chats, labels, _ = rated_chats(40)
     same = Labels(Label(label.target, label.question, label.annotator, 3) for label in labels)
     assert "have the score 3" in said(training(chats, same))
-    with pytest.raises(BadInput, match="nobody has the role 'scorer'"):
+    with pytest.raises(BadInput, match="no model configured for role 'scorer'"):
         run(source().learn(training()), Models({}, nobody.store))
     with pytest.raises(BadInput, match="demonstrations"):
         source(demonstrations=0)
@@ -820,7 +820,9 @@ def test_the_command_learns_tells_and_scores(project: Path, monkeypatch: pytest.
         assert f"{asked} requests. " in again.stdout and f"saved in {FOLDER}" in again.stdout
         assert "spent" not in again.stderr and chats_of(server) == asked
         with accord.open() as opened:
-            assert opened.tried(IN_CONTEXT).findings[IN_CONTEXT].to_json() == found  # nothing is asked, nothing saved
+            assert (
+                opened.fit_offline(IN_CONTEXT).findings[IN_CONTEXT].to_json() == found
+            )  # nothing is asked, nothing saved
             assert opened.plan_fit(IN_CONTEXT).requests == 0
 
         invoke("report")
@@ -960,7 +962,7 @@ def test_wrong_input_of_a_command_is_said_in_one_line(project: Path, monkeypatch
 
     Path("accord.yaml").write_text("rubric: rubric.yaml\n")
     invoke("import", "chats.jsonl", "labels.csv")
-    assert "nobody has the role 'scorer'; name a model: models: {scorer: {model: NAME}}" in told()
+    assert "no model configured for role 'scorer'. Add one to accord.yaml: models: {scorer: {model: NAME}}" in told()
     configure(NOWHERE)
     assert "'overal'" in told("--question", "overal") and "Did you mean 'overall'" in told("--question", "overal")
     assert "unknown selector 'magic'" in told("--set", "sources.in-context.selector=magic")
@@ -986,7 +988,7 @@ class Guessing(Source):
 
     def examine(self, test: Training) -> Flow[Guessing]:
         self.truth = {label.target: float(label.value or 0) for label in test.labels}
-        return (yield from nothing(self))
+        return (yield from without_requests(self))
 
     def rivals(self) -> dict[str, EvidenceTable]:
         columns = [Column(f"overall={n}", "r", "overall", float(n)) for n in range(1, 6)]
@@ -995,7 +997,7 @@ class Guessing(Source):
 
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
         guesses = {sample.target: {"guess": float(zlib.crc32(sample.conversation.id.encode()))} for sample in samples}
-        return (yield from nothing(EvidenceTable.from_rows([Column("guess", "g")], guesses)))
+        return (yield from without_requests(EvidenceTable.from_rows([Column("guess", "g")], guesses)))
 
 
 @pytest.mark.slow
@@ -1007,7 +1009,7 @@ def test_whoever_does_better_on_what_was_held_out_is_named(project: Path, monkey
     )
     invoke("import", "chats.jsonl", "labels.csv")
     with accord.open() as opened:
-        tried = opened.tried()
+        tried = opened.fit_offline()
     assert tried.cautions == ["whoever knows does better on new examples, beyond chance"]
     assert "note: whoever knows does better on new examples, beyond chance" in invoke("fit").stderr
     invoke("report")

@@ -11,27 +11,27 @@ import numpy as np
 import pytest
 from synthetic_corpus import planted_turns
 
-from accord import Evaluator, Label, Labels, Score, Target, Unscored
+from accord import Evaluator, Label, Labels, Question, Score, Target, Unscored
 from accord.edges import BadInput, UnknownName
 from accord.evidence import Column, EvidenceTable, Ratings, ratings
 from accord.learning import (
     AdaptiveRubric,
     Calibration,
-    LargeDesign,
-    MixedCore,
-    MixedDesign,
-    System,
-    band_width,
+    EffectEquations,
+    Experiment,
+    IterativeEquations,
+    MixedAnswers,
+    Predictions,
+    band_quantile,
     bands,
     best_ratios,
-    held_out,
     importance,
     make_head,
     suggest_labels,
 )
 from accord.project import Config, Project, config_from
 from accord.sample import sources as sample_sources
-from accord.statistics import Clusters, Interval, Paired, diagrams, grouped_folds, smece_by_option
+from accord.statistics import Clusters, Paired, diagrams, grouped_folds, smece_by_option
 from accord.testing import Planted, planted
 from accord.validation import (
     Leak,
@@ -45,11 +45,11 @@ from accord.validation import (
     shifts,
     stability,
 )
-from accord.values import decode, least_cost
+from accord.values import Estimate, decode, least_cost
 
 
 def mixed(question: object) -> Calibration:
-    return Calibration(question, core="mixed")  # type: ignore[arg-type]
+    return Calibration(question, answer_model="mixed")  # type: ignore[arg-type]
 
 
 def judged(corpus: Planted) -> Planted:
@@ -96,9 +96,9 @@ def test_bands_hold_as_often_as_they_say() -> None:
     for seed in range(6):
         corpus = planted(conversations=160, annotators=5, noise=0.8, seed=seed)
         rated = ratings(corpus.evidence, corpus.labels, corpus.question)
-        splits = grouped_folds(list(rated.conversation), 4, seed)
-        make = lambda question: Calibration(question, core="mixed", coverage=0.8)  # noqa: E731
-        system = held_out("m", make, corpus.question, corpus.evidence, corpus.labels, rated, splits)
+        splits = list(grouped_folds(list(rated.conversation), 4, seed))
+        make = lambda question: Calibration(question, answer_model="mixed", coverage=0.8)  # noqa: E731
+        system = Experiment(corpus.question, corpus.evidence, corpus.labels, rated, splits, 5).run("m", make)
         held.append(((system.band[:, 0] <= rated.value) & (rated.value <= system.band[:, 1])).mean())
     assert np.mean(held) == pytest.approx(0.8, abs=0.03)
 
@@ -106,7 +106,7 @@ def test_bands_hold_as_often_as_they_say() -> None:
 def test_a_band_is_the_quantile_of_its_definition() -> None:
     options, shares = np.array([1.0, 2.0]), np.array([[0.5, 0.5]] * 9)
     truth = np.array([1, 1, 1, 1, 1, 1, 1, 1, 2.0])
-    assert band_width(options, shares, truth, 0.8) == pytest.approx(1.0)  # |1 - 1.5| / 0.5
+    assert band_quantile(options, shares, truth, 0.8) == pytest.approx(1.0)  # |1 - 1.5| / 0.5
     assert bands(options, shares[:1], 3.0).tolist() == [[1.0, 2.0]]  # cut to the scale
 
 
@@ -145,10 +145,10 @@ def test_a_group_that_is_scored_too_high_is_found_and_others_are_not() -> None:
     value = rated.value + rng.normal(scale=0.5, size=len(rated)) + 0.4 * np.array([g == "system 1" for g in group])
     shares = np.full((len(rated), 4), 0.25)
     scored, band = np.ones(len(rated), dtype=bool), np.full((len(rated), 2), np.nan)
-    system = System("m", shares, value, value, scored, band, shares)
+    system = Predictions("m", shares, value, value, scored, band, shares)
     first, *rest = by_group(system, rated, group, "system")
     assert first.name == "system 1" and first.p_holm < 0.001 and first.apart == pytest.approx(0.4, abs=0.1)
-    assert first.intervals["bias"].low is not None and first.intervals["bias"].low > 0.2
+    assert first.bias.low is not None and first.bias.low > 0.2
     fair = by_group(replace(system, value=rated.value + rng.normal(size=len(rated))), rated, group, "system")
     assert all(g.p_holm > 0.01 for g in fair) and len(fair) == 3
     assert by_group(system, rated, [None] * len(rated), "topic") == []
@@ -167,11 +167,14 @@ def test_reversed_and_random_annotators_are_named_and_honest_ones_are_not() -> N
     labels = Labels(twisted(label) for label in corpus.labels)
     rated = ratings(corpus.evidence, labels, corpus.question)
     splits = list(grouped_folds(list(rated.conversation), 5, 0))
-    found = held_out("m", mixed, corpus.question, corpus.evidence, labels, rated, splits)
-    assert {s.annotator: s.kind for s in annotator_quality(rated, found.anybody)} == {"p2": "reversed", "p4": "random"}
+    found = Experiment(corpus.question, corpus.evidence, labels, rated, splits, 5).run("m", mixed)
+    assert {s.annotator: s.kind for s in annotator_quality(rated, found.new_value)} == {
+        "p2": "reversed",
+        "p4": "random",
+    }
     honest = ratings(corpus.evidence, corpus.labels, corpus.question)
-    found = held_out("m", mixed, corpus.question, corpus.evidence, corpus.labels, honest, splits)
-    assert annotator_quality(honest, found.anybody) == []
+    found = Experiment(corpus.question, corpus.evidence, corpus.labels, honest, splits, 5).run("m", mixed)
+    assert annotator_quality(honest, found.new_value) == []
 
 
 def test_end_users_are_one_annotator() -> None:
@@ -182,13 +185,15 @@ def test_end_users_are_one_annotator() -> None:
         if label.annotator == "p2"
     ]
     labels = Labels([*(label for label in corpus.labels if label.annotator != "p2"), *users])
-    learned = Calibration(corpus.question, core="mixed", groups=["user-*"]).fit(corpus.evidence, labels)
+    learned = Calibration(corpus.question, answer_model="mixed", pooled_annotators=["user-*"]).fit(
+        corpus.evidence, labels
+    )
     assert learned.annotators == ["p0", "p1", "user-*"]
     assert learned.predict(corpus.evidence, "user-7") == learned.predict(corpus.evidence, "user-*")
     means = {n: np.mean([s.value for s in learned.predict(corpus.evidence, n)]) for n in ("p0", "user-*")}
     assert means["user-*"] > means["p0"] + 0.5
-    with pytest.raises(BadInput, match="list of patterns"):
-        Calibration(corpus.question, groups="user-*")
+    with pytest.raises(BadInput, match="must be a list of names"):
+        Calibration(corpus.question, pooled_annotators="user-*")
 
 
 # --- questions -----------------------------------------------------------------------------------------------------
@@ -208,8 +213,8 @@ def test_importance_is_the_papers_ratio_of_gradients() -> None:
         one.question: one for one in importance(corpus.evidence, labels, corpus.question, (other, noise), draws=60)
     }
     # ŷ_Q0 rises with the first feature alone, by b; the main answer by about .8 of its unit: the ratio is near .8 / 1.
-    assert found["Q0"].value == pytest.approx(0.8, abs=0.2)
-    assert found["Q0"].interval.low is not None and found["Q0"].interval.low > 0.5
+    assert found["Q0"].estimate.value == pytest.approx(0.8, abs=0.2)
+    assert found["Q0"].estimate.low is not None and found["Q0"].estimate.low > 0.5
     assert set(found) == {"Q0"}, "of a question that nothing explains, nobody knows what would improve it"
     with pytest.raises(BadInput, match="needs 30"):
         importance(corpus.evidence, Labels(list(labels)[:5]), corpus.question, ())
@@ -245,13 +250,15 @@ def test_the_adaptive_curve_ends_at_all_questions_and_stops_when_told() -> None:
     corpus = judged(planted(conversations=60, annotators=3, features=4, noise=0.3))
     rated = ratings(corpus.evidence, corpus.labels, corpus.question)
     splits = list(grouped_folds(list(rated.conversation), 3, 0))
-    found = adaptive_curve(mixed, corpus.question, corpus.evidence, corpus.labels, rated, splits)
-    whole = held_out("m", mixed, corpus.question, corpus.evidence, corpus.labels, rated, splits)
+    found = adaptive_curve(Experiment(corpus.question, corpus.evidence, corpus.labels, rated, splits, 5), mixed)
+    whole = Experiment(corpus.question, corpus.evidence, corpus.labels, rated, splits, 5).run("m", mixed)
     assert [one.mean for one in found] == [0, 1, 2, 3, 4]
     assert found[-1].paired.value == pytest.approx(whole.value, abs=1e-6)
     errors = [np.mean((one.paired.value - rated.value) ** 2) for one in found]
     assert errors[0] > errors[1] > errors[-1]
-    stopped = adaptive_curve(mixed, corpus.question, corpus.evidence, corpus.labels, rated, splits, 3, until=0.3)
+    stopped = adaptive_curve(
+        Experiment(corpus.question, corpus.evidence, corpus.labels, rated, splits, 5), mixed, 3, until=0.3
+    )
     assert 0.5 < stopped[-1].mean < 3
     plain = planted(conversations=40)
     with pytest.raises(BadInput, match="no answers of a judge"):
@@ -308,10 +315,11 @@ def test_the_learning_curve_falls_and_ends_where_everything_is_learned_from() ->
     corpus = planted(conversations=100, annotators=4)
     rated = ratings(corpus.evidence, corpus.labels, corpus.question)
     known = corpus.question, corpus.evidence, corpus.labels, rated
-    whole = held_out("m", mixed, *known, grouped_folds(list(rated.conversation), 5, 0))
-    points = learning_curve(mixed, *known, whole, shares=(0.1,))
-    assert points[0].values["rmse"] > points[1].values["rmse"]  # type: ignore[operator]
-    assert points[1].values["rmse"] == pytest.approx(np.sqrt(np.mean((whole.value - rated.value) ** 2)))
+    experiment = Experiment(*known, tuple(grouped_folds(list(rated.conversation), 5, 0)), 5)
+    whole = experiment.run("m", mixed)
+    points = learning_curve(experiment, mixed, whole, shares=(0.1,))
+    assert points[0].estimates["rmse"].value > points[1].estimates["rmse"].value  # type: ignore[operator]
+    assert points[1].estimates["rmse"].value == pytest.approx(np.sqrt(np.mean((whole.value - rated.value) ** 2)))
     assert points[0].labels < 0.15 * len(rated)
 
 
@@ -356,10 +364,10 @@ def test_reliability_diagrams_show_what_happened() -> None:
     one = diagrams(paired, Clusters([f"c{i}" for i in range(4000)]), draws=50)[1]
     middle = (one.predicted > 0.2) & (one.predicted < 0.8)
     assert np.abs(one.happened - one.predicted)[middle].max() < 0.08
-    assert one.error == smece_by_option(paired)[1] and one.error < 0.03
+    assert one.error.value == smece_by_option(paired)[1] and one.error.value < 0.03
     assert (one.low <= one.happened).all() and (one.happened <= one.high).all()
     bold = Paired(np.array([0.0, 1.0]), happened, np.column_stack([1 - p**3, p**3]), p)
-    assert diagrams(bold, Clusters([f"c{i}" for i in range(4000)]), draws=20)[1].error > 0.1  # type: ignore[operator]
+    assert diagrams(bold, Clusters([f"c{i}" for i in range(4000)]), draws=20)[1].error.value > 0.1  # type: ignore[operator]
 
 
 def test_the_sparse_equations_give_the_dense_ones_effects() -> None:
@@ -369,15 +377,15 @@ def test_the_sparse_equations_give_the_dense_ones_effects() -> None:
     text = np.unique(text, return_inverse=True)[1]
     y = Z @ [0.5, 0.2, 0] + rng.normal(size=people)[who] + rng.normal(size=texts)[text] * 0.5 + rng.normal(size=n)
     ratios = np.array([0.2, 0.8, 0.05, 0.3, 0.0])  # no groups
-    dense = MixedDesign.of(Z, y, who, people, text, own_slopes=True).learn(ratios)
-    large = LargeDesign.of(Z, y, who, people, text, own_slopes=True)
-    learned = large.learn(ratios)
+    dense = EffectEquations.of(Z, y, who, people, text, own_slopes=True).fit(ratios)
+    large = IterativeEquations.of(Z, y, who, people, text, own_slopes=True)
+    learned = large.fit(ratios)
     assert learned.effects == pytest.approx(dense.effects, abs=1e-4) and learned.noise == pytest.approx(
         dense.noise, rel=1e-4
     )
     assert (learned.errors <= dense.errors).all()  # they leave out what is not known of the shared effects
     assert np.corrcoef(learned.held_out_residuals, dense.held_out_residuals)[0, 1] > 0.98
-    sparse, full = best_ratios(large), MixedDesign.of(Z, y, who, people, text, True).best_ratios()
+    sparse, full = best_ratios(large), EffectEquations.of(Z, y, who, people, text, True).best_ratios()
     assert np.log(sparse[:4]) == pytest.approx(np.log(full[:4]), abs=0.01) and sparse[4] == full[4] == 0.0
 
 
@@ -395,18 +403,24 @@ def test_odd_data_are_said_and_still_learned_from(case: str) -> None:
     assert len(scores) == 40 and all(np.isfinite(s.value) and s.band is not None for s in scores)
     if case == "equal labels":
         assert all(score.value == pytest.approx(3, abs=0.3) for score in scores)
-    learned.predict(corpus.evidence.take([0]).align(learned.trained_on_.columns))
+    learned.predict(corpus.evidence.take([0]).align(learned.reference_.columns))
     assert Target("c0000") == corpus.evidence.targets[0]
 
 
 # --- what a table says of itself -----------------------------------------------------------------------------------
 
 
-def system_of(name: str, rated: Ratings, value: np.ndarray, scored: np.ndarray | None = None) -> System:
+def on(question: Question, rated: Ratings) -> Experiment:
+    return Experiment(question, EvidenceTable.of(()), Labels(), rated, (), 5)
+
+
+def system_of(name: str, rated: Ratings, value: np.ndarray, scored: np.ndarray | None = None) -> Predictions:
     there = np.ones(len(rated), dtype=bool) if scored is None else scored
     shares = np.exp(-0.5 * (rated.options - value[:, None]) ** 2)
     shares = shares / shares.sum(axis=1, keepdims=True) * there[:, None]
-    return System(name, shares, value, np.full(len(rated), np.nan), there, np.full((len(rated), 2), np.nan), shares)
+    return Predictions(
+        name, shares, value, np.full(len(rated), np.nan), there, np.full((len(rated), 2), np.nan), shares
+    )
 
 
 def test_systems_are_compared_on_the_ratings_that_all_of_them_scored() -> None:
@@ -417,7 +431,7 @@ def test_systems_are_compared_on_the_ratings_that_all_of_them_scored() -> None:
     whole = system_of("whole", rated, rated.value + rng.normal(size=n))
     most = system_of("most", rated, rated.value + rng.normal(size=n), np.arange(n) >= 10)
     few = system_of("few", rated, rated.value + rng.normal(size=n), np.arange(n) % 4 == 0)
-    found = compared(corpus.question, rated, [whole, most, few], folds=5, draws=50)
+    found = compared(on(corpus.question, rated), [whole, most, few], draws=50)
     both = (np.arange(n) >= 10) & (np.arange(n) % 4 == 0)
     assert [line.n for line in found.results] == [n - 10, n - 10, both.sum()] and found.common == n - 10
     assert found.results[0].values["rmse"] == pytest.approx(np.sqrt(np.mean((rated.value - whole.value)[10:] ** 2)))
@@ -434,14 +448,16 @@ def test_what_is_the_same_for_everything_in_a_fold_has_no_correlation() -> None:
     constant, mean, mixed_model = found["constant"], found["annotator-mean"], found["mixed"]
     assert len({round(value, 6) for value in found.systems[1].value}) > 1, "its value differs from fold to fold"
     for name in ("pearson", "spearman", "kendall"):
-        assert constant.values[name] is None and constant.intervals[name] == Interval(None, None)
+        assert constant.estimates[name] == Estimate()
     assert constant.values["rmse"] is not None and mean.values["pearson"] is not None
-    assert mean.within["annotators"].pearson is None, "it says one thing of everything that a person rates"
+    assert mean.within["annotators"].pearson.value is None, "it says one thing of everything that a person rates"
     inside = mixed_model.within["annotators"]
-    assert inside.groups == 6 and inside.pearson is not None and 0.3 < inside.pearson < 1
-    assert inside.intervals["pearson"].low < inside.pearson < inside.intervals["pearson"].high  # type: ignore[operator]
+    assert inside.groups == 6 and inside.pearson.value is not None and 0.3 < inside.pearson.value < 1
+    assert inside.pearson.low < inside.pearson.value < inside.pearson.high  # type: ignore[operator]
     row = mixed_model.to_json()
-    assert row["pearson_within_annotators"] == inside.pearson and row["kendall_within_annotators_high"] is not None
+    assert (
+        row["pearson_within_annotators"] == inside.pearson.value and row["kendall_within_annotators_high"] is not None
+    )
     assert not any(d.against == "constant" and d.statistic == "pearson" for d in found.differences)
 
 
@@ -450,9 +466,9 @@ def test_agreement_within_systems_is_told_where_there_are_several() -> None:
     rated = ratings(corpus.evidence, corpus.labels, corpus.question)
     speakers = np.array(["bot-1" if name < "c0030" else "bot-2" for name in rated.conversation], dtype=object)
     one = system_of("one", rated, rated.value + np.random.default_rng(0).normal(size=len(rated)))
-    found = compared(corpus.question, rated, [one], folds=5, draws=50, speakers=speakers)
+    found = compared(on(corpus.question, rated), [one], draws=50, speakers=speakers)
     assert found["one"].within["systems"].groups == 2
-    same = compared(corpus.question, rated, [one], folds=5, draws=50, speakers=np.full(len(rated), "bot", dtype=object))
+    same = compared(on(corpus.question, rated), [one], draws=50, speakers=np.full(len(rated), "bot", dtype=object))
     assert set(same["one"].within) == {"annotators"}
 
 
@@ -464,16 +480,16 @@ def test_probabilities_that_say_less_than_none_are_said() -> None:
     flat = replace(
         system_of("constant", rated, np.full(len(rated), 2.5)), probabilities=np.tile(shares, (len(rated), 1))
     )
-    [remark] = compared(corpus.question, rated, [sure, flat], folds=5, draws=20).remarks
+    [remark] = compared(on(corpus.question, rated), [sure, flat], draws=20).remarks
     assert remark.startswith("sure: log loss ") and "is worse than the constant's" in remark
-    assert compared(corpus.question, rated, [flat, flat], folds=5, draws=20).remarks == []
+    assert compared(on(corpus.question, rated), [flat, flat], draws=20).remarks == []
 
 
 def test_a_leak_is_large_where_it_lies_outside_the_honest_interval() -> None:
     corpus = planted(conversations=60)
     rated = ratings(corpus.evidence, corpus.labels, corpus.question)
     noise = np.random.default_rng(0).normal(size=len(rated))
-    honest = compared(corpus.question, rated, [system_of("it", rated, rated.value + noise)], folds=5, draws=200)
+    honest = compared(on(corpus.question, rated), [system_of("it", rated, rated.value + noise)], draws=200)
     leaking = Leak.of(system_of("it", rated, rated.value + 0.3 * noise), honest.results[0], rated, groups=12)
     assert leaking.is_large and leaking.pearson > leaking.honest_pearson  # type: ignore[operator]
     assert f"12 groups of {len(set(rated.target))} samples keep it honest" in str(leaking)
@@ -489,13 +505,13 @@ def test_a_leak_is_large_where_it_lies_outside_the_honest_interval() -> None:
 @pytest.fixture
 def learned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Grows by one whenever a mixed model learns."""
-    calls, learn = [], MixedCore.learn
+    calls, learn = [], MixedAnswers.fit_predict
 
-    def counted(self: MixedCore, *args: Any, **kwargs: Any) -> Any:
+    def counted(self: MixedAnswers, *args: Any, **kwargs: Any) -> Any:
         calls.append(1)
         return learn(self, *args, **kwargs)
 
-    monkeypatch.setattr(MixedCore, "learn", counted)
+    monkeypatch.setattr(MixedAnswers, "fit_predict", counted)
     return calls
 
 
@@ -511,7 +527,7 @@ def tried_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tried")
     with Project(settings(folder)) as project:
         project.import_(sample_sources())
-        project.tried()
+        project.fit_offline()
     return folder / "accord.db"
 
 
@@ -529,7 +545,7 @@ def test_fit_compare_and_report_do_not_repeat_each_others_work(tmp_path: Path, l
         fitted = project.fit(out=tmp_path / "m")
         assert len(learned) == 3 + 1, "each fold, then everything"
         compared_then = project.compare(only=["m"])
-        again = project.tried()
+        again = project.fit_offline()
         assert len(learned) == 4 + 2 * 3, "a learning curve of two shares in three folds, since labels are few"
         project.compare(only=["m"])
         assert len(learned) == 10, "nothing has changed"
@@ -559,19 +575,19 @@ def test_what_could_change_a_prediction_is_never_read_from_before(
     changed: dict[str, Any], tried: Path, learned: list[int]
 ) -> None:
     with Project(settings(tried, **changed)) as project:
-        project.tried()
+        project.fit_offline()
     assert learned
 
 
 @pytest.mark.slow
 def test_one_label_more_is_learned_from(tried: Path, learned: list[int]) -> None:
     with Project(settings(tried)) as project:
-        project.tried()
+        project.fit_offline()
         assert not learned, "nothing has changed"
         project.store.add_labels([Label(Target("support-001"), "Q0", "somebody new", 1)])
-        project.tried()
+        project.fit_offline()
         assert len(learned) == 4
         changed_draws = Project(settings(tried, draws=60))
-        changed_draws.tried()
+        changed_draws.fit_offline()
         changed_draws.close()
         assert len(learned) == 4, "intervals are drawn anew from the same predictions"

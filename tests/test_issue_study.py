@@ -526,7 +526,7 @@ def test_from_dialogues_to_scores_that_say_what_is_wrong(project: Path, monkeypa
         assert said["notes"]["issues"]
         for issue in said["notes"]["issues"]:
             assert {"turn", "type", "comment", "quote", "span", "score"} <= issue.keys()
-        chances = {(row["turn"], row["question"]): row for row in said["notes"]["also"]}
+        chances = {(row["turn"], row["question"]): row for row in said["notes"]["turns"]}
         assert {question for _, question in chances} == set(SIGNS)
         for issue in said["notes"]["issues"]:  # each with the probability that people label it so
             assert chances[issue["turn"], issue["type"]]["value"] > 0.5

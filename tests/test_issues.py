@@ -43,15 +43,15 @@ from accord.store import IssueAnnotations, Store
 from accord.validation import summarize_issues
 from accord.values import (
     ISSUE,
-    NOBODY,
+    NON_SPEAKERS,
     Issue,
     IssueAnnotation,
     Taxonomy,
     Unannotated,
-    digests,
+    find_quote,
     load_taxonomy,
     read_taxonomy,
-    span_of,
+    turn_digests,
 )
 
 SODA = load_taxonomy("soda-eval")
@@ -200,10 +200,14 @@ def test_verdicts_of_a_dialogue_are_read_by_their_turn() -> None:
 
 def test_quotes_are_found_whatever_their_spaces_and_marks() -> None:
     reply = "He said: “It’s fine”,\n and  left."
-    assert span_of("it's fine", reply) == (10, 19)
-    assert span_of('"and left."', reply) == (23, 32)
-    assert reply[slice(*(span_of("IT'S FINE", reply) or ()))] == "It’s fine"
-    assert span_of("he stayed", reply) is None and span_of('""', reply) is None and span_of("a.*b(", reply) is None
+    assert find_quote("it's fine", reply) == (10, 19)
+    assert find_quote('"and left."', reply) == (23, 32)
+    assert reply[slice(*(find_quote("IT'S FINE", reply) or ()))] == "It’s fine"
+    assert (
+        find_quote("he stayed", reply) is None
+        and find_quote('""', reply) is None
+        and find_quote("a.*b(", reply) is None
+    )
 
 
 # --- asking -------------------------------------------------------------------------------------------------------
@@ -386,7 +390,7 @@ def test_replies_need_a_turn_before_them_and_words() -> None:
     )
     assert judged_turns(people).turns == [2] and judged_turns(people, everyone=True).turns == [1, 2]
     assert judged_turns(people).odd == {MORE_SPEAKERS: 1} and speakers(people) == ["Ann", "Bo", "Cy"]
-    assert "tool" in NOBODY
+    assert "tool" in NON_SPEAKERS
 
 
 def test_the_largest_dialogues_come_first() -> None:
@@ -499,7 +503,7 @@ def test_assessments_are_kept_once_a_turn_and_maker(store: Store) -> None:
 def test_other_words_under_the_same_id_are_another_turn(store: Store) -> None:
     kept, other = IssueAnnotations(store), Conversation("c1", (Turn("user", "I have a dog."), *CHAT.turns[1:]))
     for chat, score in ((CHAT, 2), (other, 5)):
-        said = digests(chat)[1]
+        said = turn_digests(chat)[1]
         assert kept.add([IssueAnnotation(Target("c1", 1), (), score, "", "m", said=said)]).new == 1
     assert [each.score for each in kept.of([CHAT], "m")] == [2] and [each.score for each in kept.of([other], "m")] == [
         5

@@ -14,7 +14,16 @@ from accord import Conversation, Document, Store, Turn
 from accord.edges import BadInput, BudgetReached
 from accord.evidence import LIKELIHOOD, EvidenceTable, measure_likelihoods, passages_of
 from accord.learning import Evaluator, LabelFree, load_evaluator, make_head
-from accord.models import Budget, Caps, ClientOptions, Likelihood, Measured, Passage, open_likelihood, wait
+from accord.models import (
+    Budget,
+    Caps,
+    ClientOptions,
+    Likelihood,
+    LikelihoodRequest,
+    LikelihoodResult,
+    open_likelihood,
+    wait,
+)
 from accord.testing import ChatServer, Wire, check_head, planted
 from accord.values import Labels, Sample, Score, Unscored
 
@@ -30,7 +39,7 @@ class Scripted(ScriptedLikelihood):
 
     name = "scripted"
 
-    def _one(self, passage: Passage) -> Measured:
+    def _one(self, passage: LikelihoodRequest) -> LikelihoodResult:
         found = []
         for index in passage.spoken:
             before = sum(len(m.content.split()) for m in passage.messages[:index])
@@ -106,7 +115,7 @@ def test_what_cannot_be_measured_says_why_and_is_tried_again(memory: Store) -> N
 def test_an_endpoint_that_echoes_gives_likelihoods(memory: Store, api_key: None) -> None:
     with ChatServer(answer_any) as server:
         model = open_likelihood("m1", server.url, ClientOptions(attempts=1))
-        assert len(model.requests([Passage((), ())])) == 1
+        assert len(model.requests([LikelihoodRequest((), ())])) == 1
         table = measure_likelihoods(model, [Sample(CHAT)], memory)
         again = measure_likelihoods(model, [Sample(CHAT)], memory)
         wait(model.close())

@@ -13,7 +13,7 @@ from accord import Evaluator, Label, Labels, Question, Scale, Score, Target, Uns
 from accord.edges import BadInput, UnknownName
 from accord.evidence import EvidenceTable
 from accord.formats import ScoreWriter
-from accord.learning import BINS, Additive, Bins, ExpertParameters, Mixture, parts, predicted
+from accord.learning import BINS, Additive, Bins, CurveAnswers, ExpertParameters, make_head, parts, predicted
 from accord.statistics import pearson
 from accord.testing import planted
 from accord.values import Signature
@@ -66,13 +66,16 @@ def test_it_keeps_the_contract_and_beats_the_constant(tmp_path: Path) -> None:
     found = compare(corpus.evidence, corpus.labels, corpus.question, ("mixture",), draws=40)
     assert (found["mixture"].values["pearson"] or 0) > 0.5 > (found["constant"].values["pearson"] or 0)
     assert 0.8 < (found["mixture"].values["coverage"] or 0) <= 1
-    evaluator = Mixture(corpus.question).fit(corpus.evidence, corpus.labels)
+    evaluator = make_head("curves", corpus.question, {}).fit(corpus.evidence, corpus.labels)
     Evaluator(corpus.question, (), evaluator, head_name="curves").save(tmp_path)
     again = load_evaluator(tmp_path).head
     assert again.predict(corpus.evidence) == evaluator.predict(corpus.evidence)
     assert again.describe() == evaluator.describe()
+    assert [s.value for s in evaluator.predict(corpus.evidence, "p1")] == [
+        s.value for s in evaluator.predict(corpus.evidence)
+    ]
     with pytest.raises(UnknownName):
-        evaluator.predict(corpus.evidence, "p1")
+        evaluator.predict(corpus.evidence, "nobody")
 
 
 def test_a_bent_curve_is_found_and_reasons_add_up() -> None:
@@ -85,7 +88,7 @@ def test_a_bent_curve_is_found_and_reasons_add_up() -> None:
         Label(x.target, "main", x.annotator, int(np.clip(round(bent[row[x.target]] + rng.normal() * 0.3), 1, 4)))
         for x in corpus.labels
     )
-    evaluator = Mixture(corpus.question).fit(corpus.evidence, labels)
+    evaluator = make_head("curves", corpus.question, {}).fit(corpus.evidence, labels)
     scores = evaluator.predict(corpus.evidence)
     assert (pearson(bent, values(scores)) or 0) > 0.9
     about = evaluator.describe()
@@ -105,7 +108,7 @@ def test_missing_metrics_have_a_say_of_their_own() -> None:
     present = corpus.evidence.present.copy()
     present[::3, 0] = False
     table = corpus.evidence.with_only(present)
-    evaluator = Mixture(corpus.question).fit(table, corpus.labels)
+    evaluator = make_head("curves", corpus.question, {}).fit(table, corpus.labels)
     assert len(values(evaluator.predict(table))) == 120
     nothing = table.with_only(np.zeros_like(present))
     assert all(isinstance(score, Unscored) and "no evidence" in score.reason for score in evaluator.predict(nothing))
@@ -114,27 +117,27 @@ def test_missing_metrics_have_a_say_of_their_own() -> None:
 def test_few_labels_are_said_and_too_few_refused() -> None:
     corpus = planted(conversations=60, annotators=2, share=0.9)
     some = Labels([x for x in corpus.labels if x.target.conversation < "c0030"])
-    scores = Mixture(corpus.question).fit(corpus.evidence, some).predict(corpus.evidence)
+    scores = make_head("curves", corpus.question, {}).fit(corpus.evidence, some).predict(corpus.evidence)
     assert all(isinstance(s, Score) and s.warning and "learned from few texts" in s.warning for s in scores)
-    with pytest.raises(BadInput, match="a mixture needs 20 or more"):
-        Mixture(corpus.question).fit(corpus.evidence, Labels(list(corpus.labels)[:10]))
+    with pytest.raises(BadInput, match="curves need at least 20"):
+        make_head("curves", corpus.question, {}).fit(corpus.evidence, Labels(list(corpus.labels)[:10]))
     one = planted(conversations=60, annotators=2)
     targets = tuple(Target("c", place) for place in range(60))
     table = EvidenceTable(targets, one.evidence.columns, one.evidence.values, one.evidence.present)
     same = Labels(Label(target, "main", "ann", 1 + place % 4) for place, target in enumerate(targets))
     with pytest.raises(BadInput, match="belong to one conversation"):
-        Mixture(one.question).fit(table, same)
-    with pytest.raises(BadInput, match="two numbers from 0"):
-        Mixture(corpus.question, flat=1.0)
+        make_head("curves", one.question, {}).fit(table, same)
+    with pytest.raises(BadInput, match="must both be numbers from 0"):
+        make_head("curves", corpus.question, {"curves": {"flat": 1.0}})
 
 
 def test_ranks_among_another_places_texts() -> None:
     corpus = planted(conversations=200, annotators=3)
-    evaluator = Mixture(corpus.question).fit(corpus.evidence, corpus.labels)
+    evaluator = make_head("curves", corpus.question, {}).fit(corpus.evidence, corpus.labels)
     moved = EvidenceTable(
         corpus.evidence.targets, corpus.evidence.columns, 5 * corpus.evidence.values + 40, corpus.evidence.present
     )
-    there, here = values(evaluator.among(moved).predict(moved)), values(evaluator.predict(corpus.evidence))
+    there, here = values(evaluator.with_ranks_among(moved).predict(moved)), values(evaluator.predict(corpus.evidence))
     assert there == pytest.approx(here, abs=0.1) and np.ptp(values(evaluator.predict(moved))) < np.ptp(here)
     warned = [score.warning for score in evaluator.predict(moved) if isinstance(score, Score)]
     assert all(warning and "unlike" in warning for warning in warned)
@@ -143,7 +146,9 @@ def test_ranks_among_another_places_texts() -> None:
 def test_a_real_scale_and_reasons_in_files(tmp_path: Path) -> None:
     corpus = planted(conversations=80, annotators=2)
     question = Question(id="main", text="?", scale=Scale(kind="real", low=0, high=5))
-    evaluator = Mixture(question, flat=10.0, smooth=3.0).fit(corpus.evidence, corpus.labels)
+    evaluator = make_head("curves", question, {"curves": {"flat": 10.0, "smooth": 3.0}}).fit(
+        corpus.evidence, corpus.labels
+    )
     rows = [score.to_json() for score in evaluator.predict(corpus.evidence)]
     for ending in ("jsonl", "csv", "parquet"):
         with ScoreWriter(tmp_path / f"s.{ending}") as writer:
@@ -174,7 +179,9 @@ def test_hard_bins_are_equally_full() -> None:
 def test_the_published_forms_learn_are_saved_and_give_their_reasons(form: str, loss: str, tmp_path: Path) -> None:
     pytest.importorskip("jax", reason="needs accord[networks]")
     corpus = planted(conversations=150, annotators=3)
-    evaluator = Mixture(corpus.question, form=form, loss=loss).fit(corpus.evidence, corpus.labels)
+    evaluator = make_head("curves", corpus.question, {"curves": {"form": form, "loss": loss}}).fit(
+        corpus.evidence, corpus.labels
+    )
     scores = evaluator.predict(corpus.evidence)
     truth: dict[str, list[float]] = {}
     for label in corpus.labels:
@@ -184,14 +191,16 @@ def test_the_published_forms_learn_are_saved_and_give_their_reasons(form: str, l
     assert (pearson(means, found) or 0) > 0.6
     about = evaluator.describe()
     assert about["form"] == form and 1 <= about["steps"] <= 200 and f"form:{form},{loss}" in str(evaluator.signature())
-    assert evaluator.form_ is not None
+    assert isinstance(evaluator.answer_model_, CurveAnswers)
     sums = np.array([sum(amount for _, amount in s.attributions) for s in scores if isinstance(s, Score)])
     X = np.where(corpus.evidence.present, corpus.evidence.values, np.nan)
-    assert sums + about["level"] == pytest.approx(predicted(evaluator.form_, X))
+    assert sums + about["level"] == pytest.approx(predicted(evaluator.answer_model_.form_, X))
     Evaluator(corpus.question, (), evaluator, head_name=form).save(tmp_path)
     assert load_evaluator(tmp_path).head.predict(corpus.evidence) == scores
     assert (
-        Mixture(corpus.question, form=form, loss=loss).fit(corpus.evidence, corpus.labels).predict(corpus.evidence)
+        make_head("curves", corpus.question, {"curves": {"form": form, "loss": loss}})
+        .fit(corpus.evidence, corpus.labels)
+        .predict(corpus.evidence)
         == scores
     )
 
@@ -202,9 +211,9 @@ def test_a_classifier_of_two_answers_gives_chances_between_them() -> None:
     corpus = planted(conversations=120, annotators=3)
     question = Question(id="main", text="?", scale=Scale(options=(0, 1)))
     labels = Labels(Label(x.target, "main", x.annotator, int(float(x.value) > 2)) for x in corpus.labels)  # type: ignore[arg-type]
-    evaluator = Mixture(question, form="gated", loss="cross-entropy").fit(corpus.evidence, labels)
-    assert evaluator.form_ is not None
-    found = predicted(evaluator.form_, corpus.evidence.values)
+    evaluator = make_head("gated", question, {"curves": {"loss": "cross-entropy"}}).fit(corpus.evidence, labels)
+    assert isinstance(evaluator.answer_model_, CurveAnswers)
+    found = predicted(evaluator.answer_model_.form_, corpus.evidence.values)
     assert 0 < found.min() < 0.5 < found.max() < 1
 
 
@@ -223,6 +232,6 @@ def test_the_gate_is_a_softmax_over_metrics() -> None:
 def test_what_no_mixture_is_called_is_said() -> None:
     question = planted(conversations=10, annotators=2).question
     with pytest.raises(UnknownName, match="additive, concat, gated"):
-        Mixture(question, form="gate")
+        make_head("curves", question, {"curves": {"form": "gate"}})
     with pytest.raises(UnknownName, match="cross-entropy, squared"):
-        Mixture(question, loss="hinge")
+        make_head("curves", question, {"curves": {"loss": "hinge"}})

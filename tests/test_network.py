@@ -144,7 +144,7 @@ def test_the_grid_gives_what_training_each_cell_gives() -> None:
 @pytest.mark.slow
 def test_a_network_finds_planted_habits_and_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = planted(conversations=150, annotators=4, share=0.9, noise=0.3)
-    evaluator = Calibration(corpus.question, core="network", network=SMALL).fit(corpus.evidence, corpus.labels)
+    evaluator = Calibration(corpus.question, answer_model="network", network=SMALL).fit(corpus.evidence, corpus.labels)
     generous, strict = ([s.value for s in evaluator.predict(corpus.evidence, name)] for name in ("p3", "p0"))
     assert np.mean(generous) > np.mean(strict) + 0.5
     assert np.mean([s.value for s in evaluator.predict(corpus.evidence)]) == pytest.approx(
@@ -152,7 +152,7 @@ def test_a_network_finds_planted_habits_and_is_saved(tmp_path: Path, monkeypatch
     )
     elsewhere = evaluator.in_new_domain().predict(corpus.evidence, "p0")
     assert np.mean(strict) < np.mean([s.value for s in elsewhere]) < np.mean(generous)
-    with pytest.raises(BadInput, match="core: mixed"):
+    with pytest.raises(BadInput, match="answer_model: mixed"):
         evaluator.adapt(corpus.evidence, corpus.labels)
     Evaluator(corpus.question, (), evaluator, head_name="network").save(tmp_path)
     monkeypatch.setitem(sys.modules, "jax", None)  # a trained network predicts without it
@@ -166,7 +166,7 @@ def test_training_without_jax_says_what_to_install(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "jax", None)
     monkeypatch.delitem(sys.modules, "accord.learning.network_training")
     with pytest.raises(MissingExtra, match=r"pip install .*\[networks\]"):
-        Calibration(corpus.question, core="network").fit(corpus.evidence, corpus.labels)
+        Calibration(corpus.question, answer_model="network").fit(corpus.evidence, corpus.labels)
 
 
 def test_settings_that_cannot_be_are_said() -> None:
@@ -232,18 +232,20 @@ def test_the_cores_are_those_that_inner_folds_prefer() -> None:
     found = straight["candidates"]
     assert found["mixed"]["weight"] >= 0.5 and found["mixed"]["loss"] < found["network"]["loss"]
     assert found["constant"]["weight"] == 0 and sum(each["weight"] for each in found.values()) == pytest.approx(1)
-    cheap = Calibration(corpus.question, network=SMALL, seconds=1).fit(corpus.evidence, corpus.labels).describe()
-    assert "more than seconds: 1" in cheap["candidates"]["network"]["why"]
+    cheap = Calibration(corpus.question, network=SMALL, max_seconds=1).fit(corpus.evidence, corpus.labels).describe()
+    assert "above max_seconds: 1" in cheap["candidates"]["network"]["why"]
     few = planted(conversations=30, annotators=2)
     said = Calibration(few.question).fit(few.evidence, few.labels).describe()
-    assert said["core"] == "mixed" and "not tried" in said["candidates"]["network"]["why"]
+    assert said["answer_model"] == "mixed" and "not tried" in said["candidates"]["network"]["why"]
 
 
 @pytest.mark.slow
 def test_a_network_that_met_missing_answers_does_without_some() -> None:
     corpus = planted(conversations=150, annotators=3, share=0.9, features=2, noise=0.2)
     settings = {**SMALL, "dropout": 0.4, "finetune": 200, "decay": 1.0}
-    evaluator = Calibration(corpus.question, core="network", network=settings).fit(corpus.evidence, corpus.labels)
+    evaluator = Calibration(corpus.question, answer_model="network", network=settings).fit(
+        corpus.evidence, corpus.labels
+    )
     table = corpus.evidence
     hidden = table.present.copy()
     hidden[:, 1] = False

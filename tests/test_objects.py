@@ -16,9 +16,15 @@ from accord.cli import (
 )
 from accord.edges import BadInput, MissingExtra
 from accord.formats import file_chunks as pieces
-from accord.formats import find, names_in, opened, pieces_of, put, read_piece, remove
+from accord.formats import find, names_in, opened, put, read_piece, remove, split_files
 from accord.formats import object_storage as objects
-from accord.project import BatchScorer, Spread, finished, merge_parts, score_parts
+from accord.scoring import (
+    BatchScorer,
+    Spread,
+    finished,
+    merge_parts,
+    score_parts,
+)
 
 LACKING = [name for name in ("s3fs", "moto") if find_spec(name) is None]
 pytestmark = pytest.mark.skipif(bool(LACKING), reason=f"not installed: {', '.join(LACKING)} (accord[s3], moto[server])")
@@ -69,7 +75,7 @@ def chats(bucket, tmp_path, monkeypatch):
 
 
 def test_objects_are_read_as_files_are(chats, tmp_path):
-    made = pieces_of(find(chats))
+    made = split_files(find(chats))
     assert {piece.kind for piece in made} == {"rows", "lines", "file"} and len(made) > 4
     found = [row.id for piece in made for row in read_piece(piece)]
     assert sorted(found) == sorted(row["id"] for row in scaled.drawn(200))
@@ -83,7 +89,7 @@ def test_rows_that_are_turns_are_gathered_across_objects(bucket):
     turns = [{"conversation": f"c{n % 9}", "role": "user", "content": f"{n}"} for n in range(60)]
     for number in range(2):
         put(f"{bucket}/turns/{number}.csv", pl.DataFrame(turns[number::2]).write_csv().encode())
-    found = [row for piece in pieces_of(find(f"{bucket}/turns")) for row in read_piece(piece)]
+    found = [row for piece in split_files(find(f"{bucket}/turns")) for row in read_piece(piece)]
     assert sorted(row.id for row in found) == [f"c{n}" for n in range(9)]
     assert sum(len(row.turns) for row in found) == 60
 
@@ -118,7 +124,7 @@ def test_the_command_takes_a_url(chats, bucket, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("url", "why"),
-    [("s3://no-such-bucket/x.parquet", "no file of conversations|cannot look for"), ("nowhere://x/y.jsonl", "nowhere"),
+    [("s3://no-such-bucket/x.parquet", "no file of conversations|cannot find"), ("nowhere://x/y.jsonl", "nowhere"),
      ("gs://bucket/x.jsonl", "pip install gcsfs")],
 )  # fmt: skip
 def test_what_is_not_there_is_one_line(bucket, scorer, tmp_path, url, why):
@@ -128,7 +134,7 @@ def test_what_is_not_there_is_one_line(bucket, scorer, tmp_path, url, why):
 
 def test_a_store_that_refuses_or_is_away_is_one_line_and_what_was_done_stays(chats, bucket, scorer, monkeypatch):
     monkeypatch.setattr(objects, "put", _refused := lambda *_: (_ for _ in ()).throw(BadInput("cannot write: 403")))
-    monkeypatch.setattr("accord.project.score_parts.put", _refused)
+    monkeypatch.setattr("accord.scoring.parts.put", _refused)
     with pytest.raises(BadInput, match="403"):
         score_parts(scorer, chats, f"{bucket}/refused", ONE)
     monkeypatch.undo()
@@ -141,7 +147,7 @@ def test_a_store_that_cannot_be_reached_is_one_line(scorer, tmp_path, monkeypatc
     for name, value in {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_ACCESS_KEY_ID": "t", "AWS_SECRET_ACCESS_KEY": "t",
                         "AWS_MAX_ATTEMPTS": "1", "AWS_DEFAULT_REGION": "us-east-1"}.items():  # fmt: skip
         monkeypatch.setenv(name, value)
-    with pytest.raises(BadInput, match="cannot look for s3://bucket/chats"):
+    with pytest.raises(BadInput, match="cannot find s3://bucket/chats"):
         score_parts(scorer, "s3://bucket/chats", tmp_path / "out", ONE)
     s3fs.S3FileSystem.clear_instance_cache()
 

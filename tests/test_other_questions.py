@@ -11,7 +11,7 @@ from synthetic_corpus import planted_thumbs
 
 from accord import Conversation, Evaluator, Label, Labels, Score, Target, Turn, load_evaluator
 from accord.evidence import ratings
-from accord.learning import PAPER, Calibration, OtherQuestions, answers_to, other_sheets
+from accord.learning import PAPER, AuxiliaryQuestions, Calibration, answers_to, other_sheets
 from accord.project import Project, config_from
 from accord.statistics import pearson
 from accord.testing import Planted, planted
@@ -27,13 +27,13 @@ def r_of(head: Calibration, corpus: Planted, labels: Labels, tested: Labels) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("core", ["mixed", "auto"])
-def test_thumbs_of_users_help_where_few_ratings_are_there(core: str) -> None:
+@pytest.mark.parametrize("answer_model", ["mixed", "auto"])
+def test_thumbs_of_users_help_where_few_ratings_are_there(answer_model: str) -> None:
     gains = []
     for seed in range(3):
         corpus, tested = planted_thumbs(seed=seed)
         alone, with_thumbs = (
-            r_of(Calibration(corpus.question, core=core), corpus, labels, tested)
+            r_of(Calibration(corpus.question, answer_model=answer_model), corpus, labels, tested)
             for labels in (corpus.labels.on("main"), corpus.labels)
         )
         gains.append(with_thumbs - alone)
@@ -47,7 +47,7 @@ def test_thumbs_that_follow_something_else_do_no_harm() -> None:
         rng = np.random.default_rng(seed)
         noise = Labels(replace(x, value=int(rng.integers(2))) if x.question == "thumb" else x for x in corpus.labels)
         alone, beside = (
-            r_of(Calibration(corpus.question, core="mixed"), corpus, labels, tested)
+            r_of(Calibration(corpus.question, answer_model="mixed"), corpus, labels, tested)
             for labels in (corpus.labels.on("main"), noise)
         )
         losses.append(alone - beside)
@@ -61,20 +61,24 @@ def test_a_texts_own_answers_are_not_in_its_column() -> None:
         replace(x, value=1 - int(x.value or 0)) if x.question == "thumb" and x.target == one else x
         for x in corpus.labels
     )
-    (first, then), (_, now) = (OtherQuestions.learn(corpus.evidence, each, "main") for each in (corpus.labels, turned))
+    (first, then), (_, now) = (
+        AuxiliaryQuestions.learn(corpus.evidence, each, "main") for each in (corpus.labels, turned)
+    )
     assert first is not None and list(first.sheets) == ["thumb"] and first.sheets["thumb"] == 300
     [row] = corpus.evidence.rows_of([one])
     moved = np.abs(then.values[:, -1] - now.values[:, -1])
     assert moved[row] < 1e-9 < moved.max(), "others learn from it"
-    again = first.beside(corpus.evidence)
+    again = first.extend(corpus.evidence)
     assert again.columns == then.columns and pearson(again.values[:, -1], then.values[:, -1]) > 0.9  # type: ignore[operator]
 
 
 def test_what_is_looked_at_is_said_and_survives_saving(tmp_path: Path) -> None:
     corpus, _ = planted_thumbs()
-    learned = Calibration(corpus.question, core="mixed").fit(corpus.evidence, corpus.labels)
+    learned = Calibration(corpus.question, answer_model="mixed").fit(corpus.evidence, corpus.labels)
     assert learned.remarks() == ["Learned from answers to 'thumb' too: 1000 sheets without a main rating"]
-    assert learned.describe()["other_questions"] == {"thumb": 1000} and "beside:thumb" in str(learned.signature())
+    assert learned.describe()["other_questions"] == {"thumb": 1000} and "other_questions:thumb" in str(
+        learned.signature()
+    )
     assert learned.annotators == ["p0", "p1", "p2"], "whoever showed thumbs is not imitated"
     assert learned.columns == corpus.evidence.columns, "nothing more has to be measured"
     Evaluator(corpus.question, (), learned, head_name="mixed").save(tmp_path)
@@ -101,7 +105,7 @@ def test_few_sheets_names_and_comparisons_are_not_looked_at() -> None:
         [Label(label.target, "other", label.annotator, label.value) for label in main],
     ]
     for case in strange:
-        found, table = OtherQuestions.learn(corpus.evidence, Labels([*main, *case]), "main")
+        found, table = AuxiliaryQuestions.learn(corpus.evidence, Labels([*main, *case]), "main")
         assert found is None and table is corpus.evidence
     everything = Labels([*main, *thumbs, *(replace(x, question="issue:rude") for x in thumbs)])
     assert set(other_sheets(everything, main)) == {label.target for label in thumbs}
@@ -160,7 +164,7 @@ def test_the_papers_network_pretrains_on_every_sheet(tmp_path: Path) -> None:
     pytest.importorskip("jax")
     settings = {**vars(PAPER), "hidden": (8, 8), "rate": 0.01, "pretrain": 3, "finetune": 20}
     corpus, tested = planted_thumbs()
-    heads = [Calibration(corpus.question, core="network", network=settings) for _ in range(2)]
+    heads = [Calibration(corpus.question, answer_model="network", network=settings) for _ in range(2)]
     both = (corpus.labels.on("main"), corpus.labels)
     alone, beside = (r_of(h, corpus, labels, tested) for h, labels in zip(heads, both, strict=True))
     assert heads[1].annotators == ["p0", "p1", "p2"]

@@ -11,7 +11,7 @@ from accord.cli import (
     app,
     commands,  # noqa: F401 - registers the commands
 )
-from accord.edges import BadInput, MissingExtra, redacted_message, secrets
+from accord.edges import BadInput, MissingExtra, redact_message, secrets
 from accord.formats import find, names_in, opened, put, remove
 
 PASSWORD, TOKEN, SHORT = "hunter22-of-ada", "t0k3n-in-the-query", "pw"
@@ -93,4 +93,4 @@ def test_commands_never_repeat_the_secrets_of_a_url(
      ("https://host/a?version=2 and b@c.test", "https://host/a?version=2 and b@c.test")],
 )  # fmt: skip
 def test_messages_hide_the_secrets_of_urls(text: str, shown: str) -> None:
-    assert redacted_message(text) == shown
+    assert redact_message(text) == shown

@@ -17,7 +17,7 @@ from accord.edges import BadInput
 from accord.evidence import BANK, SourceContext, Training
 from accord.learning import Evaluator, EvaluatorSettings, Plausibility, fakes, load_evaluator, make_evaluator
 from accord.live import LiveScorer
-from accord.models import Likelihood, Measured, Models, Passage, memory_models, run
+from accord.models import Likelihood, LikelihoodRequest, LikelihoodResult, Models, memory_models, run
 from accord.project import LiveConfig
 from accord.values import Sample, Score, Unscored
 
@@ -51,7 +51,7 @@ class Grammar(ScriptedLikelihood):
 
     name = "grammar"
 
-    def _one(self, passage: Passage) -> Measured:
+    def _one(self, passage: LikelihoodRequest) -> LikelihoodResult:
         [index] = passage.spoken
         before = " ".join(message.content for message in passage.messages[:index]).split()
         words = passage.messages[index].content.split()

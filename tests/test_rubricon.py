@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from accord import Label, Labels, Question, Rubric, Scale, Target
-from accord.edges import BadInput, UnknownName, check, load_yaml
+from accord.edges import BadInput, UnknownName, load_yaml, validate
 from accord.evidence import Column, EvidenceTable
 from accord.methods import (
     DIGITS,
@@ -44,7 +44,7 @@ from accord.methods import (
 from accord.models import NOT_APPLICABLE
 from accord.statistics import Clusters
 from accord.testing import check_selection_policy
-from accord.values import Side, dump_rubric, read_rubric
+from accord.values import Polarity, dump_rubric, read_rubric
 
 
 def drawn_pool(rubrics: int = 24, conversations: int = 60, seed: int = 0, lattice: bool = False) -> Pool:
@@ -205,7 +205,7 @@ def test_every_policy_keeps_the_contract(baselines: Any) -> None:
 
 def test_a_registered_policy_selects_and_has_no_alpha(baselines: Any) -> None:
     evidence, labels, question = corpus()
-    assert check(SelectionSettings, {"policy": "ucb"}, "sources: learned-rubric").policy == "ucb"
+    assert validate(SelectionSettings, {"policy": "ucb"}, "sources: learned-rubric").policy == "ucb"
     settings = SelectionSettings(policy="brute-force", budgets=((2, 3),))
     selector = AssertionSelector(question, CLASSES, settings=settings).fit(evidence, labels)
     side = selector.training_side(evidence, labels)
@@ -374,7 +374,7 @@ def test_what_cannot_be_learned_from_is_said() -> None:
         ({"alphas": []}, "alphas: "), ({"precision": 0.4}, "precision: .* greater than 0.5"), ({"bad": "x"}, "bad: "),
     ):  # fmt: skip
         with pytest.raises(BadInput, match=said):
-            check(SelectionSettings, wrong, "sources: learned-rubric")
+            validate(SelectionSettings, wrong, "sources: learned-rubric")
     with pytest.raises(BadInput, match="may not overlap"):
         AssertionSelector(question, settings=SelectionSettings(bad=4, good=2))
     with pytest.raises(UnknownName, match="unknown class of an assertion"):
@@ -416,7 +416,7 @@ def test_a_rubric_keeps_classes_weights_and_reasons_and_its_key(tmp_path) -> Non
     plain = Question(id="a", text="The user thanks the assistant.", scale=Scale(options=LIKERT))
     reason = {"conversation": "c1", "text": "It helped", "quote": "thanks"}
     learned = Question(**{**plain.model_dump(), "side": "sat", "weight": 2.0, "reasons": [reason]})
-    assert learned.key == plain.key and learned.side is Side.SAT
+    assert learned.key == plain.key and learned.side is Polarity.SAT
     main = Question(id="m", text="?", scale=Scale(options=LIKERT))
     rubric = Rubric(name="r", main="m", questions=(learned, main), learned_on=("c1", "c2"))
     path = tmp_path / "rubric.yaml"

@@ -14,7 +14,7 @@ from accord import Score, Store, Target, Unscored
 from accord.edges import BadInput
 from accord.evidence import Column, EvidenceTable
 from accord.live import KEPT, UNSURE, Day, NotTold, Scheduler, Watch, looks, post, report, see_to, tell
-from accord.store import Watched
+from accord.store import MonitoringTables
 from accord.testing import ChatServer, Wire
 from accord.values import Signature, score_from
 
@@ -289,7 +289,7 @@ def test_a_watch_goes_on_whatever_happens(store: Store) -> None:
 
     watch.flush = flaky  # type: ignore[method-assign]
     with Scheduler(watch, store, on_trouble=told.append, flush=0.01, look=0.05):
-        until(lambda: list(Watched(store).days()))
+        until(lambda: list(MonitoringTables(store).days()))
     assert told == ["no", "RuntimeError, which is a bug; please report it"]
 
 

@@ -35,7 +35,7 @@ from accord.studies.item_order import ItemOrder, is_random_sample, make_ranking
 from accord.studies.retrain import candidate_folder, load_report, promote_candidate, recover_promotion
 from accord.studies.study_progress import StudyProgress
 from accord.testing import planted
-from accord.values import Annotation, Kind, Label, Labels, Question, Scale, StudySettings, Target
+from accord.values import Annotation, Label, Labels, Question, Scale, ScaleKind, StudySettings, Target
 from accord.web import add_person
 
 SCALE = Scale(options=(1, 2, 3, 4, 5))
@@ -192,7 +192,7 @@ def test_the_items_on_which_people_differ_come_first_and_agreement_is_no_item() 
     ]
     found = most_disputed(AnswerMatrix.of(MAIN, [*rows, said("ann", 3, 1)]))
     assert [(unit[0].conversation, apart) for unit, apart in found] == [("c0", 16.0), ("c1", 1.0)]
-    names = Question(id="main", text="?", scale=Scale(kind=Kind.NOMINAL, options=("red", "blue", "green")))
+    names = Question(id="main", text="?", scale=Scale(kind=ScaleKind.NOMINAL, options=("red", "blue", "green")))
     rows = [
         Annotation(Target(f"c{n}"), "main", by, "person", v)
         for n, by, v in (
@@ -377,7 +377,9 @@ def test_what_is_expected_is_kept_before_the_answer_and_tests_it(
     with led(tmp_path, monkeypatch, show_prediction=True) as opened, looked(opened) as (look, loop, panel):
         assert loop.reasons == {"look": "no evaluator is fitted yet"}
         panel.everybody(7)
-        assert not look.studies.predictions("look") and "no predictions by an evaluator" in StudyProgress(look).sentence()
+        assert (
+            not look.studies.predictions("look") and "no predictions by an evaluator" in StudyProgress(look).sentence()
+        )
         loop.retrain()
         assert loop.evaluator is None and load_report(loop.folder) is not None  # type: ignore[arg-type]
         loop.promote()
@@ -590,11 +592,9 @@ def test_a_lead_fits_again_and_promotes_and_annotators_are_told_nothing(
             assert lee.post("/lead/fit", form="0" * 64)[0] == 403
             assert lee.post("/lead/fit", form=token(page))[0] == 303
             candidate = settled(lee)["candidate"]
-            assert candidate["labels"] == 24 and "nothing to compare it with" in candidate["summary"]
+            assert candidate["labels"] == 24 and "no evaluator to compare with" in candidate["summary"]
             assert "A candidate waits" in lee.get("/lead")
-            assert lee.post("/lead/promote", form=token(page), made="2020")[0] == 422, (
-                "another than was looked at"
-            )
+            assert lee.post("/lead/promote", form=token(page), made="2020")[0] == 422, "another than was looked at"
             assert lee.post("/lead/promote", form=token(page), made=candidate["made"])[0] == 303
             assert settled(lee)["evaluator"]["annotators"] == 4
 
@@ -674,7 +674,9 @@ def test_the_stopping_rule_is_right_on_average_about_what_was_planted() -> None:
         then = [*first, *(every[each] for each in order.suggested[: order.labels_to_halve or 120])]
 
         def error(labels: list[Label], x: Any = x, corpus: Any = corpus) -> float:
-            head = Calibration(corpus.question, core="mixed", even_by=()).fit(corpus.evidence, Labels(labels))
+            head = Calibration(corpus.question, answer_model="mixed", shift_groups=()).fit(
+                corpus.evidence, Labels(labels)
+            )
             said = {
                 name: head.predict_each(corpus.evidence, [name if name in head.annotators else None] * len(x))
                 for name in corpus.levels

@@ -244,7 +244,9 @@ def test_a_second_time_looks_like_any_other_and_is_an_answer_of_its_own(tmp_path
         numbers = re.findall(r"<tr><td>(\d+)</td>", page)
         assert numbers == [str(place) for place in range(count, 0, -1)]
         shown = json.loads(browser.get("/rate/look/done.json"))
-        assert [each["number"] for each in shown["mine"]] == list(range(count, 0, -1)) and set(shown["mine"][0]) == {
+        assert [each["number"] for each in shown["ratings"]] == list(range(count, 0, -1)) and set(
+            shown["ratings"][0]
+        ) == {
             "id",
             "number",
             "state",

@@ -21,11 +21,11 @@ from accord.models import (
     Flow,
     Likelihood,
     LikelihoodModel,
-    Measured,
+    LikelihoodRequest,
+    LikelihoodResult,
+    ModelQuery,
     Models,
-    Passage,
     Request,
-    Who,
     documents_of,
     run,
 )
@@ -48,11 +48,11 @@ first and the second. Each is the mean over a conversation's replies."""
 class _Wanted:
     """A subject's passages: its replies with all that was before, with the turns alone, and each reply alone."""
 
-    given_all: Passage
-    given_turns: Passage
-    alone: tuple[Passage, ...]
+    given_all: LikelihoodRequest
+    given_turns: LikelihoodRequest
+    alone: tuple[LikelihoodRequest, ...]
 
-    def all(self) -> tuple[Passage, ...]:
+    def all(self) -> tuple[LikelihoodRequest, ...]:
         """Every passage once, those that begin alike beside each other."""
         return tuple(dict.fromkeys((self.given_all, self.given_turns, *self.alone)))
 
@@ -74,7 +74,7 @@ class Likelihoods(Source):
 
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
         """The likelihood columns; a sample that is a turn is measured on that turn, a conversation on its replies."""
-        [who] = yield [Request(LIKELIHOOD_ROLE, Who())]
+        [who] = yield [Request(LIKELIHOOD_ROLE, ModelQuery())]
         signature = str(Signature.of("likelihood", model=who.name))
         wanted = [passages_of(sample) for sample in samples]
         passages = _in_order(filter(None, wanted))
@@ -98,7 +98,7 @@ def measure_likelihoods(
     return run(source.measure(samples), Models({}, store, asks=ask, given={LIKELIHOOD_ROLE: model}))
 
 
-def _in_order(wanted: Iterable[_Wanted]) -> list[Passage]:
+def _in_order(wanted: Iterable[_Wanted]) -> list[LikelihoodRequest]:
     """Every passage once, those of a kind together, so that those that begin alike are neighbours."""
     of_each = list(wanted)
     alone = (passage for one in of_each for passage in one.alone)
@@ -116,8 +116,8 @@ def passages_of(sample: Sample) -> _Wanted | None:
     messages = tuple(ChatMessage(_role(turn.role, replies), sendable(turn.content)) for turn in turns)
     before = _documents(conversation)
     shifted = tuple(index + len(before) for index in spoken)
-    alone = tuple(Passage((messages[index],), (0,)) for index in spoken)
-    return _Wanted(Passage((*before, *messages), shifted), Passage(messages, spoken), alone)
+    alone = tuple(LikelihoodRequest((messages[index],), (0,)) for index in spoken)
+    return _Wanted(LikelihoodRequest((*before, *messages), shifted), LikelihoodRequest(messages, spoken), alone)
 
 
 def _role(role: str, replies: set[str]) -> str:
@@ -129,13 +129,13 @@ def _documents(conversation: Conversation) -> tuple[ChatMessage, ...]:
     return (ChatMessage("user", documents_of(conversation.documents)),) if conversation.documents else ()
 
 
-def _features(wanted: _Wanted, measured: Mapping[Passage, Measured]) -> dict[str, float] | str:
+def _features(wanted: _Wanted, measured: Mapping[LikelihoodRequest, LikelihoodResult]) -> dict[str, float] | str:
     """The columns' values, or the reason of the first failure."""
     failed = next((m for p in wanted.all() if isinstance(m := measured[p], Failure)), None)
     if failed is not None:
         return failed.reason
 
-    def of(passage: Passage) -> tuple[Likelihood, ...]:
+    def of(passage: LikelihoodRequest) -> tuple[Likelihood, ...]:
         found = measured[passage]
         assert not isinstance(found, Failure)
         return found

@@ -23,8 +23,8 @@ from accord.evidence.bank.similarity import BERTSCORE, EMBEDDING, REFERENCE
 from accord.evidence.bank.tokens import WORDS, pieces, tokens
 from accord.evidence.source import Settings, Source, SourceContext, State, sources
 from accord.evidence.table import Column, EvidenceTable, Note
-from accord.models import EMBEDDER, Flow, Request, Text, is_remote, nothing
-from accord.values import Sample, Signature
+from accord.models import EMBEDDER, EmbeddingText, Flow, Request, is_remote, without_requests
+from accord.values import Sample, Signature, Target
 
 
 def measure(samples: Iterable[Sample], names: Sequence[str], language: str | None = None) -> EvidenceTable:
@@ -90,15 +90,18 @@ class _Chosen:
             if last[which] == place:  # what was said in it is let go: the next one takes its memory
                 del known[which]
         names, targets = [column.name for column in self.columns], tuple(sample.target for sample in samples)
-        rows = np.array([[row[name] for name in names] for row, *_ in found], dtype=float)  # None becomes NaN
-        rows = rows.reshape(len(samples), len(names))
-        present = ~np.isnan(rows)
-        absences = {
-            (targets[row], names[place]): found[row][1].get(names[place], NOTHING)
-            for row, place in np.argwhere(~present).tolist()
-        }
+        absences: dict[tuple[Target, str], str] = {}
+        values = np.zeros((len(samples), len(names)))
+        present = np.ones(values.shape, dtype=bool)
+        for row, (target, (measured, reasons, _)) in enumerate(zip(targets, found, strict=True)):
+            cells = [measured[name] for name in names]
+            missing = [place for place, cell in enumerate(cells) if cell is None or cell != cell]
+            for place in missing:
+                cells[place] = 0.0
+                absences[target, names[place]] = reasons.get(names[place], NOTHING)
+            values[row], present[row, missing] = cells, False
         notes = {target: note for target, (*_, note) in zip(targets, found, strict=True) if note}
-        return EvidenceTable(targets, self.columns, np.where(present, rows, 0.0), present, absences, notes=notes)
+        return EvidenceTable(targets, self.columns, values, present, absences, notes=notes)
 
     def _of(self, sample: Sample, session: MetricSession) -> _Found:
         """Each metric of a sample, why some have no value, and what is to be said of it."""
@@ -237,7 +240,7 @@ class Metrics(Source):
 
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
         """Each metric of each sample; of a whole conversation, a metric of replies is the mean over them."""
-        return (yield from nothing(self._measured(samples)))
+        return (yield from without_requests(self._measured(samples)))
 
     def _measured(self, samples: Sequence[Sample]) -> EvidenceTable:
         if self._chosen is None or [column.name for column in self._chosen.columns] != self.names:
@@ -303,7 +306,7 @@ class Meaning(Source):
         """One column per dimension; a sample without words has none."""
         said = ["\n".join(turn.content for turn in s.conversation.at(s.turn).replies).strip() for s in samples]
         texts = [text for text in said if text]
-        vectors = iter((yield [Request(EMBEDDER, Text(self.settings.embedder, text)) for text in texts]))
+        vectors = iter((yield [Request(EMBEDDER, EmbeddingText(self.settings.embedder, text)) for text in texts]))
         rows = [np.asarray(next(vectors)) if text else None for text in said]
         signature = str(Signature.of("meaning", embedder=self.settings.embedder))
         size = next((len(row) for row in rows if row is not None), 0)

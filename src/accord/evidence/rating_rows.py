@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from accord.edges import BadInput
 from accord.evidence.table import EvidenceTable
-from accord.values import Kind, Label, Labels, Question, Target, check_value
+from accord.values import Label, Labels, Question, ScaleKind, Target, check_value
 
 _LEAST_CHANCE = 1e-12
 
@@ -87,7 +87,7 @@ def options_of(question: Question) -> NDArray[np.float64]:
     Raises:
         BadInput: The question's answers are names, which no evaluator here predicts.
     """
-    if question.scale.kind is Kind.NOMINAL:
+    if question.scale.kind is ScaleKind.NOMINAL:
         raise BadInput(
             f"question {question.id!r} has a nominal scale; "
             "the main question needs an ordered one, so that answers have an order and a mean"

@@ -10,16 +10,16 @@ from typing import Self
 from accord.evidence.source import Settings, Source, SourceContext, State, sources
 from accord.evidence.table import Column, EvidenceTable
 from accord.models import (
-    AT_ONCE,
     JUDGE,
+    SAMPLES_AT_ONCE,
     Answer,
     Flow,
     Judge,
     Judged,
-    Named,
+    ModelQuery,
+    NamedModel,
     Questions,
     Request,
-    Who,
     judge_all,
     judging_signature,
     questions_for,
@@ -89,12 +89,12 @@ def ask_rubric(
     rubric: Rubric, samples: Sequence[Sample], role: str = JUDGE, purpose: str = "judged"
 ) -> Flow[EvidenceTable]:
     """A judge's answers to a rubric about some samples, as evidence."""
-    [who] = yield [Request(role, Who())]
+    [who] = yield [Request(role, ModelQuery())]
     judged = yield [Request(role, Questions(sample, rubric), purpose=purpose) for sample in samples]
     return answer_table(who, rubric, judged, who.context is not None)
 
 
-def answer_table(judge: Named, rubric: Rubric, judged: Iterable[Judged], windowed: bool = False) -> EvidenceTable:
+def answer_table(judge: NamedModel, rubric: Rubric, judged: Iterable[Judged], windowed: bool = False) -> EvidenceTable:
     """Answers as evidence: one column per option of each question that a judge can be asked, masses as given.
 
     Where samples are `windowed`, shown in part if they are long, one more column says which share of each was not
@@ -135,7 +135,7 @@ def judge_samples(
     samples: Iterable[Sample],
     store: Store,
     on_judged: Callable[[Judged], None] | None = None,
-    at_once: int = AT_ONCE,
+    at_once: int = SAMPLES_AT_ONCE,
     context: int | None = None,
 ) -> EvidenceTable:
     """`judge_all` for callers without an event loop: judge everything, return it as evidence in the subjects' order."""

@@ -21,11 +21,11 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from accord.edges import BadInput, NotFitted, check
+from accord.edges import BadInput, NotFitted, validate
 from accord.evidence.table import Column, EvidenceTable
-from accord.models import NOT_APPLICABLE, Flow, nothing
+from accord.models import NOT_APPLICABLE, Flow, without_requests
 from accord.statistics import DRAWS, Split
-from accord.values import Findings, Growing, Labels, Question, Registry, Rubric, Sample, Target
+from accord.values import Findings, GrowingTurns, Labels, Question, Registry, Rubric, Sample, Target
 
 T = TypeVar("T")
 Value = TypeVar("Value")
@@ -206,7 +206,7 @@ class Source(ABC):
         against those that live scoring may remember.
         """
         turns = sample.conversation.turns
-        if not isinstance(turns, Growing):
+        if not isinstance(turns, GrowingTurns):
             return make()
         if id(self) not in turns.session:
             turns.session[id(self)] = self, make()  # with the source itself, so that no other gets its number
@@ -238,7 +238,7 @@ class Source(ABC):
         Nothing that `measure` gives may change. Another object than this one has asked of that side all that `measure`
         asks.
         """
-        return (yield from nothing(self))
+        return (yield from without_requests(self))
 
     def rivals(self) -> Mapping[str, EvidenceTable]:
         """Answers of other systems about the held-out side, by name: lines of the table beside what was learned."""
@@ -348,7 +348,7 @@ def make_source(name: str, settings: Mapping[str, Any], context: SourceContext) 
         BadInput: A setting does not exist, or has a value that cannot be.
     """
     kind = sources.get(name)
-    made = kind(check(kind.settings_type, dict(settings), f"sources: {name}"), context)
+    made = kind(validate(kind.settings_type, dict(settings), f"sources: {name}"), context)
     made.name = name
     return made
 

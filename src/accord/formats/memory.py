@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from accord.edges import DEEPEST, BadInput, BadRow
+from accord.edges import MAX_DEPTH, BadInput, BadRow
 
 if TYPE_CHECKING:
     import polars as pl
@@ -73,7 +73,7 @@ class MemoryTable:
             except TypeError as error:
                 yield BadRow(str(self), number, str(error))
             except RecursionError:
-                yield BadRow(str(self), number, f"nested deeper than {DEEPEST} levels")
+                yield BadRow(str(self), number, f"nested deeper than {MAX_DEPTH} levels")
 
     def _all(self) -> Iterable[Any]:
         if self._pandas is not None:

@@ -1,4 +1,4 @@
-"""Scores as a table whose columns are known before the first score: `ROW`, and whether a row has a score.
+"""Scores as a table whose columns are known before the first score: `SCORE_COLUMNS`, and whether a row has a score.
 
 | `status` | what the row says |
 |---|---|
@@ -14,15 +14,15 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from accord.edges import inert
+from accord.edges import escape_formula
 from accord.formats.row_writer import SCORE_NESTED, SCORE_NUMBERS
-from accord.values import ROW, Score, Signature, Unscored
+from accord.values import SCORE_COLUMNS, Score, Signature, Unscored
 
 if TYPE_CHECKING:
     import polars as pl
 
 SCORED, UNSCORED, BAD_ROW = "scored", "unscored", "bad-row"
-SCORE_TYPES: Mapping[str, type] = {**{name: SCORE_NUMBERS.get(name, str) for name in ROW}, "status": str}
+SCORE_TYPES: Mapping[str, type] = {**{name: SCORE_NUMBERS.get(name, str) for name in SCORE_COLUMNS}, "status": str}
 """Columns of a table of scores, in their order, with their types."""
 
 
@@ -75,24 +75,30 @@ def _cell(name: str, row: Mapping[str, Any]) -> Any:
 def _row(score: Score | Unscored, is_bad: bool) -> tuple[Any, ...]:
     """The cells of one score, in the order of `SCORE_TYPES`."""
     target, notes = score.target, score.notes
-    about = inert(target.conversation), target.turn, inert(score.annotator), score.rated, score.in_training
+    about = (
+        escape_formula(target.conversation),
+        target.turn,
+        escape_formula(score.annotator),
+        score.rated,
+        score.in_training,
+    )
     told, made = json.dumps(dict(notes)) if notes else None, _signature(score.signature)
     if isinstance(score, Unscored):
-        why, status = inert(score.reason), BAD_ROW if is_bad else UNSCORED
+        why, status = escape_formula(score.reason), BAD_ROW if is_bad else UNSCORED
         return (*about, *_NOTHING, told, why, made, status)
     band_low, band_high = score.band or (None, None)
     return (
         *about, score.value, *score.interval, band_low, band_high, score.variance,
-         score.entropy, _encoded(score.distribution), score.warning and inert(score.warning),
+         score.entropy, _encoded(score.distribution), score.warning and escape_formula(score.warning),
         _encoded(dict(score.attributions)) if score.attributions else None, told, None, made, SCORED,
     )  # fmt: skip
 
 
-_NOTHING = (None,) * (ROW.index("notes") - ROW.index("value"))
+_NOTHING = (None,) * (SCORE_COLUMNS.index("notes") - SCORE_COLUMNS.index("value"))
 _encoded = json.JSONEncoder().encode
 
 
 @lru_cache(maxsize=64)
 def _signature(signature: Signature) -> str:
     """A signature as its cell; thousands of scores share one."""
-    return inert(str(signature))
+    return escape_formula(str(signature))

@@ -1,45 +1,45 @@
 from .active_learning import suggest_labels as suggest_labels
 from .adaptive import AdaptiveRubric as AdaptiveRubric
 from .answer_model import matrix as matrix
-from .auxiliary_questions import FEWEST_SHEETS as FEWEST_SHEETS, other_sheets as other_sheets
-from .auxiliary_questions import OtherQuestions as OtherQuestions
+from .auxiliary_questions import AuxiliaryQuestions as AuxiliaryQuestions, FEWEST_SHEETS as FEWEST_SHEETS
+from .auxiliary_questions import other_sheets as other_sheets
 from .baselines import AnnotatorMean as AnnotatorMean, BestColumn as BestColumn, Constant as Constant
 from .baselines import JudgeArgmax as JudgeArgmax, JudgeExpected as JudgeExpected, LowestTurn as LowestTurn
 from .baselines import MeanTurn as MeanTurn, RandomDraw as RandomDraw
 from .calibration import Calibration as Calibration, FEWEST_LABELS as FEWEST_LABELS
-from .conformal import band_width as band_width, bands as bands, groups_needed as groups_needed
-from .equations import MixedDesign as MixedDesign
+from .conformal import band_quantile as band_quantile, bands as bands, groups_needed as groups_needed
+from .cross_validation import Choice as Choice, Experiment as Experiment, Factory as Factory, FoldTask as FoldTask
+from .cross_validation import HeadLearner as HeadLearner, HeldOutAnswers as HeldOutAnswers, level_of as level_of
+from .cross_validation import PredictionCache as PredictionCache, Predictions as Predictions
+from .cross_validation import untested_groups as untested_groups
+from .curve_answers import CurveAnswers as CurveAnswers
 from .evaluator import Evaluator as Evaluator, learns as learns, with_notes as with_notes
-from .evaluator_files import CARD as CARD, QUESTIONS as QUESTIONS, saved_as as saved_as
-from .fitting import Fitting as Fitting, level_of as level_of, OneFold as OneFold, predict_unseen as predict_unseen
+from .evaluator_files import CARD as CARD, OTHER_QUESTIONS as OTHER_QUESTIONS, saved_as as saved_as
 from .head import check_settings as check_settings, Head as Head, heads as heads, make_head as make_head
 from .head import settings_of as settings_of
-from .held_out import Choice as Choice, Factory as Factory, held_out as held_out, HeldOut as HeldOut, System as System
-from .held_out import unscored as unscored
 from .importance import Importance as Importance, importance as importance
 from .issue_labels import best_threshold as best_threshold, Design as Design, DIRECTIONS as DIRECTIONS
 from .issue_labels import finding as finding, ISOTONIC as ISOTONIC, IssueCalibration as IssueCalibration
 from .issue_labels import IssueLabels as IssueLabels, kinds_of as kinds_of, labels_of as labels_of
 from .issue_labels import learn_calibration as learn_calibration, PLATT as PLATT, RIDGE as RIDGE
-from .large_equations import best_ratios as best_ratios, in_equations as in_equations, LargeDesign as LargeDesign
 from .loading import load_evaluator as load_evaluator, make_evaluator as make_evaluator, project_of as project_of
 from .metric_curves import Additive as Additive, BINS as BINS, Bins as Bins, predicted as predicted
-from .mixed import MixedCore as MixedCore
-from .mixed_effects import MixedEffects as MixedEffects
-from .mixed_model import MixedModel as MixedModel
-from .mixture import Mixture as Mixture
+from .mixed_equations import best_ratios as best_ratios, EffectEquations as EffectEquations
+from .mixed_equations import equations_for as equations_for, IterativeEquations as IterativeEquations
+from .mixed_equations import RatingEquations as RatingEquations
+from .mixed_model import MixedAnswers as MixedAnswers, MixedModel as MixedModel
 from .moe_ciu import ExpertParameters as ExpertParameters, parts as parts
 from .network import blocks as blocks, chances as chances, inputs as inputs, predict as predict, Shape as Shape
 from .network_core import answers_to as answers_to, NetworkSettings as NetworkSettings, PAPER as PAPER
-from .ordered_probit import OrdinalLink as OrdinalLink
-from .out_of_fold import out_of_fold as out_of_fold
+from .ordinal import OrdinalLink as OrdinalLink
 from .panel import predict_panel as predict_panel, RULES as RULES
 from .plausibility_gate import fakes as fakes, KINDS as KINDS, Plausibility as Plausibility
 from .presets import EvaluatorSettings as EvaluatorSettings, EVIDENCE as EVIDENCE, Level as Level, PRESETS as PRESETS
 from .presets import SIMPLE as SIMPLE
-from .rating_design import GROUP as GROUP, Layout as Layout, OFFSET as OFFSET, OWN_SLOPE as OWN_SLOPE, SLOPE as SLOPE
-from .rating_design import TEXT as TEXT
-from .rating_equations import RatingDesign as RatingDesign
+from .rating_layout import GROUP as GROUP, OFFSET as OFFSET, OWN_SLOPE as OWN_SLOPE, RatingLayout as RatingLayout
+from .rating_layout import SLOPE as SLOPE, TEXT as TEXT
 from .training_reference import Levels as Levels, MOST_LEVELS as MOST_LEVELS, shrunk_covariance as shrunk_covariance
 from .training_set import digest_of as digest_of, TrainingSet as TrainingSet
 from .unsupervised_baseline import LabelFree as LabelFree, PMI as PMI
+from .worker_pool import cores as cores, ONE_THREAD as ONE_THREAD, pickled as pickled, Worker as Worker
+from .worker_pool import WorkerLost as WorkerLost, WorkerPool as WorkerPool

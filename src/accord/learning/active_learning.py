@@ -28,7 +28,7 @@ from accord.edges import BadInput, UnknownName
 from accord.evidence import EvidenceTable, Ratings
 from accord.learning.answer_model import known_ratings, matrix, sources_of
 from accord.learning.mixed_model import MixedModel
-from accord.learning.rating_design import GROUP, OFFSET, TEXT
+from accord.learning.rating_layout import GROUP, OFFSET, TEXT
 from accord.values import Labels, Question, Target
 
 Floats = NDArray[np.float64]
@@ -166,7 +166,7 @@ class _Outlook:
     ) -> _Outlook:
         """After the ratings; `rows` of X (n, p) are the pool, of these `groups`."""
         model = MixedModel().fit(X[rated.row], rated.value, rated.annotator, rated.text, rated.group, source)
-        Z = model.standardised(X)
+        Z = model.standardize(X)
         shown = np.hstack([np.ones((len(Z), 1)), Z, _kinds(Z, rows)])
         own = 1 + Z.shape[1]
         ratios = {place: float(model.ratios_[place]) for place in (OFFSET, TEXT, GROUP)}

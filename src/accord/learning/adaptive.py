@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from accord.edges import BadInput
 from accord.evidence import EvidenceTable
-from accord.learning.answer_model import why_nothing
+from accord.learning.answer_model import missing_reason
 from accord.learning.calibration import Calibration
 from accord.learning.conformal import bands
 from accord.learning.head import Head
@@ -66,7 +66,7 @@ class AdaptiveRubric:
             raise BadInput(f"an adaptive rubric needs a calibration of a judge's answers: {NEEDED}")
         self.evaluator = evaluator
         evaluator.check_fitted()
-        self.side = evaluator.trained_on_
+        self.side = evaluator.reference_
         self.table = self.side.texts()
         self.places: dict[str, list[int]] = {}
         for place, column in enumerate(self.table.columns):
@@ -144,10 +144,10 @@ class AdaptiveRubric:
             known = sum(bool(features.present[row, places].all()) for places in self.places.values())
             made = signature.with_part("asked", f"{known} of {len(self.places)}")
             if not features.present[row].any():
-                scores.append(Unscored(target, who, why_nothing(reasons, target), made))
+                scores.append(Unscored(target, who, missing_reason(reasons, target), made))
                 continue
             shares = self.outlook(features, row, (speaker,)).distribution
-            [(low, high)] = bands(self.side.options, shares[None], self.side.width).tolist()
+            [(low, high)] = bands(self.side.options, shares[None], self.side.quantile).tolist()
             scores.append(score_from(target, who, self.side.options, shares, made, (low, high), warnings[row]))
         return scores
 

@@ -1,97 +1,192 @@
-"""What a core of the calibration evaluator is: how answers follow from evidence and from who answers."""
+"""Contract of an answer model: distributions over a question's options from evidence and annotator."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import BadInput
 from accord.evidence import Arrays, Column, EvidenceTable, Ratings, ratings
+from accord.learning.ordinal import OrdinalLink
 from accord.statistics import INNER_FOLDS, fold_of
 from accord.values import Labels, Question, Target
 
 Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
 
 
-class Core(ABC):
-    """Learns from rated evidence; gives one distribution a row, each for its annotator."""
+class AnswerModel(ABC):
+    """Learns the distribution of answers from rated evidence.
+
+    Attributes:
+        uses_other_questions: True if expected answers to other questions help it (`AuxiliaryQuestions`).
+    """
 
     name: str
+    uses_other_questions: ClassVar[bool] = True
+
+    def prepare(self, evidence: EvidenceTable) -> EvidenceTable:
+        """Return the evidence in the form that this model reads: each answer block as its expected answer."""
+        return evidence.expected()
 
     @abstractmethod
-    def shown(self, evidence: EvidenceTable) -> EvidenceTable:
-        """The evidence as this core reads it: answer blocks as they are, or as expected answers."""
-
-    @abstractmethod
-    def learn(self, features: EvidenceTable, rated: Ratings, labels: Labels) -> Floats:
-        """Learn from n ratings of the main question, and from what else those people said.
+    def fit_predict(self, features: EvidenceTable, rated: Ratings, labels: Labels) -> Floats:
+        """Learn from n ratings of the main question, and from the same annotators' answers to other questions.
 
         Returns:
-            (n, K) each rating's distribution as predicted without its group.
+            (n, K) distribution of each rating, predicted without its group.
         """
 
     def fit(self, features: EvidenceTable, rated: Ratings, labels: Labels) -> None:
-        """As `learn`, where nobody asks what is predicted of the ratings themselves."""
-        self.learn(features, rated, labels)
+        """Learn without predicting the training ratings."""
+        self.fit_predict(features, rated, labels)
+
+    def cross_predict(
+        self, make: Callable[[], AnswerModel], features: EvidenceTable, rated: Ratings, labels: Labels
+    ) -> Floats:
+        """Return (n, K) held-out distributions from models that `make` returns; this model itself learns nothing."""
+        shares = np.zeros((len(rated), len(rated.options)))
+        fold = inner_folds(rated)
+        for held_out in np.unique(fold):
+            model, rows = make(), np.flatnonzero(fold == held_out)
+            model.fit(features, rated.take(np.flatnonzero(fold != held_out)), labels)
+            shares[rows] = model.distributions(features.take(rated.row[rows]), list(rated.annotator[rows]))
+        return shares
 
     @abstractmethod
     def distributions(self, features: EvidenceTable, annotators: Sequence[str | None]) -> Floats:
-        """(n, K) each row's distribution for its annotator; an unknown one is a person nobody has met."""
+        """Return (n, K) the distribution of each row for its annotator; an unknown one counts as a new annotator."""
+
+    def contributions(self, features: EvidenceTable) -> Floats:
+        """Return (n, d) the contribution of each column to each prediction; (n, 0) if they cannot be separated."""
+        return np.zeros((len(features), 0))
+
+    def explained(self, features: EvidenceTable, annotators: Sequence[str | None]) -> tuple[Floats, Floats]:
+        """Return `distributions` and `contributions` together."""
+        return self.distributions(features, annotators), self.contributions(features)
+
+    @property
+    def caution(self) -> str | None:
+        """Warning that belongs on every score; None without one."""
+        return None
 
     @property
     @abstractmethod
     def annotators(self) -> list[str]:
-        """The people it has learned to imitate, sorted."""
+        """Sorted names of the annotators that the model learned from."""
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """What was learned, as JSON that a report can show."""
+        """Return a JSON description of the learned state for reports."""
 
     @abstractmethod
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        """What was learned, as JSON and arrays."""
+        """Return the learned state as JSON and arrays."""
 
     @abstractmethod
     def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
-        """The inverse of `state`."""
+        """Restore the learned state from `state`."""
 
-    @abstractmethod
-    def in_new_domain(self, domain_correlation: float) -> Core:
-        """This core for conversations from another place, where habits correlate by `domain_correlation`."""
+    def in_new_domain(self, domain_correlation: float) -> AnswerModel:
+        """Return the model for another domain, where annotator habits correlate by `domain_correlation`.
 
-    def adapt(self, features: EvidenceTable, rated: Ratings, domain_correlation: float) -> Core:
-        """This core for another place, after some labels from there.
+        A model without annotator habits returns itself.
+        """
+        return self
+
+    def adapt(self, features: EvidenceTable, rated: Ratings, domain_correlation: float) -> AnswerModel:
+        """Return the model updated by some labels from another domain.
 
         Raises:
-            BadInput: It cannot; the error names the core that can.
+            BadInput: The model cannot adapt; the error names the model that can.
         """
-        raise BadInput("only the mixed core learns a new place from a few labels; fit with core: mixed")
+        raise BadInput(f"the {self.name} model cannot adapt to another domain; fit with answer_model: mixed")
 
 
-def held_out_by(core: Callable[[], Core], features: EvidenceTable, rated: Ratings, labels: Labels) -> Floats:
-    """(n, K) each rating's distribution by a core, made by calling `core`, that learned from the other inner folds."""
-    shares = np.zeros((len(rated), len(rated.options)))
-    fold = inner_folds(rated)
-    for each in np.unique(fold):
-        made, rows = core(), np.flatnonzero(fold == each)
-        made.fit(features, rated.take(np.flatnonzero(fold != each)), labels)
-        shares[rows] = made.distributions(features.take(rated.row[rows]), list(rated.annotator[rows]))
-    return shares
+class TextMeanModel(AnswerModel):
+    """Predicts each text's mean rating, followed by an ordered probit that is the same for all annotators.
+
+    A subclass implements `fit_texts` and `predict_texts`.
+    """
+
+    @abstractmethod
+    def fit_texts(
+        self, features: EvidenceTable, texts: Indices, mean: Floats, weight: Floats, fold: Indices, group: Indices
+    ) -> Floats:
+        """Learn from T rated texts.
+
+        Args:
+            features: Evidence.
+            texts: (T,) rows of the rated texts.
+            mean: (T,) mean rating of each text.
+            weight: (T,) number of ratings of each text.
+            fold: (T,) inner fold of each text.
+            group: (T,) group of each text.
+
+        Returns:
+            (T,) predicted mean ratings, without each text's fold.
+        """
+
+    @abstractmethod
+    def predict_texts(self, features: EvidenceTable) -> Floats:
+        """Return (n,) predicted mean ratings, in units of the scale."""
+
+    def fit_predict(self, features: EvidenceTable, rated: Ratings, labels: Labels) -> Floats:
+        """Learn from the mean rating of each text; labels of other questions are ignored."""
+        linked, fold = self._fit(features, rated)
+        return OrdinalLink.held_out(*linked, fold=fold)
+
+    def fit(self, features: EvidenceTable, rated: Ratings, labels: Labels) -> None:
+        """Learn without predicting the training ratings."""
+        self._fit(features, rated)
+
+    def _fit(
+        self, features: EvidenceTable, rated: Ratings
+    ) -> tuple[tuple[Floats, Indices, Indices, int, int, float], Indices]:
+        """Learn, and return the arguments of the link's fit and (n,) the fold of each rating."""
+        texts, first, place = np.unique(rated.row, return_index=True, return_inverse=True)
+        weight = np.bincount(place).astype(float)
+        mean = np.bincount(place, weights=rated.value) / weight
+        fold, group = inner_folds(rated), np.unique(rated.group.astype(str), return_inverse=True)[1]
+        self.people_ = sorted({str(name) for name in rated.annotator})
+        self.unit_ = np.array([rated.options[0], np.ptp(rated.options) / (len(rated.options) - 1)])
+        held_out = self.fit_texts(features, texts, mean, weight, fold[first], group[first])
+        everyone = np.full(len(rated), -1, dtype=np.intp)
+        linked = self._in_steps(held_out[place]), rated.answer, everyone, 0, len(rated.options), 0.0
+        self.link_ = OrdinalLink.fit(*linked)
+        return linked, fold
+
+    def _in_steps(self, mean: Floats) -> Floats:
+        """Return ratings in steps of the scale, 0 to K-1."""
+        return np.asarray((mean - self.unit_[0]) / self.unit_[1])
+
+    def distributions(self, features: EvidenceTable, annotators: Sequence[str | None]) -> Floats:
+        """Return (n, K) the distribution of each row, the same for every annotator."""
+        return self.linked(self.predict_texts(features))
+
+    def linked(self, mean: Floats) -> Floats:
+        """Return (n, K) distributions around predicted mean ratings (n,)."""
+        return self.link_.distribution(self._in_steps(mean), np.full(len(mean), -1, dtype=np.intp))
+
+    @property
+    def annotators(self) -> list[str]:
+        """Sorted names of the annotators that the model learned from; all get the same predictions."""
+        return self.people_
 
 
-def inner_folds(rated: Ratings, seed: int = 0) -> NDArray[np.intp]:
-    """(n,) the inner fold of each rating: whole groups, or whole texts where all ratings are of one group."""
+def inner_folds(rated: Ratings, seed: int = 0) -> Indices:
+    """Return (n,) the inner fold of each rating; groups stay together, or texts if all ratings are of one group."""
     names = [str(name) for name in (rated.group if len(set(rated.group)) > 1 else rated.text)]
     place = fold_of(names, INNER_FOLDS, seed)
     return np.array([place[name] for name in names], dtype=np.intp)
 
 
 def known_ratings(evidence: EvidenceTable, labels: Labels, question: Question) -> Ratings:
-    """The ratings of `question` whose target has some evidence: a row of nothing but absences teaches nothing.
+    """Return the ratings of `question` whose target has any evidence.
 
     Raises:
         BadInput: A label is outside the question's scale.
@@ -101,15 +196,25 @@ def known_ratings(evidence: EvidenceTable, labels: Labels, question: Question) -
 
 
 def sources_of(columns: Iterable[Column]) -> list[str]:
-    """The source of each column; where none is named, the answers of a judge are one, and all else another."""
+    """Return the source of each column; without one, `answers` for a judge's answers and `metrics` for the rest."""
     return [column.source or ("answers" if column.question is not None else "metrics") for column in columns]
 
 
-def why_nothing(reasons: Mapping[Target, Iterable[str]], target: Target) -> str:
-    """Why a target has no evidence at all, from `EvidenceTable.reasons`."""
+def missing_reason(reasons: Mapping[Target, Iterable[str]], target: Target) -> str:
+    """Return the reason why a target has no evidence, from `EvidenceTable.reasons`."""
     return "; ".join(["no evidence", *sorted(reasons.get(target, ()))])
 
 
 def matrix(features: EvidenceTable) -> Floats:
-    """(n, d) values, NaN where missing: the numeric cores' own convention, never seen outside them."""
+    """Return (n, d) values with NaN for missing ones."""
     return np.where(features.present, features.values, np.nan)
+
+
+def part_arrays(name: str, arrays: Arrays) -> Arrays:
+    """Return the arrays of one part, without the part's name as prefix."""
+    return {key.removeprefix(f"{name}."): array for key, array in arrays.items() if key.startswith(f"{name}.")}
+
+
+def prefixed(name: str, arrays: Arrays) -> Arrays:
+    """Return arrays with the name of their part as prefix."""
+    return {f"{name}.{key}": array for key, array in arrays.items()}

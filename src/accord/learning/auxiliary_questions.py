@@ -33,7 +33,7 @@ SOURCE = "other questions"
 
 
 @dataclass(frozen=True)
-class OtherQuestions:
+class AuxiliaryQuestions:
     """Q questions that are looked at beside the main one.
 
     Attributes:
@@ -81,7 +81,7 @@ class OtherQuestions:
         own = cls(sheets, *(np.array([getattr(each, name) for each in models]) for name in of))
         return own, own._joined(evidence, np.column_stack(held_out))
 
-    def beside(self, features: EvidenceTable) -> EvidenceTable:
+    def extend(self, features: EvidenceTable) -> EvidenceTable:
         """The evidence that was learned from, with a column per question: what is expected of it."""
         X = matrix(features.expected())[:, None, :]
         Z = np.nan_to_num((X - self.centre) / self.scale, nan=0.0)

@@ -14,7 +14,17 @@ from accord.edges import BadInput
 from accord.evidence import Arrays, Column, EvidenceTable, Ratings, by_row, options_of, ratings
 from accord.learning.head import Head, heads
 from accord.methods import LOWEST_SCORE, NOT_ASSESSED, SCORE
-from accord.values import HIGHEST, LOWEST, POPULATION, Labels, Question, Score, Signature, Unscored, score_from
+from accord.values import (
+    MAX_SCORE,
+    MIN_SCORE,
+    POPULATION,
+    Labels,
+    Question,
+    Score,
+    Signature,
+    Unscored,
+    score_from,
+)
 from accord.version import __version__
 
 
@@ -437,7 +447,7 @@ class _TurnScores(Unlearned):
     def _shares(self, score: float) -> Floats:
         """(K,) all mass on the two options around the place of 1 to 5 on the question's scale."""
         low, high = self.options_[0], self.options_[-1]
-        return _between(low + (score - LOWEST) / (HIGHEST - LOWEST) * (high - low), self.options_)
+        return _between(low + (score - MIN_SCORE) / (MAX_SCORE - MIN_SCORE) * (high - low), self.options_)
 
 
 @heads.register("mean-turn")

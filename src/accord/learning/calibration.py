@@ -1,4 +1,4 @@
-"""Personalised calibration: evidence and who answers in, a distribution with its band, warnings and reasons out."""
+"""Head `auto` and its presets: calibrated predictions of each annotator's answer."""
 
 from __future__ import annotations
 
@@ -13,244 +13,287 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import BadInput, UnknownName
-from accord.evidence import Arrays, Column, EvidenceTable, Ratings
-from accord.learning.answer_model import Core, inner_folds, known_ratings, why_nothing
-from accord.learning.auxiliary_questions import OtherQuestions
+from accord.evidence import Arrays, Column, EvidenceTable, Ratings, options_of
+from accord.learning.answer_model import AnswerModel, inner_folds, known_ratings, missing_reason, part_arrays, prefixed
+from accord.learning.auxiliary_questions import AuxiliaryQuestions
+from accord.learning.curve_answers import CurveAnswers, CurveSettings
 from accord.learning.head import Head, heads
-from accord.learning.mixed import BEST, MixedCore
-from accord.learning.mixture import CurvesCore
+from accord.learning.mixed_model import BEST, MixedAnswers
 from accord.learning.multicalibration import JUDGE_VERSION, GroupShifts
-from accord.learning.network_core import NetworkCore, NetworkSettings
-from accord.learning.stacking import CANDIDATES, FEWEST_FOR_STACK, ConstantCore, StackCore, as_json, stacked
-from accord.learning.svr import SupportVectorCore
-from accord.learning.training_reference import Levels, TrainedOn
+from accord.learning.network_core import NetworkAnswers, NetworkSettings
+from accord.learning.stacking import (
+    CANDIDATES,
+    FEWEST_FOR_STACK,
+    ConstantAnswers,
+    StackedAnswers,
+    fit_stack,
+    trials_to_json,
+)
+from accord.learning.svr import SupportVectorAnswers
+from accord.learning.training_reference import Levels, TrainingReference
 from accord.values import POPULATION, Json, Labels, Question, Score, Signature, Unscored, content_hash, score_from
 from accord.version import __version__
 
 Floats = NDArray[np.float64]
-CORES = ("auto", *CANDIDATES, "svr")
+ANSWER_MODELS = ("auto", *CANDIDATES, "svr")
 FEWEST_LABELS = 8
 
 
 class Calibration(Head):
-    """Learns how each annotator turns evidence into an answer (LLM-RUBRIC).
+    """Predicts the distribution of each annotator's answer from evidence (LLM-RUBRIC).
 
     Args:
-        question: The main question, ordinal, binary or real-valued; a long scale is learned as a few levels.
-        core: How answers follow from evidence: `mixed` is a linear mixed model by REML under an ordered probit,
-            `network` the paper's network or its regularised variant, `curves` the additive mixture, `judge` the judge's
-            answer to the question itself, `column` the one column that follows the ratings best, `constant` how often
-            each option was chosen, `svr` a support vector regression; `auto` tries all that apply but the last on inner
-            folds and averages those that help.
-        own_slopes: Of `mixed`: whether annotators may weigh the evidence differently, or differ in level alone.
-        threshold_spread: Of `mixed`: prior standard deviation of an annotator's own thresholds around the common
-            ones, in units of the latent scale.
-        domain_correlation: In a new domain, the correlation believed between a person's habits there and here: 1 trusts
-            them wholly, 0 forgets them. Used by `in_new_domain` and `adapt` alone.
-        network: Of `network`: its settings by name (`NetworkSettings`), `like: paper` for the paper's own.
-        coverage: Share of new ratings that the conformal band of a score should hold.
-        groups: Patterns of annotators (`user-*`) who are treated as one: end users who each leave a thumb or two.
-        candidates: Of `auto`: which of the others are tried; by default all.
-        even_by: What groups of conversations are made by whose scores are to be right on the mean: `system`,
-            `judge-version`, or another entry of the conversations' metadata. Groups that inner folds show to be put
-            too high or too low are shifted (footnote 17); with `[]` none is.
-        seconds: Of `auto`: what is expected to take longer on one core (the network, on many ratings) is not tried.
+        question: Main question, ordinal, binary or real-valued; a long scale is reduced to a few levels for learning.
+        answer_model: `mixed` is a linear mixed model by REML under an ordered probit, `network` the paper's network or
+            its regularized variant, `curves` a sum of one curve per metric, `judge` the judge's answer to the question,
+            `column` the column that correlates best with the ratings, `constant` the frequency of each option, `svr` a
+            support vector regression; `auto` compares all of them except `svr` on inner folds and averages the best.
+        own_slopes: For `mixed`: True to let annotators weight the evidence differently, False for offsets only.
+        threshold_spread: For `mixed`: prior standard deviation of an annotator's thresholds around the common ones, in
+            units of the latent scale.
+        domain_correlation: Correlation between an annotator's habits here and in a new domain, 0 to 1; used by
+            `in_new_domain` and `adapt` only.
+        network: For `network`: settings by name (`NetworkSettings`); `like: paper` starts from the paper's.
+        curves: For `curves`: settings by name (`CurveSettings`).
+        coverage: Share of new ratings that a score's conformal band should contain, between 0 and 1.
+        pooled_annotators: Patterns of annotator names (`user-*`) that are treated as one annotator each.
+        candidates: For `auto`: names of the models to compare; empty compares all.
+        shift_groups: Attributes of conversations whose groups should have unbiased mean scores: `system`,
+            `judge-version`, or a metadata entry. Groups that are biased on inner folds are shifted (footnote 17); an
+            empty list shifts none.
+        max_seconds: For `auto`: skip a model that is expected to take longer on one core.
     """
 
     method = "calibration"
-    takes_every_sheet = True
 
     def __init__(
         self,
         question: Question,
-        core: str = "auto",
+        answer_model: str = "auto",
         own_slopes: bool = True,
         threshold_spread: float = 0.2,
         domain_correlation: float = 0.5,
         network: Mapping[str, Any] | None = None,
+        curves: Mapping[str, Any] | None = None,
         coverage: float = 0.9,
-        groups: Sequence[str] = (),
+        pooled_annotators: Sequence[str] = (),
         candidates: Sequence[str] = (),
-        even_by: Sequence[str] = ("system", JUDGE_VERSION),
-        seconds: float = 60.0,
+        shift_groups: Sequence[str] = ("system", JUDGE_VERSION),
+        max_seconds: float = 60.0,
     ) -> None:
         super().__init__(question)
-        if core not in CORES:
-            raise UnknownName("core", core, CORES)
+        if answer_model not in ANSWER_MODELS:
+            raise UnknownName("answer_model", answer_model, ANSWER_MODELS)
         if not 0 <= domain_correlation <= 1:
-            raise BadInput(f"domain_correlation is a correlation from 0 to 1, got {domain_correlation}")
+            raise BadInput(f"domain_correlation must be from 0 to 1, got {domain_correlation}")
         if not 0 < coverage < 1:
-            raise BadInput(f"coverage is a share between 0 and 1, got {coverage}")
-        lists = {"groups": (groups, "patterns"), "candidates": (candidates, "cores"), "even_by": (even_by, "names")}
-        for setting, (given, of) in lists.items():
+            raise BadInput(f"coverage must be between 0 and 1, got {coverage}")
+        lists = {"pooled_annotators": pooled_annotators, "candidates": candidates, "shift_groups": shift_groups}
+        for setting, given in lists.items():
             if isinstance(given, str):
-                raise BadInput(f"{setting} is a list of {of}, got {given!r}; write [{given!r}]")
-            if not isinstance(given, list | tuple) or not all(isinstance(each, str) for each in given):
-                raise BadInput(f"{setting} is a list of {of}, got {given!r}")
+                raise BadInput(f"{setting} must be a list of names, got {given!r}; write [{given!r}]")
+            if not isinstance(given, list | tuple) or not all(isinstance(name, str) for name in given):
+                raise BadInput(f"{setting} must be a list of names, got {given!r}")
         for name in candidates:
             if name not in CANDIDATES:
-                raise UnknownName("core", name, CANDIDATES)
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
-            raise BadInput(f"seconds is a number from 0, got {seconds!r}")
+                raise UnknownName("answer_model", name, CANDIDATES)
+        if isinstance(max_seconds, bool) or not isinstance(max_seconds, int | float) or not max_seconds >= 0:
+            raise BadInput(f"max_seconds must be a number from 0, got {max_seconds!r}")
         NetworkSettings.of(network or {})
-        self.core = core
+        CurveSettings.of(curves or {})
+        self.answer_model = answer_model
         self.own_slopes = own_slopes
         self.threshold_spread = threshold_spread
         self.domain_correlation = domain_correlation
         self.network = network
+        self.curves = curves
         self.coverage = coverage
-        self.groups = groups
+        self.pooled_annotators = pooled_annotators
         self.candidates = candidates
-        self.even_by = even_by
-        self.seconds = seconds
-        self.core_: Core | None = None
+        self.shift_groups = shift_groups
+        self.max_seconds = max_seconds
+        self.answer_model_: AnswerModel | None = None
+
+    @property
+    def takes_every_sheet(self) -> bool:
+        """True if answers to other questions are used for targets without a main rating."""
+        return self.answer_model == "auto" or self._make(self.answer_model).uses_other_questions
 
     @property
     def is_fitted(self) -> bool:
-        """Whether `fit` or `restore` has run."""
-        return self.core_ is not None
+        """True after `fit` or `restore`."""
+        return self.answer_model_ is not None
 
     @property
     def annotators(self) -> list[str]:
-        """Everyone whose labels were learned from; a group counts as one."""
-        return [] if self.core_ is None else self.core_.annotators
+        """Sorted names of the annotators that the model learned from; a pooled group counts as one."""
+        return [] if self.answer_model_ is None else self.answer_model_.annotators
 
     def fit(self, evidence: EvidenceTable, labels: Labels) -> Self:
-        """Learn from every label on the main question whose target has some evidence, and from sheets without one.
+        """Learn from all labels on the main question with evidence, and from answers to other questions.
 
         Raises:
             BadInput: Fewer than `FEWEST_LABELS` such labels, or a label outside the scale.
-            MissingExtra: The network was asked for and JAX is not installed.
+            MissingExtra: The network was requested and JAX is not installed.
         """
-        said = self._grouped(labels)
-        rated = known_ratings(evidence, said, self.question)
+        pooled = self._pool(labels)
+        rated = known_ratings(evidence, pooled, self.question)
         if len(rated) < FEWEST_LABELS:
             raise BadInput(
-                f"{len(rated)} labels on {self.question.id!r} have evidence; it needs {FEWEST_LABELS} or more. "
+                f"{len(rated)} labels on {self.question.id!r} have evidence; at least {FEWEST_LABELS} are needed. "
                 "Import more labels, or gather evidence for the conversations they rate."
             )
         levels = Levels.fit(rated)
         coarse = levels.coarse(rated)
-        others, told = OtherQuestions.learn(evidence, said, self.question.id)
-        core, distributions, self.tried_ = self._learned(told, coarse, said)
+        auxiliary, table = None, evidence
+        if self.takes_every_sheet:
+            auxiliary, table = AuxiliaryQuestions.learn(evidence, pooled, self.question.id)
+        model, distributions, self.trials_ = self._fit_model(table, coarse, pooled)
         shifts, shares = GroupShifts.learn(
-            self.even_by, evidence, rated, levels.fine(distributions), inner_folds(coarse)
-        )  # fmt: skip
-        side = TrainedOn.of(core.shown(evidence), rated, levels, shares, core.annotators, self.coverage)
-        self.others_ = others
-        return self._take(core, side, shifts, domain=None)
+            self.shift_groups, evidence, rated, levels.fine(distributions), inner_folds(coarse)
+        )
+        reference = TrainingReference.of(
+            model.prepare(evidence), rated, levels, shares, model.annotators, self.coverage
+        )
+        self.auxiliary_ = auxiliary
+        return self._set(model, reference, shifts, domain=None)
 
-    def _learned(
+    def _fit_model(
         self, evidence: EvidenceTable, rated: Ratings, labels: Labels
-    ) -> tuple[Core, Floats, dict[str, dict[str, Any]]]:
-        """The fitted core, each rating's distribution as predicted without its group, and what was tried."""
-        if self.core == "auto" and len(rated) >= FEWEST_FOR_STACK and len(set(rated.group)) > 1:
-            asked = any(column.question == self.question.id for column in evidence.columns)
+    ) -> tuple[AnswerModel, Floats, dict[str, dict[str, Any]]]:
+        """Return the fitted model, (n, K) held-out distributions, and the result of each candidate."""
+        if self.answer_model == "auto" and len(rated) >= FEWEST_FOR_STACK and len(set(rated.group)) > 1:
+            has_judge = any(column.question == self.question.id for column in evidence.columns)
             make = {
-                name: partial(self._made, name)
+                name: partial(self._make, name)
                 for name in CANDIDATES
-                if name in (self.candidates or CANDIDATES) and (name != "judge" or asked)
+                if name in (self.candidates or CANDIDATES) and (name != "judge" or has_judge)
             }
-            core, shares, tried = stacked(make, evidence, rated, labels, self.seconds)
-            return core, shares, as_json(tried)
-        core = self._made("mixed" if self.core == "auto" else self.core)
-        few = {"mixed": {"loss": None, "weight": 1.0, "why": f"{len(rated)} labels are too few to try anything else"}}
-        found = core.learn(core.shown(evidence), rated, labels)
-        return core, found, few if self.core == "auto" else {}
+            model, shares, trials = fit_stack(make, evidence, rated, labels, self.max_seconds)
+            return model, shares, trials_to_json(trials)
+        model = self._make("mixed" if self.answer_model == "auto" else self.answer_model)
+        why = f"{len(rated)} labels are too few to compare candidates"
+        trials_of_auto = {"mixed": {"loss": None, "weight": 1.0, "why": why}} if self.answer_model == "auto" else {}
+        return model, model.fit_predict(model.prepare(evidence), rated, labels), trials_of_auto
 
-    def _made(self, core: str) -> Core:
-        """A core by its name, before it learns."""
-        makers: dict[str, Callable[[], Core]] = {
-            "constant": ConstantCore,
-            "judge": lambda: MixedCore(False, 0.0, self.question.id, "judge"),
-            "column": lambda: MixedCore(False, 0.0, BEST, "column"),
-            "mixed": lambda: MixedCore(self.own_slopes, self.threshold_spread),
-            "curves": CurvesCore,
-            "svr": SupportVectorCore,
-            "network": lambda: NetworkCore(NetworkSettings.of(self.network or {})),
+    def _make(self, name: str) -> AnswerModel:
+        """Return an unfitted answer model by name."""
+        options = options_of(self.question)
+        makers: dict[str, Callable[[], AnswerModel]] = {
+            "constant": ConstantAnswers,
+            "judge": lambda: MixedAnswers(False, 0.0, self.question.id, "judge"),
+            "column": lambda: MixedAnswers(False, 0.0, BEST, "column"),
+            "mixed": lambda: MixedAnswers(self.own_slopes, self.threshold_spread),
+            "curves": lambda: CurveAnswers(
+                CurveSettings.of(self.curves or {}), (float(options[0]), float(options[-1]))
+            ),
+            "svr": SupportVectorAnswers,
+            "network": lambda: NetworkAnswers(NetworkSettings.of(self.network or {})),
         }
-        return makers[core]()
+        return makers[name]()
 
-    def _grouped(self, labels: Labels) -> Labels:
-        """The labels, those of a group's members under the group's pattern as one annotator's."""
-        if not self.groups:
+    def _pool(self, labels: Labels) -> Labels:
+        """Return the labels with each pooled annotator named by its pattern."""
+        if not self.pooled_annotators:
             return labels
-        named = (replace(label, annotator=self._group(label.annotator)) for label in labels)
-        return Labels(named, labels.groups)
+        return Labels((replace(label, annotator=self._pooled(label.annotator)) for label in labels), labels.groups)
 
-    def _group(self, annotator: str) -> str:
-        """The first pattern that an annotator's name fits, or the name itself."""
-        return next((pattern for pattern in self.groups if fnmatchcase(str(annotator), pattern)), annotator)
+    def _pooled(self, annotator: str) -> str:
+        """Return the first pattern that matches an annotator's name, or the name itself."""
+        patterns = self.pooled_annotators
+        return next((pattern for pattern in patterns if fnmatchcase(str(annotator), pattern)), annotator)
 
     def in_new_domain(self) -> Calibration:
-        """This evaluator for conversations from another place, before anyone has labelled any of them there."""
-        core = self._fitted().in_new_domain(self.domain_correlation)
+        """Return this head for another domain without labels."""
+        model = self._fitted().in_new_domain(self.domain_correlation)
         shifts = self.shifts_.scaled(self.domain_correlation)
-        return copy(self)._take(core, self.trained_on_, shifts, domain="new")
+        return copy(self)._set(model, self.reference_, shifts, domain="new")
 
     def adapt(self, evidence: EvidenceTable, labels: Labels) -> Calibration:
-        """This evaluator for another place, after a few labels per annotator from there.
+        """Return this head for another domain with a few labels per annotator.
 
-        Starts from what was learned at home, whatever this evaluator was adapted to before.
+        Adaptation starts from the domain of `fit`, whatever this head was adapted to before.
 
         Raises:
-            BadInput: No label on the main question has evidence, the evidence is made otherwise than at `fit`, or
-                the core cannot adapt.
+            BadInput: No label on the main question has evidence, the evidence was computed differently from `fit`, or
+                the answer model cannot adapt.
         """
-        core = self._fitted()
+        model = self._fitted()
         features = self.features(evidence)
-        rated = known_ratings(features, self._grouped(labels), self.question)
+        rated = known_ratings(features, self._pool(labels), self.question)
         if not len(rated):
             raise BadInput(f"no label on {self.question.id!r} has evidence; adapting needs at least one")
-        home = self.trained_on_
-        here = core.adapt(self._beside(features), home.levels.coarse(rated), self.domain_correlation)
-        given = rated.counts(here.annotators)
-        counts = {name: home.counts.get(name, 0) + count for name, count in given.items()}
-        # Labels from there have said how high its conversations are to be put.
-        return copy(self)._take(here, replace(home, counts=counts), GroupShifts(), domain="adapted")
+        reference = self.reference_
+        adapted = model.adapt(self._extended(features), reference.levels.coarse(rated), self.domain_correlation)
+        counts = {
+            name: reference.counts.get(name, 0) + count for name, count in rated.counts(adapted.annotators).items()
+        }
+        # The labels of the new domain already determine the mean of its groups.
+        return copy(self)._set(adapted, replace(reference, counts=counts), GroupShifts(), domain="adapted")
 
-    def _take(self, core: Core, side: TrainedOn, shifts: GroupShifts, domain: str | None) -> Self:
-        self.core_, self.trained_on_, self.shifts_, self.domain_ = core, side, shifts, domain
+    def with_ranks_among(self, evidence: EvidenceTable) -> Calibration:
+        """Return this head with ranks of metrics taken among these texts; needs no labels.
+
+        Raises:
+            BadInput: The answer model is not `curves`, there are no texts, or the evidence was computed differently.
+        """
+        model, features = self._fitted(), self.features(evidence)
+        if not isinstance(model, CurveAnswers):
+            raise BadInput(f"ranks are used by answer_model: curves only, got {model.name}")
+        if not len(features):
+            raise BadInput("no texts to rank metrics among; measure some first")
+        return copy(self)._set(model.with_ranks_among(features), self.reference_, self.shifts_, self.domain_)
+
+    def _set(self, model: AnswerModel, reference: TrainingReference, shifts: GroupShifts, domain: str | None) -> Self:
+        self.answer_model_, self.reference_, self.shifts_, self.domain_ = model, reference, shifts, domain
+        self._made_signature: Signature | None = None
         return self
 
     def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
-        """One score a row, for that row's annotator; rows without any evidence are unscored."""
+        """Return one score per row for that row's annotator; rows without evidence are unscored."""
         features = self.features(evidence)
         if not len(features):
             return []
-        speakers = [None if name is None else self._group(name) for name in annotators]
-        side = self.trained_on_
+        speakers = [None if name is None else self._pooled(name) for name in annotators]
+        model, reference = self._fitted(), self.reference_
+        options = len(reference.options)
 
-        def said(table: EvidenceTable, rows: NDArray[np.intp]) -> Floats:
-            return self.distributions(table, [speakers[row] for row in rows])
+        def predict(table: EvidenceTable, rows: NDArray[np.intp]) -> Floats:
+            shares, parts = model.explained(self._extended(table), [speakers[row] for row in rows])
+            shares = self.shifts_.apply(table, reference.options, reference.levels.fine(shares))
+            return np.concatenate([shares, parts], axis=1)
 
-        distributions = side.over_missing(features, said)
-        ends = side.bands(features, distributions)
-        warnings = side.warnings(features)
-        signature, known, reasons = self.signature(), set(self.annotators), features.reasons()
-        added = self._attributions(features, distributions, speakers)
+        predicted = reference.over_missing(features, predict)
+        distributions, contributions = predicted[:, :options], predicted[:, options:]
+        bands, warnings = reference.bands(features, distributions), reference.warnings(features)
+        signature, known = self.signature(), set(self.annotators)
+        has_evidence = np.asarray(features.present.any(axis=1)).tolist()
+        reasons = {} if all(has_evidence) else features.reasons()
+        if contributions.shape[1]:
+            attributions = _column_attributions(features, contributions)
+        else:
+            attributions = self._part_attributions(features, distributions, speakers)
         scores: list[Score | Unscored] = []
         for row, name in enumerate(speakers):
-            target, who = features.targets[row], str(name) if name in known else POPULATION
-            if not features.present[row].any():
-                scores.append(Unscored(target, who, why_nothing(reasons, target), signature))
+            target, annotator = features.targets[row], str(name) if name in known else POPULATION
+            if not has_evidence[row]:
+                scores.append(Unscored(target, annotator, missing_reason(reasons, target), signature))
                 continue
-            shares, band = distributions[row], (float(ends[row, 0]), float(ends[row, 1]))
-            scores.append(
-                score_from(target, who, side.options, shares, signature, band, warnings[row], tuple(added[row]))
-            )
+            band, warning = (float(bands[row, 0]), float(bands[row, 1])), _joined(model.caution, warnings[row])
+            shares, parts = distributions[row], tuple(attributions[row])
+            scores.append(score_from(target, annotator, reference.options, shares, signature, band, warning, parts))
         return scores
 
-    def _attributions(
+    def _part_attributions(
         self, features: EvidenceTable, distributions: Floats, speakers: Sequence[str | None]
     ) -> list[list[tuple[str, float]]]:
-        """For each row what each thing that columns are `part_of` added: the score less the score without it."""
+        """Return each row's contributions by part of the evidence: the score minus the score without it."""
         parts: dict[str, list[int]] = {}
         for place, column in enumerate(features.columns):
             if column.part_of is not None:
                 parts.setdefault(column.part_of, []).append(place)
-        added: list[list[tuple[str, float]]] = [[] for _ in speakers]
-        options = self.trained_on_.options
+        attributions: list[list[tuple[str, float]]] = [[] for _ in speakers]
+        options = self.reference_.options
         for name, places in parts.items():
             rows = np.flatnonzero((features.values[:, places] != 0).any(axis=1))
             if not len(rows):
@@ -260,55 +303,63 @@ class Calibration(Head):
             values[:, places] = 0.0
             others = self.distributions(replace(without, values=values), [speakers[int(row)] for row in rows])
             for row, other in zip(rows, others, strict=True):
-                added[row].append((name, float((distributions[row] - other) @ options)))
-        return [sorted(each, key=lambda one: -abs(one[1])) for each in added]
+                attributions[row].append((name, float((distributions[row] - other) @ options)))
+        return [sorted(parts_of_row, key=lambda part: -abs(part[1])) for parts_of_row in attributions]
 
     def speaker(self, annotator: str | None) -> str | None:
-        """The annotator, or the group for one of its members.
+        """Return the annotator, or the pattern of a pooled one.
 
         Raises:
-            UnknownName: The annotator gave no label that was learned from.
+            UnknownName: No label of the annotator was learned from.
         """
-        return super().speaker(None if annotator is None else self._group(annotator))
+        return super().speaker(None if annotator is None else self._pooled(annotator))
 
     def distributions(self, features: EvidenceTable, annotators: Sequence[str | None]) -> Floats:
-        """(n, K) each row's distribution for its annotator; `features` are this evaluator's own columns."""
-        side = self.trained_on_
-        shares = side.levels.fine(self._fitted().distributions(self._beside(features), annotators))
-        return self.shifts_.apply(features, side.options, shares)
+        """Return (n, K) the distribution of each row for its annotator; `features` are this head's own columns."""
+        reference = self.reference_
+        shares = reference.levels.fine(self._fitted().distributions(self._extended(features), annotators))
+        return self.shifts_.apply(features, reference.options, shares)
 
-    def _beside(self, features: EvidenceTable) -> EvidenceTable:
-        """This evaluator's own columns as its core reads them."""
-        return features if self.others_ is None else self.others_.beside(features)
+    def _extended(self, features: EvidenceTable) -> EvidenceTable:
+        """Return this head's columns with the expected answers to other questions."""
+        return features if self.auxiliary_ is None else self.auxiliary_.extend(features)
 
     def features(self, evidence: EvidenceTable) -> EvidenceTable:
-        """The evidence as this evaluator's own columns, in their order.
+        """Return the evidence as this head's own columns, in their order.
 
         Raises:
-            BadInput: A column is missing, or made otherwise than the one that was learned from.
+            BadInput: A column is missing, or was computed differently from the one that was learned from.
         """
-        columns = self.trained_on_.columns
-        differences = any(column.centre is not None for column in columns)  # those are of expected answers
-        return (evidence.expected() if differences else self._fitted().shown(evidence)).align(columns)
+        columns = self.reference_.columns
+        are_differences = any(column.centre is not None for column in columns)  # differences of expected answers
+        return (evidence.expected() if are_differences else self._fitted().prepare(evidence)).align(columns)
 
     def signature(self) -> Signature:
-        """How this evaluator's scores are made."""
-        core, mixed = self._fitted(), "mixed" in _parts(self._fitted())
-        makers = dict.fromkeys(c.signature for c in self.trained_on_.columns if c.question is not None)
+        """Return the signature of this head's scores."""
+        self.check_fitted()
+        if self._made_signature is None:  # every live reply asks for it
+            self._made_signature = self._signature()
+        return self._made_signature
+
+    def _signature(self) -> Signature:
+        models, reference = _parts(self._fitted()), self.reference_
+        makers = dict.fromkeys(c.signature for c in reference.columns if c.question is not None)
         judges = dict.fromkeys(maker.partition("|question:")[0] for maker in makers)
+        is_mixed, curves = "mixed" in models, CurveSettings.of(self.curves or {})
         return Signature.of(
             self.method,
-            core="+".join(_parts(core)),
+            answer_model="+".join(models),
             question=self.question.id,
-            features=len(self.trained_on_.columns),
+            features=len(reference.columns),
             annotators=len(self.annotators),
-            labels=sum(self.trained_on_.counts.values()),
-            slopes=("own" if self.own_slopes else "common") if mixed else None,
-            spread=self.threshold_spread if mixed else None,
+            labels=sum(reference.counts.values()),
+            slopes=("own" if self.own_slopes else "common") if is_mixed else None,
+            spread=self.threshold_spread if is_mixed else None,
+            form=f"{curves.form},{curves.loss}" if "curves" in models and curves.form != "additive" else None,
             domain=self.domain_,
             domain_correlation=self.domain_correlation if self.domain_ else None,
-            beside="+".join(self.others_.sheets) if self.others_ else None,
-            even_by="+".join(self.shifts_.tilts) or None,
+            other_questions="+".join(self.auxiliary_.sheets) if self.auxiliary_ else None,
+            shift_groups="+".join(self.shifts_.tilts) or None,
             coverage=self.coverage,
             evidence="+".join(judges) or None,
             rubric=content_hash(sorted(makers), length=8) if makers else None,
@@ -316,102 +367,134 @@ class Calibration(Head):
         )
 
     def describe(self) -> dict[str, Any]:
-        """What was learned, and how the core was chosen."""
+        """Return the learned state as JSON for reports."""
         learned = self._fitted().describe()
         levels = learned.pop("levels", {})
-        people = {
+        annotators = {
             name: {
-                "labels": self.trained_on_.counts.get(name, 0),
+                "labels": self.reference_.counts.get(name, 0),
                 **({"level": levels[name]} if name in levels else {}),
             }
             for name in self.annotators
         }
         return {
             "method": self.method,
-            "core": "+".join(_parts(self._fitted())),
-            "candidates": dict(self.tried_),
+            "answer_model": "+".join(_parts(self._fitted())),
+            "candidates": dict(self.trials_),
             "signature": str(self.signature()),
             "coverage": self.coverage,
-            **self.trained_on_.describe(),
-            "other_questions": dict(self.others_.sheets) if self.others_ else {},
+            **self.reference_.describe(),
+            "other_questions": dict(self.auxiliary_.sheets) if self.auxiliary_ else {},
             "group_shifts": self.shifts_.to_json(),
             **learned,
-            "annotators": people,
+            "annotators": annotators,
         }
 
     def remarks(self) -> list[str]:
-        """Which other questions were learned from, and which groups' scores are shifted."""
+        """Return sentences on other questions that were learned from, and on shifted groups."""
         self.check_fitted()
-        return [*(self.others_.lines() if self.others_ else []), *self.shifts_.lines()]
+        return [*(self.auxiliary_.lines() if self.auxiliary_ else []), *self.shifts_.lines()]
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        """What was learned, as JSON and arrays."""
-        core = self._fitted()
-        (parts_of_core, of_core), (side, of_side) = core.state(), self.trained_on_.state()
-        learned = {"trained_on": side, "core": list(_parts(core)), "parts": parts_of_core}
-        card = {**learned, "domain": self.domain_, "tried": self.tried_, "shifts": self.shifts_.to_json()}
-        card["others"], of_others = self.others_.state() if self.others_ else (None, {})
-        parts = {"core": of_core, "trained_on": of_side, "others": of_others}
-        return card, {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
+        """Return the learned state as JSON and arrays."""
+        model = self._fitted()
+        (model_card, model_arrays), (reference, reference_arrays) = model.state(), self.reference_.state()
+        auxiliary, auxiliary_arrays = self.auxiliary_.state() if self.auxiliary_ else (None, {})
+        card = {
+            "reference": reference, "models": list(_parts(model)), "model": model_card, "domain": self.domain_,
+            "trials": self.trials_, "shifts": self.shifts_.to_json(), "other_questions": auxiliary,
+        }  # fmt: skip
+        parts = {"model": model_arrays, "reference": reference_arrays, "other_questions": auxiliary_arrays}
+        return card, {key: array for name, arrays in parts.items() for key, array in prefixed(name, arrays).items()}
 
     def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
-        """The inverse of `state`."""
-        core, side, others = (
-            {name.removeprefix(f"{part}."): array for name, array in arrays.items() if name.startswith(f"{part}.")}
-            for part in ("core", "trained_on", "others")
-        )
-        self.others_ = None if card["others"] is None else OtherQuestions.restored(card["others"], others)
-        self.tried_ = dict(card["tried"])
-        cores = {name: self._made(name) for name in card["core"]}
-        empty = StackCore(cores, card["parts"]["weights"]) if len(cores) > 1 else next(iter(cores.values()))
-        made = empty.restore(card["parts"], core)
+        """Restore the learned state from `state`."""
+        model, reference, auxiliary = (part_arrays(name, arrays) for name in ("model", "reference", "other_questions"))
+        given = card["other_questions"]
+        self.auxiliary_ = None if given is None else AuxiliaryQuestions.restored(given, auxiliary)
+        self.trials_ = dict(card["trials"])
+        models = {name: self._make(name) for name in card["models"]}
+        empty = StackedAnswers(models, card["model"]["weights"]) if len(models) > 1 else next(iter(models.values()))
+        restored = empty.restore(card["model"], model)
         shifts = GroupShifts.from_json(card["shifts"])
-        return self._take(made, TrainedOn.restored(card["trained_on"], side), shifts, card["domain"])
+        return self._set(restored, TrainingReference.restored(card["reference"], reference), shifts, card["domain"])
 
     @property
     def columns(self) -> tuple[Column, ...] | None:
-        """The evidence that was learned from."""
-        return None if self.core_ is None else self.trained_on_.columns
+        """Evidence columns that were learned from; None before `fit`."""
+        return None if self.answer_model_ is None else self.reference_.columns
 
     def seen(self, evidence: EvidenceTable) -> tuple[EvidenceTable, EvidenceTable] | None:
-        """The texts that were learned from, and the evidence as this evaluator's own columns."""
-        return self.trained_on_.texts(), self.features(evidence)
+        """Return the evidence of the training texts, and the given evidence as this head's own columns."""
+        return self.reference_.texts(), self.features(evidence)
 
     def chosen(self) -> dict[str, Json]:
-        """The settings, with the core that was chosen, or those that are averaged."""
-        core, *others = _parts(self._fitted())
-        return {**self.settings(), **({"candidates": [core, *others]} if others else {"core": core})}
+        """Return the settings with the answer model, or the candidates, that `auto` chose."""
+        model, *others = _parts(self._fitted())
+        return {**self.settings(), **({"candidates": [model, *others]} if others else {"answer_model": model})}
 
-    def _fitted(self) -> Core:
+    def _fitted(self) -> AnswerModel:
         self.check_fitted()
-        assert self.core_ is not None
-        return self.core_
+        assert self.answer_model_ is not None
+        return self.answer_model_
+
+
+def _parts(model: AnswerModel) -> tuple[str, ...]:
+    """Return the names of the models that an answer model averages."""
+    return tuple(model.parts) if isinstance(model, StackedAnswers) else (model.name,)
+
+
+def _column_attributions(features: EvidenceTable, contributions: Floats) -> list[list[tuple[str, float]]]:
+    names = [column.name for column in features.columns]
+    return [sorted(zip(names, row, strict=True), key=lambda part: -abs(part[1])) for row in contributions.tolist()]
+
+
+def _joined(*warnings: str | None) -> str | None:
+    return "; ".join(warning for warning in warnings if warning) or None
 
 
 @heads.register("auto")
 def auto(question: Question, **settings: Any) -> Calibration:
-    """The default: every way that applies is tried on inner folds, and those that help are averaged."""
-    return Calibration(question, **{"core": "auto", **settings})
+    """Compare the answer models that apply on inner folds, and average those that help (default)."""
+    return Calibration(question, **{"answer_model": "auto", **settings})
 
 
 @heads.register("mixed")
 def mixed(question: Question, **settings: Any) -> Calibration:
-    """Personalised calibration by linear mixed effects (REML) under an ordered probit."""
-    return Calibration(question, **{"core": "mixed", **settings})
+    """Personalized calibration by linear mixed effects (REML) under an ordered probit."""
+    return Calibration(question, **{"answer_model": "mixed", **settings})
 
 
 @heads.register("svr")
 def svr(question: Question, **settings: Any) -> Calibration:
     """Support vector regression on each text's mean rating, as MoE-CIU's paper learns its reward."""
-    return Calibration(question, **{"core": "svr", **settings})
+    return Calibration(question, **{"answer_model": "svr", **settings})
 
 
 @heads.register("network")
 def network(question: Question, **settings: Any) -> Calibration:
-    """Personalised calibration by LLM-RUBRIC's network, as in the paper or regularised."""
-    return Calibration(question, **{"core": "network", **settings})
+    """Personalized calibration by LLM-RUBRIC's network, as in the paper or regularized."""
+    return Calibration(question, **{"answer_model": "network", **settings})
 
 
-def _parts(core: Core) -> tuple[str, ...]:
-    """The names of what a core is made of."""
-    return tuple(core.parts) if isinstance(core, StackCore) else (core.name,)
+@heads.register("curves")
+def curves(question: Question, **settings: Any) -> Calibration:
+    """Sum of one smooth curve per metric over its ranks, with the contribution of each (after MoE-CIU)."""
+    return Calibration(question, **_with_form("additive", settings))
+
+
+@heads.register("gated")
+def gated(question: Question, **settings: Any) -> Calibration:
+    """MoE-CIU as published: trained embeddings of bins, mixed by a gate."""
+    return Calibration(question, **_with_form("gated", settings))
+
+
+@heads.register("concat")
+def concat(question: Question, **settings: Any) -> Calibration:
+    """MoE-Concat as published: trained embeddings of bins, without a gate."""
+    return Calibration(question, **_with_form("concat", settings))
+
+
+def _with_form(form: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    chosen = {"form": form, **(settings.get("curves") or {})}
+    return {"answer_model": "curves", "shift_groups": (), **settings, "curves": chosen}

@@ -25,10 +25,10 @@ def moments(options: Floats, distributions: Floats) -> tuple[Floats, Floats]:
     """Mean and standard deviation, (n,) each, of (n, K) distributions over the options."""
     mean = by_row(distributions, options)
     spread = np.sqrt(np.maximum((distributions * (options - mean[:, None]) ** 2).sum(axis=1), 0.0))
-    return mean, np.maximum(spread, _LEAST_SPREAD * np.ptp(options))
+    return mean, np.maximum(spread, _LEAST_SPREAD * (options[-1] - options[0]))
 
 
-def band_width(
+def band_quantile(
     options: Floats, distributions: Floats, truth: Floats, coverage: float, group: ArrayLike | None = None
 ) -> float:
     """q: how many standard deviations the band reaches on either side; ∞ where there are too few groups.
@@ -61,5 +61,6 @@ def bands(options: Floats, distributions: Floats, width: float | Floats) -> Floa
     `width` is one for all rows, or one per row (n,).
     """
     mean, spread = moments(options, distributions)
-    ends = np.column_stack([mean - width * spread, mean + width * spread])
-    return np.clip(ends, options[0], options[-1])
+    reach, ends = width * spread, np.empty((len(mean), 2))
+    ends[:, 0], ends[:, 1] = mean - reach, mean + reach
+    return np.asarray(np.minimum(np.maximum(ends, options[0]), options[-1]))

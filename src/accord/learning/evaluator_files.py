@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # pydantic does not read typing's before Python 3.12
 
-from accord.edges import ARRAYS_BYTES, BadInput, is_plain_json, one_line, read_card, read_whole, write_whole
+from accord.edges import ARRAYS_BYTES, BadInput, is_plain_json, one_line, read_bytes, read_json_file, write_atomically
 from accord.evidence import Arrays
 from accord.learning.presets import Level
 from accord.version import __version__
 
-FOLDER_FORMAT = 4
+FOLDER_FORMAT = 5
 CARD, _ARRAYS = "evaluator.json", "arrays.safetensors"
 _WITH_ABSENCES = (".history", ".seen")
 """How arrays of kept evidence are called, where NaN is an absence."""
@@ -27,8 +27,8 @@ DAMAGED = (
 )  # fmt: skip
 """Exceptions that restoring an evaluator raises if its card or its arrays are not what `save` wrote."""
 HELD_OUT, TRAINING_SET = "held-out", "training-set"
-QUESTIONS = "questions"
-"""Where evaluators of the rubric's other questions stand in a folder, and what they say in the notes of a score."""
+OTHER_QUESTIONS = "other_questions"
+"""Subfolder of the evaluators of other questions, and note of a score with their predictions."""
 
 
 _Name = Annotated[str, Field(max_length=1000)]
@@ -58,9 +58,8 @@ class SourceCard(TypedDict):
 class Card(TypedDict):
     """Content of `evaluator.json`, validated by `saved_as`.
 
-    `models` are settings by role; `also` names the questions of the evaluators beside it. `plausibility` is the gate of
-    implausible replies, `questions` are the rubric's other questions that were learned with the main one; older
-    evaluators have neither.
+    `models` holds settings by role, `other_questions` the ids of questions that other evaluators in the folder predict,
+    `plausibility` the gate against implausible replies.
     """
 
     format: Annotated[int, Field(ge=1, le=10**6)]
@@ -72,9 +71,9 @@ class Card(TypedDict):
     sources: Annotated[list[SourceCard], Field(max_length=1000)]
     seed: Annotated[int, Field(ge=-(2**63), lt=2**64)]
     models: dict[str, dict[str, Any]]
-    also: _Names
-    questions: NotRequired[_Names]
-    plausibility: NotRequired[dict[str, Any] | None]
+    other_questions: _Names
+    shares_evidence: bool
+    plausibility: dict[str, Any] | None
 
 
 _CARDS = TypeAdapter(Card)
@@ -86,9 +85,9 @@ def write_folder(folder: Path, card: Card, arrays: Arrays, files: Mapping[str, s
 
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
-        write_whole(folder / name, text)
-    write_whole(folder / _ARRAYS, save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
-    write_whole(folder / CARD, json.dumps(card, indent=1) + "\n")
+        write_atomically(folder / name, text)
+    write_atomically(folder / _ARRAYS, save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
+    write_atomically(folder / CARD, json.dumps(card, indent=1) + "\n")
 
 
 def saved_as(folder: str | Path) -> Card:
@@ -98,7 +97,7 @@ def saved_as(folder: str | Path) -> Card:
         BadInput: The folder holds none, or one that this Accord does not read.
     """
     try:
-        about = read_card(Path(folder) / CARD)
+        about = read_json_file(Path(folder) / CARD)
     except FileNotFoundError:
         raise BadInput(f"{folder} holds no evaluator: {CARD} is missing; fit one: accord fit") from None
     except BadInput as error:
@@ -134,7 +133,7 @@ def read_arrays(folder: Path) -> Arrays:
     from safetensors.numpy import load
 
     try:
-        arrays = load(read_whole(folder / _ARRAYS, ARRAYS_BYTES))
+        arrays = load(read_bytes(folder / _ARRAYS, ARRAYS_BYTES))
     except SafetensorError as error:
         raise BadInput(f"{folder} holds a damaged evaluator ({type(error).__name__}); fit it again") from None
     if endless := [name for name, array in arrays.items() if not _is_usable(name, array)]:
@@ -147,8 +146,3 @@ def _is_usable(name: str, array: NDArray[Any]) -> bool:
     if array.dtype.kind != "f":
         return array.dtype.kind in "biu"
     return not (np.isinf(array) if name.endswith(_WITH_ABSENCES) else ~np.isfinite(array)).any()
-
-
-def under(name: str, arrays: Arrays) -> dict[str, NDArray[Any]]:
-    """The arrays of one part, under their own names."""
-    return {key.removeprefix(f"{name}."): array for key, array in arrays.items() if key.startswith(f"{name}.")}

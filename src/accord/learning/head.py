@@ -21,7 +21,6 @@ class Head(ABC):
 
     method: ClassVar[str]
     needs_labels: ClassVar[bool] = True
-    takes_every_sheet: ClassVar[bool] = False
 
     def __init__(self, question: Question) -> None:
         self.question = question
@@ -39,6 +38,11 @@ class Head(ABC):
     @abstractmethod
     def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
         """One score per row, each for that row's annotator; an unknown one counts as a person nobody has met."""
+
+    @property
+    def takes_every_sheet(self) -> bool:
+        """True if answers to other questions are used for targets without a main rating."""
+        return False
 
     def settings(self) -> dict[str, Json]:
         """The constructor's arguments beyond the question, as JSON: each is an attribute of its name."""
@@ -131,11 +135,16 @@ def _plain(value: Any) -> Json:
 HeadFactory = Callable[..., Head]
 heads: Registry[HeadFactory] = Registry(
     "head",
-    *(
-        f"accord.learning.{name}"
-        for name in ("baselines", "calibration", "issue_labels", "unsupervised_baseline", "mixture")
-    ),
+    *(f"accord.learning.{name}" for name in ("baselines", "calibration", "issue_labels", "unsupervised_baseline")),
 )
+
+
+RENAMED = {
+    "core": "answer_model", "even_by": "shift_groups", "groups": "pooled_annotators", "seconds": "max_seconds",
+    "flat": "curves: {flat: ...}", "smooth": "curves: {smooth: ...}", "form": "curves: {form: ...}",
+    "loss": "curves: {loss: ...}",
+}  # fmt: skip
+"""Present names of settings that had other names before."""
 
 
 def make_head(name: str, question: Question, settings: Mapping[str, Any]) -> Head:
@@ -168,5 +177,7 @@ def check_settings(head: str, names: Iterable[str], allowed: Sequence[str]) -> N
         UnknownName: Names it, and those that there are.
     """
     for name in names:
+        if name not in allowed and name in RENAMED:
+            raise BadInput(f"the setting {name!r} of the head {head!r} is now called {RENAMED[name]!r}")
         if name not in allowed:
             raise UnknownName(f"setting of the head {head!r}", name, allowed)

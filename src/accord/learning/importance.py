@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 from accord.edges import BadInput
 from accord.evidence import EvidenceTable, Ratings, ratings
 from accord.learning.answer_model import matrix
-from accord.learning.equations import MixedDesign
-from accord.learning.large_equations import DENSE
+from accord.learning.mixed_equations import DENSE, EffectEquations
 from accord.learning.mixed_model import MixedModel
-from accord.learning.rating_design import standardisation
-from accord.statistics import Clusters, Interval, interval
-from accord.values import Kind, Labels, Question
+from accord.learning.rating_layout import standardization
+from accord.statistics import Clusters, estimate_from_draws
+from accord.values import Estimate, Labels, Question, ScaleKind
 
 Floats = NDArray[np.float64]
 
@@ -37,8 +36,7 @@ class Importance:
     """One question's importance, in units of the main scale per unit of the question's scale, and its band."""
 
     question: str
-    value: float
-    interval: Interval
+    estimate: Estimate
     labels: int
 
 
@@ -63,7 +61,7 @@ def importance(
     if len(of_main) < _FEWEST:
         raise BadInput(f"{len(of_main)} labels on {main.id!r} have evidence; importance needs {_FEWEST} or more")
     features = evidence.expected()
-    mean, scale = standardisation(matrix(features))
+    mean, scale = standardization(matrix(features))
     Z = np.nan_to_num((matrix(features) - mean) / scale, nan=0.0)
     fits = {q.id: _Fit(Z, ratings(evidence, labels, q)) for q in (main, *questions) if _has_order(q, evidence, labels)}
     if main.id not in fits:
@@ -80,17 +78,19 @@ def importance(
     found = [
         Importance(
             name,
-            _rise(whole[main.id], whole[name]),
-            interval(np.array([_rise(each[main.id], each[name]) for each in drawn])),
+            estimate_from_draws(
+                _rise(whole[main.id], whole[name]),
+                np.array([_rise(each[main.id], each[name]) for each in drawn]),
+            ),
             len(fits[name].rated),
         )
         for name in others
     ]
-    return sorted(found, key=lambda each: -each.value)
+    return sorted(found, key=lambda each: -(each.estimate.value or 0.0))
 
 
 def _has_order(question: Question, evidence: EvidenceTable, labels: Labels) -> bool:
-    if question.scale.kind is Kind.NOMINAL:
+    if question.scale.kind is ScaleKind.NOMINAL:
         return False
     rated = ratings(evidence, labels, question)
     return len(rated) >= _FEWEST and bool(np.ptp(rated.value) > 0)
@@ -112,7 +112,7 @@ class _Fit:
         people, who = np.unique(self.annotator, return_inverse=True)
         _, first, which = np.unique(self.text, return_index=True, return_inverse=True)
         self.group_of_text = rated.group[first].astype(str)
-        self.design = MixedDesign.of(self.X, rated.value, who, len(people), which, own_slopes=False)
+        self.design = EffectEquations.of(self.X, rated.value, who, len(people), which, own_slopes=False)
 
     def explains(self, gradient: Floats) -> float:
         """Share of the variance of the answers that lies along a gradient."""
@@ -127,7 +127,7 @@ class _Fit:
         if len(self.design.block) > DENSE:
             return self._written_out(np.repeat(np.arange(len(of_row)), of_row.astype(int)))
         units = np.ones(len(self.design.block))
-        units[1 : 1 + p] = standardisation(self.X, of_row)[1]
+        units[1 : 1 + p] = standardization(self.X, of_row)[1]
         return self.design.drawn_effects(self.ratios, draws, units)[1 : 1 + p]
 
     def _written_out(self, rows: NDArray[np.intp]) -> Floats:

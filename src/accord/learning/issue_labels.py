@@ -16,8 +16,16 @@ from accord.edges import BadInput
 from accord.evidence import MEANING, Arrays, Column, EvidenceTable, by_row, columns_from
 from accord.learning.head import Head, heads
 from accord.methods import WORST
-from accord.statistics import INNER_FOLDS, alpha_interval, grouped_folds
-from accord.values import ISSUE, POPULATION, Labels, Question, Score, Unscored, score_from
+from accord.statistics import INNER_FOLDS, alpha_estimate, grouped_folds
+from accord.values import (
+    ISSUE,
+    POPULATION,
+    Labels,
+    Question,
+    Score,
+    Unscored,
+    score_from,
+)
 
 Floats = NDArray[np.float64]
 
@@ -199,7 +207,7 @@ def learn_calibration(
     best = min(losses, key=lambda name: losses[name])
     found = _fitted(*modes[best], own, inputs, marked)
     threshold = best_threshold(unseen[best])
-    alpha = alpha_interval(marked, unseen[best] >= threshold, groups, DRAWS, seed)
+    alpha = alpha_estimate(marked, unseen[best] >= threshold, groups, DRAWS, seed)
     return IssueCalibration(
         found.mode, found.weights, found.intercept, found.steps, threshold, losses, float(marked.mean()), alpha.low
     )

@@ -14,19 +14,19 @@ import numpy as np
 
 from accord.edges import CARD_BYTES, BadInput, read_text
 from accord.evidence import Arrays, EvidenceTable, Source, SourceContext, State, make_source
+from accord.learning.answer_model import part_arrays
+from accord.learning.cross_validation import HeldOutAnswers
 from accord.learning.evaluator import Evaluator
 from accord.learning.evaluator_files import (
     DAMAGED,
     HELD_OUT,
-    QUESTIONS,
+    OTHER_QUESTIONS,
     TRAINING_SET,
     SourceCard,
     read_arrays,
     saved_as,
-    under,
 )
 from accord.learning.head import Head, make_head
-from accord.learning.held_out import HeldOut
 from accord.learning.plausibility_gate import Plausibility
 from accord.learning.presets import EVIDENCE, EvaluatorSettings, Level
 from accord.learning.training_set import TrainingSet
@@ -102,31 +102,30 @@ def _loaded(folder: str | Path, depth: int, project: Path) -> Evaluator:
             raise ValueError("a level or a name that is none")
         question = Question.model_validate(about["question"])
         head = make_head(about["head"]["name"], question, about["head"]["settings"])
-        _check_scores(head.restore(about["head"]["learned"], under("head", arrays)), about["level"])
+        _check_scores(head.restore(about["head"]["learned"], part_arrays("head", arrays)), about["level"])
         # A source that needs a rubric keeps its own; the evaluator's question stands in for the project's.
         context = SourceContext(
             Rubric.model_construct(questions=(question,), main=question.id), about["seed"], folder=project
         )
         parts = tuple(_restored(row, arrays, source, context) for row in about["sources"])
         models = {role: ModelSettings.model_validate(row) for role, row in about["models"].items()}
-        also = tuple(_loaded(source / "also" / str(place), depth + 1, project) for place in range(len(about["also"])))
-        named = about.get("questions", [])
-        questions = tuple(_loaded(source / QUESTIONS / str(place), depth + 1, project) for place in range(len(named)))
-        if [each.question.id for each in questions] != named:
-            raise ValueError("other questions than its card names")
-        tried = under(HELD_OUT, arrays)
-        held_out = HeldOut.restored(tried) if tried else None
-        known = under(TRAINING_SET, arrays)
-        trained_on = TrainingSet.restored(known) if known else None
-        learned = about.get("plausibility")
+        ids = about["other_questions"]
+        others = tuple(_loaded(source / OTHER_QUESTIONS / str(n), depth + 1, project) for n in range(len(ids)))
+        if [other.question.id for other in others] != ids:
+            raise ValueError("evaluators of other questions than the card names")
+        answers = part_arrays(HELD_OUT, arrays)
+        held_out = HeldOutAnswers.restored(answers) if answers else None
+        rated = part_arrays(TRAINING_SET, arrays)
+        training_set = TrainingSet.restored(rated) if rated else None
+        learned = about["plausibility"]
         gate = None if learned is None else Plausibility.from_json(learned)
     except FileNotFoundError as error:
         raise BadInput(f"{folder} holds no evaluator: {Path(str(error.filename)).name} is missing") from None
     except DAMAGED as error:
         raise BadInput(f"{folder} holds a damaged evaluator ({type(error).__name__}); fit it again") from None
     return Evaluator(
-        question, parts, head, about["name"], about["head"]["name"], about["level"], models, also, questions,
-        held_out=held_out, trained_on=trained_on,
+        question, parts, head, about["name"], about["head"]["name"], about["level"], models, others,
+        about["shares_evidence"], held_out=held_out, training_set=training_set,
         checks_plausibility=gate is not None, plausibility=gate,
     )  # fmt: skip
 
@@ -167,6 +166,6 @@ def _check_scores(head: Head, level: Level | None) -> None:
 def _restored(row: SourceCard, arrays: Arrays, folder: Path, context: SourceContext) -> Source:
     made = make_source(row["name"], row["settings"], context)
     files = {path.name: read_text(path, CARD_BYTES) for path in folder.iterdir() if path.suffix in {".yaml", ".jsonl"}}
-    restored = made.restored(State(row["learned"], under(row["name"], arrays), files))
+    restored = made.restored(State(row["learned"], part_arrays(row["name"], arrays), files))
     restored.name = row["name"]
     return restored

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -44,24 +45,25 @@ class Bins:
     def ranks(self, X: Floats) -> Floats:
         """(n, M) each value's mid-rank among those seen, 0 to 1; NaN where it is missing or none was seen."""
         found = np.full(X.shape, np.nan)
-        for place, known in enumerate(self._known):
+        for column, known in enumerate(self.known):
             if len(known):
-                both = known.searchsorted(X[:, place], "left") + known.searchsorted(X[:, place], "right")
-                found[:, place] = both / (2 * len(known))
+                found[:, column] = self.places(column, X[:, column]) / (2 * len(known))
         found[np.isnan(X)] = np.nan
         return found
 
     @cached_property
-    def _known(self) -> list[Floats]:
+    def known(self) -> list[Floats]:
+        """Each column's seen values, rising."""
         return [column[np.isfinite(column)] for column in self.seen.T]
 
     def soft(self, X: Floats) -> Floats:
         """(n, M, BINS + 1) how much each value belongs to each bin, summing to 1; the last says that it is missing."""
-        ranks = self.ranks(X)
-        missing = np.isnan(ranks)
-        knots = np.linspace(0, 1, BINS)
-        hats = np.maximum(0.0, 1 - np.abs(np.where(missing, 0.0, ranks)[..., None] - knots) * (BINS - 1))
-        return np.concatenate([np.where(missing[..., None], 0.0, hats), missing[..., None]], axis=-1)
+        return _soft(self.ranks(X))
+
+    def places(self, column: int, values: Floats) -> NDArray[np.intp]:
+        """Return (n,) twice the number of seen values below each value, plus the number of equal ones."""
+        known = self.known[column]
+        return known.searchsorted(values, "left") + known.searchsorted(values, "right")
 
     def hard(self, X: Floats) -> Floats:
         """(n, M, BINS + 1) 1 for the bin that each value falls into, all bins equally full; the last where missing."""
@@ -70,6 +72,17 @@ class Bins:
         return np.asarray(np.eye(BINS + 1)[place])
 
 
+def _soft(ranks: Floats) -> Floats:
+    """Return (..., BINS + 1) membership of ranks in bins; NaN belongs to the last."""
+    missing = np.isnan(ranks)
+    knots = np.linspace(0, 1, BINS)
+    hats = np.maximum(0.0, 1 - np.abs(np.where(missing, 0.0, ranks)[..., None] - knots) * (BINS - 1))
+    return np.concatenate([np.where(missing[..., None], 0.0, hats), missing[..., None]], axis=-1)
+
+
+FEW_ROWS = 64
+"""Rows up to which a column is looked up value by value; NumPy is faster for more."""
+_MOST_COLUMNS = 4096
 Indices = NDArray[np.intp]
 
 
@@ -196,7 +209,54 @@ class Additive:
 
     def contributions(self, X: Floats) -> Floats:
         """(n, M) what each metric adds to each prediction, in units of the scale."""
-        return np.asarray((self.bins.soft(X) * self.values).sum(axis=-1))
+        rows, columns = X.shape
+        found = np.empty((columns, rows))
+        if rows == 1:
+            found[:, 0] = [self._contribution(column, value) for column, value in enumerate(X[0].tolist())]
+        elif rows <= FEW_ROWS:
+            # Rows that differ in a few columns only: those that complete a row without some evidence.
+            is_constant = (X[:1] == X).all(axis=0).tolist() if rows else [False] * columns
+            for column, value in enumerate(X[0].tolist() if rows else [0.0] * columns):
+                constant = is_constant[column]
+                found[column] = self._contribution(column, value) if constant else self._repeated(column, X[:, column])
+        else:
+            for column in range(columns):
+                found[column] = self._looked_up(column, X[:, column])
+        return np.ascontiguousarray(found.T)
+
+    @cached_property
+    def _tables(self) -> list[tuple[list[float], Floats, list[float]]]:
+        """Each column's seen values, and its contribution by `Bins.places`; the last one belongs to missing values."""
+        tables = []
+        for known, values in zip(self.bins.known, self.values, strict=True):
+            ranks = np.append(np.arange(2 * len(known) + 1) / (2 * max(len(known), 1)), np.nan)
+            if not len(known):
+                ranks[:] = np.nan
+            table = (_soft(ranks) * values).sum(axis=-1)
+            tables.append((known.tolist(), table, table.tolist()))
+        return tables
+
+    def _contribution(self, column: int, value: float) -> float:
+        known, _, table = self._tables[column]
+        return table[-1] if value != value else table[bisect_left(known, value) + bisect_right(known, value)]
+
+    def _looked_up(self, column: int, values: Floats) -> Floats:
+        places = self.bins.places(column, values)
+        return np.asarray(self._tables[column][1][np.where(np.isnan(values), -1, places)])
+
+    @cached_property
+    def _columns(self) -> dict[tuple[int, bytes], Floats]:
+        return {}
+
+    def _repeated(self, column: int, values: Floats) -> Floats:
+        """Look up a column that comes again with every live reply that lacks the same evidence."""
+        key = column, values.tobytes()
+        found = self._columns.get(key)
+        if found is None:
+            if len(self._columns) >= _MOST_COLUMNS:
+                self._columns.clear()
+            found = self._columns[key] = self._looked_up(column, values)
+        return found
 
     def among(self, X: Floats) -> Self:
         """The same with ranks told among other texts."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from accord.evidence import EvidenceTable
 from accord.learning.answer_model import matrix
-from accord.learning.rating_design import standardisation
+from accord.learning.rating_layout import standardization
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -206,7 +206,7 @@ class Inputs:
     @classmethod
     def fit(cls, features: EvidenceTable, with_mask: bool) -> Self:
         """What the training rows ask for; `with_mask` marks missing groups even if none is missing here."""
-        mean, scale = standardisation(matrix(features))
+        mean, scale = standardization(matrix(features))
         is_chance = np.array([column.option is not None for column in features.columns], dtype=bool)
         names = [column.question if column.option is not None else column.name for column in features.columns]
         order = {name: place for place, name in enumerate(dict.fromkeys(names))}

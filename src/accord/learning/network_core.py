@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from accord.edges import BadInput
 from accord.evidence import Arrays, EvidenceTable, Ratings
-from accord.learning.answer_model import Core, Floats, inner_folds
+from accord.learning.answer_model import AnswerModel, Floats, inner_folds
 from accord.learning.network import Indices, Inputs, Parameters, Shape, inputs, predict
 from accord.statistics import INNER_FOLDS
 from accord.values import Labels, Target, Value
@@ -173,7 +173,7 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-class NetworkCore(Core):
+class NetworkAnswers(AnswerModel):
     """Evidence in; the distribution that the network, or the mean of an ensemble, gives for each annotator."""
 
     name = "network"
@@ -182,18 +182,23 @@ class NetworkCore(Core):
         self.settings = settings
         self.trust_ = 1.0
 
-    def shown(self, evidence: EvidenceTable) -> EvidenceTable:
+    def prepare(self, evidence: EvidenceTable) -> EvidenceTable:
         """Answer blocks as they are, masses outside the options left out, or as expected answers."""
         return evidence.expected() if self.settings.reads == "expected" else evidence
 
-    def learn(self, features: EvidenceTable, rated: Ratings, labels: Labels) -> Floats:
-        """Learn all questions that anybody answered beside a rating, then the main one."""
-        shares = self.try_out(features, rated, labels)
-        self.finish()
+    def fit_predict(self, features: EvidenceTable, rated: Ratings, labels: Labels) -> Floats:
+        """Learn all questions that the annotators answered together with a rating, then the main question."""
+        shares = self.cross_predict(lambda: self, features, rated, labels)
+        self.fit(features, rated, labels)
         return shares
 
-    def try_out(self, features: EvidenceTable, rated: Ratings, labels: Labels) -> Floats:
-        """The first half of `learn`: the pooling chosen by inner folds, and what they say; no member is trained."""
+    def cross_predict(
+        self, make: Callable[[], AnswerModel], features: EvidenceTable, rated: Ratings, labels: Labels
+    ) -> Floats:
+        """Return (n, K) held-out distributions at the pooling chosen on inner folds, in one compiled program.
+
+        `make` is not used. The sheets stay in memory until `fit` trains the members on all of them.
+        """
         from accord.learning.network_training import Sheets
 
         with_mask = self.settings.dropout > 0
@@ -256,8 +261,10 @@ class NetworkCore(Core):
         self.pooling_ = float(strengths[best])
         return shares[best]
 
-    def finish(self) -> None:
-        """The second half of `learn`: the members, trained on everything."""
+    def fit(self, features: EvidenceTable, rated: Ratings, labels: Labels) -> None:
+        """Train the members on all sheets."""
+        if not hasattr(self, "_sheets"):
+            self.cross_predict(lambda: self, features, rated, labels)
         everything = np.ones(len(self._sheets.annotator), dtype=bool)
         wanted = [(everything, self.pooling_, member) for member in range(self.settings.members)]
         # Whoever gave no main rating has taught the shared weights; nobody asks for their own.
@@ -300,7 +307,7 @@ class NetworkCore(Core):
         """Everyone whose labels were learned from."""
         return [str(name) for name in self.people_]
 
-    def in_new_domain(self, domain_correlation: float) -> NetworkCore:
+    def in_new_domain(self, domain_correlation: float) -> NetworkAnswers:
         """A person speaks as before with weight `domain_correlation`, and as anybody with the rest."""
         moved = copy.copy(self)
         moved.trust_ = domain_correlation

@@ -1,4 +1,4 @@
-"""The minimum of a loss by Newton's steps, each halved until it keeps a part of what it promises."""
+"""Minimization by Newton's method with step halving."""
 
 from __future__ import annotations
 
@@ -10,32 +10,33 @@ _WORTH, _PART = 1e-9, 1e-4
 _LEAST_SHARE = 1e-9
 
 
-class Point(Protocol):
-    """Where a search is."""
+class SearchPoint(Protocol):
+    """Point in a search."""
 
     @property
     def loss(self) -> float:
-        """What shall be least; infinite where it is not defined."""
+        """Value to minimize; infinite outside its domain."""
 
     def step(self) -> tuple[Callable[[float], Self], float]:
-        """Where a share of the step leads, and how much less the loss were after all of it if it went on as it begins.
+        """Return a function from a share of the step to its end point, and the decrease that the full step predicts.
 
-        What is promised is never negative.
+        The predicted decrease is never negative.
         """
 
 
-P = TypeVar("P", bound=Point)
+P = TypeVar("P", bound=SearchPoint)
 
 
-def minimum(here: P) -> P:
-    """The best point that is reached from here, where no step promises anything any more."""
+def minimize(start: P) -> P:
+    """Return the best point reached from `start`, once no step predicts a decrease."""
+    point = start
     for _ in range(_MOST_STEPS):
-        moved, promised = here.step()
-        if promised < _WORTH * (1.0 + abs(here.loss)):
+        move, predicted = point.step()
+        if predicted < _WORTH * (1.0 + abs(point.loss)):
             break
         share = 1.0
-        while (there := moved(share)).loss > here.loss - _PART * share * promised:
+        while (candidate := move(share)).loss > point.loss - _PART * share * predicted:
             if (share := share / 2) < _LEAST_SHARE:
-                return here
-        here = there
-    return here
+                return point
+        point = candidate
+    return point

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from accord.edges import BadInput
 from accord.evidence import passages_of
-from accord.models import LIKELIHOOD, Failure, Flow, Request, Who
+from accord.models import LIKELIHOOD, Failure, Flow, ModelQuery, Request
 from accord.values import Sample, Score, Target, Unscored, score_from
 
 REAL = "real"
@@ -164,7 +164,7 @@ def measured(samples: Sequence[Sample]) -> Flow[tuple[Floats, str]]:
     Log p per token of the replies alone, what all before them adds to it, and their length, as logarithm and inverse;
     NaN where a reply could not be measured.
     """
-    [who] = yield [Request(LIKELIHOOD, Who())]
+    [who] = yield [Request(LIKELIHOOD, ModelQuery())]
     wanted = [passages_of(sample) for sample in samples]
     passages = list(dict.fromkeys(part for each in wanted if each for part in (each.given_all, *each.alone)))
     requests = [Request(LIKELIHOOD, passage, purpose="replies checked for plausibility") for passage in passages]

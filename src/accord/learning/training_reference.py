@@ -18,8 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from accord.evidence import Arrays, Column, EvidenceTable, Ratings, by_row, columns_from
 from accord.learning.answer_model import matrix
-from accord.learning.conformal import band_width, bands, groups_needed
-from accord.learning.rating_design import standardisation
+from accord.learning.conformal import band_quantile, bands, groups_needed
+from accord.learning.rating_layout import standardization
 from accord.statistics import fold_of, normal_quantile
 from accord.values import Target, content_hash
 
@@ -78,9 +78,9 @@ def shrunk_covariance(Z: Floats) -> Floats:
 
     ρ = min(b², δ²)/δ² with δ² = |S - (tr S/d)·I|² and b² = Σᵢ |zᵢzᵢᵀ - S|²/n².
     """
-    rows, width = Z.shape
+    rows, columns = Z.shape
     S = Z.T @ Z / rows
-    sphere = np.trace(S) / width * np.eye(width)
+    sphere = np.trace(S) / columns * np.eye(columns)
     apart = float(((S - sphere) ** 2).sum())
     doubt = float((((Z**2).sum(axis=1) ** 2).mean() - (S**2).sum()) / rows)
     share = min(doubt, apart) / apart if apart > 0 else 0.0
@@ -119,7 +119,7 @@ class OutOfDistribution:
 
     @classmethod
     def _of(cls, X: Floats) -> Self:
-        mean, scale = standardisation(X)
+        mean, scale = standardization(X)
         Z = np.nan_to_num((X - mean) / scale, nan=0.0)
         usual = np.isfinite(X).mean(axis=0) >= USUAL if len(X) else np.zeros(X.shape[1], dtype=bool)
         if not X.shape[1] or len(X) < 2:
@@ -128,7 +128,8 @@ class OutOfDistribution:
         return cls(mean, scale, precision, float("inf"), usual)
 
     def _distance(self, X: Floats) -> Floats:
-        Z = np.nan_to_num((X - self.mean) / self.scale, nan=0.0)
+        Z = (X - self.mean) / self.scale
+        Z[np.isnan(Z)] = 0.0
         return np.asarray(np.sqrt(np.maximum((by_row(Z, self.precision) * Z).sum(axis=1), 0.0)))
 
     def warnings(self, features: EvidenceTable) -> list[str | None]:
@@ -167,6 +168,7 @@ HISTORY = 400
 DRAWN = 20
 """How many of them stand for what a row lacks."""
 _ROWS_AT_ONCE = 500
+_MOST_PATTERNS = 1000
 _NAMED = 3
 Predict = Callable[[EvidenceTable, NDArray[np.intp]], Floats]
 """(n, m) of a table, given for each of its rows which row of the first table it is."""
@@ -174,13 +176,13 @@ CHANGED_JUDGE = "the judge answered as version"
 
 
 class _TrainedOnCard(BaseModel):
-    """The JSON of `TrainedOn.state`."""
+    """The JSON of `TrainingReference.state`."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
     columns: list[dict[str, Any]]
     counts: dict[str, Annotated[int, Field(ge=0)]]
-    width: float | None = Field(ge=0, allow_inf_nan=False)
+    quantile: float | None = Field(ge=0, allow_inf_nan=False)
     groups: int = Field(ge=0)
     coverage: float = Field(gt=0, lt=1)
     versions: list[str]
@@ -188,7 +190,7 @@ class _TrainedOnCard(BaseModel):
 
 
 @dataclass(frozen=True)
-class TrainedOn:
+class TrainingReference:
     """The training side of a fitted calibration.
 
     Attributes:
@@ -196,7 +198,7 @@ class TrainedOn:
         options: (K,) of the main question.
         levels: What the core learned of them.
         counts: Labels of each annotator.
-        width: q of the conformal bands; ∞ where there are too few groups for one.
+        quantile: q of the conformal bands; ∞ where there are too few groups for one.
         groups: How many groups the band rests on.
         coverage: Of the bands.
         out_of_distribution: How far inputs like these lie from each other.
@@ -210,7 +212,7 @@ class TrainedOn:
     options: Floats
     levels: Levels
     counts: Mapping[str, int]
-    width: float
+    quantile: float
     out_of_distribution: OutOfDistribution
     versions: tuple[str, ...]
     history: Floats
@@ -239,7 +241,7 @@ class TrainedOn:
             options=rated.options,
             levels=levels,
             counts=rated.counts(annotators),
-            width=band_width(rated.options, distributions, rated.value, coverage, groups),
+            quantile=band_quantile(rated.options, distributions, rated.value, coverage, groups),
             out_of_distribution=OutOfDistribution.fit(learned_from, [groups[row] for row in first]),
             versions=tuple(judge_versions(features, rated)),
             history=matrix(learned_from)[kept],
@@ -257,25 +259,57 @@ class TrainedOn:
         A mean put in its place would leave the prediction as sure as if it were known; draws from the training rows
         add the variance of what is missing, so that the band widens by what it could have said.
         """
-        found = predict(features, np.arange(len(features)))
         lacks = self.lacking(features)
-        rows = np.flatnonzero(lacks.any(axis=1) & features.present.any(axis=1))
-        patterns, which = np.unique(lacks[rows], axis=0, return_inverse=True)
-        for number, pattern in enumerate(patterns):
-            whole = self.history[np.isfinite(self.history[:, pattern]).all(axis=1)][:, pattern]
-            if not len(whole):
-                continue
-            drawn = whole[np.linspace(0, len(whole) - 1, min(len(whole), DRAWN)).astype(int)]
-            mine = rows[which.ravel() == number]
-            for start in range(0, len(mine), _ROWS_AT_ONCE):
-                part = mine[start : start + _ROWS_AT_ONCE]
-                again = np.repeat(part, len(drawn))
-                table = features.take(again)
-                values, present = table.values.copy(), table.present.copy()
-                values[:, pattern], present[:, pattern] = np.tile(drawn, (len(part), 1)), True
-                said = predict(replace(table, values=values, present=present), again)
-                found[part] = said.reshape(len(part), len(drawn), -1).mean(axis=1)
+        patterns: dict[bytes, list[int]] = {}
+        if lacks.any():
+            for row in np.flatnonzero(lacks.any(axis=1) & features.present.any(axis=1)).tolist():
+                patterns.setdefault(lacks[row].tobytes(), []).append(row)
+        patterns = {pattern: rows for pattern, rows in patterns.items() if len(self._draws(pattern))}
+        replaced = {row for rows in patterns.values() for row in rows}
+        whole = np.array([row for row in range(len(features)) if row not in replaced], dtype=np.intp)
+        if not replaced:
+            return predict(features, whole)
+        parts = [(whole, predict(features.take(whole), whole))] if len(whole) else []
+        for pattern, rows in patterns.items():
+            for start in range(0, len(rows), _ROWS_AT_ONCE):
+                part = np.array(rows[start : start + _ROWS_AT_ONCE], dtype=np.intp)
+                parts.append((part, self._averaged(features, part, pattern, predict)))
+        if len(parts) == 1:
+            return parts[0][1]
+        found = np.empty((len(features), parts[0][1].shape[1]))
+        for rows_of_part, predicted in parts:
+            found[rows_of_part] = predicted
         return found
+
+    def _averaged(self, features: EvidenceTable, rows: NDArray[np.intp], pattern: bytes, predict: Predict) -> Floats:
+        """Average predictions over draws of the evidence that rows lack by one pattern."""
+        drawn, lacking = self._draws(pattern), np.frombuffer(pattern, dtype=bool)
+        again = rows.repeat(len(drawn))
+        values, present = features.values[again], features.present[again]
+        values.reshape(len(rows), len(drawn), -1)[:, :, lacking], present[:, lacking] = drawn, True
+        targets = tuple([features.targets[row] for row in again.tolist()])
+        table = EvidenceTable(
+            targets, features.columns, values, present, features.absences, features.versions, features.notes,
+            features.metadata,
+        )  # fmt: skip
+        predicted = predict(table, again).reshape(len(rows), len(drawn), -1)
+        return np.asarray(np.add.reduce(predicted, axis=1) / len(drawn))
+
+    def _draws(self, pattern: bytes) -> Floats:
+        """Return (D, k) values of training rows for the k columns of a pattern; D is at most `DRAWN`."""
+        drawn = self._known_draws.get(pattern)
+        if drawn is None:
+            known = self.history[:, np.frombuffer(pattern, dtype=bool)]
+            known = known[np.isfinite(known).all(axis=1)]
+            places = np.linspace(0, len(known) - 1, min(len(known), DRAWN)).astype(int)
+            if len(self._known_draws) >= _MOST_PATTERNS:
+                self._known_draws.clear()
+            drawn = self._known_draws[pattern] = known[places]
+        return drawn
+
+    @cached_property
+    def _known_draws(self) -> dict[bytes, Floats]:
+        return {}
 
     @cached_property
     def made(self) -> str:
@@ -293,8 +327,12 @@ class TrainedOn:
 
         q was measured on rows that lack nothing: of a distribution that is wide for want of evidence it says nothing.
         """
-        normal = max(self.width, float(normal_quantile((1 + self.coverage) / 2)))
-        return bands(self.options, distributions, np.where(self.lacking(features).any(axis=1), normal, self.width))
+        is_lacking = self.lacking(features).any(axis=1)
+        return bands(self.options, distributions, np.where(is_lacking, self._normal_quantile, self.quantile))
+
+    @cached_property
+    def _normal_quantile(self) -> float:
+        return max(self.quantile, float(normal_quantile((1 + self.coverage) / 2)))
 
     def lacking(self, features: EvidenceTable) -> NDArray[np.bool_]:
         """(n, d) what each row lacks of the evidence that nearly all training rows had."""
@@ -308,12 +346,15 @@ class TrainedOn:
         """
         found = []
         lacks = self.lacking(features) & lacking
-        names = np.array([column.question or column.name for column in features.columns], dtype=object)
+        is_lacking = np.asarray(lacks.any(axis=1)).tolist()
         for row, (target, unlike) in enumerate(
             zip(features.targets, self.out_of_distribution.warnings(features), strict=True)
         ):
             version = features.versions.get(target, "")
-            missing = _named(names[lacks[row]]) if lacks[row].any() else None
+            missing = None
+            if is_lacking[row]:
+                places = np.flatnonzero(lacks[row]).tolist()
+                missing = _named([features.columns[p].question or features.columns[p].name for p in places])
             strange = bool(version) and bool(self.versions) and version not in self.versions
             changed = f"{CHANGED_JUDGE} {version}, learned from {', '.join(self.versions)}" if strange else None
             found.append("; ".join(part for part in (changed, missing, unlike, self.no_band) if part) or None)
@@ -322,7 +363,7 @@ class TrainedOn:
     @property
     def no_band(self) -> str | None:
         """Why the band is the whole scale, where it is."""
-        if np.isfinite(self.width):
+        if np.isfinite(self.quantile):
             return None
         return (
             f"its band is the whole scale: a {self.coverage:.0%} band takes {groups_needed(self.coverage)} groups, "
@@ -332,15 +373,15 @@ class TrainedOn:
     def describe(self) -> dict[str, Any]:
         """The band, as JSON."""
         if self.no_band:
-            return {"band_width": None, "band": self.no_band}
-        return {"band_width": self.width}
+            return {"band_quantile": None, "band": self.no_band}
+        return {"band_quantile": self.quantile}
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """The same as JSON and arrays."""
         card = {
             "columns": [asdict(column) for column in self.columns],
             "counts": dict(self.counts),
-            "width": self.width if np.isfinite(self.width) else None,
+            "quantile": self.quantile if np.isfinite(self.quantile) else None,
             "groups": self.groups,
             "coverage": self.coverage,
             "versions": list(self.versions),
@@ -363,7 +404,7 @@ class TrainedOn:
             options=arrays["options"],
             levels=Levels(arrays["level_of"], arrays["share_within"]),
             counts=about.counts,
-            width=float("inf") if about.width is None else about.width,
+            quantile=float("inf") if about.quantile is None else about.quantile,
             groups=about.groups,
             coverage=about.coverage,
             out_of_distribution=OutOfDistribution.from_arrays(arrays),
@@ -374,9 +415,9 @@ class TrainedOn:
         )
 
 
-def _named(names: NDArray[np.object_]) -> str:
+def _named(names: Sequence[str]) -> str:
     """What a row lacks, by name as far as few words can say it."""
-    lacking = list(dict.fromkeys(map(str, names)))
+    lacking = list(dict.fromkeys(names))
     more = f" and {len(lacking) - _NAMED} more" if len(lacking) > _NAMED else ""
     return f"lacks evidence that nearly all of the training data had: {', '.join(lacking[:_NAMED])}{more}"
 

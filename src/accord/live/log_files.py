@@ -29,7 +29,7 @@ from typing import Annotated, Literal, NamedTuple, Self, cast
 
 from pydantic import ConfigDict, Field
 
-from accord.edges import MB, PACKED_ENDINGS, open_unpacked, unpacked_name, whole_number
+from accord.edges import MB, PACKED_ENDINGS, open_unpacked, parse_whole_number, unpacked_name
 
 LONGEST_LINE = 16 * MB
 FIRST, TAIL = 65_536, 256
@@ -288,7 +288,7 @@ class Entry(NamedTuple):
     @property
     def number(self) -> int | None:
         """The number behind its name; `None` where that is a date."""
-        return whole_number(self.stamp) if self.stamp and not is_date(self.stamp) else None
+        return parse_whole_number(self.stamp) if self.stamp and not is_date(self.stamp) else None
 
 
 def listed(log: Path, not_these: Collection[Path] = ()) -> list[Entry]:

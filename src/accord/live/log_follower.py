@@ -22,7 +22,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from accord.edges import MB, AccordError, BadInput, read_text, reasons, write_whole
+from accord.edges import MB, AccordError, BadInput, read_text, validation_messages, write_atomically
 from accord.formats import formats
 from accord.live.ingest import Ingestor, Row, RowLog, is_kept, refused
 from accord.live.log_files import LONGEST_LINE, SECOND, Line, LogFile, Mark, is_json, stripped
@@ -80,12 +80,16 @@ class Place:
         except FileNotFoundError:
             return None
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            why = reasons(error)[0] if isinstance(error, ValidationError) else "it is cut off or no JSON of a place"
+            why = (
+                validation_messages(error)[0]
+                if isinstance(error, ValidationError)
+                else "it is cut off or no JSON of a place"
+            )
             raise BadInput(f"{path} is damaged and notes no place in a log ({why}); {way_out}") from None
 
     def write(self, path: Path) -> None:
         """Write the place in one step."""
-        write_whole(path, json.dumps(asdict(self)) + "\n")
+        write_atomically(path, json.dumps(asdict(self)) + "\n")
 
 
 @cache

@@ -15,7 +15,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from accord.edges import BadInput, regular, unpacked_name
+from accord.edges import BadInput, regular_size, unpacked_name
 from accord.live.log_files import SECOND, Entry, LogFile, Mark, listed, names
 
 KEPT = 32
@@ -64,7 +64,7 @@ class Chain:
 
     def _listed(self) -> list[Entry]:
         with suppress(FileNotFoundError):
-            regular(self.path)
+            regular_size(self.path)
         return listed(self.path, self.not_these)
 
     def _is_still(self, there: Sequence[Entry]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -12,23 +13,22 @@ from numpy.typing import NDArray
 
 from accord.edges import AccordError
 from accord.evidence import EvidenceTable, Ratings
-from accord.learning import Evaluator, Head, Importance, System, importance, make_head
-from accord.project.fit_cache import Kept, calm, settings_of
+from accord.learning import Evaluator, Experiment, Importance, importance, make_head, untested_groups
+from accord.project.fit_cache import FitCache, cache_key, single_threaded
 from accord.project.results import Compared
-from accord.statistics import Clusters, Diagram, Interval, diagrams, grouped_folds
+from accord.statistics import Clusters, Diagram, diagrams, grouped_folds
 from accord.store import Store
 from accord.validation import (
-    Asked,
+    AdaptivePoint,
     Comparison,
+    CurvePoint,
     Group,
-    Point,
     adaptive_curve,
-    always_learned,
     annotator_quality,
     by_group,
     learning_curve,
 )
-from accord.values import WITHOUT, Labels, Question, Rubric, Sample
+from accord.values import WITHOUT_SYNTHETIC, Estimate, Rubric, Sample
 
 if TYPE_CHECKING:
     from accord.project.project import Project
@@ -44,79 +44,80 @@ _CURVE_RATINGS = 150
 
 @dataclass(frozen=True)
 class Insights:
-    """What a report tells beyond agreement.
+    """Content of a report beyond the table of agreement.
 
     Attributes:
-        cautions: Sentences on what was odd in labels, answers and evidence.
-        diagrams: One an option of the main question.
-        groups: Agreement by group, grouped by each of several attributes.
-        importance: Of each question for the main one.
-        curve: Agreement against the share of the labels.
-        adaptive: Agreement against questions asked; none where no judge answered.
+        cautions: Sentences on oddities in labels, answers and evidence.
+        diagrams: Reliability diagram of each option of the main question.
+        groups: Agreement by group, for several attributes.
+        importance: Importance of each question for the main one.
+        curve: Agreement by share of the labels.
+        adaptive: Agreement by number of questions; empty without a judge.
     """
 
     cautions: Sequence[str]
     diagrams: Sequence[Diagram]
     groups: Sequence[Group]
     importance: Sequence[Importance]
-    curve: Sequence[Point]
-    adaptive: Sequence[Asked]
+    curve: Sequence[CurvePoint]
+    adaptive: Sequence[AdaptivePoint]
 
 
 def insights(store: Store, rubric: Rubric, tried: Compared, evaluator: Evaluator) -> Insights:
-    """All of it, from what was tried. What cannot be said of these data is left out; what was computed is kept."""
+    """Compute the insights of a comparison; parts that the data do not support are left out."""
     comparison, evidence, train = tried.comparison, tried.evidence, tried.train
-    rated, system, labels, draws = comparison.ratings, comparison.systems[0], train.labels, comparison.draws
+    rated, system, draws = comparison.ratings, comparison.systems[0], comparison.draws
     scored = np.flatnonzero(system.scored)
     clusters = Clusters(rated.group[scored])
-    question, folds, seed = comparison.question, comparison.folds, comparison.seed
-    always = always_learned(evidence, labels, question, comparison.seen)
-    groups = [g for by in AUTOMATIC for g in groups_of(comparison, train.samples, evidence, by)]
-    own = replace(evaluator, head=make_head(evaluator.head_name, question, evaluator.head.chosen()), choose={})
-    kept, about, splits = Kept(store, evidence, labels, question), settings_of(own), folds > 1
-
-    def keep(name: str, side: Any, work: Callable[[], System]) -> System:
-        return kept(name, None if about is None else [about, side], work)
-
-    def curve() -> list[Point]:
-        return learning_curve(
-            lambda _: own.fitting,
-            question,
-            evidence,
-            labels,
-            rated,
-            system,
-            folds,
-            seed,
-            always,
-            draws=draws,
-            keep=keep,
-        )
-
-    with calm(len(rated)):
+    own = replace(
+        evaluator, head=make_head(evaluator.head_name, comparison.question, evaluator.head.chosen()), choose={}
+    )
+    cache = FitCache(store)
+    experiment = experiment_of(tried, cache)
+    is_cross_validated = comparison.folds > 1
+    with single_threaded(len(rated)):
         return Insights(
             cautions=[*comparison.remarks, *cautions(comparison, evidence)],
             diagrams=diagrams(system.paired(rated).take(scored), clusters, draws) if len(clusters) > 1 else [],
-            groups=groups,
-            importance=_if_possible(lambda: _importance(kept, evidence, labels, rubric, draws)),
-            curve=curve() if splits else [],
-            adaptive=_if_possible(lambda: _adaptive(own, comparison, evidence, labels)) if splits else [],
+            groups=[group for by in AUTOMATIC for group in groups_of(comparison, train.samples, evidence, by)],
+            importance=_if_possible(lambda: _importance(cache, experiment, rubric, draws)),
+            curve=learning_curve(experiment, lambda _: own.learner, system, draws=draws, key=cache_key(own))
+            if is_cross_validated
+            else [],
+            adaptive=_if_possible(lambda: _adaptive(own, experiment)) if is_cross_validated else [],
         )
 
 
-def _importance(kept: Kept, evidence: EvidenceTable, labels: Labels, rubric: Rubric, draws: int) -> list[Importance]:
-    """Each question's importance for the main one."""
+def experiment_of(tried: Compared, cache: FitCache | None = None) -> Experiment:
+    """Return the experiment of a comparison; without folds if one side was held out."""
+    comparison, labels = tried.comparison, tried.train.labels
+    rated, question = comparison.ratings, comparison.question
+    always = untested_groups(tried.evidence, labels, question, comparison.seen)
+    splits = (
+        tuple(grouped_folds(list(rated.group), comparison.folds, comparison.seed, always))
+        if comparison.folds > 1
+        else ()
+    )
+    return Experiment(
+        question, tried.evidence, labels, rated, splits, comparison.folds, comparison.seed, comparison.seen, cache
+    )
+
+
+def _importance(cache: FitCache, experiment: Experiment, rubric: Rubric, draws: int) -> list[Importance]:
+    """Return each question's importance for the main one."""
     few = min(IMPORTANCE_DRAWS, draws)
 
     def work() -> list[dict[str, Any]]:
-        return [asdict(one) for one in importance(evidence, labels, rubric.main_question, rubric.questions, few)]
+        found = importance(experiment.evidence, experiment.labels, rubric.main_question, rubric.questions, few)
+        return [asdict(one) for one in found]
 
-    about = ["importance", few, [question.model_dump(mode="json") for question in rubric.questions]]
-    return [Importance(**{**row, "interval": Interval(**row["interval"])}) for row in kept.rows(about, work)]
+    key = ["importance", few, [question.model_dump(mode="json") for question in rubric.questions]]
+    rows = cache.rows(experiment, key, work)
+    return [Importance(**{**row, "estimate": Estimate(**row["estimate"])}) for row in rows]
 
 
 def _if_possible(work: Callable[[], list[T]]) -> list[T]:
-    """What the work finds; nothing where the data cannot say."""
+    """Return the result of the work, or an empty list if the data do not support it."""
     try:
         return work()
     except AccordError:
@@ -179,25 +180,20 @@ def cautions(comparison: Comparison, evidence: EvidenceTable) -> list[str]:
             f"{old} of {len(rated)} labels answer {comparison.question.id!r} as it was worded before the rubric was "
             "edited; they are used. Compare the groups by wording, and leave them out where they differ"
         )
-    return [*said, *map(str, annotator_quality(rated, comparison.systems[0].anybody))]
+    return [*said, *map(str, annotator_quality(rated, comparison.systems[0].new_value))]
 
 
-def _adaptive(evaluator: Evaluator, comparison: Comparison, evidence: EvidenceTable, labels: Labels) -> list[Asked]:
-    """Agreement against the number of questions asked, of a head that can do with some of a judge's answers."""
-    if not any(column.option is not None for column in evidence.columns):
+def _adaptive(evaluator: Evaluator, experiment: Experiment) -> list[AdaptivePoint]:
+    """Return agreement by number of questions, for a head that can do without some answers of a judge."""
+    if not any(column.option is not None for column in experiment.evidence.columns):
         return []
-    rated = comparison.ratings
-    always = always_learned(evidence, labels, comparison.question, comparison.seen)
-    splits = list(grouped_folds(list(rated.group), comparison.folds, comparison.seed, always))
+    rated = experiment.ratings
     if len(rated) > _CURVE_RATINGS:
-        splits = splits[:1]
-    tested = {name for split in splits for name in split.test}
-    rows = np.flatnonzero([name in tested for name in rated.group])
-
-    def made(question: Question) -> Head:
-        return make_head(evaluator.head_name, question, evaluator.head.chosen())
-
-    return adaptive_curve(made, comparison.question, evidence, labels, rated.take(rows), splits)
+        experiment = replace(experiment, splits=experiment.splits[:1])
+    tested = {group for split in experiment.splits for group in split.test}
+    rows = np.flatnonzero([group in tested for group in rated.group])
+    head = partial(make_head, evaluator.head_name, settings=evaluator.head.chosen())
+    return adaptive_curve(replace(experiment, ratings=rated.take(rows)), head)
 
 
 def synthetic_note(project: Project) -> str:
@@ -205,7 +201,7 @@ def synthetic_note(project: Project) -> str:
     count = project.store.count_conversations("only")
     if not count:
         return ""
-    if project.config.synthetic == WITHOUT:
+    if project.config.synthetic == WITHOUT_SYNTHETIC:
         return f"{count} synthetic conversations left out; --synthetic with counts them"
     if project.config.synthetic == "only":
         return f"{count} synthetic conversations alone"

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from accord.edges import BadInput
 from accord.learning import suggest_labels
 from accord.project.results import Estimates, NextLabel
-from accord.project.score_file import latest_scores
-from accord.project.selective_scoring import LEFT, left_for_people
+from accord.scoring import LEFT, latest_scores, left_for_people
 from accord.statistics import groups_of
 from accord.validation import gaps, system_means
 from accord.values import Labels
@@ -28,10 +27,11 @@ def label_next(project: Project, count: int, annotators: Collection[str] = ()) -
         UnknownName: An annotator who has not labelled yet.
     """
     _check_rates(project)
-    samples = list(project.every_sample(project.level()))
+    samples = list(project.all_samples(project.level()))
     evidence = project.measure(project.evaluator().sources, samples)
     labels, question = project.store.labels(), project.question
-    left = left_for_people(project.store, latest_scores(project.store, project.config.synthetic), question.id)
+    scores = latest_scores(project.store, project.mart, project.config.synthetic)
+    left = left_for_people(project.store, scores, question.id)
     first = suggest_labels(evidence, labels, question, count, annotators, only=left) if left else []
     known = {each.target for each in first}
     rest = suggest_labels(evidence, labels, question, count, annotators) if len(first) < count else []
@@ -68,11 +68,11 @@ def estimate(project: Project) -> Estimates:
     labels = Labels(label for label in project.store.labels() if label.target.conversation not in seen)
     if any(label.target.turn is not None for label in labels.on(question.id)):
         raise BadInput("labels are about turns; a system's mean is taken over whole conversations")
-    samples = [sample for sample in project.every_sample() if sample.conversation.id not in seen]
+    samples = [sample for sample in project.all_samples() if sample.conversation.id not in seen]
     evaluator = project.evaluator()
     evidence = project.measure(evaluator.sources, samples)
     topics = [name for name in config.group_by if name != "system"]  # what is compared is no topic
     labels = labels.grouped(groups_of(samples, topics, by_input=True).of)
     systems = {sample.conversation.id: sample.conversation.shown_system or "not said" for sample in samples}
-    found = system_means(evidence, labels, question, lambda _: evaluator.fitting, systems, config.folds, config.seed)
+    found = system_means(evidence, labels, question, lambda _: evaluator.learner, systems, config.folds, config.seed)
     return Estimates(question.id, found, gaps(found))

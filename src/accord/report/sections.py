@@ -34,12 +34,12 @@ def reliability(insights: Insights) -> Reliability | None:
     shown = [one for one in insights.diagrams if len(one.predicted) > 1]
     if not shown:
         return None
-    worst = max(shown, key=lambda one: one.error or 0.0)
+    worst = max(shown, key=lambda one: one.error.value or 0.0)
     panels = []
     for one in shown:
-        error = "–" if one.error is None else f"{one.error:.3f}"
+        error = "–" if one.error.value is None else f"{one.error.value:.3f}"
         panels.append((f"answer {one.option}: smECE {error}", _reliability_curve(one)))
-    return Reliability(panels, worst.option, worst.error or 0.0)
+    return Reliability(panels, worst.option, worst.error.value or 0.0)
 
 
 def _reliability_curve(diagram: Diagram) -> Markup:
@@ -69,11 +69,9 @@ def group_errors(insights: Insights) -> GroupErrors | None:
         return None
     shown = insights.groups[:GROUPS_SHOWN]
     points = [
-        ChartRow(
-            f"{g.by}: {g.name}", Estimate(g.bias, band.low, band.high), "flagged" if g.p_holm < FLAGGED else "people"
-        )
+        ChartRow(f"{g.by}: {g.name}", g.bias, "flagged" if g.p_holm < FLAGGED else "people")
         for g in sorted(shown, key=lambda group: (group.by, group.name))
-        if g.bias is not None and (band := g.intervals["bias"]).low is not None
+        if g.bias.value is not None and g.bias.low is not None
     ]
     flagged = [f"{g.by} {g.name} ({g.apart:+.2f})" for g in insights.groups if g.p_holm < FLAGGED]
     chart = interval_plot(points, Axis("prediction minus rating"), "Errors by group", 0.0) if points else None
@@ -93,15 +91,16 @@ class QuestionImportance:
 def question_importance(insights: Insights, scale: str) -> QuestionImportance | None:
     """Importance of the questions; `None` where none has an interval."""
     points = [
-        ChartRow(one.question, Estimate(one.value, one.interval.low, one.interval.high), "people")
-        for one in insights.importance
-        if one.interval.low is not None
+        ChartRow(one.question, one.estimate, "people") for one in insights.importance if one.estimate.low is not None
     ]
     if not points:
         return None
     first, axis = insights.importance[0], Axis("rise of the main answer")
     return QuestionImportance(
-        interval_plot(points, axis, "Importance of the questions", 0.0), first.question, first.value, scale
+        interval_plot(points, axis, "Importance of the questions", 0.0),
+        first.question,
+        first.estimate.value or 0.0,
+        scale,
     )
 
 
@@ -116,7 +115,7 @@ class LearningCurve:
 
 def learning_curve(insights: Insights) -> LearningCurve | None:
     """The learning curve; `None` where it has no two points."""
-    whole = [(point.labels, value) for point in insights.curve if (value := point.values["rmse"]) is not None]
+    whole = [(point.labels, value) for point in insights.curve if (value := point.estimates["rmse"].value) is not None]
     if len(whole) < 2:
         return None
     (before, worse), (after, better) = whole[-2:]
@@ -127,10 +126,10 @@ def learning_curve(insights: Insights) -> LearningCurve | None:
 def _curve(insights: Insights, statistic: str, title: str) -> Markup:
     """Draw a statistic with its interval by number of labels; empty without an interval."""
     points = [
-        (point.labels, value, band.low, band.high)
+        (point.labels, estimate.value, estimate.low, estimate.high)
         for point in insights.curve
-        if (value := point.values[statistic]) is not None
-        and (band := point.intervals[statistic]).low is not None and band.high is not None
+        if (estimate := point.estimates[statistic]).value is not None
+        and estimate.low is not None and estimate.high is not None
     ]  # fmt: skip
     if not points:
         return Markup("")

@@ -8,14 +8,14 @@ from .clustered_t import p_value as p_value, Part as Part, reach as reach, sprea
 from .confidence_sequence import mean_sequence as mean_sequence
 from .defaults import CONFIDENCE as CONFIDENCE, DRAWS as DRAWS, FOLDS as FOLDS
 from .groups import Groups as Groups, groups_of as groups_of, Texts as Texts
-from .kappa import alpha_interval as alpha_interval, cohen_kappa as cohen_kappa, counted as counted
+from .kappa import alpha_estimate as alpha_estimate, cohen_kappa as cohen_kappa, counted as counted
 from .kappa import fleiss_kappa as fleiss_kappa, mean_kappa as mean_kappa, no_fleiss as no_fleiss
 from .kappa import pairwise_kappas as pairwise_kappas, two_valued_alpha as two_valued_alpha
 from .reliability import Diagram as Diagram, diagrams as diagrams
 from .resampled_statistics import units_alpha as units_alpha
-from .resampling import bootstrap as bootstrap, bootstrap_all as bootstrap_all, Clusters as Clusters, fold_of as fold_of
-from .resampling import grouped_folds as grouped_folds, holm as holm, INNER_FOLDS as INNER_FOLDS, Interval as Interval
-from .resampling import interval as interval, paired_test as paired_test, PairedTest as PairedTest
+from .resampling import bootstrap as bootstrap, bootstrap_all as bootstrap_all, Clusters as Clusters
+from .resampling import estimate_from_draws as estimate_from_draws, fold_of as fold_of, grouped_folds as grouped_folds
+from .resampling import holm as holm, INNER_FOLDS as INNER_FOLDS, paired_test as paired_test, PairedTest as PairedTest
 from .resampling import RANK_DRAWS as RANK_DRAWS, Split as Split
 from .selective_threshold import fixed_sequence as fixed_sequence, Tested as Tested, upper_bound as upper_bound
 from .tails import beta_quantile as beta_quantile, gamma_quantile as gamma_quantile, normal_quantile as normal_quantile

@@ -308,20 +308,33 @@ def pearson(truth: Floats, value: Floats) -> float | None:
 
 
 def krippendorff_alpha(units: Sequence[Mapping[str, float]], level: Level = "ordinal") -> float | None:
-    """Krippendorff's α of several people on the same units: 1 - observed / expected disagreement.
+    """Krippendorff's α of several annotators on the same units: 1 - observed / expected disagreement.
+
+    Coincidences are counted as in Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability".
 
     Args:
-        units: One mapping a unit (a conversation, a turn): who gave which value.
+        units: One mapping per unit (a conversation or a turn) from annotator to value.
         level: `ordinal`, `interval` or `nominal`.
-    """
-    import krippendorff
 
-    shared = [unit for unit in units if len(unit) > 1]
-    people = sorted({name for unit in shared for name in unit})
-    if len({value for unit in shared for value in unit.values()}) < 2:
+    Returns:
+        α, at most 1; None if no unit has two ratings or all ratings are equal.
+    """
+    shared = [list(unit.values()) for unit in units if len(unit) > 1]
+    values = np.unique([value for unit in shared for value in unit])
+    if len(values) < 2:
         return None
-    table = np.array([[unit.get(name, np.nan) for unit in shared] for name in people])
-    return float(krippendorff.alpha(reliability_data=table, level_of_measurement=level))
+    counts = np.array([np.bincount(np.searchsorted(values, unit), minlength=len(values)) for unit in shared])
+    pairable = counts.sum(axis=1) - 1.0
+    coincidences = counts.T @ (counts / pairable[:, None]) - np.diag((counts / pairable[:, None]).sum(axis=0))
+    totals = coincidences.sum(axis=0)
+    ranks = np.cumsum(totals) - totals / 2
+    distance = {
+        "nominal": 1.0 - np.eye(len(values)),
+        "interval": np.subtract.outer(values, values) ** 2,
+        "ordinal": np.subtract.outer(ranks, ranks) ** 2,
+    }[level]
+    expected = (np.outer(totals, totals) * distance).sum()
+    return float(1 - (totals.sum() - 1) * (coincidences * distance).sum() / expected)
 
 
 def smece(probability: Floats, happened: NDArray[np.bool_]) -> float | None:

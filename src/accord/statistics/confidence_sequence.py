@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.statistics.defaults import CONFIDENCE
-from accord.statistics.resampling import Interval
+from accord.values import Estimate
 
 Floats = NDArray[np.float64]
 
@@ -25,7 +25,7 @@ _MOST = 0.75
 """The largest share of its capital that a bet risks."""
 
 
-def mean_sequence(values: Floats, low: float, high: float, confidence: float = CONFIDENCE) -> Interval:
+def mean_sequence(values: Floats, low: float, high: float, confidence: float = CONFIDENCE) -> Estimate:
     """The interval of a mean after n values that came one by one; all of them together hold with this confidence.
 
     Args:
@@ -45,7 +45,7 @@ def mean_sequence(values: Floats, low: float, high: float, confidence: float = C
     if ((x < -1e-9) | (x > 1 + 1e-9)).any():
         raise ValueError(f"values from {low} to {high} are wanted")
     if not len(x):
-        return Interval(low, high)
+        return Estimate(None, low, high)
     bound = np.log(2 / (1 - confidence))
     m = np.linspace(0, 1, _POINTS + 1)
     n = np.arange(1, len(x) + 1)
@@ -59,6 +59,6 @@ def mean_sequence(values: Floats, low: float, high: float, confidence: float = C
     wealth = np.maximum(np.cumsum(np.log1p(up * off), axis=0), np.cumsum(np.log1p(-down * off), axis=0))
     left = np.flatnonzero(wealth.max(axis=0) < bound)
     if not len(left):  # the mean has moved: nothing fits all that came
-        return Interval(None, None)
+        return Estimate(float(values.mean()))
     first, last = max(left[0] - 1, 0), min(left[-1] + 1, _POINTS)  # the ends lie between two points
-    return Interval(float(low + m[first] * (high - low)), float(low + m[last] * (high - low)))
+    return Estimate(float(values.mean()), float(low + m[first] * (high - low)), float(low + m[last] * (high - low)))

@@ -8,7 +8,9 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.statistics.resampling import Clusters, Interval, interval
+from accord.statistics.agreement import number
+from accord.statistics.resampling import Clusters, estimate_from_draws
+from accord.values import Estimate
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -101,8 +103,9 @@ def two_valued_alpha(both: Floats, first: Floats, second: Floats, units: Floats)
         return np.asarray(1.0 - (2 * units - 1) * (ones - 2 * both) / (ones * (2 * units - ones)))
 
 
-def alpha_interval(marked: Flags, called: Flags, group: Sequence[str], draws: int, seed: int = 0) -> Interval:
+def alpha_estimate(marked: Flags, called: Flags, group: Sequence[str], draws: int, seed: int = 0) -> Estimate:
     """The 95 % interval, over groups, of the α of calls with marks, each (n,)."""
     clusters = Clusters(group)
     counts = np.column_stack([marked & called, marked, called, np.ones(len(marked))]).astype(float)
-    return interval(two_valued_alpha(*(clusters.counts(draws, seed) @ clusters.sums(counts)).T))
+    value = number(two_valued_alpha(*counts.sum(axis=0)[:, None])[0])
+    return estimate_from_draws(value, two_valued_alpha(*(clusters.counts(draws, seed) @ clusters.sums(counts)).T))

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from accord.statistics.agreement import Paired, range_names, smece
 from accord.statistics.resampled_statistics import smece as smece_drawn
-from accord.statistics.resampling import Clusters, Interval, interval
+from accord.statistics.resampling import Clusters, estimate_from_draws
+from accord.values import Estimate
 
 Floats = NDArray[np.float64]
 
@@ -31,7 +32,7 @@ class Diagram:
         predicted: (m,) probabilities along the axis, where there are predictions.
         happened: (m,) share of ratings that chose the option there; `low` and `high` its band over conversations.
         density: (m,) how many predictions lie there, 1 at the most.
-        error: The smooth calibration error, and its interval.
+        error: Smooth calibration error with its interval.
     """
 
     option: str
@@ -40,8 +41,7 @@ class Diagram:
     low: Floats
     high: Floats
     density: Floats
-    error: float | None
-    interval: Interval
+    error: Estimate
 
 
 def diagrams(paired: Paired, clusters: Clusters, draws: int = DRAWS, seed: int = 0) -> list[Diagram]:
@@ -64,5 +64,5 @@ def _diagram(paired: Paired, option: int, name: str, clusters: Clusters, counts:
         drawn = (counts @ numerator) / (counts @ denominator)
         curve = numerator.sum(axis=0) / denominator.sum(axis=0)
     low, high = np.nanquantile(drawn[:, shown], [0.025, 0.975], axis=0)
-    spread = interval(smece_drawn(p, happened, counts[:SMECE_DRAWS, clusters.of_row]))
-    return Diagram(name, axis[shown], curve[shown], low, high, (mass / mass.max())[shown], error, spread)
+    calibration = estimate_from_draws(error, smece_drawn(p, happened, counts[:SMECE_DRAWS, clusters.of_row]))
+    return Diagram(name, axis[shown], curve[shown], low, high, (mass / mass.max())[shown], calibration)

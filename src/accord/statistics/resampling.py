@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from accord.edges import BadInput
 from accord.statistics.agreement import MeanStatistic, Paired, Statistic, WeightedStatistic, number
 from accord.statistics.defaults import CONFIDENCE, DRAWS, FOLDS
+from accord.values import Estimate
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -24,12 +25,16 @@ _AT_ONCE, _LEAST_AT_ONCE = 100_000, 50
 and the fewest draws, since what is sorted for each part is sorted again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A central interval of a statistic; `None` where too few draws defined it."""
+def estimate_from_draws(value: float | None, draws: Floats, confidence: float = CONFIDENCE) -> Estimate:
+    """Return a number with the percentile interval of its bootstrap draws.
 
-    low: float | None
-    high: float | None
+    Undefined draws (NaN) are left out. The interval is undefined unless at least half of the draws are defined.
+    """
+    defined = draws[np.isfinite(draws)]
+    if len(defined) < max(2, len(draws) // 2):
+        return Estimate(value)
+    low, high = np.quantile(defined, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Estimate(value, float(low), float(high))
 
 
 class Clusters:
@@ -92,7 +97,7 @@ class Clusters:
 
 def bootstrap(
     clusters: Clusters, statistic: Statistic, repeats: Sequence[Paired], draws: int = DRAWS, seed: int = 0
-) -> Interval:
+) -> Estimate:
     """Percentile bootstrap interval of a statistic, over conversations.
 
     Args:
@@ -112,10 +117,11 @@ def bootstrap_all(
     repeats: Sequence[Paired],
     draws: int = DRAWS,
     seed: int = 0,
-) -> dict[str, Interval]:
-    """`bootstrap` of several statistics on the same draws, which are then gone through once."""
+) -> dict[str, Estimate]:
+    """Return the estimate of each of several statistics from the same draws."""
+    values = {name: mean_over(statistic, repeats) for name, statistic in statistics.items()}
     if len(clusters) < 2:
-        return dict.fromkeys(statistics, Interval(None, None))
+        return {name: Estimate(value) for name, value in values.items()}
     means = {name: each for name, each in statistics.items() if isinstance(each, MeanStatistic)}
     samples = dict(zip(means, _resampled(clusters, list(means.values()), repeats, draws, seed), strict=True))
     for name, statistic in statistics.items():
@@ -124,7 +130,17 @@ def bootstrap_all(
             most = min(draws, RANK_DRAWS, max(FEWEST_RANK_DRAWS, _RANKED // rows))
             few = clusters.counts_in_parts(most, seed, rows)
             samples[name] = np.concatenate([_on_draws(clusters, statistic, repeats, counts) for counts in few])
-    return {name: interval(samples[name]) for name in statistics}
+    return {name: estimate_from_draws(values[name], samples[name]) for name in statistics}
+
+
+def mean_over(statistic: Statistic, repeats: Sequence[Paired]) -> float | None:
+    """Return a statistic's mean over repetitions of the splits; None if it is undefined in one of them."""
+    values = [statistic(paired) for paired in repeats]
+    return (
+        None
+        if any(value is None for value in values)
+        else float(np.mean([value for value in values if value is not None]))
+    )
 
 
 def _on_draws(clusters: Clusters, statistic: Statistic, repeats: Sequence[Paired], counts: Floats) -> Floats:
@@ -169,15 +185,6 @@ def _resampled(
             ]
             parts.append(list(np.mean(each, axis=0)))
     return [np.concatenate(parts_of_one) for parts_of_one in zip(*parts, strict=True)]
-
-
-def interval(samples: Floats, confidence: float = CONFIDENCE) -> Interval:
-    """The percentile interval of bootstrap samples; undefined ones (NaN) are left out, and most must be defined."""
-    defined = samples[np.isfinite(samples)]
-    if len(defined) < max(2, len(samples) // 2):
-        return Interval(None, None)
-    low, high = np.quantile(defined, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Interval(float(low), float(high))
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +237,7 @@ def paired_test(
     near = abs(observed) - 1e-12
     extreme = sum(int((~(np.abs(difference(keep)) < near)).sum()) for keep in clusters.coins(draws, seed))
     ours, theirs = (resampled_means(clusters, statistic, system, draws, seed) for system in (first, second))
-    spread = interval(ours - theirs)
+    spread = estimate_from_draws(observed, ours - theirs)
     return PairedTest(observed, spread.low, spread.high, (1 + extreme) / (1 + draws))
 
 

@@ -15,7 +15,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.statistics import STATISTICS, Clusters, Paired, bootstrap, fold_of, interval, number, pearson, units_alpha
+from accord.statistics import (
+    STATISTICS,
+    Clusters,
+    Paired,
+    bootstrap,
+    estimate_from_draws,
+    fold_of,
+    number,
+    pearson,
+    units_alpha,
+)
 from accord.values import Annotation, Estimate, Question, Target, Value
 
 Floats = NDArray[np.float64]
@@ -114,7 +124,7 @@ class AnswerMatrix:
         value = number(statistic(np.ones((1, len(self.units))))[0]) if len(self.units) else None
         if value is None or len(self.clusters) < 2:
             return CountedEstimate(value, n=n)
-        ends = interval(statistic(self.weights()))
+        ends = estimate_from_draws(value, statistic(self.weights()))
         if ends.low == ends.high:  # constant data: resampling says nothing about other items
             return CountedEstimate(value, n=n)
         return CountedEstimate(value, ends.low, ends.high, n)
@@ -248,7 +258,7 @@ def _correlation(main: AnswerMatrix, other: AnswerMatrix, name: str, cache: dict
     if (key := rows.tobytes()) not in cache:
         cache[key] = Clusters([main.units[int(row)][0].conversation for row in rows])
     ends = bootstrap(cache[key], STATISTICS["pearson"], [paired], DRAWS)
-    return CountedEstimate(STATISTICS["pearson"](paired), ends.low, ends.high, len(rows))
+    return CountedEstimate(ends.value, ends.low, ends.high, len(rows))
 
 
 # --- parts of the disagreement --------------------------------------------------------------------------------------

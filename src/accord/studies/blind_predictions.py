@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 from accord.edges import BadInput
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator
-from accord.statistics import STATISTICS, Clusters, Interval, Paired, bootstrap_all, mean_sequence
+from accord.models import run
+from accord.scoring import Perspective, Scorer
+from accord.statistics import STATISTICS, Clusters, Paired, bootstrap_all, mean_sequence
 from accord.store import Assignment, Item, Prediction, now
 from accord.studies.annotator_agreement import CountedEstimate, option_index
 from accord.studies.item_order import is_random_sample
 from accord.studies.study_session import StudySession
-from accord.values import INTERVAL_MASS, Annotation, Question, Score, central_interval
+from accord.values import INTERVAL_MASS, Annotation, Estimate, Question, Score, central_interval
 
 Floats = NDArray[np.float64]
 
@@ -69,11 +71,12 @@ class BlindPredictor:
         if row < 0 or not self.evidence.present[row].any():
             return None
         annotator = person if person in self.evaluator.annotators else None
-        [score] = self.evaluator.score(self.evidence.take([int(row)]), [annotator])
+        scorer = Scorer(self.evaluator, Perspective(annotator))
+        flow = scorer.score(self.study.project.samples([item.target]), self.evidence.take([int(row)]))
+        [score] = run(flow, self.study.project.stored_models)
         if not isinstance(score, Score):
             return None
-        question, distribution = self.evaluator.question.id, score.to_json()["distribution"]
-        return Prediction(item.key, person, question, self.signature, distribution, now())
+        return Prediction(item.key, person, self.evaluator.question.id, self.signature, score.distribution, now())
 
     def save_prediction(self, assignment: Assignment) -> None:
         """Save the prediction for an assignment, unless its question is already answered."""
@@ -138,7 +141,8 @@ class LiveAccuracy:
         gain = (np.abs(paired.truth - self.own_mean) - np.abs(paired.truth - paired.value)) / self.range
         r = bootstrap_all(Clusters(list(self.conversation)), {"r": STATISTICS["pearson"]}, [paired])["r"]
         mean_square = mean_sequence(self.conversation_means(squared), 0, self.range**2)
-        rmse = Interval(*(None if end is None else float(np.sqrt(end)) for end in (mean_square.low, mean_square.high)))
+        low, high = (None if end is None else float(np.sqrt(end)) for end in (mean_square.low, mean_square.high))
+        rmse = Estimate(float(np.sqrt(squared.mean())), low, high)
         estimates = {
             "rmse": (float(np.sqrt(squared.mean())), rmse),
             "covered": (float(covered.mean()), mean_sequence(self.conversation_means(covered), 0, 1)),

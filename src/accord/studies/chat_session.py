@@ -18,24 +18,24 @@ from threading import Lock
 from time import monotonic
 from typing import Any
 
-from accord.edges import AccordError, BadInput, BudgetReached, UnknownName, redacted, sendable
+from accord.edges import AccordError, BadInput, BudgetReached, UnknownName, redact, sendable
 from accord.models import (
     CallFailed,
     ChatMessage,
     ClientOptions,
-    Heard,
     Prompt,
     Reply,
+    StreamingClient,
     fence_for,
     located_model,
-    open_heard,
+    open_streaming,
     start,
     wait,
 )
-from accord.store import DIED, Assignment, Conflict, Limits, Said, Talk, Talks
+from accord.store import DIED, Assignment, Chat, ChatLimits, Chats, ChatTurn, Conflict
 from accord.studies.study_session import StudySession
-from accord.synth import Library
-from accord.values import Assistant, Conversation, Document, TalkSettings, Turn, content_hash
+from accord.synth import DocumentIndex
+from accord.values import Assistant, ChatSettings, Conversation, Document, Turn, content_hash
 
 LEASE_SECONDS = 15.0
 """Time after the last save for which a reply counts as being written."""
@@ -62,7 +62,7 @@ class PendingReply:
     @property
     def shown(self) -> str:
         """Text as pages show it."""
-        return redacted(sendable(self.text))
+        return redact(sendable(self.text))
 
 
 class ChatSession:
@@ -77,13 +77,13 @@ class ChatSession:
         """
         assert study.settings.chat is not None
         self.study, self.project = study, study.project
-        self.settings: TalkSettings = study.settings.chat
-        self.talks = Talks(study.studies)
+        self.settings: ChatSettings = study.settings.chat
+        self.talks = Chats(study.studies)
         documents = self.settings.documents
-        self.library = None if documents is None else Library.read(self.project.config.folder / documents)
+        self.library = None if documents is None else DocumentIndex.read(self.project.config.folder / documents)
         self.topics = {topic.text: topic for topic in self.settings.topics}
-        self.limits = Limits(self.settings.max_messages, self.settings.max_conversations)
-        self._clients: dict[str, Heard] = {}
+        self.limits = ChatLimits(self.settings.max_messages, self.settings.max_conversations)
+        self._clients: dict[str, StreamingClient] = {}
         self._pending: dict[str, PendingReply] = {}
         self._lock = Lock()
         self._check_settings()
@@ -101,18 +101,18 @@ class ChatSession:
 
     # --- actions of annotators -------------------------------------------------------------------------------------
 
-    def begin(self, person: str) -> Talk:
-        """Return the open chat of a person, or begin one with the least used assistant; see `Talks.begin`."""
+    def begin(self, person: str) -> Chat:
+        """Return the open chat of a person, or begin one with the least used assistant; see `Chats.begin`."""
         assistant, topic = self._least_used(person, self.settings.assistants), self._new_topic(person)
         return self.talks.begin(self.study.name, person, self.limits, assistant, topic, self.settings.greeting)
 
-    def another(self, id: str, person: str) -> Talk:
+    def another(self, id: str, person: str) -> Chat:
         """Drop a chat and begin one about another topic."""
         self.talk(id, person)
         self.talks.drop(id, person)
         return self.begin(person)
 
-    def talk(self, id: str, person: str) -> Talk:
+    def talk(self, id: str, person: str) -> Chat:
         """Return a chat of a person in its current state.
 
         Raises:
@@ -123,8 +123,8 @@ class ChatSession:
             raise BadInput("this chat does not exist, or is not yours; go back to the list of studies")
         return talk
 
-    def say(self, id: str, person: str, message: str, text: str, after: int) -> Talk:
-        """Save a message and begin the reply; see `Talks.say`.
+    def say(self, id: str, person: str, message: str, text: str, after: int) -> Chat:
+        """Save a message and begin the reply; see `Chats.say`.
 
         Raises:
             BadInput: The text is empty or too long.
@@ -140,8 +140,8 @@ class ChatSession:
             self._begin_reply(talk)
         return talk
 
-    def ask_again(self, id: str, person: str, after: int) -> Talk:
-        """Begin another reply in place of one that was cut off; see `Talks.ask_again`."""
+    def ask_again(self, id: str, person: str, after: int) -> Chat:
+        """Begin another reply in place of one that was cut off; see `Chats.ask_again`."""
         self._assistant(self.talk(id, person))
         talk = self.talks.ask_again(id, person, after, _lease_end())
         self._begin_reply(talk)
@@ -157,7 +157,7 @@ class ChatSession:
             self.talks.finish(id, saved.place, saved.content, "stopped", None, saved.about)
 
     def end(self, id: str, person: str) -> Assignment:
-        """End a chat and save it as a conversation that this person rates; see `Talks.end`.
+        """End a chat and save it as a conversation that this person rates; see `Chats.end`.
 
         Raises:
             Conflict: The assistant has not replied yet.
@@ -187,7 +187,7 @@ class ChatSession:
         choose = self._least_used(person, self.topics)
         return lambda in_study, own: choose(own, in_study)
 
-    def _assistant(self, talk: Talk) -> Assistant:
+    def _assistant(self, talk: Chat) -> Assistant:
         assistant = self.settings.assistants.get(talk.assistant)
         if assistant is None:
             raise Conflict("the assistant of this chat is no longer configured; end the chat, or take another topic")
@@ -195,13 +195,13 @@ class ChatSession:
 
     # --- replies ------------------------------------------------------------------------------------------------
 
-    def _begin_reply(self, talk: Talk) -> None:
+    def _begin_reply(self, talk: Chat) -> None:
         reply = PendingReply()
         with self._lock:
             self._pending[talk.id] = reply
         reply.job = start(self._write(talk, reply))
 
-    async def _write(self, talk: Talk, reply: PendingReply) -> None:
+    async def _write(self, talk: Chat, reply: PendingReply) -> None:
         """Write a reply to its end, save it every second, and save how it ended."""
         place, saved_at, has_saved_about = talk.said[-1].place, monotonic(), False
         task = asyncio.create_task(self._receive(talk, reply))
@@ -225,7 +225,7 @@ class ChatSession:
                 if self._pending.get(talk.id) is reply:
                     del self._pending[talk.id]
 
-    async def _receive(self, talk: Talk, reply: PendingReply) -> None:
+    async def _receive(self, talk: Chat, reply: PendingReply) -> None:
         assistant = self._assistant(talk)
         documents = await asyncio.to_thread(self._retrieve, talk, assistant)
         known = {each.id for each in retrieved_documents(talk.said)}
@@ -245,19 +245,19 @@ class ChatSession:
         if not reply.text.strip():
             raise CallFailed("empty", "the reply is empty")
 
-    def _client(self, name: str, assistant: Assistant) -> Heard:
+    def _client(self, name: str, assistant: Assistant) -> StreamingClient:
         """Return the client of an assistant's model, opened once."""
         with self._lock:
             if name not in self._clients:
                 self._clients[name] = self._open_client(assistant)
             return self._clients[name]
 
-    def _open_client(self, assistant: Assistant) -> Heard:
+    def _open_client(self, assistant: Assistant) -> StreamingClient:
         budget, role = self.project.budget, assistant.role
         terms = ClientOptions(attempts=assistant.attempts, timeout=assistant.timeout, budget=budget)
         given = self.project.given.get(role or "")
         if given is not None:
-            return Heard(given, terms.limit("given"), budget, assistant.attempts)
+            return StreamingClient(given, terms.limit("given"), budget, assistant.attempts)
         model, base_url = assistant.model, assistant.base_url
         if role is not None:
             settings = self.project.config.models[role]
@@ -265,9 +265,9 @@ class ChatSession:
             terms = ClientOptions(settings.concurrency, settings.attempts, settings.timeout, budget)
         if not model:
             raise BadInput(f"role {role!r} has no model for a chat; set models.{role}.model")
-        return open_heard(located_model(model, self.project.config.folder), base_url, terms, assistant.stream)
+        return open_streaming(located_model(model, self.project.config.folder), base_url, terms, assistant.stream)
 
-    def _retrieve(self, talk: Talk, assistant: Assistant) -> list[Document]:
+    def _retrieve(self, talk: Chat, assistant: Assistant) -> list[Document]:
         """Return the documents for the next reply."""
         topic = self.topics.get(talk.topic)
         if self.library is None or assistant.retrieval == "nothing":
@@ -280,7 +280,7 @@ class ChatSession:
 
     # --- end ------------------------------------------------------------------------------------------------
 
-    def _conversation(self, talk: Talk) -> Conversation:
+    def _conversation(self, talk: Chat) -> Conversation:
         messages = [message for message in talk.heard if message.content]
         if not any(message.role == "assistant" and message.place for message in messages):
             raise Conflict("the assistant has not replied yet; send a message first, or take another topic")
@@ -337,7 +337,7 @@ def _final_state(task: asyncio.Task[None], reply: PendingReply) -> tuple[Any, st
 # --- prompts and turns ---------------------------------------------------------------
 
 
-def retrieved_documents(messages: Sequence[Said]) -> list[Document]:
+def retrieved_documents(messages: Sequence[ChatTurn]) -> list[Document]:
     """Return all retrieved documents in the order of their first use, as citations number them."""
     documents: dict[str, Document] = {}
     for message in messages:
@@ -347,7 +347,7 @@ def retrieved_documents(messages: Sequence[Said]) -> list[Document]:
     return list(documents.values())
 
 
-def prompt_for(talk: Talk, assistant: Assistant, documents: Sequence[Document]) -> Prompt:
+def prompt_for(talk: Chat, assistant: Assistant, documents: Sequence[Document]) -> Prompt:
     """Return the prompt: instructions, fenced documents and the messages so far."""
     parts = [assistant.instructions]
     if assistant.knows_topic:
@@ -372,7 +372,7 @@ def _shorten(text: str) -> str:
     return text if len(text) <= MAX_DOCUMENT else f"{text[:MAX_DOCUMENT]}\n(the rest is left out)"
 
 
-def _turn(message: Said, replies: Sequence[Said], messages: Sequence[Said]) -> Turn:
+def _turn(message: ChatTurn, replies: Sequence[ChatTurn], messages: Sequence[ChatTurn]) -> Turn:
     """Return a message as a turn; a reply also records how it ended, its documents, and earlier attempts."""
     if message.role == "user":
         return Turn("user", message.content, None, message.time)

@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from accord.edges import whole_number
+from accord.edges import parse_whole_number
 from accord.store import Item, Store
 from accord.values import ISSUE, Conversation, IssueAnnotation, StudySettings, Synthetic, Target
 
@@ -108,7 +108,7 @@ def _entry(conversation: Conversation, key: str) -> str:
 
 def _parse_target(text: str) -> Target:
     conversation, sign, turn = text.rpartition("#")
-    place = whole_number(turn)
+    place = parse_whole_number(turn)
     return Target(conversation, place) if sign and place is not None else Target(text)
 
 

@@ -16,7 +16,9 @@ from typing import Any, TypedDict
 from accord.edges import AccordError, BadInput
 from accord.evidence import EvidenceTable
 from accord.learning import CARD, Evaluator
-from accord.project import Project, samples_of
+from accord.models import run
+from accord.project import Project
+from accord.scoring import Perspective, Scorer, samples_of
 from accord.studies.background_jobs import BackgroundJobs
 from accord.values import Conversation, Sample, Score, Unscored, content_hash
 
@@ -136,14 +138,15 @@ def predict_conversation(project: Project, evaluator: Evaluator, conversation: C
         raise BadInput(f"the evaluator in use compares two conversations ({evaluator.question.id})")
     samples = samples_of(conversation, evaluator.level)
     evidence = project.measure(evaluator.sources, samples)
-    scores = evaluator.score(evidence, [None] * len(samples))
+    scores = run(Scorer(evaluator).score(samples, evidence), project.stored_models)
     metrics = _metrics(evidence)
     if evaluator.level != "turn":
         metrics |= _metrics(_measure_turns(project, conversation))
     return ConversationPredictions(
         "ready", "", f"{evaluator.name} {evaluator.digest()}", evaluator.question.id,
         evaluator.level or "conversation", {score.target.turn: score.to_json() for score in scores},
-        _annotator_predictions(evaluator, evidence, samples), metrics, dict(Counter(evidence.absences.values())),
+        _annotator_predictions(project, evaluator, evidence, samples), metrics,
+        dict(Counter(evidence.absences.values())),
     )  # fmt: skip
 
 
@@ -154,11 +157,12 @@ def _measure_turns(project: Project, conversation: Conversation) -> EvidenceTabl
 
 
 def _annotator_predictions(
-    evaluator: Evaluator, evidence: EvidenceTable, samples: list[Sample]
+    project: Project, evaluator: Evaluator, evidence: EvidenceTable, samples: list[Sample]
 ) -> dict[int | None, dict[str, AnnotatorPrediction]]:
     predictions: dict[int | None, dict[str, AnnotatorPrediction]] = {sample.turn: {} for sample in samples}
     for name in evaluator.annotators[:MAX_ANNOTATORS]:
-        for score in evaluator.score(evidence, [name] * len(samples)):
+        flow = Scorer(evaluator, Perspective(name)).score(samples, evidence)
+        for score in run(flow, project.stored_models):
             predictions[score.target.turn][name] = _annotator_prediction(score)
     return predictions
 

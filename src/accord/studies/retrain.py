@@ -16,12 +16,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypedDict, cast
 
-from accord.edges import BadInput, write_whole
+from accord.edges import BadInput, write_atomically
 from accord.evidence import EvidenceTable
-from accord.learning import CARD, Evaluator, System, held_out, learns, load_evaluator
+from accord.learning import CARD, Evaluator, Experiment, Predictions, learns, load_evaluator, untested_groups
 from accord.project import Fitted, Project
 from accord.statistics import grouped_folds
-from accord.validation import Table, always_learned, differences_of
+from accord.validation import MetricsTable, differences_of
 from accord.values import Labels
 
 REPORT = "refit.json"
@@ -67,13 +67,13 @@ def retrain(project: Project, folder: Path) -> RetrainReport:
         BadInput: There are too few labels, or a source would need a model.
     """
     recover_promotion(folder)
-    fitted = project.tried(every_question=_predicts_every_question(folder))
+    fitted = project.fit_offline(every_question=_predicts_every_question(folder))
     report = compare_with_current(project, fitted, folder)
     candidate = candidate_folder(folder)
     made = folder.with_name(f"{folder.name}.making")
     shutil.rmtree(made, ignore_errors=True)
     fitted.evaluator.save(made)
-    write_whole(made / REPORT, json.dumps(report, indent=1) + "\n")
+    write_atomically(made / REPORT, json.dumps(report, indent=1) + "\n")
     shutil.rmtree(candidate, ignore_errors=True)
     os.replace(made, candidate)
     return report
@@ -82,7 +82,7 @@ def retrain(project: Project, folder: Path) -> RetrainReport:
 def _predicts_every_question(folder: Path) -> bool:
     """Return True if the evaluator in use also predicts the rubric's other questions."""
     try:
-        return bool(load_evaluator(folder).questions)
+        return any(other.shares_evidence for other in load_evaluator(folder).other_questions)
     except BadInput:
         return False
 
@@ -132,9 +132,9 @@ def compare_with_current(project: Project, fitted: Fitted, folder: Path) -> Retr
     again without each fold, with its settings, from the labels that existed when it was fitted.
     """
     report = _empty_report(datetime.now(UTC).isoformat(timespec="seconds"), fitted.evaluator.name)
-    if fitted.tried is None:
+    if fitted.held_out is None:
         return {**report, "summary": "No ratings: the evaluators cannot be compared."}
-    comparison = fitted.tried.comparison
+    comparison = fitted.held_out.comparison
     result = comparison.results[0].to_json()
     report |= {"labels": len(comparison.ratings), "digest": fitted.evaluator.digest(), "now": _metric_row(result)}
     report["own_mean"] = _test_against(comparison.differences, "annotator-mean")
@@ -143,8 +143,8 @@ def compare_with_current(project: Project, fitted: Fitted, folder: Path) -> Retr
         current = _predict_out_of_fold(project, fitted, before, _modified_at(folder))
     except (BadInput, FileNotFoundError) as error:
         return {**report, "summary": f"There is no evaluator to compare with: {error}"}
-    table = Table(comparison.ratings, comparison.folds, comparison.seed, comparison.draws)
-    report["before"] = _metric_row(table.line(current, current.scored & comparison.systems[0].scored).to_json())
+    table = MetricsTable(comparison.ratings, comparison.folds, comparison.seed, comparison.draws)
+    report["before"] = _metric_row(table.row(current, current.scored & comparison.systems[0].scored).to_json())
     tests = [each.to_json() for each in differences_of([comparison.systems[0], current], table)]
     return {**report, "tests": tests, "summary": _summary(tests)}
 
@@ -163,18 +163,20 @@ def _modified_at(folder: Path) -> str:
     return datetime.fromtimestamp(modified, UTC).isoformat(timespec="milliseconds")
 
 
-def _predict_out_of_fold(project: Project, fitted: Fitted, before: Evaluator, time: str) -> System:
+def _predict_out_of_fold(project: Project, fitted: Fitted, before: Evaluator, time: str) -> Predictions:
     """Return the out-of-fold predictions of the evaluator in use, fitted to the labels up to a time."""
-    assert fitted.tried is not None
-    train, comparison = fitted.tried.train, fitted.tried.comparison
+    assert fitted.held_out is not None
+    train, comparison = fitted.held_out.train, fitted.held_out.comparison
     if any(map(learns, before.sources)) or comparison.folds < 2 or train.question.compares:
         raise BadInput("it cannot be fitted again without each fold")
     evidence: EvidenceTable = project.measure(before.sources, train.samples)
     past_labels = Labels((each for each in train.labels if each.time is None or each.time <= time), train.labels.groups)
-    rated, never = comparison.ratings, always_learned(evidence, train.labels, train.question, comparison.seen)
-    splits = list(grouped_folds(list(rated.group), comparison.folds, comparison.seed, never))
-    rated = replace(rated, row=evidence.rows_of(rated.target))
-    system = held_out(IN_USE, lambda question: before.fitting, train.question, evidence, past_labels, rated, splits)
+    never = untested_groups(evidence, train.labels, train.question, comparison.seen)
+    splits = tuple(grouped_folds(list(comparison.ratings.group), comparison.folds, comparison.seed, never))
+    rated = replace(comparison.ratings, row=evidence.rows_of(comparison.ratings.target))
+    folds, seed = comparison.folds, comparison.seed
+    experiment = Experiment(train.question, evidence, past_labels, rated, splits, folds, seed)
+    system = experiment.run(IN_USE, lambda question: before.learner)
     if not system.scored.any():
         raise BadInput(next(iter(system.reasons), "it has no predictions"))
     return system

@@ -18,8 +18,8 @@ from accord.statistics import (
     RANK_DRAWS,
     Clusters,
     counted,
+    estimate_from_draws,
     fleiss_kappa,
-    interval,
     mean_kappa,
     no_fleiss,
     pairwise_kappas,
@@ -138,8 +138,7 @@ class DialogueResampling:
         if value is None or not self.draws:
             return Estimate(value)
         drawn = [statistic(rows) for rows in self.draws]
-        ends = interval(np.array([np.nan if each is None else each for each in drawn]))
-        return Estimate(value, ends.low, ends.high)
+        return estimate_from_draws(value, np.array([np.nan if each is None else each for each in drawn]))
 
     def share(self, holds: Flags, among: Flags) -> Estimate:
         """Return the share of the rows `among` (N,) for which `holds` (N,) is true."""

@@ -15,14 +15,14 @@ from typing import Any
 from accord.edges import BadInput, UnknownName, sendable
 from accord.models import run
 from accord.project import Project, annotated_pairs, issues_of
-from accord.store import Assignment, Candidate, Conflict, Item, Person, Prediction, Studies
+from accord.store import Assignment, Candidate, Conflict, Item, Prediction, Studies, UserAccount
 from accord.studies.item_sampling import sample_items
 from accord.studies.submitted_answer import BOTH_BAD, MAX_TEXT, SubmittedAnswer, both_bad_question, parse_value
 from accord.values import (
     ISSUE,
     Annotation,
-    BrokenStudy,
     Conversation,
+    InvalidStudy,
     Issue,
     Question,
     Rubric,
@@ -109,7 +109,7 @@ class StudySession:
         if name not in project.config.studies:
             raise UnknownName("study", name, project.config.studies)
         settings = project.config.studies[name]
-        if isinstance(settings, BrokenStudy):
+        if isinstance(settings, InvalidStudy):
             raise BadInput(settings.error)
         self.project, self.name, self.studies = project, name, studies
         folder = project.config.folder
@@ -161,7 +161,7 @@ class StudySession:
         """Address of the first page."""
         return f"/rate/{self.name}" if self.settings.chat is None else f"/talk/{self.name}"
 
-    def is_for(self, person: Person) -> bool:
+    def is_for(self, person: UserAccount) -> bool:
         """Return True if a person takes part in the study."""
         return not self.settings.annotators or person.name in self.settings.annotators
 
@@ -283,7 +283,7 @@ class StudySession:
         """Return the issues found by the project's model, without its name and score."""
         if "issues" not in stage.show:
             return None
-        detected = run(issues_of(self.project).detect([conversation]), self.project.kept)
+        detected = run(issues_of(self.project).detect([conversation]), self.project.stored_models)
         maker = self._issue_finder()
         if maker and detected.signature != maker:
             raise BadInput(

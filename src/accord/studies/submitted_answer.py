@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from accord.edges import BadInput, sendable
-from accord.values import Kind, Question, Scale, Value, span_of
+from accord.values import Question, Scale, ScaleKind, Value, find_quote
 
 MAX_TEXT = 20_000
 """Maximum length of a comment or quote, in characters."""
@@ -81,7 +81,7 @@ class SubmittedAnswer:
         """
         span = self.span
         if span is None and self.quote.strip():
-            span = span_of(self.quote, text)
+            span = find_quote(self.quote, text)
             if span is None:
                 raise BadInput(
                     f"the turn does not contain {self.quote.strip()[:60]!r}; copy the words from it, or leave them out"
@@ -147,5 +147,5 @@ def parse_value(question: Question, value: Any) -> Value | None:
 def both_bad_question(question: Question) -> Question:
     """Return the question that marks both conversations of a pair as bad."""
     return Question(
-        id=f"{question.id}:{BOTH_BAD}", text="Neither is good.", scale=Scale(kind=Kind.BINARY, options=(0, 1))
+        id=f"{question.id}:{BOTH_BAD}", text="Neither is good.", scale=Scale(kind=ScaleKind.BINARY, options=(0, 1))
     )

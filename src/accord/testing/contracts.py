@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.edges import NotFitted, UnknownName, inert
+from accord.edges import NotFitted, UnknownName, escape_formula
 from accord.evidence import Column, EvidenceTable, Metric, Source, State, Training
 from accord.formats import BAD_ROW, SCORED, UNSCORED, score_schema
 from accord.learning import Head
 from accord.methods import TOP, Budget, Policy, Pool
 from accord.models import Models, memory_models, run
-from accord.project import BatchScorer
+from accord.scoring import BatchScorer
 from accord.values import Conversation, Document, Label, Labels, Question, Scale, Score, Target, Turn
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ def check_batch_scorer(scorer: BatchScorer, rows: Sequence[Mapping[str, Any]] = 
     assert scorer(batch[:0]).schema == score_schema(), "and those of a batch without rows too"
     assert len(whole) == len(batch), "a row per row"
     named = [(row, name) for row, name in enumerate(batch["id"]) if name is not None]
-    assert all(whole["conversation"][row] == inert(name) for row, name in named), "in order"
+    assert all(whole["conversation"][row] == escape_formula(name) for row, name in named), "in order"
     kinds = set(whole["status"])
     assert kinds <= {SCORED, UNSCORED, BAD_ROW} and BAD_ROW in kinds, "a row that is none says so"
     for status, value, reason in whole.select("status", "value", "unscored").iter_rows():

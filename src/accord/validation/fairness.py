@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.evidence import Ratings
-from accord.learning import System
+from accord.learning import Predictions
 from accord.statistics import (
     STATISTICS,
     Clusters,
-    Interval,
     MeanStatistic,
     Paired,
     WeightedStatistic,
@@ -29,6 +28,7 @@ from accord.statistics import (
     pearson,
     smece_of,
 )
+from accord.values import Estimate
 
 Floats = NDArray[np.float64]
 
@@ -57,19 +57,19 @@ class Group:
     by: str
     name: str
     n: int
-    bias: float | None
-    rmse: float | None
-    pearson: float | None
-    calibration_error: float | None
-    intervals: dict[str, Interval]
+    bias: Estimate
+    rmse: Estimate
+    pearson: Estimate
+    calibration_error: Estimate
     apart: float
     p_holm: float
 
     def to_json(self) -> dict[str, Any]:
         """A flat row under the names every table uses."""
         row: dict[str, Any] = {"by": self.by, "group": self.name, "n": self.n}
-        for name, found in self.intervals.items():
-            row |= {name: getattr(self, name), f"{name}_low": found.low, f"{name}_high": found.high}
+        for name in SHOWN:
+            estimate = getattr(self, name)
+            row |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
         return row | {"apart": self.apart, "p_holm": self.p_holm}
 
 
@@ -92,7 +92,7 @@ SHOWN = {
 
 
 def by_group(
-    system: System, rated: Ratings, groups: Sequence[str | None], by: str, draws: int = DRAWS, seed: int = 0
+    system: Predictions, rated: Ratings, groups: Sequence[str | None], by: str, draws: int = DRAWS, seed: int = 0
 ) -> list[Group]:
     """The agreement within each group of ratings, the most biased first.
 
@@ -119,12 +119,11 @@ def by_group(
     for name, (apart, _), p in zip(large, tests, corrected, strict=True):
         rows = np.flatnonzero(known & (names == name))
         mine, clusters = paired.take(rows), Clusters(rated.group[rows])
-        intervals = {
+        estimates = {
             stat: bootstrap(clusters, of, [mine], _SMECE_DRAWS if stat == "calibration_error" else draws, seed)
             for stat, of in SHOWN.items()
         }
-        values = {stat: of(mine) for stat, of in SHOWN.items()}
-        found.append(Group(by, name, len(rows), **values, intervals=intervals, apart=apart, p_holm=p))
+        found.append(Group(by, name, len(rows), **estimates, apart=apart, p_holm=p))
     return sorted(found, key=lambda group: -abs(group.apart))
 
 

@@ -18,7 +18,7 @@ from accord.edges import BadInput
 from accord.evidence import EvidenceTable
 from accord.learning import IssueLabels, finding, kinds_of, labels_of
 from accord.methods import kind_question
-from accord.statistics import Clusters, Split, alpha_interval, interval, krippendorff_alpha, smece
+from accord.statistics import Clusters, Split, alpha_estimate, estimate_from_draws, smece
 from accord.values import Labels
 
 Floats = NDArray[np.float64]
@@ -103,10 +103,9 @@ class Called:
         counts = np.column_stack([marked & called, called, marked]).astype(float)
         clusters = Clusters(self.conversation)
         drawn = clusters.counts(draws, seed) @ clusters.sums(counts)
-        spread = interval(2 * drawn[:, 0] / np.maximum(drawn[:, 1] + drawn[:, 2], 1e-9))
+        spread = estimate_from_draws(None, 2 * drawn[:, 0] / np.maximum(drawn[:, 1] + drawn[:, 2], 1e-9))
         both, said, true = counts.sum(axis=0)
-        alpha = alpha_interval(marked, called, self.conversation, draws, seed)
-        units = [{"people": float(m), "model": float(c)} for m, c in zip(marked, called, strict=True)]
+        alpha = alpha_estimate(marked, called, self.conversation, draws, seed)
         return CalledFigures(
             marks=len(marked),
             marked=float(marked.mean()),
@@ -116,7 +115,7 @@ class Called:
             f1=2 * both / (said + true) if said + true else None,
             f1_low=spread.low,
             f1_high=spread.high,
-            alpha=krippendorff_alpha(units, "nominal"),
+            alpha=alpha.value,
             alpha_low=alpha.low,
             alpha_high=alpha.high,
             calibration_error=smece(np.array(self.chance), marked),

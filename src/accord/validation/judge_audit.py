@@ -23,17 +23,23 @@ from accord.models import (
     Judge,
     Unanswered,
     as_finished,
-    attacked,
     attacks,
-    fitted,
+    fit_to_context,
     in_requests,
+    insert_attack,
     room_for,
 )
-from accord.statistics import DRAWS, Clusters, Interval, interval
-from accord.values import Kind, Question, Rubric, Sample
+from accord.statistics import DRAWS, Clusters, estimate_from_draws
+from accord.values import (
+    Estimate,
+    Question,
+    Rubric,
+    Sample,
+    ScaleKind,
+)
 
 AT_ONCE = 8
-MOVABLE = frozenset({Kind.ORDINAL, Kind.BINARY})
+MOVABLE = frozenset({ScaleKind.ORDINAL, ScaleKind.BINARY})
 """Scales along which an answer can move."""
 PADDING = (
     "I hope this answers your question in full. If there is anything else at all, please do not hesitate to ask: "
@@ -60,26 +66,22 @@ class Finding:
         says: What was changed.
         n: Answers that could be compared.
         move: Mean of the moves' sizes, from 0 to 1.
-        move_interval: By bootstrap over conversations.
-        lift: Mean of the moves, from -1 to 1: positive where answers rose.
-        lift_interval: By bootstrap over conversations.
+        lift: Mean of the moves, from -1 to 1: positive if answers rose.
         unanswered: Why answers are missing, counted.
     """
 
     probe: str
     says: str
     n: int
-    move: float | None
-    move_interval: Interval
-    lift: float | None
-    lift_interval: Interval
+    move: Estimate
+    lift: Estimate
     unanswered: Mapping[str, int]
 
     def to_json(self) -> dict[str, Any]:
         """A flat row."""
         about = {"probe": self.probe, "says": self.says, "n": self.n, "unanswered": dict(self.unanswered)}
-        moves = {"move": self.move, "move_low": self.move_interval.low, "move_high": self.move_interval.high}
-        lifts = {"lift": self.lift, "lift_low": self.lift_interval.low, "lift_high": self.lift_interval.high}
+        moves = {"move": self.move.value, "move_low": self.move.low, "move_high": self.move.high}
+        lifts = {"lift": self.lift.value, "lift_low": self.lift.low, "lift_high": self.lift.high}
         return {**about, **moves, **lifts}
 
 
@@ -116,7 +118,7 @@ def injections(question: Question) -> list[Probe]:
 
     def probe(name: str, text: str) -> Probe:
         return Probe(
-            f"injection: {name}", says, lambda s, q: (attacked(s, text), [question]) if question in q else None
+            f"injection: {name}", says, lambda s, q: (insert_attack(s, text), [question]) if question in q else None
         )
 
     return [probe(kind, text) for kind, text in attacks(str(question.scale.options[-1]))]
@@ -150,7 +152,7 @@ async def audit(
     room = None if context is None else room_for(judge, rubric.judged, context) - len(PADDING)
 
     async def one(whole: Sample) -> None:
-        sample = whole if room is None else fitted(whole, room)
+        sample = whole if room is None else fit_to_context(whole, room)
         questions = _askable(rubric, sample)
         plain = await _answers(judge, sample, questions, over)
         for probe in probes:
@@ -224,14 +226,16 @@ def _place(answer: Answer, question: Question) -> float:
 def _finding(probe: Probe, found: _Moves, seed: int) -> Finding:
     moves = np.array(found.moves)
     if not len(moves):
-        nothing = Interval(None, None)
-        return Finding(probe.name, probe.says, 0, None, nothing, None, nothing, found.unanswered)
+        return Finding(probe.name, probe.says, 0, Estimate(), Estimate(), found.unanswered)
     clusters = Clusters(found.conversations)
     counts = clusters.counts(DRAWS, seed)
     sums = counts @ clusters.sums(np.column_stack([np.abs(moves), moves])) / (counts @ clusters.sizes)[:, None]
-    intervals = [interval(sums[:, k]) if len(clusters) > 1 else Interval(None, None) for k in (0, 1)]
     means = float(np.abs(moves).mean()), float(moves.mean())
-    return Finding(probe.name, probe.says, len(moves), means[0], intervals[0], means[1], intervals[1], found.unanswered)
+    move, lift = (
+        estimate_from_draws(mean, sums[:, place]) if len(clusters) > 1 else Estimate(mean)
+        for place, mean in enumerate(means)
+    )
+    return Finding(probe.name, probe.says, len(moves), move, lift, found.unanswered)
 
 
 def _options_reversed(sample: Sample, questions: Sequence[Question]) -> Asked | None:

@@ -15,21 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.evidence import Ratings
-from accord.learning import System
+from accord.learning import Predictions
 from accord.statistics import (
     DRAWS,
     STATISTICS,
     TWO_VALUED,
     Clusters,
-    Interval,
+    bootstrap,
     bootstrap_all,
     fold_of,
     krippendorff_alpha,
-    smece_by_option,
     smece_of,
     within,
 )
-from accord.values import Target
+from accord.values import Estimate, Target
 
 Indices = NDArray[np.intp]
 
@@ -39,7 +38,6 @@ CORRELATIONS = ("pearson", "spearman", "kendall", "weighted_kappa", "alpha", "ka
 """Statistics that mean nothing of a prediction that is the same for everything in a fold."""
 NEW = "rmse_new_annotator"
 """RMSE of the prediction for a new annotator, which `accord score` makes unless an annotator is named."""
-NOTHING = Interval(None, None)
 
 
 @dataclass(frozen=True)
@@ -50,37 +48,33 @@ class Within:
         groups: How many there are.
         pearson: r after each group's means are taken off both sides, -1 to 1.
         kendall: τ-b over the pairs inside groups, -1 to 1.
-        intervals: Of both, over conversations.
     """
 
     groups: int
-    pearson: float | None
-    kendall: float | None
-    intervals: Mapping[str, Interval]
+    pearson: Estimate
+    kendall: Estimate
 
     def to_json(self, by: str) -> dict[str, Any]:
         """Flat entries: `pearson_within_annotators`, ..."""
         row: dict[str, Any] = {f"groups_within_{by}": self.groups}
-        for name, value in (("pearson", self.pearson), ("kendall", self.kendall)):
-            found = self.intervals[name]
+        for name, estimate in (("pearson", self.pearson), ("kendall", self.kendall)):
             key = f"{name}_within_{by}"
-            row |= {key: value, f"{key}_low": found.low, f"{key}_high": found.high}
+            row |= {key: estimate.value, f"{key}_low": estimate.low, f"{key}_high": estimate.high}
         return row
 
 
 @dataclass(frozen=True)
-class Result:
+class SystemMetrics:
     """One system's line in the table: each statistic with its interval, on `n` ratings.
 
     Attributes:
         system: Its name.
         n: Ratings that the line is made from: those common to the table, as far as it scored them.
         unscored: How many of all ratings it has no score for; `reasons` says why.
-        values: Statistics by name; on a scale of two options also `kappa`, `tpr`, `tnr` and `base_rate`. All are about
-            the prediction for the rating's own annotator, except `rmse_new_annotator`.
-        intervals: Of each, over conversations.
+        estimates: Statistics by name, with intervals over conversations; for a scale of two options also `kappa`,
+            `tpr`, `tnr` and `base_rate`. All are about the prediction for the rating's own annotator, except
+            `rmse_new_annotator`.
         smece: The calibration error of each option, or of each range of a long scale.
-        smece_intervals: Of each.
         reasons: Why ratings have no score, counted.
         within: Agreement inside groups, by `annotators` and by `systems`, where there are several.
     """
@@ -88,22 +82,25 @@ class Result:
     system: str
     n: int
     unscored: int
-    values: Mapping[str, float | None]
-    intervals: Mapping[str, Interval]
-    smece: Sequence[float | None]
-    smece_intervals: Sequence[Interval]
+    estimates: Mapping[str, Estimate]
+    smece: Sequence[Estimate]
     reasons: Mapping[str, int]
     within: Mapping[str, Within] = field(default_factory=dict)
 
+    @property
+    def values(self) -> dict[str, float | None]:
+        """Statistics by name, without their intervals."""
+        return {name: estimate.value for name, estimate in self.estimates.items()}
+
     def to_json(self) -> dict[str, Any]:
-        """A flat row under the names every benchmark uses."""
+        """Return a flat row under the names that every benchmark uses."""
         row: dict[str, Any] = {"system": self.system, "n": self.n, "unscored": self.unscored}
-        for name, value in self.values.items():
-            row |= {name: value, f"{name}_low": self.intervals[name].low, f"{name}_high": self.intervals[name].high}
+        for name, estimate in self.estimates.items():
+            row |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
         for by, found in self.within.items():
             row |= found.to_json(by)
-        row |= {"smece": list(self.smece), "smece_low": [i.low for i in self.smece_intervals]}
-        return row | {"smece_high": [i.high for i in self.smece_intervals], "reasons": dict(self.reasons)}
+        row |= {"smece": [each.value for each in self.smece], "smece_low": [each.low for each in self.smece]}
+        return row | {"smece_high": [each.high for each in self.smece], "reasons": dict(self.reasons)}
 
 
 @dataclass(frozen=True)
@@ -131,11 +128,11 @@ class Leak:
     is_large: bool
 
     @classmethod
-    def of(cls, leaking: System, line: Result, rated: Ratings, groups: int) -> Leak:
+    def of(cls, leaking: Predictions, line: SystemMetrics, rated: Ratings, groups: int) -> Leak:
         """What some leaking predictions of the same ratings read, beside the honest line of so many groups."""
         paired = leaking.paired(rated).take(np.flatnonzero(leaking.scored))
         r, rmse = STATISTICS["pearson"](paired), STATISTICS["rmse"](paired)
-        highest, lowest = line.intervals["pearson"].high, line.intervals["rmse"].low
+        highest, lowest = line.estimates["pearson"].high, line.estimates["rmse"].low
         is_large = (r is not None and highest is not None and r > highest) or (
             rmse is not None and lowest is not None and rmse < lowest
         )
@@ -158,7 +155,7 @@ class Leak:
 
 
 @dataclass(frozen=True)
-class Table:
+class MetricsTable:
     """What all lines of one table share: ratings, folds, draws.
 
     Attributes:
@@ -200,7 +197,7 @@ class Table:
             self._clusters[key] = Clusters(self.rated.group[rows])
         return self._clusters[key]
 
-    def common(self, systems: Sequence[System]) -> NDArray[np.bool_]:
+    def common(self, systems: Sequence[Predictions]) -> NDArray[np.bool_]:
         """(n,) the ratings that every system scored which scored at least half as many as any.
 
         One that was tried on a part alone (its learning is paid for) stands beside the others on that part.
@@ -209,55 +206,50 @@ class Table:
         wide = [system.scored for system in systems if 2 * system.scored.sum() >= most]
         return np.logical_and.reduce(wide) if wide else np.zeros(len(self.rated), dtype=bool)
 
-    def moves(self, system: System, rows: Indices) -> bool:
+    def varies(self, system: Predictions, rows: Indices) -> bool:
         """Whether a system's predictions of some ratings differ anywhere inside a fold."""
-        return _moves(system.value[rows], [self.fold[rows]])
+        return _varies(system.value[rows], [self.fold[rows]])
 
-    def line(self, system: System, among: NDArray[np.bool_] | None = None) -> Result:
+    def row(self, system: Predictions, among: NDArray[np.bool_] | None = None) -> SystemMetrics:
         """A system's line, on those of some ratings that it scored."""
         rated = self.rated
         rows = np.flatnonzero(system.scored if among is None else system.scored & among)
         paired, clusters = system.paired(rated).take(rows), self.clusters(rows)
         shown = paired.in_ranges()
         statistics = {**STATISTICS, **(TWO_VALUED if len(rated.options) == 2 else {})}
-        is_constant = not self.moves(system, rows)
+        is_constant = not self.varies(system, rows)
         told = {name: each for name, each in statistics.items() if not (is_constant and name in CORRELATIONS)}
-        intervals = bootstrap_all(clusters, told, [paired], self.draws, self.seed)
-        served = self._served(system, rows)
+        estimates = bootstrap_all(clusters, told, [paired], self.draws, self.seed)
         errors = {str(option): smece_of(option) for option in range(len(shown.options))}
         around = bootstrap_all(clusters, errors, [shown], min(self.draws, SMECE_DRAWS), self.seed)
-        return Result(
+        return SystemMetrics(
             system=system.name,
             n=len(rows),
             unscored=len(rated) - int(system.scored.sum()),
-            values={name: told[name](paired) if name in told else None for name in statistics} | {NEW: served[0]},
-            intervals={name: intervals.get(name, NOTHING) for name in statistics} | {NEW: served[1]},
-            smece=smece_by_option(paired),
-            smece_intervals=list(around.values()),
+            estimates={name: estimates.get(name, Estimate()) for name in statistics}
+            | {NEW: self._served(system, rows)},
+            smece=list(around.values()),
             reasons=system.reasons,
             within={by: self._within(system, rows, names[rows]) for by, names in self.groupings.items()},
         )
 
-    def _served(self, system: System, rows: Indices) -> tuple[float | None, Interval]:
-        """RMSE of the predictions for a new annotator, with its interval."""
-        known = rows[np.isfinite(system.anybody[rows])]
+    def _served(self, system: Predictions, rows: Indices) -> Estimate:
+        """Return the RMSE of the predictions for a new annotator."""
+        known = rows[np.isfinite(system.new_value[rows])]
         if not len(known):
-            return None, NOTHING
-        paired, rmse = system.paired_new(self.rated).take(known), STATISTICS["rmse"]
-        found = bootstrap_all(self.clusters(known), {NEW: rmse}, [paired], self.draws, self.seed)
-        return rmse(paired), found[NEW]
+            return Estimate()
+        paired = system.paired_new(self.rated).take(known)
+        return bootstrap(self.clusters(known), STATISTICS["rmse"], [paired], self.draws, self.seed)
 
-    def _within(self, system: System, rows: Indices, names: NDArray[np.object_]) -> Within:
+    def _within(self, system: Predictions, rows: Indices, names: NDArray[np.object_]) -> Within:
         groups = len(set(names))
         paired = system.paired(self.rated).take(rows)
-        if not len(rows) or not _moves(paired.value, [self.fold[rows], names.astype(str)]):
-            return Within(groups, None, None, {"pearson": NOTHING, "kendall": NOTHING})
-        told = within(names)
-        intervals = bootstrap_all(self.clusters(rows), told, [paired], self.draws, self.seed)
-        return Within(groups, told["pearson"](paired), told["kendall"](paired), intervals)
+        if not len(rows) or not _varies(paired.value, [self.fold[rows], names.astype(str)]):
+            return Within(groups, Estimate(), Estimate())
+        return Within(groups, **bootstrap_all(self.clusters(rows), within(names), [paired], self.draws, self.seed))
 
 
-def _moves(value: NDArray[np.float64], by: Sequence[NDArray[Any]]) -> bool:
+def _varies(value: NDArray[np.float64], by: Sequence[NDArray[Any]]) -> bool:
     """Whether predictions differ anywhere inside a cell of these groupings.
 
     What is the same for everything in a fold is a figure of the other folds: its correlation says how folds were drawn.
@@ -276,7 +268,7 @@ def _moves(value: NDArray[np.float64], by: Sequence[NDArray[Any]]) -> bool:
 # --- people among themselves --------------------------------------------------------------------------------------
 
 
-def other_people(rated: Ratings) -> System | None:
+def other_people(rated: Ratings) -> Predictions | None:
     """Each rating predicted by the other annotators of the same target.
 
     The prediction is the mean of the other people's ratings of the target, its distribution theirs with one rating's
@@ -300,7 +292,7 @@ def other_people(rated: Ratings) -> System | None:
                 value[row], scored[row] = rated.value[others].mean(), True
     if not scored.any():
         return None
-    return System("other people", probabilities, value, np.full(n, np.nan), scored, np.full((n, 2), np.nan),
+    return Predictions("other people", probabilities, value, np.full(n, np.nan), scored, np.full((n, 2), np.nan),
                   np.zeros_like(probabilities))  # fmt: skip
 
 

@@ -35,7 +35,7 @@ from accord.cli.outputs import SCORES
 from accord.cli.terminal import Progress, note, show, training_text
 
 if TYPE_CHECKING:
-    from accord.project import Moved, Spread
+    from accord.scoring import Moved, Spread
 
 
 @command("score")
@@ -114,7 +114,7 @@ def score(
     as_json: AsJson = False,
 ) -> None:
     """Score conversations in batches; predicts an unseen annotator by default, see --annotator and --panel."""
-    from accord.project import Perspective, ScoreOptions
+    from accord.scoring import Perspective, ScoreOptions
 
     speaker = Perspective.named(annotator, tuple(panel or ()), rule)
     options = ScoreOptions(
@@ -149,7 +149,7 @@ def score(
 
 
 def _end_of_file(result: Mapping[str, Any], as_json: bool) -> None:
-    from accord.project import LEFT
+    from accord.scoring import LEFT
 
     show(result, as_json, _text)
     if set(result["unscored"]) - {LEFT}:
@@ -157,7 +157,7 @@ def _end_of_file(result: Mapping[str, Any], as_json: bool) -> None:
 
 
 def _end_of_parts(result: Mapping[str, Any], as_json: bool) -> None:
-    from accord.project import LEFT, NOT_COUNTED
+    from accord.scoring import LEFT, NOT_COUNTED
 
     show(result, as_json, _parts_text)
     if result["failed"]:
@@ -209,7 +209,7 @@ def _check_place(
 
 
 def _spread(engine: str | None, workers: int | None, shard: str | None) -> Spread:
-    from accord.project import Shard, Spread
+    from accord.scoring import Shard, Spread
 
     return Spread(engine or "local", workers, Shard.named(shard))
 
@@ -238,7 +238,7 @@ def merge(
     """
     from dataclasses import asdict
 
-    from accord.project import merge_parts
+    from accord.scoring import merge_parts
 
     counts = merge_parts(folder, out)
     show(

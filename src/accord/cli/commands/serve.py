@@ -79,7 +79,7 @@ def serve(
     cannot score live, these addresses answer 503 with the reason, and the pages work.
     SIGTERM stops the server after the requests under way.
     """
-    from accord.edges import BadInput, keep_secret
+    from accord.edges import BadInput, register_secret
     from accord.live import (
         Opening,
         check_installed,
@@ -113,7 +113,7 @@ def serve(
         opening = replace(opening, token=token, loopback_only=given is None and not exposed)
         if given is None and problem is None:
             note(f"token of live scoring until this server stops, if ACCORD_TOKEN sets none: {token}")
-        keep_secret(token)
+        register_secret(token)
         if problem is not None:
             app = unavailable_app(problem, token, opening.body, loopback_only=opening.loopback_only)
             note(f"live scoring is off, its addresses answer 503: {problem}")

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 from accord.evidence.bank.languages import ENGLISH, Language, recognised
 from accord.evidence.bank.reply_features import ENTRY, lazy
 from accord.evidence.bank.tokens import pieces, tokens, vocabulary
-from accord.values import NOBODY, Conversation, Document, Registry
+from accord.values import NON_SPEAKERS, Conversation, Document, Registry
 
 STOP_WORDS = frozenset(
     """a about after all also am an and any are as at be because been but by can could did do does for from get had
@@ -76,7 +76,7 @@ class RunningWords:
             self._begin(role)
         for place in range(self._heard, len(conversation.turns)):
             turn = conversation.turns[place]
-            if turn.role != role and turn.role not in NOBODY:
+            if turn.role != role and turn.role not in NON_SPEAKERS:
                 self._add(turn.content)
         self._heard = len(conversation.turns)
         return ConversationWords(conversation, self)

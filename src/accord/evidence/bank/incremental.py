@@ -10,7 +10,7 @@ from accord.evidence.bank.conversation_words import RunningWords
 from accord.evidence.bank.languages import ENGLISH, Language
 from accord.evidence.bank.overlap import LONGEST_RUN, copied_run, repeated_trigrams
 from accord.evidence.bank.reply_features import ParsedText, TurnHistory, TurnMetric, parsed_document
-from accord.values import NOBODY, Conversation, Document, Sample, Turn
+from accord.values import NON_SPEAKERS, Conversation, Document, Sample, Turn
 
 NOTHING = "nothing to measure"
 """Why a metric that returned `None` has no value."""
@@ -114,7 +114,7 @@ class MetricSession:
         """Take in a turn that is not to be measured; instructions and what tools gave back are nobody's."""
         if turn.role == self._speaker:
             self.say(turn.content)
-        elif turn.role not in NOBODY:
+        elif turn.role not in NON_SPEAKERS:
             self.hear(turn.content)
 
     def hear(self, text: str) -> None:

@@ -24,7 +24,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from accord.edges import ARRAYS_BYTES, BadInput, read_card, read_whole
+from accord.edges import ARRAYS_BYTES, BadInput, read_bytes, read_json_file
 from accord.evidence.bank.reply_features import ParsedDocument, ParsedText, TurnHistory, parsed_document, turn_metrics
 from accord.evidence.bank.similarity import ByEmbedder
 from accord.models import DEFAULT, Embedder, open_embedder
@@ -141,8 +141,8 @@ class Relatedness:
         from safetensors.numpy import load
 
         try:
-            card: dict[str, Any] = read_card(folder / _CARD)
-            return cls(**{**load(read_whole(folder / _ARRAYS, ARRAYS_BYTES)), **card})
+            card: dict[str, Any] = read_json_file(folder / _CARD)
+            return cls(**{**load(read_bytes(folder / _ARRAYS, ARRAYS_BYTES)), **card})
         except FileNotFoundError:
             raise BadInput(f"{folder} holds no RUBER; learn one: accord models train ruber --out {folder}") from None
         except (TypeError, ValueError, SafetensorError) as error:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypedDict
 from accord.evidence import Column, EvidenceTable
 from accord.live.monitoring.alarms import FINISHED, LEVEL, PAST, Alarm, Daily, Features, Key, alarms
 from accord.live.monitoring.daily_sketch import Day, Names
-from accord.store import Store, Watched
+from accord.store import MonitoringTables, Store
 from accord.validation import one_per_group
 from accord.values import Score, Unscored
 
@@ -86,7 +86,7 @@ class Watch:
             rows = [self._row(place) for place in sorted(self._changed)]
             self._changed.clear()
         try:
-            Watched(store).put_days(rows)
+            MonitoringTables(store).put_days(rows)
         except BaseException:
             with self._lock:
                 self._changed.update(_Place(row["evaluator"], row["system"], row["day"]) for row in rows)
@@ -105,7 +105,7 @@ class Watch:
 def daily(store: Store, since: str) -> Daily:
     """All days from `since` (ISO) on: the sketches of all processes added up, by evaluator and system."""
     found: dict[Key, dict[str, Day]] = {}
-    for row in Watched(store).days(since):
+    for row in MonitoringTables(store).days(since):
         columns = tuple(Column(name, signature) for name, signature in row["content"]["columns"])
         days = found.setdefault(Key(row["evaluator"], row["system"], columns), {})
         days.setdefault(row["day"], Day()).merge(Day.from_json(row["content"]))
@@ -191,7 +191,7 @@ def report(
     ]  # fmt: skip
     return {
         "days": sorted(rows, key=lambda row: (row["system"], row["day"], row["evaluator"])),
-        "alarms": [alarm for alarm in Watched(store).alarms() if alarm["day"] >= _back(days, now)],
+        "alarms": [alarm for alarm in MonitoringTables(store).alarms() if alarm["day"] >= _back(days, now)],
         "evaluator_changes": _changes(found),
         "label_next": _least_sure(found)[:labels],
     }
@@ -248,7 +248,7 @@ def see_to(
     known = {} if learned is None else _by_column(learned)
     since = _back(7 * PAST + FINISHED + 1, now)
     found = alarms(daily(store, since), _back(0, now), level, looked, known)
-    new = set(Watched(store).raise_alarms({alarm.key: alarm.to_json() for alarm in found}))
+    new = set(MonitoringTables(store).raise_alarms({alarm.key: alarm.to_json() for alarm in found}))
     return [alarm for alarm in found if alarm.key in new]
 
 
@@ -259,10 +259,10 @@ def _by_column(table: EvidenceTable) -> Features:
 
 def tell(store: Store, send: Callable[[Sequence[Mapping[str, Any]]], None]) -> int:
     """Send the alarms that nobody was told of yet; returns how many. What `send` raises leaves them for next time."""
-    unsent = Watched(store).alarms(unsent=True)
+    unsent = MonitoringTables(store).alarms(unsent=True)
     if unsent:
         send(unsent)
-        Watched(store).mark_sent([alarm["key"] for alarm in unsent])
+        MonitoringTables(store).mark_sent([alarm["key"] for alarm in unsent])
     return len(unsent)
 
 

@@ -1,7 +1,7 @@
 """OTLP exports read: bytes to spans as `accord.formats` reads them, in JSON or protobuf.
 
-Of protobuf the spans are taken from the parsed message one by one, without JSON between: of one that says nothing
-(`formats.is_silent`) only the names of its attributes are looked at, which is what a collector's rate comes down to.
+Of protobuf the spans are taken from the parsed message one by one, without JSON between: of one without content
+(`formats.has_no_content`) only the names of its attributes are read, which decides the rate of a collector.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from accord.edges import BadInput
-from accord.formats import decoded_json, is_silent
+from accord.formats import decoded_json, has_no_content
 from accord.live.service.schemas import JSON, PROTOBUF, TRACES, Signal, media_type
 
 
@@ -54,7 +54,7 @@ def _traces(request: Any) -> dict[str, Any]:
 
 
 def _span(span: Any) -> dict[str, Any]:
-    if not span.events and is_silent({"attributes": dict.fromkeys(entry.key for entry in span.attributes)}):
+    if not span.events and has_no_content({"attributes": dict.fromkeys(entry.key for entry in span.attributes)}):
         return {}
     return {
         "traceId": span.trace_id.hex(),

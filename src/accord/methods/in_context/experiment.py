@@ -43,8 +43,8 @@ from accord.methods.in_context.selectors import (
     try_selector,
 )
 from accord.methods.in_context.template import Examples, PromptTemplate, prompt_text
-from accord.models import EMBEDDER, WRITER, Failure, Flow, Known, Prompt, Reply, Request, to
-from accord.models import Text as EmbeddedText
+from accord.models import EMBEDDER, WRITER, Failure, Flow, ModelInfo, Prompt, Reply, Request, to_role
+from accord.models import EmbeddingText as EmbeddedText
 from accord.statistics import INNER_FOLDS, fold_of
 from accord.values import Estimate, Findings, Fold, Registry, Sample, Section, Table, Text, number
 
@@ -185,7 +185,7 @@ class Experiment:
     counts: dict[str, Counts] = field(default_factory=dict)
 
     def learn(
-        self, prompts: Sequence[TaskPrompt], writer: Known | None, inversion: str | None
+        self, prompts: Sequence[TaskPrompt], writer: ModelInfo | None, inversion: str | None
     ) -> Flow[ExperimentResult]:
         """Write prompts, try them and sets of examples, and learn what to show for an input.
 
@@ -212,11 +212,11 @@ class Experiment:
 
     # --- prompts --------------------------------------------------------------------------------------------------
 
-    def _written(self, writer: Known, inversion: str | None) -> Flow[list[TaskPrompt]]:
+    def _written(self, writer: ModelInfo, inversion: str | None) -> Flow[list[TaskPrompt]]:
         rng, counts = self._rng(1), self.counts_of(WRITTEN)
         draws = [rng.permutation(len(self.train))[:EXAMPLES].tolist() for _ in range(self.settings.candidates)]
         flow = invert(self.wording, writer.name, self.train.all, draws, counts, inversion, writer.context)
-        return (yield from to(WRITER, flow, WRITTEN, stand_in=_prompt_writer(), fewest=lambda prompt: Reply("")))
+        return (yield from to_role(WRITER, flow, WRITTEN, stand_in=_prompt_writer(), fewest=lambda prompt: Reply("")))
 
     def _searched(self, candidates: Sequence[TaskPrompt]) -> Flow[PromptSearch]:
         """Every prompt on the whole training side (eq. 1)."""

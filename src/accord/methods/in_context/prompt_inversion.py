@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from accord.edges import BadInput, check, load_yaml, parse_yaml, sendable
+from accord.edges import BadInput, load_yaml, parse_yaml, sendable, validate
 from accord.methods.in_context.scoring_requests import NO_PROMPTS, UNREADABLE, Asked, Counts, Reading, score_each
 from accord.methods.in_context.template import Example, Examples, PromptTemplate, prompt_text, unit
 from accord.models import MARGIN, ChatMessage, Failure, Prompt, PromptFlow, estimated_usage
-from accord.values import Frozen, Question, content_hash
+from accord.values import FrozenModel, Question, content_hash
 
 Floats = NDArray[np.float64]
 
@@ -53,7 +53,7 @@ class TaskPrompt:
         return {**about, "text": self.text}
 
 
-class _Entry(Frozen):
+class _Entry(FrozenModel):
     text: str = Field(min_length=1)
     hash: str | None = None
     by: str = BY_HAND
@@ -68,7 +68,7 @@ class _Entry(Frozen):
         return TaskPrompt(text, self.by, self.examples, self.error)
 
 
-class _File(Frozen):
+class _File(FrozenModel):
     dimension: str | None = None
     prompts: tuple[_Entry, ...] = Field(min_length=1)
 
@@ -88,7 +88,7 @@ def read_tasks(text: str, where: str) -> list[TaskPrompt]:
 
 
 def _prompts_in(content: Any, where: str) -> list[TaskPrompt]:
-    found = [entry.prompt() for entry in check(_File, content, where).prompts]
+    found = [entry.prompt() for entry in validate(_File, content, where).prompts]
     if not all(prompt.text for prompt in found):
         raise BadInput(f"{where}: a prompt has no text")
     return found

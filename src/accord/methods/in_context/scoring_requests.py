@@ -30,7 +30,7 @@ from accord.models import (
     Reply,
     answer_labels,
     read_first_token,
-    to,
+    to_role,
 )
 from accord.values import Question, Sample, Target
 
@@ -319,7 +319,7 @@ def to_scorer(wording: PromptTemplate, flow: PromptFlow[T], purpose: str) -> Flo
         label = next(said)
         return Reply(label, STAND_IN, {label: 1.0})
 
-    return to(SCORER, flow, purpose, question, stand_in)
+    return to_role(SCORER, flow, purpose, question, stand_in)
 
 
 def as_evidence(

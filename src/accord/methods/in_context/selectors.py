@@ -23,7 +23,7 @@ from accord.methods.in_context.prompt_inversion import TaskPrompt
 from accord.methods.in_context.scoring_requests import UNREADABLE, Asked, Counts, Reading, score_each
 from accord.methods.in_context.template import Examples, PromptTemplate, unit
 from accord.models import Failure, PromptFlow
-from accord.statistics import DRAWS, Clusters, interval
+from accord.statistics import DRAWS, Clusters, estimate_from_draws
 from accord.values import Estimate, Question, Registry
 
 Vectors = NDArray[np.float32]
@@ -491,7 +491,7 @@ def selector_figures(tried: Sequence[Tried], chosen: str, groups: Sequence[str],
         counts = clusters.counts(DRAWS, seed)
         figures = []
         for values in (each.targets[known], (each.targets - base)[known]):
-            drawn = interval((counts @ clusters.sums(values[:, None]))[:, 0] / (counts @ clusters.sizes))
-            figures.append(Estimate(float(values.mean()), drawn.low, drawn.high))
+            drawn = (counts @ clusters.sums(values[:, None]))[:, 0] / (counts @ clusters.sizes)
+            figures.append(estimate_from_draws(float(values.mean()), drawn))
         found.append(SelectorFigures(each.name, each.name == chosen, *figures))
     return found

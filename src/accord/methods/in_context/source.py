@@ -48,9 +48,9 @@ from accord.models import (
     WRITER,
     Failure,
     Flow,
-    Known,
+    ModelInfo,
+    ModelQuery,
     Request,
-    Who,
     in_process,
 )
 from accord.statistics import Split, fold_of
@@ -169,7 +169,7 @@ class InContext(LearnedSource[Recipe]):
             rivals.get(name)
         prompts = load_tasks(self.context.folder / settings.prompts) if settings.prompts else []
         inversion = _text_of(self.context.folder / settings.inversion) if settings.inversion else None
-        [scorer] = yield [Request(SCORER, Who(), about=train.question)]
+        [scorer] = yield [Request(SCORER, ModelQuery(), about=train.question)]
         wording, examples = self._shown(train, scorer)
         groups = contexts_of(examples.all, train.group_of)
         check_examples(examples, groups, settings.demonstrations)
@@ -231,7 +231,7 @@ class InContext(LearnedSource[Recipe]):
         private = private_by(self.settings.private, self.settings.marked)
         return examples_of(part.question, part.samples, part.labels, level or self.settings.level, private)
 
-    def _shown(self, train: Training, scorer: Known) -> tuple[PromptTemplate, Examples]:
+    def _shown(self, train: Training, scorer: ModelInfo) -> tuple[PromptTemplate, Examples]:
         """The prompt template, and the examples that there is room for."""
         mode = scorer.mode or NUMBER
         if mode not in SCORING:
@@ -256,7 +256,7 @@ class InContext(LearnedSource[Recipe]):
             NotFitted: Nothing was learned yet.
         """
         recipe = self.recipe
-        [scorer] = yield [Request(SCORER, Who(), about=recipe.wording.question)]
+        [scorer] = yield [Request(SCORER, ModelQuery(), about=recipe.wording.question)]
         _check_scorer(recipe, scorer)
         wanted = {sample.target: sample for sample in at_level(samples, recipe.wording.level)}
         found: dict[Target, Ensemble | Failure | None] = {each: recipe.unasked(s) for each, s in wanted.items()}
@@ -301,9 +301,9 @@ def _note(requests: Sequence[Asked]) -> Note:
     return Note({"demonstrations": list(shown), "prompt": TaskPrompt(requests[0].task).hash})
 
 
-def _writer() -> Flow[Known]:
+def _writer() -> Flow[ModelInfo]:
     """The model that writes prompts."""
-    [writer] = yield [Request(WRITER, Who())]
+    [writer] = yield [Request(WRITER, ModelQuery())]
     if writer.mode in DECIDED:
         raise BadInput(
             "a decisions endpoint writes no prompts; name a chat model that does: models: {writer: {model: NAME}}, or "
@@ -312,7 +312,7 @@ def _writer() -> Flow[Known]:
     return writer  # type: ignore[no-any-return]
 
 
-def _check_scorer(recipe: Recipe, scorer: Known) -> None:
+def _check_scorer(recipe: Recipe, scorer: ModelInfo) -> None:
     """Refuse another scorer than the one that the prompts were tried with."""
     if (scorer.mode or NUMBER) != recipe.wording.mode:
         raise BadInput(

@@ -28,7 +28,7 @@ from accord.models import (
     prompt_file,
     transcript_of,
 )
-from accord.values import Conversation, Kind, Labels, Question, Sample, Target, check_value, content_hash
+from accord.values import Conversation, Labels, Question, Sample, ScaleKind, Target, check_value, content_hash
 
 TURN, DIALOGUE = "turn", "dialogue"
 
@@ -237,7 +237,7 @@ class PromptTemplate:
 
     def __post_init__(self) -> None:
         scale = self.question.scale
-        if scale.kind is Kind.NOMINAL:
+        if scale.kind is ScaleKind.NOMINAL:
             raise BadInput(f"question {self.question.id!r} has a nominal scale; a score needs an ordered one")
         if self.question.compares:
             raise BadInput(f"question {self.question.id!r} compares two conversations; a score is of one")

@@ -17,7 +17,7 @@ from accord.models import (
     OUT_OF_BUDGET,
     ChatMessage,
     Failure,
-    Form,
+    ListForm,
     Prompt,
     PromptFlow,
     ask_for_list,
@@ -33,8 +33,8 @@ from accord.values import (
     Target,
     Taxonomy,
     Unannotated,
-    digests,
-    span_of,
+    find_quote,
+    turn_digests,
 )
 
 NO_KIND = "an issue of no kind of the taxonomy"
@@ -57,7 +57,7 @@ def postprocess(target: Target, verdict: Verdict, reply: str, taxonomy: Taxonomy
             unknown.append(place)
         name = stated.type if kind is None else kind.name
         said = None if name == stated.type and kind is not None else stated.type
-        issues.append(Issue(name, stated.comment, stated.quote, span_of(stated.quote, reply), said))
+        issues.append(Issue(name, stated.comment, stated.quote, find_quote(stated.quote, reply), said))
     made = IssueAnnotation(target, tuple(issues), verdict.score, verdict.comment, signature, verdict.losses)
     return Mended(made, tuple(unknown))
 
@@ -97,7 +97,7 @@ def _kinds(issues: Sequence[Issue], guidance: IssuePromptBuilder) -> PromptFlow[
     """The kind of each issue, as the model says; `None` where it says none."""
     if not issues:
         return []
-    form = Form("kinds", {"number": "NUMBER", "kind": '"KIND"'}, len(issues), "its number and its kind.", 30)
+    form = ListForm("kinds", {"number": "NUMBER", "kind": '"KIND"'}, len(issues), "its number and its kind.", 30)
     shown = _numbered([f"{issue.said}: {issue.comment}" for issue in issues])
     parts = {"taxonomy": told_taxonomy(guidance.taxonomy), "issues": shown, "fence": fence_for(shown)}
     entries = yield from ask_for_list(_prompt("kinds", parts, form, guidance), form)
@@ -122,7 +122,7 @@ def _looked_at_again(
     ]
     if again is None or not places:
         return list(assessments)
-    form = Form("yes", {"number": "NUMBER"}, len(places), "its number.", 15)
+    form = ListForm("yes", {"number": "NUMBER"}, len(places), "its number.", 15)
     shown = _numbered([assessments[row].issues[column].comment for row, column in places])
     parts = {"question": again.question, "issues": shown, "fence": fence_for(shown)}
     entries = yield from ask_for_list(_prompt("again", parts, form, guidance), form)
@@ -136,8 +136,8 @@ def _looked_at_again(
     return found
 
 
-def _prompt(name: str, parts: dict[str, str], form: Form, guidance: IssuePromptBuilder) -> Prompt:
-    text = template(name).substitute({**parts, "form": form.told(by_schema=True)}).strip()
+def _prompt(name: str, parts: dict[str, str], form: ListForm, guidance: IssuePromptBuilder) -> Prompt:
+    text = template(name).substitute({**parts, "form": form.instruction(by_schema=True)}).strip()
     schema = form.schema() if guidance.by_schema else None
     return Prompt((ChatMessage("user", text),), max(form.most, 2) * form.tokens, schema=schema)
 
@@ -198,7 +198,7 @@ def annotate(
         for turn, verdict in read.items()
     ]
     assessments = yield from postprocessed(made, asking.guidance)
-    said = digests(conversation)
+    said = turn_digests(conversation)
     by_turn: Mapping[int, IssueAnnotation] = {
         turn: replace(assessment, said=said[turn]) for turn, assessment in zip(read, assessments, strict=True)
     }

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from accord.evidence import Column, EvidenceTable
-from accord.values import HIGHEST, ISSUE, LOWEST, IssueAnnotation, Question, Sample, Scale, Target, Taxonomy
+from accord.values import ISSUE, MAX_SCORE, MIN_SCORE, IssueAnnotation, Question, Sample, Scale, Target, Taxonomy
 
 SCORE, LOWEST_SCORE = "issues:score", "issues:lowest"
 COUNT, CRITICAL = "issues:count", "issues:critical"
@@ -47,7 +47,7 @@ def assessed(assessments: Iterable[IssueAnnotation]) -> dict[Target, Found]:
         amounts: dict[str, float] = {}
         for issue in each.issues:
             amounts[issue.type] = amounts.get(issue.type, 0.0) + 1.0
-        bad = (HIGHEST - each.score) / (HIGHEST - LOWEST)
+        bad = (MAX_SCORE - each.score) / (MAX_SCORE - MIN_SCORE)
         found[each.target] = Found(amounts, dict.fromkeys(amounts, bad), float(each.score))
     return found
 

@@ -20,15 +20,15 @@ from accord.models import (
     documents_of,
     estimated_usage,
     fence_for,
-    fitted,
+    fit_to_context,
     prompt_file,
-    room_beside,
-    strict,
+    room_left,
+    strict_schema,
     transcript_of,
 )
 from accord.values import (
-    HIGHEST,
-    LOWEST,
+    MAX_SCORE,
+    MIN_SCORE,
     Conversation,
     IssueAnnotation,
     JsonSchema,
@@ -135,8 +135,8 @@ class IssuePromptBuilder:
         form = f'{{"turns": [{{"turn": NUMBER, {FORM[1:]}, ...]}}'
         parts = {"shared": self._shared(Sample(conversation)), "turns": listed, "form": _form(form)}
         verdict = _verdict_schema(self.taxonomy)["properties"]
-        one = strict({"turn": {"type": "integer", "enum": list(turns)}, **verdict})
-        schema = strict({"turns": {"type": "array", "items": one}})
+        one = strict_schema({"turn": {"type": "integer", "enum": list(turns)}, **verdict})
+        schema = strict_schema({"turns": {"type": "array", "items": one}})
         return self._prompt("dialogue", parts, TOKENS_A_TURN * len(turns) + TOKENS_AROUND, schema)
 
     def again(self, prompt: Prompt, reply: str, reason: str) -> Prompt:
@@ -152,11 +152,11 @@ class IssuePromptBuilder:
             BadInput: There is hardly any beside the taxonomy and the examples.
         """
         bare = self.of_turn(Sample(Conversation("", (Turn("user", ""),)), 0))
-        return room_beside(estimated_usage(bare).total, context, setting)
+        return room_left(estimated_usage(bare).total, context, setting)
 
     def shown(self, sample: Sample, context: int | None, setting: str = "issues: context") -> Sample:
         """A turn with as much of the dialogue before it as fits."""
-        return sample if context is None else fitted(sample, self.room(context, setting))
+        return sample if context is None else fit_to_context(sample, self.room(context, setting))
 
     def _shared(self, shown: Sample) -> str:
         examples = "".join(map(_example, self.shots))
@@ -202,9 +202,9 @@ def _form(form: str) -> str:
 
 def _verdict_schema(taxonomy: Taxonomy) -> JsonSchema:
     text: JsonSchema = {"type": "string"}
-    issue = strict({"type": {"type": "string", "enum": list(taxonomy.names)}, "comment": text, "quote": text})
-    score: JsonSchema = {"type": "integer", "enum": list(range(LOWEST, HIGHEST + 1))}
-    return strict({"issues": {"type": "array", "items": issue}, "comment": text, "score": score})
+    issue = strict_schema({"type": {"type": "string", "enum": list(taxonomy.names)}, "comment": text, "quote": text})
+    score: JsonSchema = {"type": "integer", "enum": list(range(MIN_SCORE, MAX_SCORE + 1))}
+    return strict_schema({"issues": {"type": "array", "items": issue}, "comment": text, "score": score})
 
 
 LONGEST = 2000

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 
-from accord.values import NOBODY, Conversation
+from accord.values import NON_SPEAKERS, Conversation
 
 NO_CONTEXT, EMPTY, NO_REPLY = "no turn before it", "empty", "no reply in it"
 MORE_SPEAKERS = "more than two speakers"
@@ -36,7 +36,7 @@ def judged_turns(conversation: Conversation, everyone: bool = False) -> Selectio
     replies = {id(turn) for turn in conversation.replies}
     context = False
     for place, turn in enumerate(conversation.turns):
-        if turn.role in NOBODY:
+        if turn.role in NON_SPEAKERS:
             continue
         if everyone or id(turn) in replies:
             reason = EMPTY if not turn.content.strip() else None if context else NO_CONTEXT
@@ -63,7 +63,7 @@ def largest(conversations: Iterable[Conversation], most: int | None = None) -> l
 
 def speakers(conversation: Conversation) -> list[str]:
     """Who speaks: the names of the turns, where they have one, else their roles; in the order they begin."""
-    return list(dict.fromkeys(turn.name or turn.role for turn in conversation.turns if turn.role not in NOBODY))
+    return list(dict.fromkeys(turn.name or turn.role for turn in conversation.turns if turn.role not in NON_SPEAKERS))
 
 
 def _words(conversation: Conversation) -> int:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from accord.edges import BadInput, BudgetReached, check, read_card
+from accord.edges import BadInput, BudgetReached, read_json_file, validate
 from accord.evidence import EvidenceTable, Gathered, Note, Settings, Source, SourceContext, ask_rubric, sources
 from accord.formats import REPEAT
 from accord.methods.issues.annotate import Asking, annotate
@@ -32,16 +32,16 @@ from accord.models import (
     OUT_OF_BUDGET,
     STORE,
     Flow,
-    Known,
+    ModelInfo,
+    ModelQuery,
     Prompt,
     Reply,
     Request,
     StoreRead,
     StoreWrite,
-    Who,
     in_process,
     judging_signature,
-    to,
+    to_role,
     together,
 )
 from accord.store import IssueAnnotations, Store
@@ -218,7 +218,7 @@ class Issues(Source):
         counts = IssueCounts()
         asking, name = None, ""
         if self.settings.by == "chat":
-            [who] = yield [Request(FINDER, Who())]
+            [who] = yield [Request(FINDER, ModelQuery())]
             asking, name = asking_of(self.settings, self.taxonomy, who, self.context.folder), who.name
         signature = (yield from self._recorded()) if asking is None else asking.signature(name)
         kept: dict[str, list[IssueAnnotation]] = {}
@@ -232,7 +232,7 @@ class Issues(Source):
             if asking is None or not missing:
                 continue
             flows = [
-                to(FINDER, annotate(c, turns, asking, name), "dialogues assessed", stand_in=_stand_in, most=_worst)
+                to_role(FINDER, annotate(c, turns, asking, name), "dialogues assessed", stand_in=_stand_in, most=_worst)
                 for c, turns in missing
             ]
             found = [each for mine in (yield from together(flows)) for each in mine]
@@ -278,7 +278,7 @@ class Issues(Source):
 
     def _judged(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
         """A probability of each kind, by the project's judge."""
-        [who] = yield [Request(JUDGE, Who())]
+        [who] = yield [Request(JUDGE, ModelQuery())]
         answers = yield from self._answers(samples)
         signature = str(judging_signature(who, self.taxonomy.rubric).with_part("taxonomy", self.taxonomy.hash))
         return issue_table(samples, probable(answers, self.taxonomy), self.taxonomy, signature, scored=False)
@@ -320,7 +320,7 @@ def issues_source(settings: Mapping[str, Any], context: SourceContext) -> Issues
     Raises:
         BadInput: A setting does not exist, or has a value that cannot be.
     """
-    made = Issues(check(IssueSettings, dict(settings), "sources: issues"), context)
+    made = Issues(validate(IssueSettings, dict(settings), "sources: issues"), context)
     made.name = "issues"
     return made
 
@@ -346,7 +346,7 @@ def translated(labels: Labels, source: Taxonomy, to_: Taxonomy) -> Labels:
     return Labels([*kept, *found.values()], labels.groups)
 
 
-def asking_of(settings: IssueSettings, taxonomy: Taxonomy, who: Known, folder: Path = Path()) -> Asking:
+def asking_of(settings: IssueSettings, taxonomy: Taxonomy, who: ModelInfo, folder: Path = Path()) -> Asking:
     """Return how a chat model is asked; a model that Accord fine-tuned is asked as in its training.
 
     A model `hf:FOLDER` is looked up relative to `folder`.
@@ -372,7 +372,7 @@ def asking_of(settings: IssueSettings, taxonomy: Taxonomy, who: Known, folder: P
 def tuned_with(folder: str | Path) -> dict[str, Any] | None:
     """How a model that Accord fine-tuned was asked while it learned; `None` for any other folder."""
     made = Path(folder) / MADE
-    return read_card(made)["guidance"] if made.is_file() else None
+    return read_json_file(made)["guidance"] if made.is_file() else None
 
 
 def issue_rows(found: Iterable[IssueAnnotation]) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from accord.edges import sendable
-from accord.values import HIGHEST, LOWEST
+from accord.values import MAX_SCORE, MIN_SCORE
 
 LONGEST = 1000
 """Characters of a comment or a quote that are kept."""
@@ -137,7 +137,7 @@ def _score(value: Any) -> int | None:
     """A whole number from 1 to 5, or its digit as text."""
     digit = _DIGITS.fullmatch(value) if isinstance(value, str) else None
     number = int(digit[1]) if digit else _whole(value)
-    return number if number is not None and LOWEST <= number <= HIGHEST else None
+    return number if number is not None and MIN_SCORE <= number <= MAX_SCORE else None
 
 
 def _whole(value: Any) -> int | None:

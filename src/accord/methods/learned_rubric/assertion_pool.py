@@ -43,22 +43,22 @@ from accord.models import (
     NOT_ASKED,
     OUT_OF_BUDGET,
     WRITER,
+    EmbeddingText,
     Failure,
     Flow,
-    Known,
+    ModelInfo,
     Prompt,
     PromptFlow,
     Reply,
     Request,
-    Text,
     documents_of,
     in_process,
-    to,
+    stand_in_twice,
+    to_role,
     together,
     transcript_of,
-    twice,
 )
-from accord.values import Question, Reason, Rubric, Sample, Scale, Side
+from accord.values import AssertionReason, Polarity, Question, Rubric, Sample, Scale
 
 T = TypeVar("T")
 
@@ -93,7 +93,7 @@ class Writing:
     context: int | None = None
 
     @classmethod
-    def by(cls, who: Known, settings: WritingSettings, folder: Path = Path()) -> Writing:
+    def by(cls, who: ModelInfo, settings: WritingSettings, folder: Path = Path()) -> Writing:
         """Return how the writer is asked; relative paths in the settings start from `folder`.
 
         Raises:
@@ -177,7 +177,7 @@ class _Said:
         return cls(_plain(" ".join(texts)), Names.of(texts, known))
 
 
-Write = Callable[[Sequence[Reason], Side, RubricPromptBuilder], PromptFlow[Written]]
+Write = Callable[[Sequence[AssertionReason], Polarity, RubricPromptBuilder], PromptFlow[Written]]
 
 
 def write_pool(writing: Writing, studied: Decided, name: str = "", write: Write | None = None) -> Flow[WrittenPool]:
@@ -203,7 +203,7 @@ def write_pool(writing: Writing, studied: Decided, name: str = "", write: Write 
     in_part = sum(one.truncated_share > 0 for one in extracted)
     pool.counts.update({"conversations": len(extracted), "shown in part": in_part})
     said = _Said.of(studied.samples, guidance)
-    reasons = {side: [r for one in extracted if one.side is side for r in one.reasons] for side in Side}
+    reasons = {side: [r for one in extracted if one.side is side for r in one.reasons] for side in Polarity}
     purpose = f"written {name}".strip()
     parts = [_write_class(pool, writing, *each, said, purpose, write) for each in reasons.items()]
     pool.assertions = [each for part in (yield from together(parts)) for each in part]
@@ -212,7 +212,7 @@ def write_pool(writing: Writing, studied: Decided, name: str = "", write: Write 
 
 
 def _write_class(
-    pool: WrittenPool, writing: Writing, side: Side, reasons: Sequence[Reason], said: _Said, purpose: str,
+    pool: WrittenPool, writing: Writing, side: Polarity, reasons: Sequence[AssertionReason], said: _Said, purpose: str,
     write: Write | None,
 ) -> Flow[list[Assertion]]:  # fmt: skip
     """The assertions of one class; what was left out and what failed is counted in the pool."""
@@ -227,7 +227,7 @@ def _write_class(
     elif settings.deduplicate == "model":
         found = yield from _to_writer(deduplicate(kept, guidance), purpose, settings.reasons)
     else:
-        vectors = yield [Request(EMBEDDER, Text(settings.embedder, each.text)) for each in kept]
+        vectors = yield [Request(EMBEDDER, EmbeddingText(settings.embedder, each.text)) for each in kept]
         found = deduplicate_by_cosine(kept, np.array(vectors) if kept else np.zeros((0, 1)), settings.alike)
     pool.failed(found.failures)
     pool.counts += Counter(reasons=len(reasons), written=len(written.assertions), repeated=found.repeated)
@@ -243,7 +243,7 @@ def _to_writer(flow: PromptFlow[T], purpose: str, most: int) -> Flow[T]:
     expected = partial(_stand_in, most, MOST_A_BATCH)
     fewest = partial(_stand_in, 1, 1, repeats=True)
     # One assertion per batch leaves room in the pool, so that every batch of reasons is asked about.
-    return to(WRITER, flow, purpose, None, expected, fewest, twice(partial(_stand_in, most, 1)))
+    return to_role(WRITER, flow, purpose, None, expected, fewest, stand_in_twice(partial(_stand_in, most, 1)))
 
 
 def _stand_in(reasons: int, assertions: int, prompt: Prompt, repeats: bool = False) -> Reply:
@@ -348,7 +348,7 @@ SOURCE = "Learned from conversations (Biyani et al., RUBICON, AIware 2024)."
 
 def questions_of(assertions: Iterable[Assertion], main: str = "") -> list[Question]:
     """Assertions as questions with an id each, `sat-01`, `dsat-01` and so on; none is called like the main question."""
-    counts: Counter[Side] = Counter()
+    counts: Counter[Polarity] = Counter()
     found = []
     for each in assertions:
         counts[each.side] += 1

@@ -36,7 +36,7 @@ from accord.methods.learned_rubric.selection_policies import (
     tuned,
 )
 from accord.models import NOT_APPLICABLE
-from accord.values import Labels, Question, Rubric, Sample, Side, Signature, Target, content_hash
+from accord.values import Labels, Polarity, Question, Rubric, Sample, Signature, Target, content_hash
 from accord.version import __version__
 
 FEWEST = 2
@@ -198,9 +198,9 @@ class AssertionSelector:
     ) -> None:
         self.question, self.classes, self.weights, self.seed = question, classes or {}, weights or {}, seed
         self.settings = settings or SelectionSettings()
-        strange = next((name for name in self.classes.values() if name not in set(Side)), None)
+        strange = next((name for name in self.classes.values() if name not in set(Polarity)), None)
         if strange is not None:
-            raise UnknownName("class of an assertion", str(strange), tuple(map(str, Side)))
+            raise UnknownName("class of an assertion", str(strange), tuple(map(str, Polarity)))
         cuts(question, self.settings)
 
     def fit(self, evidence: EvidenceTable, labels: Labels) -> Self:
@@ -243,7 +243,7 @@ class AssertionSelector:
         values = points(evidence, names, self.settings.answers).values[:, found.row]
         sat = values[:, found.good].mean(axis=1) >= values[:, ~found.good].mean(axis=1)
         if self.classes:
-            sat = np.array([self.classes[name] == Side.SAT for name in names])
+            sat = np.array([self.classes[name] == Polarity.SAT for name in names])
         counted = np.array(self._weights(names), dtype=float)
         if counted.sum() > MOST_WEIGHT:
             raise BadInput(
@@ -335,7 +335,9 @@ class AssertionSelector:
     def describe(self) -> dict[str, Any]:
         """What was selected, where labels begin, and what α and the budget were chosen from."""
         named = zip(self.names_, self.sat_, self._weights(self.names_), strict=True)
-        listed = [{"id": name, "class": (Side.SAT if sat else Side.DSAT).value, "weight": w} for name, sat, w in named]
+        listed = [
+            {"id": name, "class": (Polarity.SAT if sat else Polarity.DSAT).value, "weight": w} for name, sat, w in named
+        ]
         tuned = self.tuned_
         return {
             "method": METHOD, "signature": str(self.signature()), "assertions": listed, "alpha": tuned.alpha,
@@ -363,7 +365,7 @@ class AssertionSelector:
         weights = {one["id"]: one["weight"] for one in card["assertions"]}
         found = cls(question, classes, weights, settings, card["seed"])
         found.names_ = list(classes)
-        found.sat_ = np.array([name == Side.SAT for name in classes.values()])
+        found.sat_ = np.array([name == Polarity.SAT for name in classes.values()])
         found.columns_ = tuple(Column(**column) for column in card["columns"])
         low, high = card["window"]
         found.threshold_ = float(card["threshold"])

@@ -20,24 +20,24 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from accord.edges import BadInput, UnknownName, check, load_yaml
+from accord.edges import BadInput, UnknownName, load_yaml, validate
 from accord.evidence import counted_stems, pieces
 from accord.models import (
     ChatMessage,
     Failure,
-    Form,
+    ListForm,
     Prompt,
     PromptFlow,
     ask_for_list,
     estimated_usage,
     fence_for,
     fenced,
-    fitted,
-    room_beside,
+    fit_to_context,
+    room_left,
     transcript_of,
     truncated_share,
 )
-from accord.values import Conversation, Frozen, Reason, Sample, Side
+from accord.values import AssertionReason, Conversation, FrozenModel, Polarity, Sample
 
 # --- prompts ------------------------------------------------------------------------------------------------------
 
@@ -48,10 +48,10 @@ NEEDED = {
     "deduplicate": ("$written", "$fence", "$form"),
 }
 """What a user's own prompt file has to keep."""
-VERDICTS = {Side.SAT: "well", Side.DSAT: "badly"}
+VERDICTS = {Polarity.SAT: "well", Polarity.DSAT: "badly"}
 
 
-class Task(Frozen):
+class Task(FrozenModel):
     """The user's own description: what the conversations are about, and what is expected of the assistant."""
 
     about: str = Field(min_length=1)
@@ -60,7 +60,7 @@ class Task(Frozen):
 
 def load_task(path: str | Path) -> Task:
     """Read a task description (`about: TEXT`, `expected: [TEXT, ...]`) from YAML; `BadInput` where it lacks one."""
-    return check(Task, load_yaml(Path(path)), str(path))
+    return validate(Task, load_yaml(Path(path)), str(path))
 
 
 @dataclass(frozen=True)
@@ -71,10 +71,15 @@ class RubricPromptBuilder:
     prompts: Mapping[str, str] | None = None
     by_schema: bool = True
 
-    def prompt(self, name: str, form: Form, principles: str = "", parts: Mapping[str, Any] | None = None) -> Prompt:
+    def prompt(self, name: str, form: ListForm, principles: str = "", parts: Mapping[str, Any] | None = None) -> Prompt:
         """A prompt file filled in: the form of the answer, a file of design principles, and other parts by name."""
         told = self._filled(principles, {}) if principles else ""
-        named = {"domain": self.told_domain(), "principles": told, "form": form.told(self.by_schema), **(parts or {})}
+        named = {
+            "domain": self.told_domain(),
+            "principles": told,
+            "form": form.instruction(self.by_schema),
+            **(parts or {}),
+        }
         schema = form.schema() if self.by_schema else None
         tokens = form.most * (form.tokens if self.by_schema else form.tokens_of_line)
         return Prompt((ChatMessage("user", self._filled(name, named)),), max_tokens=tokens, schema=schema)
@@ -145,8 +150,8 @@ Show = Callable[[Sample], Sample]
 class Extracted:
     """What was noticed in one conversation; `failure` says why nothing was, `truncated_share` what was not shown."""
 
-    reasons: tuple[Reason, ...]
-    side: Side
+    reasons: tuple[AssertionReason, ...]
+    side: Polarity
     failure: Failure | None = None
     truncated_share: float = 0.0
 
@@ -155,7 +160,7 @@ def extract(
     sample: Sample, good: bool, guidance: RubricPromptBuilder, show: Show, most: int = MOST
 ) -> PromptFlow[Extracted]:
     """The weightiest reasons why a conversation (or one reply in it) went as people say it went."""
-    side, shown = Side.SAT if good else Side.DSAT, show(sample)
+    side, shown = Polarity.SAT if good else Polarity.DSAT, show(sample)
     missing = truncated_share(sample, shown)
     entries = yield from ask_for_list(extraction_prompt(shown, side, guidance, most), _form(most))
     if isinstance(entries, Failure):
@@ -163,11 +168,13 @@ def extract(
     whole = transcript_of(sample.conversation.up_to(sample.turn))
     name = sample.conversation.id
     named = ((" ".join(e.get("reason", "").split())[:LONGEST], e.get("quote", "")) for e in entries)
-    reasons = (Reason(conversation=name, text=text, quote=_found(quote, whole)) for text, quote in named if text)
+    reasons = (
+        AssertionReason(conversation=name, text=text, quote=_found(quote, whole)) for text, quote in named if text
+    )
     return Extracted(tuple(reasons), side, None, missing)
 
 
-def extraction_prompt(shown: Sample, side: Side, guidance: RubricPromptBuilder, most: int = MOST) -> Prompt:
+def extraction_prompt(shown: Sample, side: Polarity, guidance: RubricPromptBuilder, most: int = MOST) -> Prompt:
     """What is asked about a conversation as it is shown."""
     parts = {**fenced(shown), "verdict": VERDICTS[side], "most": most}
     return guidance.prompt("extract", _form(most), "responsibility", parts)
@@ -181,14 +188,14 @@ def windowed(guidance: RubricPromptBuilder, context: int | None, most: int = MOS
     """
     if context is None:
         return lambda sample: sample
-    bare = extraction_prompt(Sample(Conversation("", ())), Side.DSAT, guidance, most)
-    room = room_beside(estimated_usage(bare).total, context, "writer: context")
-    return lambda sample: fitted(sample, room)
+    bare = extraction_prompt(Sample(Conversation("", ())), Polarity.DSAT, guidance, most)
+    room = room_left(estimated_usage(bare).total, context, "writer: context")
+    return lambda sample: fit_to_context(sample, room)
 
 
-def _form(most: int) -> Form:
+def _form(most: int) -> ListForm:
     fields = {"reason": '"one sentence"', "quote": '"a few words of the conversation, verbatim, that show it"'}
-    return Form("reasons", fields, most, "one reason in one sentence.", 120, 50)
+    return ListForm("reasons", fields, most, "one reason in one sentence.", 120, 50)
 
 
 def _found(quote: str, transcript: str) -> str:
@@ -204,7 +211,7 @@ BATCH = 10
 MOST_A_BATCH = 8
 FEWEST_WORDS, MOST_WORDS = 3, 25
 """What is shorter says nothing, and what is longer is no short assertion; both are left out."""
-_SUMMARY = Form(
+_SUMMARY = ListForm(
     "assertions",
     {"text": '"one assertion"', "numbers": "[the numbers of the reasons it covers]"},
     MOST_A_BATCH,
@@ -218,8 +225,8 @@ class Assertion:
     """Something that can be said of a conversation, for it or against it, and where it comes from."""
 
     text: str
-    side: Side
-    reasons: tuple[Reason, ...] = ()
+    side: Polarity
+    reasons: tuple[AssertionReason, ...] = ()
 
 
 @dataclass
@@ -230,7 +237,7 @@ class Written:
     left_out: Counter[str] = field(default_factory=Counter)
     failures: list[Failure] = field(default_factory=list)
 
-    def add(self, text: str, side: Side, reasons: tuple[Reason, ...], most: int) -> None:
+    def add(self, text: str, side: Polarity, reasons: tuple[AssertionReason, ...], most: int) -> None:
         """Keep an assertion, unless it is too long, there already, or one too many."""
         plain = " ".join(_NUMBERED.sub("", text).strip('"“” ').split())
         known = {each.text.lower().rstrip(".") for each in self.assertions}
@@ -249,7 +256,9 @@ class Written:
             self.assertions.append(Assertion(plain, side, reasons))
 
 
-def summarise(reasons: Sequence[Reason], side: Side, guidance: RubricPromptBuilder, most: int) -> PromptFlow[Written]:
+def summarise(
+    reasons: Sequence[AssertionReason], side: Polarity, guidance: RubricPromptBuilder, most: int
+) -> PromptFlow[Written]:
     """Fresh assertions from each mini-batch of reasons of one class, beside all that were written before."""
     written = Written()
     for start in range(0, len(reasons), BATCH):
@@ -269,14 +278,14 @@ def summarise(reasons: Sequence[Reason], side: Side, guidance: RubricPromptBuild
     return written
 
 
-def nearest(text: str, batch: Sequence[Reason]) -> tuple[Reason, ...]:
+def nearest(text: str, batch: Sequence[AssertionReason]) -> tuple[AssertionReason, ...]:
     """The reason that shares most stems with an assertion, where the model does not say which it covers."""
     stems = counted_stems(pieces(text)).keys()
     shared = [len(stems & counted_stems(pieces(reason.text)).keys()) for reason in batch]
     return (batch[shared.index(max(shared))],) if max(shared, default=0) else ()
 
 
-def summary_parts(batch: Sequence[Reason], written: Sequence[str], side: Side) -> dict[str, str]:
+def summary_parts(batch: Sequence[AssertionReason], written: Sequence[str], side: Polarity) -> dict[str, str]:
     """What a prompt shows of a batch of reasons and of the assertions written so far."""
     shown = "\n".join(f"{place}. {reason.text}" for place, reason in enumerate(batch, 1))
     before = "\n".join(f"- {text}" for text in written) or "(none)"
@@ -290,7 +299,7 @@ SHOWN = 60
 ALIKE = 0.85
 """Cosine of two assertions' embeddings from which on they say the same."""
 _PAIR = re.compile(r"^\D{0,20}?(\d{1,4})\D{1,40}?(\d{1,4})\D{0,20}$")
-_REPEATS = Form(
+_REPEATS = ListForm(
     "repeats",
     {"number": "the number of an assertion", "number_of_earlier": "the number of the one it repeats"},
     SHOWN,

@@ -28,8 +28,8 @@ from accord.methods.learned_rubric.selection_policies import (
     SelectionSettings,
     with_intervals,
 )
-from accord.models import JUDGE, NOT_YET, PROSE, Flow
-from accord.statistics import Clusters, interval
+from accord.models import JUDGE, NO_LIST, NOT_YET, Flow
+from accord.statistics import Clusters, estimate_from_draws
 from accord.values import (
     Charts,
     Conversation,
@@ -39,11 +39,11 @@ from accord.values import (
     Histogram,
     Point,
     Points,
+    Polarity,
     Question,
     Rubric,
     Sample,
     Section,
-    Side,
     Table,
     Text,
     number,
@@ -357,7 +357,7 @@ def examine_rubric(
         precision=selector.settings.precision,
         cautions=_cautions(fit, decided, rows),
         tested=len(decided.good),
-        again=sum(count for reason, count in fit.written.failures.items() if reason != PROSE)
+        again=sum(count for reason, count in fit.written.failures.items() if reason != NO_LIST)
         + sum(row.unanswered or 0.0 for row in rows),
         **learned_part(fit),
     )
@@ -411,7 +411,7 @@ def _cautions(fit: RubricFit, decided: Decided, rows: Sequence[RubricScore]) -> 
     """Return sentences on limits of the data, the most serious first."""
     low, written = rows[0].figures["delta_netsat"].low, fit.written
     selected, rarer = len(fit.selector.names_), min(fit.selector.classes_)
-    sat, dsat = (sum(question.side is side for question in fit.everything.assertions) for side in Side)
+    sat, dsat = (sum(question.side is side for question in fit.everything.assertions) for side in Polarity)
     contradicted = fit.decided.contradicted + decided.contradicted
     in_part, failures, flagged = written.counts["shown in part"], written.failures, len(written.flagged)
     sentences = {
@@ -448,9 +448,9 @@ def _assertions(fit: RubricFit, answers: EvidenceTable, decided: Decided, test: 
     for name, own in zip(selector.names_, values, strict=True):
         question = fit.rubric[name]
         assert question.side is not None
-        is_sat = question.side is Side.SAT
+        is_sat = question.side is Polarity.SAT
         signed = own if is_sat else -own
-        spread = interval(np.array([_gap(signed[rows], good[rows]) for rows in drawn]))
+        spread = estimate_from_draws(None, np.array([_gap(signed[rows], good[rows]) for rows in drawn]))
         fails = own < TOP / POINT / 2 if is_sat else own > TOP / POINT / 2
         findings.append(
             AssertionFindings(

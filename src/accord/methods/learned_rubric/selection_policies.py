@@ -24,7 +24,7 @@ from pydantic import Field, field_validator
 
 from accord.edges import BadInput, UnknownName
 from accord.evidence import Settings
-from accord.statistics import DRAWS, FOLDS, Clusters, fold_of, interval
+from accord.statistics import DRAWS, FOLDS, Clusters, estimate_from_draws, fold_of
 from accord.values import Estimate, Registry
 
 Floats = NDArray[np.float64]
@@ -201,9 +201,8 @@ def with_intervals(tested: Outcome, clusters: Clusters, draws: int = DRAWS, seed
     """The figures, each with its interval over resamples of whole conversations."""
     own, draws = figures(tested), draws if len(clusters) > 1 else 0
     drawn = [figures(tested.take(clusters.rows(count))) for count in clusters.counts(draws, seed)]
-    spread = {name: interval(np.array([one[name] for one in drawn], dtype=float)) for name in NAMES}
     return {
-        name: Estimate() if value is None else Estimate(value, spread[name].low, spread[name].high)
+        name: Estimate() if value is None else estimate_from_draws(value, np.array([one[name] for one in drawn], float))
         for name, value in own.items()
     }
 

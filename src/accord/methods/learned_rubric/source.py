@@ -40,7 +40,7 @@ from accord.methods.learned_rubric.assertion_pool import (
 from accord.methods.learned_rubric.assertion_selector import FEWEST, AssertionSelector, Decided, verdicts_of
 from accord.methods.learned_rubric.findings import RubricFindings, RubricFit, examine_rubric, fit_pool, learned_part
 from accord.methods.learned_rubric.selection_policies import Flags, SelectionSettings, kinds_of
-from accord.models import JUDGE, WRITER, Flow, Request, Who, nothing
+from accord.models import JUDGE, WRITER, Flow, ModelQuery, Request, without_requests
 from accord.statistics import Split, fold_of
 from accord.values import Question, Rubric, Sample, dump_rubric, load_rubric, read_rubric
 
@@ -157,9 +157,9 @@ class LearnedRubric(LearnedSource[_LearnedValue]):
         pool = None if path is None else checked_pool(load_rubric(path, self.context.folder), train)
         writing = None
         if pool is None:
-            [who] = yield [Request(WRITER, Who())]
+            [who] = yield [Request(WRITER, ModelQuery())]
             writing = Writing.by(who, self.settings, self.context.folder)
-        yield [Request(JUDGE, Who())]
+        yield [Request(JUDGE, ModelQuery())]
         if writing is not None:
             written = yield from write_pool(writing, decided)
             asked = questions_of(written.assertions, train.question.id)
@@ -179,7 +179,7 @@ class LearnedRubric(LearnedSource[_LearnedValue]):
         """
         fit = self.fit_
         if fit is None:
-            return (yield from nothing(self))
+            return (yield from without_requests(self))
         results = yield from examine_rubric(fit, test, self.settings, self._given(test.question))
         return self.having(self.learned, results)
 

@@ -19,8 +19,8 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
-from accord.edges import BadInput, whole_number
-from accord.store import DIED, Conflict, Said, Talk
+from accord.edges import BadInput, parse_whole_number
+from accord.store import DIED, Chat, ChatTurn, Conflict
 from accord.studies import ChatSession
 from accord.web.accounts import Visitor
 from accord.web.context import WorkbenchContext
@@ -136,7 +136,7 @@ class _ChatPages:
         return StreamingResponse(_events(session, id), media_type="text/event-stream")
 
     def _render(
-        self, session: ChatSession, talk: Talk, visitor: Visitor, status: int = 200, error: str = "", draft: str = ""
+        self, session: ChatSession, talk: Chat, visitor: Visitor, status: int = 200, error: str = "", draft: str = ""
     ) -> Response:
         """Render a chat; a message that could not be sent is kept as a draft with its error."""
         return self.context.render(
@@ -170,7 +170,7 @@ class _ChatPages:
         return RedirectResponse(address, 303)
 
 
-def _view(session: ChatSession, talk: Talk) -> ChatView:
+def _view(session: ChatSession, talk: Chat) -> ChatView:
     reply = session.pending_reply(talk.id)
     lines = [
         _line(message, reply.shown if reply is not None and message is talk.writing else message.content)
@@ -186,7 +186,7 @@ def _view(session: ChatSession, talk: Talk) -> ChatView:
     }  # fmt: skip
 
 
-def _next_address(talk: Talk) -> str:
+def _next_address(talk: Chat) -> str:
     """Return the page that follows a chat that is not open."""
     return f"/talk/{talk.study}" if talk.assignment is None else f"/rate/{talk.study}/{talk.assignment}"
 
@@ -215,7 +215,7 @@ def _do_action(session: ChatSession, person: str, id: str, fields: dict[str, Any
 
 def _message_count(fields: dict[str, Any]) -> int:
     """Return the number of messages that the page showed."""
-    after = whole_number(str(fields.get("after", "")))
+    after = parse_whole_number(str(fields.get("after", "")))
     if after is None or after >= 10**6:
         raise BadInput("the form lacks the number of messages; reload the page")
     return after
@@ -250,7 +250,7 @@ def _event(kind: str, text: str) -> str:
     return f"event: {kind}\ndata: {json.dumps(text)}\n\n"
 
 
-def _line(message: Said, text: str) -> ChatLine:
+def _line(message: ChatTurn, text: str) -> ChatLine:
     line: ChatLine = {"role": message.role, "text": text, "state": message.state}
     if message.state == "cut":
         line["reason"] = REASONS.get(message.reason or "", "the assistant could not answer")

@@ -19,9 +19,9 @@ from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
 from accord.charts import Axis, ChartRow, bar_chart, share_bars
-from accord.edges import bounded, in_lines, sendable
+from accord.edges import one_line_json, sendable, truncate_middle
 from accord.live import Refused
-from accord.store import live_scores
+from accord.store import scores_of_conversation
 from accord.studies import (
     AnnotatorPrediction,
     CitationFinder,
@@ -31,7 +31,7 @@ from accord.studies import (
     excerpts,
     tool_calls_of,
 )  # fmt: skip
-from accord.values import ISSUE, NOBODY, SYNTHETIC, Annotation, Conversation, Estimate, Turn
+from accord.values import ISSUE, NON_SPEAKERS, SYNTHETIC, Annotation, Conversation, Estimate, Turn
 from accord.web.context import WorkbenchContext, conversation_address
 from accord.web.pages.conversation_details import (
     ConversationDetails,
@@ -82,7 +82,8 @@ class _ConversationPage:
         visitor = self.context.visitor(request, "lead")
         details, is_json = self._load(id)
         if details is None:
-            if live_scores(self.context.project.mart, id.removesuffix(".json")):
+            project = self.context.project
+            if scores_of_conversation(project.store, project.mart, id.removesuffix(".json")):
                 raise Refused(404, NOT_STORED)
             raise HTTPException(404)
         conversation = details.conversation
@@ -205,7 +206,7 @@ def _turns(details: ConversationDetails, predictions: ConversationPredictions) -
         uses = citations.uses(turn) if id(turn) in replies else ()
         yield TurnDetails(
             place, turn.role, " · ".join(filter(None, (turn.name, turn.time))), tuple(text_pieces(text, spans)),
-            _start(text), turn.role in NOBODY and len(text) > MAX_UNFOLDED, _tool_calls(turn),
+            _start(text), turn.role in NON_SPEAKERS and len(text) > MAX_UNFOLDED, _tool_calls(turn),
             _other_fields(turn), tuple(_excerpt(conversation, use) for use in uses), marks, issues,
             _place_details(details, predictions, place, scores),
         )  # fmt: skip
@@ -251,7 +252,7 @@ def _tool_calls(turn: Turn) -> tuple[tuple[str, str], ...]:
 def _tool_name(row: Any) -> str:
     function = row.get("function", row) if isinstance(row, Mapping) else None
     name = function.get("name") if isinstance(function, Mapping) else None
-    return bounded(sendable(name), 80) if isinstance(name, str) else ""
+    return truncate_middle(sendable(name), 80) if isinstance(name, str) else ""
 
 
 def _other_fields(turn: Turn) -> str:
@@ -290,6 +291,6 @@ def _metadata(conversation: Conversation) -> list[tuple[str, str]]:
 def _text_pairs(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
     pairs = []
     for name, value in fields.items():
-        text = value if isinstance(value, str) else json.dumps(in_lines(value), ensure_ascii=False, default=str)
+        text = value if isinstance(value, str) else json.dumps(one_line_json(value), ensure_ascii=False, default=str)
         pairs.append((sendable(str(name)), sendable(text)))
     return pairs

@@ -11,7 +11,7 @@ from typing import Any, TypedDict, TypeVar
 
 from accord.edges import AccordError, sendable
 from accord.project import Project, issues_of
-from accord.store import RunScores, StoreError, live_scores, scores_about
+from accord.store import EvaluatorScores, StoreError, scores_of_conversation
 from accord.studies import CitationFinder
 from accord.values import (
     ISSUE,
@@ -21,9 +21,9 @@ from accord.values import (
     Rubric,
     Taxonomy,
     Value,
-    digests,
     issues_from,
-    located,
+    turn_digests,
+    with_located_quotes,
 )  # fmt: skip
 
 Place = int | None
@@ -81,7 +81,7 @@ class ConversationDetails:
         marks: Current marks of issues by people.
         issues: Issues found by models.
         judged: Latest answers of judges.
-        runs: Scores of runs, the latest first, and then live scores.
+        runs: Scores of runs, the latest first.
         kinds: Taxonomy of issues; `None` if it cannot be read.
     """
 
@@ -90,7 +90,7 @@ class ConversationDetails:
     marks: Mapping[Place, list[Annotation]] = field(default_factory=dict)
     issues: Mapping[Place, list[ModelIssues]] = field(default_factory=dict)
     judged: Mapping[Place, list[JudgeAnswer]] = field(default_factory=dict)
-    runs: Sequence[RunScores] = ()
+    runs: Sequence[EvaluatorScores] = ()
     kinds: Taxonomy | None = None
 
     def scores(self) -> dict[Place, list[dict[str, Any]]]:
@@ -142,14 +142,14 @@ def load_details(project: Project, name: str) -> ConversationDetails | None:
         _current_marks([each for each in people if each.question.startswith(ISSUE)]),
         _model_issues(conversation, [each for each in annotations if each.is_of_issues]),
         _by_place(_judge_answers(project.rubric, annotations)),
-        [*scores_about(project.store, name), *_live_scores(project, name)],
+        _scores(project, name),
         _taxonomy(project),
     )
 
 
-def _live_scores(project: Project, name: str) -> list[RunScores]:
+def _scores(project: Project, name: str) -> list[EvaluatorScores]:
     try:
-        return live_scores(project.mart, name)
+        return scores_of_conversation(project.store, project.mart, name)
     except StoreError:
         return []  # the board reports errors of the mart
 
@@ -195,7 +195,7 @@ def _current_marks(marks: Sequence[Annotation]) -> dict[Place, list[Annotation]]
 
 def _model_issues(conversation: Conversation, annotations: Sequence[Annotation]) -> dict[Place, list[ModelIssues]]:
     """Return issues by turn, with each quote located in the current text of the turn."""
-    current = digests(conversation) if any(each.seen for each in annotations) else []
+    current = turn_digests(conversation) if any(each.seen for each in annotations) else []
     makers = {(each.target, each.signature or ""): each.by for each in annotations}
     issues: dict[Place, list[ModelIssues]] = {}
     for each in issues_from(annotations):
@@ -203,7 +203,7 @@ def _model_issues(conversation: Conversation, annotations: Sequence[Annotation])
         if turn is None or not 0 <= turn < len(conversation.turns):
             continue
         is_old = bool(each.said) and each.said != current[turn]
-        annotation = located(each, sendable(conversation.turns[turn].content))
+        annotation = with_located_quotes(each, sendable(conversation.turns[turn].content))
         issues.setdefault(turn, []).append(ModelIssues(annotation, makers[each.target, each.signature], is_old))
     return issues
 

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
 from accord.charts import Axis, ChartLine, ChartRow, Guide, interval_plot, line_chart
-from accord.edges import BadInput, whole_number
+from accord.edges import BadInput, parse_whole_number
 from accord.store import ADJUDICATED, Item
 from accord.studies import (
     FIT,
@@ -36,7 +36,7 @@ from accord.studies import (
     parse_value,
     text_field,
 )  # fmt: skip
-from accord.values import ISSUE, ROUNDS, Annotation, Estimate, Question, Value
+from accord.values import ISSUE, MAX_ROUNDS, Annotation, Estimate, Question, Value
 from accord.web.context import WorkbenchContext
 from accord.web.forms import new_key
 
@@ -173,11 +173,11 @@ class _LeadPages:
 
     def _norm(self, name: str, fields: Mapping[str, Any]) -> None:
         progress, text = self._progress(name), str(fields.get("items", NORMING_ITEMS))
-        count = whole_number(text)
+        count = parse_whole_number(text)
         if count is None or not 1 <= count <= 100:
             raise BadInput(f"items: got {text[:20]!r}, allowed: 1 to 100")
-        if max((item.round for item in progress.items), default=1) >= ROUNDS:
-            raise BadInput(f"a study has at most {ROUNDS} rounds; start another study")
+        if max((item.round for item in progress.items), default=1) >= MAX_ROUNDS:
+            raise BadInput(f"a study has at most {MAX_ROUNDS} rounds; start another study")
         if len(progress.people) < 2:
             raise BadInput(
                 "a norming round needs two annotators. Add them: accord users add NAME; or name them under `annotators`"

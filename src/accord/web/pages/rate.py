@@ -12,7 +12,7 @@ from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 
-from accord.edges import BadInput, visible, whole_number
+from accord.edges import BadInput, escape_controls, parse_whole_number
 from accord.store import Conflict
 from accord.studies import BOTH_BAD, ItemView, StudySession, SubmittedAnswer
 from accord.values import ISSUE, Annotation
@@ -201,7 +201,9 @@ def _new_answers(view: ItemView, id: str, fields: Mapping[str, Any]) -> list[tup
         given = view.given.get(name)
         new = None if value in (None, "") else str(value)
         old = None if given is None or given.value is None else str(given.value)
-        old_comments = () if given is None else (given.comment, visible(given.comment))  # as saved and as rendered
+        old_comments = (
+            () if given is None else (given.comment, escape_controls(given.comment))
+        )  # as saved and as rendered
         if value is not None and (new != old or comment not in old_comments):
             fields_of_answer = {"id": fields.get(f"id.{name}"), "question": name, "comment": comment, "value": new}
             answers.append((name, {**common, **fields_of_answer}))
@@ -214,7 +216,7 @@ def _new_answers(view: ItemView, id: str, fields: Mapping[str, Any]) -> list[tup
 def _mark(id: str, fields: Mapping[str, Any], is_removed: bool) -> SubmittedAnswer:
     """Return the mark of a form, or the answer that removes one."""
     texts = {name: fields.get(name) or "" for name in ("id", "comment", "quote", "replaces", "stage")}
-    turn, value = whole_number(str(fields.get("turn", ""))), None if is_removed else 1
+    turn, value = parse_whole_number(str(fields.get("turn", ""))), None if is_removed else 1
     question = f"{ISSUE}{fields.get('kind', '')}"
     return SubmittedAnswer.from_json({"assignment": id, "question": question, "value": value, "turn": turn, **texts})
 

@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, NamedTuple
 
-from accord.edges import visible
+from accord.edges import escape_controls
 from accord.store import Assignment
 from accord.studies import BOTH_BAD, MAX_LISTED_OPTIONS, ConversationView, ItemView
 from accord.values import (
     ISSUE,
-    NOBODY,
+    NON_SPEAKERS,
     Annotation,
     Issue,
-    Kind,
     Question,
     Rubric,
     Scale,
+    ScaleKind,
     Span,
     StudySettings,
     Taxonomy,
@@ -166,7 +166,7 @@ def _question_view(
 
 def number_range(scale: Scale) -> tuple[float, float, str] | None:
     """Return the lowest value, the highest value and the step of a typed answer; `None` for listed options."""
-    if scale.kind is Kind.REAL:
+    if scale.kind is ScaleKind.REAL:
         assert scale.low is not None and scale.high is not None
         return scale.low, scale.high, "any"
     if len(scale.options) <= MAX_LISTED_OPTIONS:
@@ -272,7 +272,7 @@ def _markable_turns(view: ItemView, side: ConversationView) -> set[int]:
         return set()
     rated = {turn.place for turn in side.turns if turn.is_rated}
     assistant = {turn.place for turn in side.turns if turn.role == "assistant"}
-    return rated or assistant or {turn.place for turn in side.turns if turn.role not in NOBODY}
+    return rated or assistant or {turn.place for turn in side.turns if turn.role not in NON_SPEAKERS}
 
 
 def issue_views(issues: Sequence[Issue], kinds: Taxonomy | None, numbers: Iterator[int]) -> tuple[IssueView, ...]:
@@ -299,8 +299,8 @@ def text_pieces(text: str, spans: Sequence[tuple[Span, int, bool]]) -> list[Text
     """
     inside = [((max(0, start), min(end, len(text))), number, by_model) for (start, end), number, by_model in spans]
     cuts = {0, len(text), *(end for span, _, _ in inside for end in span)}
-    if visible(text) != text:
-        cuts |= {place for at, char in enumerate(text) if visible(char) != char for place in (at, at + 1)}
+    if escape_controls(text) != text:
+        cuts |= {place for at, char in enumerate(text) if escape_controls(char) != char for place in (at, at + 1)}
     ordered = sorted(cuts)
     pieces = []
     for start, end in zip(ordered, ordered[1:], strict=False):
@@ -308,7 +308,9 @@ def text_pieces(text: str, spans: Sequence[tuple[Span, int, bool]]) -> list[Text
         quotes = [(number, by_model) for (first, last), number, by_model in inside if first <= start and end <= last]
         marks, issues = (tuple(n for n, by_model in quotes if by_model is kind) for kind in (False, True))
         is_line_end = raw == "\r" and text[end : end + 1] == "\n"  # a line end of Windows
-        pieces.append(TextPiece("" if is_line_end else visible(raw), marks, issues, visible(raw) != raw))
+        pieces.append(
+            TextPiece("" if is_line_end else escape_controls(raw), marks, issues, escape_controls(raw) != raw)
+        )
     return pieces
 
 
