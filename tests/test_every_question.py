@@ -20,11 +20,11 @@ from accord.evidence import Source
 from accord.models import run
 from accord.project import Project
 from accord.scoring import (
-    Asking,
     BatchScorer,
+    Execution,
+    ModelAccess,
     Perspective,
     ScoreOptions,
-    Spread,
     score,
 )
 from accord.studies.retrain import candidate_of, refitted
@@ -115,7 +115,7 @@ def test_each_question_has_its_scores_on_the_board(tmp_path: Path, monkeypatch: 
         )
         for part in opened.mart.folder.iterdir():
             part.unlink()
-        opened.score_parts(chats, tmp_path / "parts", spread=Spread(workers=1))
+        opened.score_parts(chats, tmp_path / "parts", execution=Execution(workers=1))
         parts = by_question()
         assert parts.keys() == first.keys(), "from a folder of parts"
         assert [value for value, _ in parts.values()] == pytest.approx([first[each][0] for each in parts], abs=1e-4)
@@ -154,7 +154,7 @@ def test_its_folder_is_whole_and_keeps_the_contract(tmp_path: Path, monkeypatch:
         assert scores[0] == scores[1]
         shifted = run(first.in_new_domain().predict(samples(opened)), opened.stored_models)
         assert all("Q1" in each.notes["other_questions"] for each in shifted)
-        asking = Asking(store=opened.config.store)
+        asking = ModelAccess(store=opened.config.store)
         check_batch_scorer(BatchScorer(tmp_path / "again", Perspective(), ScoreOptions(), asking))
         opened.fit()
         assert opened.load().other_questions == (), "fitted alone again, it predicts its own question alone"

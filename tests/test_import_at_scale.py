@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from accord import Conversation, Store, Turn
 from accord.edges import AccordError, BadInput, BadRow
-from accord.formats import WrongShape, answers_beside, decoded_json, labels_beside, read, read_rows
+from accord.formats import WrongShape, decoded_json, rating_cells, rating_labels, read, read_rows
 from accord.project import Imported, ImportOptions, import_files
 from accord.project import import_worker as preparing
 from accord.store import AnnotationKeys, StoreError, conversation_row, label_row
@@ -259,11 +259,11 @@ def test_what_may_be_a_label_beside_the_text_is_found(metadata: dict[str, Any], 
     turns = PlainTurns([USER, REPLY]) if plain else (Turn("user", "Why?", extra={"Q0": 3}),)
     conversation, asked = Conversation("c", turns, metadata=metadata), {"Q0", "rating"}
     try:
-        found = {each.question for each in answers_beside(conversation)}
+        found = {each.question for each in rating_cells(conversation)}
     except WrongShape:
         return
     try:
-        labels = labels_beside(conversation, asked)
+        labels = rating_labels(conversation, asked)
     except WrongShape as error:
         assert "no text that can be kept" in str(error)  # NUL in the name of an annotator
         return

@@ -311,7 +311,7 @@ def test_a_plugin_is_one_function_and_one_decorator() -> None:
         check_metric(metrics.get("test-shouting"))
         with pytest.raises(AssertionError, match="docstring"):
             check_metric(lambda conversation: 1.0)
-        with pytest.raises(AssertionError, match="neither a number nor None"):
+        with pytest.raises(AssertionError, match="is not a finite number or None"):
 
             def endless(conversation: Conversation) -> float:
                 """Not finite."""

@@ -14,7 +14,7 @@ import pytest
 import scaled
 
 from accord.edges import MissingExtra
-from accord.scoring import BatchScorer, Spread, score_parts
+from accord.scoring import BatchScorer, Execution, score_parts
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="accord[ray] is not installed")
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc here")
@@ -127,4 +127,4 @@ def test_a_data_set_of_ray_is_scored_by_the_batch_scorer(work, tmp_path):
 def test_a_package_that_is_missing_is_named_with_its_line(work, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtra, match=r"pip install .*\[ray\]'"):
-        score_parts(BatchScorer(work / "e"), work / "chats.parquet", tmp_path / "out", Spread("ray"))
+        score_parts(BatchScorer(work / "e"), work / "chats.parquet", tmp_path / "out", Execution("ray"))

@@ -21,7 +21,7 @@ import pytest
 
 from accord import Conversation, Rubric, Target, Turn, read, read_labels
 from accord.edges import BadInput, BadRow, UnknownName
-from accord.formats import UNNAMED, detect, formats, labels_beside, sniff
+from accord.formats import UNNAMED, detect, formats, rating_labels, sniff
 from accord.values import SYNTHETIC, Question, Scale, ScaleKind
 
 
@@ -656,7 +656,7 @@ def test_transcripts_and_labels_in_one_table_are_both_read(tmp_path: Path) -> No
     assert sniff(path).content != "labels"
     found = only(path)
     assert said(found) == HELLO
-    [label] = labels_beside(found, ["Q0"])
+    [label] = rating_labels(found, ["Q0"])
     assert (label.target, label.annotator, label.value) == (Target("c"), "b", 3)
 
 
@@ -754,7 +754,7 @@ def test_rows_of_several_raters_are_one_conversation_with_a_label_each(tmp_path:
     assert sniff(path).content != "labels"
     first, second = (record.conversation for record in read(path))
     assert said(first) == HELLO and second.id == "q2"
-    found = [labels_beside(each, ["rating"]) for each in (first, second)]
+    found = [rating_labels(each, ["rating"]) for each in (first, second)]
     assert [(label.target, label.annotator, label.value) for labels in found for label in labels] == [
         (Target("q1"), "ann", "4"), (Target("q1"), "ben", "4"), (Target("q2"), "ann", "2"),
     ]  # fmt: skip
@@ -782,17 +782,17 @@ def test_ratings_beside_a_conversation(
     tmp_path: Path, beside: dict[str, Any], expected: list[tuple[int | None, str, Any]]
 ) -> None:
     found = only(lines(tmp_path / "c.jsonl", {"id": "c", "messages": MESSAGES, **beside}))
-    labels = labels_beside(found, ["rating"])
+    labels = rating_labels(found, ["rating"])
     assert [(label.target.turn, label.annotator, label.value) for label in labels] == expected
 
 
 def test_a_rating_of_a_message_is_about_that_turn(tmp_path: Path) -> None:
     rated = [MESSAGES[0], {**MESSAGES[1], "rating": 5}]
-    [label] = labels_beside(only(lines(tmp_path / "c.jsonl", {"id": "c", "messages": rated})), ["rating"])
+    [label] = rating_labels(only(lines(tmp_path / "c.jsonl", {"id": "c", "messages": rated})), ["rating"])
     assert label.target == Target("c", 1) and label.value == 5
     table = tmp_path / "turns.csv"
     table.write_text("conversation,role,content,rating\nc,user,hello,\nc,assistant,hi there,5\n", encoding="utf-8")
-    [label] = labels_beside(only(table), ["rating"])
+    [label] = rating_labels(only(table), ["rating"])
     assert label.target == Target("c", 1) and label.value == "5"
 
 

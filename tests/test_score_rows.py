@@ -24,7 +24,7 @@ from accord.live import Ingestor, LiveScorer, Message, opened
 from accord.project import Config, Project
 from accord.scoring import (
     ConversationFacts,
-    Spread,
+    Execution,
     input_of,
     latest_scores,
     milliseconds,
@@ -127,7 +127,7 @@ def test_folders_of_parts_are_taken_once_and_are_like_a_batch(project: Project, 
     for part in project.mart.folder.iterdir():
         part.unlink()
     for _ in range(2):
-        project.score_parts(path, tmp_path / "parts", folder, spread=Spread(workers=1))
+        project.score_parts(path, tmp_path / "parts", folder, execution=Execution(workers=1))
     for name, row in without_times(rows(project.mart)).items():
         assert row == {**before[name], **{each: pytest.approx(before[name][each], abs=1e-6) for each in
                                           ("value", "low", "high", "probabilities")}}  # fmt: skip

@@ -22,15 +22,15 @@ from accord.cli import (
 )
 from accord.edges import AccordError, BadInput, BadRow, BudgetReached, UnknownName
 from accord.formats import file_chunks as pieces
-from accord.formats import find, line_rows, read_piece, row_groups, split_files
+from accord.formats import find_files, line_rows, read_piece, row_groups, split_files
 from accord.learning import WorkerPool, load_evaluator
 from accord.learning import worker_pool as at_once
 from accord.project import Config, Project
 from accord.scoring import (
     BatchScorer,
+    Execution,
     Perspective,
     Shard,
-    Spread,
     engines,
     finished,
     merge_parts,
@@ -38,7 +38,7 @@ from accord.scoring import (
     score_parts,
 )
 
-ONE, TWO = Spread(workers=1), Spread(workers=2)
+ONE, TWO = Execution(workers=1), Execution(workers=2)
 
 
 @pytest.fixture(scope="module")
@@ -119,13 +119,13 @@ def test_pieces_hold_every_conversation_once_and_are_the_same_another_time(tmp_p
     (tmp_path / "in/c.json").write_text(json.dumps(rows[250:]))
     (tmp_path / "in/notes.md").write_text("not read")
     (tmp_path / "in/.hidden.jsonl").write_text("{}")
-    made = split_files(find(str(tmp_path / "in")))
+    made = split_files(find_files(str(tmp_path / "in")))
     found = [row.id for piece in made for row in read_piece(piece)]
     assert found == [row["id"] for row in rows[:130]] + [row["id"] for row in rows[130:250]] + [
         r["id"] for r in rows[250:]
     ]
     assert {piece.kind for piece in made} == {"rows", "lines", "file"} and len(made) > 6
-    assert split_files(find(str(tmp_path / "in/**/*.*"))[:0] + find(str(tmp_path / "in"))) == made
+    assert split_files(find_files(str(tmp_path / "in/**/*.*"))[:0] + find_files(str(tmp_path / "in"))) == made
     again = [type(piece).from_json(json.loads(json.dumps(piece.to_json()))) for piece in made]
     assert again == made and [piece.key for piece in again] == [piece.key for piece in made]
 
@@ -137,7 +137,7 @@ def test_rows_that_are_turns_are_gathered_across_files_and_passes(tmp_path, monk
              for turn in range(6) for n in range(50)]  # fmt: skip
     for number in range(3):  # each conversation's turns lie in all three files
         pl.DataFrame(every[number * 100 : number * 100 + 100]).write_csv(tmp_path / f"in/{number}.csv")
-    made = split_files(find(str(tmp_path / "in")))
+    made = split_files(find_files(str(tmp_path / "in")))
     found = [row for piece in made for row in read_piece(piece)]
     assert len(made) > 1 and {piece.kind for piece in made} == {"gathered"}
     assert sorted(row.id for row in found) == sorted(f"c{n}" for n in range(50))
@@ -148,13 +148,13 @@ def test_conversations_without_ids_are_named_as_in_one_file_and_apart_in_several
     rows = [{"messages": row["messages"]} for row in scaled.drawn(3)]
     for folder in ("a", "b"):
         scaled.jsonl(tmp_path / folder / "chats.jsonl", rows)
-    [one] = split_files(find(str(tmp_path / "a/chats.jsonl")))
+    [one] = split_files(find_files(str(tmp_path / "a/chats.jsonl")))
     assert [row.id for row in read_piece(one)] == ["chats-1", "chats-2", "chats-3"]
-    both = [row.id for piece in split_files(find(str(tmp_path / "*/chats.jsonl"))) for row in read_piece(piece)]
+    both = [row.id for piece in split_files(find_files(str(tmp_path / "*/chats.jsonl"))) for row in read_piece(piece)]
     assert both == [f"{folder}/chats-{line}" for folder in "ab" for line in (1, 2, 3)]
-    alone = [row.id for piece in split_files(find(str(tmp_path / "a*/chats.jsonl"))) for row in read_piece(piece)]
+    alone = [row.id for piece in split_files(find_files(str(tmp_path / "a*/chats.jsonl"))) for row in read_piece(piece)]
     assert alone == both[:3], "a file that comes does not rename what was there"
-    named = [*find(str(tmp_path / "a/chats.jsonl")), *find(str(tmp_path / "b/chats.jsonl"))]
+    named = [*find_files(str(tmp_path / "a/chats.jsonl")), *find_files(str(tmp_path / "b/chats.jsonl"))]
     assert len({row.id for piece in split_files(named) for row in read_piece(piece)}) == 6
 
 
@@ -189,7 +189,7 @@ def test_groups_of_rows_are_read_from_the_footer(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("ending", "level", "spread"),
+    ("ending", "level", "execution"),
     [
         (".jsonl", "conversation", TWO),
         (".jsonl", "turn", ONE),
@@ -199,7 +199,7 @@ def test_groups_of_rows_are_read_from_the_footer(tmp_path):
         (".parquet", "turn", ONE),
     ],
 )
-def test_merged_parts_are_the_file_that_one_process_writes(tmp_path, small_pieces, ending, level, spread):
+def test_merged_parts_are_the_file_that_one_process_writes(tmp_path, small_pieces, ending, level, execution):
     folder = scaled.saved(tmp_path / "e", level)
     chats = scaled.jsonl(
         tmp_path / "chats.jsonl",
@@ -207,7 +207,7 @@ def test_merged_parts_are_the_file_that_one_process_writes(tmp_path, small_piece
     )
     with Project(Config(store=f"sqlite:///{tmp_path}/s.db")) as project:
         project.score(chats, tmp_path / f"one{ending}", load_evaluator(folder))
-        done = project.score_parts(chats, tmp_path / "parts", folder, spread=spread)
+        done = project.score_parts(chats, tmp_path / "parts", folder, execution=execution)
         assert project.store.runs()[-1]["results"]["made"] == done.made > 3
     merge_parts(tmp_path / "parts", tmp_path / f"merged{ending}")
     if ending == ".parquet":
@@ -264,7 +264,7 @@ def test_a_folder_holds_scores_that_were_made_in_one_way(tmp_path, scorer):
     chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(5))
     score_parts(scorer, chats, tmp_path / "out", ONE)
     other = BatchScorer(scaled.saved(tmp_path / "mixed", head="mixed"), Perspective.named("ann", (), None))
-    with pytest.raises(BadInput, match="were made otherwise"):
+    with pytest.raises(BadInput, match="of another evaluator or other options"):
         score_parts(other, chats, tmp_path / "out", ONE)
     (tmp_path / "out/manifest.json").write_text("{")
     with pytest.raises(BadInput, match="damaged"):
@@ -284,7 +284,7 @@ def test_bad_rows_and_files_that_fail_cost_themselves_alone(tmp_path, scorer, sm
         score_parts(scorer, tmp_path / "in", tmp_path / "out", ONE)
     # Damaged after it was planned: one part fails, all others are there, and the next run tries it again.
     (tmp_path / "in/c.parquet").write_bytes(good.read_bytes())
-    planned = split_files(find(str(tmp_path / "in")))
+    planned = split_files(find_files(str(tmp_path / "in")))
     (tmp_path / "in/c.parquet").write_bytes(damaged)
     monkeypatch.setattr("accord.scoring.folder.split_files", lambda *_: planned)
     done = score_parts(scorer, tmp_path / "in", tmp_path / "out", ONE)
@@ -314,8 +314,8 @@ def test_a_piece_of_many_rows_is_written_in_steps_and_is_one_part(tmp_path, scor
 
     chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(100))
     score_parts(scorer, chats, tmp_path / "whole", ONE)
-    monkeypatch.setattr(made, "_ROWS_AT_ONCE", 7)
-    monkeypatch.setattr(made, "_WRITTEN_AT_ONCE", 15)
+    monkeypatch.setattr(made, "_BATCH_ROWS", 7)
+    monkeypatch.setattr(made, "_TABLE_ROWS", 15)
     score_parts(scorer, chats, tmp_path / "steps", ONE)
     assert table(tmp_path / "steps").equals(table(tmp_path / "whole"))
     [steps], [whole] = (read_manifest(str(tmp_path / out))["parts"] for out in ("steps", "whole"))
@@ -328,10 +328,10 @@ def test_a_piece_of_many_rows_is_written_in_steps_and_is_one_part(tmp_path, scor
 def test_shards_share_the_work_and_together_do_all_of_it(tmp_path, scorer, small_pieces):
     chats = scaled.parquet(tmp_path / "a.parquet", scaled.drawn(1200))
     for number in (3, 1):
-        score_parts(scorer, chats, tmp_path / "out", Spread(workers=1, shard=Shard(number, 3)))
+        score_parts(scorer, chats, tmp_path / "out", Execution(workers=1, shard=Shard(number, 3)))
     with pytest.raises(BadInput, match="still to be made"):
         merge_parts(tmp_path / "out", tmp_path / "m.parquet")
-    done = score_parts(scorer, chats, tmp_path / "out", Spread(workers=1, shard=Shard(2, 3)))
+    done = score_parts(scorer, chats, tmp_path / "out", Execution(workers=1, shard=Shard(2, 3)))
     assert done.left == 0 and 0 < done.made < done.parts and done.counts.rows == 1200
     assert ids(tmp_path / "out") == sorted(row["id"] for row in scaled.drawn(1200))
 
@@ -341,7 +341,7 @@ def test_shards_share_the_work_and_together_do_all_of_it(tmp_path, scorer, small
 )
 def test_a_shard_that_is_none_is_refused(text):
     with pytest.raises(BadInput, match="from 1/N to N/N"):
-        Shard.named(text)
+        Shard.parse(text)
 
 
 def test_the_last_to_write_the_manifest_tells_of_all(tmp_path, scorer, small_pieces, monkeypatch):
@@ -354,11 +354,11 @@ def test_the_last_to_write_the_manifest_tells_of_all(tmp_path, scorer, small_pie
     def meanwhile(out, manifest):
         if manifest["parts"] and not met:
             met.append(True)
-            score_parts(scorer, chats, tmp_path / "out", Spread(workers=1, shard=Shard(2, 2)))
+            score_parts(scorer, chats, tmp_path / "out", Execution(workers=1, shard=Shard(2, 2)))
         write(out, manifest)
 
     monkeypatch.setattr(made, "_write", meanwhile)
-    score_parts(scorer, chats, tmp_path / "out", Spread(workers=1, shard=Shard(1, 2)))
+    score_parts(scorer, chats, tmp_path / "out", Execution(workers=1, shard=Shard(1, 2)))
     manifest = read_manifest(str(tmp_path / "out"))
     assert (
         met and manifest["left"] == 0 and {part["key"] for part in manifest["parts"]} == finished(str(tmp_path / "out"))
@@ -371,9 +371,9 @@ def test_the_last_to_write_the_manifest_tells_of_all(tmp_path, scorer, small_pie
 def test_workers_and_engines_are_named_rightly(tmp_path, scorer):
     chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(2))
     with pytest.raises(BadInput, match="--workers"):
-        score_parts(scorer, chats, tmp_path / "out", Spread(workers=0))
+        score_parts(scorer, chats, tmp_path / "out", Execution(workers=0))
     with pytest.raises(UnknownName, match="engine"):
-        score_parts(scorer, chats, tmp_path / "out", Spread("spark"))
+        score_parts(scorer, chats, tmp_path / "out", Execution("spark"))
     (tmp_path / "taken").write_text("")
     with pytest.raises(BadInput, match="is a file"):
         score_parts(scorer, chats, tmp_path / "taken", ONE)
@@ -398,7 +398,7 @@ def test_a_worker_that_is_killed_costs_nothing(tmp_path, scorer, small_pieces, p
 def test_a_piece_that_always_kills_its_worker_is_given_up(tmp_path, monkeypatch):
     chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(4))
     files = [chats, *(scaled.jsonl(tmp_path / f"{name}.jsonl", scaled.drawn(4)) for name in "bcdef")]
-    planned = [piece for file in files for piece in split_files(find(str(file)))]
+    planned = [piece for file in files for piece in split_files(find_files(str(file)))]
     deadly, own, killed = planned[0].key, os.getpid(), tmp_path / "killed"
 
     def scores(self, piece):
@@ -406,9 +406,9 @@ def test_a_piece_that_always_kills_its_worker_is_given_up(tmp_path, monkeypatch)
         if piece.key == deadly:
             killed.open("a").write("x")
             os.kill(os.getpid(), signal.SIGKILL)
-        return engines.Part.of(piece)
+        return engines.ScorePart.of(piece)
 
-    monkeypatch.setattr(engines, "_Scoring", lambda job: functools.partial(scores, job))
+    monkeypatch.setattr(engines, "_PieceScorer", lambda job: functools.partial(scores, job))
     found = {part.key: part.failed for part in engines.local(None, planned, 2)}
     assert found.keys() == {piece.key for piece in planned} and killed.read_text() == "xxx"
     assert "killed 3 times" in found.pop(deadly) and not any(found.values())
@@ -417,13 +417,13 @@ def test_a_piece_that_always_kills_its_worker_is_given_up(tmp_path, monkeypatch)
 @pytest.mark.slow
 def test_a_machine_that_lets_no_process_begin_is_told(tmp_path, monkeypatch):
     files = [scaled.jsonl(tmp_path / f"{name}.jsonl", scaled.drawn(1)) for name in "ab"]
-    planned = [piece for file in files for piece in split_files(find(str(file)))]
+    planned = [piece for file in files for piece in split_files(find_files(str(file)))]
 
     def none(*_, **__):
         raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
 
     monkeypatch.setattr(at_once, "Popen", none)
-    with pytest.raises(AccordError, match="no more processes can begin: .* --workers fewer"):
+    with pytest.raises(AccordError, match="no further worker process can start: .* lower --workers"):
         list(engines.local(None, planned, 2))
     with WorkerPool(4) as alone:
         assert alone.processes == 1 and alone(str, [1, 2]) == ["1", "2"]
@@ -433,14 +433,14 @@ def test_a_machine_that_lets_no_process_begin_is_told(tmp_path, monkeypatch):
 def test_an_error_of_a_worker_ends_all_of_them(tmp_path, monkeypatch, processes):
     chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(4))
     planned = [
-        *split_files(find(str(chats))),
-        *split_files(find(str(scaled.jsonl(tmp_path / "b.jsonl", scaled.drawn(4))))),
+        *split_files(find_files(str(chats))),
+        *split_files(find_files(str(scaled.jsonl(tmp_path / "b.jsonl", scaled.drawn(4))))),
     ]
 
     def out_of_budget(piece):
         return BudgetReached("that was all") if piece.key == planned[1].key else time.sleep(600)
 
-    monkeypatch.setattr(engines, "_Scoring", lambda job: out_of_budget)
+    monkeypatch.setattr(engines, "_PieceScorer", lambda job: out_of_budget)
     with pytest.raises(BudgetReached, match="that was all"):
         list(engines.local(None, planned, 2))
     assert len(processes) == 2
@@ -642,7 +642,7 @@ def test_manifest_that_is_no_json_object_is_refused_in_one_line(tmp_path, conten
         (["in", "--out", "out", "--engine", "dask"], 1, "engine"),
         (["in", "--out", "out", "--skip-bad-rows"], 1, "--skip-bad-rows"),
         (["in", "--out", "out", "--ask", "3"], 1, "--ask"),
-        (["in/a.jsonl", "--out", "s.txt"], 1, "ending"),
+        (["in/a.jsonl", "--out", "s.txt"], 1, "suffix"),
         (["nowhere://bucket/a.jsonl", "--out", "out"], 1, "nowhere"),
     ],
 )

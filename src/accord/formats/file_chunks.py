@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 from accord.edges import MB, BadInput, BadRow, first_line, sendable, unreadable_parquet
 from accord.formats.label_files import RECORDED_JUDGEMENTS, is_judgement, looks_like_labels, mapped
-from accord.formats.object_storage import File, here, is_remote, opened, shown_place, storage_options
+from accord.formats.object_storage import File, display_path, is_remote, local_copy, open_file, storage_options
 from accord.formats.parquet import row_groups
 from accord.formats.reader import OnBadRow, convert_row, detect, is_part, read, read_parts, sniff
 from accord.formats.record import Fields, Record, Row, WrongShape, formats
@@ -87,7 +87,7 @@ class FilePiece:
     @property
     def place(self) -> str:
         """Name for messages: file and range."""
-        first = shown_place(self.files[0].url)
+        first = display_path(self.files[0].url)
         if self.kind == "gathered":
             return f"{first} and {len(self.files) - 1} more, pass {self.start + 1} of {self.end}"
         return first if self.kind == "file" else f"{first}, {self.kind} {self.start}-{self.end}"
@@ -142,16 +142,16 @@ def _pieces(file: File, stem: str, format: str, columns: Mapping[str, str] | Non
     """Return the pieces of a file, or its format if its rows are parts of conversations."""
     groups = None
     if suffix(Path(file.url)) == ".parquet":
-        with opened(file.url) as stream:
-            groups = row_groups(shown_place(file.url), stream, file.size)
+        with open_file(file.url) as stream:
+            groups = row_groups(display_path(file.url), stream, file.size)
     fields = _first_row(file, columns)
     if fields is None:
-        raise BadInput(f"{shown_place(file.url)} holds no row")
-    name = detect(fields, shown_place(file.url)) if format == "auto" else format
+        raise BadInput(f"{display_path(file.url)} holds no row")
+    name = detect(fields, display_path(file.url)) if format == "auto" else format
     if format == "auto" and is_judgement(fields):
-        raise BadInput(f"{shown_place(file.url)}: {RECORDED_JUDGEMENTS}")
+        raise BadInput(f"{display_path(file.url)}: {RECORDED_JUDGEMENTS}")
     if format == "auto" and looks_like_labels(fields):
-        raise BadInput(f"{shown_place(file.url)} holds labels, not conversations; name the files of conversations")
+        raise BadInput(f"{display_path(file.url)} holds labels, not conversations; name the files of conversations")
     if is_part(formats.get(name), fields):
         return name
     whole = partial(FilePiece, files=(file,), stems=(stem,), format=name)
@@ -191,15 +191,15 @@ def _first_row(file: File, columns: Mapping[str, str] | None) -> Fields | None:
         fields = next(iter(_table_rows(file, 0, 1)), None)
     else:
         is_read_whole = suffix(Path(file.url)) in {*EXCEL_SUFFIXES, TEXT_SUFFIX}
-        with here(file.url, None if is_read_whole else _HEAD) as path:
+        with local_copy(file.url, None if is_read_whole else _HEAD) as path:
             fields = sniff(path).fields
     rows = [] if fields is None else [Row(1, fields)]
-    first = next(mapped(rows, columns, shown_place(file.url)), None)
+    first = next(mapped(rows, columns, display_path(file.url)), None)
     return first.fields if isinstance(first, Row) else None
 
 
 def _is_lines(file: File) -> bool:
-    with opened(file.url) as stream:
+    with open_file(file.url) as stream:
         return begins_with_lines(stream.read(_HEAD))
 
 
@@ -215,7 +215,7 @@ def read_piece(piece: FilePiece, columns: Mapping[str, str] | None = None) -> It
         yield from _read_line_range(piece, columns)
     elif piece.kind == "file":
         [file] = piece.files
-        with here(file.url) as path:
+        with local_copy(file.url) as path:
             yield from _with_bad(lambda bad: read(path, piece.format, columns, bad, stem=piece.stems[0]))
     else:
         yield from _gathered(piece, columns)
@@ -225,14 +225,14 @@ def _read_rows(piece: FilePiece, columns: Mapping[str, str] | None) -> Iterator[
     [file], [stem] = piece.files, piece.stems
     rows = _table_rows(file, piece.start, piece.end - piece.start)
     for number, fields in enumerate(rows, piece.start + 1):
-        yield _conversation(fields, shown_place(file.url), number, f"{stem}-{number}", piece.format, columns)
+        yield _conversation(fields, display_path(file.url), number, f"{stem}-{number}", piece.format, columns)
 
 
 def _read_line_range(piece: FilePiece, columns: Mapping[str, str] | None) -> Iterator[Conversation | BadRow]:
     [file], [stem] = piece.files, piece.stems
     prefix = f"{stem}-{piece.start}" if piece.start else stem
-    where = shown_place(file.url) + (f" from byte {piece.start} on" if piece.start else "")
-    with opened(file.url) as stream:
+    where = display_path(file.url) + (f" from byte {piece.start} on" if piece.start else "")
+    with open_file(file.url) as stream:
         for row in line_rows(where, stream, piece.start, piece.end):
             if isinstance(row, BadRow):
                 yield row
@@ -261,7 +261,7 @@ def _table_rows(file: File, start: int, count: int) -> Iterator[Fields]:
         scan = pl.scan_parquet(file.url, storage_options=storage_options(file.url), glob=False)
         frame = scan.slice(start, count).collect()
     except unreadable_parquet() as error:
-        raise BadInput(f"{shown_place(file.url)} cannot be read as Parquet: {first_line(error)}") from None
+        raise BadInput(f"{display_path(file.url)} cannot be read as Parquet: {first_line(error)}") from None
     yield from frame.iter_rows(named=True, buffer_size=_ROWS_AT_ONCE)
 
 
@@ -271,7 +271,8 @@ def _gathered(piece: FilePiece, columns: Mapping[str, str] | None) -> Iterator[C
 
     with ExitStack() as stack:
         paths = [
-            (stack.enter_context(here(file.url)), stem) for file, stem in zip(piece.files, piece.stems, strict=True)
+            (stack.enter_context(local_copy(file.url)), stem)
+            for file, stem in zip(piece.files, piece.stems, strict=True)
         ]
         # Every pass reads every bad row; only the first pass reports them.
         rows = _with_bad(lambda bad: read_parts(paths, piece.format, columns, bad, is_wanted))

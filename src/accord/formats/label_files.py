@@ -228,8 +228,8 @@ def raw_label_rows(
     path: str | Source, columns: Mapping[str, str] | None = None
 ) -> Iterator[tuple[int, Target, list[tuple[str, str, Any]]]]:
     """Yield the line of every row of a file of labels with its `raw_answers`; rows that cannot be read are skipped."""
-    found = locate(path)
-    for row in mapped(_rows(found), columns, str(found)):
+    source = locate(path)
+    for row in mapped(_rows(source), columns, str(source)):
         if isinstance(row, Row):
             try:
                 yield row.line, *raw_answers(row.fields)

@@ -81,12 +81,12 @@ def is_remote(name: str) -> bool:
     return "://" in name
 
 
-def shown_place(name: str) -> str:
+def display_path(name: str) -> str:
     """Return a path, or a URL without password and query."""
     return strip_url_secrets(name) if is_remote(name) else name
 
 
-def find(named: str) -> list[File]:
+def find_files(named: str) -> list[File]:
     """Return the files of a path, a folder, a glob or a URL of one of these, sorted by name.
 
     Raises:
@@ -97,7 +97,7 @@ def find(named: str) -> list[File]:
     if not files:
         kinds = ", ".join(READ)
         raise BadInput(
-            f"no file of conversations at {shown_place(named)}; a folder is searched for {kinds}, also compressed"
+            f"no file of conversations at {display_path(named)}; a folder is searched for {kinds}, also compressed"
         )
     return sorted(files)
 
@@ -152,7 +152,7 @@ def _version(details: dict[str, Any]) -> str:
     )
 
 
-def opened(url: str) -> IO[bytes]:
+def open_file(url: str) -> IO[bytes]:
     """Open a file or an object; `seek` and `readline` fetch only the bytes that they need.
 
     Raises:
@@ -166,7 +166,7 @@ def opened(url: str) -> IO[bytes]:
 
 
 @contextmanager
-def here(url: str, limit: int | None = None) -> Iterator[Path]:
+def local_copy(url: str, limit: int | None = None) -> Iterator[Path]:
     """Provide a local file with the content of a file or an object; a downloaded copy is deleted afterwards.
 
     Args:
@@ -181,7 +181,7 @@ def here(url: str, limit: int | None = None) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="accord-") as folder:
         path = Path(folder) / PurePosixPath(url).name
-        with _store_errors("read", url), opened(url) as source, path.open("wb") as target:
+        with _store_errors("read", url), open_file(url) as source, path.open("wb") as target:
             if limit is None:
                 shutil.copyfileobj(source, target, MB)
             else:
@@ -189,7 +189,7 @@ def here(url: str, limit: int | None = None) -> Iterator[Path]:
         yield path
 
 
-def put(url: str, content: bytes | Path) -> None:
+def write_file(url: str, content: bytes | Path) -> None:
     """Write a file or an object atomically, from bytes or from a local file.
 
     Raises:
@@ -216,7 +216,7 @@ def put(url: str, content: bytes | Path) -> None:
         partial.unlink(missing_ok=True)
 
 
-def names_in(folder: str) -> list[str]:
+def list_names(folder: str) -> list[str]:
     """Return the names of the files in a folder, without subfolders; empty if the folder does not exist.
 
     Raises:
@@ -233,7 +233,7 @@ def names_in(folder: str) -> list[str]:
             return []
 
 
-def remove(url: str) -> None:
+def delete_file(url: str) -> None:
     """Delete a file or an object if it exists.
 
     Raises:
@@ -250,7 +250,7 @@ def remove(url: str) -> None:
             return
 
 
-def at(folder: str, name: str) -> str:
+def join_path(folder: str, name: str) -> str:
     """Return the URL or path of a name in a folder."""
     return f"{folder.rstrip('/')}/{name}" if is_remote(folder) else str(Path(folder) / name)
 
@@ -280,7 +280,7 @@ def _system(url: str) -> tuple[Any, str]:
     user = url.partition("://")[2].partition("/")[0].rpartition("@")[0]
     if user and (not scheme.startswith("ab") or ":" in user):  # abfs://container@account/path has no secret
         raise BadInput(
-            f"{shown_place(url)} was given with a user or a password; remove them and set the store's environment "
+            f"{display_path(url)} was given with a user or a password; remove them and set the store's environment "
             "variables, for S3 AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         )
     try:
@@ -304,4 +304,4 @@ def _store_errors(verb: str, url: str) -> Iterator[None]:
         raise
     except Exception as error:
         kind = type(error).__name__
-        raise BadInput(f"cannot {verb} {shown_place(url)}: {one_line(f'{kind}: {error}', 300)}") from None
+        raise BadInput(f"cannot {verb} {display_path(url)}: {one_line(f'{kind}: {error}', 300)}") from None

@@ -204,7 +204,7 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, bool | int | float) or (isinstance(value, str) and value != "")
 
 
-def answers_beside(conversation: Conversation) -> Iterator[RatingCell]:
+def rating_cells(conversation: Conversation) -> Iterator[RatingCell]:
     """Yield every possible answer in the metadata and the turns of a conversation."""
     metadata = dict(conversation.metadata)
     rows = metadata.pop(RATED_ROWS, None) or ()
@@ -221,7 +221,7 @@ def answers_beside(conversation: Conversation) -> Iterator[RatingCell]:
             yield cell._replace(turn=number)
 
 
-def labels_beside(
+def rating_labels(
     conversation: Conversation,
     questions: Collection[str],
     turn_questions: Collection[str] = (),
@@ -242,7 +242,7 @@ def labels_beside(
     names = {*questions, *raters}
     if _has_no_answer(conversation, names):
         return labels
-    for cell in answers_beside(conversation):
+    for cell in rating_cells(conversation):
         if cell.question not in names:
             continue
         annotator = UNNAMED if cell.annotator is None else cell.annotator

@@ -51,8 +51,8 @@ def _session(
         raise WrongShape("no trace of the session has an input or an output")
     # A label on one trace among several is about the turn to which the trace led.
     targets = [Target(name, None if len(traces) == 1 else end) for end in ends]
-    found = tuple(label for trace, target in zip(traces, targets, strict=True) for label in labels(trace, target))
-    return Record(Conversation(name, turns, (), metadata), found)
+    all_labels = tuple(label for trace, target in zip(traces, targets, strict=True) for label in labels(trace, target))
+    return Record(Conversation(name, turns, (), metadata), all_labels)
 
 
 # --- Langfuse ------------------------------------------------------------------------------------------------------

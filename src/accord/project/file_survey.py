@@ -17,7 +17,7 @@ from accord.formats import (
     MemoryTable,
     Record,
     Source,
-    answers_beside,
+    rating_cells,
     raw_label_rows,
     read,
     read_annotations,
@@ -61,7 +61,7 @@ class FileSurvey:
         annotations: Files of `accord export`.
         recordings: Files of a judge's recorded answers, or folders that hold one.
         questions: ObservedAnswers answers by question.
-        rating_columns: Questions answered in columns or metadata beside the text.
+        rating_columns: Questions answered in columns or metadata of conversations.
         other_candidates: Other columns with values on a scale.
         guessed_columns: Columns in `rating_columns` that were chosen only for their values.
         skipped_files: Files of a folder that were skipped, each with the reason.
@@ -309,7 +309,7 @@ def _add_record(record: Record, location: RowLocation, marked: Answers, beside: 
     for label in (*record.labels, *answers):
         if isinstance(label.value, str | int | float):
             _answers_to(marked, label.question).add(label.value, label.annotator, label.target.turn, location)
-    for cell in answers_beside(record.conversation):
+    for cell in rating_cells(record.conversation):
         observed = _answers_to(beside, cell.question)
         observed.add(cell.value, cell.annotator, cell.turn, location)
         observed.is_marked = observed.is_marked or cell.is_marked
@@ -336,8 +336,6 @@ def _choose_columns(
     _merge(survey.questions, asked)
     left = {name: column for name, column in beside.items() if name not in survey.raters}
     survey.rating_columns = _rating_columns(survey, left, named)
-    for name in survey.rating_columns:
-        beside[name].is_beside = True
     _merge(survey.questions, {name: beside[name] for name in survey.rating_columns})
     for name, person in survey.raters.items():
         as_answers = replace(columns[name], name=RATING, annotators=Counter({person: columns[name].total}))
@@ -359,7 +357,7 @@ def _rating_columns(survey: FileSurvey, beside: Answers, named: Collection[str])
     by_name = [name for name, column in scaled.items() if has_question_name(column)]
     if named:
         return [name for name in named if name in beside]
-    if survey.questions or survey.raters:  # with labels at hand, another column needs certainty
+    if survey.questions or survey.raters:  # labels exist, so another column needs certainty
         chosen = [name for name, column in scaled.items() if column.is_marked or name in survey.questions]
         survey.other_candidates = [name for name in by_name if name not in chosen]
         return chosen
@@ -383,7 +381,7 @@ def _merge(into: Answers, more: Mapping[str, ObservedAnswers]) -> None:
         known.turn_answers += new.turn_answers
         known.text, known.ends = known.text or new.text, known.ends or new.ends
         known.meanings = known.meanings or new.meanings
-        known.is_marked, known.is_beside = known.is_marked or new.is_marked, known.is_beside or new.is_beside
+        known.is_marked = known.is_marked or new.is_marked
 
 
 def _read_question_list(answers: ObservedAnswers, folder: Path) -> None:

@@ -28,9 +28,9 @@ from accord.formats import (
     Source,
     answer_to,
     intended_role,
-    labels_beside,
     line_batches,
     locate,
+    rating_labels,
     read,
     read_lines,
     with_roles,
@@ -54,7 +54,7 @@ class ImportOptions:
     """Columns with labels, and names of roles and annotators.
 
     Attributes:
-        rating_columns: Columns or metadata beside the text that hold labels; `None` chooses them by a survey.
+        rating_columns: Columns or metadata of conversations that hold labels; `None` chooses them by a survey.
         turn_questions: Questions about turns: an answer about the whole conversation is repeated for each reply.
         is_anonymous: Names of annotators are positions in a list (r1, r2, ...), not persons; all become one annotator.
         roles: Names of roles in the files to `user`, `assistant`, `system` or `tool`.
@@ -135,7 +135,7 @@ class ImportJob:
         path: The file, or a table in memory.
         rubric: Labels on its questions are validated against its scales.
         format: The conversations' format, or `auto`.
-        columns: Accord's column names to the file's, where they differ.
+        columns: Accord's column names to the file's.
         options: Columns with labels, roles and annotators.
         skips: Skip bad rows instead of stopping at the first.
         has_answers: The file holds answers on conversations of another file.
@@ -183,7 +183,7 @@ def default_workers() -> int:
 
 
 def import_batches(job: ImportJob, workers: int = 1) -> Iterator[ImportBatch]:
-    """Yield the conversations of a file with the labels beside them, in batches and in order.
+    """Yield the conversations and labels of a file, in batches and in order.
 
     Args:
         job: The file.
@@ -220,7 +220,7 @@ def _serial(job: ImportJob) -> Iterator[ImportBatch]:
 
 
 def _fill(batch: ImportBatch, records: Iterator[Record], job: ImportJob) -> bool:
-    """Add conversations and the labels beside them up to the size of a batch; returns True after the last one.
+    """Add conversations and labels up to the size of a batch; returns True after the last one.
 
     A `BadInput` becomes the batch's `failure`; after any other exception, the batch holds the rows before it.
     """
@@ -292,7 +292,7 @@ def _labels_of(record: Record, job: ImportJob, bad: list[BadInput], valid: set[t
     options, labels = job.options, list(record.labels)
     if options.rating_columns or options.raters:
         try:
-            labels += labels_beside(
+            labels += rating_labels(
                 record.conversation, options.rating_columns or (), options.turn_questions, options.raters
             )
         except BadInput as error:

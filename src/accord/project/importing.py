@@ -134,7 +134,7 @@ def import_files(
         rubric: Labels on its questions are validated against its scales.
         paths: A file, a benchmark folder or a table in memory (see `accord.formats.MemoryTable`), or a list of them.
         format: The conversations' format, or `auto`.
-        columns: Accord's column names to the files', where they differ; each file takes those that it has.
+        columns: Accord's column names to the files'; each file uses those that it has.
         skip_bad_rows: Count and report bad rows instead of stopping at the first.
         on_progress: Called now and then with the number of rows read so far.
         options: The columns with labels, and the names of roles and annotators; by default the columns are chosen by
@@ -278,7 +278,7 @@ class _Importer:
         self.result.annotations = self.result.annotations.plus(added)
 
     def add_conversations(self, job: ImportJob, workers: int, on_progress: Callable[[int], None] | None) -> None:
-        """Import a file of conversations with the labels beside them, batch by batch."""
+        """Import a file of conversations with its labels, batch by batch."""
         rows = 0
         with _LabelBuffer(self, job.path) as labels:
             for batch in import_batches(job, workers):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # opening a project imports no code for learning, models or s
     from accord.project.importing import Imported
     from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel
     from accord.project.synthesising import SynthRun
-    from accord.scoring import Moved, PartsRun, Perspective, ScoreOptions, ScoreRun, Spread
+    from accord.scoring import Execution, PartsRun, Perspective, ScoreOptions, ScoreProgress, ScoreRun
     from accord.statistics import Groups
     from accord.synth import TwoSampleResult
 
@@ -436,21 +436,21 @@ class Project:
         evaluator: str | Path | None = None,
         perspective: Perspective | None = None,
         options: ScoreOptions | None = None,
-        spread: Spread | None = None,
+        execution: Execution | None = None,
         format: str = "auto",
         columns: Mapping[str, str] | None = None,
-        on_moved: Callable[[Moved], None] = lambda moved: None,
+        on_progress: Callable[[ScoreProgress], None] = lambda progress: None,
         roles: Mapping[str, str] | None = None,
     ) -> PartsRun:
         """Score files of any number and size into a folder of parts; see `accord.scoring.folder.score_parts`."""
         config = self.config
-        asking = scoring.Asking(True, config.store, self._caps, config.budget.shared, config.folder)
+        asking = scoring.ModelAccess(True, config.store, self._caps, config.budget.shared, config.folder)
         options = replace(options or scoring.ScoreOptions(), synthetic=self.config.synthetic)
         scorer = scoring.BatchScorer(
             evaluator or self.folder(), perspective or scoring.Perspective(), options, asking, format, columns, roles
         )
         with self.store.run("score parts", {"source": str(source), **self.config.shown()}) as record:
-            result = scoring.score_parts(scorer, source, out, spread or scoring.Spread(), on_moved)
+            result = scoring.score_parts(scorer, source, out, execution or scoring.Execution(), on_progress)
             record.results.update(result.to_json())
             scoring.add_parts(self.store, self.mart, str(out), scorer.evaluator.question.id, record.id)
             self.mart.tidy()

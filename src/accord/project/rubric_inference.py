@@ -87,7 +87,6 @@ class ObservedAnswers:
         meanings: Meanings of the options, if a file has them.
         ends: Lowest and highest answer, if a file or the user states them.
         is_marked: True if the answers are from a field that holds only ratings.
-        is_beside: True if the answers are from columns beside the text.
         locations: File and line of the first rows with each value, up to `MAX_LOCATIONS`.
     """
 
@@ -99,7 +98,6 @@ class ObservedAnswers:
     meanings: dict[str, str] = field(default_factory=dict)
     ends: tuple[float, float] | None = None
     is_marked: bool = False
-    is_beside: bool = False
     locations: dict[Value, list[RowLocation]] = field(default_factory=dict)
 
     def add(self, value: Any, annotator: str | None, turn: int | None, location: RowLocation | None = None) -> None:
@@ -343,7 +341,7 @@ def infer_rubric(
 
     Args:
         observed: Answers of each question.
-        main: The main question; by default one whose name says so ("overall", "satisfaction", ...), else the one with
+        main: The main question; by default one with a usual name ("overall", "satisfaction", ...), else the one with
             the most answers.
         name: The rubric's name.
 

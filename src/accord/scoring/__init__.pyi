@@ -1,10 +1,10 @@
 from . import batch as batch, parts as parts
-from .batch import Asking as Asking, BatchScorer as BatchScorer
+from .batch import BatchScorer as BatchScorer, ModelAccess as ModelAccess
 from .certificate import Certificate as Certificate, certify as certify
 from .file import counted as counted, latest as latest, latest_drift as latest_drift, latest_scored as latest_scored
 from .file import latest_scores as latest_scores, score as score, score_file as score_file
-from .folder import merge_parts as merge_parts, Moved as Moved, score_parts as score_parts, Shard as Shard
-from .folder import Spread as Spread
+from .folder import Execution as Execution, merge_parts as merge_parts, score_parts as score_parts
+from .folder import ScoreProgress as ScoreProgress, Shard as Shard
 from .parts import finished as finished, read_manifest as read_manifest
 from .pipeline import Perspective as Perspective, samples_of as samples_of, ScoreOptions as ScoreOptions
 from .pipeline import Scorer as Scorer, Scores as Scores, TURNS as TURNS, Turns as Turns

@@ -1,4 +1,4 @@
-"""Scoring with an adaptive rubric: each conversation is asked the questions that say most about its main answer."""
+"""Scoring with an adaptive rubric: each conversation gets its most informative questions."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 
 
 def adaptive_rubric(evaluator: Evaluator) -> AdaptiveRubric:
-    """The adaptive rubric of a fitted evaluator.
+    """Return the adaptive rubric of a fitted evaluator.
 
     Raises:
-        BadInput: Its head cannot do with some answers, none of its sources can be asked question by question, or it
-            learned from too few complete answers.
+        BadInput: The head needs all answers, no source can answer questions one by one, or too few samples had
+            complete answers.
     """
-    asked_source(evaluator)
+    rubric_source(evaluator)
     return AdaptiveRubric(evaluator.head)
 
 
-def asked_source(evaluator: Evaluator) -> Source:
-    """The source whose questions are asked one by one.
+def rubric_source(evaluator: Evaluator) -> Source:
+    """Return the source that answers questions one by one.
 
     Raises:
-        BadInput: None of them can be.
+        BadInput: No source does.
     """
-    found = next((source for source in evaluator.sources if source.questions), None)
-    if found is None:
+    source = next((source for source in evaluator.sources if source.questions), None)
+    if source is None:
         raise BadInput("an adaptive rubric needs a calibration of a judge's answers: sources: [rubric], head: mixed")
-    return found
+    return source
 
 
 def ask_adaptively(
@@ -48,29 +48,34 @@ def ask_adaptively(
     most: int,
     until: float = 0.0,
 ) -> EvidenceTable:
-    """The evidence of samples, question by question: each round asks every sample its own best next one.
+    """Gather evidence question by question; each round asks the best next question of every sample.
 
-    At most `most` questions per sample, fewer once the prediction varies less than `until` with what is not known.
-    Answers are kept like any others: what the store holds is not asked for again, nor counted less.
+    Args:
+        project: The project.
+        evaluator: A fitted evaluator.
+        samples: The samples.
+        rubric: The adaptive rubric of the evaluator.
+        most: Maximum number of questions per sample; answers from the store count, too.
+        until: Standard deviation of the prediction below which a sample gets no further question.
     """
-    judge = asked_source(evaluator)
+    judge = rubric_source(evaluator)
     others = [source for source in evaluator.sources if source is not judge]
     measured = project.measure(others, samples, project.models)
     questions = {question.id: question for question in judge.questions}
     answered: dict[Target, list[str]] = {sample.target: [] for sample in samples}
-    ours = project.measure([judge], samples)
+    answers = project.measure([judge], samples)
     for _ in range(most):
-        features = rubric.evaluator.features(_only(ours, answered).join(measured))
+        features = rubric.evaluator.features(_asked_only(answers, answered).join(measured))
         wanted: list[tuple[str, Sample]] = []
         for row, sample in enumerate(samples):
-            found, done = rubric.outlook(features, row), answered[sample.target]
-            open_ = {
+            outlook, done = rubric.outlook(features, row), answered[sample.target]
+            gains = {
                 name: gain
-                for name, gain in found.gains.items()
+                for name, gain in outlook.gains.items()
                 if name not in done and questions[name].applies_to(sample.conversation)
             }
-            if open_ and found.spread > until:
-                wanted.append((max(open_, key=lambda name: open_[name]), sample))
+            if gains and outlook.spread > until:
+                wanted.append((max(gains, key=lambda name: gains[name]), sample))
         if not wanted:
             break
         for name, group in groupby(sorted(wanted, key=lambda one: one[0]), key=lambda one: one[0]):
@@ -78,14 +83,14 @@ def ask_adaptively(
             project.measure([judge.asking([name])], chosen, project.models)
             for sample in chosen:
                 answered[sample.target].append(name)
-        ours = project.measure([judge], samples)
-    return _only(ours, answered).join(measured)
+        answers = project.measure([judge], samples)
+    return _asked_only(answers, answered).join(measured)
 
 
-def _only(table: EvidenceTable, answered: Mapping[Target, Sequence[str]]) -> EvidenceTable:
-    """The table without the answers that were not asked for here, though the store may hold them."""
+def _asked_only(table: EvidenceTable, answered: Mapping[Target, Sequence[str]]) -> EvidenceTable:
+    """Leave out stored answers to questions that this run did not ask."""
     present = table.present.copy()
     for row, target in enumerate(table.targets):
-        silent = [c.question is not None and c.question not in answered[target] for c in table.columns]
-        present[row, np.array(silent, dtype=bool)] = False
+        is_unasked = [c.question is not None and c.question not in answered[target] for c in table.columns]
+        present[row, np.array(is_unasked, dtype=bool)] = False
     return table.with_only(present)

@@ -1,9 +1,9 @@
-"""A saved evaluator as a function of a batch: Arrow in, Arrow out, one row per row, in order.
+"""A saved evaluator as a function of Arrow batches: one output row per input row, in order.
 
-Each row is a conversation (`messages`, or a prompt and a response, or what else `accord plugins` reads from one row); a
-column `turn` names the turn that is scored, without one an evaluator of turns scores the last reply. What comes out has
-the columns of `score_schema`, whatever comes in. A row that holds no conversation, or that cannot be scored, is a row
-with its status and reason: a batch never fails for a row.
+Each input row is a conversation (`messages`, a prompt and a response, or another format of `accord plugins` that fits
+one row). The column `turn` names the turn to score; without it, an evaluator of turns scores the last reply. The output
+has the columns of `score_schema`. A row without a conversation, or one that cannot be scored, becomes a row with its
+status and reason, so that no row fails a batch.
 """
 
 from __future__ import annotations
@@ -19,53 +19,46 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from accord.edges import BadInput, BadRow, BudgetReached, one_line
-from accord.formats import Fields, WrongShape, arrow_schema, check_roles, convert_row, score_table, with_roles
+from accord.formats import Fields, WrongShape, arrow_schema, check_roles, convert_row, score_frame, with_roles
 from accord.learning import Evaluator, load_evaluator, project_of
 from accord.models import Budget, Caps, Models, load_prices, memory_models
-from accord.scoring.pipeline import (
-    NO_REPLY,
-    Perspective,
-    ScoreOptions,
-    Scorer,
-    samples_of,
-)
+from accord.scoring.pipeline import NO_REPLY, Perspective, ScoreOptions, Scorer, Scores, samples_of
 from accord.scoring.selective import NOT_COUNTED
 from accord.store import SharedBudget, Store, StoreError
-from accord.values import Conversation, Sample, Score, Target, Unscored, canonical_json
+from accord.values import Conversation, Sample, Target, Unscored, canonical_json
 
 if TYPE_CHECKING:
     import polars as pl
 
-SENT_BYTES = 900_000
-"""An evaluator's packed folder up to this size travels with the function; a larger one is read where it is scored."""
-SCORED_AT_ONCE = 2000
-_OPEN_AT_ONCE = 4
+MOST_PACKED_BYTES = 900_000
+"""Largest packed evaluator that is pickled with the function; workers read a larger one from its folder."""
+SCORED_TOGETHER = 2000
+_MOST_OPEN = 4
 _NAMELESS = "row-?"
-_DATE = (1980, 1, 1, 0, 0, 0)
+_ZIP_DATE = (1980, 1, 1, 0, 0, 0)
 
 
 class BadConversation(NamedTuple):
-    """A row that holds no conversation: what it is called, and why."""
+    """A row that holds no conversation, with a name and the reason."""
 
     name: str
     reason: str
 
 
-Item = Sample | BadConversation
-"""What a row of a table of scores is about."""
+ScoreItem = Sample | BadConversation
+"""Subject of a row in a table of scores."""
 
 
 @dataclass(frozen=True)
-class Asking:
-    """Whom the evaluator's sources may ask while a batch is scored; nobody unless it is said.
+class ModelAccess:
+    """Models and answers that the sources of an evaluator may use in a batch; none by default.
 
     Attributes:
-        asks: Whether they may ask.
-        store: Where answers are kept, and looked up; without one nothing outlives the process.
-        caps: The most that one process may spend, or all that share the budget.
-        shared: The name of a budget in that store which several processes share.
-        folder: The folder that relative paths of models start from, and that holds `prices.yaml`; by default the
-            project folder of the evaluator.
+        asks: True to send requests.
+        store: Store of answers; without one, answers end with the process.
+        caps: Budget of this process, or of all processes that share it.
+        shared: Name of a budget in the store that several processes share.
+        folder: Folder for relative paths of models and for `prices.yaml`; by default the evaluator's project folder.
     """
 
     asks: bool = False
@@ -76,30 +69,30 @@ class Asking:
 
 
 @dataclass(frozen=True)
-class _Opened:
+class _OpenScorer:
     scorer: Scorer
     models: Models
 
 
-_opened: dict[str, _Opened] = {}
-"""What this process has opened, by what it was opened from: a function that arrives again opens nothing."""
+_open_scorers: dict[str, _OpenScorer] = {}
+"""Open evaluators of this process by their origin: a function that arrives again opens nothing."""
 
 
 class BatchScorer:
-    """Scores batches of conversations with a saved evaluator. Sent to other processes it weighs under a megabyte.
+    """Scores batches of conversations with a saved evaluator; pickled, it takes less than a megabyte.
 
     Args:
-        evaluator: The folder of a fitted evaluator.
-        perspective: Whose scores they are.
-        options: How scores are made; of `turns` only `last` is one row per row.
-        asking: Whom its sources may ask.
-        format: Of the rows; `auto` tells each row's own.
-        columns: Our column name to the rows'.
-        roles: Roles as the rows have them to `user`, `assistant`, `system` or `tool`.
+        evaluator: Folder of a fitted evaluator.
+        perspective: Annotator whose answers are predicted.
+        options: Options of scoring; `turns` must select one turn per row for `__call__`.
+        access: Models and answers that the evaluator's sources may use.
+        format: Format of the rows; `auto` detects each row's format.
+        columns: Our column names to those of the rows.
+        roles: Roles in the rows to `user`, `assistant`, `system` or `tool`.
 
     Raises:
-        BadInput: The folder holds no evaluator, the options cannot be, or the evaluator asks where nobody may be asked.
-        UnknownName: Nobody of that name was learned from.
+        BadInput: The folder holds no evaluator, the options are invalid, or the evaluator needs access to models.
+        UnknownName: The evaluator has not learned an annotator of this name.
     """
 
     def __init__(
@@ -107,92 +100,95 @@ class BatchScorer:
         evaluator: str | Path,
         perspective: Perspective = Perspective(),
         options: ScoreOptions = ScoreOptions(),
-        asking: Asking = Asking(),
+        access: ModelAccess = ModelAccess(),
         format: str = "auto",
         columns: Mapping[str, str] | None = None,
         roles: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = str(Path(evaluator).resolve())
-        self.perspective, self.options, self.asking = perspective, options, asking
+        self.perspective, self.options, self.access = perspective, options, access
         self.format, self.columns = format, dict(columns or {})
         self.roles = check_roles(roles or {})
         if options.ask is not None or options.certify is not None:
-            raise BadInput(
-                "an adaptive rubric and --certify score one file in a project; leave out --ask and --certify"
-            )
+            raise BadInput("--ask and --certify score one file in a project, not batches or parts; leave them out")
         if perspective.panel and perspective.rule == "each":
-            raise BadInput("a batch has one row per row; the rule `each` has one per member: name mean, max or min")
-        self.project = project_of(self.folder).absolute() if asking.folder is None else asking.folder.absolute()
+            raise BadInput(
+                "a batch has one row per row, and rule `each` has one per member; use the rule mean, max or min"
+            )
+        self.project = project_of(self.folder).absolute() if access.folder is None else access.folder.absolute()
         self._packed = _packed(Path(self.folder))
         self.made_from = hashlib.sha256(self._packed or self.folder.encode()).hexdigest()
         self.digest = ""
         self.digest = self.evaluator.digest()
 
     def __getstate__(self) -> dict[str, Any]:
-        """What travels: settings, and the evaluator's folder where it is small."""
-        sent = self._packed if self._packed is not None and len(self._packed) <= SENT_BYTES else None
-        return {**self.__dict__, "_packed": sent}
+        """Return the state to pickle: settings, and the evaluator's folder if it is small."""
+        is_small = self._packed is not None and len(self._packed) <= MOST_PACKED_BYTES
+        return {**self.__dict__, "_packed": self._packed if is_small else None}
 
     @property
     def evaluator(self) -> Evaluator:
-        """The evaluator, opened when it is first needed."""
+        """The evaluator, opened at its first use."""
         return self._open().scorer.evaluator
 
     @property
     def signature(self) -> str:
-        """How the scores are made, of a person nobody has met; a perspective adds to it."""
+        """Signature of scores for a new annotator; a perspective adds to it."""
         return str(self.evaluator.signature())
 
     def __call__(self, batch: Any) -> Any:
-        """Score a batch: anything with `__arrow_c_stream__` in; pyarrow out for pyarrow, Polars for all else."""
+        """Score a batch with `__arrow_c_stream__`; returns pyarrow for pyarrow, and Polars for everything else."""
         import polars as pl
 
         frame = batch if isinstance(batch, pl.DataFrame) else pl.DataFrame(batch)
         items = [self._item(fields) for fields in frame.iter_rows(named=True)]
         return _like(batch, self.table(items))
 
-    def items(self, rows: Iterable[Conversation | BadRow]) -> Iterable[Item]:
-        """What is scored of conversations: of each the whole, or the replies that the options name."""
+    def items(self, rows: Iterable[Conversation | BadRow]) -> Iterable[ScoreItem]:
+        """Yield the items to score: each conversation, or the turns that the options select."""
         for row in rows:
             if isinstance(row, BadRow):
                 yield BadConversation(f"{Path(row.path).name}-{row.line}", row.reason)
             else:
-                found: Sequence[Item] = self._open().scorer.samples(with_roles(row, self.roles))
-                yield from found or [BadConversation(row.id, NO_REPLY)]
+                samples: Sequence[ScoreItem] = self._open().scorer.samples(with_roles(row, self.roles))
+                yield from samples or [BadConversation(row.id, NO_REPLY)]
 
-    def table(self, items: Sequence[Item]) -> pl.DataFrame:
-        """The table of scores of some items, a row each; of a shared budget nothing is held afterwards.
+    def table(self, items: Sequence[ScoreItem]) -> pl.DataFrame:
+        """Return the table of scores with a row per item; releases what is reserved of a shared budget.
 
         Raises:
-            StoreError: The store of the answers failed.
+            StoreError: The store of answers fails.
         """
         import polars as pl
 
-        parts = [items[start : start + SCORED_AT_ONCE] for start in range(0, len(items), SCORED_AT_ONCE)]
+        starts = range(0, len(items), SCORED_TOGETHER)
         try:
-            tables = [score_table(*self._scored(part)) for part in parts]
+            tables = [self._table(items[start : start + SCORED_TOGETHER]) for start in starts]
         finally:
-            self._give_back()
-        return pl.concat(tables) if tables else score_table([])
+            self._release_budget()
+        return pl.concat(tables) if tables else score_frame([])
 
-    def _give_back(self) -> None:
-        """Give back what was taken of a shared budget and not spent: nobody says which batch is the last one."""
-        if self.asking.shared is None:
+    def _table(self, items: Sequence[ScoreItem]) -> pl.DataFrame:
+        bad = frozenset(place for place, item in enumerate(items) if isinstance(item, BadConversation))
+        return score_frame([score.to_json() for score in self._scores(items)], bad, is_escaped=True)
+
+    def _release_budget(self) -> None:
+        """Return the unspent reservation of a shared budget: a batch does not know if it is the last."""
+        if self.access.shared is None:
             return
         try:
             self._open().models.budget.close()
         except StoreError as error:
-            logging.getLogger("accord").warning("what was not spent of the shared budget stays taken: %s", error)
+            logging.getLogger("accord").warning("the unspent part of the shared budget stays reserved: %s", error)
 
     def spent(self) -> dict[str, float]:
-        """What this process has spent on answers so far, by what was counted and is not zero."""
-        told = self._open().models.budget.to_json()
-        return {name: value for name, value in told.items() if isinstance(value, int | float) and value}
+        """Return what this process has spent on answers, without zeros."""
+        spent = self._open().models.budget.to_json()
+        return {name: value for name, value in spent.items() if isinstance(value, int | float) and value}
 
     # --- one row ------------------------------------------------------------------------------------------------
 
-    def _item(self, fields: Fields) -> Item:
-        """What a row asks to be scored."""
+    def _item(self, fields: Fields) -> ScoreItem:
         row = dict(fields)
         turn = row.pop("turn", None)
         try:
@@ -206,10 +202,10 @@ class BatchScorer:
     def _sample(self, conversation: Conversation, turn: Any) -> Sample:
         level = self.evaluator.level
         if turn is None:
-            found = samples_of(conversation, level, "last")
-            if not found:
+            samples = samples_of(conversation, level, "last")
+            if not samples:
                 raise WrongShape(NO_REPLY)
-            return found[0]
+            return samples[0]
         if level != "turn":
             raise WrongShape("the evaluator scores whole conversations; leave out the column `turn`")
         if isinstance(turn, bool) or not isinstance(turn, int) or not 0 <= turn < len(conversation.turns):
@@ -218,60 +214,61 @@ class BatchScorer:
 
     # --- many ---------------------------------------------------------------------------------------------------
 
-    def _scored(self, items: Sequence[Item]) -> tuple[list[Score | Unscored], frozenset[int]]:
-        """A score, or why there is none, for each item; and the places of those that hold no conversation."""
-        opened = self._open()
-        found: dict[int, Score | Unscored] = {}
-        for places in _rounds([item if self._counts(item) else None for item in items]):
+    def _scores(self, items: Sequence[ScoreItem]) -> Scores:
+        """Return a score, or the reason of a missing one, for each item."""
+        scorer = self._open()
+        scores: Scores = [self._without_score(item) for item in items]
+        for places in _rounds([item if self._is_counted(item) else None for item in items]):
             samples = [item for place in places if isinstance(item := items[place], Sample)]
-            found |= zip(places, self._tried(opened, samples), strict=True)
-        bad = {place: item for place, item in enumerate(items) if isinstance(item, BadConversation)}
-        found |= {place: self._unscored(Target(item.name), item.reason) for place, item in bad.items()}
-        others = {
-            place: item for place, item in enumerate(items) if isinstance(item, Sample) and not self._counts(item)
-        }
-        found |= {place: self._unscored(item.target, NOT_COUNTED) for place, item in others.items()}
-        return [opened.scorer.decoded(found[place]) for place in range(len(items))], frozenset(bad)
+            for place, score in zip(places, self._score(scorer, samples), strict=True):
+                scores[place] = scorer.scorer.decoded(score)
+        return scores
 
-    def _counts(self, item: Item) -> bool:
-        """Whether an item is a conversation that `--synthetic` counts."""
+    def _without_score(self, item: ScoreItem) -> Unscored:
+        if isinstance(item, BadConversation):
+            return self._unscored(Target(item.name), item.reason)
+        return self._unscored(item.target, NOT_COUNTED)
+
+    def _is_counted(self, item: ScoreItem) -> bool:
+        """Return True if an item is a conversation that the setting `synthetic` includes."""
         which = self.options.synthetic
         return isinstance(item, Sample) and (which == "with" or item.conversation.is_synthetic == (which == "only"))
 
-    def _tried(self, opened: _Opened, samples: Sequence[Sample]) -> Sequence[Score | Unscored]:
-        """Scores of samples; where together they fail, each is tried alone, and what fails then says why."""
+    def _score(self, scorer: _OpenScorer, samples: Sequence[Sample]) -> Scores:
+        """Score samples together; after an error, score the halves, down to the samples that fail."""
         try:
-            return opened.scorer.scores(samples, opened.models)
+            return scorer.scorer.scores(samples, scorer.models)
         except StoreError:
-            raise  # no row's fault, and what is missing now is there when the store is
+            raise  # later calls succeed once the store is back
         except Exception as error:
             if len(samples) == 1 or isinstance(error, BudgetReached):
-                said = one_line(str(error), 300)
                 kind = "out of budget" if isinstance(error, BudgetReached) else f"failed: {type(error).__name__}"
-                return [self._unscored(sample.target, f"{kind}: {said}") for sample in samples]
+                reason = f"{kind}: {one_line(str(error), 300)}"
+                return [self._unscored(sample.target, reason) for sample in samples]
             middle = len(samples) // 2
-            return [*self._tried(opened, samples[:middle]), *self._tried(opened, samples[middle:])]
+            return [*self._score(scorer, samples[:middle]), *self._score(scorer, samples[middle:])]
 
     def _unscored(self, target: Target, reason: str) -> Unscored:
         return self._open().scorer.unscored(target, reason)
 
     # --- opening ------------------------------------------------------------------------------------------------
 
-    def _open(self) -> _Opened:
-        key = repr((self.made_from, self.perspective, self.options, self.asking))
-        if key not in _opened:
-            while len(_opened) >= _OPEN_AT_ONCE:
-                _opened.pop(next(iter(_opened))).models.close()
-            evaluator = self._loaded()
-            _opened[key] = _Opened(Scorer(evaluator, self.perspective, self.options), self._models(evaluator))
-        return _opened[key]
+    def _open(self) -> _OpenScorer:
+        key = repr((self.made_from, self.perspective, self.options, self.access))
+        if key not in _open_scorers:
+            while len(_open_scorers) >= _MOST_OPEN:
+                _open_scorers.pop(next(iter(_open_scorers))).models.close()
+            evaluator = self._load()
+            scorer = Scorer(evaluator, self.perspective, self.options)
+            _open_scorers[key] = _OpenScorer(scorer, self._models(evaluator))
+        return _open_scorers[key]
 
-    def _loaded(self) -> Evaluator:
+    def _load(self) -> Evaluator:
         if self._packed is None:
-            found = load_evaluator(self.folder, self.project)
-            if self.digest not in ("", found.digest()):
-                raise BadInput(f"{self.folder} holds another evaluator than the one that was sent; send it again")
-            return found
+            evaluator = load_evaluator(self.folder, self.project)
+            if self.digest not in ("", evaluator.digest()):
+                raise BadInput(f"{self.folder} holds another evaluator than this scorer was made with; make it again")
+            return evaluator
         with tempfile.TemporaryDirectory(prefix="accord-") as folder:
             with zipfile.ZipFile(io.BytesIO(self._packed)) as packed:
                 packed.extractall(folder)
@@ -280,37 +277,38 @@ class BatchScorer:
     def _models(self, evaluator: Evaluator) -> Models:
         if not evaluator.roles:
             return memory_models()
-        if not (self.asking.asks or self.asking.store):
+        access = self.access
+        if not (access.asks or access.store):
             raise BadInput(
-                f"this evaluator asks its {evaluator.roles[0]}; let it with Asking(asks=True, store=URL), or name the "
-                "store that holds the answers: Asking(store=URL)"
+                f"this evaluator asks its {evaluator.roles[0]}; allow requests with ModelAccess(asks=True, store=URL), "
+                "or name the store of its answers: ModelAccess(store=URL)"
             )
-        about, store = self.asking, Store(self.asking.store or "sqlite:///:memory:")
-        account = None if about.shared is None or store is None else SharedBudget(store, about.shared)
-        budget = Budget(about.caps, load_prices(self.project), account)
-        return Models(evaluator.models, store, budget, about.asks, folder=self.project)
+        store = Store(access.store or "sqlite:///:memory:")
+        account = None if access.shared is None else SharedBudget(store, access.shared)
+        budget = Budget(access.caps, load_prices(self.project), account)
+        return Models(evaluator.models, store, budget, access.asks, folder=self.project)
 
 
 def _packed(folder: Path) -> bytes | None:
-    """The folder's files as one archive, the same bytes for the same files; `None` where there is no such folder."""
+    """Return a folder's files as one archive, the same bytes for the same files; None without a folder."""
     if not folder.is_dir():
         return None
     content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as packed:
+    with zipfile.ZipFile(content, "w") as archive:
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-            about = zipfile.ZipInfo(path.relative_to(folder).as_posix(), _DATE)
-            packed.writestr(about, path.read_bytes(), zipfile.ZIP_DEFLATED)
+            entry = zipfile.ZipInfo(path.relative_to(folder).as_posix(), _ZIP_DATE)
+            archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
     return content.getvalue()
 
 
-def _rounds(items: Sequence[Item | None]) -> list[list[int]]:
-    """The places of samples, in rounds of which none has a target twice: evidence is kept by target."""
+def _rounds(items: Sequence[ScoreItem | None]) -> list[list[int]]:
+    """Return the places of samples in rounds with distinct targets: evidence has one row per target."""
     rounds: list[list[int]] = []
-    seen: dict[Target, int] = {}
+    counts: dict[Target, int] = {}
     for place, item in enumerate(items):
         if isinstance(item, Sample):
-            number = seen.get(item.target, 0)
-            seen[item.target] = number + 1
+            number = counts.get(item.target, 0)
+            counts[item.target] = number + 1
             if number == len(rounds):
                 rounds.append([])
             rounds[number].append(place)
@@ -318,23 +316,23 @@ def _rounds(items: Sequence[Item | None]) -> list[list[int]]:
 
 
 def _name(row: Fields) -> str:
-    """What a row that holds no conversation is called."""
-    named = next((row[key] for key in ("id", "conversation", "conversation_id") if row.get(key) is not None), None)
-    return one_line(str(named), 200) if isinstance(named, str | int) and named != "" else f"row-{_digest(row)}"
+    """Return the name of a row that holds no conversation."""
+    name = next((row[key] for key in ("id", "conversation", "conversation_id") if row.get(key) is not None), None)
+    return one_line(str(name), 200) if isinstance(name, str | int) and name != "" else f"row-{_digest(row)}"
 
 
 def _digest(row: Fields) -> str:
-    """A name that follows from what a row says, and not from where it stands."""
+    """Return a digest of a row's content, whatever its place."""
     return hashlib.sha256(canonical_json(row, default=str).encode("ascii")).hexdigest()[:16]
 
 
 def _like(batch: Any, table: pl.DataFrame) -> Any:
-    """The table as what came in: pyarrow for pyarrow, Polars for all else."""
+    """Return the table as pyarrow for a pyarrow batch, else as it is."""
     kind = type(batch)
     if not kind.__module__.startswith("pyarrow"):
         return table
-    made = table.to_arrow().cast(arrow_schema()).combine_chunks()
-    return made if kind.__name__ != "RecordBatch" else (made.to_batches() or [_empty_batch()])[0]
+    arrow = table.to_arrow().cast(arrow_schema()).combine_chunks()
+    return arrow if kind.__name__ != "RecordBatch" else (arrow.to_batches() or [_empty_batch()])[0]
 
 
 def _empty_batch() -> Any:

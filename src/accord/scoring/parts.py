@@ -1,11 +1,11 @@
-"""Scores as a folder of parts, here or in an object store: one for each piece of the input, and a manifest of all.
+"""A folder of score parts, local or in an object store: one part for each piece of the input, and a manifest.
 
-    scores/manifest.json              what was scored with, and what each part holds
-    scores/part-4be1….parquet         the scores of one piece, named by the hash of what was read
+    scores/manifest.json              origin of the scores, and the counts of each part
+    scores/part-4be1….parquet         scores of one piece, named by the hash of its content
 
-A part appears whole or not at all, and says itself what it holds: nothing else has to be kept for a run that was killed
-anywhere to go on. The same piece scored twice gives the same bytes. A part goes when the file that it was scored from
-has changed and all that is planned now is there.
+A part appears whole or not at all, and its metadata describe it, so that a killed run needs no other state to go on.
+Scoring a piece twice gives the same bytes. A part is removed once its input file has changed and every planned part
+exists.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from accord.edges import (
 from accord.formats import (
     SCORE_NESTED,
     FilePiece,
-    at,
+    delete_file,
+    display_path,
     is_remote,
-    names_in,
-    opened,
-    put,
+    join_path,
+    list_names,
+    open_file,
     read_piece,
-    remove,
     score_schema,
-    shown_place,
     storage_options,
+    write_file,
 )
 from accord.models import OUT_OF_BUDGET
 from accord.scoring.batch import BatchScorer
@@ -62,27 +62,27 @@ if TYPE_CHECKING:
     import polars as pl
 
 MANIFEST, FORMAT = "manifest.json", 2
-_ABOUT = "accord"
-"""Under this name a part's own metadata says what it holds."""
-_ROWS_AT_ONCE = 2000
-_WRITTEN_AT_ONCE = 20_000
-_READ_AT_ONCE = 16
-_OBJECTS_BETWEEN = 100_000
+_METADATA_KEY = "accord"
+"""Key of a part's metadata in its Parquet file."""
+_BATCH_ROWS = 2000
+_TABLE_ROWS = 20_000
+_PARALLEL_READS = 16
+_GC_THRESHOLD = 100_000
 
 
 @dataclass(frozen=True)
-class Part:
-    """A finished part, or why there is none.
+class ScorePart:
+    """A finished part, or one that failed.
 
     Attributes:
-        key: Of its piece.
-        place: What it was read from.
-        urls: The files of it.
-        start: Where in them it begins.
-        counts: What it holds.
-        failed: Why it could not be made; empty where it was.
-        seconds: How long it took here; not kept.
-        size: About how many bytes were read.
+        key: Key of its piece.
+        place: Place of the piece in the input.
+        urls: Files of the piece.
+        start: Start of the piece in its files.
+        counts: Counts of its rows.
+        failed: Reason of the failure; empty for a finished part.
+        seconds: Time of scoring; not saved.
+        size: Approximate number of bytes that were read; not saved.
     """
 
     key: str
@@ -95,18 +95,18 @@ class Part:
     size: int = 0
 
     @classmethod
-    def of(cls, piece: FilePiece) -> Part:
-        """The part of a piece, before anything is known of it."""
-        urls = tuple(shown_place(file.url) for file in piece.files)
+    def of(cls, piece: FilePiece) -> ScorePart:
+        """Return the part of a piece before it is scored."""
+        urls = tuple(display_path(file.url) for file in piece.files)
         return cls(piece.key, piece.place, urls, piece.start, size=piece.size)
 
     def to_json(self) -> dict[str, Any]:
-        """What is kept of it."""
-        about = {"key": self.key, "place": self.place, "urls": list(self.urls), "start": self.start}
-        return {**about, **asdict(self.counts)}
+        """Return the saved fields as JSON values."""
+        piece = {"key": self.key, "place": self.place, "urls": list(self.urls), "start": self.start}
+        return {**piece, **asdict(self.counts)}
 
     @classmethod
-    def from_json(cls, row: Mapping[str, Any]) -> Part:
+    def from_json(cls, row: Mapping[str, Any]) -> ScorePart:
         """Return the part that `to_json` wrote.
 
         Raises:
@@ -115,11 +115,11 @@ class Part:
         counts = _counts_adapter().validate_python({name: row[name] for name in ScoreCounts.__dataclass_fields__})
         key, place, urls, start = row["key"], row["place"], row["urls"], row["start"]
         if not (isinstance(key, str) and _KEY.fullmatch(key)):
-            raise ValueError("a key is 16 hexadecimal digits")
+            raise ValueError("the key is not 16 hexadecimal digits")
         if not (isinstance(place, str) and isinstance(urls, list) and all(isinstance(url, str) for url in urls)):
-            raise ValueError("a place and URLs are text")
+            raise ValueError("place and URLs are not text")
         if type(start) is not int or start < 0:
-            raise ValueError("a start is a number from 0 up")
+            raise ValueError("the start is not a number from 0")
         return cls(key, place, tuple(urls), start, counts)
 
 
@@ -132,29 +132,29 @@ def _counts_adapter() -> TypeAdapter[ScoreCounts]:
 
 
 @dataclass(frozen=True)
-class Job:
-    """What a process has to know in order to score pieces: with what, and where to."""
+class ScoringJob:
+    """A scorer and the folder that receives its parts."""
 
     scorer: BatchScorer
     out: str
 
     @property
     def made_from(self) -> str:
-        """Another text wherever the scores of a conversation may be others."""
-        about = self.scorer
-        said = [about.digest, asdict(about.perspective), asdict(about.options), about.format, dict(about.columns)]
-        said += [dict(about.roles)] if about.roles else []
-        return content_hash(said, 24, default=str)
+        """Digest of everything that the scores depend on."""
+        scorer = self.scorer
+        parts = [scorer.digest, asdict(scorer.perspective), asdict(scorer.options), scorer.format, dict(scorer.columns)]
+        parts += [dict(scorer.roles)] if scorer.roles else []
+        return content_hash(parts, 24, default=str)
 
 
-def score_piece(job: Job, piece: FilePiece) -> Part:
-    """Score a piece into its part; what cannot be read, or scored at all, is a part that failed.
+def score_piece(job: ScoringJob, piece: FilePiece) -> ScorePart:
+    """Score a piece into its part; a piece that cannot be read becomes a failed part.
 
     Raises:
-        BudgetReached: Not everything that is paid for could be asked: the part is not written.
+        BudgetReached: The budget is too small for the piece; its part is not written.
     """
     begun, scorer = time.perf_counter(), job.scorer
-    about = Part.of(piece)
+    part = ScorePart.of(piece)
     spent = scorer.spent()
     try:
         with _rare_collections(), tempfile.TemporaryDirectory(prefix="accord-") as folder:
@@ -163,31 +163,31 @@ def score_piece(job: Job, piece: FilePiece) -> Part:
             second = next(tables, None)
             if second is None:
                 whole = _empty() if first is None else first
-                about = _told(about, ScoreCounts.of(whole), scorer, spent)
+                part = _with_counts(part, ScoreCounts.of(whole), scorer, spent)
                 content = io.BytesIO()
-                whole.write_parquet(content, metadata=_metadata(about))
-                put(part_url(job.out, piece.key), content.getvalue())
+                whole.write_parquet(content, metadata=_metadata(part))
+                write_file(part_url(job.out, piece.key), content.getvalue())
             else:
                 assert first is not None
                 made, counts = Path(folder) / "whole", ScoreCounts()
                 for number, table in enumerate(_chained(first, second, tables)):
                     counts = counts.plus(ScoreCounts.of(table))
                     table.write_parquet(Path(folder) / f"{number:08}.parquet")
-                about = _told(about, counts, scorer, spent)
-                _joined(Path(folder), made, about)
-                put(part_url(job.out, piece.key), made)
+                part = _with_counts(part, counts, scorer, spent)
+                _concatenate(Path(folder), made, part)
+                write_file(part_url(job.out, piece.key), made)
     except BudgetReached:
         raise
     except BadInput as error:
-        about = replace(about, failed=str(error))
-    return replace(about, seconds=time.perf_counter() - begun)
+        part = replace(part, failed=str(error))
+    return replace(part, seconds=time.perf_counter() - begun)
 
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Garbage is collected less often: thousands of values that live as long as a batch are no garbage to look for."""
+    """Collect garbage less often: the values of a batch live until its end."""
     before = gc.get_threshold()
-    gc.set_threshold(_OBJECTS_BETWEEN, *before[1:])
+    gc.set_threshold(_GC_THRESHOLD, *before[1:])
     try:
         yield
     finally:
@@ -195,14 +195,14 @@ def _rare_collections() -> Iterator[None]:
 
 
 def _tables(scorer: BatchScorer, piece: FilePiece) -> Iterator[pl.DataFrame]:
-    """The scores of a piece, some thousands of rows at a time: memory does not grow with the piece."""
+    """Yield the scores of a piece in tables of bounded size."""
     import polars as pl
 
     found: list[pl.DataFrame] = []
-    for rows in batches(read_piece(piece, scorer.columns), _ROWS_AT_ONCE):
+    for rows in batches(read_piece(piece, scorer.columns), _BATCH_ROWS):
         items = list(scorer.items(rows))
-        found += [scorer.table(items[at : at + _ROWS_AT_ONCE]) for at in range(0, len(items), _ROWS_AT_ONCE)]
-        if sum(map(len, found)) >= _WRITTEN_AT_ONCE:
+        found += [scorer.table(items[at : at + _BATCH_ROWS]) for at in range(0, len(items), _BATCH_ROWS)]
+        if sum(map(len, found)) >= _TABLE_ROWS:
             yield pl.concat(found)
             found = []
     if found:
@@ -215,27 +215,27 @@ def _chained(first: pl.DataFrame, second: pl.DataFrame, others: Iterable[pl.Data
     yield from others
 
 
-def _told(about: Part, counts: ScoreCounts, scorer: BatchScorer, before: Mapping[str, float]) -> Part:
-    """The part with what it holds.
+def _with_counts(part: ScorePart, counts: ScoreCounts, scorer: BatchScorer, before: Mapping[str, float]) -> ScorePart:
+    """Return the part with its counts and spending.
 
     Raises:
-        BudgetReached: A score is missing for want of budget.
+        BudgetReached: A score is missing because the budget is spent.
     """
     now = scorer.spent()
     over = [reason for reason in counts.unscored if OUT_OF_BUDGET in reason]
     if over:
-        raise BudgetReached(f"the budget is spent: {over[0]}; raise it and run the same command again")
-    return replace(about, counts=replace(counts, spent={name: now[name] - before.get(name, 0) for name in sorted(now)}))
+        raise BudgetReached(f"the budget is spent: {over[0]}; raise it, and run the same command again")
+    return replace(part, counts=replace(counts, spent={name: now[name] - before.get(name, 0) for name in sorted(now)}))
 
 
-def _metadata(about: Part) -> dict[str, str]:
-    return {_ABOUT: canonical_json(about.to_json())}
+def _metadata(part: ScorePart) -> dict[str, str]:
+    return {_METADATA_KEY: canonical_json(part.to_json())}
 
 
-def _joined(folder: Path, made: Path, about: Part) -> None:
+def _concatenate(folder: Path, made: Path, part: ScorePart) -> None:
     import polars as pl
 
-    pl.scan_parquet(folder / "*.parquet", glob=True).sink_parquet(made, metadata=_metadata(about))
+    pl.scan_parquet(folder / "*.parquet", glob=True).sink_parquet(made, metadata=_metadata(part))
 
 
 def _empty() -> pl.DataFrame:
@@ -245,13 +245,13 @@ def _empty() -> pl.DataFrame:
 
 
 def part_url(out: str, key: str) -> str:
-    """Where a part is."""
-    return at(out, f"part-{key}.parquet")
+    """Return the place of a part."""
+    return join_path(out, f"part-{key}.parquet")
 
 
 def finished(out: str) -> set[str]:
-    """The keys of the parts that are there."""
-    names = names_in(out)
+    """Return the keys of the existing parts."""
+    names = list_names(out)
     return {name[5:-8] for name in names if name.startswith("part-") and name.endswith(".parquet")}
 
 
@@ -262,90 +262,92 @@ def read_manifest(out: str) -> dict[str, Any] | None:
     """Return the manifest of a folder of parts, or None if there is none.
 
     Raises:
-        BadInput: It is damaged, or of another release.
+        BadInput: It is damaged, or of another version.
     """
-    if MANIFEST not in names_in(out):
+    if MANIFEST not in list_names(out):
         return None
-    where = at(out, MANIFEST)
+    where = join_path(out, MANIFEST)
     try:
-        with opened(where) as stream:
-            found = dict(json.loads(stream.read(256 * MB), parse_constant=_no_number))
+        with open_file(where) as stream:
+            found = dict(json.loads(stream.read(256 * MB), parse_constant=_refuse_constant))
         if found["format"] != FORMAT:
-            raise BadInput(f"{shown_place(where)} was written by another Accord; score into another folder")
+            raise BadInput(f"{display_path(where)} was written by another version of Accord; score into another folder")
         _check_manifest(found)
         return found
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise BadInput(
-            f"{shown_place(where)} is damaged ({_reason(error)}); remove it, and run the same command again"
+            f"{display_path(where)} is damaged ({_reason(error)}); remove it, and run the same command again"
         ) from None
 
 
-def _no_number(name: str) -> Any:
+def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a number")
 
 
 def _reason(error: Exception) -> str:
-    """Return the reason of a failed check in a few words."""
+    """Return a short reason of a failed check."""
     if isinstance(error, KeyError):
         return f"{error} is missing"
     return one_line(validation_messages(error)[0] if isinstance(error, ValueError) else first_line(error), 200)
 
 
 def _check_manifest(found: Mapping[str, Any]) -> None:
-    """Refuse a manifest that no run writes.
+    """Check the values of a manifest.
 
     Raises:
-        ValueError, KeyError, TypeError: A value is missing or of another kind, or a part is listed twice.
+        ValueError, KeyError, TypeError: A value is missing or has another type, or a part is listed twice.
     """
     if not isinstance(found["made_from"], str):
-        raise ValueError("made_from is text")
+        raise ValueError("made_from is not text")
     if not all(isinstance(found.get(name, ""), str) for name in ("evaluator", "question", "digest", "signature")):
-        raise ValueError("evaluator, question, digest and signature are text")
+        raise ValueError("evaluator, question, digest or signature is not text")
     left = found.get("left", 0)
     if type(left) is not int or left < 0:
-        raise ValueError("left is a number from 0 up")
-    keys = [Part.from_json(row).key for row in found["parts"]]
+        raise ValueError("left is not a number from 0")
+    keys = [ScorePart.from_json(row).key for row in found["parts"]]
     if len(set(keys)) < len(keys):
         raise ValueError("a part is listed twice")
 
 
-def begin(job: Job, about: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest that a run begins with, written where there was none.
+def begin(job: ScoringJob, origin: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the folder's manifest, and write one if there is none.
 
     Raises:
-        BadInput: The folder holds scores that were made otherwise, or it is no folder of parts.
+        BadInput: The folder holds scores of another evaluator or other options, or is a file.
     """
     found = read_manifest(job.out)
     if found is None:
         if not is_remote(job.out) and Path(job.out).is_file():
             raise BadInput(f"{job.out} is a file; name a folder for the parts, such as scores/")
-        found = {"format": FORMAT, "accord_version": __version__, "made_from": job.made_from, **about, "parts": []}
+        found = {"format": FORMAT, "accord_version": __version__, "made_from": job.made_from, **origin, "parts": []}
         _write(job.out, found)
     elif found.get("made_from") != job.made_from:
         raise BadInput(
-            f"{shown_place(job.out)} holds scores that were made otherwise: {found.get('signature')}; name another "
-            "folder, or remove this one"
+            f"{display_path(job.out)} holds scores of another evaluator or other options: {found.get('signature')}; "
+            "name another folder, or remove this one"
         )
     return found
 
 
-def conclude(job: Job, manifest: Mapping[str, Any], made: Iterable[Part], planned: Sequence[FilePiece]) -> list[Part]:
-    """Every part that is there, written into the manifest; what changed files left behind is removed.
+def conclude(
+    job: ScoringJob, manifest: Mapping[str, Any], made: Iterable[ScorePart], planned: Sequence[FilePiece]
+) -> list[ScorePart]:
+    """Write every existing part into the manifest, remove outdated parts, and return the rest.
 
-    Other processes may do the same for other parts at this moment: what is written last holds everything.
+    Other processes may do the same for other parts at the same time; the last one to write lists all of them.
     """
     known = {part.key: part for part in made if not part.failed}
-    keys, urls = {piece.key for piece in planned}, {shown_place(f.url) for piece in planned for f in piece.files}
+    keys, urls = {piece.key for piece in planned}, {display_path(f.url) for piece in planned for f in piece.files}
     while True:
         there = finished(job.out)
         latest = read_manifest(job.out)
-        kept = [] if latest is None else [Part.from_json(row) for row in latest["parts"]]
+        kept = [] if latest is None else [ScorePart.from_json(row) for row in latest["parts"]]
         known = {**{part.key: part for part in kept}, **known}
-        known |= {part.key: part for part in _asked(job.out, there - known.keys())}
+        known |= {part.key: part for part in _read_parts(job.out, there - known.keys())}
         parts = {key: known[key] for key in sorted(there & known.keys())}
         if keys <= there:
             for key in [key for key, part in parts.items() if key not in keys and urls & set(part.urls)]:
-                remove(part_url(job.out, key))
+                delete_file(part_url(job.out, key))
                 del parts[key]
         counts = sum_counts(part.counts for part in parts.values())
         of_all = {**asdict(counts), "mean": counts.mean, "left": len(keys - parts.keys())}
@@ -354,27 +356,29 @@ def conclude(job: Job, manifest: Mapping[str, Any], made: Iterable[Part], planne
             return list(parts.values())
 
 
-def _asked(out: str, keys: Iterable[str]) -> list[Part]:
-    """Return parts by their own metadata, checked as `check_parts` does."""
-    with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
+def _read_parts(out: str, keys: Iterable[str]) -> list[ScorePart]:
+    """Return parts by their metadata, checked like `check_parts`."""
+    with ThreadPoolExecutor(_PARALLEL_READS) as pool:
         return list(pool.map(partial(_read_part, out), sorted(keys)))
 
 
-def check_parts(out: str, keys: Iterable[str], manifest: Mapping[str, Any] | None = None) -> list[Part]:
-    """Return parts after comparing each file with its own metadata and with the manifest, without reading its pages.
+def check_parts(out: str, keys: Iterable[str], manifest: Mapping[str, Any] | None = None) -> list[ScorePart]:
+    """Return parts after comparing each file with its metadata and with the manifest, without reading its pages.
 
     Raises:
-        BadInput: A file is missing, not a regular file, not a part, or holds other rows than it or the manifest says.
+        BadInput: A file is missing, no regular file or no part, or its rows differ from its metadata or the manifest.
     """
-    parts = _asked(out, keys)
-    known = {} if manifest is None else {each.key: each for each in map(Part.from_json, manifest["parts"])}
+    parts = _read_parts(out, keys)
+    known = {} if manifest is None else {each.key: each for each in map(ScorePart.from_json, manifest["parts"])}
     for part in parts:
         if part.key in known and known[part.key].counts != part.counts:
-            raise _not_a_part(out, part.key, f"it holds {part.counts.rows} rows, the manifest says otherwise")
+            raise _not_a_part(
+                out, part.key, f"it holds {part.counts.rows} rows, and the manifest lists {known[part.key].counts.rows}"
+            )
     return parts
 
 
-def _read_part(out: str, key: str) -> Part:
+def _read_part(out: str, key: str) -> ScorePart:
     import polars as pl
 
     url = part_url(out, key)
@@ -382,7 +386,7 @@ def _read_part(out: str, key: str) -> Part:
         if not is_remote(url):
             regular_size(Path(url))
         said = pl.read_parquet_metadata(url, storage_options=storage_options(url))
-        part = Part.from_json(json.loads(said[_ABOUT], parse_constant=_no_number))
+        part = ScorePart.from_json(json.loads(said[_METADATA_KEY], parse_constant=_refuse_constant))
         scan = pl.scan_parquet(url, storage_options=storage_options(url), glob=False)
         schema, rows = scan.collect_schema(), int(scan.select(pl.len()).collect().item())
         if part.key != key:
@@ -396,10 +400,10 @@ def _read_part(out: str, key: str) -> Part:
 
 @contextmanager
 def reading_part(out: str, key: str) -> Iterator[None]:
-    """Turn every error of reading a part into a `BadInput` that names the part.
+    """Raise every error of reading a part as a `BadInput` that names the part.
 
     Raises:
-        BadInput: It cannot be read, or is no part.
+        BadInput: The part cannot be read, or is no part.
     """
     try:
         yield
@@ -429,13 +433,13 @@ def part_rows(out: str, key: str) -> Iterator[dict[str, Any]]:
 
 
 def _not_a_part(out: str, key: str, why: str) -> BadInput:
-    place = shown_place(part_url(out, key))
+    place = display_path(part_url(out, key))
     return BadInput(f"{place} is damaged or no part of scores ({why}); remove it, and run the same accord score again")
 
 
 def _write(out: str, manifest: Mapping[str, Any]) -> None:
-    put(at(out, MANIFEST), json.dumps(manifest, indent=1).encode("utf-8"))
+    write_file(join_path(out, MANIFEST), json.dumps(manifest, indent=1).encode("utf-8"))
 
 
-Run = Callable[[Job, Sequence[FilePiece], int], Iterator[Part]]
-"""An engine: scores pieces with so many workers, and gives each part as it is finished."""
+Engine = Callable[[ScoringJob, Sequence[FilePiece], int], Iterator[ScorePart]]
+"""A function that scores pieces with a number of workers, and yields each part as it is finished."""

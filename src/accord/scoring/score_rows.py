@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from accord.edges import BadInput, is_in_calendar, sendable
-from accord.formats import BAD_ROW, is_remote, shown_place
+from accord.formats import BAD_ROW, display_path, is_remote
 from accord.learning import OTHER_QUESTIONS
 from accord.scoring.parts import check_parts, part_rows, read_manifest
 from accord.scoring.pipeline import ScoringProject
@@ -182,7 +182,7 @@ def add_parts(store: Store, mart: Mart, folder: str, question: str, run: str | N
     """
     manifest = read_manifest(folder)
     if manifest is None:
-        raise BadInput(f"{shown_place(folder)} holds no scores in parts; make them: accord score ... --out {folder}")
+        raise BadInput(f"{display_path(folder)} holds no scores in parts; make them: accord score ... --out {folder}")
     origin = RowOrigin.of(
         str(manifest.get("evaluator", "evaluator")), str(manifest.get("digest") or manifest["made_from"]),
         str(manifest.get("question") or question), run=run,
