@@ -24,7 +24,7 @@ from accord.web.context import WorkbenchContext
 CHART_SIZE = (600, 200)
 _ALSO = ("page", "back")
 _LONGEST_BACK = 4096
-_NARROWER = {"low": None, "high": None, "unscored": False, "order": "most_disputed"}
+_NARROWER = {"low": None, "high": None, "unscored": False, "order": "worst"}
 
 
 def add_routes(app: FastAPI, context: WorkbenchContext) -> None:

@@ -157,7 +157,7 @@ class ChartSettings:
         """Return the settings of a query, with defaults for missing fields.
 
         Raises:
-            BadInput: A field names an unknown column, mark or aggregate, or the combination cannot be sample_items.
+            BadInput: A field names an unknown column, mark or aggregate, or the combination cannot be drawn.
         """
         of_metadata = sorted((name for name in columns if name.startswith("metadata: ")), key="metadata: system".__ne__)
         settings = cls(
@@ -197,7 +197,7 @@ class ExploreChart:
 
     @property
     def is_raw(self) -> bool:
-        """True if every score is sample_items by itself."""
+        """True if every score is drawn by itself."""
         return self.settings.aggregate == "none" and self.settings.mark != "quartiles"
 
     def groups(self) -> list[Group]:
@@ -214,7 +214,7 @@ class ExploreChart:
         return sorted((Group(*key, values) for key, values in cells.items()), key=lambda group: (group.at, group.color))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the settings and the numbers that are sample_items."""
+        """Return the settings and the numbers that are drawn."""
         settings = vars(self.settings)
         if self.is_raw:
             points = [{"x": g.x, "color": g.color, "y": y} for g in self.groups() for y in g.values]
@@ -319,7 +319,7 @@ class _ExplorePage:
         return load_score_table(self.context.project, synthetic)
 
     def show(self, request: Request) -> Response:
-        """Show the form and the chart; with `.json`, the numbers that are sample_items."""
+        """Show the form and the chart; with `.json`, the numbers that are drawn."""
         visitor = self.context.visitor(request, "lead")
         fields = {name: str(value) for name, value in request.query_params.items()}
         with_synthetic = fields.get("synthetic") == "yes"
