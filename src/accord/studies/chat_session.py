@@ -118,7 +118,7 @@ class ChatSession:
         Raises:
             BadInput: The chat does not exist or belongs to another person; the error does not tell which.
         """
-        talk = self.talks.talk(id, person)
+        talk = self.talks.chat(id, person)
         if talk.study != self.study.name:
             raise BadInput("this chat does not exist, or is not yours; go back to the list of studies")
         return talk

@@ -255,7 +255,7 @@ class StudyProgress:
 
 def study_annotators(study: StudySession) -> list[str]:
     """Return the annotators named by a study, or all annotators, by name."""
-    accounts = study.studies.people.everybody()
+    accounts = study.studies.accounts.list_users()
     return sorted(study.settings.annotators) or [each.name for each in accounts if each.role == "annotator"]
 
 
