@@ -38,9 +38,8 @@ from accord.cli import (
 from accord.edges import BadInput, UnknownName
 from accord.evidence import BANK, SourceContext, Training
 from accord.learning import EvaluatorSettings, load_evaluator, make_evaluator
-from accord.live import Follower, HistoryDeduplicator, Ingestor, RowLog
-from accord.live import log_files as logfiles
-from accord.live import log_follower as room
+from accord.live import HistoryDeduplicator, Ingestor, LogFollower, RowLog
+from accord.live import log_follower as following
 from accord.models import memory_models
 from accord.models import run as drive
 from accord.values import Sample
