@@ -1,4 +1,4 @@
-"""Following a log: every reply scored, none lost, wherever it was broken off; logs that repeat, rotate and break."""
+"""Following a log: every reply is scored once, across restarts, renames, truncations and crashes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
-from processes import Forked, run
+from processes import run
 from small_sample import sources
 from typer.testing import CliRunner
 from waiting import PATIENCE, until
@@ -35,11 +37,10 @@ from accord.cli import (
     app,
     commands,  # noqa: F401 - registers the commands
 )
-from accord.edges import BadInput, UnknownName
+from accord.edges import AccordError, BadInput, UnknownName
 from accord.evidence import BANK, SourceContext, Training
 from accord.learning import EvaluatorSettings, load_evaluator, make_evaluator
-from accord.live import HistoryDeduplicator, Ingestor, LogFollower, RowLog
-from accord.live import log_follower as following
+from accord.live import HistoryDeduplicator, Ingestor, LogFollower, Message, RowLog, log_follower
 from accord.models import memory_models
 from accord.models import run as drive
 from accord.values import Sample
@@ -63,7 +64,7 @@ def evaluator(chats: list[Conversation]) -> Evaluator:
 
 
 def messages(chats: list[Conversation]) -> list[dict[str, Any]]:
-    """All conversations at once, a message a line."""
+    """Return the messages of all conversations, interleaved."""
     longest = max(len(c.turns) for c in chats)
     return [
         {"conversation_id": c.id, "role": c.turns[place].role, "content": c.turns[place].content, "latency_ms": 7,
@@ -79,14 +80,11 @@ def write(path: Path, rows: list[Any], mode: str = "a") -> None:
         log.writelines(json.dumps(row) + "\n" for row in rows)
 
 
-def follower(folder: Path, evaluator: Evaluator, rows: RowLog, **more: Any) -> Follower:
-    return Follower(folder / "log.jsonl", Ingestor(LiveScorer(evaluator)), rows, folder / "place", **more)
-
-
 def once(folder: Path, evaluator: Evaluator) -> int:
-    """What a fresh process does: read to the present end, and stop."""
+    """Read the log to its current end, as a new process does."""
     with RowLog(folder / "rows.jsonl") as rows:
-        return follower(folder, evaluator, rows).run(once=True)
+        ingestor = Ingestor(LiveScorer(evaluator))
+        return LogFollower(folder / "log.jsonl", ingestor, rows, folder / "position").run(once=True)
 
 
 def kept(folder: Path) -> list[dict[str, Any]]:
@@ -94,18 +92,111 @@ def kept(folder: Path) -> list[dict[str, Any]]:
 
 
 def expected(chats: list[Conversation], evaluator: Evaluator) -> dict[tuple[str, int], float]:
-    """Every reply's score, as the batch gives it."""
+    """Return the score of every reply, as in a batch."""
     samples = [Sample(c, place) for c in chats for place, turn in enumerate(c.turns) if turn.role == "assistant"]
     scores = drive(evaluator.predict(samples), memory_models())
     return {(s.target.conversation, s.target.turn or 0): s.value for s in scores if isinstance(s, Score)}
 
 
-def test_broken_off_anywhere_every_reply_is_scored_as_if_it_had_not_been(
+class CountingIngestor:
+    """Ingestor that gives each reply its turn number instead of a score."""
+
+    def __init__(self) -> None:
+        self.turns: dict[str, int] = {}
+        self.room = None
+        self.events: list[str] = []
+        self.fails = False
+
+    @property
+    def scorer(self) -> CountingIngestor:
+        return self
+
+    def settle(self) -> None:
+        self.events.append("settle")
+        if self.fails:
+            raise AccordError("the store is busy")
+
+    def take(self, batch: Sequence[Message]) -> list[dict[str, Any]]:
+        rows = []
+        for message in batch:
+            turn = self.turns[message.conversation] = self.turns.get(message.conversation, -1) + 1
+            status = "scored" if message.role == "assistant" else "heard"
+            rows.append({"status": status, "conversation": message.conversation, "turn": turn, "id": message.content})
+        return rows
+
+
+class World:
+    """Log with a writer, a rotator and a follower."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.log, self.count, self.notes = folder, folder / "log.jsonl", 0, list[str]()
+        self.gaps = 0
+
+    def line(self) -> str:
+        row = {"conversation": f"c{self.count // 3}", "role": "assistant", "content": str(self.count)}
+        self.count += 1
+        return json.dumps(row) + "\n"
+
+    def write(self, count: int, mode: str = "a") -> None:
+        with self.log.open(mode) as log:
+            log.write("".join(self.line() for _ in range(count)))
+
+    def rotate(self) -> Path:
+        return self.log.rename(self.folder / "log.jsonl.1")
+
+    def follower(self, rows: RowLog, stop: threading.Event | None = None) -> LogFollower:
+        ingestor = cast(Ingestor, CountingIngestor())
+        return LogFollower(self.log, ingestor, rows, self.folder / "position", stop=stop, log=self.notes.append)
+
+    def once(self) -> None:
+        with RowLog(self.folder / "rows.jsonl") as rows:
+            follower = self.follower(rows)
+            follower.run(once=True)
+        self.gaps += follower.gaps
+
+    def found(self) -> list[int]:
+        return [int(row["id"]) for row in kept(self.folder) if row["status"] == "scored"]
+
+    def wait(self) -> None:
+        """Wait until every line is scored."""
+        path = self.folder / "rows.jsonl"
+        until(lambda: path.exists() and len(self.found()) >= self.count, lambda: (self.found(), self.notes))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+@pytest.fixture
+def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[World], None]]:
+    """Start a follower in a thread that ends with the test."""
+    monkeypatch.setattr(log_follower, "GRACE_SECONDS", 0.1)
+    stop, threads = threading.Event(), list[threading.Thread]()
+
+    def start(world: World) -> None:
+        def run_follower() -> None:
+            with RowLog(world.folder / "rows.jsonl") as rows:
+                world.follower(rows, stop).run(interval=0.02)
+
+        threads.append(threading.Thread(target=run_follower, daemon=True))
+        threads[0].start()
+
+    yield start
+    stop.set()
+    for thread in threads:
+        thread.join()
+
+
+# --- restarts ---------------------------------------------------------------------------------------------------------
+
+
+def test_restarts_anywhere_change_no_score(
     chats: list[Conversation], evaluator: Evaluator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "AT_ONCE", 7)
+    monkeypatch.setattr(log_follower, "BATCH_LINES", 7)
     rows, log = messages(chats[:12]), tmp_path / "log.jsonl"
-    for start in range(0, len(rows), 11):  # a process a few lines
+    for start in range(0, len(rows), 11):  # a new process for every 11 lines
         write(log, rows[start : start + 11])
         assert once(tmp_path, evaluator) == len(rows[start : start + 11])
     found = kept(tmp_path)
@@ -114,38 +205,150 @@ def test_broken_off_anywhere_every_reply_is_scored_as_if_it_had_not_been(
     assert once(tmp_path, evaluator) == 0 and len(kept(tmp_path)) == len(found)
 
 
-@pytest.mark.parametrize("survives", ["rows", "half a row"])
-def test_after_a_crash_every_reply_is_there_once(
-    chats: list[Conversation], evaluator: Evaluator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, survives: str
+@pytest.mark.parametrize("is_torn", [False, True])
+@pytest.mark.parametrize("killed", [1, 2, 3, 5])
+def test_killed_follower_writes_every_row_once(
+    world: World, monkeypatch: pytest.MonkeyPatch, killed: int, is_torn: bool
 ) -> None:
-    monkeypatch.setattr(room, "AT_ONCE", 10)
-    monkeypatch.setattr(room, "SECONDS", 0.0)
-    write(tmp_path / "log.jsonl", messages(chats[:8]))
-    note, noted = room.Place.write, []
+    """The process ends after rows are on the disk and before their position is."""
+    monkeypatch.setattr(log_follower, "BATCH_LINES", 2)
+    monkeypatch.setattr(log_follower, "SAVE_SECONDS", 0.0)
+    world.write(12)
+    save, saved = log_follower.Position.save, list[int]()
 
-    def dies(place: room.Place, path: Path) -> None:
-        noted.append(place)
-        if len(noted) == 3:
-            raise KeyboardInterrupt  # scores are on the disk, the place is not
-        note(place, path)
+    def save_or_die(position: log_follower.Position, path: Path) -> None:
+        saved.append(1)
+        if len(saved) == killed:
+            raise KeyboardInterrupt
+        save(position, path)
 
-    monkeypatch.setattr(room.Place, "write", dies)
-    with pytest.raises(KeyboardInterrupt):
-        once(tmp_path, evaluator)
-    before = (tmp_path / "rows.jsonl").read_bytes()
-    if survives == "half a row":
-        (tmp_path / "rows.jsonl").write_bytes(before[:-20])
-    once(tmp_path, evaluator)
-    found = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines() if line.endswith("}")]
-    values = {(row["conversation"], row["turn"]): row["value"] for row in found}
-    assert before.count(b"\n") > 3 and len(found) == len(values)
-    assert values == pytest.approx(expected(chats[:8], evaluator))
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(log_follower.Position, "save", save_or_die)
+        world.once()
+    rows = world.folder / "rows.jsonl"
+    if is_torn and rows.stat().st_size:
+        rows.write_bytes(rows.read_bytes()[:-20])
+    world.write(3)
+    world.once()
+    lines = [line for line in rows.read_text().splitlines() if line.endswith("}")]
+    assert [int(json.loads(line)["id"]) for line in lines] == list(range(15)) and not world.gaps
+    assert [json.loads(line)["turn"] for line in lines] == [0, 1, 2] * 5, "conversations continue"
 
 
-def test_lines_that_are_no_messages_are_told_with_their_place(
+def test_torn_row_ends_before_the_next_row(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"status": "scor')
+    with RowLog(tmp_path / "rows.jsonl") as log:
+        log.write([{"status": "scored"}])
+    assert (tmp_path / "rows.jsonl").read_text().splitlines() == ['{"status": "scor', '{"status": "scored"}']
+
+
+@pytest.mark.parametrize("change", ["rotated", "truncated", "rewritten longer"])
+def test_log_that_changed_while_stopped_is_reported_and_read_from_its_beginning(world: World, change: str) -> None:
+    world.write(5)
+    world.once()
+    if change == "rotated":
+        world.rotate()
+    world.write(9 if change == "rewritten longer" else 2, "w")
+    world.once()
+    world.write(1)
+    world.once()
+    assert world.found() == list(range(world.count)) and world.gaps == 1
+    assert len(world.notes) == 1 and "rotated or truncated while the follower was stopped" in world.notes[0]
+
+
+def test_scores_are_in_the_store_before_the_position_is_saved(world: World) -> None:
+    world.write(2)
+    with RowLog(world.folder / "rows.jsonl") as rows:
+        follower = world.follower(rows)
+        ingestor = cast(CountingIngestor, follower.ingestor)
+        ingestor.fails = True
+        follower.run(once=True)
+    position = log_follower.Position.load(world.folder / "position")
+    assert position is not None and position.offset == 0 and "settle" in ingestor.events
+    assert len(world.notes) == 1 and "the position is not saved for now: the store is busy" in world.notes[0]
+    world.once()
+    assert world.found() == [0, 1]
+
+
+DAMAGED_POSITIONS = {
+    "empty": "",
+    "zeros": "\0" * 40,
+    "list": "[]",
+    "negative offset": '{"offset": -1}',
+    "text for a number": '{"inode": "7"}',
+    "unknown field": '{"more": 1}',
+    "other version": '{"version": 2}',
+}
+
+
+@pytest.mark.parametrize("content", DAMAGED_POSITIONS.values(), ids=DAMAGED_POSITIONS)
+def test_damaged_position_is_an_error_with_a_solution(world: World, content: str) -> None:
+    world.write(2)
+    (world.folder / "position").write_text(content)
+    with pytest.raises(BadInput, match=r"position holds no valid position in a log .*remove it to read") as caught:
+        world.once()
+    assert "\n" not in str(caught.value)
+
+
+# --- running ----------------------------------------------------------------------------------------------------------
+
+
+def test_renamed_and_new_files_are_read_once(world: World, running: Callable[[World], None]) -> None:
+    world.write(2)
+    running(world)
+    world.wait()
+    for _ in range(3):
+        with world.log.open("a") as slow_writer:
+            world.write(2)
+            world.rotate()
+            world.write(1)
+            slow_writer.write(world.line())
+        world.wait()
+    assert sorted(world.found()) == list(range(world.count)) and not world.notes
+
+
+def test_deleted_log_is_read_to_its_end(world: World, running: Callable[[World], None]) -> None:
+    world.write(2)
+    running(world)
+    world.wait()
+    for _ in range(2):
+        world.write(3)
+        world.log.unlink()
+        world.write(2)
+        world.wait()
+    assert world.found() == list(range(world.count)) and not world.notes
+
+
+@pytest.mark.parametrize("count", [1, 9])
+def test_truncated_log_is_reported_and_read_from_its_beginning(
+    world: World, running: Callable[[World], None], count: int
+) -> None:
+    world.write(5)
+    running(world)
+    world.wait()
+    world.write(count, "w")
+    world.wait()
+    world.write(1)
+    world.wait()
+    assert world.found() == list(range(world.count))
+    assert len(world.notes) == 1 and "was truncated" in world.notes[0]
+
+
+def test_log_may_appear_later(world: World, running: Callable[[World], None]) -> None:
+    running(world)
+    world.write(2)
+    world.wait()
+    assert world.found() == [0, 1]
+
+
+# --- lines ------------------------------------------------------------------------------------------------------------
+
+
+def test_invalid_lines_are_reported_with_their_offset(
     evaluator: Evaluator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logfiles, "LONGEST_LINE", 70_000)
+    monkeypatch.setattr(log_follower, "MAX_LINE_BYTES", 70_000)
+    monkeypatch.setattr(log_follower, "CHUNK_BYTES", 30_000)
     good = {"conversation": "c", "role": "bot", "content": "We open at nine."}
     lines = [
         json.dumps(good).encode(), b"not json", b"", b"[1, 2]", b"\xff\xfe\x00", b'{"role": "assistant"}', b"x" * 212_345,
@@ -160,20 +363,15 @@ def test_lines_that_are_no_messages_are_told_with_their_place(
     bad = [row for row in found if row["status"] == "refused"]
     starts = [sum(len(line) + 2 for line in lines[:place]) for place in range(len(lines))]
     assert [row["at"] for row in bad] == [starts[place] for place in (1, 3, 4, 5, 6, 7, 8)]
-    assert [
-        "no JSON" in bad[0]["error"],
-        "object" in bad[1]["error"],
-        "MB" in bad[4]["error"],
-        "'narrator'" in bad[5]["error"],
-    ] == [True] * 4
-    write(tmp_path / "log.jsonl", [], "a")
+    for place, text in {0: "no JSON", 1: "object", 4: "MB", 5: "'narrator'"}.items():
+        assert text in bad[place]["error"]
     with (tmp_path / "log.jsonl").open("ab") as log:
         log.write(json.dumps({**good, "content": "half"}).encode()[-5:] + b"\n")
-    assert once(tmp_path, evaluator) == 1  # the line that was being written
+    assert once(tmp_path, evaluator) == 1, "the line that was being written"
     assert [row["turn"] for row in kept(tmp_path) if row.get("conversation") == "c"] == [0, 1]
 
 
-def test_rows_of_conversations_so_far_give_what_is_new_in_them(
+def test_lines_that_repeat_the_conversation_add_new_turns_only(
     chats: list[Conversation], evaluator: Evaluator, tmp_path: Path
 ) -> None:
     so_far = [
@@ -189,7 +387,7 @@ def test_rows_of_conversations_so_far_give_what_is_new_in_them(
     assert len(values) == len(kept(tmp_path)) and values == pytest.approx(expected(chats[:5], evaluator))
 
 
-def test_blank_lines_are_no_end(evaluator: Evaluator, tmp_path: Path) -> None:
+def test_blank_lines_and_a_byte_order_mark_are_skipped(evaluator: Evaluator, tmp_path: Path) -> None:
     row = {"conversation": "c", "role": "assistant", "content": "We open at nine."}
     (tmp_path / "log.jsonl").write_text(
         "\ufeff" + json.dumps(row) + "\n" * 900 + json.dumps({**row, "content": "And close at five."}) + "\n"
@@ -197,55 +395,38 @@ def test_blank_lines_are_no_end(evaluator: Evaluator, tmp_path: Path) -> None:
     assert once(tmp_path, evaluator) == 2 and [each["turn"] for each in kept(tmp_path)] == [0, 1]
 
 
-def test_a_log_that_was_rotated_while_nobody_read_is_finished_first(evaluator: Evaluator, tmp_path: Path) -> None:
-    def row(place: int) -> dict[str, Any]:
-        return {"conversation": f"c{place}", "role": "assistant", "content": f"We open at {place}."}
-
-    log = tmp_path / "log.jsonl"
-    write(log, [row(0)])
-    once(tmp_path, evaluator)
-    write(log, [row(1)])
-    log.rename(tmp_path / "log.jsonl.1")
-    write(log, [row(2)])
-    assert once(tmp_path, evaluator) == 2
-    (tmp_path / "log.copy.jsonl").write_bytes(log.read_bytes() + json.dumps(row(3)).encode() + b"\n")
-    write(log, [row(4)], "w")  # copied away and cut short
-    assert once(tmp_path, evaluator) == 2
-    assert [each["conversation"] for each in kept(tmp_path)] == [f"c{place}" for place in range(5)]
-    log.rename(tmp_path / "elsewhere")
-    write(log, [row(5)])
-    told: list[str] = []
-    with RowLog(tmp_path / "rows.jsonl") as rows:
-        assert follower(tmp_path, evaluator, rows, say=told.append).run(once=True) == 1
-    assert len(told) == 1 and "is gone" in told[0]
+def test_invalid_logs_are_refused(world: World) -> None:
+    with pytest.raises(BadInput, match="no log at"):
+        world.once()
+    with RowLog(world.folder / "rows.jsonl") as rows:
+        ingestor = cast(Ingestor, CountingIngestor())
+        with pytest.raises(UnknownName, match="format 'nosuch'"):
+            LogFollower(world.log, ingestor, rows, world.folder / "position", format="nosuch")
+        with pytest.raises(BadInput, match="name another file for the position"):
+            LogFollower(world.log, ingestor, rows, world.log)
+    os.mkfifo(world.log)
+    with pytest.raises(BadInput, match="is a named pipe, not a file; name a file"):
+        world.once()
 
 
-def test_a_torn_row_is_no_part_of_the_next_one(tmp_path: Path) -> None:
-    (tmp_path / "rows.jsonl").write_text('{"status": "scor')
-    with RowLog(tmp_path / "rows.jsonl") as log:
-        log.write([{"status": "scored"}])
-    assert (tmp_path / "rows.jsonl").read_text().splitlines() == ['{"status": "scor', '{"status": "scored"}']
+def test_standard_input_is_read_to_its_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(fileno=lambda: reader))
+    text = world.line() + world.line() + world.line()
+    os.write(writer, text[:-2].encode())
+    os.write(writer, b"}")
+    os.close(writer)
+    with RowLog(world.folder / "rows.jsonl") as rows:
+        ingestor = cast(Ingestor, CountingIngestor())
+        assert LogFollower(Path("-"), ingestor, rows, world.folder / "position").run() == 3
+    os.close(reader)
+    assert world.found() == [0, 1, 2] and not (world.folder / "position").exists()
 
 
-def test_what_was_watched_is_settled_before_the_place_is_noted(evaluator: Evaluator, tmp_path: Path) -> None:
-    write(tmp_path / "log.jsonl", [{"conversation": "c", "role": "assistant", "content": "We open at nine."}])
-    order: list[str] = []
-
-    def settle() -> None:
-        noted = room.Place.read(tmp_path / "place")
-        assert noted is not None
-        order.append("too late" if noted.files[-1].offset else "settled")
-
-    with RowLog(tmp_path / "rows.jsonl") as rows:
-        rows.write = lambda some: order.append("kept")
-        Follower(tmp_path / "log.jsonl", Ingestor(LiveScorer(evaluator), settle=settle), rows, tmp_path / "place").run(
-            True
-        )
-    noted = room.Place.read(tmp_path / "place")
-    assert order == ["kept", "settled"] and noted is not None and noted.files[-1].offset > 0
+# --- histories --------------------------------------------------------------------------------------------------------
 
 
-def test_conversations_of_many_turns_are_told_again_and_again() -> None:
+def test_history_of_many_turns_gives_the_last_two() -> None:
     unfolding = HistoryDeduplicator()
     turns = [Turn("user" if place % 2 == 0 else "assistant", f"text {place}") for place in range(500)]
     for end in range(2, 501, 2):
@@ -253,58 +434,38 @@ def test_conversations_of_many_turns_are_told_again_and_again() -> None:
         assert [said.content for said in new] == [turn.content for turn in turns[end - 2 : end]]
 
 
-def test_a_regenerated_reply_is_new_and_its_question_is_not() -> None:
+def test_regenerated_reply_is_new_and_its_question_is_not() -> None:
     unfolding = HistoryDeduplicator()
     ask, one, other = Turn("user", "hi"), Turn("assistant", "hello"), Turn("assistant", "good day")
     unfolding.new_in(Conversation("c", (ask, one)))
     assert [said.content for said in unfolding.new_in(Conversation("c", (ask, other)))] == ["good day"]
 
 
-def test_rows_told_again_later_or_otherwise_are_taken_for_what_they_are() -> None:
+def test_late_changed_and_longer_histories() -> None:
     turns = [Turn("user" if place % 2 == 0 else "assistant", f"text {place}") for place in range(300)]
 
-    def told(*rows: list[Turn]) -> list[list[str]]:
+    def new_turns(*rows: list[Turn]) -> list[list[str]]:
         unfolding = HistoryDeduplicator()
         return [[said.content for said in unfolding.new_in(Conversation("c", tuple(row)))] for row in rows]
 
     other = Turn("assistant", "another reply")
-    assert told(turns[:4], turns[:2], turns[:6])[1:] == [[], ["text 4", "text 5"]]  # an older row, told again late
-    assert told(turns[:20], [*turns[:19], other], [*turns[:19], other, *turns[20:22]])[1:] == [
+    assert new_turns(turns[:4], turns[:2], turns[:6])[1:] == [[], ["text 4", "text 5"]]  # an older row arrives late
+    assert new_turns(turns[:20], [*turns[:19], other], [*turns[:19], other, *turns[20:22]])[1:] == [
         ["another reply"],
         ["text 20", "text 21"],
     ]
-    assert told(turns[:280], [*turns[:279], other])[1] == ["another reply"]
-    assert told(turns[:280], turns[:300])[1] == [turn.content for turn in turns[280:]]
+    assert new_turns(turns[:280], [*turns[:279], other])[1] == ["another reply"]
+    assert new_turns(turns[:280], turns[:300])[1] == [turn.content for turn in turns[280:]]
 
 
-def test_a_conversation_in_pieces_is_told_whole() -> None:
+def test_conversation_in_pieces_is_complete() -> None:
     unfolding, sorry = HistoryDeduplicator(), "Sorry, I cannot."
     for question in ("hi", "more", "hi", "hi", "more"):
         row = Conversation("c", (Turn("user", question), Turn("assistant", sorry)))
         assert [said.content for said in unfolding.new_in(row)] == [question, sorry]
 
 
-def test_a_log_whose_rows_begin_alike_is_known_by_where_it_was_left(evaluator: Evaluator, tmp_path: Path) -> None:
-    def row(place: int) -> dict[str, Any]:
-        return {
-            "x": "a long beginning " * 40,
-            "conversation": f"c{place}",
-            "role": "assistant",
-            "content": f"At {place}.",
-        }
-
-    log = tmp_path / "log.jsonl"
-    write(log, [row(0), row(1), row(2)])
-    once(tmp_path, evaluator)
-    (tmp_path / "log-of-another-bot.jsonl").write_text(
-        "".join(json.dumps(row(place)) + "\n" for place in range(100, 110))
-    )
-    write(log, [row(place) for place in range(10, 16)], "w")  # cut short, and longer than it was by now
-    assert once(tmp_path, evaluator) == 6
-    assert [each["conversation"] for each in kept(tmp_path)] == [f"c{place}" for place in (0, 1, 2, *range(10, 16))]
-
-
-def test_windows_of_a_conversation_and_calls_of_tools() -> None:
+def test_windows_of_a_conversation_and_tool_calls() -> None:
     unfolding = HistoryDeduplicator()
 
     def new(*turns: tuple[str, str], **extra: Any) -> list[tuple[str, str]]:
@@ -328,87 +489,41 @@ def test_windows_of_a_conversation_and_calls_of_tools() -> None:
     assert list(small._known) == ["b", "c"]
 
 
-def test_a_log_that_is_replaced_or_cut_short_is_read_on(
-    evaluator: Evaluator, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(logfiles, "GRACE", 1e9)
-    log, stop, told = tmp_path / "log.jsonl", threading.Event(), list[str]()
-
-    def row(place: int) -> dict[str, Any]:
-        return {"conversation": f"c{place}", "role": "assistant", "content": f"We open at {place}."}
-
-    def wait_for(count: int) -> None:
-        until(lambda: (tmp_path / "rows.jsonl").exists() and len(kept(tmp_path)) >= count)
-
-    with RowLog(tmp_path / "rows.jsonl") as rows:
-        thread = threading.Thread(
-            target=lambda: follower(tmp_path, evaluator, rows, stop=stop, say=told.append).run(every=0.02), daemon=True
-        )
-        thread.start()
-        request.addfinalizer(stop.set)
-        until(thread.is_alive)  # no log yet
-        write(log, [row(0), row(1)])
-        wait_for(2)
-        log.rename(tmp_path / "log.1")
-        write(tmp_path / "log.1", [row(2)])  # into the old file, after it was moved
-        write(log, [row(3)])
-        wait_for(4)
-        write(tmp_path / "log.1", [row(7)])  # its writer is slow to leave it
-        wait_for(5)
-        monkeypatch.setattr(logfiles, "GRACE", 0.0)
-        write(log, [row(4)], "w")  # cut short, shorter or not than it was
-        write(log, [row(5), row(6)])
-        wait_for(8)
-        stop.set()
-        thread.join()
-    assert [r["conversation"] for r in kept(tmp_path)] == [f"c{place}" for place in (0, 1, 2, 3, 7, 4, 5, 6)]
-    assert len(told) == 1 and "cut short" in told[0]  # never of the one that was moved
-
-
-def test_a_log_that_is_not_there_and_a_format_that_is_none(evaluator: Evaluator, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="no log at"):
-        once(tmp_path, evaluator)
-    with RowLog(tmp_path / "rows.jsonl") as rows, pytest.raises(UnknownName, match="format 'nosuch'"):
-        follower(tmp_path, evaluator, rows, format="nosuch")
+# --- command ----------------------------------------------------------------------------------------------------------
 
 
 def command(evaluator: Evaluator, tmp_path: Path) -> list[str]:
-    """`accord follow` on the log of a project that has fitted an evaluator."""
+    """Return an `accord follow` command in a project with a fitted evaluator."""
     evaluator.save(tmp_path / "evaluators" / "mixture")
     (tmp_path / "accord.yaml").write_text("evaluator: mixture\n")
     return [sys.executable, "-m", "accord", "follow", "log.jsonl", "--out", "rows.jsonl"]
 
 
 @pytest.mark.slow
-def test_the_command_that_is_stopped_ends_with_5_where_something_was_lost(
+def test_command_ends_with_code_5_if_lines_may_be_lost(
     chats: list[Conversation], evaluator: Evaluator, tmp_path: Path
 ) -> None:
     rows = messages(chats[:4])
     write(tmp_path / "log.jsonl", rows[:8])
-    following = command(evaluator, tmp_path)[1:]
-    run([*following, "--once"], cwd=tmp_path, check=True)
-    write(tmp_path / "log.jsonl", rows[8:10], "w")  # cut short by whoever copied it; what came before the cut is gone
-    process = Forked(following, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    assert process.stderr.readline() == "note: evaluator: evaluators/mixture\n"
-    noted = process.stderr.readline()
-    process.send_signal(signal.SIGTERM)
-    told, rest = process.communicate(timeout=PATIENCE)
-    assert noted and "cut short" in noted + rest and process.returncode == 5 and "Traceback" not in rest
+    following = [*command(evaluator, tmp_path)[1:], "--once"]
+    run(following, cwd=tmp_path, check=True)
+    write(tmp_path / "log.jsonl", rows[8:10], "w")
+    done = run(following, cwd=tmp_path, text=True)
+    assert done.returncode == 5 and "rotated or truncated" in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.slow
-def test_the_command_follows_goes_on_and_stops_when_told(
+def test_command_follows_stops_and_continues(
     chats: list[Conversation], evaluator: Evaluator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = messages(chats[:10])
     write(tmp_path / "log.jsonl", rows[:30])
-    following = [*command(evaluator, tmp_path), "--every", "0.05"]
+    following = [*command(evaluator, tmp_path), "--interval", "0.05"]
     process = subprocess.Popen(
         following, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
     )
     try:
-        until((tmp_path / "rows.jsonl.place").exists)
+        until((tmp_path / "rows.jsonl.position").exists)
     finally:
         process.send_signal(signal.SIGTERM)
         told, _ = process.communicate(timeout=PATIENCE)
@@ -427,7 +542,7 @@ def test_the_command_follows_goes_on_and_stops_when_told(
 
 @pytest.mark.parametrize("level", ["turn", "conversation"])
 @pytest.mark.slow
-def test_the_default_evaluator_scores_live_as_in_a_batch(
+def test_default_evaluator_scores_live_as_in_a_batch(
     chats: list[Conversation], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
