@@ -1,14 +1,14 @@
-# Every command of the README, and what CI calls. `make help` lists them.
+# Commands of the README and CI; `make help` lists them.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 OUT ?= accord-demo
 DATA ?=
 TORCH ?= torch==2.13.0
-# Hundreds of tests start `accord` as a process of its own: none compiles what another has.
+# Tests start hundreds of `accord` processes, which share compiled bytecode.
 unexport PYTHONDONTWRITEBYTECODE
 
-# What failed beside all others, on a machine that may have other work, is tried once more alone; a defect fails again.
+# Failed tests run again alone, since a loaded machine can delay them; a defect fails again.
 AGAIN = $(BIN)/python -m pytest -q --last-failed --last-failed-no-failures none
 
 .DEFAULT_GOAL := help
@@ -22,23 +22,23 @@ $(VENV)/ready: pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable ".[all]" --group dev
 	touch $@
 
-setup: $(VENV)/ready ## make the virtual environment
+setup: $(VENV)/ready ## create the virtual environment
 
-finetune: $(VENV)/ready ## also install PyTorch and what else fine-tuning needs (gigabytes, unless a CPU build is at hand)
+finetune: $(VENV)/ready ## install PyTorch and other packages for fine-tuning (gigabytes unless a CPU build is available)
 	$(BIN)/python -m pip install --quiet "$(TORCH)" --editable ".[finetune]"
 
-models: $(VENV)/ready ## fetch the two small models once (177 MB)
+models: $(VENV)/ready ## download the two small models (177 MB)
 	$(BIN)/accord models pull
 
-demo: $(VENV)/ready ## the whole way on the sample; on recorded data: make demo DATA="FOLDER ..."
+demo: $(VENV)/ready ## run all steps on the sample; on your data: make demo DATA="FOLDER ..."
 ifeq ($(strip $(DATA)),)
 	$(BIN)/accord demo --out $(OUT)
 else
 	$(BIN)/accord run $(DATA) $(foreach folder,$(DATA),--recorded $(folder)) --out $(OUT)
 endif
 
-# Types take one core for most of a minute where nothing is known of them yet: tests run on the others meanwhile.
-check: $(VENV)/ready ## check style and types, and run the tests that are quick
+# Type checks take one core for most of a minute without a cache; tests run on the other cores.
+check: $(VENV)/ready ## check style and types and run quick tests
 	$(MAKE) --no-print-directory --jobs=2 lint quick
 
 quick: $(VENV)/ready
@@ -52,27 +52,29 @@ lint: $(VENV)/ready ## check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: $(VENV)/ready ## mend style
+format: $(VENV)/ready ## fix style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(VENV)/ready ## write the generated pages: commands and the schema of accord.yaml
+docs: $(VENV)/ready ## write the generated pages: commands and JSON Schemas
 	$(BIN)/python tools/write_docs.py
 
-figures: $(VENV)/ready ## write the figures of the README and the docs from benchmarks/results
-	$(BIN)/python tools/write_figures.py
+tables: $(VENV)/ready ## write the tables of the README and the docs from benchmarks/results
+	$(BIN)/python tools/write_tables.py
 
-BENCHMARKS := architecture first_hour import_speed compare_speed calibration_speed judging_overhead faults follow attacks \
+BENCHMARKS := architecture first_hour import_speed compare_speed calibration_speed judging_overhead faults attacks \
   live_scoring workbench scale embedded_model true_numbers rubicon rubric_selection issues adoror \
   demonstration_selection ciu simulated_annotators llm_rubric \
   synth
 
-bench: $(VENV)/ready ## run the benchmarks in full (about five hours; the whole grid of networks is half of it); figures go to benchmarks/results
-	mkdir -p benchmarks/results
-	for name in $(BENCHMARKS); do \
-	  $(BIN)/python benchmarks/$$name.py --json benchmarks/results/$$name.json || exit 1; done
+RESULTS = $(if $(QUICK),$(OUT)-quick,benchmarks/results)
 
-clean: ## remove what the other targets made
+bench: $(VENV)/ready ## run all benchmarks (five hours) and write benchmarks/results; QUICK=1: short runs into accord-demo-quick
+	mkdir -p $(RESULTS)
+	for name in $(BENCHMARKS); do \
+	  $(BIN)/python benchmarks/$$name.py $(if $(QUICK),--quick) --json $(RESULTS)/$$name.json || exit 1; done
+
+clean: ## remove generated files
 	rm -rf $(VENV) $(OUT) .jax_cache .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup finetune models demo check quick test lint format docs figures bench clean
+.PHONY: help setup finetune models demo check quick test lint format docs tables bench clean

@@ -124,14 +124,14 @@ def _sharded(shop: Workshop, given: str) -> str:
 
 
 def mart(shop: Workshop) -> Iterator[Case]:
-    """Damaged files of the mart: `store check` names them, `board rebuild` sets them aside, and scoring goes on."""
+    """Damaged files of the mart: `store check` names them, `board repair` sets them aside, and scoring goes on."""
 
     def healed(write: Write) -> str:
         folder = _scored(shop)
         [path] = folder.glob("accord.db.scores/part-*.parquet")
         write(path)
         named = accord(folder, "store", "check").fell(says=path.name)
-        rebuilt = accord(folder, "board", "rebuild", "out").fell((0,), f"{CONVERSATIONS} scores on the board")
+        rebuilt = accord(folder, "board", "repair", "out").fell((0,), f"{CONVERSATIONS} scores on the board")
         return named or rebuilt or accord(folder, "store", "check").fell((0,), "nothing is damaged")
 
     for name, write in {**DAMAGED, **OF_MART}.items():
@@ -166,7 +166,7 @@ def _taken(shop: Workshop, value: object) -> str:
     ran = [
         accord(folder, "import", "odd.jsonl"),
         accord(folder, "score", "odd.jsonl", "--out", "scores.csv"),
-        accord(folder, "board", "rebuild", "--json"),
+        accord(folder, "board", "repair", "--json"),
         accord(folder, "report", "--out", "report.html"),
         accord(folder, "store", "check", "--json"),
     ]
@@ -176,16 +176,15 @@ def _taken(shop: Workshop, value: object) -> str:
 
 
 def killed(shop: Workshop) -> Iterator[Case]:
-    """`accord follow` killed as soon as it has written a row, and the log rotated: no line is lost, none is twice."""
-    for name in ("log.jsonl.1", "log-20261126.jsonl"):
-        yield f"rotated to {name}", partial(_killed, shop.learned(), name)
+    """`accord follow` killed right after its first row loses no line, and scores none twice."""
+    yield "killed", partial(_killed, shop.learned())
 
 
 def _line(place: int) -> str:
     return json.dumps({"conversation": f"k{place}", **messages("", f"It is {place}.")[1]}) + "\n"
 
 
-def _killed(folder: Path, name: str) -> str:
+def _killed(folder: Path) -> str:
     log, rows, arguments = folder / "log.jsonl", folder / "rows.jsonl", ("follow", "log.jsonl", "--out", "rows.jsonl")
     log.write_text("".join(map(_line, range(100))))
     process = subprocess.Popen(
@@ -197,8 +196,8 @@ def _killed(folder: Path, name: str) -> str:
         time.sleep(0.0005)
     process.kill()
     process.wait()
-    log.rename(folder / name)
-    log.write_text("".join(map(_line, range(100, 102))))
+    with log.open("a") as stream:
+        stream.writelines(map(_line, range(100, 102)))
     ran: Ran = accord(folder, *arguments, "--once")
     kept = [json.loads(line)["conversation"] for line in rows.read_text().splitlines() if line.endswith("}")]
     missing = 102 - len(set(kept))

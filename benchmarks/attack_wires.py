@@ -17,7 +17,7 @@ from typing import Any
 from attacking import CONVERSATIONS, KEY, Case, Ran, Workshop, accord, judge_at, repeats_key, settings
 from misbehaving_endpoint import answer_any
 
-from accord.store import Store, Watched
+from accord.store import MonitoringTables, Store
 from accord.testing import ChatServer, Wire
 
 Change = Callable[[Any], object]
@@ -280,7 +280,9 @@ def webhooks(shop: Workshop) -> Iterator[Case]:
         folder = shop.bare(monitoring={"webhook": f"{url}/{KEY}?token={KEY}"})
         with closing(Store(f"sqlite:///{folder}/accord.db")) as store:
             said = "the mean fell \x1b[2J\u202e ${OPENAI_API_KEY} <script>alert(1)</script>"
-            Watched(store).raise_alarms({"one": {"kind": "mean", "said": said, "system": "bot", "day": "2026-11-20"}})
+            MonitoringTables(store).raise_alarms(
+                {"one": {"kind": "mean", "said": said, "system": "bot", "day": "2026-11-20"}}
+            )
         (folder / "accord.yaml").rename(folder / "kept.yaml")
         ran = accord(folder, "watch", "--config", "kept.yaml")
         (folder / "kept.yaml").unlink()

@@ -70,10 +70,11 @@ def planted(folder: Path, rows: int, question: str = "Q0", seed: int = 0, system
         frame = pl.DataFrame(cells).with_columns(
             *(pl.lit(value).alias(name) for name, value in about.items()),
             pl.lit("calibration|planted").alias("signature"), pl.lit("batch").alias("origin"),
-            pl.lit(False).alias("synthetic"), pl.lit([1.0, 2.0, 3.0, 4.0]).alias("options"),
+            pl.lit(False).alias("synthetic"), pl.lit(True).alias("is_main"),
+            pl.lit([1.0, 2.0, 3.0, 4.0]).alias("options"),
         )  # fmt: skip
         missing = [pl.lit(None, kind).alias(name) for name, kind in schema.items() if name not in frame.columns]
-        mart.add_frame(frame.with_columns(missing).select(pl.col(n).cast(kind) for n, kind in schema.items()))
+        mart._write(frame.with_columns(missing).select(pl.col(n).cast(kind) for n, kind in schema.items()).lazy(), None)
     mart.compact()
     return mart
 

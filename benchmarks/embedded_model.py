@@ -54,7 +54,7 @@ from accord.models import open_language_model
 model = open_language_model("smollm2-135m")
 opened = time.perf_counter() - start
 context = [("user", "why is it so slow today " * 95)]
-model.log_likelihoods([(model.spoken([*context, ("assistant", "It is updating, give it an hour.")]), (1,))])
+model.log_likelihoods([(model.chat([*context, ("assistant", "It is updating, give it an hour.")]), (1,))])
 print(opened, time.perf_counter() - start)
 """
 

@@ -201,7 +201,7 @@ def documented_rows() -> Iterator[Row]:
 def _blocks() -> Iterator[tuple[str, str]]:
     """Language and text of the blocks of the README's walk-through and the quickstart, in order."""
     readme = re.split(r"^(?=## )", (ROOT / "README.md").read_text("utf-8"), flags=re.M)
-    shown = [part for part in readme if part.startswith(("## Your own conversations", "## From Python"))]
+    shown = [part for part in readme if part.startswith(("## Score your own conversations", "## Python"))]
     for text in (*shown, (ROOT / "docs" / "quickstart.md").read_text("utf-8")):
         yield from re.findall(r"^```(sh|yaml|python)\n(.*?)^```", text, flags=re.M | re.S)
 

@@ -1,7 +1,7 @@
 """What every benchmark shares: its options, its printed table, and its JSON with flat rows.
 
 The JSON says what was measured (version and commit, whether `--quick`) and on which machine; those of a release lie in
-`benchmarks/results/`, and the figures in the texts are read from there (`tools/write_figures.py`).
+`benchmarks/results/`, and the figures in the texts are read from there (`tools/write_tables.py`).
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@
 Replies, questions and the document are drawn words of everyday frequency, 20 words a message, 120 a document. A reply
 is taken apart, measured, and becomes part of the history: with `none` that is all that is done. METEOR, BLEU and
 BERTScore of the small embedder, if it was pulled, stand beside them in the same run. `scorer` is a whole scored reply
-of a fitted mixture, with its interval and its reasons. Medians of rounds, one core. `ratio` is how many times longer it
+of a fitted mixture, with its interval and its reasons; `live-over-bank` has a question
+and a document, and its ratio is to the bank. Medians of rounds, one core. `ratio` is how many times longer it
 takes to measure the same reply by going through the whole conversation, in the same run.
 
 `service` is `accord serve` in a process of its own, asked over loopback by 1, 16 and 128 clients, a reply a request
@@ -74,7 +75,7 @@ def texts(rng: np.random.Generator, count: int, words: int) -> list[str]:
 
 
 def of_reply(metrics: dict[str, TurnMetric], history: int, rounds: int, count: int = 1) -> float:
-    """Median microseconds that a reply takes after so many messages."""
+    """Median processor microseconds of measuring a reply after a history of messages."""
     rng = np.random.default_rng(0)
     documents, said, replies = texts(rng, count, DOCUMENT), texts(rng, history, WORDS), texts(rng, REPLIES, WORDS)
     found = []
@@ -82,10 +83,10 @@ def of_reply(metrics: dict[str, TurnMetric], history: int, rounds: int, count: i
         session = MetricSession(metrics, documents)
         for place, text in enumerate(said):
             (session.hear if place % 2 == 0 else session.say)(text)
-        start = time.perf_counter()
+        start = time.process_time()
         for text in replies:
             session.reply(text)
-        found.append((time.perf_counter() - start) / REPLIES * 1e6)
+        found.append((time.process_time() - start) / REPLIES * 1e6)
     return median(found[1:])
 
 
@@ -137,23 +138,36 @@ def fitted() -> Evaluator:
 
 
 def scorer_rows(rounds: int) -> list[Row]:
-    """A fitted mixture on every reply, and its memory after many conversations."""
+    """A fitted mixture on every reply, without and with a document, and its memory after many conversations."""
     scorer = LiveScorer(fitted(), conversations=1000)
-    replies = texts(np.random.default_rng(1), REPLIES, WORDS)
-    found = []
-    for round_ in range(rounds + 1):
-        start = time.perf_counter()
-        for text in replies:
-            scorer.message(f"c{round_}", "assistant", text)
-        found.append((time.perf_counter() - start) / REPLIES * 1e6)
-    spent = median(found[1:])
+    rng = np.random.default_rng(1)
+    replies, [document] = texts(rng, REPLIES, WORDS), texts(rng, 1, DOCUMENT)
+    bare, with_document = (of_scored(scorer, replies, given, rounds) for given in ((), (document,)))
+    bank = of_reply({name: turn_metrics.get(name) for name in BANK}, HISTORIES[0], rounds)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     count = 100_000 if rounds > 3 else 5_000
     for place in range(count):
         scorer.message(f"many-{place}", "user", replies[place % REPLIES])
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    about: Row = {"conversations": count, "remembered": len(scorer), "peak_mb": after, "grown_mb": after - before}
-    return [{"what": "scored reply (mixture)", "history": 0, "microseconds": spent, "per_second": 1e6 / spent, **about}]
+    memory: Row = {"conversations": count, "remembered": len(scorer), "peak_mb": after, "grown_mb": after - before}
+    return [
+        {"what": "scored reply (mixture)", "history": 0, "microseconds": bare, "per_second": 1e6 / bare, **memory},
+        {"what": "live-over-bank", "history": 0, "microseconds": with_document, "ratio": with_document / bank},
+    ]
+
+
+def of_scored(scorer: LiveScorer, replies: Sequence[str], documents: Sequence[str], rounds: int) -> float:
+    """Median processor microseconds of a scored reply, after a question if there are documents."""
+    spent = []
+    for round_ in range(rounds + 1):
+        name = f"{len(documents)}-{round_}"
+        if documents:
+            scorer.message(name, "user", replies[0], documents)
+        start = time.process_time()
+        for text in replies:
+            scorer.message(name, "assistant", text)
+        spent.append((time.process_time() - start) / REPLIES * 1e6)
+    return median(spent[1:])
 
 
 def bertscore_rows() -> list[Row]:

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from sklearn.isotonic import IsotonicRegression
 
 from accord.evidence import Column, EvidenceTable, ratings
-from accord.learning import Calibration, JudgeExpected
+from accord.learning import Calibration, Experiment, JudgeExpected
 from accord.statistics import STATISTICS, Clusters, bootstrap, grouped_folds, smece_by_option
 from accord.validation import adaptive_curve
 from accord.values import Labels, Question, Rubric, Target
@@ -206,8 +206,11 @@ def adaptive(data: DataSet, seeds: Sequence[int]) -> list[Row]:
     ):
         runs = [
             adaptive_curve(
-                make, data.question, data.evidence, data.labels, rated,
-                grouped_folds(list(rated.conversation), 5, seed), most, until,
+                Experiment(
+                    data.question, data.evidence, data.labels, rated,
+                    tuple(grouped_folds(list(rated.conversation), 5, seed)), 5, seed,
+                ),
+                make, most, until,
             )
             for seed in seeds
         ]  # fmt: skip

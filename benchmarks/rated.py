@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from accord.evidence import EvidenceTable, measure
 from accord.formats import read
-from accord.values import Kind, Labels, Question, Sample, Scale, content_hash
+from accord.values import Labels, Question, Sample, Scale, ScaleKind, content_hash
 
 Floats = NDArray[np.float64]
 
@@ -84,7 +84,7 @@ def question_of(data: Rated, name: str) -> Question:
     said = (label.value for label in data.labels if label.question == name)
     values = sorted({value for value in said if isinstance(value, int | float)})
     short = Scale(options=tuple(values)) if len(values) <= 10 else None
-    scale = short or Scale(kind=Kind.REAL, low=values[0], high=values[-1])
+    scale = short or Scale(kind=ScaleKind.REAL, low=values[0], high=values[-1])
     return Question(id=name, text=name, scale=scale)
 
 

@@ -25,7 +25,7 @@ from accord.methods import (
 )
 from accord.models import JUDGE, Models, Prompt, ScriptedJudge, ScriptedModel, run, run_flow
 from accord.store import Store
-from accord.values import Conversation, Label, Labels, Question, Sample, Scale, Side, Target, Turn
+from accord.values import Conversation, Label, Labels, Polarity, Question, Sample, Scale, Target, Turn
 
 Floats = NDArray[np.float64]
 
@@ -60,7 +60,7 @@ class Planted:
 
     kinds: list[str]
     ideas: list[int]
-    sides: list[Side]
+    sides: list[Polarity]
     level: Floats
     good: NDArray[np.bool_]
 
@@ -69,7 +69,7 @@ def plain(rng: np.random.Generator, test: int) -> Planted:
     """Independent assertions: informative ones 3.2 points apart (s.d. 1.8), half of them repeated."""
     good = _classes(rng, test)
     drawn = _Drawn(good)
-    for side in Side:
+    for side in Polarity:
         ideas = [drawn.toward(rng, side, 1.6, 1.8) for _ in range(INFORMATIVE)]
         for place, level in enumerate(ideas):
             drawn.add("informative", side, level)
@@ -84,8 +84,8 @@ def shared(rng: np.random.Generator, test: int) -> Planted:
     good = _classes(rng, test)
     drawn = _Drawn(good)
     nuisance = rng.normal(size=len(good))
-    for side in Side:
-        sign = 1 if side is Side.SAT else -1
+    for side in Polarity:
+        sign = 1 if side is Polarity.SAT else -1
         for _ in range(INFORMATIVE):
             drawn.add("informative", side, drawn.toward(rng, side, 1.4, 1.8))
             drawn.add("moved", side, drawn.toward(rng, side, 1.7, 0.6) + sign * 2.6 * nuisance)
@@ -103,24 +103,24 @@ class _Drawn:
         self.good = good
         self.kinds: list[str] = []
         self.ideas: list[int] = []
-        self.sides: list[Side] = []
+        self.sides: list[Polarity] = []
         self.levels: list[Floats] = []
 
-    def add(self, kind: str, side: Side, level: Floats) -> None:
+    def add(self, kind: str, side: Polarity, level: Floats) -> None:
         self.repeat(kind, side, level, idea=max(self.ideas, default=-1) + 1)
 
-    def repeat(self, kind: str, side: Side, level: Floats, idea: int | None = None) -> None:
+    def repeat(self, kind: str, side: Polarity, level: Floats, idea: int | None = None) -> None:
         self.kinds.append(kind)
         self.ideas.append(self.ideas[-1] if idea is None else idea)
         self.sides.append(side)
         self.levels.append(level)
 
-    def toward(self, rng: np.random.Generator, side: Side, half: float, spread: float) -> Floats:
+    def toward(self, rng: np.random.Generator, side: Polarity, half: float, spread: float) -> Floats:
         """An assertion whose classes' means lie twice `half` apart."""
-        label = np.where(self.good == (side is Side.SAT), 1.0, -1.0)
+        label = np.where(self.good == (side is Polarity.SAT), 1.0, -1.0)
         return 5 + half * label + rng.normal(scale=spread, size=len(label))
 
-    def rest(self, rng: np.random.Generator, side: Side) -> None:
+    def rest(self, rng: np.random.Generator, side: Polarity) -> None:
         """What should not be found."""
         size = len(self.good)
         for _ in range(NOISE):
@@ -129,7 +129,7 @@ class _Drawn:
             self.add("true of all", side, 9 + rng.normal(scale=0.5, size=size))
         seen = np.arange(size) < TRAIN
         for _ in range(FITTED):
-            those = seen & (self.good == (side is Side.SAT)) & (rng.random(size) < 0.12)
+            those = seen & (self.good == (side is Polarity.SAT)) & (rng.random(size) < 0.12)
             self.add("of a few seen", side, np.where(those, 9.5, 0.8) + rng.normal(scale=0.5, size=size))
 
     def planted(self) -> Planted:
@@ -156,7 +156,7 @@ def planted_rows(seeds: int, test: int = TEST) -> list[Row]:
 def _tried(pool: Planted, seed: int) -> dict[str, Row]:
     """Every system on one pool: deduplicated by a script that knows what repeats what, judged by one that knows all."""
     assertions = [Assertion(f"The assertion {place} holds.", side) for place, side in enumerate(pool.sides)]
-    kept = [each for side in Side for each in _distinct(pool, [one for one in assertions if one.side is side])]
+    kept = [each for side in Polarity for each in _distinct(pool, [one for one in assertions if one.side is side])]
     places = [assertions.index(each) for each in kept]
     questions = questions_of(kept)
     rubric = rubric_of(questions, MAIN, "pool", "", ())

@@ -33,11 +33,11 @@ from harness import Row
 from live_scoring import texts
 
 from accord.evidence import SourceContext, Training, make_source
-from accord.formats import find, names_in, pieces_of
+from accord.formats import find_files, list_names, split_files
 from accord.learning import Evaluator, make_head
 from accord.models import memory_models
 from accord.models import run as driven
-from accord.project.score_parts import finished
+from accord.scoring.parts import finished
 from accord.values import Conversation, Label, Labels, Question, Rubric, Sample, Scale, Target, Turn
 
 TURNS, WORDS = 6, 20
@@ -45,7 +45,7 @@ CONVERSATIONS, FEW, NAIVE = 200_000, 10_000, 1_000
 DRIVER = """
 import json, resource, sys, time
 from pathlib import Path
-from accord.project import BatchScorer, Spread, score_parts
+from accord.scoring import BatchScorer, Execution, score_parts
 
 def most_memory():  # of this program alone: what began it has no part in it
     status = Path("/proc/self/status")
@@ -57,7 +57,7 @@ if __name__ == "__main__":
     begun = time.perf_counter()
     scorer = BatchScorer(evaluator)
     opened = time.perf_counter()
-    done = score_parts(scorer, source, out, Spread(engine, int(workers)))
+    done = score_parts(scorer, source, out, Execution(engine, int(workers)))
     ended = time.perf_counter()
     used = [resource.getrusage(which) for which in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     assert not done.failed, done.failed
@@ -67,14 +67,14 @@ if __name__ == "__main__":
 """
 LOOP = """
 import json, sys, time
-from accord.formats import find, pieces_of, read_piece
+from accord.formats import find_files, split_files, read_piece
 from accord.learning import load_evaluator
 from accord.models import memory_models, run
 from accord.values import Sample
 evaluator, models, left = load_evaluator(sys.argv[1]), memory_models(), int(sys.argv[3])
 begun, used = time.perf_counter(), time.process_time()
 with open(sys.argv[4], "w") as stream:
-    for chat in read_piece(pieces_of(find(sys.argv[2]))[0]):
+    for chat in read_piece(split_files(find_files(sys.argv[2]))[0]):
         [score] = run(evaluator.predict([Sample(chat)]), models)
         stream.write(json.dumps(score.to_json()) + "\\n")
         left -= 1
@@ -169,11 +169,13 @@ def kill_rows(quick: bool, limit: int | None) -> list[Row]:
     rows: list[Row] = []
     with workshop(count) as (folder, evaluator, chats):
         expected = sorted(pl.read_parquet(chats, columns=["id"])["id"])
-        planned = len(pieces_of(find(str(chats))))
+        planned = len(split_files(find_files(str(chats))))
         for victim in ("driver", "worker"):
             out = folder / victim
             killed = _killed(victim, [evaluator, chats, out, "local", 2], out)
-            before = {name: (out / name).stat().st_mtime_ns for name in names_in(str(out)) if name.startswith("part-")}
+            before = {
+                name: (out / name).stat().st_mtime_ns for name in list_names(str(out)) if name.startswith("part-")
+            }
             again = python(DRIVER, evaluator, chats, out, "local", 2)
             found = ids_of(out)
             after = {name: (out / name).stat().st_mtime_ns for name in before}
@@ -220,7 +222,7 @@ def ray_rows(quick: bool, limit: int | None) -> list[Row]:
         same = _contents(folder / "ray") == _contents(folder / "local")
         out = folder / "killed"
         _killed("driver", [evaluator, chats, out, "ray", 2], out)
-        before = {name: (out / name).stat().st_mtime_ns for name in names_in(str(out)) if name.startswith("part-")}
+        before = {name: (out / name).stat().st_mtime_ns for name in list_names(str(out)) if name.startswith("part-")}
         python(DRIVER, evaluator, chats, out, "ray", 2)
         found, expected = ids_of(out), sorted(pl.read_parquet(chats, columns=["id"])["id"])
         rescored = sum((out / name).stat().st_mtime_ns != made for name, made in before.items())

@@ -26,8 +26,8 @@ from harness import Row, chosen, finish, options
 from throwaway_postgres import ThrowAwayPostgres
 
 from accord.edges import BadInput
-from accord.project import workers_here
-from accord.store import Account, Store, Watched, vacuum
+from accord.project import default_workers
+from accord.store import MonitoringTables, SharedBudget, Store, vacuum
 from accord.values import Conversation, Label, Target, Turn
 
 # --- import ---------------------------------------------------------------------------------------------------------
@@ -43,7 +43,7 @@ def import_rows(quick: bool, limit: int | None = None) -> Iterator[Row]:
         for size in [min(each, limit or each) for each in sizes]:
             import_speed.written(source, size)
             rounds = 1 if quick or size > 100_000 else ROUNDS
-            for workers in dict.fromkeys((1, workers_here())):
+            for workers in dict.fromkeys((1, default_workers())):
                 runs = []
                 for _ in range(rounds):  # a loop beside each run: what else the machine does, it does to both
                     bare, bare_peak = import_speed.measured(import_speed.BARE, source, size)
@@ -154,7 +154,7 @@ def judging_rows(quick: bool, limit: int | None = None) -> Iterator[Row]:
                     "what": "judging", "processes": PROCESSES, "questions": questions, "cap": cap, "requests": requests,
                     "counted": spent, "answered": after["prompts"], "paid_twice": after["twice"],
                     "overspent": max(0, after["requests"] - cap),
-                    "taken": Account(store, "benchmark").taken().requests,
+                    "taken": SharedBudget(store, "benchmark").taken().requests,
                     "seconds": seconds, "per_second": requests / seconds,
                 }  # fmt: skip
             store.close()
@@ -192,7 +192,7 @@ def postgres_rows(quick: bool, limit: int | None = None) -> Iterator[Row]:
         assert added.new == annotations
         row = {"what": "postgres", "annotations": annotations}
         yield {**row, "part": "import", "seconds": seconds, "per_second": annotations / seconds}
-        Watched(store).put_days(list(_days()))
+        MonitoringTables(store).put_days(list(_days()))
         start = time.perf_counter()
         _, size = vacuum(cluster.url)
         yield {**row, "part": "vacuum", "seconds": time.perf_counter() - start, "size_mb": size / 2**20}
@@ -230,8 +230,8 @@ def _asked(store: Store, conversations: int) -> dict[str, Callable[[int], object
         return [f"c{n:07}" for n in names[number]]
 
     return {
-        "board: days": lambda number: list(Watched(store).days("2026-11-01")),
-        "board: alarms": lambda number: Watched(store).alarms(unsent=True),
+        "board: days": lambda number: list(MonitoringTables(store).days("2026-11-01")),
+        "board: alarms": lambda number: MonitoringTables(store).alarms(unsent=True),
         "a page of conversations": lambda number: list(store.conversations(shown(number))),
         "labels of a page": lambda number: list(store.annotations(["person"], conversations=shown(number))),
         "one new label": lambda number: store.add_labels([Label(Target(shown(number)[0]), "Q0", f"new {number}", 1)]),

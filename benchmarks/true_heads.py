@@ -150,17 +150,17 @@ def some_of(question: Question, evidence: EvidenceTable, labels: Labels, size: i
 
 def gathered(folder: Path) -> tuple[Question, EvidenceTable, Labels]:
     """A data set's main question as `accord run` finds it, what is known of samples, and all labels."""
-    from accord.project import Config, Project, Reading, Selected, rubric_for, survey
+    from accord.project import Config, ImportOptions, JudgeSelection, Project, infer_rubric, survey_files
 
-    found = survey([folder])
-    rubric, _ = rubric_for(found.questions.values())
+    found = survey_files([folder])
+    rubric, _ = infer_rubric(found.questions.values())
     models = {}
-    if found.recorded:
-        models = {"judge": ModelSettings(mode="recorded", paths=list(map(str, found.recorded)))}
+    if found.recordings:
+        models = {"judge": ModelSettings(mode="recorded", paths=list(map(str, found.recordings)))}
     with Project(Config(store="sqlite://", metrics=["bank"], models=models), rubric) as project:
-        project.import_(found.files, reading=Reading())
+        project.import_(found.files, options=ImportOptions())
         if models:
-            project.judge(selected=Selected(everything=True))
+            project.judge(selection=JudgeSelection(everything=True))
         evaluator = project.evaluator("all" if models else "mixture")
         train, _ = project.training(evaluator)
         evidence = project.measure(evaluator.sources, train.samples)

@@ -28,8 +28,8 @@ from true_shared import FIRST_SEED, SIGNIFICANT, Floats, row, said
 
 from accord.edges import BadInput
 from accord.evidence import EvidenceTable, ratings
-from accord.learning import Calibration, Evaluator, HeldOut, held_out, suggest_labels
-from accord.project import Selection
+from accord.learning import Calibration, Evaluator, Experiment, HeldOutAnswers, suggest_labels
+from accord.scoring import Selection
 from accord.statistics import STATISTICS as BY_NAME
 from accord.statistics import Paired, grouped_folds
 from accord.testing import planted
@@ -141,12 +141,12 @@ def selected(evidence: EvidenceTable, labels: Labels, question: Question, test: 
     train, new = rated.take(np.flatnonzero(~is_test)), rated.take(np.flatnonzero(is_test))
     kept = labels.filter(set(train.group))
     make = partial(Calibration, answer_model="mixed")
-    splits = list(grouped_folds(list(train.group), 5, FIRST_SEED))
-    system = held_out("mixed", make, question, evidence, kept, train, splits)
+    splits = tuple(grouped_folds(list(train.group), 5, FIRST_SEED))
+    system = Experiment(question, evidence, kept, train, splits, 5, FIRST_SEED).run("mixed", make)
     head = make(question)
-    evaluator = Evaluator(question, (), head, held_out=HeldOut.of(system, train))
+    evaluator = Evaluator(question, (), head, held_out=HeldOutAnswers.of(system, train))
     try:
-        selection = Selection.of(evaluator, AGREE, anybody=False)
+        selection = Selection.of(evaluator, AGREE, for_anyone=False)
     except BadInput:
         return 0.0, float("nan")
     scores = said(head.fit(evidence.filter(set(train.group), labels.group_of), kept), evidence, new)

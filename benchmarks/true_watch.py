@@ -24,7 +24,7 @@ from synthetic_corpus import planted_turns
 from accord.evidence import BANK, Column
 from accord.learning import make_head
 from accord.live import ScoreMonitor, raise_alarms
-from accord.store import Store, Watched
+from accord.store import MonitoringTables, Store
 from accord.validation import shifts
 from accord.values import Score, Signature, Target, score_from
 
@@ -95,7 +95,7 @@ def weekend_false_alarms(data: Path, draws: int) -> list[Row]:
         watch.flush(store)
         for week in range(1, WEEKS + 1):
             raise_alarms(store, now=FIRST_MONDAY + timedelta(days=7 * week))
-        told = {(alarm["system"], alarm["day"]) for alarm in Watched(store).alarms()}
+        told = {(alarm["system"], alarm["day"]) for alarm in MonitoringTables(store).alarms()}
     found: dict[str, list[bool]] = {"weekend-false-alarms": [], "weekday-false-alarms": [], "weekend-drops-told": []}
     for system, day in product(range(draws), days):
         is_worse = system % 2 and day >= days[-2]

@@ -50,7 +50,7 @@ def write_requests(
     number, of = shard
 
     def prompts() -> Iterator[tuple[str, Prompt]]:
-        samples = (sample for batch in project.wanted(every) for sample in batch)
+        samples = (sample for batch in project.sample_batches(every) for sample in batch)
         for place, sample in enumerate(samples):
             if place % of != number - 1:
                 continue

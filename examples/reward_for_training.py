@@ -11,7 +11,7 @@ from accord.sample import sources
 
 with Project(Config(store="sqlite:///:memory:", metrics=["bank"], evaluator="mixture", draws=200)) as project:
     project.import_(sources())
-    reward = Reward(project.tried().evaluator)
+    reward = Reward(project.fit_offline().evaluator)
 
 prompt = [{"role": "user", "content": "Can I return a router that I have opened?"}]
 policy = ["Opened devices can go back within 45 days of delivery. Send them with the label that is in your account."]

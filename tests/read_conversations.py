@@ -13,7 +13,17 @@ import pytest
 
 from accord import Conversation, Turn
 from accord.project import Config, Project
-from accord.values import SYNTHETIC, Annotation, Document, Issue, IssueAnnotation, Label, Target, digests, span_of
+from accord.values import (
+    SYNTHETIC,
+    Annotation,
+    Document,
+    Issue,
+    IssueAnnotation,
+    Label,
+    Target,
+    find_quote,
+    turn_digests,
+)
 
 RUBRIC = """
 name: help
@@ -52,14 +62,14 @@ def issues_of(conversation: Conversation, turn: int = 4) -> IssueAnnotation:
     """What a model found in the reply: a quote that stands in it, and one that does not."""
     quotes = ("We always pay for that", "you may keep it for ever")
     text = conversation.turns[turn].content
-    found = tuple(Issue("Unsupported", f"no document says {q}", q, span_of(q, text)) for q in quotes)
+    found = tuple(Issue("Unsupported", f"no document says {q}", q, find_quote(q, text)) for q in quotes)
     return IssueAnnotation(
         Target(conversation.id, turn),
         found,
         2,
         "One claim is wrong.",
         "issues|model:finder",
-        said=digests(conversation)[turn],
+        said=turn_digests(conversation)[turn],
     )
 
 
@@ -71,7 +81,11 @@ def said_of(conversation: Conversation) -> list[Annotation]:
     """Answers, one of them changed, a mark, and one that was taken back."""
     whole, reply = Target(conversation.id), Target(conversation.id, 4)
     text = conversation.turns[4].content
-    mark: dict[str, Any] = {"quote": "it can be returned", "span": span_of("it can be returned", text), "study": "look"}
+    mark: dict[str, Any] = {
+        "quote": "it can be returned",
+        "span": find_quote("it can be returned", text),
+        "study": "look",
+    }
     return [
         _person(whole, "ann", 1, "ann-first", comment="too curt", time="2026-03-02T10:00:00+00:00"),
         _person(whole, "ann", 2, "ann-second", replaces="ann-first".ljust(16, "-"), comment="on reflection"),

@@ -9,7 +9,7 @@ from typing import Any
 
 from issue_finder import SIGNS, verdict
 
-from accord.models import Failure, Measured, Passage
+from accord.models import Failure, LikelihoodRequest, LikelihoodResult
 from accord.testing import Wire, completion, decisions
 
 _FENCE = re.compile(r"^(=====\[\w+\]=====)\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
@@ -67,21 +67,21 @@ class ScriptedLikelihood:
     """A likelihood model that remembers what it was asked; `_one` says what it makes of a passage."""
 
     def __init__(self, fail: str = "") -> None:
-        self.asked: list[Passage] = []
+        self.asked: list[LikelihoodRequest] = []
         self.fail = fail
 
-    def made_from(self, passage: Passage) -> Mapping[str, Any]:
+    def made_from(self, passage: LikelihoodRequest) -> Mapping[str, Any]:
         return {"said": [[m.role, m.content] for m in passage.messages], "spoken": list(passage.spoken)}
 
-    def requests(self, passages: Sequence[Passage]) -> Sequence[Any]:
+    def requests(self, passages: Sequence[LikelihoodRequest]) -> Sequence[Any]:
         return ()
 
-    async def measure(self, passages: Sequence[Passage]) -> list[Measured]:
+    async def measure(self, passages: Sequence[LikelihoodRequest]) -> list[LikelihoodResult]:
         self.asked += passages
         return [Failure(self.fail) if self.fail else self._one(passage) for passage in passages]
 
     async def close(self) -> None:
         pass
 
-    def _one(self, passage: Passage) -> Measured:
+    def _one(self, passage: LikelihoodRequest) -> LikelihoodResult:
         raise NotImplementedError

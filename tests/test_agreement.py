@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import krippendorff
 import numpy as np
 import pytest
 from scipy import fft, stats
@@ -89,6 +88,7 @@ def test_krippendorffs_own_example() -> None:
     units = [{str(i): float(row[u]) for i, row in enumerate(table) if row[u] is not None} for u in range(12)]
     assert krippendorff_alpha(units, "nominal") == pytest.approx(0.743, abs=5e-4)
     assert krippendorff_alpha(units, "interval") == pytest.approx(0.849, abs=5e-4)
+    assert krippendorff_alpha(units, "ordinal") == pytest.approx(0.815, abs=5e-4)
     assert krippendorff_alpha([{"a": 1.0, "b": 1.0}]) is None
 
 
@@ -223,8 +223,11 @@ def one_draw_after_the_other(
 
 
 def alpha_of(paired: Paired) -> float:
-    table = np.array([paired.truth, paired.options[paired.decided]])
-    return float(krippendorff.alpha(reliability_data=table, level_of_measurement="ordinal"))
+    alpha = krippendorff_alpha(
+        [{"a": a, "b": b} for a, b in zip(paired.truth, paired.options[paired.decided], strict=True)]
+    )
+    assert alpha is not None
+    return alpha
 
 
 @pytest.mark.parametrize(

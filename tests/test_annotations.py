@@ -20,8 +20,8 @@ from accord.cli import (
 from accord.edges import BadInput, BadRow, UnknownName
 from accord.formats import AnnotationWriter, read_annotations
 from accord.project import export_annotations, import_files
-from accord.store import Added, IssueAnnotations
-from accord.values import Annotation, Issue, IssueAnnotation, Rubric, issues_from, located
+from accord.store import AddedCounts, IssueAnnotations
+from accord.values import Annotation, Issue, IssueAnnotation, Rubric, issues_from, with_located_quotes
 
 ODD = "NUL \0, half a pair \ud83d, \u202ertl, line\r\nbreak\rand\ttab, Grüße, 你好, 🙂, \ufeff"
 FORMULAS = (
@@ -49,7 +49,7 @@ def chat(name: str) -> Conversation:
 CHATS = [chat("a"), chat("b"), chat('=a,b;"c"')]
 
 FOUND = [
-    located(
+    with_located_quotes(
         IssueAnnotation(
             Target("a", 1),
             (
@@ -141,8 +141,8 @@ def test_views_are_the_annotations_and_back() -> None:
 def test_the_store_keeps_annotations_of_every_kind_once(store: Store) -> None:
     store.add_conversations(CHATS)
     given = annotations()
-    assert store.add_annotations(given) == Added(len(given), 0)
-    assert store.add_annotations(given) == Added(0, len(given))
+    assert store.add_annotations(given) == AddedCounts(len(given), 0)
+    assert store.add_annotations(given) == AddedCounts(0, len(given))
     kept = list(store.annotations())
     assert kept == by_kind(given)
     assert [type(each.value) for each in kept] == [type(each.value) for each in by_kind(given)], "3.0 is not 3"
@@ -163,10 +163,10 @@ def test_annotations_are_filtered_by_kind_question_and_conversation(store: Store
 def test_the_same_label_is_known_whichever_way_it_came(store: Store) -> None:
     store.add_conversations(CHATS)
     labels = [Label(Target("a"), "Q0", "ann", 3)] * 2
-    assert store.add_labels(labels) == Added(2, 0)
-    assert store.add_annotations(map(Annotation.from_label, labels)) == Added(0, 2)
+    assert store.add_labels(labels) == AddedCounts(2, 0)
+    assert store.add_annotations(map(Annotation.from_label, labels)) == AddedCounts(0, 2)
     same = Annotation.from_label(labels[0])
-    assert store.add_annotations([same, same, same]) == Added(1, 2), "a third time is another rating"
+    assert store.add_annotations([same, same, same]) == AddedCounts(1, 2), "a third time is another rating"
     assert list(store.labels()) == [*labels, labels[0]]
 
 
@@ -182,13 +182,13 @@ def test_models_never_replace_people_or_become_their_labels(store: Store) -> Non
 def test_the_first_issues_of_a_turn_stay_and_are_not_mixed_with_others(store: Store) -> None:
     store.add_conversations(CHATS)
     issues = IssueAnnotations(store)
-    assert issues.add(FOUND[:1]) == Added(1, 0)
+    assert issues.add(FOUND[:1]) == AddedCounts(1, 0)
     other = replace(FOUND[0], issues=(*FOUND[0].issues, Issue("Antisocial", "late")), score=1)
-    assert issues.add([other]) == Added(0, 1)
-    assert store.add_annotations(Annotation.from_issues(other)) == Added(0, 6)
+    assert issues.add([other]) == AddedCounts(0, 1)
+    assert store.add_annotations(Annotation.from_issues(other)) == AddedCounts(0, 6)
     assert list(issues.of(CHATS, FOUND[0].signature)) == []  # the words were others: `said` is not theirs
     assert issues_from(store.annotations(["model"])) == FOUND[:1]
-    assert issues.add([replace(FOUND[1], issues=(Issue("x", "y"),)), FOUND[1]]) == Added(1, 1)
+    assert issues.add([replace(FOUND[1], issues=(Issue("x", "y"),)), FOUND[1]]) == AddedCounts(1, 1)
     assert [len(each.issues) for each in issues.of(CHATS, "by hand")] == [1], "the first of a batch stays"
 
 
@@ -198,7 +198,7 @@ def test_issues_may_come_before_their_overall_score_and_never_without(store: Sto
     with pytest.raises(BadInput, match="the overall score that 'small' gave with it is neither in the store nor in"):
         store.add_annotations(issues)
     assert list(store.annotations()) == []
-    assert store.add_annotations([*reversed(issues), overall]) == Added(5, 0)
+    assert store.add_annotations([*reversed(issues), overall]) == AddedCounts(5, 0)
     assert issues_from(store.annotations()) == FOUND[:1]
 
 
@@ -208,7 +208,7 @@ def test_a_persons_annotation_of_something_unknown_is_refused_or_said(store: Sto
     with pytest.raises(BadInput, match="no conversation 'nobody' in the store; import it first"):
         store.add_annotations([good, bad])
     said: list[BadInput] = []
-    assert store.add_annotations([good, bad], said.append) == Added(0, 1) and len(said) == 1
+    assert store.add_annotations([good, bad], said.append) == AddedCounts(0, 1) and len(said) == 1
 
 
 # --- files ---------------------------------------------------------------------------------------------------------
@@ -225,10 +225,14 @@ def test_what_is_exported_comes_back_to_the_last_field(ending: str, tmp_path: Pa
     counts = export_annotations(first, out)
     assert counts == {kind: sum(each.kind == kind for each in given) for kind in ("person", "model", "metric")}
     done = import_files(second, rubric, [out])
-    assert (done.annotations, done.labels, done.conversations) == (Added(len(given), 0), Added(), Added())
+    assert (done.annotations, done.labels, done.conversations) == (
+        AddedCounts(len(given), 0),
+        AddedCounts(),
+        AddedCounts(),
+    )
     assert list(second.annotations()) == list(first.annotations()) == by_kind(given)
     assert export_annotations(second, again) == counts and again.read_bytes() == out.read_bytes()
-    assert import_files(second, rubric, [out]).annotations == Added(0, len(given)), "importing again adds nothing"
+    assert import_files(second, rubric, [out]).annotations == AddedCounts(0, len(given)), "importing again adds nothing"
     assert sorted(path.name for path in tmp_path.glob("*.partial")) == []
     for store in (first, second):
         store.close()
@@ -297,7 +301,7 @@ def test_a_broken_cell_of_a_table_is_a_bad_row(tmp_path: Path, rubric: Rubric) -
     rows = read_annotations(path, rubric)
     assert next(rows).value == 3
     with pytest.raises(
-        BadRow, match=r"annotations.csv, line 3: value 'good' is no JSON \(a word stands in quotation marks"
+        BadRow, match=r"annotations.csv, line 3: value 'good' is no JSON \(a word needs quotation marks"
     ):
         next(rows)
 
@@ -305,7 +309,7 @@ def test_a_broken_cell_of_a_table_is_a_bad_row(tmp_path: Path, rubric: Rubric) -
 def test_an_unknown_kind_or_ending_is_refused_before_anything_is_written(tmp_path: Path, memory: Store) -> None:
     with pytest.raises(UnknownName, match="unknown kind of annotation 'persons'"):
         export_annotations(memory, tmp_path / "a.csv", ["persons"])
-    with pytest.raises(BadInput, match=r"cannot write annotations to 'a.xlsx'; the ending is one of .jsonl, .csv"):
+    with pytest.raises(BadInput, match=r"cannot write annotations to 'a.xlsx'; the suffix is one of .jsonl, .csv"):
         export_annotations(memory, tmp_path / "a.xlsx")
     assert list(tmp_path.iterdir()) == []
 

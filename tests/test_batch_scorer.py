@@ -11,7 +11,12 @@ from accord.edges import BadInput, UnknownName
 from accord.formats import BAD_ROW, SCORE_TYPES, SCORED, score_schema
 from accord.learning import load_evaluator
 from accord.models import memory_models, run
-from accord.project import Asking, BatchScorer, Perspective, ScoreOptions
+from accord.scoring import (
+    BatchScorer,
+    ModelAccess,
+    Perspective,
+    ScoreOptions,
+)
 from accord.testing import check_batch_scorer
 from accord.values import Conversation, Sample, Turn
 
@@ -127,19 +132,19 @@ def test_it_travels_without_its_folder(tmp_path):
     before = scorer(frame)
     sent = bytes(ForkingPickler.dumps(scorer))
     shutil.rmtree(tmp_path / "e")
-    from accord.project import batch_scorer
+    from accord.scoring import batch as batch_scorer
 
-    batch_scorer._opened.clear()
+    batch_scorer._open_scorers.clear()
     again = ForkingPickler.loads(sent)
-    assert len(sent) < 1_000_000 and again(frame).equals(before) and len(batch_scorer._opened) == 1
+    assert len(sent) < 1_000_000 and again(frame).equals(before) and len(batch_scorer._open_scorers) == 1
     ForkingPickler.loads(sent)(frame)
-    assert len(batch_scorer._opened) == 1, "a process opens it once"
+    assert len(batch_scorer._open_scorers) == 1, "a process opens it once"
 
 
 def test_a_source_that_fails_on_one_row_costs_that_row(folder, monkeypatch):
-    from accord.project import batch_scorer
+    from accord.scoring import batch as batch_scorer
 
-    batch_scorer._opened.clear()
+    batch_scorer._open_scorers.clear()
     scorer = BatchScorer(folder)
     kind = type(scorer.evaluator.sources[0])
     measure = kind.measure
@@ -164,7 +169,7 @@ def test_an_evaluator_that_asks_says_so_before_the_first_row(folder, tmp_path, m
     (tmp_path / "asks" / "note.txt").write_text("another folder")
     with pytest.raises(BadInput, match="asks its judge"):
         BatchScorer(tmp_path / "asks")
-    BatchScorer(tmp_path / "asks", asking=Asking(store=f"sqlite:///{tmp_path}/answers.db"))
+    BatchScorer(tmp_path / "asks", access=ModelAccess(store=f"sqlite:///{tmp_path}/answers.db"))
 
 
 def test_the_published_columns_are_those_of_the_page():

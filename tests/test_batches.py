@@ -21,7 +21,7 @@ from accord.cli import (
     commands,  # noqa: F401 - registers the commands
 )
 from accord.models import BatchEndpoint, CallFailed, ChatCompletions, ChatMessage, Prompt, batch_files, batching, wait
-from accord.project import ask_models as judging
+from accord.project import batch_judging as judging
 from accord.testing import Batches, ChatServer, Wire
 
 RUNNER = CliRunner()
@@ -53,14 +53,14 @@ def test_a_night_of_judging(project: Path, mode: str) -> None:
     with ChatServer(provider) as server:
         configure(server.url, mode)
         first = judged(5)
-        asked = first["handed_in"]
+        asked = first["submitted"]
         assert asked and first["answered"] == 0 and first["unanswered"].keys() == {"in batch"}
         assert [batch["status"] for batch in first["batches"]] == ["validating"]
         second = judged(5)
-        assert second["handed_in"] == 0, "what is waited for is not handed in again"
+        assert second["submitted"] == 0, "what is waited for is not handed in again"
         assert second["batches"][0]["status"] == "in_progress"
         third = judged(0)
-        assert third["answered"] and not third["unanswered"] and third["handed_in"] == 0
+        assert third["answered"] and not third["unanswered"] and third["submitted"] == 0
         assert third["batches"][0]["completed"] == asked
         fourth = judged(0)
         assert first["requests"] == {"m1": asked} and first["spent"]["requests"] == asked
@@ -87,11 +87,11 @@ def test_requests_that_fail_are_counted_and_handed_in_again(project: Path) -> No
 
     with ChatServer(Batches(moody, looks=0)) as server:
         configure(server.url)
-        asked = judged(5)["handed_in"]
+        asked = judged(5)["submitted"]
         second = judged(5)
-        assert sum(second["dropped"].values()) == second["handed_in"] > 0
-        assert second["dropped"].keys() == {"HTTP 500", "malformed"}
-        assert second["answered"] == asked - second["handed_in"]
+        assert sum(second["failed_requests"].values()) == second["submitted"] > 0
+        assert second["failed_requests"].keys() == {"HTTP 500", "malformed"}
+        assert second["answered"] == asked - second["submitted"]
         assert judged(0)["answered"] == asked
 
 
@@ -99,9 +99,9 @@ def test_a_batch_that_expires_is_handed_in_again(project: Path) -> None:
     provider = Batches(answer_any, looks=0, ends="expired")
     with ChatServer(provider) as server:
         configure(server.url)
-        asked = judged(5)["handed_in"]
+        asked = judged(5)["submitted"]
         second = judged(5)
-        assert second["dropped"] == {"expired": asked} and second["handed_in"] == asked
+        assert second["failed_requests"] == {"expired": asked} and second["submitted"] == asked
         provider.ends = "completed"
         assert judged(0)["answered"] == asked
 
@@ -110,14 +110,14 @@ def test_a_batch_that_the_provider_refuses_or_forgets(project: Path) -> None:
     provider = Batches(answer_any, looks=0, ends="failed")
     with ChatServer(provider) as server:
         configure(server.url)
-        asked = judged(5)["handed_in"]
+        asked = judged(5)["submitted"]
         refused = RUNNER.invoke(app, ["judge", "--batch", "--limit", "4"])
         assert refused.exit_code == 1 and "the provider refused batch-0" in refused.stderr
         provider.ends = "completed"
-        assert judged(5)["handed_in"] == asked, "handed in again when the user says so"
+        assert judged(5)["submitted"] == asked, "handed in again when the user says so"
         provider.batches.clear()
         gone = judged(5)
-        assert gone["dropped"] == {"gone": asked} and gone["handed_in"] == asked
+        assert gone["failed_requests"] == {"gone": asked} and gone["submitted"] == asked
         assert judged(0)["answered"] == asked
 
 
@@ -125,10 +125,10 @@ def test_what_is_refused_in_a_batch_is_not_paid_for_again(project: Path) -> None
     refusing = fault("refusal", {"_path": "/chat/completions"}, Wire({}))
     with ChatServer(Batches(lambda request: refusing, looks=0)) as server:
         configure(server.url)
-        asked = judged(5)["handed_in"]
+        asked = judged(5)["submitted"]
         for _ in range(2):
             again = judged(5)
-            assert again["handed_in"] == 0 and again["unanswered"] == {"refused": asked}
+            assert again["submitted"] == 0 and again["unanswered"] == {"refused": asked}
 
 
 def test_an_answer_waits_for_all_of_its_samples(project: Path) -> None:
@@ -141,9 +141,9 @@ def test_an_answer_waits_for_all_of_its_samples(project: Path) -> None:
 
     with ChatServer(Halting(answer_any, looks=0)) as server:
         configure(server.url, "sampling")
-        asked = judged(5)["handed_in"]
+        asked = judged(5)["submitted"]
         second = judged(5)
-        assert second["handed_in"] == asked // 2 and second["unanswered"].keys() == {"in batch"}
+        assert second["submitted"] == asked // 2 and second["unanswered"].keys() == {"in batch"}
         assert judged(0)["answered"] * 3 == asked
 
 
@@ -180,10 +180,14 @@ def test_unreadable_result_file_is_downloaded_again_and_its_prompts_are_not_resu
     provider = DamagedResults(content)
     with ChatServer(provider) as server:
         configure(server.url)
-        asked = judged(5)["handed_in"]
+        asked = judged(5)["submitted"]
         for _ in range(2):
             damaged = judged(5)
-            assert damaged["handed_in"] == 0 and not damaged["dropped"] and damaged["unanswered"] == {"in batch": asked}
+            assert (
+                damaged["submitted"] == 0
+                and not damaged["failed_requests"]
+                and damaged["unanswered"] == {"in batch": asked}
+            )
             [state] = damaged["batches"]
             file = provider.batches["batch-0"]["output_file_id"]
             assert state["status"] == "completed" and f"result file {file}" in state["says"]
@@ -198,22 +202,22 @@ def test_judge_without_batch_answers_the_prompts_of_an_unreadable_result_file(pr
     provider = DamagedResults(b"<html>")
     with ChatServer(provider) as server:
         configure(server.url)
-        asked = judged(5)["handed_in"]
+        asked = judged(5)["submitted"]
         assert "`accord judge` without --batch" in judged(5)["batches"][0]["says"]
         assert RUNNER.invoke(app, ["judge", "--limit", "4"]).exit_code == 0
         done = judged(0)
-        assert done["answered"] == asked and done["handed_in"] == 0 and len(provider.batches) == 1
+        assert done["answered"] == asked and done["submitted"] == 0 and len(provider.batches) == 1
 
 
 def test_completed_batch_without_result_file_is_not_submitted_again(project: Path) -> None:
     provider = Batches(answer_any, looks=0)
     with ChatServer(provider) as server:
         configure(server.url)
-        asked = judged(5)["handed_in"]
+        asked = judged(5)["submitted"]
         provider._looked("batch-0")
         file = provider.batches["batch-0"].pop("output_file_id")
         waiting = judged(5)
-        assert waiting["handed_in"] == 0 and "no result file" in waiting["batches"][0]["says"]
+        assert waiting["submitted"] == 0 and "no result file" in waiting["batches"][0]["says"]
         provider.batches["batch-0"]["output_file_id"] = file
         assert judged(0)["answered"] == asked
 
@@ -231,12 +235,12 @@ def test_requests_without_result_line_are_resubmitted_with_a_cause(project: Path
 
     with ChatServer(respond) as server:
         configure(server.url)
-        asked = judged(5)["handed_in"]
+        asked = judged(5)["submitted"]
         provider._looked("batch-0")
         provider.files["file-1"] = provider.files.pop(provider.batches["batch-0"]["output_file_id"])
         provider.batches["batch-0"]["output_file_id"] = "file-1"
         second = judged(5)
-        assert second["dropped"] == {cause: asked - (keep or 0)} and second["handed_in"] == asked - (keep or 0)
+        assert second["failed_requests"] == {cause: asked - (keep or 0)} and second["submitted"] == asked - (keep or 0)
 
 
 class LosingAnswers(Batches):
@@ -276,10 +280,10 @@ def test_batch_with_lost_answer_is_found_later_and_paid_once(project: Path, list
         assert lost.exit_code == 1 and "the same command looks for it" in lost.stderr
         for _ in range(listed_at - 1):
             waiting = judged(5)
-            assert waiting["handed_in"] == 0 and waiting["unanswered"].keys() == {"in batch"}
+            assert waiting["submitted"] == 0 and waiting["unanswered"].keys() == {"in batch"}
             assert [batch["status"] for batch in waiting["batches"]] == ["unconfirmed"]
         found = judged(5)
-        assert found["handed_in"] == 0 and found["batches"][0]["id"] == "batch-0"
+        assert found["submitted"] == 0 and found["batches"][0]["id"] == "batch-0"
         assert judged(0)["answered"] and len(provider.batches) == 1
 
 
@@ -290,9 +294,9 @@ def test_batch_with_lost_answer_is_submitted_again_after_the_grace_period(
     with ChatServer(provider) as server:
         configure(server.url)
         assert RUNNER.invoke(app, ["judge", "--batch", "--limit", "4"]).exit_code == 1
-        assert judged(5)["handed_in"] == 0 and not provider.batches
+        assert judged(5)["submitted"] == 0 and not provider.batches
         monkeypatch.setattr(judging, "GRACE", timedelta(seconds=-1))
-        assert judged(5)["handed_in"] and judged(0)["answered"] and len(provider.batches) == 1
+        assert judged(5)["submitted"] and judged(0)["answered"] and len(provider.batches) == 1
 
 
 def test_batch_listed_after_the_grace_period_is_still_fetched(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,12 +305,12 @@ def test_batch_listed_after_the_grace_period_is_still_fetched(project: Path, mon
         configure(server.url)
         assert RUNNER.invoke(app, ["judge", "--batch", "--limit", "4"]).exit_code == 1
         monkeypatch.setattr(judging, "GRACE", timedelta(seconds=-1))
-        asked = judged(5)["handed_in"]
+        asked = judged(5)["submitted"]
         assert asked and len(provider.batches) == 2
         provider.batches["batch-1"] |= {"id": "of-others", "metadata": None}
         provider.batches["of-others"] = provider.batches.pop("batch-1")
         late = judged(5)
-        assert late["dropped"] == {"gone": asked} and late["handed_in"] == 0
+        assert late["failed_requests"] == {"gone": asked} and late["submitted"] == 0
         assert judged(0)["answered"] == asked and len(provider.batches) == 2
 
 
@@ -324,7 +328,7 @@ def test_batch_that_was_certainly_not_started_is_submitted_at_once(project: Path
         configure(server.url)
         assert RUNNER.invoke(app, ["judge", "--batch", "--limit", "4"]).exit_code == 1
         is_down = False
-        assert judged(5)["handed_in"] and judged(0)["answered"] and len(provider.batches) == 1
+        assert judged(5)["submitted"] and judged(0)["answered"] and len(provider.batches) == 1
 
 
 @pytest.mark.parametrize("path", ["/files", "/batches"])
@@ -341,11 +345,11 @@ def test_what_one_process_is_handing_in_no_other_hands_in(project: Path, path: s
 
     with ChatServer(asked_meanwhile) as server:
         configure(server.url)
-        asked = judged(5)["handed_in"]
-        assert asked and beside[1]["handed_in"] == 0 and beside[1]["unanswered"] == {"in batch": asked}
+        asked = judged(5)["submitted"]
+        assert asked and beside[1]["submitted"] == 0 and beside[1]["unanswered"] == {"in batch": asked}
         assert len(provider.batches) == 1
         done = judged(0)
-        assert done["answered"] == asked and done["handed_in"] == 0
+        assert done["answered"] == asked and done["submitted"] == 0
 
 
 def judged_elsewhere() -> dict[str, Any]:
@@ -370,9 +374,9 @@ def test_answers_to_what_was_not_asked_are_no_answers(project: Path) -> None:
 
     with ChatServer(Confused(answer_any, looks=0)) as server:
         configure(server.url)
-        asked = judged(5)["handed_in"]
+        asked = judged(5)["submitted"]
         second = judged(5)
-        assert second["answered"] == asked - 5 and second["handed_in"] == 5
+        assert second["answered"] == asked - 5 and second["submitted"] == 5
 
 
 SOUND = {"id": "b1", "status": "completed", "output_file_id": "f1"}
@@ -420,7 +424,7 @@ def test_wrong_input(project: Path) -> None:
     assert "no batches for 'm1' by decisions" in refused()
     with ChatServer(lambda request: Wire({"error": {"message": "sk-secret"}}, status=404)) as server:
         configure(server.url)
-        assert "has no model 'm1', or does not speak this wire" in refused()
+        assert "has no model 'm1', or no such route" in refused()
     with ChatServer(lambda request: Wire({"id": "file-1"} if request["_path"].endswith("/files") else {})) as server:
         configure(server.url)
         assert "200 without a proper batch" in refused()

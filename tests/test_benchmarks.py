@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 
 from accord.methods import RubricPromptBuilder
 from accord.models import ScriptedModel, run_flow
-from accord.values import Reason, Side
+from accord.values import AssertionReason, Polarity
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks"
@@ -70,11 +69,11 @@ def test_a_planted_pool_is_found(load):
 
 def test_spur_rewrites_one_short_list(load):
     baselines = load("rubicon_baselines")
-    reasons = [Reason(conversation=f"c{i}", text=f"The printer reason {i}") for i in range(20)]
+    reasons = [AssertionReason(conversation=f"c{i}", text=f"The printer reason {i}") for i in range(20)]
     lists = [[f"The user does thing {i}." for i in range(4)], [f"The user does thing {i}." for i in range(2, 14)]]
     model = ScriptedModel([json.dumps({"assertions": [{"text": t, "numbers": [1]} for t in each]}) for each in lists])
     guidance = RubricPromptBuilder(prompts={"rewrite": baselines.REWRITE})
-    written = run_flow(baselines.rewrite(reasons, Side.SAT, guidance, 10), model)
+    written = run_flow(baselines.rewrite(reasons, Polarity.SAT, guidance, 10), model)
     assert [a.text for a in written.assertions] == [f"The user does thing {i}." for i in range(2, 12)]
     asked = [prompt.messages[0].content for prompt in model.asked]
     assert "The user does thing 3." in asked[1] and "at most 10" in asked[0]
@@ -198,16 +197,6 @@ def test_a_fold_of_topical_usr_has_a_source_and_two_sides(load):
         assert not set(train.targets) & set(test.targets) and set(train.targets) | set(test.targets) == set(
             everything.targets
         )
-
-
-@pytest.mark.parametrize("how", ["renamed", "packed"])
-def test_the_log_that_is_rotated_holds_every_reply_that_was_written(load, tmp_path, how):
-    follow = load("follow")
-    command = [sys.executable, "-c", follow.WRITER, str(tmp_path / "log.jsonl"), how, "0.1", "0.5", "200"]
-    done = subprocess.run(command, capture_output=True, check=True, text=True)
-    assert follow.held(tmp_path) == set(range(int(done.stdout))) and int(done.stdout) > 0
-    endings = {path.suffix for path in tmp_path.glob("log.jsonl.*")}
-    assert endings == {".gz"} if how == "packed" else ".1" in endings
 
 
 @needs_data

@@ -22,7 +22,7 @@ from accord.cli import (
 )
 from accord.edges import BadInput, UnknownName
 from accord.project import Config, Project
-from accord.store import MartRow, StoreError, Watched
+from accord.store import MartRow, MonitoringTables, StoreError
 from accord.values import Target
 
 DAY = 86_400_000
@@ -129,9 +129,9 @@ def test_a_board_without_one_readable_part_names_the_damaged_ones(tmp_path: Path
         with pytest.raises(StoreError, match=part.name):
             opened.figures(Selection())
         checked = CliRunner().invoke(app, ["store", "check", "--config", str(configured(tmp_path))])
-        assert checked.exit_code == 1 and part.name in checked.stdout and "accord board rebuild" in checked.stdout
-        rebuilt = CliRunner().invoke(app, ["board", "rebuild", "--config", str(configured(tmp_path))])
-        assert rebuilt.exit_code == 0 and f"{part.name}.damaged" in rebuilt.stdout
+        assert checked.exit_code == 1 and part.name in checked.stdout and "accord board repair" in checked.stdout
+        repaired = CliRunner().invoke(app, ["board", "repair", "--config", str(configured(tmp_path))])
+        assert repaired.exit_code == 0 and f"{part.name}.damaged" in repaired.stdout
         assert opened.figures(Selection()) is None
         checked = CliRunner().invoke(app, ["store", "check", "--config", str(configured(tmp_path))])
         assert checked.exit_code == 0 and f"{part.name}.damaged was set aside" in checked.stdout
@@ -282,7 +282,7 @@ def test_scores_of_two_evaluators_are_never_mixed_and_the_last_one_is_shown(tmp_
 def test_time_has_its_points_its_alarms_and_what_is_behind_them(tmp_path: Path) -> None:
     with board(tmp_path, planted()) as opened:
         alarm = {"kind": "mean", "system": "a", "day": "2026-06-05", "said": "a moved"}
-        Watched(opened.project.store).raise_alarms({"one": alarm})
+        MonitoringTables(opened.project.store).raise_alarms({"one": alarm})
         _, found = figures(opened)
         assert found.time.step == "day" and len(found.time.moments) == 21
         assert sum(each.texts for each in found.time.moments) == 400

@@ -12,8 +12,9 @@ from accord import Evaluator, Labels, Score
 from accord.edges import BadInput, GateFailed
 from accord.evidence import ratings
 from accord.learning import Calibration
-from accord.project import Certificate, Project, ScoreOptions, certify, config_from
+from accord.project import Project, config_from
 from accord.sample import sources as sample_sources
+from accord.scoring import Certificate, ScoreOptions, certify
 from accord.statistics import upper_bound
 from accord.testing import Planted, planted
 
@@ -83,5 +84,5 @@ def test_a_file_of_fresh_labels_certifies_a_run_of_scores(tmp_path: Path, monkey
         assert all("|band:" in json.loads(line)["signature"] for line in Path("s.jsonl").read_text().splitlines())
         with pytest.raises(BadInput, match="has labels in the store already"):
             project.score(chats, "s.jsonl", options=ScoreOptions(new_domain=True, certify=Path("old.csv")))
-        with pytest.raises(BadInput, match="name --new-domain too"):
+        with pytest.raises(BadInput, match="add --new-domain"):
             project.score(chats, "s.jsonl", options=ScoreOptions(certify=Path("fresh.csv")))

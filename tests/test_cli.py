@@ -34,9 +34,9 @@ from accord.cli import (
     commands,  # noqa: F401 - registers the commands
 )
 from accord.edges import BadInput
-from accord.evidence import Column, EvidenceTable, Learned, Source, Training
+from accord.evidence import Column, EvidenceTable, LearnedEvidence, Source, Training
 from accord.evidence import sources as sources_of_evidence
-from accord.models import Flow, nothing
+from accord.models import Flow, without_requests
 from accord.project import with_settings
 from accord.store import Store, Studies
 from accord.studies import OpenStudy
@@ -153,7 +153,9 @@ def test_the_report_is_self_contained_and_escapes_what_came_from_outside(project
 def test_demo_and_real_data_are_one_command(project: Path, data: Path) -> None:
     result = CliRunner().invoke(app, ["demo"])
     first, about, *_ = result.stdout.split("\n\n")
-    assert first.startswith("Learned: how 4 annotators answer Q0. On 507 ratings of conversations it has not seen")
+    assert first.startswith(
+        "LearnedEvidence: how 4 annotators answer Q0. On 507 ratings of conversations it has not seen"
+    )
     assert (
         "Its error is smaller than that of every baseline: constant by 0." in first and "annotator-mean by 0." in first
     )
@@ -217,7 +219,7 @@ def test_fewer_questions_more_labels_groups_and_estimates(project: Path, monkeyp
             "score", CHATS, "--out", "s.jsonl", "--ask", "2", "--annotator", "nobody"
         )
         assert len(server.requests) == before, "nothing is asked for a score that cannot be"
-        assert "asks for one perspective" in refused(
+        assert "--ask needs one annotator" in refused(
             "score", CHATS, "--out", "s.jsonl", "--ask", "2", "--panel", "amira"
         )
         assert "unknown loss 'cubed'" in refused("score", CHATS, "--out", "s.jsonl", "--loss", "cubed")
@@ -283,11 +285,11 @@ def test_scores_say_what_is_missing_and_end_with_5(project: Path) -> None:
         (["models", "pull", "smollm2"], "unknown embedded model 'smollm2'. Did you mean 'smollm2-135m'?"),
         (["models", "pull", "--from", "x.whl"], "--from names the file of one model"),
         (["compare"], "no label on the main question 'Q0'"),
-        (["judge"], "no source of the project asks a model; name one in accord.yaml: models: {judge: {mode: logprobs"),
+        (["judge"], "no source of the project asks a model. Add one to accord.yaml: models: {judge: {mode: logprobs"),
         (["judge", "--source", "isues"], "unknown source 'isues'. Did you mean 'issues'?"),
         (["judge", "--source", "metrics"], "no source of the project asks a model"),
-        (["judge", "--batch"], "batches need a judge; name one in accord.yaml"),
-        (["models", "audit"], "no judge to audit: the project names none; add one to accord.yaml: models: {judge:"),
+        (["judge", "--batch"], "batches need a judge. Add one to accord.yaml"),
+        (["models", "audit"], "no judge to audit. Add one to accord.yaml: models: {judge:"),
         (["compare", "--only", "calibratoin"], "unknown evaluator 'calibratoin'. Did you mean 'calibration'?"),
         (["report", "calibratoin"], "unknown evaluator 'calibratoin'. Did you mean 'calibration'?"),
         (["report"], "no label on the main question 'Q0'"),
@@ -304,10 +306,10 @@ def test_scores_say_what_is_missing_and_end_with_5(project: Path) -> None:
         (["fit", "--set", "seed=[1"], "--set seed is no YAML"),
         (["fit", "--set", "sources.issues.taxonmy=x"], "unknown key 'taxonmy'. Did you mean 'taxonomy'?"),
         (["fit", "--set", "sources.isues.taxonomy=x"], "unknown source 'isues'. Did you mean 'issues'?"),
-        (["fit", "--set", "judge.model=x"], "'judge' is written otherwise since Accord 0.2: models: {judge: {mode:"),
-        (["label", "next"], "0 labels have evidence; label 8 conversations at random first"),
+        (["fit", "--set", "judge.model=x"], "the key 'judge' is replaced by models: {judge: {mode:"),
+        (["label", "next"], "0 labels have evidence, 8 are needed; label random conversations first"),
         (["estimate"], "0 rated conversations cannot make 5 folds; rate more, or use fewer folds"),
-        (["export", "out.txt"], "the ending is one of .jsonl, .csv, .parquet"),
+        (["export", "out.txt"], "the suffix is one of .jsonl, .csv, .parquet"),
         (["export", "out.csv", "--kind", "persn"], "unknown kind of annotation 'persn'. Did you mean 'person'?"),
         (["gate", "--min-agreement", "0.5"], "nothing was compared yet"),
         (["gate"], "no condition given: pass --min-agreement"),
@@ -366,11 +368,11 @@ def test_a_broken_study_blocks_no_command_and_is_named_once(study: str, error: s
         ("models: {judge: {mode: logprobs, modell: x}}\n", "unknown key 'modell'. Did you mean 'model'?"),
         ("models: {judge: {mode: guessing}}\n", "models.judge.mode: Input should be 'decisions', 'systemone', 'logprobs'"),
         ("models: {jugde: {model: m}}\n", "unknown role 'jugde'. Did you mean 'judge'?"),
-        ("models: {judge: {mode: logprobs}}\n", "the judge needs a model: models: {judge: {model: NAME}}"),
-        ("models: {judge: {model: m}}\n", "gives distributions; say how: mode: decisions, logprobs"),
-        ("models: {judge: {mode: recorded}}\n", "needs the paths"),
-        ("models: {judge: {mode: logprobs, model: m, base_url: ''}}\n", "base_url: an endpoint is an address that begins with http://"),
-        ("models: {judge: {mode: logprobs, model: m, base_url: 'localhost:8000'}}\n", "base_url: an endpoint is an address that begins with http://"),
+        ("models: {judge: {mode: logprobs}}\n", "no model for role 'judge'. Add one to accord.yaml: models: {judge: {model: NAME}}"),
+        ("models: {judge: {model: m}}\n", "which gives distributions. Add one to accord.yaml: models: {judge: {mode: logprobs}}"),
+        ("models: {judge: {mode: recorded}}\n", "no recording for role"),
+        ("models: {judge: {mode: logprobs, model: m, base_url: ''}}\n", "base_url: an endpoint begins with http://"),
+        ("models: {judge: {mode: logprobs, model: m, base_url: 'localhost:8000'}}\n", "base_url: an endpoint begins with http://"),
         ("models: {judge: {mode: logprobs, model: m}}\n", "set OPENAI_API_KEY"),
         ("sources: {isues: {}}\n", "unknown source 'isues'. Did you mean 'issues'?"),
         ("sources: {issues: {taxonmy: x}}\n", "unknown key 'taxonmy'. Did you mean 'taxonomy'?"),
@@ -402,12 +404,12 @@ def test_a_wrong_project_file_ends_in_one_line(config: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        ("judge: {way: logprobs, model: m}\n", "'judge' is written otherwise since Accord 0.2: models: {judge: {mode: ..., model: ...}}"),
+        ("judge: {way: logprobs, model: m}\n", "the key 'judge' is replaced by models: {judge: {mode: ..., model: ...}}"),
         ("likelihood: {model: 'embedded:smollm2-135m'}\n", "models: {likelihood: {model: ...}}"),
         ("writer: {model: m, task: t.yaml}\n", "models: {writer: {model: ...}} and sources: {learned-rubric: {...}}"),
         ("in_context: {model: m}\n", "models: {scorer: {model: ..., mode: ...}} and sources: {in-context: {...}}"),
         ("issues: {model: m}\n", "models: {finder: {model: ...}} and sources: {issues: {...}}"),
-        ("evaluator: {method: mixture}\n", "`evaluator` is a name since Accord 0.2: evaluator: calibration; what it is made of stands under"),
+        ("evaluator: {method: mixture}\n", "`evaluator` is a name, such as calibration; its settings are under"),
         ("models: {judge: {way: logprobs, model: m}}\n", "the key models.judge.way is now called 'mode'"),
     ],
 )  # fmt: skip
@@ -445,7 +447,7 @@ def test_an_annotator_nobody_knows(project: Path) -> None:
     accord("fit")
     said = refused("score", CHATS, "--out", "s.jsonl", "--annotator", "amirra")
     assert "unknown annotator 'amirra'. Did you mean 'amira'? Available: amira, bruno, chen, dilek." in said
-    assert "the ending is one of .jsonl, .csv, .parquet" in refused("score", CHATS, "--out", "s.txt")
+    assert "the suffix is one of .jsonl, .csv, .parquet" in refused("score", CHATS, "--out", "s.txt")
     assert "unknown panel rule 'median'" in refused(
         "score", CHATS, "--out", "s.jsonl", "--panel", "amira", "--rule", "median"
     )
@@ -470,7 +472,7 @@ def test_a_failing_score_leaves_the_file_that_was_there(project: Path) -> None:
     assert "line 41: not JSON" in refused("score", "bad.jsonl", "--out", "keep.jsonl", "--force")
     assert Path("keep.jsonl").read_text() == "precious"
     both = ["--annotator", "amira", "--panel", "bruno"]
-    assert "name one of the two" in refused("score", CHATS, "--out", "s.jsonl", *both)
+    assert "exclude each other" in refused("score", CHATS, "--out", "s.jsonl", *both)
     assert "name its members with --panel" in refused("score", CHATS, "--out", "s.jsonl", "--rule", "max")
     for nowhere in ("bad.jsonl/scores.jsonl", "/proc/nowhere/scores.jsonl"):
         refused("score", CHATS, "--out", nowhere)
@@ -626,7 +628,7 @@ def test_a_judging_run_is_priced_before_and_capped_while_it_runs(
         Path("prices.yaml").write_text("models: {m1: {input: 1, output: 2}}\n")
         assert "in money" in accord("judge", "--plan")
         said = accord("judge", "--max-requests", "25", code=4)
-        assert "the budget of 25 requests would be passed by the next call; what was answered is kept" in said
+        assert "the next request would exceed the budget of 25 requests" in said
         assert len(server.requests) == 25
         half = json.loads(accord("judge", "--plan", "--json"))
         assert half["requests"] == 15 and half["answered"] > 0
@@ -716,7 +718,9 @@ def test_evaluators_are_compared_in_processes_of_their_own(project: Path) -> Non
     assert "\ncurved " in alone and "\nplain " not in alone and "not enough labels: on 127 ratings" in alone
     everything = accord("compare")
     assert "not compared: mixture: the same as curved" in everything
-    assert "not compared: in-context: nobody has the role 'scorer': models: {scorer: {model: NAME}}" in everything
+    assert (
+        "not compared: in-context: no model configured for role 'scorer': models: {scorer: {model: NAME}}" in everything
+    )
 
 
 @pytest.mark.slow
@@ -804,15 +808,15 @@ def test_an_evaluator_whose_every_source_learns_is_compared_like_any_other(proje
     class Habit(Source):
         """How many turns there are, scaled by what was learned from."""
 
-        def learn(self, train: Training) -> Flow[Learned]:
+        def learn(self, train: Training) -> Flow[LearnedEvidence]:
             """The longest conversation that was learned from."""
             self.longest = max(len(sample.conversation.turns) for sample in train.samples)
-            return Learned(self, (yield from self.measure(train.samples)))
+            return LearnedEvidence(self, (yield from self.measure(train.samples)))
 
         def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
             """Turns as a share of the longest."""
             rows = {s.target: {"share": len(s.conversation.turns) / self.longest} for s in samples}
-            return nothing(EvidenceTable.from_rows([Column("share", "test-habit")], rows))
+            return without_requests(EvidenceTable.from_rows([Column("share", "test-habit")], rows))
 
     try:
         Path("accord.yaml").write_text(
@@ -971,7 +975,7 @@ def test_training_conversations_are_known_with_and_without_their_mapped_roles(pr
     values, said = scored("--role", "agnt=assistant", "--role", "agt=user")
     assert "no conversation has the role 'agt'. Roles found: 'cust', 'agnt'" in said and "speak" not in said
     accord("score", name, "--out", "parts/", "--workers", "1", "--role", "agnt=assistant")
-    assert "were made otherwise" in refused("score", name, "--out", "parts/", "--workers", "1")
+    assert "of another evaluator or other options" in refused("score", name, "--out", "parts/", "--workers", "1")
     accord("scores", "merge", "parts", "--out", "merged.jsonl")
     merged = [json.loads(line) for line in Path("merged.jsonl").read_text().splitlines()]
     assert {row["conversation"]: row["value"] for row in merged} == pytest.approx(values)
@@ -1041,7 +1045,7 @@ def test_run_on_one_table_with_transcripts_and_scores_to_a_hundred(project: Path
     ]
     done = whole(write("calls.csv", "id,transcript,score\n" + "\n".join(lines) + "\n"))
     assert done["imported"]["labels"]["new"] == 24 and done["scored"]["scored"] == 24
-    assert "Learned: how one annotator answers score." in Path("out/report.html").read_text()
+    assert "LearnedEvidence: how one annotator answers score." in Path("out/report.html").read_text()
     assert "24 ratings of 24 conversations by 1 annotator (α" in accord("run", "calls.csv", "--out", "out", *QUICK)
 
 
@@ -1131,7 +1135,7 @@ def test_traces_that_yield_nothing_end_with_what_to_do(project: Path) -> None:
     write("some.jsonl", "".join(json.dumps(row) + "\n" for row in [*quiet, {**other, "attributes": told}]))
     assert "1 conversation imported" in accord("import", "some.jsonl")
     said = json.loads(accord("import", "some.jsonl", "--json"))
-    assert said["passed_over"] == {"a model call without its messages": 2}
+    assert said["ignored"] == {"a model call without its messages": 2}
 
 
 def test_judging_by_a_recording_ends_well_where_a_question_was_never_recorded(project: Path) -> None:

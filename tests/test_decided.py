@@ -12,24 +12,24 @@ from misbehaving_endpoint import Misbehaving, answer_any, fault
 from accord import Question, Scale, Store
 from accord.edges import BadInput, BudgetReached, ModelError
 from accord.models import (
-    Asked,
     Budget,
     Cached,
     CallFailed,
     Caps,
     ChatMessage,
     ClientOptions,
+    DecisionQuestion,
     DecisionsRequest,
     Prompt,
     Reply,
     Usage,
     answer_labels,
-    decided_endpoint_of,
+    decisions_endpoint_of,
     decisions_request_of,
     estimated_usage,
-    kept_key,
     open_chat,
-    open_decided,
+    open_decisions_chat,
+    reply_key,
     wait,
 )
 from accord.testing import ChatServer, Respond, Wire, tokens_in
@@ -63,8 +63,8 @@ def asked(
     terms: ClientOptions | None = None,
 ) -> Reply:
     """One reply from a model that is opened for it."""
-    opened = open_decided(mode, "m1", url, question, terms or ClientOptions(attempts=1))
-    model = Cached(opened, store, decided_endpoint_of(mode, "m1", url, question))
+    opened = open_decisions_chat(mode, "m1", url, question, terms or ClientOptions(attempts=1))
+    model = Cached(opened, store, decisions_endpoint_of(mode, "m1", url, question))
     try:
         return wait(model.ask(prompt))
     finally:
@@ -120,9 +120,9 @@ def test_replies_are_kept_by_question_and_by_dialect(mode: str, memory: Store) -
         asked(next(dialect for dialect in DECIDED if dialect != mode), server.url, memory)
         asked(mode, server.url, memory, prompt=Prompt((ChatMessage("user", "Another."),)))
         assert len(server.requests) == 4
-        endpoint = decided_endpoint_of(mode, "m1", server.url, GOOD)
-        assert memory.reply(kept_key(endpoint, "m1", PROMPT)) is not None, "a plan sees what is kept"
-        assert memory.reply(kept_key(decided_endpoint_of(mode, "m1", server.url, DONE), "m1", PROMPT)) is None
+        endpoint = decisions_endpoint_of(mode, "m1", server.url, GOOD)
+        assert memory.reply(reply_key(endpoint, "m1", PROMPT)) is not None, "a plan sees what is kept"
+        assert memory.reply(reply_key(decisions_endpoint_of(mode, "m1", server.url, DONE), "m1", PROMPT)) is None
         chat = open_chat("m1", server.url, memory, ClientOptions(attempts=1))
         assert wait(chat.ask(PROMPT)).model == "loopback", "a chat model's reply is another one"
         wait(chat.close())
@@ -179,7 +179,7 @@ def test_a_budget_counts_what_is_sent(mode: str, memory: Store) -> None:
     assert estimate.input_tokens > 5000 and estimate.output_tokens == 0
     with ChatServer(answer_any) as server:
         terms = ClientOptions(budget=Budget(Caps(tokens=5000), {}))
-        with pytest.raises(BudgetReached, match="5000 tokens would be passed"):
+        with pytest.raises(BudgetReached, match="exceed the budget of 5,000 tokens"):
             asked(mode, server.url, memory, prompt=long, terms=terms)
         assert not server.requests
         asked(mode, server.url, memory, terms=terms)
@@ -193,7 +193,7 @@ def test_a_budget_counts_what_is_sent(mode: str, memory: Store) -> None:
 def test_what_is_sent_can_be_carried_by_every_wire() -> None:
     odd = Prompt((ChatMessage("user", "half a pair \ud83d"), ChatMessage("assistant", "")))
     assert decisions_request_of(odd, DONE) == DecisionsRequest(
-        "half a pair \ufffd\n\n", (Asked("Q2", "predicate", "Resolved? yes: It is."),)
+        "half a pair \ufffd\n\n", (DecisionQuestion("Q2", "predicate", "Resolved? yes: It is."),)
     )
 
 
@@ -203,10 +203,10 @@ def test_what_no_decisions_endpoint_can_be_asked_is_said(memory: Store) -> None:
     pairs = Question(id="Q7", text="Which is better?", scale=GOOD.scale, applies="pairs")
     for question, said in ((real, r"'Q5' \(0.0 to 1.0\)"), (many, r"'Q6' \(0, 1, "), (pairs, "about one conversation")):
         with pytest.raises(BadInput, match=said):
-            open_decided("decisions", "m1", "http://one.test/v1", question, ClientOptions())
+            open_decisions_chat("decisions", "m1", "http://one.test/v1", question, ClientOptions())
     with pytest.raises(BadInput, match="mode 'logprobs' uses no decisions endpoint; allowed: decisions, systemone"):
-        open_decided("logprobs", "m1", None, GOOD, ClientOptions())
+        open_decisions_chat("logprobs", "m1", None, GOOD, ClientOptions())
     with pytest.raises(BadInput, match="'gguf:x' runs in this process and has no systemone endpoint"):
-        decided_endpoint_of("systemone", "gguf:x", None, GOOD)
-    kept_under = decided_endpoint_of("decisions", "m1", "http://user:sk-secret@one.test/v1?key=sk-secret", GOOD)
+        decisions_endpoint_of("systemone", "gguf:x", None, GOOD)
+    kept_under = decisions_endpoint_of("decisions", "m1", "http://user:sk-secret@one.test/v1?key=sk-secret", GOOD)
     assert kept_under.startswith("http://one.test/v1/") and "secret" not in kept_under

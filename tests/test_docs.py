@@ -134,7 +134,7 @@ def test_readme_and_quickstart_run_in_one_folder(tmp_path: Path, monkeypatch: py
     for source, name in ((chats, "chats.jsonl"), (chats, "new.jsonl"), (labels, "labels.csv")):
         shutil.copy(source, name)
     found = [
-        *steps(ROOT / "README.md", "Your own conversations", "From Python"),
+        *steps(ROOT / "README.md", "Score your own conversations", "Python"),
         *steps(ROOT / "docs" / "quickstart.md"),
     ]
     lines = [line for kind, block in found if kind == "sh" for line in block.splitlines()]

@@ -34,12 +34,12 @@ from accord.models import (
     EmbeddingsEndpoint,
     Local,
     Remote,
-    asked_on,
     embed,
     embedders,
     memory_models,
     open_embedder,
     run,
+    wrap_wire,
 )
 from accord.project import train_ruber
 from accord.testing import ChatServer, Wire
@@ -130,18 +130,18 @@ def test_a_text_that_cannot_be_embedded_costs_the_others_nothing(monkeypatch: py
         session = MetricSession({"cosine-user@endpoint:small": turn_metrics.get("cosine-user@endpoint:small")})
         session.hear("heron?")
         assert session.reply("poison") == {"cosine-user@endpoint:small": None} and session.history.messages == 2
-    gone = Remote("endpoint:x", asked_on(EmbeddingsEndpoint("x", server.url, "hush"), ClientOptions(attempts=1)))
+    gone = Remote("endpoint:x", wrap_wire(EmbeddingsEndpoint("x", server.url, "hush"), ClientOptions(attempts=1)))
     with pytest.raises(NotSent, match=r"cannot connect to 127\.0\.0\.1:\d+ .*nothing was sent"):
         gone.embed("heron")
     refusing = lambda _: Wire({"error": {"message": "bad key hush"}}, status=401)  # noqa: E731
     with ChatServer(refusing) as server, pytest.raises(ModelError, match="refused the key") as caught:
-        Remote("endpoint:x", asked_on(EmbeddingsEndpoint("x", server.url, "hush"), ClientOptions(attempts=1))).embed(
+        Remote("endpoint:x", wrap_wire(EmbeddingsEndpoint("x", server.url, "hush"), ClientOptions(attempts=1))).embed(
             "heron"
         )
     assert "hush" not in str(caught.value)
     short = lambda request: Wire({"object": "list", "data": [], "model": "x"})  # noqa: E731
     with ChatServer(short) as server, pytest.raises(Unmeasured, match="malformed"):
-        Remote("endpoint:x", asked_on(EmbeddingsEndpoint("x", server.url, "hush"), ClientOptions(attempts=1))).embed(
+        Remote("endpoint:x", wrap_wire(EmbeddingsEndpoint("x", server.url, "hush"), ClientOptions(attempts=1))).embed(
             "heron"
         )
 
@@ -161,7 +161,7 @@ def test_what_passes_is_tried_again_and_what_is_no_vector_is_said() -> None:
         return Wire(json.dumps(body).encode())
 
     with ChatServer(flaky) as server:
-        remote = Remote("endpoint:x", asked_on(EmbeddingsEndpoint("x", server.url, "hush"), ClientOptions(attempts=1)))
+        remote = Remote("endpoint:x", wrap_wire(EmbeddingsEndpoint("x", server.url, "hush"), ClientOptions(attempts=1)))
         for reason in ("rate-limited", "server"):
             with pytest.raises(Unmeasured, match=reason):
                 remote.embed("policy")
@@ -175,7 +175,7 @@ def test_what_passes_is_tried_again_and_what_is_no_vector_is_said() -> None:
 def test_an_endpoints_answers_are_kept_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedders, "KEPT", 100)
     with ChatServer(serve) as server:
-        remote = Remote("endpoint:x", asked_on(EmbeddingsEndpoint("x", server.url, "hush"), ClientOptions(attempts=1)))
+        remote = Remote("endpoint:x", wrap_wire(EmbeddingsEndpoint("x", server.url, "hush"), ClientOptions(attempts=1)))
         texts = [f"heron {place}" for place in range(150)]
         remote.prepare(texts)
         count = len(server.requests)
@@ -198,7 +198,7 @@ def test_names_of_embedders(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(ModelError, match="no API key for model 'x': set OPENAI_API_KEY"):
             open_embedder("endpoint:x").embed("heron")
         assert not server.requests, "the key is missed before anything is sent"
-    with pytest.raises(BadInput, match="names no model"):
+    with pytest.raises(BadInput, match="has no model name"):
         open_embedder("sentence-transformers:")
     assert (
         "cosine-user@endpoint:x" in turn_metrics
@@ -388,10 +388,10 @@ def test_no_context_is_scored_by_a_model_that_has_seen_it(bag: None) -> None:
 
 
 def test_what_ruber_cannot_be_learned_from_is_said(bag: None, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="needs 20 contexts"):
+    with pytest.raises(BadInput, match="needs at least 20 contexts"):
         Relatedness.learn(pairs_of(logged(10)))
     orders = [Pair("hi", tuple(order), "yes") for order in permutations("abcd")]
-    with pytest.raises(BadInput, match="needs 20 contexts"):
+    with pytest.raises(BadInput, match="needs at least 20 contexts"):
         Relatedness.learn(orders)
     store = Store("sqlite://")
     store.add_conversations([chat(f"{place}?", "the same", name=f"c{place}") for place in range(100)])

@@ -127,7 +127,7 @@ def test_mutated_arrays_raise_only_accord_errors(saved: Path, tmp_path: Path, da
     ("part", "value", "message"),
     [("format", "4", "names no format"), ("format", True, "names no format"), ("seed", 2**64, "evaluator.json: seed"),
      ("name", 7, "evaluator.json: name"), ("level", "universe", "evaluator.json: level"),
-     ("sources", [{"name": "bank"}], "evaluator.json: sources.0.settings"), ("also", [1], "evaluator.json: also.0"),
+     ("sources", [{"name": "bank"}], "evaluator.json: sources.0.settings"), ("other_questions", [1], "evaluator.json: other_questions.0"),
      ("seed", 10**200, "out of range")],
 )  # fmt: skip
 def test_card_errors_name_the_field(saved: Path, part: str, value: Any, message: str, tmp_path: Path) -> None:

@@ -7,9 +7,11 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,12 +40,12 @@ from accord.learning import (
     Choice,
     Constant,
     EvaluatorSettings,
-    HeldOut,
+    Experiment,
+    HeldOutAnswers,
     JudgeArgmax,
     JudgeExpected,
     RandomDraw,
     heads,
-    held_out,
     make_evaluator,
     make_head,
 )
@@ -51,7 +53,7 @@ from accord.models import memory_models, run
 from accord.project import Config, Project
 from accord.statistics import grouped_folds
 from accord.testing import Planted, check_head, planted
-from accord.validation import Table, is_better, other_people, people_alpha
+from accord.validation import MetricsTable, is_better, other_people, people_alpha
 from accord.values import Sample, Signature, score_from
 
 ORDINAL, BINARY = (1, 2, 3, 4), (0, 1)
@@ -92,9 +94,14 @@ def test_every_head_keeps_the_contract_on_a_scale_of_four(name: str) -> None:
     try:
         check_head(heads.get(name), everything(ORDINAL))
     except BadInput as error:
-        if "is 0 or 1" not in str(error):
+        if "0 or 1" not in str(error):
             raise
         pytest.skip(f"labels of issues are yes or no: {error}")
+
+
+def predicted(evaluator: Evaluator, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Any]:
+    """Scores of an evaluator without other questions and gate."""
+    return run(evaluator.scores([], evidence, lambda head: head.predict_each(evidence, annotators)), memory_models())
 
 
 @pytest.mark.parametrize("name", heads.names())
@@ -102,17 +109,17 @@ def test_every_evaluator_is_the_same_after_save_and_load(name: str, tmp_path: Pa
     corpus = everything(BINARY)
     made = Evaluator(corpus.question, (), make_head(name, corpus.question, {}), name="mine", head_name=name)
     if not made.is_fitted:
-        with pytest.raises(NotFitted, match="'mine' has learned nothing yet"):
+        with pytest.raises(NotFitted, match="'mine' is not fitted"):
             made.save(tmp_path)
         with pytest.raises(NotFitted):
-            made.score(corpus.evidence, [None] * len(corpus.evidence))
+            predicted(made, corpus.evidence, [None] * len(corpus.evidence))
     fitted = made.fitted_on(corpus.evidence, corpus.labels)
     assert fitted.level == "conversation" and made.level is None, "learning gives another evaluator"
     fitted.save(tmp_path)
     loaded = load_evaluator(tmp_path)
     for annotator in (None, *fitted.annotators):
         who = [annotator] * len(corpus.evidence)
-        assert loaded.score(corpus.evidence, who) == fitted.score(corpus.evidence, who)
+        assert predicted(loaded, corpus.evidence, who) == predicted(fitted, corpus.evidence, who)
     assert loaded.digest() == fitted.digest() and loaded.signature() == fitted.signature()
     assert (loaded.name, loaded.head_name, loaded.level, loaded.annotators) == (
         "mine", name, "conversation", fitted.annotators
@@ -142,7 +149,7 @@ def test_what_was_learned_from_few_conversations_can_be_loaded(count: int, tmp_p
     fitted = made.fitted_on(corpus.evidence.filter(few), corpus.labels.filter(few))
     fitted.save(tmp_path)
     nobody = [None] * len(corpus.evidence)
-    assert load_evaluator(tmp_path).score(corpus.evidence, nobody) == fitted.score(corpus.evidence, nobody)
+    assert predicted(load_evaluator(tmp_path), corpus.evidence, nobody) == predicted(fitted, corpus.evidence, nobody)
 
 
 def test_a_digest_is_another_one_wherever_anything_is_another() -> None:
@@ -162,7 +169,7 @@ def test_a_digest_is_another_one_wherever_anything_is_another() -> None:
         replace(plain, sources=(make_source("metrics", {"names": names}, context),))
         for names in (["turns"], ["question-rate"], ["turns", "question-rate"])
     ]
-    others = [plain, replace(plain, level="turn"), replace(plain, also=(plain,)), *measured]
+    others = [plain, replace(plain, level="turn"), replace(plain, other_questions=(plain,)), *measured]
     assert len({each.digest() for each in others}) == len(others)
 
 
@@ -197,20 +204,20 @@ def test_an_evaluator_scores_what_it_learned_on(level: str, tmp_path: Path) -> N
         done = project.score(
             sources()[0], tmp_path / "scores.jsonl", tmp_path / "e", on_scored=expected.append, on_total=expected.append
         )
-        assert expected[0] == expected[-1] == done.scored
+        assert expected[0] == expected[-1] == done.counts.scored
         last = project.score(
-            sources()[0], tmp_path / "last.jsonl", tmp_path / "e", options=accord.project.ScoreOptions(turns="last")
+            sources()[0], tmp_path / "last.jsonl", tmp_path / "e", options=accord.scoring.ScoreOptions(turns="last")
         )
     chats = {record.conversation.id: record.conversation for record in accord.read(sources()[0])}
     replies = {(c.id, i) for c in chats.values() for i, turn in enumerate(c.turns) if turn.role == "assistant"}
     rows = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
     scored = [(row["conversation"], row["turn"]) for row in rows]
-    assert done.level == level and len(scored) == len(set(scored)) == done.scored
+    assert done.level == level and len(scored) == len(set(scored)) == done.counts.scored
     assert set(scored) == (replies if level == "turn" else {(name, None) for name in chats})
     if level == "turn":
         ends = {name: max(place for chat, place in replies if chat == name) for name in chats}
         kept = [json.loads(line) for line in (tmp_path / "last.jsonl").read_text().splitlines()]
-        assert {row["conversation"]: row["turn"] for row in kept} == ends and last.scored == len(chats)
+        assert {row["conversation"]: row["turn"] for row in kept} == ends and last.counts.scored == len(chats)
         assert all(row in rows for row in kept), "a reply is scored the same, whatever else is scored"
 
 
@@ -395,7 +402,7 @@ def test_people_among_themselves() -> None:
     rated = ratings(corpus.evidence, corpus.labels, corpus.question)
     people = other_people(rated)
     assert people is not None
-    line = Table(rated, folds=1, draws=50).line(people)
+    line = MetricsTable(rated, folds=1, draws=50).row(people)
     assert line.n == 300 and line.values["pearson"] > 0.6  # type: ignore[operator]
     assert 0.3 < people_alpha(rated) < 1  # type: ignore[operator]
     alone = Labels(label for label in corpus.labels if label.annotator == "p0")
@@ -465,7 +472,7 @@ def test_a_choice_is_made_inside_the_training_side() -> None:
     make = partial(Choice, candidates=candidates)
     splits = list(grouped_folds([label.target.conversation for label in corpus.labels], 3, seed=0))
     rated = ratings(corpus.evidence, corpus.labels, corpus.question)
-    system = held_out("choice", make, corpus.question, corpus.evidence, corpus.labels, rated, splits)
+    system = Experiment(corpus.question, corpus.evidence, corpus.labels, rated, splits, 3).run("choice", make)
     assert system.scored.all()
     assert len(seen) == 3 * (2 * 4 + 1)
     for fold, split in enumerate(splits):
@@ -529,8 +536,8 @@ def test_a_malformed_card_is_one_line_whatever_part_of_it_is_wrong(saved: Path, 
     folder = damaged(saved, tmp_path)
     path = folder / "evaluator.json"
     text = path.read_text(encoding="utf-8")
-    for part in ("format", "question", "head", "sources", "models", "also", "seed", "level", "name"):
-        for wrong in (None, 5, -1, "text", [], [5], {}, {"name": 5}, [[]], {"a": {"b": [None]}}, 1e300):
+    for part in ("format", "question", "head", "sources", "models", "other_questions", "seed", "level", "name"):
+        for wrong in (None, 7, -1, "text", [], [5], {}, {"name": 5}, [[]], {"a": {"b": [None]}}, 1e300):
             path.write_text(json.dumps({**json.loads(text), part: wrong}), encoding="utf-8")
             try:
                 loaded = load_evaluator(folder)
@@ -539,7 +546,7 @@ def test_a_malformed_card_is_one_line_whatever_part_of_it_is_wrong(saved: Path, 
             else:  # what it says of itself was another thing, which is allowed, or as empty as before
                 assert (
                     (part, wrong) in [("level", None), ("name", "text")]
-                    or part in {"seed", "sources", "models", "also"}
+                    or part in {"seed", "sources", "models", "other_questions"}
                     and loaded.is_fitted
                 )
     for content in ("[" * 100_000, "[]", "5", "", "{", '{"format": NaN}', '{"format": 3}', "\x00", '"' + "x" * 99):
@@ -570,10 +577,10 @@ def test_no_pipe_device_or_ring_in_a_folder_is_opened(saved: Path, tmp_path: Pat
 def test_an_evaluator_inside_itself_is_refused(saved: Path, tmp_path: Path) -> None:
     folder = damaged(saved, tmp_path)
     card = json.loads((folder / "evaluator.json").read_text(encoding="utf-8"))
-    (folder / "evaluator.json").write_text(json.dumps({**card, "also": ["a"]}), encoding="utf-8")
-    (folder / "also").mkdir()
-    (folder / "also" / "0").symlink_to(folder)
-    with pytest.raises(BadInput, match="stands inside itself"):
+    (folder / "evaluator.json").write_text(json.dumps({**card, "other_questions": ["a"]}), encoding="utf-8")
+    (folder / "other_questions").mkdir()
+    (folder / "other_questions" / "0").symlink_to(folder)
+    with pytest.raises(BadInput, match="contains itself"):
         load_evaluator(folder)
 
 
@@ -589,16 +596,16 @@ def test_a_card_whose_scale_was_changed_is_refused(saved: Path, tmp_path: Path) 
 def test_held_out_answers_that_are_no_options_are_refused() -> None:
     shares, group = np.full((3, 2), 0.5), np.arange(3)
     right = {
-        "own": shares,
-        "anybody": shares,
+        "known": shares,
+        "new": shares,
         "answer": np.array([0, 1, 1]),
         "group": group,
         "options": np.array([1.0, 2]),
     }
-    assert len(HeldOut.restored(right).answer) == 3
+    assert len(HeldOutAnswers.restored(right).answer) == 3
     for answer in (np.array([0, 1, 2]), np.array([-1, 0, 1]), np.array([0.0, 1.0, 1.0])):
         with pytest.raises(ValueError, match="no options"):
-            HeldOut.restored({**right, "answer": answer})
+            HeldOutAnswers.restored({**right, "answer": answer})
 
 
 def misshapen(array: np.ndarray) -> list[np.ndarray]:
@@ -628,5 +635,5 @@ def test_arrays_of_another_shape_are_found_out_when_an_evaluator_is_loaded(name:
                 refused += 1
             else:  # other numbers of a shape that can be: it scores
                 with np.errstate(all="ignore"):
-                    loaded.score(corpus.evidence, [None, *loaded.annotators] * 13 + [None])
+                    predicted(loaded, corpus.evidence, [None, *loaded.annotators] * 13 + [None])
     assert refused

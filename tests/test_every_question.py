@@ -18,7 +18,15 @@ from accord.cli import app, commands  # noqa: F401 - registers the commands
 from accord.edges import BadInput
 from accord.evidence import Source
 from accord.models import run
-from accord.project import Asking, BatchScorer, Perspective, Project, ScoreOptions, Spread, rebuild, score
+from accord.project import Project
+from accord.scoring import (
+    BatchScorer,
+    Execution,
+    ModelAccess,
+    Perspective,
+    ScoreOptions,
+    score,
+)
 from accord.studies.retrain import candidate_of, refitted
 from accord.testing import check_batch_scorer
 from accord.values import Label, Sample, Score, Target
@@ -58,17 +66,17 @@ def test_one_fit_predicts_each_question_and_the_main_score_is_unchanged(
             second.fit(out=tmp_path / "second")
         done = opened.fit(every_question=True)
         together = rows(opened, tmp_path)
-        assert [{**row, "notes": {**(row["notes"] or {}), "questions": None}} for row in together] == [
-            {**row, "notes": {**(row["notes"] or {}), "questions": None}} for row in alone
+        assert [{**row, "notes": {**(row["notes"] or {}), "other_questions": None}} for row in together] == [
+            {**row, "notes": {**(row["notes"] or {}), "other_questions": None}} for row in alone
         ], "nothing but the other questions is new"
         other = {
             each.target: each
-            for each in run(load_evaluator(tmp_path / "second").predict(samples(opened)), opened.kept)
+            for each in run(load_evaluator(tmp_path / "second").predict(samples(opened)), opened.stored_models)
             if isinstance(each, Score)
         }
         for row in together:
             own = other[Target(row["conversation"])]
-            found = row["notes"]["questions"]["Q1"]
+            found = row["notes"]["other_questions"]["Q1"]
             assert (found["value"], found["distribution"]) == (own.value, own.distribution), (
                 "as if it were fitted alone"
             )
@@ -78,9 +86,9 @@ def test_one_fit_predicts_each_question_and_the_main_score_is_unchanged(
             assert each["pearson_low"] < each["pearson"] < each["pearson_high"]
         assert [each["n"] for each in done.by_question()] == [92, 90]
         for_ann = rows(opened, tmp_path, Perspective("ann"))
-        assert {row["notes"]["questions"]["Q1"]["annotator"] for row in for_ann} == {"ann"}
+        assert {row["notes"]["other_questions"]["Q1"]["annotator"] for row in for_ann} == {"ann"}
         panel = rows(opened, tmp_path, Perspective(panel=("ann", "bob"), rule="each"))
-        assert [row["notes"]["questions"]["Q1"]["annotator"] for row in panel[:2]] == ["ann", "bob"]
+        assert [row["notes"]["other_questions"]["Q1"]["annotator"] for row in panel[:2]] == ["ann", "bob"]
 
 
 @pytest.mark.slow
@@ -97,7 +105,7 @@ def test_each_question_has_its_scores_on_the_board(tmp_path: Path, monkeypatch: 
 
         opened.score(chats, tmp_path / "scores.jsonl")
         first = by_question()
-        notes = {row["conversation"]: row["notes"]["questions"]["Q1"]["value"]
+        notes = {row["conversation"]: row["notes"]["other_questions"]["Q1"]["value"]
                  for row in map(json.loads, (tmp_path / "scores.jsonl").read_text().splitlines())}  # fmt: skip
         assert (
             {name: value for (question, name), (value, _) in first.items() if question == "Q1"}
@@ -105,10 +113,9 @@ def test_each_question_has_its_scores_on_the_board(tmp_path: Path, monkeypatch: 
             and len(first) == 2 * len(notes)
             and {shares for _, shares in first.values()} == {1.0}
         )
-        assert rebuild(opened).rows == len(first) and by_question() == first, "from the run in the store"
         for part in opened.mart.folder.iterdir():
             part.unlink()
-        opened.score_parts(chats, tmp_path / "parts", spread=Spread(workers=1))
+        opened.score_parts(chats, tmp_path / "parts", execution=Execution(workers=1))
         parts = by_question()
         assert parts.keys() == first.keys(), "from a folder of parts"
         assert [value for value, _ in parts.values()] == pytest.approx([first[each][0] for each in parts], abs=1e-4)
@@ -130,7 +137,7 @@ def test_evidence_is_gathered_once_for_all_questions(tmp_path: Path, monkeypatch
                 return plain(self, given)
 
             monkeypatch.setattr(kind, "measure", counted)
-        run(evaluator.predict(samples(opened)), opened.kept)
+        run(evaluator.predict(samples(opened)), opened.stored_models)
         assert sorted(measured) == sorted(source.name for source in evaluator.sources)
 
 
@@ -141,20 +148,20 @@ def test_its_folder_is_whole_and_keeps_the_contract(tmp_path: Path, monkeypatch:
         first = opened.load()
         first.save(tmp_path / "again")
         again = load_evaluator(tmp_path / "again")
-        assert again.digest() == first.digest() and [each.question.id for each in again.questions] == ["Q1"]
-        assert list(again.describe()["questions"]) == ["Q1"]
-        scores = [run(each.predict(samples(opened)), opened.kept) for each in (first, again)]
+        assert again.digest() == first.digest() and [each.question.id for each in again.other_questions] == ["Q1"]
+        assert list(again.describe()["evaluators"]) == ["Q1"]
+        scores = [run(each.predict(samples(opened)), opened.stored_models) for each in (first, again)]
         assert scores[0] == scores[1]
-        shifted = run(first.in_new_domain().predict(samples(opened)), opened.kept)
-        assert all("Q1" in each.notes["questions"] for each in shifted)
-        asking = Asking(store=opened.config.store)
+        shifted = run(first.in_new_domain().predict(samples(opened)), opened.stored_models)
+        assert all("Q1" in each.notes["other_questions"] for each in shifted)
+        asking = ModelAccess(store=opened.config.store)
         check_batch_scorer(BatchScorer(tmp_path / "again", Perspective(), ScoreOptions(), asking))
         opened.fit()
-        assert opened.load().questions == (), "fitted alone again, it predicts its own question alone"
+        assert opened.load().other_questions == (), "fitted alone again, it predicts its own question alone"
     card = tmp_path / "again" / "evaluator.json"
     about = json.loads(card.read_text())
     for wrong in (["Q0"], ["Q1", "Q2"], 3, [3]):
-        card.write_text(json.dumps({**about, "questions": wrong}))
+        card.write_text(json.dumps({**about, "other_questions": wrong}))
         with pytest.raises(BadInput):
             load_evaluator(tmp_path / "again")
 
@@ -168,7 +175,7 @@ def test_what_is_learned_again_predicts_what_the_evaluator_in_use_does(
         for every, asked in ((False, []), (True, ["Q1"])):
             opened.fit(every_question=every)
             refitted(opened, folder)
-            assert [each.question.id for each in load_evaluator(candidate_of(folder)).questions] == asked
+            assert [each.question.id for each in load_evaluator(candidate_of(folder)).other_questions] == asked
 
 
 @pytest.mark.slow
@@ -186,10 +193,10 @@ def test_what_cannot_be_learned_is_a_caution_and_sources_that_learn_are_refused(
         opened.store.add_labels([Label(Target("chat-01"), "Q4", "ann", 1)])
         with Project(opened.config) as other:
             done = other.fit(every_question=True)
-            assert [each.question.id for each in done.evaluator.questions] == ["Q1"]
+            assert [each.question.id for each in done.evaluator.other_questions] == ["Q1"]
             said = " ".join(done.cautions)
-            assert "Q2 is not learned: nobody has answered it" in said and "Q4 is not learned" in said
-            assert "Q3 is not learned: it was answered about a turn" in said
+            assert "Q2 is not learned: it has no answers" in said and "Q4 is not learned" in said
+            assert "Q3 is not learned: its answers are about a turn" in said
             with pytest.raises(BadInput, match="learns for one question"):
                 other.fit("in-context", every_question=True)
             other.store.add_labels(
@@ -197,7 +204,7 @@ def test_what_cannot_be_learned_is_a_caution_and_sources_that_learn_are_refused(
             )  # dee answers the main question alone
             other.fit(every_question=True)
             [row] = [each for each in rows(other, tmp_path, Perspective("dee")) if each["conversation"] == "chat-01"]
-            assert (row["annotator"], row["notes"]["questions"]["Q1"]["annotator"]) == ("dee", "population")
+            assert (row["annotator"], row["notes"]["other_questions"]["Q1"]["annotator"]) == ("dee", "population")
             with pytest.raises(BadInput, match="'dee' never answered 'Q1'"):
                 rows(other, tmp_path, Perspective(panel=("ann", "dee")))
 

@@ -127,7 +127,7 @@ def test_a_distribution_is_taken_from_its_block() -> None:
     options, shares, known = block().distribution("Q")
     assert options == (1.0, 2.0, 3.0) and known.tolist() == [True, False, False]
     assert shares[0] == pytest.approx([0.25, 0.25, 0.5])
-    with pytest.raises(BadInput, match="no judge answered 'R'"):
+    with pytest.raises(BadInput, match="no judge answered question 'R'"):
         block().distribution("R")
 
 

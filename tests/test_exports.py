@@ -106,10 +106,10 @@ def test_both_encodings_say_the_same() -> None:
 
 def test_a_span_that_says_nothing_is_empty_before_anyone_looks_into_it() -> None:
     reader = formats.get("otel")
-    assert reader.split is not None and reader.passed_over is not None
+    assert reader.split is not None and reader.skip_reason is not None
     parts = list(reader.split(export()))
     assert [not part for part in parts] == [True, False, True, False, False, False, False, False]
-    assert reader.passed_over(parts[0]) == NO_CALL and reader.convert([parts[0]], "x") is None
+    assert reader.skip_reason(parts[0]) == NO_CALL and reader.convert([parts[0]], "x") is None
     assert parse_export(as_protobuf(export()), PROTOBUF, TRACES)["resourceSpans"][0]["scopeSpans"][0]["spans"][0] == {}
 
 

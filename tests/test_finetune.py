@@ -27,8 +27,8 @@ from accord.edges import (
 )
 from accord.embedded import huggingface_trial as hf_trial
 from accord.embedded.huggingface import open_folder, open_hf
-from accord.finetune import Parts, Settings, evaluate, examples_of, export, predict, split_by_dialogue, train
-from accord.finetune.data import TOO_LONG, Encoded, Example, encode
+from accord.finetune import Parts, TrainingSettings, evaluate, examples_of, export, predict, split_by_dialogue, train
+from accord.finetune.data import TOO_LONG, Encoded, TrainingExample, encode
 from accord.finetune.training import TRAINING, Trained
 from accord.methods import IssuePromptBuilder, Verdict, read_verdict
 from accord.models import (
@@ -48,10 +48,10 @@ from accord.values import (
     Conversation,
     Issue,
     IssueAnnotation,
-    Kind,
     Question,
     Sample,
     Scale,
+    ScaleKind,
     Target,
     Turn,
     Unannotated,
@@ -111,22 +111,22 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def examples() -> list[Example]:
+def examples() -> list[TrainingExample]:
     return examples_of(planted(150), SHORT)
 
 
 @pytest.fixture(scope="module")
-def parts(examples: list[Example]) -> Parts:
+def parts(examples: list[TrainingExample]) -> Parts:
     return split_by_dialogue(examples, (0.7, 0.15, 0.15))
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory, examples: list[Example]) -> Path:
+def base(tmp_path_factory: pytest.TempPathFactory, examples: list[TrainingExample]) -> Path:
     texts = [text for example in examples for text in (example.prompt, example.answer)]
     return write_tiny_lm(tmp_path_factory.mktemp("base") / "tiny", texts, vocabulary=600, width=32)
 
 
-ALL_WEIGHTS = Settings(rank=0, learning_rate=6e-3, epochs=8, batch=4, accumulate=1, max_tokens=240)
+ALL_WEIGHTS = TrainingSettings(rank=0, learning_rate=6e-3, epochs=8, batch=4, accumulate=1, max_tokens=240)
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +168,7 @@ def test_the_export_says_how_it_was_made(exported: Path, trained: Trained, parts
 
 
 def test_the_export_is_a_judge(exported: Path) -> None:
-    scale = Scale(kind=Kind.ORDINAL, options=(1, 2, 3, 4, 5))
+    scale = Scale(kind=ScaleKind.ORDINAL, options=(1, 2, 3, 4, 5))
     question = Question(id="overall", text="How good is it?", scale=scale)
     name = f"hf:{exported}"
     judge = open_judge("logprobs", name, None, "", ClientOptions(), 1)
@@ -177,7 +177,7 @@ def test_the_export_is_a_judge(exported: Path) -> None:
     assert judge.name == "hf:evaluator" and endpoint_of(name, None).startswith("hf:evaluator:")
     with pytest.raises(BadInput, match="only embedded:NAME"):
         open_likelihood(name, None, ClientOptions())
-    with pytest.raises(BadInput, match="its way is logprobs"):
+    with pytest.raises(BadInput, match="use mode logprobs"):
         open_judge("decisions", name, None, "", ClientOptions(), 1)
 
 
@@ -209,7 +209,9 @@ def _weights(folder: Path, step: int) -> dict[str, np.ndarray]:
 def test_a_resumed_training_ends_as_an_uninterrupted_one(
     base: Path, parts: Parts, tmp_path: Path, rank: int, interrupts: None
 ) -> None:
-    settings = Settings(rank=rank, dropout=0.2, epochs=2, batch=3, accumulate=2, checkpoint_every=3, max_tokens=200)
+    settings = TrainingSettings(
+        rank=rank, dropout=0.2, epochs=2, batch=3, accumulate=2, checkpoint_every=3, max_tokens=200
+    )
     some, others = parts.train[:24], parts.validation[:6]  # four steps an epoch; checkpoints after 3, 4, 6 and 8
     whole = train(base, some, others, SHORT, tmp_path / "whole", settings)
     for step in (2, 5, 7):
@@ -229,7 +231,7 @@ def test_a_resumed_training_ends_as_an_uninterrupted_one(
 
 
 def test_the_seed_decides(base: Path, parts: Parts, tmp_path: Path) -> None:
-    settings = Settings(rank=4, epochs=1, batch=4, accumulate=1, max_tokens=200)
+    settings = TrainingSettings(rank=4, epochs=1, batch=4, accumulate=1, max_tokens=200)
     some, others = parts.train[:12], parts.validation[:4]
     found = [
         train(base, some, others, SHORT, tmp_path / name, replace(settings, seed=seed)).validation
@@ -243,7 +245,9 @@ def test_the_loss_is_of_the_answers_alone(base: Path, parts: Parts, tmp_path: Pa
     """With a learning rate of next to nothing, both losses are those of the base, computed here row by row."""
     import torch
 
-    settings = Settings(rank=rank, dropout=0.0, learning_rate=1e-12, epochs=1, batch=3, accumulate=2, max_tokens=200)
+    settings = TrainingSettings(
+        rank=rank, dropout=0.0, learning_rate=1e-12, epochs=1, batch=3, accumulate=2, max_tokens=200
+    )
     some, others = parts.train[:6], parts.validation[:5]
     found = train(base, some, others, SHORT, tmp_path / "training", settings)
     opened = open_folder(base)
@@ -259,7 +263,7 @@ def test_the_loss_is_of_the_answers_alone(base: Path, parts: Parts, tmp_path: Pa
 
 
 def test_lora_learns_a_few_matrices_and_merges_into_the_base(base: Path, parts: Parts, tmp_path: Path) -> None:
-    settings = Settings(rank=4, learning_rate=2e-2, epochs=2, batch=8, accumulate=1, max_tokens=200)
+    settings = TrainingSettings(rank=4, learning_rate=2e-2, epochs=2, batch=8, accumulate=1, max_tokens=200)
     found = train(base, parts.train[:64], parts.validation[:16], SHORT, tmp_path / "training", settings)
     assert found.training[1] < found.training[0]
     assert all("lora_" in name for name in _weights(tmp_path / "training", found.step))
@@ -299,7 +303,7 @@ def test_examples_need_a_turn_each() -> None:
         IssuePromptBuilder(TAXONOMY, style="compactt")
 
 
-def test_the_split_is_by_dialogue_and_alike(examples: list[Example]) -> None:
+def test_the_split_is_by_dialogue_and_alike(examples: list[TrainingExample]) -> None:
     parts = split_by_dialogue(examples)
     dialogues = [{e.target.conversation for e in part} for part in (parts.train, parts.validation, parts.test)]
     assert sum(map(len, dialogues)) == len(set.union(*dialogues)) == 150
@@ -324,7 +328,7 @@ def test_a_rare_kind_is_in_every_part() -> None:
     assert [row["types"]["Antisocial"] for row in rows] == [7, 2, 1]
 
 
-def test_few_dialogues_make_three_parts_or_an_error(examples: list[Example]) -> None:
+def test_few_dialogues_make_three_parts_or_an_error(examples: list[TrainingExample]) -> None:
     assert [row["dialogues"] for row in split_by_dialogue(examples[:6]).counts()] == [1, 1, 1]
     with pytest.raises(BadInput, match="2 assessed dialogues"):
         split_by_dialogue(examples[:4])
@@ -333,7 +337,9 @@ def test_few_dialogues_make_three_parts_or_an_error(examples: list[Example]) -> 
             split_by_dialogue(examples, shares)  # type: ignore[arg-type]
 
 
-def test_what_is_too_long_loses_its_first_turns_and_never_its_answer(base: Path, examples: list[Example]) -> None:
+def test_what_is_too_long_loses_its_first_turns_and_never_its_answer(
+    base: Path, examples: list[TrainingExample]
+) -> None:
     opened = open_folder(base)
     last = [example for example in examples if example.target.turn == 3][:8]
     talk = "i like tea and my dog is old " * 10
@@ -353,7 +359,7 @@ def test_what_is_too_long_loses_its_first_turns_and_never_its_answer(base: Path,
     assert not none.rows and none.to_json() == {"learned": 0, "shortened": 0, "left_out": {TOO_LONG: 8}}
 
 
-def _beginning_with(example: Example, text: str) -> Example:
+def _beginning_with(example: TrainingExample, text: str) -> TrainingExample:
     turns = example.sample.conversation.turns
     return replace(example, sample=example.sample.saying((replace(turns[0], content=text), *turns[1:])))
 
@@ -363,7 +369,7 @@ def _beginning_with(example: Example, text: str) -> Example:
 
 def test_a_training_that_cannot_be(base: Path, parts: Parts, tmp_path: Path) -> None:
     some, others = parts.train[:4], parts.validation[:2]
-    quick = Settings(rank=2, epochs=1, max_tokens=200)
+    quick = TrainingSettings(rank=2, epochs=1, max_tokens=200)
 
     def tried(where: Path = base, first=some, second=others, settings=quick, to="new", **more):  # type: ignore[no-untyped-def]
         return train(where, first, second, SHORT, tmp_path / to, settings, **more)
@@ -682,8 +688,10 @@ def test_the_command_teaches_tries_and_names_a_model_that_serves(
     done = invoke(*taught, "--epochs", "2", "--shots", "1", *small)
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
-    assert {row["system"] for row in found["rows"]} == {"taught", "base, 1 examples"} and len(found["validation"]) == 2
-    assert "holds a model already" in invoke(*taught, *small).stderr
+    assert {row["system"] for row in found["rows"]} == {"fine-tuned", "base, 1 examples"} and len(
+        found["validation"]
+    ) == 2
+    assert "has a model already" in invoke(*taught, *small).stderr
     Path("accord.yaml").write_text(f"models: {{finder: {{model: 'hf:{found['model']}'}}}}\n")
     assessed = invoke("judge", "--source", "issues", "--all", "--limit", "1")
     assert assessed.exit_code in {0, 5} and "1 dialogues with 2 turns" in assessed.stdout, assessed.output

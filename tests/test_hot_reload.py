@@ -20,7 +20,7 @@ from accord.learning import EvaluatorSettings, make_evaluator
 from accord.live import EvaluatorReloader, Ingestor, Message, ScoreMonitor, folder_version, opened
 from accord.models import memory_models
 from accord.models import run as drive
-from accord.store import Watched
+from accord.store import MonitoringTables
 from accord.values import Conversation, Sample, Score, Turn
 
 QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4)))
@@ -87,7 +87,7 @@ def test_what_is_watched_is_watched_apart(first: Evaluator, second: Evaluator) -
         patch.setattr(scorer, "take", lambda batch: late)
         ingestor.take([replace(each, time=datetime(2026, 1, 1)) for each in messages("late", 1)])
     watch.flush(store)
-    rows = list(Watched(store).days("2000-01-01"))
+    rows = list(MonitoringTables(store).days("2000-01-01"))
     replies = {
         (row["evaluator"].partition("|")[0], len(row["content"]["columns"])): row["content"]["replies"]
         for row in rows
@@ -183,4 +183,4 @@ def test_a_promoted_evaluator_scores_without_a_restart(first: Evaluator, second:
         until(lambda: told)
         rows = ingestor.take(list(messages("a", 1)))
     assert rows[1]["signature"].endswith(f"|learned:{second.digest()}") and rows[1]["turn"] == 3
-    assert len({row["evaluator"] for row in Watched(store).days("2000-01-01")}) == 2
+    assert len({row["evaluator"] for row in MonitoringTables(store).days("2000-01-01")}) == 2

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 from accord import Conversation, Store, Turn
 from accord.edges import AccordError, BadInput, BadRow
-from accord.formats import WrongShape, answers_beside, decoded_json, labels_beside, read, read_rows
-from accord.project import Imported, Reading, import_files
+from accord.formats import WrongShape, decoded_json, rating_cells, rating_labels, read, read_rows
+from accord.project import Imported, ImportOptions, import_files
 from accord.project import import_worker as preparing
-from accord.store import Keys, StoreError, conversation_row, label_row
-from accord.values import Growing, Label, PlainTurns, Rubric, Target, canonical_json, content_hash
+from accord.store import AnnotationKeys, StoreError, conversation_row, label_row
+from accord.values import GrowingTurns, Label, PlainTurns, Rubric, Target, canonical_json, content_hash
 
 USER, REPLY = {"role": "user", "content": "Why?"}, {"role": "assistant", "content": "So."}
 
@@ -85,7 +85,7 @@ def imported(path: Path, rubric: Rubric, workers: int, skip: bool = True) -> tup
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(preparing, "LARGE_BYTES", 1)
-    monkeypatch.setattr(preparing, "ROWS_AT_ONCE", 100)
+    monkeypatch.setattr(preparing, "BATCH_ROWS", 100)
     path = tmp_path / "chats.jsonl"
     path.write_text("\n".join(LINES) + "\n")
     return path
@@ -121,14 +121,14 @@ def test_a_worker_that_is_killed_is_one_line(file: Path, rubric: Rubric) -> None
 
     store = Store("sqlite:///:memory:")
     with pytest.raises(AccordError, match="a worker that read .* was killed.* --workers 1"):
-        import_files(store, rubric, [file], workers=2, reading=Reading(roles=Kills()))
+        import_files(store, rubric, [file], workers=2, options=ImportOptions(roles=Kills()))
     store.close()
 
 
 LONG = """
 import sys
 from pathlib import Path
-from accord.project import import_files, preparing
+from accord.project import import_files, import_worker as preparing
 from accord.store import Store
 from accord.values import load_rubric
 preparing.LARGE_BYTES = 1
@@ -171,7 +171,7 @@ def test_no_worker_outlives_whoever_started_it(file: Path, tmp_path: Path) -> No
 @pytest.mark.slow
 def test_a_file_that_is_nothing_but_bad_rows_is_given_up(file: Path, rubric: Rubric) -> None:
     file.write_text(json.dumps(rated("first")) + "\n" + "{broken\n" * 11_000)
-    with pytest.raises(BadInput, match="rows one after another are none"):
+    with pytest.raises(BadInput, match="bad rows in succession"):
         imported(file, rubric, 2)
 
 
@@ -191,7 +191,7 @@ def test_files_whose_lines_are_no_conversations_are_read_by_one_process(
         "turns.jsonl": "\n".join(map(json.dumps, turns)),
     }
     (tmp_path / name).write_text(texts[name])
-    monkeypatch.setattr(preparing, "_elsewhere", None)  # not called
+    monkeypatch.setattr(preparing, "_parallel", None)  # not called
     done, _ = imported(tmp_path / name, rubric, 4)
     assert done.conversations.new == 3
 
@@ -242,7 +242,7 @@ def test_a_conversation_is_written_as_canonical_json_writes_it(
 @ANY_SPEED
 @given(st.text(), st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.none() | st.text())
 def test_the_key_of_a_label_is_the_hash_of_its_canonical_list(name: str, value: Any, time: str | None) -> None:
-    keys, said = Keys(), [name, 2, "Q0", name, value, time]
+    keys, said = AnnotationKeys(), [name, 2, "Q0", name, value, time]
     for count in (1, 2):
         row = label_row(Label(Target(name, 2), "Q0", name, value, time), keys, "now", "wording")
         assert row["key"] == content_hash([*said, count], length=40) and row["value"] == canonical_json(value)
@@ -259,11 +259,11 @@ def test_what_may_be_a_label_beside_the_text_is_found(metadata: dict[str, Any], 
     turns = PlainTurns([USER, REPLY]) if plain else (Turn("user", "Why?", extra={"Q0": 3}),)
     conversation, asked = Conversation("c", turns, metadata=metadata), {"Q0", "rating"}
     try:
-        found = {each.question for each in answers_beside(conversation)}
+        found = {each.question for each in rating_cells(conversation)}
     except WrongShape:
         return
     try:
-        labels = labels_beside(conversation, asked)
+        labels = rating_labels(conversation, asked)
     except WrongShape as error:
         assert "no text that can be kept" in str(error)  # NUL in the name of an annotator
         return
@@ -302,9 +302,9 @@ def test_a_part_ends_with_many_rows_or_with_much_text(
     rows = [rated(f"c{n}", USER, {"role": "assistant", "content": "x" * (5000 if n == 3 else 5)}) for n in range(20)]
     path = tmp_path / "a.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
-    monkeypatch.setattr(preparing, "ROWS_AT_ONCE", 7)
-    monkeypatch.setattr(preparing, "PART_BYTES", 4000)
-    parts = list(preparing.prepared_parts(preparing.Job(path, rubric)))
+    monkeypatch.setattr(preparing, "BATCH_ROWS", 7)
+    monkeypatch.setattr(preparing, "BATCH_BYTES", 4000)
+    parts = list(preparing.import_batches(preparing.ImportJob(path, rubric)))
     assert [len(part.conversations) for part in parts] == [4, 7, 7, 2]
     assert [len(part.labels) for part in parts] == [4, 7, 7, 2]
 
@@ -312,7 +312,7 @@ def test_a_part_ends_with_many_rows_or_with_much_text(
 def test_plain_turns_are_the_turns_they_stand_for(tmp_path: Path) -> None:
     turns = PlainTurns([USER, REPLY])
     same = (Turn("user", "Why?"), Turn("assistant", "So."))
-    growing = Growing().plus(same[0]).plus(same[1])
+    growing = GrowingTurns().plus(same[0]).plus(same[1])
     assert turns == same and same == turns and turns == growing and growing == turns and hash(turns) == hash(same)
     assert turns[1] == same[1] and turns[:1] == same[:1] and list(turns) == list(same) and len(turns) == 2
     assert turns != same[:1] and repr(turns) == repr(same) and pickle.loads(pickle.dumps(turns)) == turns

@@ -31,19 +31,25 @@ from accord import Rubric, read
 from accord.board import Board, Selection
 from accord.edges import (
     BadInput,
-    in_calendar,
+    is_in_calendar,
     is_sendable,
     load_yaml,
     open_unpacked,
-    read_card,
+    parse_whole_number,
+    read_json_file,
     sendable,
     sendable_json,
-    whole_number,
 )
 from accord.formats import formats
 from accord.live import HistoryDeduplicator, Message, opened
-from accord.project import Config, Facts, Project, import_files, merge_parts, milliseconds, rebuild
+from accord.project import Config, Project, import_files
 from accord.report import write_report
+from accord.scoring import (
+    ConversationFacts,
+    merge_parts,
+    milliseconds,
+    repair,
+)
 from accord.store import check_store
 
 # --- the table of cases -------------------------------------------------------------------------------------------------
@@ -78,7 +84,7 @@ TIMES = {
 @pytest.mark.parametrize(("text", "is_in"), TIMES.items())
 def test_times_outside_the_calendar_are_dropped_from_files_and_refused_in_messages(text: str, is_in: bool) -> None:
     time = datetime.fromisoformat(text)
-    assert in_calendar(time) == is_in and (milliseconds(text) is not None) == is_in
+    assert is_in_calendar(time) == is_in and (milliseconds(text) is not None) == is_in
     row = {"conversation": "c", "role": "user", "content": "x", "time": text}
     [said], bad = HistoryDeduplicator().messages(row, "log", "auto")
     assert not bad and (said.time is not None) == is_in and len(said.day) == 10
@@ -95,7 +101,7 @@ NUMBERS = {"0": 0, "12": 12, "007": 7, "999999999": 999_999_999, "": None, "-1":
 
 @pytest.mark.parametrize(("text", "number"), NUMBERS.items(), ids=lambda value: ascii(value)[:20])
 def test_whole_numbers_are_ascii_digits(text: str, number: int | None) -> None:
-    assert whole_number(text) == number
+    assert parse_whole_number(text) == number
 
 
 def test_yaml_text_that_is_no_text_is_refused_and_that_of_a_card_replaced(tmp_path: Path) -> None:
@@ -104,7 +110,7 @@ def test_yaml_text_that_is_no_text_is_refused_and_that_of_a_card_replaced(tmp_pa
         with pytest.raises(BadInput, match="a.yaml is no YAML: .*NUL or half a surrogate pair"):
             load_yaml(tmp_path / "a.yaml")
     (tmp_path / "card.json").write_text('{"a\\ud800": ["\\udfff", "\\ud83d\\ude00"]}')
-    assert read_card(tmp_path / "card.json") == {"a\ufffd": ["\ufffd", "😀"]}
+    assert read_json_file(tmp_path / "card.json") == {"a\ufffd": ["\ufffd", "😀"]}
 
 
 @settings(max_examples=60, deadline=None)
@@ -221,7 +227,7 @@ def shown_board(project: Project) -> None:
 
 
 def taken_through(path: Path, folder: Path, rubric: Rubric, format: str = "auto") -> int:
-    """Take a file through import, scoring, parts, the board and its rebuild; return how many scores there are."""
+    """Take a file through import, scoring, parts, the board and its repair; return how many scores there are."""
     here = path.parent
     with Project(Config.model_validate({"store": f"sqlite:///{here}/accord.db", "synthetic": "with"})) as project:
         with suppress(BadInput):  # an entrance
@@ -232,13 +238,13 @@ def taken_through(path: Path, folder: Path, rubric: Rubric, format: str = "auto"
             assert not (here / "scores.jsonl").exists()
             return 0
         rows = [finite(line) for line in (here / "scores.jsonl").read_text().splitlines()]
-        assert len(rows) == done.scored + sum(done.unscored.values())
+        assert len(rows) == done.counts.scored + sum(done.counts.unscored.values())
         shown_board(project)
         with suppress(BadInput):
             project.score_parts(path, here / "parts", folder, format=format)
             merge_parts(here / "parts", here / "merged.jsonl")
             assert all(finite(line) for line in (here / "merged.jsonl").read_text().splitlines())
-        assert rebuild(project).passed_over == ()
+        assert repair(project).set_aside == ()
         shown_board(project)
         checked = check_store(f"sqlite:///{here}/accord.db", project.mart.folder)
         assert not checked.damage
@@ -290,7 +296,7 @@ def test_whatever_a_live_message_says_the_board_shows_it(message: dict[str, Any]
         json.dumps(rows, allow_nan=False).encode()
         ingestor.settle()
         shown_board(project)
-        rebuild(project)
+        repair(project)
         shown_board(project)
 
 
@@ -323,5 +329,5 @@ def test_facts_of_conversations_that_no_reader_made_are_sendable(tmp_path: Path)
     from accord import Conversation, Turn
 
     odd = {"system": "\ud800", "topic": "\0", "language": "é\udfff", "time": "0001-01-01T00:00:00+14:00"}
-    facts = Facts.of(Conversation("c", (Turn("user", "x"),), metadata=odd))
+    facts = ConversationFacts.of(Conversation("c", (Turn("user", "x"),), metadata=odd))
     assert (facts.system, facts.topic, facts.language, facts.time) == ("\ufffd", "\ufffd", "é\ufffd", None)

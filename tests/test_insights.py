@@ -11,20 +11,20 @@ import numpy as np
 import pytest
 from synthetic_corpus import planted_turns
 
-from accord import Evaluator, Label, Labels, Score, Target, Unscored
+from accord import Evaluator, Label, Labels, Question, Score, Target, Unscored
 from accord.edges import BadInput, UnknownName
 from accord.evidence import Column, EvidenceTable, Ratings, ratings
 from accord.learning import (
     AdaptiveRubric,
     Calibration,
     EffectEquations,
+    Experiment,
     IterativeEquations,
     MixedAnswers,
-    System,
+    Predictions,
     band_quantile,
     bands,
     best_ratios,
-    held_out,
     importance,
     make_head,
     suggest_labels,
@@ -96,9 +96,9 @@ def test_bands_hold_as_often_as_they_say() -> None:
     for seed in range(6):
         corpus = planted(conversations=160, annotators=5, noise=0.8, seed=seed)
         rated = ratings(corpus.evidence, corpus.labels, corpus.question)
-        splits = grouped_folds(list(rated.conversation), 4, seed)
+        splits = list(grouped_folds(list(rated.conversation), 4, seed))
         make = lambda question: Calibration(question, answer_model="mixed", coverage=0.8)  # noqa: E731
-        system = held_out("m", make, corpus.question, corpus.evidence, corpus.labels, rated, splits)
+        system = Experiment(corpus.question, corpus.evidence, corpus.labels, rated, splits, 5).run("m", make)
         held.append(((system.band[:, 0] <= rated.value) & (rated.value <= system.band[:, 1])).mean())
     assert np.mean(held) == pytest.approx(0.8, abs=0.03)
 
@@ -145,7 +145,7 @@ def test_a_group_that_is_scored_too_high_is_found_and_others_are_not() -> None:
     value = rated.value + rng.normal(scale=0.5, size=len(rated)) + 0.4 * np.array([g == "system 1" for g in group])
     shares = np.full((len(rated), 4), 0.25)
     scored, band = np.ones(len(rated), dtype=bool), np.full((len(rated), 2), np.nan)
-    system = System("m", shares, value, value, scored, band, shares)
+    system = Predictions("m", shares, value, value, scored, band, shares)
     first, *rest = by_group(system, rated, group, "system")
     assert first.name == "system 1" and first.p_holm < 0.001 and first.apart == pytest.approx(0.4, abs=0.1)
     assert first.bias.low is not None and first.bias.low > 0.2
@@ -167,11 +167,14 @@ def test_reversed_and_random_annotators_are_named_and_honest_ones_are_not() -> N
     labels = Labels(twisted(label) for label in corpus.labels)
     rated = ratings(corpus.evidence, labels, corpus.question)
     splits = list(grouped_folds(list(rated.conversation), 5, 0))
-    found = held_out("m", mixed, corpus.question, corpus.evidence, labels, rated, splits)
-    assert {s.annotator: s.kind for s in annotator_quality(rated, found.anybody)} == {"p2": "reversed", "p4": "random"}
+    found = Experiment(corpus.question, corpus.evidence, labels, rated, splits, 5).run("m", mixed)
+    assert {s.annotator: s.kind for s in annotator_quality(rated, found.new_value)} == {
+        "p2": "reversed",
+        "p4": "random",
+    }
     honest = ratings(corpus.evidence, corpus.labels, corpus.question)
-    found = held_out("m", mixed, corpus.question, corpus.evidence, corpus.labels, honest, splits)
-    assert annotator_quality(honest, found.anybody) == []
+    found = Experiment(corpus.question, corpus.evidence, corpus.labels, honest, splits, 5).run("m", mixed)
+    assert annotator_quality(honest, found.new_value) == []
 
 
 def test_end_users_are_one_annotator() -> None:
@@ -247,13 +250,15 @@ def test_the_adaptive_curve_ends_at_all_questions_and_stops_when_told() -> None:
     corpus = judged(planted(conversations=60, annotators=3, features=4, noise=0.3))
     rated = ratings(corpus.evidence, corpus.labels, corpus.question)
     splits = list(grouped_folds(list(rated.conversation), 3, 0))
-    found = adaptive_curve(mixed, corpus.question, corpus.evidence, corpus.labels, rated, splits)
-    whole = held_out("m", mixed, corpus.question, corpus.evidence, corpus.labels, rated, splits)
+    found = adaptive_curve(Experiment(corpus.question, corpus.evidence, corpus.labels, rated, splits, 5), mixed)
+    whole = Experiment(corpus.question, corpus.evidence, corpus.labels, rated, splits, 5).run("m", mixed)
     assert [one.mean for one in found] == [0, 1, 2, 3, 4]
     assert found[-1].paired.value == pytest.approx(whole.value, abs=1e-6)
     errors = [np.mean((one.paired.value - rated.value) ** 2) for one in found]
     assert errors[0] > errors[1] > errors[-1]
-    stopped = adaptive_curve(mixed, corpus.question, corpus.evidence, corpus.labels, rated, splits, 3, until=0.3)
+    stopped = adaptive_curve(
+        Experiment(corpus.question, corpus.evidence, corpus.labels, rated, splits, 5), mixed, 3, until=0.3
+    )
     assert 0.5 < stopped[-1].mean < 3
     plain = planted(conversations=40)
     with pytest.raises(BadInput, match="no answers of a judge"):
@@ -280,9 +285,9 @@ def test_suggested_labels_are_new_worth_more_than_chance_and_for_those_who_can()
     assert {s.annotator for s in only} == {"p1"}
     with pytest.raises(UnknownName, match="annotator 'p9'"):
         suggest_labels(corpus.evidence, Labels(given), corpus.question, 3, ["p9"])
-    with pytest.raises(BadInput, match="8 conversations at random"):
+    with pytest.raises(BadInput, match="8 are needed; label random conversations"):
         suggest_labels(corpus.evidence, Labels(given[:4]), corpus.question, 3)
-    with pytest.raises(BadInput, match="everyone has labelled everything"):
+    with pytest.raises(BadInput, match="all texts with evidence are labelled"):
         suggest_labels(corpus.evidence, corpus.labels, corpus.question, 3)
 
 
@@ -310,8 +315,9 @@ def test_the_learning_curve_falls_and_ends_where_everything_is_learned_from() ->
     corpus = planted(conversations=100, annotators=4)
     rated = ratings(corpus.evidence, corpus.labels, corpus.question)
     known = corpus.question, corpus.evidence, corpus.labels, rated
-    whole = held_out("m", mixed, *known, grouped_folds(list(rated.conversation), 5, 0))
-    points = learning_curve(mixed, *known, whole, shares=(0.1,))
+    experiment = Experiment(*known, tuple(grouped_folds(list(rated.conversation), 5, 0)), 5)
+    whole = experiment.run("m", mixed)
+    points = learning_curve(experiment, mixed, whole, shares=(0.1,))
     assert points[0].estimates["rmse"].value > points[1].estimates["rmse"].value  # type: ignore[operator]
     assert points[1].estimates["rmse"].value == pytest.approx(np.sqrt(np.mean((whole.value - rated.value) ** 2)))
     assert points[0].labels < 0.15 * len(rated)
@@ -404,11 +410,17 @@ def test_odd_data_are_said_and_still_learned_from(case: str) -> None:
 # --- what a table says of itself -----------------------------------------------------------------------------------
 
 
-def system_of(name: str, rated: Ratings, value: np.ndarray, scored: np.ndarray | None = None) -> System:
+def on(question: Question, rated: Ratings) -> Experiment:
+    return Experiment(question, EvidenceTable.of(()), Labels(), rated, (), 5)
+
+
+def system_of(name: str, rated: Ratings, value: np.ndarray, scored: np.ndarray | None = None) -> Predictions:
     there = np.ones(len(rated), dtype=bool) if scored is None else scored
     shares = np.exp(-0.5 * (rated.options - value[:, None]) ** 2)
     shares = shares / shares.sum(axis=1, keepdims=True) * there[:, None]
-    return System(name, shares, value, np.full(len(rated), np.nan), there, np.full((len(rated), 2), np.nan), shares)
+    return Predictions(
+        name, shares, value, np.full(len(rated), np.nan), there, np.full((len(rated), 2), np.nan), shares
+    )
 
 
 def test_systems_are_compared_on_the_ratings_that_all_of_them_scored() -> None:
@@ -419,7 +431,7 @@ def test_systems_are_compared_on_the_ratings_that_all_of_them_scored() -> None:
     whole = system_of("whole", rated, rated.value + rng.normal(size=n))
     most = system_of("most", rated, rated.value + rng.normal(size=n), np.arange(n) >= 10)
     few = system_of("few", rated, rated.value + rng.normal(size=n), np.arange(n) % 4 == 0)
-    found = compared(corpus.question, rated, [whole, most, few], folds=5, draws=50)
+    found = compared(on(corpus.question, rated), [whole, most, few], draws=50)
     both = (np.arange(n) >= 10) & (np.arange(n) % 4 == 0)
     assert [line.n for line in found.results] == [n - 10, n - 10, both.sum()] and found.common == n - 10
     assert found.results[0].values["rmse"] == pytest.approx(np.sqrt(np.mean((rated.value - whole.value)[10:] ** 2)))
@@ -454,9 +466,9 @@ def test_agreement_within_systems_is_told_where_there_are_several() -> None:
     rated = ratings(corpus.evidence, corpus.labels, corpus.question)
     speakers = np.array(["bot-1" if name < "c0030" else "bot-2" for name in rated.conversation], dtype=object)
     one = system_of("one", rated, rated.value + np.random.default_rng(0).normal(size=len(rated)))
-    found = compared(corpus.question, rated, [one], folds=5, draws=50, speakers=speakers)
+    found = compared(on(corpus.question, rated), [one], draws=50, speakers=speakers)
     assert found["one"].within["systems"].groups == 2
-    same = compared(corpus.question, rated, [one], folds=5, draws=50, speakers=np.full(len(rated), "bot", dtype=object))
+    same = compared(on(corpus.question, rated), [one], draws=50, speakers=np.full(len(rated), "bot", dtype=object))
     assert set(same["one"].within) == {"annotators"}
 
 
@@ -468,19 +480,19 @@ def test_probabilities_that_say_less_than_none_are_said() -> None:
     flat = replace(
         system_of("constant", rated, np.full(len(rated), 2.5)), probabilities=np.tile(shares, (len(rated), 1))
     )
-    [remark] = compared(corpus.question, rated, [sure, flat], folds=5, draws=20).remarks
+    [remark] = compared(on(corpus.question, rated), [sure, flat], draws=20).remarks
     assert remark.startswith("sure: log loss ") and "is worse than the constant's" in remark
-    assert compared(corpus.question, rated, [flat, flat], folds=5, draws=20).remarks == []
+    assert compared(on(corpus.question, rated), [flat, flat], draws=20).remarks == []
 
 
 def test_a_leak_is_large_where_it_lies_outside_the_honest_interval() -> None:
     corpus = planted(conversations=60)
     rated = ratings(corpus.evidence, corpus.labels, corpus.question)
     noise = np.random.default_rng(0).normal(size=len(rated))
-    honest = compared(corpus.question, rated, [system_of("it", rated, rated.value + noise)], folds=5, draws=200)
+    honest = compared(on(corpus.question, rated), [system_of("it", rated, rated.value + noise)], draws=200)
     leaking = Leak.of(system_of("it", rated, rated.value + 0.3 * noise), honest.results[0], rated, groups=12)
     assert leaking.is_large and leaking.pearson > leaking.honest_pearson  # type: ignore[operator]
-    assert f"12 groups of {len(set(rated.target))} samples keep it honest" in str(leaking)
+    assert f"12 groups of {len(set(rated.target))} samples together" in str(leaking)
     assert str(leaking) in replace(honest, leak=leaking).remarks
     small = Leak.of(system_of("it", rated, rated.value + 0.99 * noise), honest.results[0], rated, groups=12)
     assert not small.is_large and replace(honest, leak=small).remarks == []
@@ -515,7 +527,7 @@ def tried_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tried")
     with Project(settings(folder)) as project:
         project.import_(sample_sources())
-        project.tried()
+        project.fit_offline()
     return folder / "accord.db"
 
 
@@ -533,7 +545,7 @@ def test_fit_compare_and_report_do_not_repeat_each_others_work(tmp_path: Path, l
         fitted = project.fit(out=tmp_path / "m")
         assert len(learned) == 3 + 1, "each fold, then everything"
         compared_then = project.compare(only=["m"])
-        again = project.tried()
+        again = project.fit_offline()
         assert len(learned) == 4 + 2 * 3, "a learning curve of two shares in three folds, since labels are few"
         project.compare(only=["m"])
         assert len(learned) == 10, "nothing has changed"
@@ -563,19 +575,19 @@ def test_what_could_change_a_prediction_is_never_read_from_before(
     changed: dict[str, Any], tried: Path, learned: list[int]
 ) -> None:
     with Project(settings(tried, **changed)) as project:
-        project.tried()
+        project.fit_offline()
     assert learned
 
 
 @pytest.mark.slow
 def test_one_label_more_is_learned_from(tried: Path, learned: list[int]) -> None:
     with Project(settings(tried)) as project:
-        project.tried()
+        project.fit_offline()
         assert not learned, "nothing has changed"
         project.store.add_labels([Label(Target("support-001"), "Q0", "somebody new", 1)])
-        project.tried()
+        project.fit_offline()
         assert len(learned) == 4
         changed_draws = Project(settings(tried, draws=60))
-        changed_draws.tried()
+        changed_draws.fit_offline()
         changed_draws.close()
         assert len(learned) == 4, "intervals are drawn anew from the same predictions"

@@ -32,18 +32,18 @@ from accord.models import (
     ChatCompletions,
     ChatMessage,
     ClientOptions,
+    Deduplicated,
+    EmbeddingText,
     Failure,
     Limit,
     Limited,
     Models,
-    Once,
     Price,
     Prompt,
     Reply,
     Request,
     Retrying,
     ScriptedModel,
-    Text,
     Unanswered,
     Usage,
     attacks,
@@ -189,7 +189,7 @@ def test_equal_prompts_under_way_are_asked_once_and_one_who_leaves_takes_nothing
     model = Slow(lambda p: p.messages[0].content.upper())
 
     async def ask() -> list[Any]:
-        once = Once(model)
+        once = Deduplicated(model)
         leaver = asyncio.create_task(once.ask(prompt("a")))
         await asyncio.sleep(0)
         others = [asyncio.create_task(once.ask(p)) for p in (prompt("a"), prompt("a", repeat=1), prompt("b"))]
@@ -285,7 +285,7 @@ def test_a_budget_stops_before_the_call_that_would_pass_it() -> None:
         budget = Budget(caps, prices)
         budgeted = Budgeted(model, budget)
         done = 0
-        with pytest.raises(BudgetReached, match="would be passed by the next call") as caught:
+        with pytest.raises(BudgetReached, match="the next request would exceed") as caught:
             for i in range(50):
                 wait(budgeted.ask(prompt(str(i), max_tokens=100)))
                 done += 1
@@ -339,7 +339,7 @@ def test_what_was_answered_and_is_of_no_use_is_counted_too() -> None:
 
 @pytest.mark.parametrize("cap", ["nan", "inf", "-inf", "-1"])
 def test_a_cap_is_a_number_that_caps(cap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(BadInput, match="is no cap; allowed: a finite number from 0 up"):
+    with pytest.raises(BadInput, match="invalid budget of .*; allowed: a finite number from 0"):
         Caps(money=float(cap))
     monkeypatch.chdir(tmp_path)
     new_project()
@@ -347,7 +347,7 @@ def test_a_cap_is_a_number_that_caps(cap: str, tmp_path: Path, monkeypatch: pyte
         result = CliRunner().invoke(app, [*command, f"--max-money={cap}"])
         assert (
             result.exit_code == 1
-            and ("is no cap" if cap == "-1" else "takes a finite number") in result.stderr
+            and ("invalid budget" if cap == "-1" else "takes a finite number") in result.stderr
             and result.stderr.count("\n") == 1
         )
     Path("accord.yaml").write_text(f"budget: {{money: {cap.replace('nan', '.nan').replace('inf', '.inf')}}}\n")
@@ -362,7 +362,7 @@ def test_an_embeddings_endpoint_is_paid_from_the_budget_and_what_it_gave_is_kept
     def embeds(request: Any) -> Wire:
         return Wire({"data": [{"index": i, "embedding": [1.0, i]} for i, _ in enumerate(request["input"])]})
 
-    texts = [Request("embedder", Text("endpoint:e1", f"text {place}")) for place in range(200)]
+    texts = [Request("embedder", EmbeddingText("endpoint:e1", f"text {place}")) for place in range(200)]
     with ChatServer(embeds) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         models = Models({}, memory, Budget(Caps(requests=2), {}))
@@ -402,7 +402,7 @@ def test_prices_are_the_users_and_an_unknown_one_is_said(tmp_path: Path, monkeyp
     Path("prices.yaml").write_text("[]\n")
     with pytest.raises(BadInput, match=r"^prices.yaml: should be a mapping of keys to values, got \[\]$"):
         load_prices()
-    with pytest.raises(BadInput, match="no price for 'scripted', so money cannot be capped"):
+    with pytest.raises(BadInput, match="no price for model 'scripted', which a budget of money needs"):
         wait(Budgeted(ScriptedModel(["x"]), Budget(Caps(money=1.0), {})).ask(prompt()))
 
 
@@ -522,7 +522,7 @@ def test_an_endpoint_that_ignores_what_it_is_asked_for() -> None:
     found = checked(only_chat)
     shown = {c["capability"]: (c["able"], c["shown_by"]) for c in found["capabilities"]}
     assert shown["chat"][0] and found["best_mode"] == "sampling"
-    assert shown["logprobs"] == (False, "asked for token probabilities, got none")
+    assert shown["logprobs"] == (False, "no token probabilities in the reply")
     assert shown["echo"] == (False, "answered, but did not echo the prompt")
     assert not shown["decisions"][0] and not shown["json schema"][0] and not shown["context length"][0]
 

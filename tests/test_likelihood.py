@@ -14,7 +14,16 @@ from accord import Conversation, Document, Store, Turn
 from accord.edges import BadInput, BudgetReached
 from accord.evidence import LIKELIHOOD, EvidenceTable, measure_likelihoods, passages_of
 from accord.learning import Evaluator, LabelFree, load_evaluator, make_head
-from accord.models import Budget, Caps, ClientOptions, Likelihood, Measured, Passage, open_likelihood, wait
+from accord.models import (
+    Budget,
+    Caps,
+    ClientOptions,
+    Likelihood,
+    LikelihoodRequest,
+    LikelihoodResult,
+    open_likelihood,
+    wait,
+)
 from accord.testing import ChatServer, Wire, check_head, planted
 from accord.values import Labels, Sample, Score, Unscored
 
@@ -30,7 +39,7 @@ class Scripted(ScriptedLikelihood):
 
     name = "scripted"
 
-    def _one(self, passage: Passage) -> Measured:
+    def _one(self, passage: LikelihoodRequest) -> LikelihoodResult:
         found = []
         for index in passage.spoken:
             before = sum(len(m.content.split()) for m in passage.messages[:index])
@@ -106,7 +115,7 @@ def test_what_cannot_be_measured_says_why_and_is_tried_again(memory: Store) -> N
 def test_an_endpoint_that_echoes_gives_likelihoods(memory: Store, api_key: None) -> None:
     with ChatServer(answer_any) as server:
         model = open_likelihood("m1", server.url, ClientOptions(attempts=1))
-        assert len(model.requests([Passage((), ())])) == 1
+        assert len(model.requests([LikelihoodRequest((), ())])) == 1
         table = measure_likelihoods(model, [Sample(CHAT)], memory)
         again = measure_likelihoods(model, [Sample(CHAT)], memory)
         wait(model.close())
@@ -195,16 +204,16 @@ def test_the_label_free_score_says_what_it_lacks() -> None:
     ):
         LabelFree(corpus.question).fit(corpus.evidence, Labels([]))
     for wrong in (1.5, "high", True):
-        with pytest.raises(BadInput, match="trust is a correlation"):
+        with pytest.raises(BadInput, match="trust must be a correlation"):
             LabelFree(corpus.question, trust=wrong)  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match="features is a list"):
+    with pytest.raises(BadInput, match="features must be a list"):
         LabelFree(corpus.question, features="pmi")
     flat = EvidenceTable(
         corpus.evidence.targets, corpus.evidence.columns, np.zeros_like(corpus.evidence.values), corpus.evidence.present
     )
     with pytest.raises(BadInput, match="the same for every conversation"):
         LabelFree(corpus.question, features=("f0",)).fit(flat, Labels([]))
-    with pytest.raises(BadInput, match="of two conversations at least"):
+    with pytest.raises(BadInput, match="at least 2 are needed"):
         LabelFree(corpus.question, features=("f0",)).fit(corpus.evidence.take([0]), Labels([]))
     evaluator = LabelFree(corpus.question, features=("f0",)).fit(corpus.evidence, Labels([]))
     absent = EvidenceTable.from_rows(corpus.evidence.columns, {corpus.evidence.targets[0]: {}}, {})

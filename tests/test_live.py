@@ -71,12 +71,12 @@ from accord.models import (
     Prompt,
     Request,
     memory_models,
-    nothing,
     run,
+    without_requests,
 )
 from accord.project import LiveConfig
 from accord.testing import ChatServer, completion
-from accord.values import Growing, Sample
+from accord.values import GrowingTurns, Sample
 
 QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4)))
 
@@ -527,7 +527,7 @@ class Exclamations(Source):
             }
             for sample in samples
         }
-        return nothing(EvidenceTable.from_rows([Column("exclamations", "exclamations")], rows))
+        return without_requests(EvidenceTable.from_rows([Column("exclamations", "exclamations")], rows))
 
 
 def test_a_source_of_ones_own_scores_live_under_a_head_that_needs_no_label(chats: list[Conversation]) -> None:
@@ -567,7 +567,7 @@ def test_whoever_asks_a_model_is_refused_unless_told_otherwise(monkeypatch: pyte
         ):
             refused(evaluator)
         with pytest.raises(BadInput, match="'asks'"):
-            refused(replace(unlearned(Exclamations({}, CONTEXT)), also=(evaluator,)))
+            refused(replace(unlearned(Exclamations({}, CONTEXT)), other_questions=(evaluator,)))
     with ChatServer(lambda request: completion("yes")) as server:
         settings = {SCORER: ModelSettings(model="m", mode="logprobs", base_url=server.url)}
         models = Models(settings, Store("sqlite:///:memory:"), Budget(Caps(requests=2), {}))
@@ -619,7 +619,7 @@ def test_what_a_model_does_not_answer_is_a_reply_without_a_score() -> None:
             raise BudgetReached("the budget of 2 requests is spent")
             yield []
 
-    with pytest.raises(BadInput, match="nobody has the role 'scorer'"):
+    with pytest.raises(BadInput, match="no model configured for role 'scorer'"):
         LiveScorer(unlearned(Broken({}, CONTEXT)), models=memory_models())
     nobody = memory_models({SCORER: ModelSettings(model="m", mode="logprobs")})
     scorer = LiveScorer(unlearned(Broken({}, CONTEXT)), models=nobody)
@@ -666,7 +666,7 @@ def test_a_reply_costs_the_same_after_ten_turns_and_after_a_thousand(
 
 def test_turns_under_way_are_like_those_of_a_tuple() -> None:
     one, two, three = Turn("user", "a"), Turn("assistant", "b"), Turn("user", "c")
-    first = Growing().plus(one).plus(two)
+    first = GrowingTurns().plus(one).plus(two)
     more = first.plus(three)
     assert first == (one, two) and more == (one, two, three) and list(first) == [one, two] and len(more) == 3
     assert first != more and hash(more) == hash((one, two, three)) and more[-1] == three and more[1:] == (two, three)

@@ -41,7 +41,7 @@ from accord.models import (
 )
 from accord.store import Store
 from accord.testing import ChatServer, Wire, completion
-from accord.values import Kind, Sample
+from accord.values import Sample, ScaleKind
 
 CHAT = Conversation("c1", (Turn("user", "Is it 4?"), Turn("assistant", "It is 4.")), (Document("Four.", title="Sums"),))
 QUESTION = Question(id="Q", text="How good?", scale=Scale(options=(1, 2, 3)), meanings={"1": "Bad."})
@@ -280,7 +280,7 @@ def test_several_runs_are_one_distribution_and_what_is_off_the_scale_is_outside(
 
 
 def test_a_recording_on_a_wide_scale_is_evidence(tmp_path: Path, memory: Store) -> None:
-    wide = Question(id="Q", text="?", scale=Scale(kind=Kind.REAL, low=0, high=100))
+    wide = Question(id="Q", text="?", scale=Scale(kind=ScaleKind.REAL, low=0, high=100))
     judge = RecordedJudge.read([recording(tmp_path, judged(value=37))])
     table = judge_samples(judge, Rubric(name="r", questions=(wide,), main="Q"), [Sample(CHAT)], memory)
     [row] = table.values
@@ -303,7 +303,7 @@ def test_a_recording_with_nothing_in_it_is_no_answer(tmp_path: Path) -> None:
 
 def test_a_recording_of_several_models_needs_a_name(tmp_path: Path) -> None:
     path = recording(tmp_path, judged(), judged(judge_model="new"))
-    with pytest.raises(BadInput, match="holds 2 models; name one: new, old"):
+    with pytest.raises(BadInput, match="has 2 models; allowed: new, old"):
         RecordedJudge.read([path])
     with pytest.raises(UnknownName, match="Did you mean 'old'"):
         RecordedJudge.read([path], "odl")

@@ -190,7 +190,7 @@ def test_a_part_that_is_none_is_said_and_passed_over(tmp_path: Path, spoil: Any)
     for each in (mart, Mart(tmp_path)):
         assert values(each) == {"a": 3.0}
         [fault] = each.read(lambda rows: rows.collect())[1].faults
-        assert "part-0000.parquet" in fault and "accord board rebuild" in fault
+        assert "part-0000.parquet" in fault and "accord board repair" in fault
     assert mart.compact() and values(mart) == {"a": 3.0}
     assert mart.set_aside() == ["part-0000.parquet"] and not Mart(tmp_path).faults() and values(mart) == {"a": 3.0}
     assert [each.name for each in tmp_path.glob("*.damaged")] == ["part-0000.parquet.damaged"]

@@ -15,7 +15,8 @@ from small_sample import sources
 import accord
 from accord.edges import BadInput, BadRow
 from accord.learning import Evaluator
-from accord.project import Config, Estimates, Imported, JudgeRun, ScoreRun
+from accord.project import Config, Estimates, Imported, JudgeRun
+from accord.scoring import ScoreCounts, ScoreRun
 
 CHATS, RATINGS = sources()
 ROWS = [json.loads(line) for line in CHATS.read_text().splitlines()]
@@ -134,11 +135,11 @@ def test_flat_rows_are_imported_with_columns_of_any_name(make: Callable[[list[An
 
 
 def test_roles_are_mapped_and_paths_and_tables_are_mixed() -> None:
-    from accord.project import Reading
+    from accord.project import ImportOptions
 
     row = {"id": "x", "messages": [{"role": "user", "content": "hi"}, {"role": "operator", "content": "hello"}]}
     with opened() as project:
-        project.import_([str(CHATS), [row]], reading=Reading(roles={"operator": "assistant"}))
+        project.import_([str(CHATS), [row]], options=ImportOptions(roles={"operator": "assistant"}))
         assert len(list(project.store.conversation_ids())) == 41
         [found] = project.store.conversations(["x"])
         assert [turn.role for turn in found.turns] == ["user", "assistant"]
@@ -196,7 +197,11 @@ def test_a_table_is_scored_like_a_file(make: Callable[[list[Any]], Any], evaluat
     with opened() as project:
         by_file = project.score(CHATS, "scores.jsonl", evaluator)
         done = project.score(make(ROWS), evaluator=evaluator)
-    assert done.out is None and done.scored == by_file.scored == 40 and done.mean == by_file.mean
+    assert (
+        done.out is None
+        and done.counts.scored == by_file.counts.scored == 40
+        and done.counts.mean == by_file.counts.mean
+    )
     assert list(done) == list(by_file) == [json.loads(line) for line in Path("scores.jsonl").read_text().splitlines()]
 
 
@@ -240,7 +245,7 @@ def test_every_row_has_a_score_or_a_reason(evaluator: Evaluator) -> None:
     assert found["row-2"].startswith("bad-row: ") and found["row-3"] == "bad-row: expected a dict, got int"
     assert found["made-up"] == "left out by --synthetic"
     assert any("another conversation with the id 'support-001'" in str(reason) for reason in found.values())
-    assert done.scored == 2 and len(done) == 6
+    assert done.counts.scored == 2 and len(done) == 6
     assert done.to_polars()["status"].value_counts(sort=True).to_dicts()[0] == {"status": "bad-row", "count": 3}
 
 
@@ -261,7 +266,7 @@ def results(evaluator: Evaluator) -> Mapping[str, Any]:
     return {
         "Imported": Imported(bad_rows=[EVIL]),
         "JudgeRun": JudgeRun(1, {EVIL: 1}, 0, {}, {EVIL: 3}, stopped=EVIL),
-        "ScoreRun": ScoreRun(1, 1.0, EVIL, {EVIL: 1}, {}, None, "r", rows=[row] * 30),
+        "ScoreRun": ScoreRun(ScoreCounts(scored=1, total=1.0, unscored={EVIL: 1}), EVIL, None, "r", scores=[row] * 30),
         "Estimates": Estimates(EVIL, [], []),
     }
 
@@ -283,7 +288,7 @@ def test_fitted_and_compared_are_tables_without_arrays() -> None:
         project.import_([chats, labels])
         fitted = project.fit("calibration")
         estimated = project.estimate()
-    compared = fitted.tried
+    compared = fitted.held_out
     assert compared is not None
     for result in (fitted, compared, fitted.comparison, estimated):
         assert len(repr(result)) < 300 and "array" not in repr(result) and "<img" not in result._repr_html_()

@@ -26,7 +26,7 @@ from accord.live import (
     report,
     send_alarms,
 )
-from accord.store import Watched
+from accord.store import MonitoringTables
 from accord.testing import ChatServer, Wire
 from accord.values import Signature, score_from
 
@@ -304,7 +304,7 @@ def test_a_watch_goes_on_whatever_happens(store: Store) -> None:
 
     watch.flush = flaky  # type: ignore[method-assign]
     with MonitoringThread(watch, store, on_error=told.append, flush_seconds=0.01, check_seconds=0.05):
-        until(lambda: list(Watched(store).days()))
+        until(lambda: list(MonitoringTables(store).days()))
     assert told == ["no", "RuntimeError, which is a bug; please report it"]
 
 

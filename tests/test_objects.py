@@ -15,14 +15,20 @@ from accord.cli import (
     commands,  # noqa: F401 - registers the commands
 )
 from accord.edges import BadInput, MissingExtra
+from accord.formats import delete_file, find_files, list_names, open_file, read_piece, split_files, write_file
 from accord.formats import file_chunks as pieces
-from accord.formats import find, names_in, opened, pieces_of, put, read_piece, remove
 from accord.formats import object_storage as objects
-from accord.project import BatchScorer, Spread, finished, merge_parts, score_parts
+from accord.scoring import (
+    BatchScorer,
+    Execution,
+    finished,
+    merge_parts,
+    score_parts,
+)
 
 LACKING = [name for name in ("s3fs", "moto") if find_spec(name) is None]
 pytestmark = pytest.mark.skipif(bool(LACKING), reason=f"not installed: {', '.join(LACKING)} (accord[s3], moto[server])")
-ONE = Spread(workers=1)
+ONE = Execution(workers=1)
 
 
 @pytest.fixture(scope="module")
@@ -61,29 +67,29 @@ def chats(bucket, tmp_path, monkeypatch):
     monkeypatch.setattr(pieces, "PIECE_ROWS", 40)
     monkeypatch.setattr(pieces, "PIECE_BYTES", 20_000)
     rows = scaled.drawn(200)
-    put(f"{bucket}/chats/a.parquet", scaled.parquet(tmp_path / "a.parquet", rows[:100]))
-    put(f"{bucket}/chats/2026/b.jsonl", scaled.jsonl(tmp_path / "b.jsonl", rows[100:180]).read_bytes())
-    put(f"{bucket}/chats/2026/c.json", json.dumps(rows[180:]).encode())
-    put(f"{bucket}/chats/notes.md", b"not read")
+    write_file(f"{bucket}/chats/a.parquet", scaled.parquet(tmp_path / "a.parquet", rows[:100]))
+    write_file(f"{bucket}/chats/2026/b.jsonl", scaled.jsonl(tmp_path / "b.jsonl", rows[100:180]).read_bytes())
+    write_file(f"{bucket}/chats/2026/c.json", json.dumps(rows[180:]).encode())
+    write_file(f"{bucket}/chats/notes.md", b"not read")
     return f"{bucket}/chats"
 
 
 def test_objects_are_read_as_files_are(chats, tmp_path):
-    made = pieces_of(find(chats))
+    made = split_files(find_files(chats))
     assert {piece.kind for piece in made} == {"rows", "lines", "file"} and len(made) > 4
     found = [row.id for piece in made for row in read_piece(piece)]
     assert sorted(found) == sorted(row["id"] for row in scaled.drawn(200))
-    [one] = find(f"{chats}/*.parquet")
+    [one] = find_files(f"{chats}/*.parquet")
     assert one.url == f"{chats}/a.parquet" and one.size > 100 and one.version
-    assert find(one.url) == [one]
-    assert {file.url for file in find(f"{chats}/**/*.json*")} == {f"{chats}/2026/b.jsonl", f"{chats}/2026/c.json"}
+    assert find_files(one.url) == [one]
+    assert {file.url for file in find_files(f"{chats}/**/*.json*")} == {f"{chats}/2026/b.jsonl", f"{chats}/2026/c.json"}
 
 
 def test_rows_that_are_turns_are_gathered_across_objects(bucket):
     turns = [{"conversation": f"c{n % 9}", "role": "user", "content": f"{n}"} for n in range(60)]
     for number in range(2):
-        put(f"{bucket}/turns/{number}.csv", pl.DataFrame(turns[number::2]).write_csv().encode())
-    found = [row for piece in pieces_of(find(f"{bucket}/turns")) for row in read_piece(piece)]
+        write_file(f"{bucket}/turns/{number}.csv", pl.DataFrame(turns[number::2]).write_csv().encode())
+    found = [row for piece in split_files(find_files(f"{bucket}/turns")) for row in read_piece(piece)]
     assert sorted(row.id for row in found) == [f"c{n}" for n in range(9)]
     assert sum(len(row.turns) for row in found) == 60
 
@@ -91,17 +97,17 @@ def test_rows_that_are_turns_are_gathered_across_objects(bucket):
 @pytest.mark.slow
 def test_scores_go_into_a_bucket_and_out_of_it(chats, bucket, scorer, tmp_path):
     out = f"{bucket}/scores"
-    done = score_parts(scorer, chats, out, Spread(workers=2))
+    done = score_parts(scorer, chats, out, Execution(workers=2))
     assert done.left == 0 and done.counts.scored == 200 and not done.failed
     keys = finished(out)
-    assert len(keys) == done.parts and "manifest.json" in names_in(out)
+    assert len(keys) == done.parts and "manifest.json" in list_names(out)
     assert score_parts(scorer, chats, out, ONE).made == 0
-    remove(f"{out}/part-{min(keys)}.parquet")
+    delete_file(f"{out}/part-{min(keys)}.parquet")
     assert score_parts(scorer, chats, out, ONE).made == 1 and finished(out) == keys
     merge_parts(out, tmp_path / "m.parquet")
     assert sorted(pl.read_parquet(tmp_path / "m.parquet")["conversation"]) == sorted(r["id"] for r in scaled.drawn(200))
     merge_parts(out, f"{bucket}/merged.parquet")
-    with opened(f"{bucket}/merged.parquet") as stream:
+    with open_file(f"{bucket}/merged.parquet") as stream:
         assert stream.read() == (tmp_path / "m.parquet").read_bytes()
 
 
@@ -118,7 +124,7 @@ def test_the_command_takes_a_url(chats, bucket, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("url", "why"),
-    [("s3://no-such-bucket/x.parquet", "no file of conversations|cannot look for"), ("nowhere://x/y.jsonl", "nowhere"),
+    [("s3://no-such-bucket/x.parquet", "no file of conversations|cannot find"), ("nowhere://x/y.jsonl", "nowhere"),
      ("gs://bucket/x.jsonl", "pip install gcsfs")],
 )  # fmt: skip
 def test_what_is_not_there_is_one_line(bucket, scorer, tmp_path, url, why):
@@ -127,8 +133,10 @@ def test_what_is_not_there_is_one_line(bucket, scorer, tmp_path, url, why):
 
 
 def test_a_store_that_refuses_or_is_away_is_one_line_and_what_was_done_stays(chats, bucket, scorer, monkeypatch):
-    monkeypatch.setattr(objects, "put", _refused := lambda *_: (_ for _ in ()).throw(BadInput("cannot write: 403")))
-    monkeypatch.setattr("accord.project.score_parts.put", _refused)
+    monkeypatch.setattr(
+        objects, "write_file", _refused := lambda *_: (_ for _ in ()).throw(BadInput("cannot write: 403"))
+    )
+    monkeypatch.setattr("accord.scoring.parts.write_file", _refused)
     with pytest.raises(BadInput, match="403"):
         score_parts(scorer, chats, f"{bucket}/refused", ONE)
     monkeypatch.undo()
@@ -141,7 +149,7 @@ def test_a_store_that_cannot_be_reached_is_one_line(scorer, tmp_path, monkeypatc
     for name, value in {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_ACCESS_KEY_ID": "t", "AWS_SECRET_ACCESS_KEY": "t",
                         "AWS_MAX_ATTEMPTS": "1", "AWS_DEFAULT_REGION": "us-east-1"}.items():  # fmt: skip
         monkeypatch.setenv(name, value)
-    with pytest.raises(BadInput, match="cannot look for s3://bucket/chats"):
+    with pytest.raises(BadInput, match="cannot find s3://bucket/chats"):
         score_parts(scorer, "s3://bucket/chats", tmp_path / "out", ONE)
     s3fs.S3FileSystem.clear_instance_cache()
 

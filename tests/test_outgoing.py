@@ -18,9 +18,9 @@ from accord.cli import (
     commands,  # noqa: F401 - registers the commands
     guarded,
 )
-from accord.edges import BadInput, inert, on_page, one_line, visible, written
+from accord.edges import BadInput, escape_controls, escape_formula, one_line, page_text, unescape_formula
 from accord.formats import QueueWriter, ScoreWriter
-from accord.values import ROW, Estimate, Target, text_table
+from accord.values import SCORE_COLUMNS, Estimate, Target, text_table
 
 CONTROLS = [
     *map(chr, range(32)),
@@ -39,13 +39,13 @@ def is_inert(text: str) -> bool:
 def test_what_a_terminal_obeys_is_shown(letter: str) -> None:
     line = one_line(f"a{letter}b")
     assert is_inert(line) and "\n" not in line and json.loads(f'"{line}"') == f"a{letter}b"
-    assert visible(f"a{letter}b") == (f"a{letter}b" if letter in "\n\t" else line)
+    assert escape_controls(f"a{letter}b") == (f"a{letter}b" if letter in "\n\t" else line)
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(text=st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=40))
 def test_every_script_is_left_as_it_is(text: str) -> None:
-    assert visible(text) == text or any(
+    assert escape_controls(text) == text or any(
         letter in "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufffe\uffff" for letter in text
     )
 
@@ -53,8 +53,8 @@ def test_every_script_is_left_as_it_is(text: str) -> None:
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(text=st.text(st.sampled_from([*"=+-@'ab \t\r\n\uff1d"]), max_size=4))
 def test_a_cell_is_inert_and_reads_back(text: str) -> None:
-    assert written(inert(text)) == text
-    assert inert(text)[:1] not in {*"=+-@\t\r\n\uff1d"}
+    assert unescape_formula(escape_formula(text)) == text
+    assert escape_formula(text)[:1] not in {*"=+-@\t\r\n\uff1d"}
 
 
 def test_an_error_is_one_short_line_whatever_it_repeats(capsys: pytest.CaptureFixture[str]) -> None:
@@ -135,7 +135,7 @@ def test_a_queue_is_inert_and_its_labels_come_back(tmp_path: Path, rubric: Rubri
 def test_scores_of_a_table_are_inert(tmp_path: Path) -> None:
     path = tmp_path / "scores.csv"
     with ScoreWriter(path) as writer:
-        writer.write([{**dict.fromkeys(ROW), "conversation": "=HYPERLINK()", "annotator": "@a"}])
+        writer.write([{**dict.fromkeys(SCORE_COLUMNS), "conversation": "=HYPERLINK()", "annotator": "@a"}])
     [row] = csv.DictReader(path.read_text().splitlines())
     assert row["conversation"] == "'=HYPERLINK()" and row["annotator"] == "'@a"
 
@@ -144,7 +144,7 @@ def test_pages_show_controls_and_escape_markup() -> None:
     from jinja2 import Environment
     from markupsafe import Markup
 
-    page = Environment(autoescape=True, finalize=on_page).from_string("<p>{{ said }}</p>{{ chart }}")
+    page = Environment(autoescape=True, finalize=page_text).from_string("<p>{{ said }}</p>{{ chart }}")
     shown = page.render(said=f"<script>{HOSTILE}", chart=Markup("<svg>\n</svg>"))
     assert is_inert(shown) and "<script>" not in shown and shown.endswith("<svg>\n</svg>") and "\\u202e" in shown
 

@@ -16,7 +16,7 @@ from accord.cli import (
     app,
     commands,  # noqa: F401 - registers the commands
 )
-from accord.edges import make_private, open_private, write_whole
+from accord.edges import create_private, open_private, write_atomically
 from accord.values import dump_rubric
 
 COMMANDS = [
@@ -25,7 +25,7 @@ COMMANDS = [
     *[["score", "chats.jsonl", "--out", f"scores{ending}"] for ending in (".csv", ".jsonl", ".parquet")],
     ["score", "chats.jsonl", "--out", "parts", "--workers", "1"], ["scores", "merge", "parts", "--out", "merged.jsonl"],
     ["report", "--out", "report.html"], ["store", "backup", "copy.db"],
-    ["follow", "chats.jsonl", "--out", "rows.jsonl", "--once", "--no-watch"], ["board", "rebuild"],
+    ["follow", "chats.jsonl", "--out", "rows.jsonl", "--once", "--no-watch"], ["board", "repair"],
 ]  # fmt: skip
 GIVEN = {"chats.jsonl", "labels.csv", "accord.yaml", "rubric.yaml"}
 
@@ -70,20 +70,20 @@ def test_private_files_keep_what_is_there(tmp_path: Path, no_umask: None) -> Non
         with open_private(path, "a", encoding="utf-8") as stream:
             stream.write(text)
     assert path.read_text() == "onetwo" and mode(path) == 0o600
-    assert make_private(path).read_text() == "onetwo"
-    assert mode(make_private(tmp_path / "b.db")) == 0o600
+    assert create_private(path).read_text() == "onetwo"
+    assert mode(create_private(tmp_path / "b.db")) == 0o600
 
 
 def test_write_whole_follows_links_and_never_replaces_a_device(tmp_path: Path, no_umask: None) -> None:
-    write_whole(tmp_path / "folder" / "a.html", "caf\u00e9")
-    write_whole(tmp_path / "b.html", "\ud800", "xmlcharrefreplace")
+    write_atomically(tmp_path / "folder" / "a.html", "caf\u00e9")
+    write_atomically(tmp_path / "b.html", "\ud800", "xmlcharrefreplace")
     assert (tmp_path / "folder" / "a.html").read_text(encoding="utf-8") == "caf\u00e9"
     assert (tmp_path / "b.html").read_text() == "&#55296;"
     (tmp_path / "link").symlink_to(tmp_path / "b.html")
-    write_whole(tmp_path / "link", b"new")
+    write_atomically(tmp_path / "link", b"new")
     assert (tmp_path / "link").is_symlink() and (tmp_path / "b.html").read_bytes() == b"new"
     (tmp_path / "nothing").symlink_to(os.devnull)
-    write_whole(tmp_path / "nothing", "gone")
+    write_atomically(tmp_path / "nothing", "gone")
     assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
     assert mode(tmp_path / "b.html") == 0o600 and sorted(each.name for each in tmp_path.iterdir()) == [
         "b.html", "folder", "link", "nothing"

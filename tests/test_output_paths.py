@@ -221,7 +221,7 @@ WRITERS = {
     "accord.embedded.download": "the folder of a model that is fetched",
     "accord.live.ingest": "rows of live scoring", "accord.live.log_follower": "the place in a log",
     "accord.store.mart": "the mart",
-    "accord.project.worker_pool": "the pipe to a worker",
+    "accord.learning.worker_pool": "the pipe to a worker",
 }  # fmt: skip
 """Modules that open files for writing, and what they write."""
 

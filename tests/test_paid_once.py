@@ -33,12 +33,13 @@ from accord.models import (
     Budget,
     Caps,
     ChatMessage,
+    EmbeddingText,
     Failure,
     Judged,
     Lease,
+    LikelihoodRequest,
     Models,
     ModelSettings,
-    Passage,
     Plan,
     Prompt,
     Questions,
@@ -46,13 +47,12 @@ from accord.models import (
     Request,
     RequestLedger,
     ScriptedJudge,
-    Text,
     Unanswered,
     judge_all,
     wait,
 )
 from accord.project import Project, config_from
-from accord.store import Claims, Embedded, Paid, Spool, StoreError, Unsaved
+from accord.store import Claims, PaidRow, Spool, StoreError, UnsavedAnswers, VectorCache
 from accord.testing import ChatServer, Wire
 from accord.values import Sample
 
@@ -165,7 +165,7 @@ class Asking:
         return found
 
 
-def paid(key: str, said: str = "hello") -> Paid:
+def paid(key: str, said: str = "hello") -> PaidRow:
     content = {"text": said, "model": "m", "first_token": None, "usage": {"input_tokens": 1, "output_tokens": 1}}
     return {"kind": "reply", "key": key, "maker": "m", "content": json.dumps(content)}
 
@@ -256,13 +256,13 @@ PARTS: dict[str, tuple[str, list[Request]]] = {
     "chat": ("scorer", [Request("scorer", Prompt((ChatMessage("user", f"say {n}"),))) for n in range(12)]),
     "likelihood": (
         "likelihood",
-        [Request("likelihood", Passage((ChatMessage("user", f"say {n}"),), (0,))) for n in range(12)],
+        [Request("likelihood", LikelihoodRequest((ChatMessage("user", f"say {n}"),), (0,))) for n in range(12)],
     ),
     "logprobs": ("judge", JUDGED),
     "sampling": ("judge", JUDGED),
     "verbalised": ("judge", JUDGED),
     "decisions": ("judge", JUDGED),
-    "embeddings": ("", [Request("embedder", Text("endpoint:e1", "x" * n)) for n in range(1, 600)]),
+    "embeddings": ("", [Request("embedder", EmbeddingText("endpoint:e1", "x" * n)) for n in range(1, 600)]),
 }
 QUICKEST_FIRST = ["logprobs", *(pytest.param(part, marks=pytest.mark.slow) for part in PARTS if part != "logprobs")]
 """One kind of question in `make check`, all in `make test`."""
@@ -341,7 +341,7 @@ def test_a_plan_is_what_is_paid_next_and_looks_for_all_of_it_at_once(
     kept = payment.ask(memory)
     payment.server.requests.clear()
     looks: list[str] = []
-    for place, name in ((Store, "answers"), (Store, "replies"), (Embedded, "vectors")):
+    for place, name in ((Store, "answers"), (Store, "replies"), (VectorCache, "vectors")):
         look = getattr(place, name)
         monkeypatch.setattr(place, name, lambda *given, name=name, look=look: looks.append(name) or look(*given))
     planned, models = Plan(), payment.models(memory)
@@ -434,7 +434,7 @@ def private(folder: Path) -> bool:
 # --- the spool ------------------------------------------------------------------------------------------------------
 
 
-def spooled(store: Store, *rows: Paid) -> Path:
+def spooled(store: Store, *rows: PaidRow) -> Path:
     """The one file of a spool that holds some rows."""
     folder = Spool(store).put(rows)
     assert folder is not None
@@ -451,11 +451,11 @@ def file_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stor
     opened.close()
 
 
-ANSWER: Paid = {
+ANSWER: PaidRow = {
     "kind": "answer", "key": "a", "conversation": "c", "turn": None, "question": "Q1", "judge": "j", "mode": "logprobs",
     "probabilities": '{"1":0.5,"2":0.25}', "outside": 0.25, "made_from": '{"prompt":"s256:1"}', "version": "m-1",
 }  # fmt: skip
-VECTOR: Paid = {"kind": "vector", "key": "v", "maker": "e", "bytes": np.array([1, 2], "<f4").tobytes()}
+VECTOR: PaidRow = {"kind": "vector", "key": "v", "maker": "e", "bytes": np.array([1, 2], "<f4").tobytes()}
 
 
 def test_a_spool_is_private_and_gives_back_every_kind_without_secrets(
@@ -467,7 +467,7 @@ def test_a_spool_is_private_and_gives_back_every_kind_without_secrets(
     assert Spool(file_store).take_in() == ["took in 3 answers that were paid for when the store could not be written"]
     assert not path.parent.exists() and Spool(file_store).take_in() == []
     assert json.loads(file_store.replies(["k"])["k"])["text"] == "odd \u2028 [secret] \n"
-    assert Embedded(file_store).vectors(["v"])["v"].tolist() == [1, 2]
+    assert VectorCache(file_store).vectors(["v"])["v"].tolist() == [1, 2]
     [kept] = file_store.annotations()
     assert (kept.distribution, kept.outside, kept.version) == ({"1": 0.5, "2": 0.25}, 0.25, "m-1")
 
@@ -524,7 +524,7 @@ def test_a_spool_goes_where_there_is_room_and_says_where_there_is_none(
     (tmp_path / "state").rename(tmp_path / "gone")
     (tmp_path / "state").write_text("something else")
     assert Spool(file_store).put([paid("k")]) is None
-    failure = Unsaved("the store failed.")
+    failure = UnsavedAnswers("the store failed.")
     failure.spooled(3, None)
     assert str(failure) == "the store failed. 3 answers that were paid for could be written nowhere and are lost."
 

@@ -11,8 +11,8 @@ from accord.cli import (
     app,
     commands,  # noqa: F401 - registers the commands
 )
-from accord.edges import BadInput, MissingExtra, redacted_message, secrets
-from accord.formats import find, names_in, opened, put, remove
+from accord.edges import BadInput, MissingExtra, redact_message, secrets
+from accord.formats import delete_file, find_files, list_names, open_file, write_file
 
 PASSWORD, TOKEN, SHORT = "hunter22-of-ada", "t0k3n-in-the-query", "pw"
 OTHERS = [
@@ -43,7 +43,7 @@ def assert_one_clean_line(text: str) -> None:
 @pytest.mark.parametrize("url", OTHERS, ids=lambda url: url[:40])
 def test_other_schemes_are_rejected(url: str, password: str) -> None:
     named = with_secrets(url, password)
-    for use in (find, names_in, opened, remove, lambda name: put(name, b"")):
+    for use in (find_files, list_names, open_file, delete_file, lambda name: write_file(name, b"")):
         with pytest.raises(BadInput, match="is not supported; name a local path, or s3://, gs:// or az://") as caught:
             use(named)
         assert_one_clean_line(str(caught.value))
@@ -53,7 +53,7 @@ def test_other_schemes_are_rejected(url: str, password: str) -> None:
 @pytest.mark.parametrize("url", OF_STORES)
 def test_stores_reject_credentials_in_the_url(url: str, password: str) -> None:
     with pytest.raises(BadInput, match="with a user or a password") as caught:
-        find(with_secrets(url, password))
+        find_files(with_secrets(url, password))
     assert_one_clean_line(str(caught.value))
 
 
@@ -63,7 +63,7 @@ def test_odd_urls_of_stores_are_one_error(url: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     with pytest.raises((BadInput, MissingExtra)) as caught:
-        find(url)
+        find_files(url)
     assert_one_clean_line(str(caught.value).replace("\0", ""))
 
 
@@ -93,4 +93,4 @@ def test_commands_never_repeat_the_secrets_of_a_url(
      ("https://host/a?version=2 and b@c.test", "https://host/a?version=2 and b@c.test")],
 )  # fmt: skip
 def test_messages_hide_the_secrets_of_urls(text: str, shown: str) -> None:
-    assert redacted_message(text) == shown
+    assert redact_message(text) == shown

@@ -104,7 +104,7 @@ def test_an_evaluator_finds_its_files_wherever_it_is_loaded(
     by_judge = PROJECT.replace("by: recorded, model: m", "by: judge").replace("[rubric, lexical]", "[issues, lexical]")
     (project / "accord.yaml").write_text(by_judge)
     with accord.open() as opened:
-        fitted = opened.tried("plain")
+        fitted = opened.fit_offline("plain")
         fitted.evaluator.save(project / "evaluators/plain")
     monkeypatch.chdir(tmp_path)
     assert load_evaluator(project / "evaluators/plain").sources
@@ -144,10 +144,10 @@ def test_variables_of_a_file_beside_the_project_are_read(project: Path, monkeypa
         )
         (project / "accord.yaml").write_text("models: {judge: {mode: logprobs, model: '${JUDGE}'}}\n")
         code = (
-            "import accord, os\nfrom accord.values import redacted\n"
+            "import accord, os\nfrom accord.edges import redact\n"
             "with accord.open() as project:\n"
             "    print(project.config.models['judge'].model, os.environ['HASH'], repr(os.environ['EMPTY']))\n"
-            "    print(redacted('sk-from-the-file'), os.environ['OPENAI_API_KEY'])\n"
+            "    print(redact('sk-from-the-file'), os.environ['OPENAI_API_KEY'])\n"
         )
         environment = {**os.environ, "HASH": "real"}
         told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
@@ -167,10 +167,10 @@ def test_one_run_may_change_settings_of_any_command_and_keeps_the_preset(project
     with accord.open() as opened:
         preset = opened.config.about("mixture")
     ran("import", CHATS, RATINGS)
-    ran("fit", "mixture", "--set", "evaluators.mixture.settings.form=gated")
+    ran("fit", "mixture", "--set", "evaluators.mixture.settings.curves.form=gated")
     card = json.loads((project / "evaluators/mixture/evaluator.json").read_text())
-    assert (card["head"]["name"], card["head"]["settings"]["form"]) == ("curves", "gated")
-    found = config_from({"evaluators": {"mixture": {"settings": {"form": "gated"}}}}).about("mixture")
-    assert (found.sources, found.head, found.settings) == (preset.sources, "curves", {"form": "gated"})
+    assert (card["head"]["name"], card["head"]["settings"]["curves"]["form"]) == ("curves", "gated")
+    found = config_from({"evaluators": {"mixture": {"settings": {"curves": {"form": "gated"}}}}}).about("mixture")
+    assert (found.sources, found.head, found.settings) == (preset.sources, "curves", {"curves": {"form": "gated"}})
     assert "unknown key 'fold'" in ran("judge", "--set", "fold=1", code=1)
     assert "40 samples" in ran("judge", "--set", "models.judge.mode=recorded")

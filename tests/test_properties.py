@@ -18,7 +18,7 @@ from accord.edges import BadRow
 from accord.evidence import SourceContext, make_source
 from accord.learning import make_head
 from accord.models import fenced, memory_models, prompt_for, run
-from accord.values import Sample, canonical_json, digests
+from accord.values import Sample, canonical_json, turn_digests
 
 MESSAGES = [{"role": "user", "content": "My parcel is late."}, {"role": "assistant", "content": "It comes on Monday."}]
 
@@ -66,7 +66,7 @@ def taken(conversation: Conversation, evaluator: Evaluator, rubric: Rubric) -> N
     """Every part after the reader, on one conversation and each of its turns."""
     json.loads(canonical_json(conversation.to_json()), parse_constant=lambda name: pytest.fail(name))
     assert Conversation.from_json(json.loads(canonical_json(conversation.to_json()))) == conversation
-    assert len(digests(conversation)) == len(conversation.turns)
+    assert len(turn_digests(conversation)) == len(conversation.turns)
     store = Store("sqlite:///:memory:")
     store.add_conversations([conversation])
     assert list(store.conversations()) == [conversation]

@@ -14,15 +14,15 @@ import pytest
 import scaled
 
 from accord.edges import MissingExtra
-from accord.project import BatchScorer, Spread, score_parts
+from accord.scoring import BatchScorer, Execution, score_parts
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="accord[ray] is not installed")
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc here")
 LIMIT = 300
 RUN = """
 import sys
-from accord.formats import pieces
-pieces.PIECE_ROWS = 50
+from accord.formats import file_chunks
+file_chunks.PIECE_ROWS = 50
 from accord.cli import app, commands
 app(sys.argv[1:])
 """
@@ -102,7 +102,7 @@ DATA_SET = """
 import os
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 import ray, ray.data, sys
-from accord.project import BatchScorer
+from accord.scoring import BatchScorer
 ray.init(address="local", include_dashboard=False, log_to_driver=False, num_cpus=2, _node_ip_address="127.0.0.1")
 scorer = BatchScorer(sys.argv[1])
 class Score:
@@ -127,4 +127,4 @@ def test_a_data_set_of_ray_is_scored_by_the_batch_scorer(work, tmp_path):
 def test_a_package_that_is_missing_is_named_with_its_line(work, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtra, match=r"pip install .*\[ray\]'"):
-        score_parts(BatchScorer(work / "e"), work / "chats.parquet", tmp_path / "out", Spread("ray"))
+        score_parts(BatchScorer(work / "e"), work / "chats.parquet", tmp_path / "out", Execution("ray"))

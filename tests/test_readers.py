@@ -21,8 +21,8 @@ import pytest
 
 from accord import Conversation, Rubric, Target, Turn, read, read_labels
 from accord.edges import BadInput, BadRow, UnknownName
-from accord.formats import UNNAMED, detect, formats, is_label_file, labels_beside
-from accord.values import SYNTHETIC, Kind, Question, Scale
+from accord.formats import UNNAMED, detect, formats, rating_labels, sniff
+from accord.values import SYNTHETIC, Question, Scale, ScaleKind
 
 
 def lines(path: Path, *rows: Any) -> Path:
@@ -278,7 +278,7 @@ def test_spans_that_say_nothing_are_passed_over_with_the_reason(tmp_path: Path) 
     ]  # fmt: skip
     reasons: list[str] = []
     path = lines(tmp_path / "spans.jsonl", *rows)
-    assert list(read(path, on_passed_over=reasons.append)) == []
+    assert list(read(path, on_skip=reasons.append)) == []
     lost = "a model call without its messages"
     assert reasons == ["no model call", lost, "no model call", lost, lost]
 
@@ -601,7 +601,7 @@ def test_labels_in_long_and_wide_tables(tmp_path: Path, rubric: Rubric) -> None:
     assert [(x.target.conversation, x.annotator, x.question, x.value) for x in read_labels(wide, rubric)] == [
         ("c1", "ann", "Q2", None), ("c1", "ann", "Q0", 4), ("c2", "bob", "Q2", 3),
     ]  # fmt: skip
-    assert is_label_file(long) and is_label_file(wide)
+    assert sniff(long).content == "labels" and sniff(wide).content == "labels"
 
 
 def test_a_label_outside_its_scale_is_a_bad_row(tmp_path: Path, rubric: Rubric) -> None:
@@ -615,7 +615,7 @@ def test_a_label_outside_its_scale_is_a_bad_row(tmp_path: Path, rubric: Rubric) 
 
 
 def test_a_conversation_file_is_no_label_file(tmp_path: Path) -> None:
-    assert not is_label_file(lines(tmp_path / "c.jsonl", {"messages": MESSAGES}))
+    assert sniff(lines(tmp_path / "c.jsonl", {"messages": MESSAGES})).content == "conversations"
 
 
 def test_turn_views() -> None:
@@ -653,10 +653,10 @@ def test_labels_that_are_none(tmp_path: Path, rubric: Rubric, row: dict[str, Any
 def test_transcripts_and_labels_in_one_table_are_both_read(tmp_path: Path) -> None:
     row = {"conversation": "c", "annotator": "b", "prompt": "hello", "response": "hi there", "Q0": 3}
     path = lines(tmp_path / "both.jsonl", row)
-    assert not is_label_file(path)
+    assert sniff(path).content != "labels"
     found = only(path)
     assert said(found) == HELLO
-    [label] = labels_beside(found, ["Q0"])
+    [label] = rating_labels(found, ["Q0"])
     assert (label.target, label.annotator, label.value) == (Target("c"), "b", 3)
 
 
@@ -680,7 +680,7 @@ def test_messages_in_the_cells_of_an_exchange_are_turns(
 @pytest.mark.parametrize("cell", [5, True, ["a", "b"], {"a": 1}, [{"x": 1}]])
 def test_a_cell_that_is_neither_text_nor_messages_is_refused(tmp_path: Path, cell: Any) -> None:
     path = lines(tmp_path / "pairs.jsonl", {"id": "c", "prompt": "hello", "completion": cell})
-    with pytest.raises(BadRow, match="line 1: what was said is a text, a message or a list of messages, got"):
+    with pytest.raises(BadRow, match="line 1: a prompt or a response is a text or messages, got"):
         list(read(path))
 
 
@@ -751,10 +751,10 @@ def test_rows_of_several_raters_are_one_conversation_with_a_label_each(tmp_path:
     path = tmp_path / "rated.csv"
     rows = ["q1,hello,hi there,4,ann", "q1,hello,hi there,4,ben", "q2,hello,hi again,2,ann"]
     path.write_text("id,question,answer,rating,rater\n" + "\n".join(rows) + "\n", encoding="utf-8")
-    assert not is_label_file(path)
+    assert sniff(path).content != "labels"
     first, second = (record.conversation for record in read(path))
     assert said(first) == HELLO and second.id == "q2"
-    found = [labels_beside(each, ["rating"]) for each in (first, second)]
+    found = [rating_labels(each, ["rating"]) for each in (first, second)]
     assert [(label.target, label.annotator, label.value) for labels in found for label in labels] == [
         (Target("q1"), "ann", "4"), (Target("q1"), "ben", "4"), (Target("q2"), "ann", "2"),
     ]  # fmt: skip
@@ -782,22 +782,22 @@ def test_ratings_beside_a_conversation(
     tmp_path: Path, beside: dict[str, Any], expected: list[tuple[int | None, str, Any]]
 ) -> None:
     found = only(lines(tmp_path / "c.jsonl", {"id": "c", "messages": MESSAGES, **beside}))
-    labels = labels_beside(found, ["rating"])
+    labels = rating_labels(found, ["rating"])
     assert [(label.target.turn, label.annotator, label.value) for label in labels] == expected
 
 
 def test_a_rating_of_a_message_is_about_that_turn(tmp_path: Path) -> None:
     rated = [MESSAGES[0], {**MESSAGES[1], "rating": 5}]
-    [label] = labels_beside(only(lines(tmp_path / "c.jsonl", {"id": "c", "messages": rated})), ["rating"])
+    [label] = rating_labels(only(lines(tmp_path / "c.jsonl", {"id": "c", "messages": rated})), ["rating"])
     assert label.target == Target("c", 1) and label.value == 5
     table = tmp_path / "turns.csv"
     table.write_text("conversation,role,content,rating\nc,user,hello,\nc,assistant,hi there,5\n", encoding="utf-8")
-    [label] = labels_beside(only(table), ["rating"])
+    [label] = rating_labels(only(table), ["rating"])
     assert label.target == Target("c", 1) and label.value == "5"
 
 
 def test_a_label_may_be_written_as_what_its_option_means(tmp_path: Path) -> None:
-    scale = Scale(kind=Kind.BINARY, options=(0, 1))
+    scale = Scale(kind=ScaleKind.BINARY, options=(0, 1))
     thumbs = Question(id="thumbs", text="?", scale=scale, meanings={"0": "down", "1": "up"})
     asks = Rubric(name="r", questions=(thumbs,), main="thumbs")
     path = lines(tmp_path / "l.jsonl", *({"id": "c", "thumbs": value} for value in ("up", "Down", True, 0, "n/a")))
@@ -806,7 +806,7 @@ def test_a_label_may_be_written_as_what_its_option_means(tmp_path: Path) -> None
 
 def test_labels_without_a_rater_and_with_one_per_column(tmp_path: Path, rubric: Rubric) -> None:
     path = lines(tmp_path / "l.jsonl", {"chat_id": "c", "Q0": 3})
-    assert is_label_file(path)
+    assert sniff(path).content == "labels"
     assert [(label.annotator, label.value) for label in read_labels(path, rubric)] == [(UNNAMED, 3)]
     path = lines(tmp_path / "wide.jsonl", {"chat_id": "c", "Q0_rater1": 3, "Q0_rater2": 4})
     assert [(label.annotator, label.value) for label in read_labels(path, rubric)] == [("rater1", 3), ("rater2", 4)]
@@ -823,7 +823,7 @@ def test_conversations_in_a_list_or_under_their_ids(tmp_path: Path, name: str) -
 
 
 def test_a_decimal_comma_is_read_as_one(tmp_path: Path) -> None:
-    scale = Scale(kind=Kind.REAL, low=1.0, high=5.0)
+    scale = Scale(kind=ScaleKind.REAL, low=1.0, high=5.0)
     asks = Rubric(name="r", questions=(Question(id="note", text="?", scale=scale),), main="note")
     path = tmp_path / "l.csv"
     path.write_text("id;note\nc;3,5\nd;4\n", encoding="utf-8")
@@ -866,8 +866,8 @@ HOSTILE = {
     "object.json": (sparse(b'{\n"strange": ['), "one JSON value of more than 32 MB"),
     "zeros.jsonl.gz": (bomb(b"", b"\0"), "line 1: longer than 128 MB"),
     "spaces.json.gz": (bomb(b"[", b" "), "200 times its size"),
-    "lines.jsonl.gz": (bomb(b"", b"\n"), "empty lines one after another"),
-    "lists.json.gz": (bomb(b"[", b"[],"), "10,000 rows one after another are none"),
+    "lines.jsonl.gz": (bomb(b"", b"\n"), "empty lines in succession"),
+    "lists.json.gz": (bomb(b"[", b"[],"), "10,000 bad rows in succession"),
     "commas.csv.gz": (bomb(b"role,content\n", b","), "holds more than 2,000,000 values"),
     "row.jsonl.gz": (bomb(b'{"messages": [', b"[],"), "line 1: longer than 128 MB"),
 }

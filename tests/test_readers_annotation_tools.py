@@ -17,7 +17,7 @@ from accord.cli import (
     commands,  # noqa: F401 - registers the commands
 )
 from accord.edges import BadInput, BadRow
-from accord.formats import is_label_file, read
+from accord.formats import read, sniff
 from accord.project import Imported, import_files
 from accord.values import Annotation, Question, Rubric, Scale
 
@@ -205,7 +205,7 @@ def test_langsmith_runs_are_conversations_and_feedback_of_people_labels(tmp_path
     ] == "t9"
     assert by_person(store) == {("ann", "helpful"): 2, ("bob", "helpful"): 4, ("ann", "tone"): "kind"}
     assert [each.comment for each in store.annotations(["person"]) if each.comment] == ["Quick."]
-    assert done.seen.passed_over == {
+    assert done.counts.ignored == {
         "feedback that no person gave in the app": 1, "a run within another run": 1,
     }  # fmt: skip
     store.close()
@@ -214,10 +214,10 @@ def test_langsmith_runs_are_conversations_and_feedback_of_people_labels(tmp_path
 def test_langfuse_scores_on_their_own(tmp_path: Path) -> None:
     scores = tmp_path / "scores.json"
     scores.write_text(json.dumps({"data": LANGFUSE_SCORES, "meta": {"limit": 50}}))
-    assert not is_label_file(scores)
+    assert sniff(scores).content == "answers"
     done, store = imported(tmp_path, scores, written(tmp_path / "chats.jsonl", CHAT))
     assert by_person(store) == {("ann", "helpful"): 2, ("bob", "helpful"): 4, ("ann", "tone"): "kind"}
-    assert sum(done.seen.passed_over.values()) == 2
+    assert sum(done.counts.ignored.values()) == 2
     assert [each.comment for each in store.annotations(["person"]) if each.comment] == ["Quick."]
     store.close()
 
@@ -306,7 +306,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("argilla", changed(ARGILLA, responses={"i": [{"value": [{"label": "X", "start": 5, "end": 999}], "user_id": "a"}]}),
      "no turn is that long"),
     ("argilla", changed(ARGILLA, responses={"i": [{"value": [{"label": "X", "start": 5, "end": 2}], "user_id": "a"}]}),
-     "two places"),
+     "whole offsets"),
     ("potato", {"instance_id": "c1", "user_id": "a", "labels": [["x"]], "spans": {}}, "pairs of a label"),
     ("potato", {"instance_id": "", "user_id": "a", "labels": {}, "spans": {}}, "names no item"),
     ("potato", {"instance_id": "c1", "user_id": "a", "labels": {}, "spans": [{"start": 1}]}, "has no label"),
@@ -338,7 +338,7 @@ def test_the_command_says_what_it_read_and_what_it_passed_over(tmp_path: Path, m
     files = [written(tmp_path / "runs.jsonl", *LANGSMITH_RUNS), written(tmp_path / "fb.jsonl", *LANGSMITH_FEEDBACK)]
     result = CliRunner().invoke(app, ["import", *map(str, files)])
     assert result.exit_code == 0, result.output
-    assert "1 conversation imported" in result.output and "1 row passed over: feedback that no person" in result.output
+    assert "1 conversation imported" in result.output and "1 row ignored: feedback that no person" in result.output
     only = written(tmp_path / "models.jsonl", LANGSMITH_FEEDBACK[3])
     result = CliRunner().invoke(app, ["import", str(only)])
     assert result.exit_code != 0 and "nothing was read: feedback that no person gave in the app" in result.output

@@ -21,8 +21,8 @@ from accord.models import (
     ClientOptions,
     Prompt,
     Reply,
-    kept_key,
     open_chat,
+    reply_key,
     wait,
 )
 from accord.models.http_safety import MOST_BYTES, Unpacking
@@ -59,7 +59,7 @@ def test_no_transcript_is_carried_to_another_origin(status: int, memory: Store) 
             wait(model.close())
     assert "secret" not in str(caught.value) and other.url.removesuffix("/v1") in str(caught.value)
     assert not other.requests and len(server.requests) == 1
-    assert memory.reply(kept_key(f"{server.url}/", "m1", PROMPT)) is None
+    assert memory.reply(reply_key(f"{server.url}/", "m1", PROMPT)) is None
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from accord.edges import BadInput
 from accord.evidence import Column, EvidenceTable, Ratings, ratings
-from accord.learning import BestColumn, JudgeArgmax, JudgeExpected, System
+from accord.learning import BestColumn, JudgeArgmax, JudgeExpected, Predictions
 from accord.validation import Gain, decide, labels_needed
 from accord.values import Label, Labels, Question, Scale, Target
 
@@ -25,12 +25,12 @@ def rated_by(values: Sequence[float], annotators: int = 1) -> tuple[Ratings, Flo
     return ratings(table, labels, QUESTION), np.array(values, dtype=float)
 
 
-def predicted(name: str, new: Floats, known: Floats | None = None) -> System:
+def predicted(name: str, new: Floats, known: Floats | None = None) -> Predictions:
     """A system that predicts these values, for a new annotator and for the rating's own."""
     n = len(new)
     nothing = np.zeros((n, 5))
     own = new if known is None else known
-    return System(name, nothing, own, new, np.ones(n, dtype=bool), np.full((n, 2), np.nan), nothing)
+    return Predictions(name, nothing, own, new, np.ones(n, dtype=bool), np.full((n, 2), np.nan), nothing)
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ def test_an_evaluator_that_was_tried_on_a_part_stands_among_the_others(
 ) -> None:
     rated, values, rng = sample
     simple, costly = (predicted(n, values + rng.normal(0, sd, 120)) for n, sd in (("simple", 1.2), ("costly", 0.2)))
-    costly.anybody[40:] = np.nan
+    costly.new_value[40:] = np.nan
     silent = predicted("best-column", np.full(120, np.nan))
     constant = predicted("constant", np.full(120, values.mean()))
     assert decide([simple, costly, silent], COSTS, constant, rated, seed=0).evaluator == "costly"

@@ -17,18 +17,18 @@ from accord.models import (
     CallFailed,
     ChatMessage,
     ClientOptions,
+    EmbeddingRequest,
     EmbeddingsEndpoint,
-    Passage,
+    LikelihoodRequest,
     Prompt,
     ScriptedJudge,
-    Texts,
     Unanswered,
     open_chat,
     open_judge,
     open_likelihood,
     wait,
 )
-from accord.models.reply_parsing import answered, chat_reply, no_distribution, parsed
+from accord.models.reply_parsing import distribution_error, make_answer, parse_json, read_chat_reply
 from accord.testing import ChatServer, Respond, Wire, completion
 from accord.values import Sample
 
@@ -127,14 +127,14 @@ def test_a_question_or_a_level_that_json_gives_twice_is_lost_alone() -> None:
 
 def test_probabilities_that_sum_past_1_are_none_and_rounding_is_no_matter() -> None:
     question = QUESTIONS[0]
-    assert reasons([answered(question, {"1": 0.6, "2": 0.6})]) == ["no distribution"]
-    assert reasons([answered(question, {"1": 0.5, "other": 0.6})]) == ["no distribution"]
-    assert reasons([answered(question, {"other": 0.6})]) == ["no option"]
-    assert reasons([answered(question, {"1": 5e-324})]) == ["no option"]
-    answer = answered(question, {"1": 0.5, "2": 0.5004, "3": 0.0})
+    assert reasons([make_answer(question, {"1": 0.6, "2": 0.6})]) == ["no distribution"]
+    assert reasons([make_answer(question, {"1": 0.5, "other": 0.6})]) == ["no distribution"]
+    assert reasons([make_answer(question, {"other": 0.6})]) == ["no option"]
+    assert reasons([make_answer(question, {"1": 5e-324})]) == ["no option"]
+    answer = make_answer(question, {"1": 0.5, "2": 0.5004, "3": 0.0})
     assert isinstance(answer, Answer) and sum(answer.probabilities.values()) == pytest.approx(1.0, abs=1e-12)
     assert answer.outside == 0.0
-    assert no_distribution([]) is None and no_distribution([0.25, 0.75]) is None
+    assert distribution_error([]) is None and distribution_error([0.25, 0.75]) is None
 
 
 ODD_TOKENS = [
@@ -159,9 +159,9 @@ def test_tokens_that_are_written_alike_add_up_and_never_pass_1() -> None:
         message = {"content": "2"}
         return {"choices": [{"message": message, "logprobs": {"content": [{"top_logprobs": rows}]}}]}
 
-    assert chat_reply(tops(0.5, 0.25), "m1").first_token == {"2": pytest.approx(0.75)}
-    with pytest.raises(CallFailed, match="no distribution: 1.2 is no probability"):
-        chat_reply(tops(0.6, 0.6), "m1")
+    assert read_chat_reply(tops(0.5, 0.25), "m1").first_token == {"2": pytest.approx(0.75)}
+    with pytest.raises(CallFailed, match="no distribution: 1.2 is not a probability"):
+        read_chat_reply(tops(0.6, 0.6), "m1")
 
 
 def test_what_a_judge_of_ones_own_answers_is_checked_before_it_is_kept(memory: Store) -> None:
@@ -231,7 +231,7 @@ def test_an_odd_reply_is_one_unanswered_prompt(kind: str, memory: Store) -> None
 
 @pytest.mark.parametrize("usage", ["much", [1], {"prompt_tokens": "many"}, {"prompt_tokens": math.nan}, 3, True])
 def test_odd_usage_is_none(usage: Any, memory: Store) -> None:
-    assert chat_reply(with_(usage=usage), "m1").usage.total == 0
+    assert read_chat_reply(with_(usage=usage), "m1").usage.total == 0
     decided = judged("systemone", lambda request: Wire({**answer_any(request).body, "usage": usage}))  # type: ignore[dict-item]
     assert reasons(decided) == [None, None, None]
 
@@ -239,7 +239,7 @@ def test_odd_usage_is_none(usage: Any, memory: Store) -> None:
 def test_what_no_store_can_hold_is_replaced(store: Store) -> None:
     """NUL in a model's name (PostgreSQL) and halves of surrogate pairs (every database)."""
     odd = with_(model="m\0 \ud800\x1b[31m" + "x" * 1000, content="fine \udfff\0")
-    reply = chat_reply(parsed(json.dumps(odd)), "m1")
+    reply = read_chat_reply(parse_json(json.dumps(odd)), "m1")
     assert reply.text == "fine \ufffd\ufffd"
     assert reply.model.isprintable() and len(reply.model) <= 200 and "\0" not in reply.model
     rubric = Rubric(name="r", main="Q1", questions=QUESTIONS[:1])
@@ -279,7 +279,7 @@ def test_vectors_are_numbers_one_per_text(rows: Any) -> None:
     with ChatServer(lambda request: wire({"data": rows})) as server:
         model = EmbeddingsEndpoint("m1", server.url)
         with pytest.raises(CallFailed, match="malformed"):
-            wait(model.ask(Texts(("a", "b"))))
+            wait(model.ask(EmbeddingRequest(("a", "b"))))
         wait(model.close())
 
 
@@ -291,6 +291,6 @@ def test_likelihoods_are_log_probabilities(mass: Any) -> None:
 
     with ChatServer(echo) as server:
         model = open_likelihood("m1", server.url, ClientOptions(attempts=1))
-        [found] = wait(model.measure([Passage((ChatMessage("user", "Good morning."),), (0,))]))
+        [found] = wait(model.measure([LikelihoodRequest((ChatMessage("user", "Good morning."),), (0,))]))
         wait(model.close())
     assert getattr(found, "reason", None) == "no distribution"

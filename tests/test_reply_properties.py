@@ -17,7 +17,7 @@ from misbehaving_endpoint import answer_any
 from accord import Conversation, Question, Scale, Turn
 from accord.edges import AccordError
 from accord.models import Answer, ClientOptions, Reply, client, open_judge, read_batch, wait
-from accord.models.reply_parsing import chat_reply, parsed
+from accord.models.reply_parsing import parse_json, read_chat_reply
 from accord.values import Sample
 
 ODD: list[Any] = [
@@ -73,8 +73,8 @@ def test_mutated_replies_are_answers_or_unanswered(mode: str, seed: int) -> None
         if mode == "verbalised" and drawn.random() < 0.5:
             message = right["choices"][0]["message"]
             message["content"] = json.dumps(mutated(json.loads(message["content"]), drawn))
-            return parsed(json.dumps(right))
-        return parsed(json.dumps(mutated(right, drawn)))
+            return parse_json(json.dumps(right))
+        return parse_json(json.dumps(mutated(right, drawn)))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_API_KEY", "sk-of-this-test")
@@ -94,7 +94,7 @@ def test_mutated_completions_and_batch_lines_are_replies_or_reasons(seed: int) -
     drawn = Random(seed)
     body = json.loads(json.dumps(answer_any({"_path": "/chat/completions", "messages": [{"content": "x"}]}).body))
     with suppress(AccordError):
-        assert_finite(chat_reply(parsed(json.dumps(mutated(json.loads(json.dumps(body)), drawn))), "m1"))
+        assert_finite(read_chat_reply(parse_json(json.dumps(mutated(json.loads(json.dumps(body)), drawn))), "m1"))
     line = {"custom_id": "k", "response": {"status_code": 200, "body": body}, "error": None}
     for key, found in read_batch(json.dumps(mutated(line, drawn)).encode(), "m1"):
         assert isinstance(key, str)

@@ -30,8 +30,8 @@ from accord.models import (
     Failure,
     Prompt,
     ScriptedModel,
-    asked_on,
     wait,
+    wrap_wire,
 )
 from accord.testing import ChatServer, Wire, completion
 
@@ -160,7 +160,7 @@ def test_a_request_that_was_sent_and_timed_out_counts() -> None:
         budget = Budget(Caps(), {})
         wire = ChatCompletions("m1", server.url, timeout=0.2)
         with pytest.raises(CallFailed, match="timeout") as caught:
-            wait(asked_on(wire, ClientOptions(attempts=1, budget=budget)).ask(prompt()))
+            wait(wrap_wire(wire, ClientOptions(attempts=1, budget=budget)).ask(prompt()))
         released.set()
     assert caught.value.failure.is_sent and budget.requests == 1 and budget.spent.total > 0
 
@@ -184,7 +184,7 @@ def test_a_refused_connection_is_retried_only_if_the_endpoint_has_answered() -> 
         model = ScriptedModel(script)
         model.endpoint = "http://here/"  # type: ignore[attr-defined]
         budget = Budget(Caps(), {})
-        asked = asked_on(model, ClientOptions(attempts=2, budget=budget))
+        asked = wrap_wire(model, ClientOptions(attempts=2, budget=budget))
         if script[0] == "yes":
             wait(asked.ask(prompt()))
         for _ in range(2):

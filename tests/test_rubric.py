@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from accord import Conversation, Document, Label, Rubric, Scale, Target, Turn, load_rubric
-from accord.edges import CARD_BYTES, BadInput, UnknownName, load_yaml, read_card, regular
+from accord.edges import CARD_BYTES, BadInput, UnknownName, load_yaml, read_json_file, regular_size
 from accord.values import check_label, dump_rubric, read_rubric
 
 QUESTION = {"id": "good", "text": "Good?", "options": [1, 2, 3]}
@@ -170,7 +170,7 @@ def test_only_a_file_is_read_and_nothing_is_waited_for(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     make(tmp_path / "rubric.yaml")
-    for read in (load_rubric, load_yaml, read_card, regular):
+    for read in (load_rubric, load_yaml, read_json_file, regular_size):
         with pytest.raises(BadInput, match=kind):
             read(tmp_path / "rubric.yaml")
 
@@ -192,9 +192,9 @@ def test_a_card_is_bounded_json(tmp_path: Path, text: str, reason: str) -> None:
     path = tmp_path / "card.json"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(BadInput, match=re.escape(reason)):
-        read_card(path, most=1024 if text.isspace() else CARD_BYTES)
+        read_json_file(path, most=1024 if text.isspace() else CARD_BYTES)
     path.write_text("\ufeff" + "[" * 100 + "]" * 100, encoding="utf-8")
-    assert read_card(path) == json.loads("[" * 100 + "]" * 100)
+    assert read_json_file(path) == json.loads("[" * 100 + "]" * 100)
 
 
 def test_unknown_rubrics_and_questions_are_met_with_a_guess(rubric: Rubric) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,16 @@ from accord.cli import (
 from accord.edges import BadInput
 from accord.learning import load_evaluator
 from accord.live import Ingestor, LiveScorer, Message, opened
-from accord.project import Config, Facts, Project, Spread, input_of, milliseconds, rebuild
-from accord.store import Mart
+from accord.project import Config, Project
+from accord.scoring import (
+    ConversationFacts,
+    Execution,
+    input_of,
+    latest_scores,
+    milliseconds,
+    repair,
+)
+from accord.store import Mart, scores_of_run
 from accord.values import SYNTHETIC
 
 
@@ -64,7 +73,8 @@ def rows(mart: Mart) -> dict[str, dict[str, Any]]:
 
 def without_times(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {
-        name: {**row, "scored": None, "attributions": json.loads(row["attributions"])} for name, row in found.items()
+        name: {**row, "scored": None, "run": None, "attributions": json.loads(row["attributions"])}
+        for name, row in found.items()
     }
 
 
@@ -73,7 +83,7 @@ def test_a_batch_is_on_the_mart_with_what_its_conversations_say(project: Project
     found = rows(project.mart)
     scores = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
     said = {each["conversation"]: each for each in scores}
-    assert found.keys() == said.keys() and len(found) == done.scored == 12
+    assert found.keys() == said.keys() and len(found) == done.counts.scored == 12
     assert all(found[name]["value"] == pytest.approx(said[name]["value"]) for name in said)
     assert found["c5"]["system"] == "b" and found["c5"]["topic"] == "returns" and found["c5"]["version"] == "2"
     assert found["c5"]["time"].isoformat() == "2026-11-06T10:00:00" and found["c5"]["origin"] == "batch"
@@ -90,16 +100,24 @@ def test_scored_twice_counts_once(project: Project, folder: Path, tmp_path: Path
     assert len(rows(project.mart)) == 12
 
 
-def test_the_mart_made_anew_is_what_it_was(project: Project, folder: Path, tmp_path: Path) -> None:
+def test_repair_sets_damaged_files_aside(project: Project, folder: Path, tmp_path: Path) -> None:
     project.score(chat_file(tmp_path), tmp_path / "scores.jsonl", folder)
-    before = without_times(rows(project.mart))
-    for part in project.mart.folder.iterdir():
-        part.unlink()
-    done = rebuild(project)
-    assert done.rows == 12 and done.runs == 1 and done.live == 0
-    assert without_times(rows(project.mart)) == before
+    before = rows(project.mart)
     (project.mart.folder / "part-0.parquet").write_bytes(b"PAR1")
-    assert "part-0.parquet" in rebuild(project).passed_over[0] and rebuild(project).rows == 12
+    done = repair(project)
+    assert "part-0.parquet" in done.set_aside[0] and done.rows == 12 and rows(project.mart) == before
+    assert repair(project).set_aside == ()
+
+
+def test_the_mart_gives_the_scores_of_a_run(project: Project, folder: Path, tmp_path: Path) -> None:
+    done = project.score(chat_file(tmp_path), tmp_path / "scores.jsonl", folder)
+    written = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
+    found = list(scores_of_run(project.mart, done.run))
+    assert latest_scores(project.store, project.mart, "with") == found
+    assert [list(row) for row in found] == [list(row) for row in written]
+    for row, score in zip(found, written, strict=True):
+        near = {name: pytest.approx(score[name], abs=1e-5) for name in ("distribution", "variance", "entropy")}
+        assert row == {**score, **near}
 
 
 def test_folders_of_parts_are_taken_once_and_are_like_a_batch(project: Project, folder: Path, tmp_path: Path) -> None:
@@ -109,17 +127,16 @@ def test_folders_of_parts_are_taken_once_and_are_like_a_batch(project: Project, 
     for part in project.mart.folder.iterdir():
         part.unlink()
     for _ in range(2):
-        project.score_parts(path, tmp_path / "parts", folder, spread=Spread(workers=1))
+        project.score_parts(path, tmp_path / "parts", folder, execution=Execution(workers=1))
     for name, row in without_times(rows(project.mart)).items():
         assert row == {**before[name], **{each: pytest.approx(before[name][each], abs=1e-6) for each in
                                           ("value", "low", "high", "probabilities")}}  # fmt: skip
-    done = rebuild(project, [tmp_path / "parts"])
-    assert done.folders == 1 and done.rows == 12
+    assert repair(project, [tmp_path / "parts"]).rows == 12
     with pytest.raises(BadInput, match="no scores in parts"):
-        rebuild(project, [tmp_path])
+        repair(project, [tmp_path])
 
 
-def test_live_replies_are_there_before_they_are_answered_and_outlive_a_rebuild(project: Project, folder: Path) -> None:
+def test_live_replies_are_there_before_they_are_answered_and_outlive_a_repair(project: Project, folder: Path) -> None:
     said = [
         Message("live-1", "user", "Hello?"),
         Message("live-1", "assistant", "Good day to you.", system="new", id="m"),
@@ -130,7 +147,7 @@ def test_live_replies_are_there_before_they_are_answered_and_outlive_a_rebuild(p
         ingestor.take(said[1:])  # again: nothing new
         assert len(rows(project.mart)) == 1
         assert found["system"] == "new" and found["turn"] == 1 and found["origin"] == "live" and found["input"]
-    assert rebuild(project).live == 1 and rows(project.mart)["live-1"]["value"] == found["value"]
+    assert repair(project).rows == 1 and rows(project.mart)["live-1"]["value"] == found["value"]
 
 
 def test_a_mart_that_cannot_be_written_is_said_once_and_scoring_goes_on(folder: Path, tmp_path: Path) -> None:
@@ -156,9 +173,9 @@ def test_the_command_says_what_is_on_the_board(project: Project, folder: Path, t
     project.score(chat_file(tmp_path), tmp_path / "scores.jsonl", folder)
     monkeypatch.chdir(tmp_path)
     new_project()
-    done = CliRunner().invoke(app, ["board", "rebuild"])
-    assert done.exit_code == 0 and "12 scores on the board: of 1 runs, 0 folders, and 0 of live scoring" in done.output
-    refused = CliRunner().invoke(app, ["board", "rebuild", str(tmp_path / "nowhere")])
+    done = CliRunner().invoke(app, ["board", "repair"])
+    assert done.exit_code == 0 and "12 scores on the board, 0 of them added now" in done.output
+    refused = CliRunner().invoke(app, ["board", "repair", str(tmp_path / "nowhere")])
     assert refused.exit_code != 0 and "no scores in parts" in refused.output
 
 
@@ -176,8 +193,8 @@ def test_times_as_logs_say_them(said: Any, found: int | None) -> None:
     {"system": "x" * 10_000, "version": "<script>"}, {"synthetic": True},
 ])  # fmt: skip
 def test_facts_of_whatever_a_log_says(metadata: dict[str, Any]) -> None:
-    found = Facts.of(Conversation("c", (Turn("user", "?"),), metadata=metadata))
-    assert all(value is None or isinstance(value, bool | int) or len(value) <= 200 for value in found.to_row().values())
+    found = ConversationFacts.of(Conversation("c", (Turn("user", "?"),), metadata=metadata))
+    assert all(value is None or isinstance(value, bool | int) or len(value) <= 200 for value in asdict(found).values())
 
 
 def test_inputs_are_what_was_asked() -> None:

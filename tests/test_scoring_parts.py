@@ -22,25 +22,23 @@ from accord.cli import (
 )
 from accord.edges import AccordError, BadInput, BadRow, BudgetReached, UnknownName
 from accord.formats import file_chunks as pieces
-from accord.formats import find, line_rows, pieces_of, read_piece, row_groups
-from accord.learning import load_evaluator
-from accord.project import (
-    AtOnce,
+from accord.formats import find_files, line_rows, read_piece, row_groups, split_files
+from accord.learning import WorkerPool, load_evaluator
+from accord.learning import worker_pool as at_once
+from accord.project import Config, Project
+from accord.scoring import (
     BatchScorer,
-    Config,
+    Execution,
     Perspective,
-    Project,
     Shard,
-    Spread,
     engines,
     finished,
     merge_parts,
     read_manifest,
     score_parts,
 )
-from accord.project import worker_pool as at_once
 
-ONE, TWO = Spread(workers=1), Spread(workers=2)
+ONE, TWO = Execution(workers=1), Execution(workers=2)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +51,7 @@ def processes(monkeypatch):
     """The processes of the local engine, as they begin; forked here from one that has imported what they take."""
     begun = []
     monkeypatch.setattr(at_once, "Popen", lambda arguments, **options: Forked(arguments[1:], **options))
-    monkeypatch.setattr(engines, "Process", lambda imports: begun.append(at_once.Process(imports)) or begun[-1])
+    monkeypatch.setattr(engines, "Worker", lambda imports: begun.append(at_once.Worker(imports)) or begun[-1])
     return begun
 
 
@@ -121,13 +119,13 @@ def test_pieces_hold_every_conversation_once_and_are_the_same_another_time(tmp_p
     (tmp_path / "in/c.json").write_text(json.dumps(rows[250:]))
     (tmp_path / "in/notes.md").write_text("not read")
     (tmp_path / "in/.hidden.jsonl").write_text("{}")
-    made = pieces_of(find(str(tmp_path / "in")))
+    made = split_files(find_files(str(tmp_path / "in")))
     found = [row.id for piece in made for row in read_piece(piece)]
     assert found == [row["id"] for row in rows[:130]] + [row["id"] for row in rows[130:250]] + [
         r["id"] for r in rows[250:]
     ]
     assert {piece.kind for piece in made} == {"rows", "lines", "file"} and len(made) > 6
-    assert pieces_of(find(str(tmp_path / "in/**/*.*"))[:0] + find(str(tmp_path / "in"))) == made
+    assert split_files(find_files(str(tmp_path / "in/**/*.*"))[:0] + find_files(str(tmp_path / "in"))) == made
     again = [type(piece).from_json(json.loads(json.dumps(piece.to_json()))) for piece in made]
     assert again == made and [piece.key for piece in again] == [piece.key for piece in made]
 
@@ -139,7 +137,7 @@ def test_rows_that_are_turns_are_gathered_across_files_and_passes(tmp_path, monk
              for turn in range(6) for n in range(50)]  # fmt: skip
     for number in range(3):  # each conversation's turns lie in all three files
         pl.DataFrame(every[number * 100 : number * 100 + 100]).write_csv(tmp_path / f"in/{number}.csv")
-    made = pieces_of(find(str(tmp_path / "in")))
+    made = split_files(find_files(str(tmp_path / "in")))
     found = [row for piece in made for row in read_piece(piece)]
     assert len(made) > 1 and {piece.kind for piece in made} == {"gathered"}
     assert sorted(row.id for row in found) == sorted(f"c{n}" for n in range(50))
@@ -150,14 +148,14 @@ def test_conversations_without_ids_are_named_as_in_one_file_and_apart_in_several
     rows = [{"messages": row["messages"]} for row in scaled.drawn(3)]
     for folder in ("a", "b"):
         scaled.jsonl(tmp_path / folder / "chats.jsonl", rows)
-    [one] = pieces_of(find(str(tmp_path / "a/chats.jsonl")))
+    [one] = split_files(find_files(str(tmp_path / "a/chats.jsonl")))
     assert [row.id for row in read_piece(one)] == ["chats-1", "chats-2", "chats-3"]
-    both = [row.id for piece in pieces_of(find(str(tmp_path / "*/chats.jsonl"))) for row in read_piece(piece)]
+    both = [row.id for piece in split_files(find_files(str(tmp_path / "*/chats.jsonl"))) for row in read_piece(piece)]
     assert both == [f"{folder}/chats-{line}" for folder in "ab" for line in (1, 2, 3)]
-    alone = [row.id for piece in pieces_of(find(str(tmp_path / "a*/chats.jsonl"))) for row in read_piece(piece)]
+    alone = [row.id for piece in split_files(find_files(str(tmp_path / "a*/chats.jsonl"))) for row in read_piece(piece)]
     assert alone == both[:3], "a file that comes does not rename what was there"
-    named = [*find(str(tmp_path / "a/chats.jsonl")), *find(str(tmp_path / "b/chats.jsonl"))]
-    assert len({row.id for piece in pieces_of(named) for row in read_piece(piece)}) == 6
+    named = [*find_files(str(tmp_path / "a/chats.jsonl")), *find_files(str(tmp_path / "b/chats.jsonl"))]
+    assert len({row.id for piece in split_files(named) for row in read_piece(piece)}) == 6
 
 
 @pytest.mark.parametrize(
@@ -191,7 +189,7 @@ def test_groups_of_rows_are_read_from_the_footer(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("ending", "level", "spread"),
+    ("ending", "level", "execution"),
     [
         (".jsonl", "conversation", TWO),
         (".jsonl", "turn", ONE),
@@ -201,7 +199,7 @@ def test_groups_of_rows_are_read_from_the_footer(tmp_path):
         (".parquet", "turn", ONE),
     ],
 )
-def test_merged_parts_are_the_file_that_one_process_writes(tmp_path, small_pieces, ending, level, spread):
+def test_merged_parts_are_the_file_that_one_process_writes(tmp_path, small_pieces, ending, level, execution):
     folder = scaled.saved(tmp_path / "e", level)
     chats = scaled.jsonl(
         tmp_path / "chats.jsonl",
@@ -209,7 +207,7 @@ def test_merged_parts_are_the_file_that_one_process_writes(tmp_path, small_piece
     )
     with Project(Config(store=f"sqlite:///{tmp_path}/s.db")) as project:
         project.score(chats, tmp_path / f"one{ending}", load_evaluator(folder))
-        done = project.score_parts(chats, tmp_path / "parts", folder, spread=spread)
+        done = project.score_parts(chats, tmp_path / "parts", folder, execution=execution)
         assert project.store.runs()[-1]["results"]["made"] == done.made > 3
     merge_parts(tmp_path / "parts", tmp_path / f"merged{ending}")
     if ending == ".parquet":
@@ -266,7 +264,7 @@ def test_a_folder_holds_scores_that_were_made_in_one_way(tmp_path, scorer):
     chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(5))
     score_parts(scorer, chats, tmp_path / "out", ONE)
     other = BatchScorer(scaled.saved(tmp_path / "mixed", head="mixed"), Perspective.named("ann", (), None))
-    with pytest.raises(BadInput, match="were made otherwise"):
+    with pytest.raises(BadInput, match="of another evaluator or other options"):
         score_parts(other, chats, tmp_path / "out", ONE)
     (tmp_path / "out/manifest.json").write_text("{")
     with pytest.raises(BadInput, match="damaged"):
@@ -286,9 +284,9 @@ def test_bad_rows_and_files_that_fail_cost_themselves_alone(tmp_path, scorer, sm
         score_parts(scorer, tmp_path / "in", tmp_path / "out", ONE)
     # Damaged after it was planned: one part fails, all others are there, and the next run tries it again.
     (tmp_path / "in/c.parquet").write_bytes(good.read_bytes())
-    planned = pieces_of(find(str(tmp_path / "in")))
+    planned = split_files(find_files(str(tmp_path / "in")))
     (tmp_path / "in/c.parquet").write_bytes(damaged)
-    monkeypatch.setattr("accord.project.score_folder.pieces_of", lambda *_: planned)
+    monkeypatch.setattr("accord.scoring.folder.split_files", lambda *_: planned)
     done = score_parts(scorer, tmp_path / "in", tmp_path / "out", ONE)
     assert done.left == len(done.failed) == 1 and "c.parquet" in next(iter(done.failed))
     assert done.counts.bad_rows == 3 and done.counts.scored == 60
@@ -312,12 +310,12 @@ def test_a_conversation_that_was_scored_twice_is_not_merged(tmp_path, scorer):
 
 
 def test_a_piece_of_many_rows_is_written_in_steps_and_is_one_part(tmp_path, scorer, monkeypatch):
-    from accord.project import score_parts as made
+    from accord.scoring import parts as made
 
     chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(100))
     score_parts(scorer, chats, tmp_path / "whole", ONE)
-    monkeypatch.setattr(made, "_ROWS_AT_ONCE", 7)
-    monkeypatch.setattr(made, "_WRITTEN_AT_ONCE", 15)
+    monkeypatch.setattr(made, "_BATCH_ROWS", 7)
+    monkeypatch.setattr(made, "_TABLE_ROWS", 15)
     score_parts(scorer, chats, tmp_path / "steps", ONE)
     assert table(tmp_path / "steps").equals(table(tmp_path / "whole"))
     [steps], [whole] = (read_manifest(str(tmp_path / out))["parts"] for out in ("steps", "whole"))
@@ -330,10 +328,10 @@ def test_a_piece_of_many_rows_is_written_in_steps_and_is_one_part(tmp_path, scor
 def test_shards_share_the_work_and_together_do_all_of_it(tmp_path, scorer, small_pieces):
     chats = scaled.parquet(tmp_path / "a.parquet", scaled.drawn(1200))
     for number in (3, 1):
-        score_parts(scorer, chats, tmp_path / "out", Spread(workers=1, shard=Shard(number, 3)))
+        score_parts(scorer, chats, tmp_path / "out", Execution(workers=1, shard=Shard(number, 3)))
     with pytest.raises(BadInput, match="still to be made"):
         merge_parts(tmp_path / "out", tmp_path / "m.parquet")
-    done = score_parts(scorer, chats, tmp_path / "out", Spread(workers=1, shard=Shard(2, 3)))
+    done = score_parts(scorer, chats, tmp_path / "out", Execution(workers=1, shard=Shard(2, 3)))
     assert done.left == 0 and 0 < done.made < done.parts and done.counts.rows == 1200
     assert ids(tmp_path / "out") == sorted(row["id"] for row in scaled.drawn(1200))
 
@@ -343,12 +341,12 @@ def test_shards_share_the_work_and_together_do_all_of_it(tmp_path, scorer, small
 )
 def test_a_shard_that_is_none_is_refused(text):
     with pytest.raises(BadInput, match="from 1/N to N/N"):
-        Shard.named(text)
+        Shard.parse(text)
 
 
 def test_the_last_to_write_the_manifest_tells_of_all(tmp_path, scorer, small_pieces, monkeypatch):
     """Another process finishes a part, and writes a manifest without ours, while we write our own."""
-    from accord.project import score_parts as made
+    from accord.scoring import parts as made
 
     chats = scaled.parquet(tmp_path / "a.parquet", scaled.drawn(800))
     write, met = made._write, []
@@ -356,11 +354,11 @@ def test_the_last_to_write_the_manifest_tells_of_all(tmp_path, scorer, small_pie
     def meanwhile(out, manifest):
         if manifest["parts"] and not met:
             met.append(True)
-            score_parts(scorer, chats, tmp_path / "out", Spread(workers=1, shard=Shard(2, 2)))
+            score_parts(scorer, chats, tmp_path / "out", Execution(workers=1, shard=Shard(2, 2)))
         write(out, manifest)
 
     monkeypatch.setattr(made, "_write", meanwhile)
-    score_parts(scorer, chats, tmp_path / "out", Spread(workers=1, shard=Shard(1, 2)))
+    score_parts(scorer, chats, tmp_path / "out", Execution(workers=1, shard=Shard(1, 2)))
     manifest = read_manifest(str(tmp_path / "out"))
     assert (
         met and manifest["left"] == 0 and {part["key"] for part in manifest["parts"]} == finished(str(tmp_path / "out"))
@@ -373,9 +371,9 @@ def test_the_last_to_write_the_manifest_tells_of_all(tmp_path, scorer, small_pie
 def test_workers_and_engines_are_named_rightly(tmp_path, scorer):
     chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(2))
     with pytest.raises(BadInput, match="--workers"):
-        score_parts(scorer, chats, tmp_path / "out", Spread(workers=0))
+        score_parts(scorer, chats, tmp_path / "out", Execution(workers=0))
     with pytest.raises(UnknownName, match="engine"):
-        score_parts(scorer, chats, tmp_path / "out", Spread("spark"))
+        score_parts(scorer, chats, tmp_path / "out", Execution("spark"))
     (tmp_path / "taken").write_text("")
     with pytest.raises(BadInput, match="is a file"):
         score_parts(scorer, chats, tmp_path / "taken", ONE)
@@ -400,7 +398,7 @@ def test_a_worker_that_is_killed_costs_nothing(tmp_path, scorer, small_pieces, p
 def test_a_piece_that_always_kills_its_worker_is_given_up(tmp_path, monkeypatch):
     chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(4))
     files = [chats, *(scaled.jsonl(tmp_path / f"{name}.jsonl", scaled.drawn(4)) for name in "bcdef")]
-    planned = [piece for file in files for piece in pieces_of(find(str(file)))]
+    planned = [piece for file in files for piece in split_files(find_files(str(file)))]
     deadly, own, killed = planned[0].key, os.getpid(), tmp_path / "killed"
 
     def scores(self, piece):
@@ -408,9 +406,9 @@ def test_a_piece_that_always_kills_its_worker_is_given_up(tmp_path, monkeypatch)
         if piece.key == deadly:
             killed.open("a").write("x")
             os.kill(os.getpid(), signal.SIGKILL)
-        return engines.Part.of(piece)
+        return engines.ScorePart.of(piece)
 
-    monkeypatch.setattr(engines, "_Scoring", lambda job: functools.partial(scores, job))
+    monkeypatch.setattr(engines, "_PieceScorer", lambda job: functools.partial(scores, job))
     found = {part.key: part.failed for part in engines.local(None, planned, 2)}
     assert found.keys() == {piece.key for piece in planned} and killed.read_text() == "xxx"
     assert "killed 3 times" in found.pop(deadly) and not any(found.values())
@@ -419,27 +417,30 @@ def test_a_piece_that_always_kills_its_worker_is_given_up(tmp_path, monkeypatch)
 @pytest.mark.slow
 def test_a_machine_that_lets_no_process_begin_is_told(tmp_path, monkeypatch):
     files = [scaled.jsonl(tmp_path / f"{name}.jsonl", scaled.drawn(1)) for name in "ab"]
-    planned = [piece for file in files for piece in pieces_of(find(str(file)))]
+    planned = [piece for file in files for piece in split_files(find_files(str(file)))]
 
     def none(*_, **__):
         raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
 
     monkeypatch.setattr(at_once, "Popen", none)
-    with pytest.raises(AccordError, match="no more processes can begin: .* --workers fewer"):
+    with pytest.raises(AccordError, match="no further worker process can start: .* lower --workers"):
         list(engines.local(None, planned, 2))
-    with AtOnce(4) as alone:
+    with WorkerPool(4) as alone:
         assert alone.processes == 1 and alone(str, [1, 2]) == ["1", "2"]
 
 
 @pytest.mark.slow
 def test_an_error_of_a_worker_ends_all_of_them(tmp_path, monkeypatch, processes):
     chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(4))
-    planned = [*pieces_of(find(str(chats))), *pieces_of(find(str(scaled.jsonl(tmp_path / "b.jsonl", scaled.drawn(4)))))]
+    planned = [
+        *split_files(find_files(str(chats))),
+        *split_files(find_files(str(scaled.jsonl(tmp_path / "b.jsonl", scaled.drawn(4))))),
+    ]
 
     def out_of_budget(piece):
         return BudgetReached("that was all") if piece.key == planned[1].key else time.sleep(600)
 
-    monkeypatch.setattr(engines, "_Scoring", lambda job: out_of_budget)
+    monkeypatch.setattr(engines, "_PieceScorer", lambda job: out_of_budget)
     with pytest.raises(BudgetReached, match="that was all"):
         list(engines.local(None, planned, 2))
     assert len(processes) == 2
@@ -450,8 +451,8 @@ def test_an_error_of_a_worker_ends_all_of_them(tmp_path, monkeypatch, processes)
 
 RUN = """
 import sys
-from accord.formats import pieces
-pieces.PIECE_ROWS = 40
+from accord.formats import file_chunks
+file_chunks.PIECE_ROWS = 40
 from accord.cli import app, commands
 app(sys.argv[1:])
 """
@@ -579,9 +580,9 @@ def test_damaged_part_is_named_in_one_line_and_never_merged(project, spoil):
     part = min(project.glob("out/part-*.parquet"))
     spoil(part)
     (project / "merged.jsonl").write_text("kept")
-    for arguments in (["scores", "merge", "out", "--out", "merged.jsonl", "--force"], ["board", "rebuild", "out"]):
+    for arguments in (["scores", "merge", "out", "--out", "merged.jsonl", "--force"], ["board", "repair", "out"]):
         done = ran(*arguments)
-        if arguments[0] == "scores" or done.exit_code:  # rebuilding takes no notice of cells that it does not use
+        if arguments[0] == "scores" or done.exit_code:  # repair ignores cells that it does not read
             assert done.exit_code == 1 and part.name in done.output and len(done.output.strip().splitlines()) == 1
     assert (project / "merged.jsonl").read_text() == "kept"
     again = ran("score", "in", "--out", "out/", "--workers", "1")
@@ -615,7 +616,7 @@ def test_odd_manifest_is_refused_in_one_line(project, change):
     path = project / "out/manifest.json"
     path.write_text(json.dumps(change(json.loads(path.read_text()))))
     for arguments in (
-        ["scores", "merge", "out", "--out", "m.jsonl"], ["board", "rebuild", "out"],
+        ["scores", "merge", "out", "--out", "m.jsonl"], ["board", "repair", "out"],
         ["score", "in", "--out", "out/", "--workers", "1"],
     ):  # fmt: skip
         done = ran(*arguments)
@@ -641,7 +642,7 @@ def test_manifest_that_is_no_json_object_is_refused_in_one_line(tmp_path, conten
         (["in", "--out", "out", "--engine", "dask"], 1, "engine"),
         (["in", "--out", "out", "--skip-bad-rows"], 1, "--skip-bad-rows"),
         (["in", "--out", "out", "--ask", "3"], 1, "--ask"),
-        (["in/a.jsonl", "--out", "s.txt"], 1, "ending"),
+        (["in/a.jsonl", "--out", "s.txt"], 1, "suffix"),
         (["nowhere://bucket/a.jsonl", "--out", "out"], 1, "nowhere"),
     ],
 )

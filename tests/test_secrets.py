@@ -21,8 +21,8 @@ from accord.cli import (
     app,
     commands,  # noqa: F401 - registers the commands
 )
-from accord.edges import AccordError, keep_secret, keep_url_secrets, redacted, redacted_message, secrets
-from accord.models import CallFailed, ChatCompletions, ChatMessage, ClientOptions, Prompt, kept_key, open_chat, wait
+from accord.edges import AccordError, redact, redact_message, register_secret, register_url_secrets, secrets
+from accord.models import CallFailed, ChatCompletions, ChatMessage, ClientOptions, Prompt, open_chat, reply_key, wait
 from accord.store import StoreError
 from accord.testing import Batches, ChatServer, Wire
 
@@ -42,26 +42,26 @@ def is_clean(text: str) -> bool:
 
 
 def test_a_secret_and_its_parts_are_hidden_and_nothing_else() -> None:
-    assert redacted(f"key {KEY}!") == "key [secret]!"
-    assert redacted(f"{KEY[:10]}...{KEY[-9:]}") == "[secret]...[secret]"
-    assert redacted(f"{KEY[3:12]}{KEY[3:12]}") == "[secret]", "parts that touch are one"
-    assert redacted(f"seven letters {KEY[:7]} stay") == f"seven letters {KEY[:7]} stay"
-    assert redacted("nothing of it") == "nothing of it"
+    assert redact(f"key {KEY}!") == "key [secret]!"
+    assert redact(f"{KEY[:10]}...{KEY[-9:]}") == "[secret]...[secret]"
+    assert redact(f"{KEY[3:12]}{KEY[3:12]}") == "[secret]", "parts that touch are one"
+    assert redact(f"seven letters {KEY[:7]} stay") == f"seven letters {KEY[:7]} stay"
+    assert redact("nothing of it") == "nothing of it"
 
 
 def test_what_is_noted_of_a_url() -> None:
-    keep_url_secrets("https://ada:love%21lace@one.test/v1?api-key=abcdefghij&api-version=2024-02-01")
-    keep_url_secrets("https://tokentoken@one.test/v1")
-    keep_url_secrets("https://[::1")
-    keep_secret("short")
+    register_url_secrets("https://ada:love%21lace@one.test/v1?api-key=abcdefghij&api-version=2024-02-01")
+    register_url_secrets("https://tokentoken@one.test/v1")
+    register_url_secrets("https://[::1")
+    register_secret("short")
     for text in ("love%21lace", "love!lace", "abcdefghij", "tokentoken"):
-        assert redacted(text) == "[secret]"
+        assert redact(text) == "[secret]"
     for text in ("2024-02-01", "short", "ada"):
-        assert redacted(text) == text
+        assert redact(text) == text
 
 
 def test_messages_hide_what_stands_where_credentials_do() -> None:
-    shown = redacted_message("postgresql://ada:pw@host/db?sslmode=no&password=pw failed: password=pw, api_key=pw")
+    shown = redact_message("postgresql://ada:pw@host/db?sslmode=no&password=pw failed: password=pw, api_key=pw")
     assert shown.count("[secret]") == 4 and "pw" not in shown.replace("password", "") and "sslmode=no" in shown
     assert str(AccordError(f"{KEY} at http://pw@host/x")) == "[secret] at http://[secret]@host/x"
 
@@ -77,7 +77,7 @@ def test_an_endpoint_that_repeats_the_key_shows_nothing(part: str, memory: Store
     with ChatServer(lambda request: Wire(body)) as server:
         model = open_chat("m1", server.url, memory, ClientOptions(attempts=1))
         reply = wait(model.ask(PROMPT))
-        kept = memory.reply(kept_key(f"{server.url}/", "m1", PROMPT))
+        kept = memory.reply(reply_key(f"{server.url}/", "m1", PROMPT))
         wait(model.close())
     assert reply.model == "m1 [secret]" and reply.text == "my key is [secret]"
     assert kept is not None and is_clean(kept)
@@ -122,7 +122,7 @@ def test_the_configurations_own_secrets_are_noted(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("TEAM_WEBHOOK", "https://hooks.test/services/T0/abcdefgh")
     Path(tmp_path, "accord.yaml").write_text("monitoring: {webhook: '${TEAM_WEBHOOK}'}\n")
     load_config(tmp_path / "accord.yaml")
-    assert redacted("posted to services/T0/abcdefgh") == "posted to [secret]"
+    assert redact("posted to services/T0/abcdefgh") == "posted to [secret]"
 
 
 class RepeatingBatches(Batches):

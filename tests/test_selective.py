@@ -10,9 +10,10 @@ from scipy import stats
 
 from accord import Evaluator, Score, Target, Unscored
 from accord.edges import BadInput
-from accord.learning import Calibration, HeldOut, load_evaluator
-from accord.project import LEFT, Project, ScoreOptions, Selection, config_from
+from accord.learning import Calibration, HeldOutAnswers, load_evaluator
+from accord.project import Project, config_from
 from accord.sample import sources as sample_sources
+from accord.scoring import LEFT, ScoreOptions, Selection
 from accord.statistics import (
     beta_quantile,
     fixed_sequence,
@@ -75,14 +76,14 @@ def tried(sure: float) -> Evaluator:
     p = np.repeat([sure, 0.6], 200)
     shares = np.column_stack([(1 - p) / 2, (1 - p) / 2, p / 2, p / 2])
     answer = np.where(rng.random(400) < p, 2, 1)
-    found = HeldOut(shares, shares, answer, np.arange(400), np.arange(1.0, 5.0))
+    found = HeldOutAnswers(shares, shares, answer, np.arange(400), np.arange(1.0, 5.0))
     head = Calibration(corpus.question, answer_model="mixed").fit(corpus.evidence, corpus.labels)
     return Evaluator(corpus.question, (), head, held_out=found)
 
 
 def test_what_is_sure_is_called_and_the_rest_left_for_a_person() -> None:
     selection = Selection.of(tried(0.98), 0.9)
-    assert selection.good == 3 and 0.4 < selection.found.share < 0.65 and selection.found.at_least >= 0.9
+    assert selection.good == 3 and 0.4 < selection.tested.share < 0.65 and selection.tested.at_least >= 0.9
 
     def score(p: float, warning: str | None = None) -> Score:
         shares = ((1 - p) / 2, (1 - p) / 2, p / 2, p / 2)
@@ -97,7 +98,11 @@ def test_what_is_sure_is_called_and_the_rest_left_for_a_person() -> None:
 
 @pytest.mark.parametrize(
     ("agree", "good", "says"),
-    [(0.3, None, "above .5 and below 1"), (0.9, 1.0, "--good is the lowest answer"), (0.99, None, "no calls are sure")],
+    [
+        (0.3, None, "above .5 and below 1"),
+        (0.9, 1.0, "--good is the lowest answer"),
+        (0.99, None, "no threshold keeps"),
+    ],
 )
 def test_a_promise_that_cannot_be_kept_is_refused(agree: float, good: float | None, says: str) -> None:
     with pytest.raises(BadInput, match=says):
@@ -114,8 +119,8 @@ def test_what_is_left_for_a_person_is_labelled_next(tmp_path: Path, monkeypatch:
         fitted = project.fit().evaluator
         assert fitted.held_out is not None
         again = load_evaluator(project.folder()).held_out
-        assert again is not None and np.array_equal(again.own, fitted.held_out.own)
-        with pytest.raises(BadInput, match="fit it with this Accord"):
+        assert again is not None and np.array_equal(again.known, fitted.held_out.known)
+        with pytest.raises(BadInput, match="has no held-out predictions"):
             project.score(chats, "s.jsonl", Evaluator(fitted.question, fitted.sources, fitted.head),
                           options=ScoreOptions(agree=0.9))  # fmt: skip
         with pytest.raises(BadInput, match="leave out --new-domain"):
@@ -124,7 +129,11 @@ def test_what_is_left_for_a_person_is_labelled_next(tmp_path: Path, monkeypatch:
         rows = Path(chats).read_text(encoding="utf-8").splitlines()[:30]
         new.write_text("\n".join(row.replace('"id": "', '"id": "new-') for row in rows), encoding="utf-8")
         done = project.score(new, "s.jsonl", options=ScoreOptions(agree=0.65, good=4))
-        assert done.selection is not None and done.unscored[LEFT] + done.scored == 30 and done.unscored[LEFT] > 3
+        assert (
+            done.selection is not None
+            and done.counts.unscored[LEFT] + done.counts.scored == 30
+            and done.counts.unscored[LEFT] > 3
+        )
         found = project.label_next(3)
         assert len({each.conversation for each in found}) == 3
         assert all(each.reason == LEFT and each.conversation.startswith("new-") for each in found)

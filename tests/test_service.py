@@ -990,7 +990,7 @@ def test_live_scoring_of_a_single_user_needs_a_token_and_behind_a_proxy_it_is_se
     [
         ("missing", "holds no evaluator: evaluator.json is missing; fit one: accord fit"),
         ("damaged", "holds a damaged evaluator"),
-        ("not live", "which this evaluator learned from"),
+        ("not live", "which the evaluator learned from"),
     ],
 )
 @pytest.mark.slow

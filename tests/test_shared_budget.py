@@ -17,7 +17,7 @@ from synthetic_corpus import rated_chats
 from accord.edges import BudgetReached
 from accord.models import Budget, Budgeted, Caps, ChatMessage, Price, Prompt, ScriptedModel, Usage, wait
 from accord.project import Project, config_from
-from accord.store import MONEY, Account, Amounts, Store, StoreError
+from accord.store import MONEY_UNITS, Amounts, SharedBudget, Store, StoreError
 from accord.testing import ChatServer, Wire
 from accord.values import Applies, Rubric
 
@@ -25,7 +25,7 @@ PROMPT = Prompt((ChatMessage("user", "hello" * 40),), max_tokens=10)
 
 
 def shared(store: Store, name: str = "november", **caps: float) -> Budget:
-    return Budget(Caps(**caps), {"m": Price(input=1, output=2)}, Account(store, name))  # type: ignore[arg-type]
+    return Budget(Caps(**caps), {"m": Price(input=1, output=2)}, SharedBudget(store, name))  # type: ignore[arg-type]
 
 
 def test_two_who_share_a_budget_spend_it_once(store: Store) -> None:
@@ -38,12 +38,12 @@ def test_two_who_share_a_budget_spend_it_once(store: Store) -> None:
             budget.settle("m", Usage(1, 1), Usage(1, 1))
             asked[turn % 2] += 1
         except BudgetReached as error:
-            assert "'november', which others share" in str(error) or "the budget of 10 requests" in str(error)
-    assert asked == {0: 5, 1: 5} and Account(store, "november").taken().requests == 10
+            assert "shared budget 'november'" in str(error) or "the budget of 10 requests" in str(error)
+    assert asked == {0: 5, 1: 5} and SharedBudget(store, "november").taken().requests == 10
 
 
 def test_what_was_taken_and_not_spent_goes_back_and_what_was_spent_stays(store: Store) -> None:
-    budget, account = shared(store, tokens=64_000), Account(store, "november")
+    budget, account = shared(store, tokens=64_000), SharedBudget(store, "november")
     budget.reserve("m", Usage(10, 5))
     assert account.taken().tokens == 1000, "a slice: one part in 64 of what is left"
     budget.settle("m", Usage(10, 5), Usage(8, 1))
@@ -58,7 +58,7 @@ def test_a_call_that_costs_more_than_a_slice_gets_what_it_needs_while_there_is_s
     budget.reserve("m", Usage(6000, 2000))
     with pytest.raises(BudgetReached):
         budget.reserve("m", Usage(1, 0))
-    assert Account(store, "november").taken().money == 0.01 * MONEY
+    assert SharedBudget(store, "november").taken().money == 0.01 * MONEY_UNITS
 
 
 def test_budgets_of_other_names_and_a_larger_cap_later(store: Store) -> None:
@@ -86,7 +86,7 @@ def test_who_was_killed_has_spent_its_slice(store: Store) -> None:
 
 
 def test_what_is_under_way_keeps_its_part_of_what_goes_back(store: Store) -> None:
-    budget, account = shared(store, tokens=64_000), Account(store, "november")
+    budget, account = shared(store, tokens=64_000), SharedBudget(store, "november")
     budget.reserve("m", Usage(10, 5))
     budget.close()
     assert account.taken().tokens == 15, "another thread waits for its answer"
@@ -109,7 +109,7 @@ def test_threads_that_take_at_once_never_pass_the_cap(store: Store) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         spent = sum(pool.map(spend, range(8)))
-    assert spent <= 5000 and Account(store, "november").taken().tokens == spent
+    assert spent <= 5000 and SharedBudget(store, "november").taken().tokens == spent
     assert spent > 4500, "slices shrink with what is left, so that little of it is held by anybody in the end"
 
 
@@ -177,7 +177,7 @@ def test_processes_that_share_a_budget_stop_together_and_go_on_with_a_larger_one
         run(server, 50)
         assert len(server.requests) <= 50, "all of them together, failed attempts included"
         assert len(server.requests) > 40
-        assert Account(store, "november").taken().requests == len(server.requests)
+        assert SharedBudget(store, "november").taken().requests == len(server.requests)
         run(server, 1000)
         answered = Counter(key for key, count in failed.items())
         assert len(answered) == 120 and sum(failed.values()) == 120 + sum(hash(key) % 5 == 0 for key in failed)
@@ -187,9 +187,9 @@ WORKER = """
 import json, sys
 import polars as pl
 from accord.models import Caps
-from accord.project import Asking, BatchScorer
+from accord.scoring import ModelAccess, BatchScorer
 folder, store, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
-scorer = BatchScorer(folder, asking=Asking(True, store, Caps(requests=6400), "november"))
+scorer = BatchScorer(folder, access=ModelAccess(True, store, Caps(requests=6400), "november"))
 def row(n):
     said = [{"role": "user", "content": f"Is it {number}.{n}?"}, {"role": "assistant", "content": "It is."}]
     return {"id": f"c{number}.{n}", "messages": said}
@@ -205,7 +205,7 @@ def test_scoring_processes_hold_nothing_of_a_shared_budget_between_batches(
     store: Store, api_key: None, tmp_path: Path
 ) -> None:
     chats, labels, rubric = rated_chats(40)
-    account = Account(store, "november")
+    account = SharedBudget(store, "november")
     with ChatServer(answer_any) as server:
         judge = {"mode": "logprobs", "model": "m", "base_url": server.url}
         evaluators = {"asks": {"sources": ["rubric"], "head": "curves"}}
@@ -239,4 +239,6 @@ def test_a_project_names_what_its_runs_share(store: Store, rubric: Rubric) -> No
     with Project(config, rubric) as project:
         project.budget.reserve("m", Usage())
         assert project.budget.account is not None and project.budget.account.name == "november"
-    assert Account(store, "november").taken().requests == 1, "closing the project gives back what is left of its slice"
+    assert SharedBudget(store, "november").taken().requests == 1, (
+        "closing the project gives back what is left of its slice"
+    )

@@ -169,7 +169,7 @@ def test_its_evidence_of_what_it_learned_from_is_out_of_sample(example, project)
 @pytest.mark.slow
 def test_it_scores_the_same_after_it_was_saved_and_loaded(example, project, server, tmp_path):
     fitted = project.fit("mine", tmp_path / "mine").evaluator
-    samples = list(project.every_sample())
+    samples = list(project.all_samples())
     again = load_evaluator(tmp_path / "mine")
     assert [source.name for source in again.sources] == ["politeness", "metrics"]
     assert again.roles == ("scorer",) and again.models["scorer"].base_url == server.url
@@ -188,7 +188,7 @@ def test_people_are_predicted_from_it(example, server, tmp_path):
     """Where ratings follow its answers, the head leans on it; said of one column among ten."""
     with Project(config(tmp_path, server.url)) as project:
         project.import_(sample.sources()[:1])
-        samples = list(project.every_sample())
+        samples = list(project.all_samples())
         raw = run(project.source("politeness").measure(samples), project.models)
         rows = [f"{s.target.conversation},{who},{round(1 + 3 * (x - 1) / 4)}"
                 for s, [x] in zip(samples, raw.values, strict=True) for who in ("ann", "bob")]  # fmt: skip
@@ -255,7 +255,7 @@ def test_the_command_line_and_the_report_tell_its_findings(example, project, mon
 
 
 def test_its_price_is_known_before_anybody_is_asked(example, project, server):
-    asked = plan(project.source("politeness").measure(list(project.every_sample())), project.kept)
+    asked = plan(project.source("politeness").measure(list(project.all_samples())), project.stored_models)
     assert asked.requests == 40 and not server.requests
     assert project.plan_fit("mine").requests == 40 and not server.requests
 
@@ -284,7 +284,7 @@ def test_what_nobody_answered_is_missing_with_the_reason(example, tmp_path):
     silent = ChatServer(lambda request: completion("", {"x": 1.0}))
     with silent as server, Project(config(tmp_path, server.url)) as project:
         project.import_(sample.sources())
-        table = run(project.source("politeness").measure(list(project.every_sample())), project.models)
+        table = run(project.source("politeness").measure(list(project.all_samples())), project.models)
     assert not table.present.any() and not table.values.any()
     assert {name for _, name in table.absences} == {"politeness"}
 

@@ -39,15 +39,15 @@ from accord.models import (
     wait,
 )
 from accord.store import (
-    Account,
-    Added,
+    AddedCounts,
     Amounts,
     Claims,
-    Computed,
-    Embedded,
+    ComputedCache,
     IssueAnnotations,
+    MonitoringTables,
+    SharedBudget,
     StoreError,
-    Watched,
+    VectorCache,
     check_store,
     metadata,
     newest_migration,
@@ -63,8 +63,8 @@ def chat(name: str, words: str = "hello") -> Conversation:
 
 def test_conversations_come_back_as_they_went_in(store: Store) -> None:
     odd = chat("odd", "NUL \0, half a pair \ud83d, emoji 🙂, \u202ertl")
-    assert store.add_conversations([chat("a"), odd]) == Added(2, 0)
-    assert store.add_conversations([chat("a"), chat("b")]) == Added(1, 1)
+    assert store.add_conversations([chat("a"), odd]) == AddedCounts(2, 0)
+    assert store.add_conversations([chat("a"), chat("b")]) == AddedCounts(1, 1)
     assert list(store.conversations()) == [chat("a"), chat("b"), odd]
     assert list(store.conversations(["b", "nobody"])) == [chat("b")]
     assert store.count_conversations() == 3
@@ -83,7 +83,7 @@ def test_the_same_id_with_other_content_is_refused_and_the_others_are_kept(store
         store.add_conversations([chat("b"), chat("a", "other")])
     assert list(store.conversations()) == [chat("a"), chat("b")]
     changed: list[str] = []
-    assert store.add_conversations([chat("a", "other"), chat("c")], changed.append) == Added(1, 1)
+    assert store.add_conversations([chat("a", "other"), chat("c")], changed.append) == AddedCounts(1, 1)
     assert changed == ["a"]
 
 
@@ -96,8 +96,8 @@ def test_labels_keep_repeats_apart_and_importing_again_adds_none(store: Store) -
         Label(Target("b"), "Q2", "ann", None),
         Label(Target("b"), "kind", "ann", "good"),
     ]
-    assert store.add_labels(rated) == Added(5, 0)
-    assert store.add_labels(rated) == Added(0, 5)
+    assert store.add_labels(rated) == AddedCounts(5, 0)
+    assert store.add_labels(rated) == AddedCounts(0, 5)
     assert list(store.labels()) == rated
     assert [label.annotator for label in store.labels().on("Q0")] == ["ann", "ann", "bob"]
     assert len(store.labels().on("Q2")) == 0, "'does not apply' is no answer"
@@ -112,7 +112,7 @@ def test_a_label_for_an_unknown_conversation_is_refused_or_said(store: Store) ->
         store.add_labels([Label(Target("a", 1), "Q0", "ann", 3), Label(Target("a", 2), "Q0", "ann", 3)])
     assert len(store.labels()) == 1, "the good one is kept"
     said: list[Label] = []
-    assert store.add_labels([label], said.append) == Added(0, 0)
+    assert store.add_labels([label], said.append) == AddedCounts(0, 0)
     assert said == [label]
 
 
@@ -123,26 +123,23 @@ def answer(key: str) -> dict[str, object]:
     }  # fmt: skip
 
 
-def test_answers_runs_and_scores(store: Store) -> None:
-    assert store.add_answers([answer("k1"), answer("k1"), answer("k2")]) == Added(2, 1)
+def test_answers_and_runs(store: Store) -> None:
+    assert store.add_answers([answer("k1"), answer("k1"), answer("k2")]) == AddedCounts(2, 1)
     assert set(store.answers(["k1", "k3"])) == {"k1"}
     run = store.start_run("score", {"seed": 1})
-    rows = [{"conversation": "a", "value": 1.5}, {"conversation": "b", "value": None}]
-    store.add_scores(run, rows)
     store.finish_run(run, "done", {"mean": 1.5})
     [kept] = store.runs()
     assert (kept["settings"], kept["results"], kept["status"]) == ({"seed": 1}, {"mean": 1.5}, "done")
-    assert list(store.scores(run)) == rows
 
 
 def test_vectors_come_back_as_they_went_in_and_the_first_of_a_key_stays(store: Store) -> None:
     drawn = np.random.default_rng(0).normal(size=(1200, 3)).astype(np.float32)
     rows = {f"k{place}": vector for place, vector in enumerate(drawn)}
-    kept = Embedded(store)
-    assert kept.add("small", rows) == Added(1200, 0)
-    assert kept.add("small", {"k0": np.ones(3), "one": np.ones(2)}) == Added(1, 1)
+    kept = VectorCache(store)
+    assert kept.add("small", rows) == AddedCounts(1200, 0)
+    assert kept.add("small", {"k0": np.ones(3), "one": np.ones(2)}) == AddedCounts(1, 1)
     store.close()
-    again = Embedded(Store(store.url))
+    again = VectorCache(Store(store.url))
     found = again.vectors([*rows, "k0", "unknown"])
     assert found.keys() == rows.keys() and all(np.array_equal(found[key], rows[key]) for key in rows)
     assert {vector.dtype for vector in found.values()} == {np.dtype(np.float32)}
@@ -212,7 +209,7 @@ def test_a_store_of_0_1_keeps_every_label(migrated: Store, old: sqlite3.Connecti
     assert len(expected) == 13 and list(migrated.labels()) == expected
     assert [type(label.value) for label in migrated.labels()] == [type(label.value) for label in expected]
     assert list(migrated.annotations(["person"])) == [Annotation.from_label(label) for label in expected]
-    assert migrated.add_labels(expected) == Added(0, 13), "the same labels again are known"
+    assert migrated.add_labels(expected) == AddedCounts(0, 13), "the same labels again are known"
     kept = "key", "added", "place"
     assert {tuple(row[name] for name in kept) for row in rows} == stored(migrated, "annotations", *kept, kind="person")
 
@@ -255,7 +252,7 @@ def test_a_store_of_0_1_keeps_replies_and_vectors(migrated: Store, old: sqlite3.
     reply = wait(cached.ask(Prompt((ChatMessage("user", "hello"),))))
     assert reply.text == "said: hello" and silent.asked == []
     rows = old.execute("SELECT * FROM embeddings").fetchall()
-    vectors = Embedded(migrated).vectors([row["key"] for row in rows])
+    vectors = VectorCache(migrated).vectors([row["key"] for row in rows])
     assert {row["key"]: row["vector"] for row in rows} == {key: each.tobytes() for key, each in vectors.items()}
     assert len(rows) == 2 and {("small-vectors",)} == stored(migrated, "cache", "maker", kind="vector")
 
@@ -270,7 +267,7 @@ def test_a_store_of_0_1_keeps_every_issue(migrated: Store, old: sqlite3.Connecti
     everything = list(migrated.conversations())
     found = [each for maker in issues.makers() for each in issues.of(everything, maker)]
     assert len(expected) == 4 and sorted(found, key=repr) == sorted(expected, key=repr)
-    assert issues.add(expected) == Added(0, 4), "the same issues again are known"
+    assert issues.add(expected) == AddedCounts(0, 4), "the same issues again are known"
     assert {row["added"] for row in rows} == {
         added for (added,) in stored(migrated, "annotations", "added", kind="model", question="overall")
     }
@@ -279,7 +276,7 @@ def test_a_store_of_0_1_keeps_every_issue(migrated: Store, old: sqlite3.Connecti
 def test_a_store_of_0_1_keeps_conversations_runs_scores_days_and_alarms(
     migrated: Store, old: sqlite3.Connection
 ) -> None:
-    for table in ("conversations", "runs", "scores", "days", "alarms"):
+    for table in ("conversations", "runs", "days", "alarms"):
         rows = old.execute(f"SELECT * FROM {table}").fetchall()
         assert rows and {tuple(row) for row in rows} == stored(migrated, table, *rows[0].keys())
     assert {"labels", "answers", "assessments", "replies", "embeddings"}.isdisjoint(
@@ -335,7 +332,7 @@ def test_an_older_store_is_brought_up_to_date(version: str, tmp_path: Path) -> N
         connection.execute(metadata_at(connection).tables["labels"].insert(), {**label, "place": 1})
     opened = Store(url)
     assert list(opened.labels()) == [Label(Target("a"), "Q0", "ann", 3)]
-    assert Embedded(opened).add("small", {"k": np.ones(2)}) == Added(1, 0)
+    assert VectorCache(opened).add("small", {"k": np.ones(2)}) == AddedCounts(1, 0)
     opened.close()
 
 
@@ -553,14 +550,15 @@ def filled(store: Store) -> None:
     store.add_labels([Label(Target("a"), "Q0", "ann", 3)])
     store.add_answers([answer("k1")])
     store.add_replies([{"key": "r1", "maker": "m", "content": '{"text":"hello"}'}])
-    Embedded(store).add("small", {"v1": np.ones(3)})
-    Computed(store).add("c1", "fit", {"a": 1}, {"x": np.ones(2)})
-    run = store.start_run("score", {"seed": 1})
-    store.add_scores(run, [{"conversation": "a", "value": 1.5}])
-    Watched(store).put_days([{"key": "d", "evaluator": "e", "system": "s", "day": "2026-01-01", "content": {}}])
-    Watched(store).raise_alarms({"alarm": {}})
+    VectorCache(store).add("small", {"v1": np.ones(3)})
+    ComputedCache(store).add("c1", "fit", {"a": 1}, {"x": np.ones(2)})
+    store.start_run("score", {"seed": 1})
+    MonitoringTables(store).put_days(
+        [{"key": "d", "evaluator": "e", "system": "s", "day": "2026-01-01", "content": {}}]
+    )
+    MonitoringTables(store).raise_alarms({"alarm": {}})
     Claims(store).exchange((), ["q1"])
-    Account(store, "november").take(Amounts(requests=1), {"requests": 10})
+    SharedBudget(store, "november").take(Amounts(requests=1), {"requests": 10})
 
 
 def test_a_store_that_is_whole_is_said_to_be(store: Store) -> None:
@@ -568,7 +566,7 @@ def test_a_store_that_is_whole_is_said_to_be(store: Store) -> None:
     found = check_store(store.url)
     assert found.damage == [] and found.notes == [] and found.version == newest_migration()
     assert found.rows == {
-        "conversations": 2, "annotations": 2, "cache": 3, "claims": 1, "budgets": 1, "runs": 1, "scores": 1, "days": 1,
+        "conversations": 2, "annotations": 2, "cache": 3, "claims": 1, "budgets": 1, "runs": 1, "days": 1,
         "alarms": 1, **dict.fromkeys(
             ("assignments", "confirmations", "items", "people", "predictions", "sessions", "studies", "talk_messages",
              "talks"), 0
@@ -582,7 +580,6 @@ BROKEN = {
     "cache": ("content = 'oops', bytes = NULL", "key"),
     "claims": ("until = 'soon'", "key"),
     "runs": ("settings = '['", "id"),
-    "scores": ("content = ''", "run"),
     "days": ("content = '{'", "key"),
     "alarms": ("content = '{'", "key"),
 }
@@ -712,18 +709,18 @@ def test_a_changed_definition_of_a_table_is_damage_and_keeps_the_store_closed(tm
 def test_rows_with_the_same_key_are_named_and_can_be_removed(store: Store) -> None:
     filled(store)
     with store._engine.begin() as connection:
-        for statement in ("CREATE TABLE copied AS SELECT * FROM scores", "DROP TABLE scores",
-                          "ALTER TABLE copied RENAME TO scores", "INSERT INTO scores SELECT * FROM scores"):  # fmt: skip
+        for statement in ("CREATE TABLE copied AS SELECT * FROM runs", "DROP TABLE runs",
+                          "ALTER TABLE copied RENAME TO runs", "INSERT INTO runs SELECT * FROM runs"):  # fmt: skip
             connection.execute(text(statement))
     damage = {each.what: each.repair for each in check_store(store.url).damage}
-    assert any(each.startswith("table scores has no primary key (expected: run, place)") for each in damage)
+    assert any(each.startswith("table runs has no primary key (expected: id)") for each in damage)
     [(what, repair)] = [each for each in damage.items() if "same key" in each[0]]
-    assert re.search(r"table scores has several rows with the same key: \w+, 0 \(2 rows\)", what)
-    with pytest.raises(StoreError, match="table scores has no primary key"):
+    assert re.search(r"table runs has several rows with the same key: \w+ \(2 rows\)", what)
+    with pytest.raises(StoreError, match="table runs has no primary key"):
         Store(store.url)
     with store._engine.begin() as connection:
         connection.execute(text(repair.partition(": ")[2]))
-        assert connection.execute(text("SELECT count(*) FROM scores")).scalar() == 1
+        assert connection.execute(text("SELECT count(*) FROM runs")).scalar() == 1
 
 
 def test_missing_indexes_are_named(store: Store) -> None:

@@ -21,13 +21,13 @@ from accord.models import (
     Caps,
     ChatMessage,
     ClientOptions,
-    Heard,
     Limit,
     Prompt,
     Reply,
     ScriptedModel,
-    open_heard,
-    streamed,
+    StreamingClient,
+    open_streaming,
+    stream_reply,
 )
 from accord.testing import ChatServer, Wire, completion, spoken
 
@@ -44,7 +44,7 @@ def heard(server: ChatServer, attempts: int = 1, caps: Caps | None = None, strea
     terms = ClientOptions(attempts=attempts, budget=Budget(caps or Caps(), {}))
 
     async def run() -> list[Any]:
-        chat, found = open_heard("m1", server.url, terms, streams), list[Any]()
+        chat, found = open_streaming("m1", server.url, terms, streams), list[Any]()
         try:
             async with aclosing(chat.stream(ASKED)) as pieces:
                 async for piece in pieces:
@@ -149,7 +149,7 @@ def test_whoever_stops_listening_ends_it_and_pays_for_what_came() -> None:
     terms = ClientOptions(attempts=1)
 
     async def run() -> None:
-        chat = open_heard("m1", server.url, terms)
+        chat = open_streaming("m1", server.url, terms)
         async with aclosing(chat.stream(ASKED)) as found:
             assert await anext(found) == "One "
         await chat.close()
@@ -172,12 +172,12 @@ def test_a_model_that_cannot_be_heard_is_asked() -> None:
             """Nothing is open."""
 
     async def run(model: Any) -> list[Any]:
-        return [piece async for piece in streamed(model, ASKED)]
+        return [piece async for piece in stream_reply(model, ASKED)]
 
     assert asyncio.run(run(Mute())) == ["All at once.", Reply("All at once.", "mute")]
     said = asyncio.run(run(ScriptedModel(["One by one."])))
     assert said[:-1] == ["One ", "by ", "one."]
-    limited = Heard(Mute(), Limit(1), Budget(Caps(), {}), 1)  # type: ignore[arg-type]
+    limited = StreamingClient(Mute(), Limit(1), Budget(Caps(), {}), 1)  # type: ignore[arg-type]
 
     async def wrapped() -> list[Any]:
         return [piece async for piece in limited.stream(ASKED)]

@@ -26,12 +26,12 @@ from accord.project import Config, Project
 from accord.store import Store
 from accord.synth import (
     END,
-    HOWS,
-    Library,
-    Lost,
+    SYNTH_METHODS,
+    DocumentIndex,
+    GenerationFailure,
     SynthSettings,
     Utterance,
-    planned,
+    plan_conversations,
     read_dialogue,
     read_query,
     read_topics,
@@ -107,7 +107,7 @@ def test_five_ways_over_a_wire_from_the_command_line(
         plan = answer(capsys, "synth", *given, "--plan", "--json")
         assert plan["requests"] > 40 and plan["money"] > 0 and not server.requests
         done = answer(capsys, "synth", *given, "--out", "all.jsonl", "--json")
-        assert done["systems"] == dict.fromkeys(HOWS, 4) and done["made"] == done["planned"] == 20
+        assert done["systems"] == dict.fromkeys(SYNTH_METHODS, 4) and done["made"] == done["planned"] == 20
         assert not done["lost"] and done["spent"]["requests"] == len(server.requests) <= plan["requests"]
         asked = len(server.requests)
         again = answer(capsys, "synth", *given, "--json")
@@ -173,7 +173,7 @@ def test_one_model_may_play_both_and_nobody_is_an_error(tmp_path: Path) -> None:
         assert one.synth().made == 2
     with (
         Project(Config(store=f"sqlite:///{tmp_path}/b.db", synth=settings)) as nobody,
-        pytest.raises(BadInput, match="nobody has the role 'user'"),
+        pytest.raises(BadInput, match="no model configured for role 'user'"),
     ):
         nobody.synth()
 
@@ -252,8 +252,12 @@ def test_files_of_topics(tmp_path: Path) -> None:
 def test_the_same_seed_gives_the_same_plan() -> None:
     settings = SynthSettings(count=7)
     every = [Topic(text=word) for word in WORDS[:4]]
-    first = planned(settings, HOWS, every, ["a", "b"], 3)
-    assert first == planned(settings, HOWS, every, ["a", "b"], 3) != planned(settings, HOWS, every, ["a", "b"], 4)
+    first = plan_conversations(settings, SYNTH_METHODS, every, ["a", "b"], 3)
+    assert (
+        first
+        == plan_conversations(settings, SYNTH_METHODS, every, ["a", "b"], 3)
+        != plan_conversations(settings, SYNTH_METHODS, every, ["a", "b"], 4)
+    )
     by_way = [[(each.topic, each.persona, each.draw) for each in first if each.how == how] for how in ("DS1", "DS5")]
     assert by_way[0] == by_way[1], "each way takes the same topics and personas"
     assert len(by_way[0]) == 7 and {draw for _, _, draw in by_way[0]} == {0, 1}
@@ -355,27 +359,27 @@ def test_killed_and_resumed_nothing_is_lost_or_paid_twice(
         ("**Assistant:** Yes.", Utterance("Yes.")),
         ("Yes.\nUser: And now?\nAssistant: No.", Utterance("Yes.", False, True)),
         ("User: I ask again.\nAssistant: Yes.", Utterance("Yes.", False, True)),
-        ("User: I speak for you.", Lost("empty", "the assistant says nothing")),
+        ("User: I speak for you.", GenerationFailure("empty", "the assistant says nothing")),
         (END, Utterance("", True)),
         ("Bye. “end of conversation”", Utterance("Bye.", True)),
-        ("", Lost("empty", "the assistant says nothing")),
-        (" \n\t ", Lost("empty", "the assistant says nothing")),
+        ("", GenerationFailure("empty", "the assistant says nothing")),
+        (" \n\t ", GenerationFailure("empty", "the assistant says nothing")),
         ("As [99] says.", Utterance("As [99] says.")),
         ("red \x1b[31m\x00 text\r\n\x07more", Utterance("red [31m text\nmore")),
         ("half \ud83d of a pair", Utterance("half \ufffd of a pair")),
         ("The user: a person. Assistant: a word.", Utterance("The user: a person. Assistant: a word.")),
     ],
 )
-def test_an_utterance_is_read_strictly(reply: str, found: Utterance | Lost) -> None:
+def test_an_utterance_is_read_strictly(reply: str, found: Utterance | GenerationFailure) -> None:
     assert read_utterance(reply, "assistant", 1000) == found
 
 
 def test_what_is_too_long_is_lost() -> None:
-    assert read_utterance("a" * 1_000_000, "user", 20_000) == Lost(
+    assert read_utterance("a" * 1_000_000, "user", 20_000) == GenerationFailure(
         "too long", "the user writes 1,000,000 characters, more than 20,000"
     )
-    assert isinstance(read_dialogue("User: a\nAssistant: " + "b" * 1_000_000, 20_000), Lost)
-    assert isinstance(read_dialogue("User: a\nAssistant: " + "b" * 30_000, 20_000), Lost)
+    assert isinstance(read_dialogue("User: a\nAssistant: " + "b" * 1_000_000, 20_000), GenerationFailure)
+    assert isinstance(read_dialogue("User: a\nAssistant: " + "b" * 30_000, 20_000), GenerationFailure)
     assert len(str(read_query("word " * 200_000))) <= 300
 
 
@@ -385,9 +389,9 @@ def test_what_is_too_long_is_lost() -> None:
         ("Sure!\nUser: a\nAssistant: b", [("user", "a"), ("assistant", "b")]),
         ("User: a\nmore\n\nAssistant: b\nAssistant: c", [("user", "a\nmore"), ("assistant", "b\nc")]),
         (f"User: a\nAssistant: b {END}\nUser: c", [("user", "a"), ("assistant", "b")]),
-        ("User: a\nUser: b", Lost("unreadable", "the reply is no dialogue of a user and an assistant")),
-        ("A story.", Lost("unreadable", "the reply is no dialogue of a user and an assistant")),
-        ("", Lost("empty", "the model says nothing")),
+        ("User: a\nUser: b", GenerationFailure("unreadable", "the reply is no dialogue of a user and an assistant")),
+        ("A story.", GenerationFailure("unreadable", "the reply is no dialogue of a user and an assistant")),
+        ("", GenerationFailure("empty", "the model says nothing")),
     ],
 )
 def test_a_dialogue_is_read_strictly(reply: str, found: Any) -> None:
@@ -472,5 +476,5 @@ def test_equal_and_nearly_equal_conversations_are_left_out(tmp_path: Path) -> No
 
 
 def test_a_library_says_what_it_holds() -> None:
-    one, other = Library([Document("a text", "a")]), Library([Document("a text.", "a")])
-    assert one.digest != other.digest == Library([Document("a text.", "a")]).digest
+    one, other = DocumentIndex([Document("a text", "a")]), DocumentIndex([Document("a text.", "a")])
+    assert one.digest != other.digest == DocumentIndex([Document("a text.", "a")]).digest

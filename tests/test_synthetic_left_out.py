@@ -21,11 +21,12 @@ from accord.edges import BadInput
 from accord.evidence import Column, EvidenceTable
 from accord.formats import ConversationWriter
 from accord.live import HistoryDeduplicator
-from accord.project import NOT_COUNTED, BatchScorer, Config, Project, export_annotations, latest_scores
+from accord.project import Config, Project, export_annotations
 from accord.report import check_gate
+from accord.scoring import NOT_COUNTED, BatchScorer, latest_scores
 from accord.store import Store
 from accord.studies import drawn
-from accord.synth import Unlike, unlike
+from accord.synth import TwoSampleResult, two_sample_test
 from accord.values import SYNTHETIC, Label, StudySettings, Synthetic, Target
 
 MADE = 12
@@ -144,7 +145,7 @@ def test_an_older_store_learns_which_nobody_held(tmp_path: Path) -> None:
 def test_nothing_is_learned_from_them_or_suggested(folder: Path) -> None:
     with opened("without") as project:
         own, _ = project.training(project.evaluator())
-        every = [sample.conversation.id for sample in project.every_sample()]
+        every = [sample.conversation.id for sample in project.all_samples()]
         suggested = {each.conversation for each in project.label_next(20)}
     with opened("with") as project:
         mixed, _ = project.training(project.evaluator())
@@ -212,11 +213,12 @@ def test_scoring_a_file_passes_over_them(folder: Path, capsys: pytest.CaptureFix
         capsys, "score", "all.jsonl", "-o", "o.jsonl", "--evaluator", "fitted", "--synthetic", "only", "--json"
     )
     assert (json.loads(out)["scored"], json.loads(out)["left_out"]) == (MADE, 40)
-    with closing(Store("sqlite:///accord.db")) as store:
-        assert len(latest_scores(store)) == 40 and len(latest_scores(store, "only")) == MADE
+    with opened("with") as project:
+        store, mart = project.store, project.mart
+        assert len(latest_scores(store, mart)) == 40 and len(latest_scores(store, mart, "only")) == MADE
         assert (
-            check_gate(store, None, -10.0, training=True)[0].found
-            != check_gate(store, None, -10.0, synthetic="only")[0].found
+            check_gate(project, None, -10.0, training=True)[0].found
+            != check_gate(project, None, -10.0, synthetic="only")[0].found
         )
     code, out, _ = command(
         capsys, "score", "all.jsonl", "--out", "parts", "--evaluator", "fitted", "--workers", "1", "--json"
@@ -256,7 +258,7 @@ def test_a_file_of_them_comes_in_as_what_it_is(folder: Path) -> None:
     with Project(Config(store="sqlite:///other.db")) as other:
         other.import_(["made.jsonl"])
         assert not list(other.store.conversations()) and other.store.count_conversations("only") == MADE
-    with pytest.raises(BadInput, match=r"the ending is \.jsonl"):
+    with pytest.raises(BadInput, match=r"the suffix is \.jsonl"):
         ConversationWriter(Path("made.csv"))
 
 
@@ -270,9 +272,11 @@ def table(values: np.ndarray) -> EvidenceTable:
     return EvidenceTable(targets, columns, values, np.isfinite(values))
 
 
-def compared(values: np.ndarray, made: np.ndarray, groups: Sequence[str] | None = None, seed: int = 0) -> Unlike:
+def compared(
+    values: np.ndarray, made: np.ndarray, groups: Sequence[str] | None = None, seed: int = 0
+) -> TwoSampleResult:
     names = [f"g{place}" for place in range(len(values))] if groups is None else groups
-    return unlike(table(values), names, made.tolist(), seed)
+    return two_sample_test(table(values), names, made.tolist(), seed)
 
 
 @pytest.fixture
@@ -304,7 +308,7 @@ def test_without_a_difference_p_is_uniform_even_within_groups(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of 60 comparisons of equals, in groups of four that are alike, few have a small p: 3 expected, 9 very unlikely."""
-    module = sys.modules[unlike.__module__]
+    module = sys.modules[two_sample_test.__module__]
     monkeypatch.setattr(module, "PERMUTATIONS", 199)  # p is uniform over its steps, however fine they are
     monkeypatch.setattr(module, "DRAWS", 20)  # and the interval is none of it
     small = 0

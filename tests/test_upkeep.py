@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -20,16 +22,16 @@ from accord.cli import (
 )
 from accord.edges import BadInput
 from accord.store import (
-    Account,
     Amounts,
     Claims,
-    Computed,
-    Embedded,
+    ComputedCache,
     IssueAnnotations,
     Item,
+    MonitoringTables,
+    SharedBudget,
     StoreError,
     Studies,
-    Watched,
+    VectorCache,
     backup,
     check_store,
     metadata,
@@ -54,14 +56,15 @@ def fill(store: Store, start: int = 0, count: int = 50) -> None:
 def more(store: Store) -> None:
     """Some of everything else."""
     store.add_replies([{"key": "r1", "maker": "m", "content": '{"text":"hello"}'}])
-    Embedded(store).add("small", {"v1": np.ones(3)})
-    Computed(store).add("c1", "fit", {"a": 1}, {"x": np.ones(2)})
+    VectorCache(store).add("small", {"v1": np.ones(3)})
+    ComputedCache(store).add("c1", "fit", {"a": 1}, {"x": np.ones(2)})
     run = store.start_run("score", {"seed": 1})
-    store.add_scores(run, [{"conversation": "a", "value": 1.5}])
     store.finish_run(run, "done", {"rows": 1})
-    Watched(store).put_days([{"key": "d", "evaluator": "e", "system": "s", "day": "2026-01-01", "content": {}}])
-    Watched(store).raise_alarms({"alarm": {}})
-    Account(store, "november").take(Amounts(1), {"requests": 5})
+    MonitoringTables(store).put_days(
+        [{"key": "d", "evaluator": "e", "system": "s", "day": "2026-01-01", "content": {}}]
+    )
+    MonitoringTables(store).raise_alarms({"alarm": {}})
+    SharedBudget(store, "november").take(Amounts(1), {"requests": 5})
 
 
 def contents(store: Store) -> dict[str, list[tuple[object, ...]]]:
@@ -185,10 +188,10 @@ def test_old_rows_go_and_what_people_said_or_paid_for_stays(store: Store) -> Non
         store.finish_run(store.start_run(command, {}), "done", {})
     running = store.start_run("batch", {})
     Claims(store).exchange((), ["q1"])
-    Watched(store).mark_sent(["alarm"])
+    MonitoringTables(store).mark_sent(["alarm"])
     later = datetime.now(UTC) + timedelta(days=100)
     counted = prune(store, timedelta(days=90), dry_run=True, now=later)
-    assert counted == {"scores": 1, "runs": 1, "days": 1, "alarms": 1, "claims": 1, "cache": 1}
+    assert counted == {"runs": 1, "days": 1, "alarms": 1, "claims": 1, "cache": 1}
     assert prune(store, timedelta(days=90), now=later) == counted
     left = [run["id"] for run in store.runs()]
     assert first not in left and running in left and len(left) == 3
@@ -206,18 +209,16 @@ def test_nothing_that_is_younger_goes(store: Store) -> None:
 
 
 def test_more_rows_than_one_transaction_takes_go_too(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accord.store.backup.ROWS_AT_ONCE", 10)
-    run = store.start_run("score", {})
-    store.add_scores(run, ({"conversation": f"c{n}", "value": n} for n in range(35)))
-    store.finish_run(run, "failed", {})
-    assert prune(store, timedelta(0), now=datetime.now(UTC) + timedelta(days=1))["scores"] == 35
+    monkeypatch.setattr(import_module("accord.store.backup"), "ROWS_AT_ONCE", 10)
+    for _ in range(35):
+        store.finish_run(store.start_run("score", {}), "failed", {})
+    assert prune(store, timedelta(0), now=datetime.now(UTC) + timedelta(days=1))["runs"] == 35
     assert store.runs() == []
 
 
 def test_vacuuming_gives_space_back(store: Store) -> None:
-    run = store.start_run("score", {})
-    store.add_scores(run, ({"conversation": f"c{n}", "value": "x" * 500} for n in range(5000)))
-    store.finish_run(run, "failed", {})
+    for _ in range(60):
+        store.finish_run(store.start_run("score", {}), "failed", {"text": [random.random() for _ in range(3000)]})
     prune(store, timedelta(0), now=datetime.now(UTC) + timedelta(days=1))
     before, after = vacuum(store.url)
     assert after < before / 2
@@ -252,16 +253,15 @@ ASKED: dict[str, Callable[[Store], object]] = {
     "replies by key": lambda store: store.replies(["k1", "k2"]),
     "issues of a maker": lambda store: list(IssueAnnotations(store).of([chat("c00001")], "maker|model:m")),
     "conversations of a maker": lambda store: IssueAnnotations(store).conversations("maker|model:m"),
-    "scores of a run": lambda store: list(store.scores("run")),
-    "days": lambda store: list(Watched(store).days("2026-01-01")),
+    "days": lambda store: list(MonitoringTables(store).days("2026-01-01")),
     "conversations by id": lambda store: list(store.conversations(["c00001"])),
     "ids": lambda store: next(store.conversation_ids()),
     "where labels end": lambda store: store._places(),
     "new labels": lambda store: store.add_labels([Label(Target("c00001"), "Q0", "new", 1)]),
-    "what is computed": lambda store: Computed(store).add("new", "fit", {}, {"x": np.ones(1)}),
+    "what is computed": lambda store: ComputedCache(store).add("new", "fit", {}, {"x": np.ones(1)}),
     "claims": lambda store: Claims(store).exchange(["a"], ["b", "c"], renewed=True),
 }
-LARGE = ("annotations", "conversations", "cache", "scores", "claims")
+LARGE = ("annotations", "conversations", "cache", "claims")
 
 
 @pytest.fixture

@@ -40,13 +40,13 @@ from accord.values import (
     Estimate,
     Issue,
     IssueAnnotation,
-    Items,
+    ItemSettings,
     StudySettings,
     Target,
     Turn,
-    digests,
+    find_quote,
     load_taxonomy,
-    span_of,
+    turn_digests,
 )
 
 TAXONOMY = load_taxonomy("soda-eval")
@@ -55,7 +55,7 @@ HIDDEN = "OVERALL-COMMENT-OF-THE-MODEL"
 
 
 def issue(kind: str = "Coherence", comment: str = "ISSUE-COMMENT", quote: str = "", reply: str = "") -> Issue:
-    return Issue(kind, comment, quote, span_of(quote, reply))
+    return Issue(kind, comment, quote, find_quote(quote, reply))
 
 
 def assessed(name: str, turn: int, *kinds: str, score: int = 3) -> IssueAnnotation:
@@ -92,7 +92,7 @@ def test_of_a_dialogue_a_second_turn_only_when_all_have_one(tmp_path: Path) -> N
     store.add_conversations(Conversation(f"d{name:03}", chat) for name in range(40))
 
     def sampled(count: int, seed: int, assessments: list[IssueAnnotation] = rows) -> list[Target]:
-        settings = StudySettings(level="turn", items=Items(assessed=True, sample=count), seed=seed)
+        settings = StudySettings(level="turn", items=ItemSettings(assessed=True, sample=count), seed=seed)
         return [each.target for each in drawn("look", settings, store, 1, assessments)]
 
     first: dict[str, Target] = {}
@@ -187,7 +187,7 @@ def project(folder: Path) -> Iterator[Project]:
 
 def said(turns: tuple[Turn, ...]) -> str:
     """The digest of what was said up to the reply."""
-    return digests(Conversation("any", turns))[1]
+    return turn_digests(Conversation("any", turns))[1]
 
 
 def test_quotes_that_overlap_are_marked_once() -> None:

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from accord import Store
 from accord.cli import app, commands  # noqa: F401 - registers the commands
-from accord.edges import BadInput, check
+from accord.edges import BadInput, validate
 from accord.live import combine_apps, exposure
 from accord.project import Config, Project
 from accord.store import Conflict, IssueAnnotations, LeaseExpired, Studies
@@ -133,7 +133,7 @@ def test_a_queue_of_what_a_model_called_other(tmp_path: Path) -> None:
         assert taken is not None and taken.item.target == Target("gpt-9-3", 1)
         studies.close()
     with pytest.raises(BadInput, match="set `level: turn`"):
-        check(StudySettings, {"items": {"issues": ["Other"]}}, "studies")
+        validate(StudySettings, {"items": {"issues": ["Other"]}}, "studies")
 
 
 def test_a_draw_has_equally_many_of_each_and_a_seed(tmp_path: Path) -> None:

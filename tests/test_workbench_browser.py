@@ -15,7 +15,7 @@ from served_workbench import project, served
 from accord import Conversation, Turn
 from accord.project import Project
 from accord.store import Studies
-from accord.values import Annotation, Document, Issue, IssueAnnotation, Target, span_of
+from accord.values import Annotation, Document, Issue, IssueAnnotation, Target, find_quote
 from accord.web import add_person
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -387,7 +387,7 @@ def assessed(opened: Project) -> None:
     turns = (Turn("user", "How is it?"), Turn("assistant", TEXT, extra={"tool_calls": ["look_up('Paris')"]}))
     opened.store.add_conversations([Conversation("one", turns, (Document("Paris is warm.", title="Weather"),))])
     quote = "sunny"
-    issue = Issue("Coherence", "Says too much.", quote, span_of(quote, TEXT))
+    issue = Issue("Coherence", "Says too much.", quote, find_quote(quote, TEXT))
     found = IssueAnnotation(Target("one", 1), (issue,), 2, "OVERALL-COMMENT", "issues|model:secret-model|taxonomy:x")
     from accord.store import IssueAnnotations
 

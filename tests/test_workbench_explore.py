@@ -12,11 +12,13 @@ from urllib.parse import urlencode
 import pytest
 from browsing import DARK, LIGHT, chromium, faults, tab
 from read_conversations import RICH, reading_project
+from scored_rows import add_scores
 from served_workbench import Browser, project, served
 from test_workbench_pages import EVIL, strange
 
 from accord import Conversation, Turn
-from accord.project import Project, score
+from accord.project import Project
+from accord.scoring import score
 from accord.store import Studies
 from accord.web import add_person
 from accord.web.pages.explore import CATEGORIES, OTHER, ChartSettings, ExploreChart, load_score_table
@@ -51,7 +53,7 @@ def test_a_conversation_that_the_store_does_not_hold_has_its_score_alone(tmp_pat
         with opened.store.run("score", {}) as kept:
             rows = [{"conversation": name, "turn": turn, "value": 2.0, "annotator": "population"}
                     for name, turn in (("elsewhere", None), ("gpt-9-1", 1), ("gpt-9-1", 99))]  # fmt: skip
-            opened.store.add_scores(kept.id, rows)
+            add_scores(opened, kept.id, rows)
         found = load_score_table(opened)
         assert found.unknown == 1 and [row.get("metadata: system") for row in found.rows] == [None, "gpt-9", "gpt-9"]
         assert [row.get("metric: question-rate") for row in found.rows] == [None, 0.0, None]
@@ -64,7 +66,7 @@ def test_a_chart_counts_in_bins_and_names_no_field_by_its_text(tmp_path: Path) -
             for n in range(60)
         )
         with opened.store.run("score", {}) as kept:
-            opened.store.add_scores(kept.id, [{"conversation": f"c{n}", "value": n / 7} for n in range(60)])
+            add_scores(opened, kept.id, [{"conversation": f"c{n}", "value": n / 7} for n in range(60)])
         found = load_score_table(opened)
         name = f"metadata: {EVIL}"
         made = ExploreChart(found, ChartSettings.from_query({"x": name, "y": VALUE, "color": VALUE}, found.columns))
@@ -94,7 +96,7 @@ def test_a_chart_counts_in_bins_and_names_no_field_by_its_text(tmp_path: Path) -
 def test_every_mark_draws(tmp_path: Path, fields: dict[str, str], drawn: str) -> None:
     with project(tmp_path) as opened:
         with opened.store.run("score", {}) as kept:
-            opened.store.add_scores(kept.id, [{"conversation": f"gpt-9-{n}", "value": n / 7} for n in range(12)])
+            add_scores(opened, kept.id, [{"conversation": f"gpt-9-{n}", "value": n / 7} for n in range(12)])
         found = load_score_table(opened)
         chart = ExploreChart(found, ChartSettings.from_query(fields, found.columns))
         assert drawn in chart.draw() and sum(group["n"] for group in chart.to_json().get("groups", [{"n": 12}])) == 12

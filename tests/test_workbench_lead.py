@@ -35,7 +35,7 @@ from accord.studies.item_order import Order, is_random, ranking
 from accord.studies.retrain import candidate_of, promote, recovered, waiting
 from accord.studies.study_progress import Standing
 from accord.testing import planted
-from accord.values import Annotation, Kind, Label, Labels, Question, Scale, StudySettings, Target
+from accord.values import Annotation, Label, Labels, Question, Scale, ScaleKind, StudySettings, Target
 from accord.web import add_person
 
 SCALE = Scale(options=(1, 2, 3, 4, 5))
@@ -190,7 +190,7 @@ def test_the_items_on_which_people_differ_come_first_and_agreement_is_no_item() 
     ]
     found = worst(Answers.of(MAIN, [*rows, said("ann", 3, 1)]))
     assert [(unit[0].conversation, apart) for unit, apart in found] == [("c0", 16.0), ("c1", 1.0)]
-    names = Question(id="main", text="?", scale=Scale(kind=Kind.NOMINAL, options=("red", "blue", "green")))
+    names = Question(id="main", text="?", scale=Scale(kind=ScaleKind.NOMINAL, options=("red", "blue", "green")))
     rows = [
         Annotation(Target(f"c{n}"), "main", by, "person", v)
         for n, by, v in (
@@ -423,7 +423,7 @@ def test_the_informative_order_is_made_as_labels_arrive(tmp_path: Path, monkeypa
         led(tmp_path, monkeypatch, order="informative", random_share=0.3) as opened,
         looked(opened) as (look, loop, panel),
     ):
-        assert "label 8 conversations at random first" in loop.jobs.failed["order look"]
+        assert "8 are needed; label random conversations first" in loop.jobs.failed["order look"]
         panel.everybody(5)
         loop.jobs.wait()
         order = loop.orders["look"]

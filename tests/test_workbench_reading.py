@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import scaled
 from read_conversations import POLICY, REPLY, RICH, reading_project, rich
+from scored_rows import add_scores
 from served_workbench import Browser, project, served
 from test_workbench_pages import EVIL, strange
 
@@ -19,8 +20,9 @@ from accord import Conversation, Turn
 from accord.live import Message
 from accord.live import opened as watched
 from accord.models import run
-from accord.project import Project, score
-from accord.store import Studies, scores_about
+from accord.project import Project
+from accord.scoring import score
+from accord.store import Studies, scores_of_conversation
 from accord.studies.citations import Passages, excerpts
 from accord.studies.predicted_ratings import Perspectives, expected
 from accord.values import Annotation, Document, Issue, IssueAnnotation, Sample, Score, Target
@@ -56,10 +58,10 @@ def test_the_page_and_its_data_tell_everything_that_is_known(tmp_path: Path, mon
             browser, where = signed_in(port), reading_address(RICH)
             data = read(browser, f"{where}.json")
             page = html.unescape(browser.get(reading_address(RICH, 4, "/board/list?question=Q0")))
-        [known] = run(evaluator.predict([Sample(rich())]), opened.kept)
+        [known] = run(evaluator.predict([Sample(rich())]), opened.stored_models)
         assert isinstance(known, Score) and data["expected"]["scores"]["conversation"]["value"] == known.value
         for name, row in data["expected"]["people"]["conversation"].items():
-            [own] = run(evaluator.predict([Sample(rich())], name), opened.kept)
+            [own] = run(evaluator.predict([Sample(rich())], name), opened.stored_models)
             assert isinstance(own, Score) and row["value"] == own.value and row["distribution"] == own.distribution
         assert set(data["expected"]["people"]["conversation"]) == {"ann", "bob", "cy"}
         whole, reply = data["whole"], data["turns"][4]
@@ -147,7 +149,7 @@ def test_what_stands_in_a_conversation_is_text(tmp_path: Path) -> None:
         opened.store.add_conversations([evil])
         opened.store.add_annotations(said)
         opened.store.add_answers([answer])
-        opened.store.add_scores(opened.store.start_run(EVIL, {"evaluator": EVIL}), [row])
+        add_scores(opened, opened.store.start_run(EVIL, {"evaluator": EVIL}), [row], EVIL)
         with served(opened) as port:
             browser = signed_in(port)
             page = browser.get(reading_address(EVIL, 3, f"/board/{EVIL}"))
@@ -195,14 +197,13 @@ def test_scores_are_told_by_run_the_latest_first(tmp_path: Path) -> None:
         runs = [opened.store.start_run(command, {"evaluator": command}) for command in ("score", "run")]
         for place, name in enumerate(runs):
             rows = [{"conversation": "gpt-9-1", "turn": None, "value": place}, {"conversation": "x", "value": 9}]
-            opened.store.add_scores(name, rows)
-        found = scores_about(opened.store, "gpt-9-1")
-        assert [(each.run, each.command, each.evaluator, each.status) for each in found] == [
-            (runs[1], "run", "run", "running"),
-            (runs[0], "score", "score", "running"),
-        ]
+            add_scores(opened, name, rows, ["score", "run"][place])
+        found = scores_of_conversation(opened.store, opened.mart, "gpt-9-1")
+        assert [(each.run, each.command, each.evaluator) for each in found] == [
+            (runs[1], "run", "run"), (runs[0], "score", "score"),
+        ]  # fmt: skip
         assert [[row["value"] for row in each.rows] for each in found] == [[1], [0]]
-        assert scores_about(opened.store, "gpt-9-2") == []
+        assert scores_of_conversation(opened.store, opened.mart, "gpt-9-2") == []
 
 
 def test_another_evaluator_expects_other_things_and_nobody_is_asked(

@@ -12,7 +12,8 @@ from read_conversations import RICH, reading_project, rich
 from served_workbench import project, served
 
 from accord import Conversation, Turn
-from accord.project import Project, score
+from accord.project import Project
+from accord.scoring import score
 from accord.web.context import reading_address
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

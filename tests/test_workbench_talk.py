@@ -19,10 +19,10 @@ from served_workbench import Browser, served, token
 from accord import Store
 from accord.edges import BadInput
 from accord.project import Config, Project
-from accord.store import Limits, Studies, Talks
+from accord.store import ChatLimits, Chats, Studies
 from accord.studies import OpenStudy
 from accord.studies.chat_session import OpenTalk
-from accord.synth import Library
+from accord.synth import DocumentIndex
 from accord.testing import ChatServer, Wire, completion, spoken
 from accord.web import WorkbenchContext, add_person, workbench_app
 
@@ -195,7 +195,7 @@ def test_documents_that_cannot_be_read_are_one_line(tmp_path: Path, files: Mappi
         (tmp_path / name).write_bytes(content)
     where = tmp_path / "rows.jsonl" if "rows.jsonl" in files else tmp_path
     with pytest.raises(BadInput, match=re.escape(told)):
-        Library.read(where)
+        DocumentIndex.read(where)
 
 
 def test_no_page_no_json_and_no_header_names_the_assistant(tmp_path: Path) -> None:
@@ -267,7 +267,7 @@ def test_another_topic_sets_this_conversation_aside_and_no_topic_comes_twice(tmp
             topics.append(browser.shown()["topic"])
         assert sorted(topics) == sorted(TOPICS)
         studies = Studies(opened.store)
-        everything = Talks(studies).everything("chat")
+        everything = Chats(studies).everything("chat")
         assert [each.state for each in everything] == ["dropped", "dropped", "open"]
         assert [len(each.said) for each in everything] == [0, 2, 0], "what was said stays"
         assert len({each.assistant for each in everything}) == 1, "who is left is not counted: the balance holds"
@@ -397,11 +397,11 @@ def test_a_server_that_dies_between_message_and_reply_loses_neither(tmp_path: Pa
             browser.begin()
         name = browser.where.rpartition("/")[2]
         studies = Studies(opened.store)
-        talks = Talks(studies)
+        talks = Chats(studies)
         person = talks.everything("chat")[0].person
         over = "2020-01-01T00:00:00.000+00:00"
         # What a killed server leaves behind: the message, and a reply that it had begun to keep.
-        talks.say(name, person, "m" * 20, "Hello?", 0, Limits(30), over)
+        talks.say(name, person, "m" * 20, "Hello?", 0, ChatLimits(30), over)
         talks.write(name, 1, "As far as it ", over)
         studies.close()
         with served(opened) as browser.port:
@@ -449,7 +449,7 @@ def test_a_server_that_is_killed_in_the_middle_of_a_reply_loses_neither(tmp_path
             browser.say(browser.begin(), "Hello?", wait="no")
             store = Store(f"sqlite:///{tmp_path}/accord.db")
             studies = Studies(store)
-            while Talks(studies).everything("chat")[0].said[1].content != "As far as it came":
+            while Chats(studies).everything("chat")[0].said[1].content != "As far as it came":
                 threading.Event().wait(0.05)
         gone.set()
         with started(model.url) as server:
@@ -527,7 +527,7 @@ def test_a_budget_holds_and_is_said_in_place(tmp_path: Path) -> None:
         page = browser.say(browser.say(browser.begin(), "One?"), "Two?")
         assert "the budget of this study is spent" in page and len(model.requests) == 1
         assert opened.budget.spent.total == 15, "what the endpoint told was counted"
-        [talk] = Talks(Studies(opened.store)).everything("chat")
+        [talk] = Chats(Studies(opened.store)).everything("chat")
         assert talk.said[1].about["tokens"] == [10, 5] and talk.said[3].reason == "budget"
 
 
@@ -696,5 +696,5 @@ def test_an_old_store_gets_the_tables(tmp_path: Path) -> None:
     Store(f"sqlite:///{tmp_path}/accord.db").close()
     with ChatServer(say_hello) as model, project(tmp_path, model.url) as opened:
         studies = Studies(opened.store)
-        assert Talks(studies).everything("chat") == []
+        assert Chats(studies).everything("chat") == []
         studies.close()

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from accord.edges import MissingExtra
-from accord.embedded import Shape
+from accord.embedded import LlamaShape
 
-TINY = Shape(layers=2, heads=4, key_heads=2, width=32, head_width=8, context=512, rope_base=10_000.0, epsilon=1e-5)
+TINY = LlamaShape(layers=2, heads=4, key_heads=2, width=32, head_width=8, context=512, rope_base=10_000.0, epsilon=1e-5)
 FEED = 48
 CONTROL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 TEMPLATE = (

@@ -13,11 +13,11 @@ from pathlib import Path
 import draw_sample_ratings
 
 from accord.evidence import EvidenceTable
-from accord.learning import held_out, make_head
+from accord.learning import Experiment, make_head
 from accord.project import Config, Project
 from accord.sample import sources
 from accord.statistics import FOLDS
-from accord.validation import baselines, compared, folds_of, is_better
+from accord.validation import baselines, compared, is_better
 from accord.values import Labels, Question
 
 DRAWS = 1000
@@ -30,7 +30,7 @@ def read(ratings: Path) -> tuple[EvidenceTable, Labels, Question]:
         project.import_([sources()[0], ratings])
         evaluator = project.evaluator()
         return (
-            project.measure(evaluator.sources, list(project.every_sample())),
+            project.measure(evaluator.sources, list(project.all_samples())),
             project.store.labels(),
             project.question,
         )
@@ -40,10 +40,10 @@ def holds(seed: int, ratings: Path) -> bool:
     """Draw ratings by a seed, compare, print a line, and say whether every baseline is beaten."""
     draw_sample_ratings.main(seed, ratings)
     table, labels, question = read(ratings)
-    rated, splits, _ = folds_of(table, labels, question, FOLDS, 0)
-    ours = held_out("mixed", lambda asked: make_head("mixed", asked, {}), question, table, labels, rated, splits)
-    systems = [ours, *baselines(table, labels, question, rated, splits)]
-    found = [d for d in compared(question, rated, systems, FOLDS, 0, DRAWS).differences if d.statistic == "rmse"]
+    experiment = Experiment.of(table, labels, question, FOLDS)
+    ours, rated = experiment.run("mixed", lambda asked: make_head("mixed", asked, {})), experiment.ratings
+    systems = [ours, *baselines(experiment)]
+    found = [d for d in compared(experiment, systems, DRAWS).differences if d.statistic == "rmse"]
     beaten = all(is_better(d) and d.p_holm < SURE for d in found)
     shown = ", ".join(f"{d.against} {d.test.difference:+.3f} [{d.test.low:+.3f}, {d.test.high:+.3f}]" for d in found)
     error = float(((ours.value - rated.value) ** 2).mean() ** 0.5)

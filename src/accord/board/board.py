@@ -40,7 +40,7 @@ MADE = 16
 """Boards that are remembered until scores or labels come in."""
 NEXT = (
     "No score is on the board yet. Score conversations: accord score chats.jsonl --out scores.jsonl; or as they are "
-    "held: accord serve. What an earlier Accord scored is taken in by: accord board rebuild."
+    "held: accord serve. What an earlier Accord scored is taken in by: accord board repair."
 )
 
 

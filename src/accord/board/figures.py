@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from accord.board.reading import ANYBODY, DAY, Reader, Texts
 from accord.board.resampled import FEWEST, Floats, counts, ends, means, quantiles
 from accord.edges import BadInput
-from accord.statistics import Part, p_value, reach
+from accord.statistics import CenteredPart, p_value, reach
 from accord.store import Store
 from accord.validation import Labelled, estimates
 from accord.values import Estimate
@@ -259,7 +259,7 @@ def difference(found: Texts, texts: pl.DataFrame, by: str, first: str | None, se
         gaps = (joined["value"] - joined["value_other"]).to_numpy().astype(float)
         value, parts = (
             float(gaps.mean()),
-            [Part((gaps - gaps.mean()) / len(gaps), np.arange(shared).astype(str))],
+            [CenteredPart((gaps - gaps.mean()) / len(gaps), np.arange(shared).astype(str))],
         )
         sizes = int(joined["len"].sum()), int(joined["len_other"].sum())
     else:
@@ -270,7 +270,7 @@ def difference(found: Texts, texts: pl.DataFrame, by: str, first: str | None, se
             names_of, place = np.unique(cluster, return_inverse=True)
             adds = np.bincount(place, scores - scores.mean(), len(names_of)) / len(scores)
             value += sign * float(scores.mean())
-            parts.append(Part(sign * adds, names_of.astype(str)))
+            parts.append(CenteredPart(sign * adds, names_of.astype(str)))
         sizes = len(sides[0]), len(sides[1])
     known = all(len(part.adds) >= FEWEST for part in parts)
     half = reach(parts) if known else None

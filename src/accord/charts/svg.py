@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup, escape
 
-from accord.edges import visible
+from accord.edges import escape_controls
 
 STYLE = """\
 .chart { display: block; max-width: 100%; height: auto; font: 13px system-ui, sans-serif; }
@@ -48,7 +48,7 @@ def text_width(text: str, size: float) -> float:
     """Return the estimated width of a text in pixels, rather too wide than too narrow."""
     wide = (
         1.05 if unicodedata.east_asian_width(char) in "WF" else 0.95 if char in "%@MWmw—" else 0.58
-        for char in visible(text)
+        for char in escape_controls(text)
     )
     return size * sum(wide)
 
@@ -62,7 +62,7 @@ def cut_text(text: str, width: float, size: float = TICK) -> str:
 
 def escape_text(text: str) -> str:
     """Return a text as markup on one line, with control characters made visible."""
-    return str(escape(visible(text.replace("\n", " ").replace("\t", " "))))
+    return str(escape(escape_controls(text.replace("\n", " ").replace("\t", " "))))
 
 
 def tag(name: str, content: str = "", **attributes: str | float) -> str:

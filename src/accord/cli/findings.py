@@ -23,9 +23,9 @@ _OF_LABELS = {
 
 def fitted_text(done: Fitted) -> str:
     """Everything that one `accord fit` found out."""
-    from accord.edges import in_lines  # here: `--help` imports nothing that takes time
+    from accord.edges import one_line_json  # here: `--help` imports nothing that takes time
 
-    parts = [comparison_text(in_lines(done.comparison.to_json()))] if done.comparison is not None else []
+    parts = [comparison_text(one_line_json(done.comparison.to_json()))] if done.comparison is not None else []
     if done.learned_from:
         parts.append(
             f"learned from {done.learned_from} samples without a label; how far it agrees with people cannot be "
@@ -43,9 +43,9 @@ def fitted_text(done: Fitted) -> str:
 
 def _questions(done: Fitted) -> str:
     """How each question of the rubric is predicted out of fold."""
-    from accord.edges import in_lines
+    from accord.edges import one_line_json
 
-    rows = in_lines(done.by_question())
+    rows = one_line_json(done.by_question())
     figures = {"rmse": "RMSE", "pearson": "r", "log_loss": "log loss"}
     cells = [
         [row["question"], str(row["n"]), *(

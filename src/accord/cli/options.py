@@ -14,7 +14,8 @@ import typer
 from accord.cli.outputs import LIVE_ROWS
 
 if TYPE_CHECKING:
-    from accord.project import Project, Turns
+    from accord.project import Project
+    from accord.scoring import Turns
     from accord.values import Rubric
     from accord.web import WorkbenchContext
 
@@ -158,14 +159,16 @@ def open_project(
     """
     import logging
 
-    from accord.edges import plain_url
+    from accord.edges import strip_url_secrets
     from accord.project import Project, load_project, with_settings
     from accord.store import store_exists
 
     config = with_settings(load_project(config_file), settings or ())
     for error in config.broken_studies.values():
         note_broken_study(error)
-    logging.getLogger("accord").info("project in %s, store %s", config.folder.absolute(), plain_url(config.store))
+    logging.getLogger("accord").info(
+        "project in %s, store %s", config.folder.absolute(), strip_url_secrets(config.store)
+    )
     if not creates and not store_exists(config.store):
         config = config.model_copy(update={"store": "sqlite:///:memory:"})
     return Project(config, question=question)
@@ -231,7 +234,7 @@ def turn_choice(turns: str) -> Turns:
         UnknownName: There is no such choice.
     """
     from accord.edges import UnknownName
-    from accord.project import TURNS
+    from accord.scoring import TURNS
 
     found = next((each for each in TURNS if each == turns), None)
     if found is None:
@@ -247,7 +250,7 @@ def role_map(pairs: list[str] | None) -> dict[str, str]:
     """
     if not pairs:
         return {}
-    from accord.project import check_roles
+    from accord.formats import check_roles
 
     return check_roles({theirs: ours for theirs, _, ours in (pair.rpartition("=") for pair in pairs)})
 

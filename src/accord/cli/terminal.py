@@ -62,25 +62,25 @@ def _log_handler() -> Any:
 
 def show(result: Mapping[str, Any], as_json: bool, text: Callable[[Mapping[str, Any]], str]) -> None:
     """Print a result: as JSON, or as `text` writes it."""
-    from accord.edges import in_lines  # here: `--help` imports nothing that takes time
+    from accord.edges import one_line_json  # here: `--help` imports nothing that takes time
 
-    say(json.dumps(result, indent=1, ensure_ascii=False) if as_json else text(in_lines(result)))
+    say(json.dumps(result, indent=1, ensure_ascii=False) if as_json else text(one_line_json(result)))
 
 
 def say(text: str, is_aside: bool = False) -> None:
     """Print a text, on stderr where it is an aside: no secret, and nothing that a terminal would obey."""
-    from accord.edges import redacted, visible
+    from accord.edges import escape_controls, redact
 
     if is_aside and _is_quiet:
         return
-    print(visible(redacted(text)), file=sys.stderr if is_aside else sys.stdout)
+    print(escape_controls(redact(text)), file=sys.stderr if is_aside else sys.stdout)
 
 
 def say_line(text: str) -> None:
     """Print one line of bounded length on stderr, whatever stands in the text, and no credentials."""
-    from accord.edges import bounded, one_line, redacted_message
+    from accord.edges import one_line, redact_message, truncate_middle
 
-    print(one_line(redacted_message(" ".join(bounded(text).split()))), file=sys.stderr)
+    print(one_line(redact_message(" ".join(truncate_middle(text).split()))), file=sys.stderr)
 
 
 class Result(Protocol):
@@ -408,7 +408,7 @@ def imported_text(result: Mapping[str, Any]) -> str:
     ]
     if counts:
         lines.append(f"labels read by question: {', '.join(counts)}")
-    lines += [f"{count_of(count, 'row')} passed over: {why}" for why, count in result["passed_over"].items()]
+    lines += [f"{count_of(count, 'row')} ignored: {why}" for why, count in result["ignored"].items()]
     if result["skipped"]:
         lines += [f"{count_of(result['skipped'], 'bad row')} skipped:", *(f"  {row}" for row in result["bad_rows"])]
     return "\n".join(lines)

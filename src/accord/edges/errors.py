@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from accord.edges.installing import install_command
-from accord.edges.secrets import redacted_message
+from accord.edges.secrets import redact_message
 
 
 class AccordError(Exception):
@@ -23,7 +23,7 @@ class AccordError(Exception):
     exit_code = 1
 
     def __str__(self) -> str:
-        return redacted_message(super().__str__())
+        return redact_message(super().__str__())
 
 
 class BadInput(AccordError):

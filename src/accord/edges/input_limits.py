@@ -4,16 +4,16 @@ r"""Checks on everything that comes in: files, text and times. The one edge for 
 |---|---|
 | a directory, a named pipe, a device or a socket (or a link to one) instead of a file | an error that names it |
 | a file that is read whole (YAML, a card, learned arrays) and exceeds its limit | an error with both sizes |
-| JSON nested deeper than `DEEPEST` | an error |
+| JSON nested deeper than `MAX_DEPTH` | an error |
 | NaN, an infinite number, a number beyond 1e100 or half a surrogate pair in a card | an error |
 | a file that is not UTF-8 | an error |
-| gzip, bzip2 or xz that unpacks to more than `RATIO` times its size | an error; no log compresses this well |
+| gzip, bzip2 or xz that unpacks to more than `MAX_UNPACK_RATIO` times its size | an error |
 | gzip, bzip2 or xz that is truncated, or whose data or checksum are damaged | an error that names which |
 | zstd, lz4, zip or compress | an error that names the tool to unpack it |
 | NUL or half a surrogate pair in text (`"\ud800"` in JSON) | replaced by U+FFFD (`sendable`) |
 | the same in an id, or in YAML | an error: replacing them could make two ids equal |
-| digits of another script than ASCII, or more than nine, in place of a number | an error (`whole_number`) |
-| a time outside the years 1 to 9999 UTC | dropped from files, refused in live messages (`in_calendar`) |
+| digits of another script than ASCII, or more than nine, in place of a number | an error (`parse_whole_number`) |
+| a time outside the years 1 to 9999 UTC | dropped from files, refused in live messages (`is_in_calendar`) |
 
 Each error is one `BadInput`, raised before the content is in memory, and reading never waits: a pipe or a device is
 never opened. `formats/row_reader.py` bounds single rows of files that are read row by row.
@@ -34,7 +34,7 @@ from typing import Any
 
 from accord.edges.errors import BadInput
 
-DEEPEST = 100
+MAX_DEPTH = 100
 """Levels of nesting in anything that is read: more than people or programs write, less than any parser's stack."""
 MB = 1 << 20
 CARD_BYTES = 64 * MB
@@ -42,7 +42,7 @@ CARD_BYTES = 64 * MB
 ARRAYS_BYTES = 1024 * MB
 """The most that the learned arrays of an evaluator may hold."""
 
-RATIO = 200
+MAX_UNPACK_RATIO = 200
 """How many times its own size a packed file may unpack to; logs come to 5 to 50."""
 FREE_BYTES = 64 * MB
 """What any packed file may unpack to, whatever its size."""
@@ -74,7 +74,7 @@ def unpacked_name(name: str) -> str:
     return name[: len(name) - len(ending)]
 
 
-def regular(path: Path) -> int:
+def regular_size(path: Path) -> int:
     """The size in bytes of a file that can be read to its end; links are followed.
 
     Raises:
@@ -94,10 +94,10 @@ def open_regular(path: Path) -> io.FileIO:
     """The file opened for reading, without a buffer, never anything that one could wait for.
 
     Raises:
-        BadInput: As `regular`, or it may not be read.
+        BadInput: As `regular_size`, or it may not be read.
         FileNotFoundError: Nothing is there.
     """
-    regular(path)
+    regular_size(path)
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
     try:
         number = os.open(path, flags)
@@ -167,7 +167,7 @@ class _Unpacked(io.RawIOBase):
         opened: Callable[[io.BufferedReader[Any]], io.BufferedIOBase],
     ) -> None:
         size = os.fstat(packed.fileno()).st_size
-        self._path, self._packed, self._most, self._given = path, packed, max(FREE_BYTES, RATIO * size), 0
+        self._path, self._packed, self._most, self._given = path, packed, max(FREE_BYTES, MAX_UNPACK_RATIO * size), 0
         self._kind, self._inner = kind, opened(packed)
 
     def readable(self) -> bool:
@@ -189,7 +189,7 @@ class _Unpacked(io.RawIOBase):
         self._given += len(piece)
         if self._given > self._most:
             raise BadInput(
-                f"{self._path} unpacks to more than {shown_size(self._most)}, {RATIO} times its size, "
+                f"{self._path} unpacks to more than {format_size(self._most)}, {MAX_UNPACK_RATIO} times its size, "
                 "which no log does; unpack it by hand if it is one"
             )
         buffer[: len(piece)] = piece
@@ -203,7 +203,7 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
 
-def read_whole(path: Path, most: int) -> bytes:
+def read_bytes(path: Path, most: int) -> bytes:
     """All bytes of a file that holds no more than `most`.
 
     Raises:
@@ -223,7 +223,7 @@ def read_whole(path: Path, most: int) -> bytes:
                 raise BadInput(f"cannot read {path}: {error.strerror}") from None
             size = max(size, len(content))
     if size > most:
-        raise BadInput(f"{path} is larger than such a file may be: {shown_size(size)}, at most {shown_size(most)}")
+        raise BadInput(f"{path} is larger than such a file may be: {format_size(size)}, at most {format_size(most)}")
     return bytes(content)
 
 
@@ -231,17 +231,17 @@ def read_text(path: Path, most: int) -> str:
     """The text of a file in UTF-8, with or without a mark of it at the beginning.
 
     Raises:
-        BadInput: As `read_whole`, or it is not UTF-8.
+        BadInput: As `read_bytes`, or it is not UTF-8.
         FileNotFoundError: Nothing is there.
     """
     try:
-        return read_whole(path, most).decode("utf-8-sig")
+        return read_bytes(path, most).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise BadInput(f"{path} is not UTF-8; save it as UTF-8") from None
 
 
-def read_card(path: Path, most: int = CARD_BYTES) -> Any:
-    """What a JSON file holds, with finite numbers and nested no deeper than `DEEPEST`.
+def read_json_file(path: Path, most: int = CARD_BYTES) -> Any:
+    """What a JSON file holds, with finite numbers and nested no deeper than `MAX_DEPTH`.
 
     Raises:
         BadInput: As `read_text`, or it is no such JSON.
@@ -251,11 +251,11 @@ def read_card(path: Path, most: int = CARD_BYTES) -> Any:
     try:
         content = json.loads(text, parse_constant=_refused, parse_float=_finite)
     except RecursionError:
-        raise BadInput(f"{path} is no JSON that can be read: nested deeper than {DEEPEST} levels") from None
+        raise BadInput(f"{path} is no JSON that can be read: nested deeper than {MAX_DEPTH} levels") from None
     except ValueError as error:  # a JSONDecodeError is one; a number of thousands of digits another
         raise BadInput(f"{path} is no JSON: {getattr(error, 'msg', error)}") from None
     if is_too_deep(content):
-        raise BadInput(f"{path} is no JSON that can be read: nested deeper than {DEEPEST} levels")
+        raise BadInput(f"{path} is no JSON that can be read: nested deeper than {MAX_DEPTH} levels")
     return sendable_json(content) if "\\u" in text else content
 
 
@@ -289,7 +289,7 @@ def sendable_json(value: Any) -> Any:
     return value
 
 
-def whole_number(text: str) -> int | None:
+def parse_whole_number(text: str) -> int | None:
     """Return the number that one to nine ASCII digits write; None for any other text.
 
     `int` and `str.isdigit` accept the digits of every script; `int` fails at thousands of digits.
@@ -304,7 +304,7 @@ FIRST_MOMENT, LAST_MOMENT = -62_135_596_800_000, 253_402_300_799_999
 """First and last millisecond since 1970 of the years 1 to 9999 UTC, the range of Python's and the mart's dates."""
 
 
-def in_calendar(time: datetime) -> bool:
+def is_in_calendar(time: datetime) -> bool:
     """Return True if a time lies in the years 1 to 9999 UTC. A time without a zone is UTC.
 
     >>> in_calendar(datetime.fromisoformat("0001-01-01T00:00:00")), in_calendar(
@@ -331,7 +331,7 @@ def first_line(error: BaseException, most: int = 120) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:most]
 
 
-def is_too_deep(value: Any, deepest: int = DEEPEST) -> bool:
+def is_too_deep(value: Any, deepest: int = MAX_DEPTH) -> bool:
     """Whether lists and objects stand inside each other more than `deepest` times.
 
     >>> is_too_deep([[["a"]]], 2), is_too_deep([[["a"]]], 3)
@@ -377,7 +377,7 @@ def _size(path: Path, found: os.stat_result) -> int:
     return found.st_size
 
 
-def shown_size(size: int) -> str:
+def format_size(size: int) -> str:
     """A size in bytes as people say it."""
     return f"{size / MB:,.0f} MB" if size >= MB else f"{size / 1024:,.0f} kB"
 

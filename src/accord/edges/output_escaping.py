@@ -10,7 +10,7 @@ r"""The one edge for texts that go out: what came from outside is shown, never o
 | `=1+1`, `@SUM(A1)`, a leading tab or line break | CSV, Parquet | behind an apostrophe, which reading takes away |
 | a text in JSON | terminal (`--json`) | escaped as JSON writes it: what is parsed is equal |
 
-Line breaks and tabs of a text of several lines stay (`visible`), those of what is one line do not (`one_line`). Markup
+Line breaks and tabs of a text of several lines stay (`escape_controls`), those of one line do not (`one_line`). Markup
 is escaped by the templates (`autoescape`), quotes and backslashes of metrics by their library, and secrets are hidden
 by `edges/secrets.py`. Texts in JSON lines, in the store and in answers of the service go out as they are, as data.
 """
@@ -35,7 +35,7 @@ _IN_LINE = re.compile(f"[{_ACTED_ON}\\t\\n]")
 _SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
 
 
-def visible(text: str) -> str:
+def escape_controls(text: str) -> str:
     r"""A text of any number of lines, with what a terminal or a page would act on shown as JSON writes it.
 
     >>> print(visible("red: \x1b[31m, and\nnothing hidden: \u202e"))
@@ -55,17 +55,17 @@ def count_of(number: int, noun: str) -> str:
 
 
 def one_line(text: str, most: int = LONGEST_LINE) -> str:
-    r"""A text as one visible line, `bounded`.
+    r"""A text as one visible line, `truncate_middle`.
 
     >>> print(one_line("a name\nof two lines"))
     a name\nof two lines
     >>> one_line("a" * 20_000_000, 20)
     'aaaaaaaaaaaaa…[19,999,980 more]…aaaaaaa'
     """
-    return _IN_LINE.sub(_shown, bounded(text, most))
+    return _IN_LINE.sub(_shown, truncate_middle(text, most))
 
 
-def bounded(text: str, most: int = LONGEST_LINE) -> str:
+def truncate_middle(text: str, most: int = LONGEST_LINE) -> str:
     """A text of about `most` characters at the most: of a longer one its beginning and its end."""
     if len(text) <= most:
         return text
@@ -73,23 +73,25 @@ def bounded(text: str, most: int = LONGEST_LINE) -> str:
     return f"{text[:first]}…[{len(text) - most:,} more]…{text[len(text) - most + first :]}"
 
 
-def in_lines(value: Any) -> Any:
+def one_line_json(value: Any) -> Any:
     """What a terminal is to tell of: every text in a value of JSON, keys too, as `one_line`."""
     if isinstance(value, str):
         return one_line(value)
     if isinstance(value, dict):
-        return {in_lines(key): in_lines(each) for key, each in value.items()}
-    return [in_lines(each) for each in value] if isinstance(value, list | tuple) else value
+        return {one_line_json(key): one_line_json(each) for key, each in value.items()}
+    return [one_line_json(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def on_page(value: Any) -> Any:
-    """Return what a template prints for a value: its text with `visible` applied; markup and numbers unchanged."""
+def page_text(value: Any) -> Any:
+    """Return the text of a value with `escape_controls` applied; markup and numbers stay unchanged."""
     return (
-        value if value is None or isinstance(value, int | float) or hasattr(value, "__html__") else visible(str(value))
+        value
+        if value is None or isinstance(value, int | float) or hasattr(value, "__html__")
+        else escape_controls(str(value))
     )
 
 
-def inert(text: str) -> str:
+def escape_formula(text: str) -> str:
     """A text as the cell of a table: behind an apostrophe where a spreadsheet might run it, and where it is empty.
 
     >>> inert("=1+1"), inert("Ada")
@@ -98,8 +100,8 @@ def inert(text: str) -> str:
     return text if text and text[0] not in _LIVE else _MARK + text
 
 
-def written(cell: str) -> str:
-    """The text of a cell: the inverse of `inert`."""
+def unescape_formula(cell: str) -> str:
+    """The text of a cell: the inverse of `escape_formula`."""
     is_marked = cell[:1] == _MARK and (len(cell) == 1 or cell[1] in _LIVE)
     return cell[1:] if is_marked else cell
 

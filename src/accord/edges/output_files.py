@@ -3,8 +3,8 @@
 | function | caller |
 |---|---|
 | `open_private` | files that are written a row at a time |
-| `make_private` | files that a library writes: SQLite, Polars |
-| `write_whole` | files that are replaced in one step: pages, cards, spooled answers |
+| `create_private` | files that a library writes: SQLite, Polars |
+| `write_atomically` | files that are replaced in one step: pages, cards, spooled answers |
 
 New files have mode 0600 for every umask; an existing file keeps its mode.
 """
@@ -30,14 +30,14 @@ def open_private(path: Path, mode: str, **options: Any) -> IO[Any]:
     return open(path, mode, opener=_opener, **options)
 
 
-def make_private(path: Path) -> Path:
+def create_private(path: Path) -> Path:
     """Create an empty file with mode 0600 for a library to write to; an existing file stays as it is."""
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE))
     return path
 
 
-def write_whole(path: Path, content: str | bytes, errors: str = "strict") -> None:
+def write_atomically(path: Path, content: str | bytes, errors: str = "strict") -> None:
     """Write a file with mode 0600 in one step: readers see the old content or the new, never a part.
 
     A device or a pipe is written to, not replaced.

@@ -2,12 +2,12 @@
 
 | text | function | caller |
 |---|---|---|
-| a secret that Accord is given | `keep_secret`, `keep_url_secrets` | configuration, clients, stores |
-| the body of a reply, parsed from JSON | `redacted_json` | `models/reply_parsing.py`, before anything else reads it |
+| a secret that Accord is given | `register_secret`, `register_url_secrets` | configuration, clients, stores |
+| the body of a reply, parsed from JSON | `redact_json` | `models/reply_parsing.py`, before anything else reads it |
 | a value of a reply inside a message | `short` in `models/reply_parsing.py` | batches, streams, decisions |
-| the results of a run | `redacted_json` | the store, before they are written |
-| the text of an error | `redacted_message` | `AccordError`, `CallFailed`, the command line |
-| a page, a terminal line, a spooled row | `redacted` | `report`, `cli/terminal.py`, `store/request_claims.py` |
+| the results of a run | `redact_json` | the store, before they are written |
+| the text of an error | `redact_message` | `AccordError`, `CallFailed`, the command line |
+| a page, a terminal line, a spooled row | `redact` | `report`, `cli/terminal.py`, `store/request_claims.py` |
 
 An endpoint that repeats an API key, or at least `SHORTEST_PART` letters of one, gets them replaced by `HIDDEN`.
 """
@@ -47,25 +47,25 @@ def is_secret_name(name: str) -> bool:
     return _SECRET_NAME.search(name) is not None
 
 
-def keep_secret(secret: str | None) -> None:
-    """Note a secret, as it is written and as it stands decoded in a URL; `redacted` takes it out from now on.
+def register_secret(secret: str | None) -> None:
+    """Note a secret, as it is written and as it stands decoded in a URL; `redact` takes it out from now on.
 
     One that is shorter than `SHORTEST_PART` is too likely a word of its own, and is not noted.
     """
     _kept.update(each for each in (secret or "", unquote(secret or "")) if len(each) >= SHORTEST_PART)
 
 
-def keep_url_secrets(url: str | None) -> None:
+def register_url_secrets(url: str | None) -> None:
     """Register the secrets of a URL: its password (without one, its user) and the values of secret query parameters."""
     try:
         parts = urlsplit(url or "")
-        keep_secret(parts.password or parts.username)
+        register_secret(parts.password or parts.username)
         pairs = parse_qsl(parts.query)
     except ValueError:
         return
     for name, value in pairs:
         if is_secret_name(name):
-            keep_secret(value)
+            register_secret(value)
 
 
 @lru_cache(256)
@@ -73,7 +73,7 @@ def _parts(secret: str) -> frozenset[str]:
     return frozenset(secret[at : at + SHORTEST_PART] for at in range(len(secret) - SHORTEST_PART + 1))
 
 
-def redacted(text: str) -> str:
+def redact(text: str) -> str:
     """The text with every noted secret, and every part of one of at least `SHORTEST_PART` letters, hidden."""
     spans = []
     for secret in {*_kept, *(os.environ.get(name, "") for name in VARIABLES)}:
@@ -85,7 +85,7 @@ def redacted(text: str) -> str:
     return _without(text, sorted(spans)) if spans else text
 
 
-def redacted_json(value: Any) -> Any:
+def redact_json(value: Any) -> Any:
     """Return a JSON value with its texts redacted. Object keys stay unchanged.
 
     >>> keep_secret("sk-doctest-1234")
@@ -93,13 +93,13 @@ def redacted_json(value: Any) -> Any:
     {'errors': [{'message': 'bad key [secret]'}], 'count': 2}
     """
     if isinstance(value, str):
-        return redacted(value)
+        return redact(value)
     if isinstance(value, dict):
-        return {key: redacted_json(each) for key, each in value.items()}
-    return [redacted_json(each) for each in value] if isinstance(value, list | tuple) else value
+        return {key: redact_json(each) for key, each in value.items()}
+    return [redact_json(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def redacted_message(text: str) -> str:
+def redact_message(text: str) -> str:
     """Return a message without registered secrets, and without credentials in URLs and `password=` settings.
 
     >>> redacted_message("postgresql://ada:lovelace@host/db?password=byron is down")
@@ -108,7 +108,7 @@ def redacted_message(text: str) -> str:
     'no file https:/[secret]@host/a?X-Amz-Signature=[secret]&part=2'
     """
     without_urls = _QUERY.sub(rf"\1{HIDDEN}", _USER.sub(rf"\1{HIDDEN}@", text))
-    return redacted(_GIVEN.sub(rf"\1={HIDDEN}", without_urls))
+    return redact(_GIVEN.sub(rf"\1={HIDDEN}", without_urls))
 
 
 def _without(text: str, spans: list[tuple[int, int]]) -> str:

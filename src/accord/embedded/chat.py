@@ -1,4 +1,4 @@
-"""The embedded model behind the chat seam: no key, no network; prompts that wait together share what they share."""
+"""The embedded model as a chat model; prompts that wait together share the reading of common beginnings."""
 
 from __future__ import annotations
 
@@ -12,77 +12,76 @@ from threading import Event
 import numpy as np
 
 from accord.embedded.language_model import LanguageModel, open_language_model
-from accord.models import EMBEDDED, CallFailed, Pieces, Prompt, Reply, Usage
+from accord.models import EMBEDDED, CallFailed, Prompt, Reply, ReplyStream, Usage
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
-    """A prompt whose first token is wanted, with its tokens."""
+class _QueuedPrompt:
+    """A prompt that waits for its first token."""
 
     prompt: Prompt
     tokens: tuple[int, ...]
-    answered: asyncio.Future[Reply]
+    reply: asyncio.Future[Reply]
 
 
 class EmbeddedChat:
-    """A chat model in this process. It writes text and gives token probabilities, and keeps no JSON Schema.
+    """The embedded chat model. It writes text and gives token probabilities, without JSON Schemas.
 
-    Asked to rate, a model of this size is a poor judge (docs/methods.md has the figures); its likelihoods are
-    good evidence.
+    A model of this size is a poor judge (see the results in docs/methods.md); its likelihoods are good evidence.
     """
 
     def __init__(self, model: LanguageModel) -> None:
-        """`endpoint` names the weights: others under the same name are another model."""
+        """`endpoint` identifies the weights in the keys of stored replies."""
         self.name = f"{EMBEDDED}{model.name}"
         self.endpoint = f"{EMBEDDED}{model.fingerprint}"
         self._model = model
-        self._waiting: list[_Waiting] = []
-        self._working: asyncio.Task[None] | None = None
+        self._queue: list[_QueuedPrompt] = []
+        self._worker: asyncio.Task[None] | None = None
 
     async def ask(self, prompt: Prompt, /) -> Reply:
-        """The reply.
+        """Return the reply.
 
         Raises:
-            CallFailed: The prompt is longer than the model's context, or asks for JSON by schema.
+            CallFailed: The prompt is longer than the model's context, or has a JSON Schema.
         """
         tokens = self._tokens(prompt)
         if prompt.max_tokens > 1 or prompt.temperature > 0:
             return await asyncio.to_thread(self._written, prompt, tokens)
-        waiting = _Waiting(prompt, tokens, asyncio.get_running_loop().create_future())
-        self._waiting.append(waiting)
-        if self._working is None:
-            self._working = asyncio.create_task(self._work())
-        return await waiting.answered
+        queued = _QueuedPrompt(prompt, tokens, asyncio.get_running_loop().create_future())
+        self._queue.append(queued)
+        if self._worker is None:
+            self._worker = asyncio.create_task(self._work())
+        return await queued.reply
 
-    async def stream(self, prompt: Prompt, /) -> Pieces:
-        """The reply as it is written; see `ask` for what is raised."""
+    async def stream(self, prompt: Prompt, /) -> ReplyStream:
+        """Yield the reply as it is written; see `ask` for errors."""
         tokens, loop = self._tokens(prompt), asyncio.get_running_loop()
-        said: asyncio.Queue[str | None] = asyncio.Queue()
+        texts: asyncio.Queue[str | None] = asyncio.Queue()
         stopped = Event()
 
-        def heard(written: Sequence[int]) -> bool:
-            loop.call_soon_threadsafe(said.put_nowait, self._model.text_of(written))
+        def on_token(written: Sequence[int]) -> bool:
+            loop.call_soon_threadsafe(texts.put_nowait, self._model.text_of(written))
             return not stopped.is_set()
 
-        work = asyncio.create_task(asyncio.to_thread(self._written, prompt, tokens, heard))
-        work.add_done_callback(lambda _: said.put_nowait(None))
-        told = ""
+        work = asyncio.create_task(asyncio.to_thread(self._written, prompt, tokens, on_token))
+        work.add_done_callback(lambda _: texts.put_nowait(None))
+        sent = ""
         try:
-            while (text := await said.get()) is not None:
-                whole = text.rstrip("\ufffd")  # a character may have more bytes than have been written of it
-                if len(whole) > len(told):
-                    yield whole[len(told) :]
-                    told = whole
+            while (text := await texts.get()) is not None:
+                whole = text.rstrip("\ufffd")  # the last character may be incomplete
+                if len(whole) > len(sent):
+                    yield whole[len(sent) :]
+                    sent = whole
             reply = await work
-            if reply.text[len(told) :]:
-                yield reply.text[len(told) :]
+            if reply.text[len(sent) :]:
+                yield reply.text[len(sent) :]
             yield reply
         finally:
             stopped.set()
 
     def _tokens(self, prompt: Prompt) -> tuple[int, ...]:
         if prompt.schema is not None:
-            raise CallFailed("rejected", f"{self.name} cannot keep a JSON schema")
+            raise CallFailed("rejected", f"{self.name} does not support a JSON Schema")
         tokens = self._model.prompt([(message.role, message.content) for message in prompt.messages])
         if len(tokens) + prompt.max_tokens > self._model.context:
             room = self._model.context
@@ -90,33 +89,33 @@ class EmbeddedChat:
         return tokens
 
     async def close(self) -> None:
-        """Nothing is open; the model stays loaded for whoever opens it next."""
+        """Do nothing: the model stays loaded."""
 
     async def _work(self) -> None:
-        """Answer what waits, one group of prompts that begin alike after the other, until nothing waits."""
-        taken: list[_Waiting] = []
+        """Answer queued prompts, one group with a common beginning at a time, until the queue is empty."""
+        taken: list[_QueuedPrompt] = []
         try:
-            while self._waiting:
-                await asyncio.sleep(0)  # those who ask at the same moment come into the same round
-                taken, self._waiting = sorted(self._waiting, key=lambda one: one.tokens), []
-                for group in _alike(taken):
-                    masses = await asyncio.to_thread(self._model.next_tokens, [one.tokens for one in group])
-                    for one, mass in zip(group, masses, strict=True):
-                        if not one.answered.done():
-                            one.answered.set_result(self._reply(one.prompt, one.tokens, (), mass))
+            while self._queue:
+                await asyncio.sleep(0)  # collects prompts that are asked at the same moment
+                taken, self._queue = sorted(self._queue, key=lambda queued: queued.tokens), []
+                for group in _group(taken):
+                    masses = await asyncio.to_thread(self._model.next_tokens, [queued.tokens for queued in group])
+                    for queued, mass in zip(group, masses, strict=True):
+                        if not queued.reply.done():
+                            queued.reply.set_result(self._reply(queued.prompt, queued.tokens, (), mass))
         except Exception as error:
-            for one in [*taken, *self._waiting]:
-                if not one.answered.done():
-                    one.answered.set_exception(error)
-            self._waiting = []
+            for queued in [*taken, *self._queue]:
+                if not queued.reply.done():
+                    queued.reply.set_exception(error)
+            self._queue = []
         finally:
-            self._working = None
+            self._worker = None
 
     def _written(
-        self, prompt: Prompt, tokens: Sequence[int], heard: Callable[[Sequence[int]], bool] = lambda written: True
+        self, prompt: Prompt, tokens: Sequence[int], on_token: Callable[[Sequence[int]], bool] = lambda written: True
     ) -> Reply:
         write = partial(self._model.write, most=prompt.max_tokens, temperature=prompt.temperature)
-        written, first = write(tokens, seed=prompt.repeat, heard=heard)
+        written, first = write(tokens, seed=prompt.repeat, on_token=on_token)
         return self._reply(prompt, tokens, written, first)
 
     def _reply(self, prompt: Prompt, tokens: Sequence[int], written: Sequence[int], mass: np.ndarray) -> Reply:
@@ -129,22 +128,22 @@ class EmbeddedChat:
         return Reply(text, self.name, first if prompt.top_logprobs else None, Usage(len(tokens), max(len(written), 1)))
 
 
-def _alike(waiting: Sequence[_Waiting]) -> Iterator[list[_Waiting]]:
-    """Neighbours that share at least half of their tokens, as groups."""
-    group: list[_Waiting] = []
-    for one in waiting:
-        if group and not _shares_half(group[0].tokens, one.tokens):
+def _group(prompts: Sequence[_QueuedPrompt]) -> Iterator[list[_QueuedPrompt]]:
+    """Yield groups of neighbors that share at least half of their tokens."""
+    group: list[_QueuedPrompt] = []
+    for queued in prompts:
+        if group and not _shares_half(group[0].tokens, queued.tokens):
             yield group
             group = []
-        group.append(one)
+        group.append(queued)
     yield group
 
 
-def _shares_half(one: Sequence[int], other: Sequence[int]) -> bool:
-    half = max(len(one), len(other)) // 2
-    return tuple(one[:half]) == tuple(other[:half])
+def _shares_half(first: Sequence[int], second: Sequence[int]) -> bool:
+    half = max(len(first), len(second)) // 2
+    return tuple(first[:half]) == tuple(second[:half])
 
 
 def open_embedded(name: str) -> EmbeddedChat:
-    """The embedded model of a name such as `embedded:smollm2-135m`; see `embedded.loading.load` for what is raised."""
+    """Open the embedded model of a name such as `embedded:smollm2-135m`; see `gguf_weights.load` for errors."""
     return EmbeddedChat(open_language_model(name.removeprefix(EMBEDDED)))

@@ -1,4 +1,4 @@
-"""Tells models of one name apart by their files, without reading all of them: gigabytes would take minutes."""
+"""GGUF files as chat models through llama.cpp, with fingerprints that do not read gigabytes."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ from accord.embedded.trial import run_trial
 from accord.models import GGUF, IN_PROCESS_CONTEXT, CallFailed, Prompt, Reply, Usage, chat_request_of
 
 SAMPLES, SAMPLE_BYTES = 64, 1 << 16
-"""Where and how much of a file is read to know it again."""
+"""Number and size of the samples of a file in its fingerprint."""
 
 
 def fingerprint(*paths: Path) -> str:
-    """A digest of files in their order: of the size of each, its beginning, and samples of the rest."""
+    """Return a hash of files in order: size, beginning and samples of each."""
     digest = hashlib.sha256()
     for path in paths:
         size = path.stat().st_size
         digest.update(str(size).encode())
         with path.open("rb") as file:
-            for place in range(SAMPLES):
-                file.seek(place * size // SAMPLES)
+            for index in range(SAMPLES):
+                file.seek(index * size // SAMPLES)
                 digest.update(file.read(SAMPLE_BYTES))
     return digest.hexdigest()[:12]
 
 
 _PLAIN = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "cache_prompt": True}
-"""No sampler may change the probabilities, and what a prompt shares with the one before is not read again."""
+"""Settings without samplers, which would change probabilities, and with a cache of common beginnings."""
 
 
 class GgufChat:
-    """A GGUF file behind the chat seam: text, JSON by schema, and token probabilities as the model gives them."""
+    """A GGUF file as a chat model, with JSON by schema and token probabilities."""
 
     def __init__(self, path: Path) -> None:
-        """See `open_gguf` for what is raised."""
+        """See `open_gguf` for errors."""
         self.name = f"{GGUF}{path.name}"
         self.endpoint = f"{GGUF}{path.name}:{fingerprint(path)}"
         self._server = _server(path)
         self._turn = asyncio.Lock()
 
     async def ask(self, prompt: Prompt, /) -> Reply:
-        """The reply; one prompt at a time, since llama.cpp's slots share no prefixes.
+        """Return the reply; one prompt at a time, since llama.cpp's slots share no prefixes.
 
         Raises:
-            CallFailed: llama.cpp refused the prompt: longer than the context, or a schema it cannot keep.
+            CallFailed: llama.cpp refused the prompt: longer than the context, or an unsupported schema.
         """
         request = {**chat_request_of(prompt), **_PLAIN, "seed": prompt.repeat}
         async with self._turn:
@@ -62,7 +62,7 @@ class GgufChat:
         return _reply(answer, self.name, prompt)
 
     async def close(self) -> None:
-        """Nothing is open; the model stays loaded for whoever opens it next."""
+        """Do nothing: the model stays loaded."""
 
 
 def _reply(answer: Any, name: str, prompt: Prompt) -> Reply:
@@ -73,11 +73,11 @@ def _reply(answer: Any, name: str, prompt: Prompt) -> Reply:
         used = Usage(usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0))
         return Reply(choice["message"].get("content") or "", name, first, used)
     except (LookupError, TypeError, AttributeError):
-        raise CallFailed("malformed", f"{name} answered something of another shape") from None
+        raise CallFailed("malformed", f"{name} sent a reply of an unknown form") from None
 
 
 TRIAL_SECONDS, BYTES_A_SECOND = 120.0, 20_000_000
-"""Time in which llama.cpp has to open a file and write one token: a part of its own, and a part for its size."""
+"""Time limit of opening a file and writing one token: fixed seconds, and seconds by the file's size."""
 _REFUSED = 3
 _TRIAL = f"""
 import os, sys, xllamacpp
@@ -95,7 +95,7 @@ os._exit(0)
 
 
 def _try(path: Path) -> None:
-    """Open a file with llama.cpp in a child process, which it may abort or keep busy, and let it write one token.
+    """Open a file with llama.cpp and write one token in a child process, which may abort or hang.
 
     Raises:
         ModelError: llama.cpp refuses the file, crashes, or does not finish in time.
@@ -109,14 +109,14 @@ def _try(path: Path) -> None:
             "may be wrong; use another file of the model"
         ) from None
     if code == _REFUSED:
-        raise ModelError(f"llama.cpp cannot open {path}: it is damaged, or of a shape it does not know")
+        raise ModelError(f"llama.cpp cannot open {path}: it is damaged, or of an unknown architecture")
     if code:
         raise ModelError(f"llama.cpp crashed while it opened {path} (exit code {code}); use another file of the model")
 
 
 @cache
 def _server(path: Path) -> Any:
-    """Open a file with llama.cpp, once for the process; its own HTTP port is on the loopback behind a secret."""
+    """Open a file with llama.cpp, once per process; its HTTP port is on the loopback, behind a random key."""
     try:
         import xllamacpp
     except ImportError:
@@ -130,18 +130,18 @@ def _server(path: Path) -> Any:
     try:
         return xllamacpp.Server(settings)
     except RuntimeError:
-        raise ModelError(f"llama.cpp cannot open {path}: it is damaged, or of a shape it does not know") from None
+        raise ModelError(f"llama.cpp cannot open {path}: it is damaged, or of an unknown architecture") from None
 
 
 def open_gguf(name: str) -> GgufChat:
-    """The model of a name such as `gguf:models/qwen.gguf`.
+    """Open the model of a name such as `gguf:models/qwen.gguf`.
 
     Raises:
-        BadInput: There is no such file, or its header has a value that no model has.
+        BadInput: There is no such file, or its header has an invalid value.
         ModelError: llama.cpp cannot open it.
         MissingExtra: `accord[gguf]` is not installed.
     """
     path = Path(name.removeprefix(GGUF))
     if not path.is_file():
-        raise BadInput(f"no GGUF file at {path}; write the model as gguf:PATH")
+        raise BadInput(f"no GGUF file at {path}; name the model as gguf:PATH")
     return GgufChat(path)

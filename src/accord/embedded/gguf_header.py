@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from accord.edges import BadInput, open_regular, shown_size
+from accord.edges import BadInput, format_size, open_regular
 
 MOST_TENSORS, MOST_FIELDS, MOST_ENTRIES = 100_000, 10_000, 5_000_000
 MOST_TEXT = 4 << 20
-"""Bytes of one text in a header."""
+"""Most bytes of one text in a header."""
 LONGEST_TEMPLATE = 64 << 10
-"""Bytes of a chat template: ten times a long one. Parsing and rendering a template takes quadratic time."""
+"""Most bytes of a chat template, ten times a long one; parsing and rendering take quadratic time."""
 _TEMPLATE = "tokenizer.chat_template"
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _TEXT, _ARRAY = 8, 9
@@ -29,11 +29,11 @@ _BOUNDS = {
     "attention.layer_norm_rms_epsilon": (1e-12, 0.1), "attention.layer_norm_epsilon": (1e-12, 0.1),
     "rope.freq_base": (1.0, 1e12),
 }  # fmt: skip
-"""Least and greatest value of an architecture's fields; a field that is not there is not checked."""
+"""Smallest and largest value of an architecture's fields; absent fields are not checked."""
 
 
 class _Header:
-    """Reads values one after another and refuses those that reach past the end of the file."""
+    """Reader of consecutive values that refuses those that reach past the end of the file."""
 
     def __init__(self, stream: io.BufferedReader[Any], size: int) -> None:
         self._stream, self._left = stream, size
@@ -51,16 +51,16 @@ class _Header:
         return struct.unpack(f"<{code}", self.take(struct.calcsize(f"<{code}")))[0]
 
     def count(self, most: int, name: str) -> int:
-        found = int(self.number("Q"))
-        if found > most:
-            raise ValueError(f"{found:,} {name}, at most {most:,} are read")
-        return found
+        count = int(self.number("Q"))
+        if count > most:
+            raise ValueError(f"{count:,} {name}, at most {most:,} are read")
+        return count
 
     def text(self) -> str:
         return self.take(self.count(MOST_TEXT, "bytes of a text")).decode("utf-8", "replace")
 
     def value(self) -> Any:
-        """Return a number or a text; of an array only its length."""
+        """Return a number or a text, or the length of an array."""
         kind = self.number("I")
         if kind == _TEXT:
             return self.text()
@@ -85,7 +85,7 @@ def check_header(path: Path) -> None:
     """Check the header of a GGUF file before a library opens it.
 
     Raises:
-        BadInput: The file is no GGUF file, is damaged, or a field is out of bounds.
+        BadInput: The file is not a GGUF file, is damaged, or a field is out of bounds.
         FileNotFoundError: There is no such file.
     """
     with io.BufferedReader(open_regular(path)) as stream:
@@ -122,5 +122,5 @@ def _check(tensors: int, fields: Mapping[str, Any]) -> None:
     for name, value in fields.items():
         if name.startswith(_TEMPLATE) and isinstance(value, str) and len(value) > LONGEST_TEMPLATE:
             raise ValueError(
-                f"its chat template has {shown_size(len(value))}, at most {shown_size(LONGEST_TEMPLATE)} are read"
+                f"its chat template has {format_size(len(value))}, at most {format_size(LONGEST_TEMPLATE)} are read"
             )

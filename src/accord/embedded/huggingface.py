@@ -1,4 +1,4 @@
-"""A Hugging Face folder of a causal language model: opened from this machine alone, weights as safetensors."""
+"""Hugging Face folders of causal language models, opened offline with weights as safetensors."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from accord.edges import (
     BadInput,
     MissingExtra,
     ModelError,
-    regular,
+    regular_size,
     sendable,
 )
 from accord.embedded.gguf_fingerprint import fingerprint
 from accord.embedded.huggingface_trial import check_layers, reason_of, try_folder
-from accord.embedded.language_model import drawn
+from accord.embedded.language_model import draw_token
 from accord.embedded.llama import Floats
 from accord.models import HF, IN_PROCESS_CONTEXT, CallFailed, ChatMessage, Prompt, Reply, Usage
 
 SHOWN_WEIGHTS = 3
-"""Missing weights that an error names."""
+"""Number of missing weights that an error lists."""
 BETWEEN = "\n\n"
-"""What ends each message where a tokenizer has no chat template."""
+"""Separator of messages for a tokenizer without a chat template."""
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedModel:
     """A model with its tokenizer.
 
     Attributes:
         model: A `transformers` causal language model, in evaluation mode.
         tokenizer: Its tokenizer.
-        ends: The tokens that end an answer.
-        context: Tokens that it reads, prompt and answer together.
+        ends: Tokens that end an answer.
+        context: Most tokens of prompt and answer together.
     """
 
     model: Any
@@ -51,15 +51,15 @@ class Opened:
 
     @property
     def end(self) -> int:
-        """The token that ends an answer which is learned.
+        """Token that ends an answer in training.
 
         Raises:
             ModelError: Neither the model nor its tokenizer has one.
         """
         if not self.ends:
             raise ModelError("the model has no token that ends an answer: set eos_token in its tokenizer_config.json")
-        own = self.tokenizer.eos_token_id
-        return min(self.ends) if own is None else int(own)
+        token = self.tokenizer.eos_token_id
+        return min(self.ends) if token is None else int(token)
 
     @property
     def vocabulary(self) -> int:
@@ -68,38 +68,38 @@ class Opened:
 
 
 def model_folder(path: str | Path) -> Path:
-    """A folder that holds a model.
+    """Return the folder of a model.
 
     Raises:
-        BadInput: There is none, or it holds something else.
+        BadInput: The folder does not exist or has no model.
     """
     folder = Path(path)
     if not folder.is_dir():
-        raise BadInput(f"no folder at {folder}: download the model there first, and give the folder's path")
+        raise BadInput(f"no folder at {folder}. Download the model there first, and pass the folder's path")
     if not (folder / "config.json").is_file() or not any(folder.glob("*.safetensors")):
-        raise BadInput(f"{folder} is no model: a Hugging Face folder has config.json and its weights as *.safetensors")
+        raise BadInput(f"{folder} is not a model: a Hugging Face folder has config.json and weights as *.safetensors")
     for path in sorted(folder.iterdir()):
         try:
-            _ = path.is_dir() or regular(path)  # a pipe would be waited for
+            _ = path.is_dir() or regular_size(path)  # reading a named pipe would block
         except FileNotFoundError:
-            raise BadInput(f"{path} is a link to nothing: download the model again") from None
+            raise BadInput(f"{path} is a broken link; download the model again") from None
     return folder
 
 
 def fingerprint_of(folder: Path) -> str:
-    """Tells folders of one name apart: a digest of the configuration, the vocabulary, and samples of the weights."""
+    """Return a hash of the configuration, the vocabulary and samples of the weights of a folder."""
     names = ("*.safetensors", "config.json", "generation_config.json", "tokenizer*", "*.jinja", "vocab*", "merges.txt")
-    found = {path for name in names for path in folder.glob(name) if path.is_file()}
-    return fingerprint(*sorted(found))
+    paths = {path for name in names for path in folder.glob(name) if path.is_file()}
+    return fingerprint(*sorted(paths))
 
 
-def open_folder(folder: Path) -> Opened:
-    """Read a folder into memory, onto the GPU where there is one.
+def open_folder(folder: Path) -> OpenedModel:
+    """Load a folder into memory, or onto the GPU if there is one.
 
-    Nothing is fetched, no code of the folder is run, and nothing is unpickled.
+    Nothing is downloaded, no code of the folder runs, and nothing is unpickled.
 
     Raises:
-        BadInput: config.json and the weights do not fit.
+        BadInput: config.json and the weights do not match.
         MissingExtra: `accord[finetune]` is not installed.
         ModelError: transformers cannot open it, its chat template fails, or weights are missing.
     """
@@ -115,15 +115,15 @@ def open_folder(folder: Path) -> Opened:
     except (KeyboardInterrupt, SystemExit, ModelError):
         raise
     except BaseException as error:
-        # transformers and tokenizers raise anything, tokenizers even a panic that is no Exception.
+        # transformers and tokenizers raise anything; a panic of tokenizers is not an Exception.
         raise ModelError(f"transformers cannot open {folder}: {reason_of(error)}") from None
 
 
-def _open(folder: Path) -> Opened:
+def _open(folder: Path) -> OpenedModel:
     """Open a folder; transformers' own exceptions pass.
 
     Raises:
-        ModelError: The folder lacks weights, which transformers would draw at random.
+        ModelError: The folder lacks weights, which transformers would initialize at random.
     """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -143,9 +143,9 @@ def _open(folder: Path) -> Opened:
     if torch.cuda.is_available():
         model = model.to("cuda")
     elif model.dtype == torch.float16:
-        model = model.float()  # processors hardly compute in float16
+        model = model.float()  # CPUs are slow in float16
     context = int(getattr(model.config.get_text_config(), "max_position_embeddings", None) or IN_PROCESS_CONTEXT)
-    return Opened(model.eval(), tokenizer, _ends(model, tokenizer), min(context, IN_PROCESS_CONTEXT))
+    return OpenedModel(model.eval(), tokenizer, _ends(model, tokenizer), min(context, IN_PROCESS_CONTEXT))
 
 
 @contextmanager
@@ -165,26 +165,26 @@ def quiet_transformers() -> Iterator[None]:
 
 
 def prompt_tokens(tokenizer: Any, messages: Sequence[ChatMessage]) -> list[int]:
-    """Messages up to where the answer begins: by the tokenizer's chat template, else as plain text.
+    """Return the tokens of messages up to the answer, by the chat template or as plain text.
 
     Raises:
-        CallFailed: The template or the tokenizer fails on such messages.
+        CallFailed: The template or the tokenizer fails on these messages.
     """
-    cleaned = [{"role": each.role, "content": _without_marks(tokenizer, sendable(each.content))} for each in messages]
+    cleaned = [{"role": m.role, "content": _without_marks(tokenizer, sendable(m.content))} for m in messages]
     try:
         if tokenizer.chat_template:
             text = tokenizer.apply_chat_template(cleaned, tokenize=False, add_generation_prompt=True)
             return list(tokenizer(text, add_special_tokens=False).input_ids)
-        tokens = list(tokenizer("".join(each["content"] + BETWEEN for each in cleaned)).input_ids)
+        tokens = list(tokenizer("".join(message["content"] + BETWEEN for message in cleaned)).input_ids)
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # a template raises anything; a panic of tokenizers is no Exception
+    except BaseException as error:  # a template raises anything; a panic of tokenizers is not an Exception
         raise CallFailed("rejected", f"the model's chat template refuses the prompt: {reason_of(error)}") from None
     return tokens[:-1] if tokens and tokens[-1] == tokenizer.eos_token_id else tokens
 
 
 def _without_marks(tokenizer: Any, text: str) -> str:
-    """A text in which no control token can be read: a dialogue that spells one out would end its own message."""
+    """Return a text without control tokens, which would end its message."""
     for mark in tokenizer.added_tokens_decoder.values():
         if mark.special and len(mark.content) > 1:
             text = text.replace(mark.content, f"{mark.content[0]} {mark.content[1:]}")
@@ -192,21 +192,21 @@ def _without_marks(tokenizer: Any, text: str) -> str:
 
 
 def _ends(model: Any, tokenizer: Any) -> frozenset[int]:
-    """The tokens that end an answer, as the model and its tokenizer say."""
-    said = [model.config.eos_token_id, getattr(model.generation_config, "eos_token_id", None), tokenizer.eos_token_id]
-    listed = [each if isinstance(each, list) else [each] for each in said]
-    return frozenset(int(token) for each in listed for token in each if token is not None)
+    """Return the tokens that end an answer, by the model and its tokenizer."""
+    ends = [model.config.eos_token_id, getattr(model.generation_config, "eos_token_id", None), tokenizer.eos_token_id]
+    lists = [end if isinstance(end, list) else [end] for end in ends]
+    return frozenset(int(token) for tokens in lists for token in tokens if token is not None)
 
 
 _one_at_a_time = Lock()
-"""Models in this process share its cores: a second answer at the same time makes both slower."""
+"""Models in this process share its cores, so two answers at the same time are slower."""
 
 
 class HfChat:
-    """A folder behind the chat seam: text, and token probabilities as the model gives them. It keeps no JSON Schema."""
+    """A folder as a chat model, with token probabilities and without JSON Schemas."""
 
     def __init__(self, folder: Path) -> None:
-        """See `open_hf` for what is raised."""
+        """See `open_hf` for errors."""
         digest = fingerprint_of(folder)
         self.name = f"{HF}{folder.resolve().name}"
         self.endpoint = f"{self.name}:{digest}"
@@ -214,13 +214,13 @@ class HfChat:
         self._turn = asyncio.Lock()
 
     async def ask(self, prompt: Prompt, /) -> Reply:
-        """The reply; one prompt at a time.
+        """Return the reply; one prompt at a time.
 
         Raises:
-            CallFailed: The prompt and its answer are longer than the model's context, or it asks for JSON by schema.
+            CallFailed: Prompt and answer are longer than the model's context, or the prompt has a JSON Schema.
         """
         if prompt.schema is not None:
-            raise CallFailed("rejected", f"{self.name} cannot keep a JSON schema")
+            raise CallFailed("rejected", f"{self.name} does not support a JSON Schema")
         tokens, room = prompt_tokens(self._opened.tokenizer, prompt.messages), self._opened.context
         if len(tokens) + prompt.max_tokens > room:
             raise CallFailed("too long", f"{len(tokens)} tokens do not fit into the {room} of {self.name}")
@@ -228,7 +228,7 @@ class HfChat:
             return await asyncio.to_thread(self._answer, prompt, tokens)
 
     async def close(self) -> None:
-        """Nothing is open; the model stays loaded for whoever opens it next."""
+        """Do nothing: the model stays loaded."""
 
     def _answer(self, prompt: Prompt, tokens: Sequence[int]) -> Reply:
         tokenizer = self._opened.tokenizer
@@ -237,12 +237,14 @@ class HfChat:
         with _one_at_a_time:
             written, first = write(self._opened, tokens, prompt.max_tokens, prompt.temperature, prompt.repeat)
         text = tokenizer.decode(written, skip_special_tokens=True)
-        shown = _likeliest(tokenizer, first, prompt.top_logprobs) if prompt.top_logprobs else None
-        return Reply(text, self.name, shown, Usage(len(tokens), max(len(written), 1)))
+        tokens_shown = _likeliest(tokenizer, first, prompt.top_logprobs) if prompt.top_logprobs else None
+        return Reply(text, self.name, tokens_shown, Usage(len(tokens), max(len(written), 1)))
 
 
-def write(opened: Opened, prompt: Sequence[int], most: int, temperature: float, seed: int) -> tuple[list[int], Floats]:
-    """Up to `most` tokens after a prompt, without what ends them, and the first one's log probabilities (vocabulary).
+def write(
+    opened: OpenedModel, prompt: Sequence[int], most: int, temperature: float, seed: int
+) -> tuple[list[int], Floats]:
+    """Return up to `most` tokens after a prompt, without the end token, and (vocabulary,) the first log probabilities.
 
     Temperature 0 takes the likeliest token each time; above it, tokens are drawn by `seed`.
     """
@@ -252,15 +254,15 @@ def write(opened: Opened, prompt: Sequence[int], most: int, temperature: float, 
     written: list[int] = []
     first: Floats | None = None
     known: Any = None
-    kept = _kept_as(opened.model)
+    cache_name = _cache_name(opened.model)
     last: Sequence[int] = prompt
     with torch.inference_mode():
         while len(written) < most:
             read = torch.tensor([list(last)], device=opened.model.device)
-            out = opened.model(input_ids=read, use_cache=True, **{kept: known})
+            out = opened.model(input_ids=read, use_cache=True, **{cache_name: known})
             mass: Floats = torch.log_softmax(out.logits[0, -1].float(), dim=-1).cpu().numpy()
             first = mass if first is None else first
-            token, known = drawn(mass, temperature, random), out[kept]
+            token, known = draw_token(mass, temperature, random), out[cache_name]
             if token in opened.ends:
                 break
             written.append(token)
@@ -269,31 +271,31 @@ def write(opened: Opened, prompt: Sequence[int], most: int, temperature: float, 
     return written, first
 
 
-def _kept_as(model: Any) -> str:
-    """What a model calls the keys and values that it has worked out already: transformers 5.24 renamed them."""
+def _cache_name(model: Any) -> str:
+    """Return the name of a model's argument for kept keys and values, which transformers 5.24 renamed."""
     return "cache" if "cache" in signature(model.forward).parameters else "past_key_values"
 
 
 def _likeliest(tokenizer: Any, mass: Floats, most: int) -> dict[str, float]:
-    """The likeliest tokens' texts with their probabilities; tokens that read alike count together."""
-    found: dict[str, float] = {}
+    """Return the texts of the likeliest tokens with their probabilities; equal texts are added."""
+    probabilities: dict[str, float] = {}
     likeliest = np.argsort(mass)[::-1][:most]
     for text, token in zip(tokenizer.batch_decode([[int(token)] for token in likeliest]), likeliest, strict=True):
-        found[text] = found.get(text, 0.0) + float(np.exp(mass[token]))
-    return found
+        probabilities[text] = probabilities.get(text, 0.0) + float(np.exp(mass[token]))
+    return probabilities
 
 
 @cache
-def _opened(folder: Path, digest: str) -> Opened:
-    """The folder with this digest, opened once for the process."""
+def _opened(folder: Path, digest: str) -> OpenedModel:
+    """Return the folder with this digest, opened once per process."""
     return open_folder(folder)
 
 
 def open_hf(name: str) -> HfChat:
-    """The model of a name such as `hf:models/evaluator`.
+    """Open the model of a name such as `hf:models/evaluator`.
 
     Raises:
-        BadInput: There is no such folder, or it holds no model.
+        BadInput: There is no such folder, or it has no model.
         ModelError: transformers cannot open it.
         MissingExtra: `accord[finetune]` is not installed.
     """

@@ -16,8 +16,8 @@ from typing import Any
 from accord.edges import (
     BadInput,
     ModelError,
+    format_size,
     one_line,
-    shown_size,
 )
 from accord.embedded.gguf_header import LONGEST_TEMPLATE
 from accord.embedded.trial import run_trial
@@ -32,7 +32,7 @@ _LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the first line of an error's message that says something, with its type where the message is short."""
+    """Return the first non-empty line of an error's message, with its type if the line is short."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     name = type(error).__name__
     return one_line(lines[0] if lines and len(lines[0]) > 20 else ": ".join([name, *lines[:1]]), LONGEST_REASON)
@@ -42,16 +42,16 @@ def check_layers(folder: Path) -> None:
     """Compare the number of layers in config.json with the number of tensors in the weights.
 
     Raises:
-        BadInput: The configuration is no JSON object, a file of weights is damaged, or the layers do not fit.
+        BadInput: The configuration is not a JSON object, a file of weights is damaged, or the layers do not match.
     """
     from safetensors import SafetensorError, safe_open
 
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"cannot open {folder}: config.json is no JSON ({reason_of(error)})") from None
+        raise BadInput(f"cannot open {folder}: config.json is not JSON ({reason_of(error)})") from None
     if not isinstance(config, dict):
-        raise BadInput(f"cannot open {folder}: config.json holds no JSON object")
+        raise BadInput(f"cannot open {folder}: config.json is not a JSON object")
     tensors = 0
     for path in sorted(folder.glob("*.safetensors")):
         try:
@@ -64,9 +64,9 @@ def check_layers(folder: Path) -> None:
         for name in _LAYERS:
             layers = part.get(name, 1)
             if not isinstance(layers, int) or not 1 <= layers <= max(tensors, 1):
-                shown = one_line(str(layers), 40)
+                value = one_line(str(layers), 40)
                 raise BadInput(
-                    f"cannot open {folder}: {name} in config.json is {shown}, but the weights have {tensors} tensors"
+                    f"cannot open {folder}: {name} in config.json is {value}, but the weights have {tensors} tensors"
                 )
 
 
@@ -109,12 +109,12 @@ def _fault(folder: str) -> str | None:
         part = "chat template"
         size = _template_size(tokenizer.chat_template)
         if size > LONGEST_TEMPLATE:
-            return f"chat template: it has {shown_size(size)}, at most {shown_size(LONGEST_TEMPLATE)} are read"
+            return f"chat template: it has {format_size(size)}, at most {format_size(LONGEST_TEMPLATE)} are read"
         count = len(prompt_tokens(tokenizer, [ChatMessage("user", "Hello.")]))
     except CallFailed as error:
         return error.failure.detail
     except BaseException as error:
-        # Jinja, transformers and tokenizers raise anything, tokenizers even a panic that is no Exception.
+        # Jinja, transformers and tokenizers raise anything; a panic of tokenizers is not an Exception.
         return f"{part}: {reason_of(error)}"
     if count > LONGEST_TEMPLATE:
         return (
@@ -133,20 +133,20 @@ def _size_fault(folder: Path) -> str | None:
     if getattr(config, "quantization_config", None) is not None:
         return None
     with torch.device("meta"):
-        needed = sum(each.numel() for each in AutoModelForCausalLM.from_config(config).parameters())
-    found = 0
+        needed = sum(tensor.numel() for tensor in AutoModelForCausalLM.from_config(config).parameters())
+    present = 0
     for path in folder.glob("*.safetensors"):
         with safe_open(path, "numpy") as file:
-            found += sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
-    if needed > 2 * found:
-        return f"it lacks weights: config.json describes {needed:,} parameters, the files hold {found:,}"
+            present += sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+    if needed > 2 * present:
+        return f"it lacks weights: config.json describes {needed:,} parameters, the files have {present:,}"
     return None
 
 
 def _template_size(template: Any) -> int:
     """Return the length of the longest template; a tokenizer may have several by name."""
     templates = template.values() if isinstance(template, dict) else [template or ""]
-    return max((len(str(each)) for each in templates), default=0)
+    return max((len(str(template)) for template in templates), default=0)
 
 
 def _limit_memory() -> None:
@@ -162,8 +162,8 @@ def _limit_memory() -> None:
 
 
 if __name__ == "__main__":
-    found = _fault(sys.argv[1])
-    if found is not None:
-        sys.stdout.buffer.write(found.encode("utf-8", "replace"))
+    fault = _fault(sys.argv[1])
+    if fault is not None:
+        sys.stdout.buffer.write(fault.encode("utf-8", "replace"))
         sys.stdout.flush()
-    os._exit(0 if found is None else _REFUSED)
+    os._exit(0 if fault is None else _REFUSED)

@@ -1,6 +1,6 @@
-"""A small language model in this process: likelihoods of what was said, the next token's distribution, text.
+"""A small language model in this process: likelihoods of messages, the next token's distribution, text.
 
-What was read stays read: prompts that begin alike are evaluated from where they part.
+Keys and values of a common beginning are kept, so prompts are evaluated from where they differ.
 """
 
 from __future__ import annotations
@@ -18,46 +18,46 @@ from numpy.typing import NDArray
 from accord.edges import sendable
 from accord.embedded.catalogue import CONFIG, LANGUAGE_MODEL
 from accord.embedded.gguf_weights import load
-from accord.embedded.llama import Floats, Llama, Prefix, Shape
+from accord.embedded.llama import Floats, Llama, LlamaShape, Prefix
 
 ROWS_AT_ONCE = 1024
 A_FEW = 32
-"""Tokens that are read again rather than kept: fewer than a read of their own is worth."""
+"""Most tokens that are read again instead of being added to the kept prefix in a pass of their own."""
 START, END = "<|im_start|>", "<|im_end|>"
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
-    """A chat as tokens, and where in them each message's content stands with the token that ends it."""
+class TokenizedChat:
+    """A chat as tokens, with the span of each message's content and end token."""
 
     tokens: tuple[int, ...]
     spans: tuple[slice, ...]
 
 
-class _Room:
-    """Chats that are read in one go: each from where it parts from the kept prefix to its last wanted message."""
+class _ReadBatch:
+    """Chats that are read in one pass, each from the end of the kept prefix to its last measured message."""
 
     def __init__(self) -> None:
-        self.chats: list[tuple[Spoken, Sequence[int]]] = []
+        self.chats: list[tuple[TokenizedChat, Sequence[int]]] = []
         self.segments: list[tuple[int, ...]] = []
         self.starts: list[int] = []
         self.rows = 0
 
-    def add(self, chat: Spoken, wanted: Sequence[int], start: int) -> None:
-        """Put a chat in."""
-        self.chats.append((chat, wanted))
-        self.segments.append(chat.tokens[start : chat.spans[max(wanted)].stop - 1])
+    def add(self, chat: TokenizedChat, measured: Sequence[int], start: int) -> None:
+        """Add a chat."""
+        self.chats.append((chat, measured))
+        self.segments.append(chat.tokens[start : chat.spans[max(measured)].stop - 1])
         self.starts.append(start)
         self.rows += len(self.segments[-1])
 
 
 class LanguageModel:
-    """A Llama-shaped model with its tokenizer and the prefix it has read; safe to share among threads."""
+    """A Llama model with its tokenizer and a kept prefix; thread-safe."""
 
     def __init__(self, name: str, llama: Llama, tokenizer: Any, fingerprint: str = "", system: str = "") -> None:
-        """`tokenizer` is one of the `tokenizers` library.
+        """`tokenizer` is of the `tokenizers` library.
 
-        `fingerprint` tells weights of one name apart; `system` opens every chat in which the system says nothing.
+        `fingerprint` identifies the weights; `system` begins every chat without a system message.
         """
         self.name = name
         self.fingerprint = fingerprint
@@ -65,7 +65,7 @@ class LanguageModel:
         self.context = llama.shape.context
         self._llama = llama
         self._tokenizer = tokenizer
-        # A transcript that spells a control token is text: it must not end its own message.
+        # A control token in a transcript is text: it must not end its message.
         self._tokenizer.encode_special_tokens = True
         self._start, self._end = tokenizer.token_to_id(START), tokenizer.token_to_id(END)
         self._prefix, self._kept = Prefix(llama.shape), list[int]()
@@ -75,58 +75,58 @@ class LanguageModel:
     # --- text and tokens --------------------------------------------------------------------------------------
 
     def tokens_of(self, text: str) -> list[int]:
-        """The tokens of a text; none of them is a control token."""
+        """Return the tokens of a text, without control tokens."""
         return list(self._tokenizer.encode(sendable(text), add_special_tokens=False).ids)
 
     def text_of(self, tokens: Sequence[int]) -> str:
-        """The text of tokens."""
+        """Return the text of tokens."""
         return str(self._tokenizer.decode(list(tokens), skip_special_tokens=False))
 
-    def spoken(self, messages: Sequence[tuple[str, str]]) -> Spoken:
-        """(role, content) pairs in the model's chat format."""
+    def chat(self, messages: Sequence[tuple[str, str]]) -> TokenizedChat:
+        """Return (role, content) pairs in the model's chat format."""
         tokens: list[int] = []
         spans = []
         if self.system and messages and messages[0][0] != "system":
-            tokens += self.spoken([("system", self.system)]).tokens
+            tokens += self.chat([("system", self.system)]).tokens
         for role, content in messages:
             tokens += [self._start, *self.tokens_of(f"{role}\n")]
-            said = [*self.tokens_of(content), self._end]
-            spans.append(slice(len(tokens), len(tokens) + len(said)))
-            tokens += [*said, *self.tokens_of("\n")]
-        return Spoken(tuple(tokens), tuple(spans))
+            message = [*self.tokens_of(content), self._end]
+            spans.append(slice(len(tokens), len(tokens) + len(message)))
+            tokens += [*message, *self.tokens_of("\n")]
+        return TokenizedChat(tuple(tokens), tuple(spans))
 
     def prompt(self, messages: Sequence[tuple[str, str]]) -> tuple[int, ...]:
-        """(role, content) pairs, and the beginning of the assistant's answer."""
-        return (*self.spoken(messages).tokens, self._start, *self.tokens_of("assistant\n"))
+        """Return (role, content) pairs, and the beginning of the assistant's answer."""
+        return (*self.chat(messages).tokens, self._start, *self.tokens_of("assistant\n"))
 
-    # --- what the model thinks of them ------------------------------------------------------------------------
+    # --- probabilities ----------------------------------------------------------------------------------------
 
-    def log_likelihoods(self, chats: Sequence[tuple[Spoken, Sequence[int]]]) -> list[list[Floats]]:
-        """For each chat, log p of every token of each wanted message given all that stands before it.
+    def log_likelihoods(self, chats: Sequence[tuple[TokenizedChat, Sequence[int]]]) -> list[list[Floats]]:
+        """Return for each chat the log probability of every token of each measured message, given all tokens before it.
 
-        Neighbours that begin alike up to their first wanted message, or that share all but a few tokens of that with
-        what is kept, are read together.
+        Neighbors with a common beginning up to their first measured message are read together, as are chats that share
+        all but a few tokens of it with the kept prefix.
         """
-        found: list[list[Floats]] = []
+        results: list[list[Floats]] = []
         with self._lock:
-            room = _Room()
-            for chat, wanted in chats:
-                beginning = chat.tokens[: chat.spans[min(wanted)].start - 1]
-                start = _alike([self._kept, beginning])
-                if len(beginning) - start > A_FEW or room.rows + len(chat.tokens) - start > ROWS_AT_ONCE:
-                    found += self._read_room(room)
-                    room = _Room()
+            batch = _ReadBatch()
+            for chat, measured in chats:
+                beginning = chat.tokens[: chat.spans[min(measured)].start - 1]
+                start = _common_length([self._kept, beginning])
+                if len(beginning) - start > A_FEW or batch.rows + len(chat.tokens) - start > ROWS_AT_ONCE:
+                    results += self._read_batch(batch)
+                    batch = _ReadBatch()
                     if len(beginning) - start > A_FEW:
                         self._keep(beginning)
                         start = len(beginning)
-                room.add(chat, wanted, start)
-            found += self._read_room(room)
-        return found
+                batch.add(chat, measured, start)
+            results += self._read_batch(batch)
+        return results
 
     def next_tokens(self, prompts: Sequence[Sequence[int]]) -> list[Floats]:
-        """Log probabilities (vocabulary) of the token after each prompt; what the prompts share is read once."""
+        """Return (vocabulary,) log probabilities of the token after each prompt; a common beginning is read once."""
         with self._lock:
-            shared = min(_alike(prompts), min(map(len, prompts)) - 1)
+            shared = min(_common_length(prompts), min(map(len, prompts)) - 1)
             self._keep(prompts[0][:shared])
             rests = [prompt[shared:] for prompt in prompts]
             at_once = max(1, ROWS_AT_ONCE // max(map(len, rests)))
@@ -140,12 +140,12 @@ class LanguageModel:
         most: int,
         temperature: float,
         seed: int,
-        heard: Callable[[Sequence[int]], bool] = lambda written: True,
+        on_token: Callable[[Sequence[int]], bool] = lambda written: True,
     ) -> tuple[list[int], Floats]:
-        """Up to `most` tokens after a prompt, without what ends them, and the first one's log probabilities.
+        """Return up to `most` tokens after a prompt, without the end token, and the first one's log probabilities.
 
-        Temperature 0 takes the likeliest token each time; above it, tokens are drawn by `seed`. `heard` is called with
-        all that is written after each token, and says whether to go on.
+        Temperature 0 takes the likeliest token each time; above it, tokens are drawn by `seed`. `on_token` is called
+        with all tokens after each one, and returns False to stop.
         """
         random = np.random.default_rng(seed)
         written: list[int] = []
@@ -157,32 +157,32 @@ class LanguageModel:
                 self._keep_read([last])
                 mass = self._llama.log_probabilities(hidden)[0]
                 first = mass if first is None else first
-                last = drawn(mass, temperature, random)
+                last = draw_token(mass, temperature, random)
                 if last in (self._end, self._start):
                     break
                 written.append(last)
-                if not heard(written):
+                if not on_token(written):
                     break
         assert first is not None
         return written, first
 
-    def _read_room(self, room: _Room) -> list[list[Floats]]:
-        """The log likelihoods of the chats in a room, read in one go."""
-        if not room.chats:
+    def _read_batch(self, batch: _ReadBatch) -> list[list[Floats]]:
+        """Return the log likelihoods of a batch of chats, read in one pass."""
+        if not batch.chats:
             return []
-        found = []
-        hidden = self._llama.read([list(segment) for segment in room.segments], self._prefix, room.starts)
-        for (chat, wanted), states, start in zip(room.chats, hidden, room.starts, strict=True):
-            spans = [chat.spans[index] for index in wanted]
+        results = []
+        hidden = self._llama.read([list(segment) for segment in batch.segments], self._prefix, batch.starts)
+        for (chat, measured), states, start in zip(batch.chats, hidden, batch.starts, strict=True):
+            spans = [chat.spans[index] for index in measured]
             before = np.concatenate([states[span.start - 1 - start : span.stop - 1 - start] for span in spans])
             tokens = [token for span in spans for token in chat.tokens[span]]
             mass = self._llama.token_log_probabilities(before, tokens)
-            found.append(np.split(mass, np.cumsum([span.stop - span.start for span in spans])[:-1]))
-        return found
+            results.append(np.split(mass, np.cumsum([span.stop - span.start for span in spans])[:-1]))
+        return results
 
     def _keep(self, tokens: Sequence[int]) -> None:
-        """Make the kept prefix exactly these tokens, reading what of them is new."""
-        known = _alike([self._kept, tokens])
+        """Set the kept prefix to these tokens, and read those that are new."""
+        known = _common_length([self._kept, tokens])
         self._prefix.length = known
         del self._kept[known:]
         for start in range(known, len(tokens), ROWS_AT_ONCE):
@@ -191,30 +191,30 @@ class LanguageModel:
             self._keep_read(new)
 
     def _keep_read(self, tokens: Sequence[int]) -> None:
-        """Count tokens that were just read to the prefix."""
+        """Add tokens that were just read to the prefix."""
         self._prefix.length += len(tokens)
         self._kept += tokens
 
 
-def _alike(texts: Sequence[Sequence[int]]) -> int:
-    """How many tokens all the texts begin with alike."""
+def _common_length(texts: Sequence[Sequence[int]]) -> int:
+    """Return the number of tokens that all texts begin with."""
     shortest, longest = min(map(len, texts)), texts[0]
     return next((i for i in range(shortest) if any(text[i] != longest[i] for text in texts[1:])), shortest)
 
 
-def drawn(mass: Floats, temperature: float, random: np.random.Generator) -> int:
-    """A token: the likeliest, or one drawn at a temperature."""
+def draw_token(mass: Floats, temperature: float, random: np.random.Generator) -> int:
+    """Return the likeliest token, or one drawn at a temperature."""
     if temperature <= 0:
         return int(mass.argmax())
-    # The largest of log p / t + Gumbel noise is a draw from the tempered distribution.
+    # The maximum of log p / t + Gumbel noise is a draw from the tempered distribution.
     noise: NDArray[np.float64] = random.gumbel(size=len(mass))
     return int((mass / temperature + noise).argmax())
 
 
 @cache
 def open_language_model(name: str) -> LanguageModel:
-    """A pulled model, opened once for the whole process; see `load` for what is raised."""
-    found = load(name, LANGUAGE_MODEL)
-    config = json.loads((found.folder / CONFIG).read_text(encoding="utf-8"))
-    llama = Llama(Shape(**config["shape"]), found.tensors)
-    return LanguageModel(name, llama, found.tokenizer, found.fingerprint, config["system"])
+    """Open a downloaded model, once per process; see `load` for errors."""
+    loaded = load(name, LANGUAGE_MODEL)
+    config = json.loads((loaded.folder / CONFIG).read_text(encoding="utf-8"))
+    llama = Llama(LlamaShape(**config["shape"]), loaded.tensors)
+    return LanguageModel(name, llama, loaded.tokenizer, loaded.fingerprint, config["system"])

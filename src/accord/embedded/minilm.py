@@ -1,4 +1,4 @@
-"""Sentence embeddings in this process: MiniLM's forward pass in NumPy.
+"""Sentence embeddings by MiniLM in NumPy.
 
 Wang et al., *MiniLM*, NeurIPS 2020; pooled as Reimers and Gurevych, *Sentence-BERT*, EMNLP 2019.
 """
@@ -21,19 +21,19 @@ Floats = NDArray[np.float32]
 HEADS = 12
 EPSILON = 1e-12
 WINDOW = 254
-"""Tokens read together; a longer text is read in windows, whose embeddings are averaged by their length."""
+"""Most tokens of one pass; embeddings of the windows of a longer text are averaged by length."""
 KEPT_TEXTS, KEPT_STATES = 4096, 256
 
 
 class SentenceEmbedder:
-    """A BERT encoder with mean pooling: a text becomes a vector of length 1."""
+    """A BERT encoder with mean pooling, which turns a text into a vector of length 1."""
 
     def __init__(self, name: str, tensors: Mapping[str, Floats], tokenizer: Any, fingerprint: str = "") -> None:
-        """`tensors` have the names of a BERT checkpoint; `tokenizer` is one of the `tokenizers` library."""
+        """`tensors` have the names of a BERT checkpoint; `tokenizer` is of the `tokenizers` library."""
         self.name = name
         self.fingerprint = fingerprint
-        self._of = {key.removeprefix("bert."): value for key, value in tensors.items()}
-        self._layers = sum(key.endswith("attention.self.query.weight") for key in self._of)
+        self._tensors = {key.removeprefix("bert."): value for key, value in tensors.items()}
+        self._layers = sum(key.endswith("attention.self.query.weight") for key in self._tensors)
         self._tokenizer = tokenizer
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
@@ -43,11 +43,11 @@ class SentenceEmbedder:
 
     @property
     def width(self) -> int:
-        """Numbers in a vector."""
-        return int(self._of["embeddings.word_embeddings.weight"].shape[1])
+        """Length of a vector."""
+        return int(self._tensors["embeddings.word_embeddings.weight"].shape[1])
 
     def _embed(self, text: str) -> Floats:
-        """The text's vector (width,), of length 1; all zero for a text without a token."""
+        """Return (width,) the text's vector of length 1; all zero for a text without tokens."""
         tokens = self._tokenizer.encode(sendable(text), add_special_tokens=False).ids
         if not tokens:
             return np.zeros(self.width, dtype=np.float32)
@@ -56,7 +56,7 @@ class SentenceEmbedder:
         return np.asarray(pooled / np.linalg.norm(pooled), dtype=np.float32)
 
     def _token_states(self, text: str) -> tuple[tuple[int, ...], Floats]:
-        """The tokens of a text, at most `WINDOW` of them, and the hidden state (n, width) of each, of length 1."""
+        """Return the first `WINDOW` tokens of a text, and (n, width) their hidden states of length 1."""
         tokens = self._tokenizer.encode(sendable(text), add_special_tokens=False).ids[:WINDOW]
         if not tokens:
             return (), np.zeros((0, self.width), dtype=np.float32)
@@ -64,26 +64,26 @@ class SentenceEmbedder:
         return tuple(tokens), np.asarray(states / np.linalg.norm(states, axis=1, keepdims=True))
 
     def _read(self, tokens: Sequence[int]) -> Floats:
-        """The mean hidden state (width,) of a window, of length 1."""
+        """Return (width,) the mean hidden state of a window, of length 1."""
         mean = self._hidden(tokens).mean(axis=0)
         return np.asarray(mean / np.linalg.norm(mean))
 
     def _hidden(self, tokens: Sequence[int]) -> Floats:
-        """The last hidden states (n + 2, width) of a window and the marks around it."""
-        of = self._of
+        """Return (n + 2, width) the last hidden states of a window and its start and end tokens."""
+        of = self._tensors
         first, last = self._ends
         ids = [first, *tokens, last]
         x = of["embeddings.word_embeddings.weight"][ids] + of["embeddings.position_embeddings.weight"][: len(ids)]
-        x = self._normed(x + of["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
+        x = self._normalize(x + of["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
         for layer in range(self._layers):
             name = f"encoder.layer.{layer}."
-            attended = self._linear(self._attended(x, name), f"{name}attention.output.dense")
-            x = self._normed(x + attended, f"{name}attention.output.LayerNorm")
+            attended = self._linear(self._attend(x, name), f"{name}attention.output.dense")
+            x = self._normalize(x + attended, f"{name}attention.output.LayerNorm")
             fed = self._linear(_gelu(self._linear(x, f"{name}intermediate.dense")), f"{name}output.dense")
-            x = self._normed(x + fed, f"{name}output.LayerNorm")
+            x = self._normalize(x + fed, f"{name}output.LayerNorm")
         return x
 
-    def _attended(self, x: Floats, name: str) -> Floats:
+    def _attend(self, x: Floats, name: str) -> Floats:
         def by_head(part: str) -> Floats:
             return self._linear(x, f"{name}attention.self.{part}").reshape(len(x), HEADS, -1).swapaxes(0, 1)
 
@@ -94,12 +94,12 @@ class SentenceEmbedder:
         return np.asarray(mixed.swapaxes(0, 1).reshape(len(x), -1))
 
     def _linear(self, x: Floats, name: str) -> Floats:
-        return np.asarray(x @ self._of[f"{name}.weight"].T + self._of[f"{name}.bias"])
+        return np.asarray(x @ self._tensors[f"{name}.weight"].T + self._tensors[f"{name}.bias"])
 
-    def _normed(self, x: Floats, name: str) -> Floats:
+    def _normalize(self, x: Floats, name: str) -> Floats:
         centred = x - x.mean(axis=1, keepdims=True)
         scaled = centred / np.sqrt(np.mean(centred * centred, axis=1, keepdims=True) + np.float32(EPSILON))
-        return np.asarray(scaled * self._of[f"{name}.weight"] + self._of[f"{name}.bias"])
+        return np.asarray(scaled * self._tensors[f"{name}.weight"] + self._tensors[f"{name}.bias"])
 
 
 def _gelu(x: Floats) -> Floats:
@@ -110,6 +110,6 @@ def _gelu(x: Floats) -> Floats:
 
 @cache
 def open_sentence_embedder(name: str) -> SentenceEmbedder:
-    """A pulled model, opened once for the whole process; see `load` for what is raised."""
-    found = load(name, SENTENCE_EMBEDDER)
-    return SentenceEmbedder(name, found.tensors, found.tokenizer, found.fingerprint)
+    """Open a downloaded model, once per process; see `load` for errors."""
+    loaded = load(name, SENTENCE_EMBEDDER)
+    return SentenceEmbedder(name, loaded.tensors, loaded.tokenizer, loaded.fingerprint)

@@ -1,4 +1,4 @@
-"""Training examples: a turn with the dialogue before it, and the verdict that a model should write about it."""
+"""Training examples: a turn with the dialogue before it, and the verdict that a model should write."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import BadInput, sendable
-from accord.embedded.huggingface import Opened, prompt_tokens
+from accord.embedded.huggingface import OpenedModel, prompt_tokens
 from accord.methods import IssuePromptBuilder, verdict_of
 from accord.values import (
     Conversation,
@@ -26,15 +26,15 @@ from accord.values import (
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
-    """One turn to learn from.
+class TrainingExample:
+    """One turn with its verdict.
 
     Attributes:
         sample: The turn, given all turns before it.
-        prompt: What is asked about it.
+        prompt: The prompt about the turn.
         answer: The verdict as JSON.
-        score: Its score, from 1 to 5.
-        types: The kinds of issues it has.
+        score: Score of the turn, 1 to 5.
+        types: Kinds of its issues.
     """
 
     sample: Sample
@@ -45,29 +45,31 @@ class Example:
 
     @property
     def target(self) -> Target:
-        """The turn."""
+        """Target of the turn."""
         return self.sample.target
 
 
-def examples_of(pairs: Iterable[tuple[Conversation, IssueAnnotation]], guidance: IssuePromptBuilder) -> list[Example]:
-    """An example for each assessment of a turn, in their order.
+def examples_of(
+    pairs: Iterable[tuple[Conversation, IssueAnnotation]], guidance: IssuePromptBuilder
+) -> list[TrainingExample]:
+    """Return an example for each assessment of a turn, in order.
 
     Raises:
-        BadInput: An assessment is of another conversation, of no turn of it, or the second one of its turn.
+        BadInput: An assessment is of another conversation, of no turn, or a second one of its turn.
     """
     seen: set[Target] = set()
-    found = []
+    examples = []
     for conversation, assessment in pairs:
         target = assessment.target
         _check(conversation, target)
         if target in seen:
-            raise BadInput(f"two assessments of {target}; take those of one maker")
+            raise BadInput(f"two assessments of {target}; pass those of one model only")
         seen.add(target)
         sample = Sample(conversation, target.turn)
         [message] = guidance.of_turn(sample).messages
         types = frozenset(issue.type for issue in assessment.issues)
-        found.append(
-            Example(
+        examples.append(
+            TrainingExample(
                 sample,
                 sendable(message.content),
                 sendable(json.dumps(verdict_of(assessment), ensure_ascii=False)),
@@ -75,19 +77,21 @@ def examples_of(pairs: Iterable[tuple[Conversation, IssueAnnotation]], guidance:
                 types,
             )
         )
-    return found
+    return examples
 
 
-def digest_of(examples: Sequence[Example]) -> str:
-    """A tagged digest of what is learned from, in its order."""
+def digest_of(examples: Sequence[TrainingExample]) -> str:
+    """Return a hash of examples in order."""
     return content_hash([[*example.target, example.prompt, example.answer] for example in examples], length=12)
 
 
 def _check(conversation: Conversation, target: Target) -> None:
     if target.conversation != conversation.id:
-        raise BadInput(f"an assessment of {target} stands beside the conversation {conversation.id!r}")
+        raise BadInput(f"the assessment of {target} is paired with conversation {conversation.id!r}")
     if target.turn is None or not 0 <= target.turn < len(conversation.turns):
-        raise BadInput(f"an assessment of {target} is of no turn: {conversation.id!r} has {len(conversation.turns)}")
+        raise BadInput(
+            f"the assessment of {target} is of no turn: {conversation.id!r} has {len(conversation.turns)} turns"
+        )
 
 
 SHARES = (0.7, 0.2, 0.1)
@@ -98,20 +102,20 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Parts:
-    """Examples to learn from, to choose by, and to test on; no dialogue is in two of them."""
+    """Examples for training, validation and test; no dialogue is in two of them."""
 
-    train: tuple[Example, ...]
-    validation: tuple[Example, ...]
-    test: tuple[Example, ...]
+    train: tuple[TrainingExample, ...]
+    validation: tuple[TrainingExample, ...]
+    test: tuple[TrainingExample, ...]
 
     def counts(self) -> list[dict[str, Any]]:
-        """What each part has, a row each: dialogues, turns, turns a score, turns a kind of issue."""
-        named = {"train": self.train, "validation": self.validation, "test": self.test}
-        return [{"part": name, **counts_of(examples)} for name, examples in named.items()]
+        """Return a row per part: dialogues, turns, turns per score and per kind of issue."""
+        parts = {"train": self.train, "validation": self.validation, "test": self.test}
+        return [{"part": name, **counts_of(examples)} for name, examples in parts.items()]
 
 
-class Counted(TypedDict):
-    """How many dialogues and turns there are, and how many turns of each score and kind of issue."""
+class PartCounts(TypedDict):
+    """Numbers of dialogues, of turns, and of turns per score and per kind of issue."""
 
     dialogues: int
     turns: int
@@ -119,8 +123,8 @@ class Counted(TypedDict):
     types: dict[str, int]
 
 
-def counts_of(examples: Sequence[Example]) -> Counted:
-    """How many dialogues and turns there are, and how many turns of each score and kind of issue."""
+def counts_of(examples: Sequence[TrainingExample]) -> PartCounts:
+    """Count dialogues, turns, and turns per score and per kind of issue."""
     scores = Counter(example.score for example in examples)
     types = Counter(name for example in examples for name in example.types or {NO_ISSUE})
     return {
@@ -131,57 +135,59 @@ def counts_of(examples: Sequence[Example]) -> Counted:
     }
 
 
-def split_by_dialogue(examples: Sequence[Example], shares: tuple[float, float, float] = SHARES, seed: int = 0) -> Parts:
-    """Deal out whole dialogues to three parts; the same for equal arguments, whatever the order of the examples.
+def split_by_dialogue(
+    examples: Sequence[TrainingExample], shares: tuple[float, float, float] = SHARES, seed: int = 0
+) -> Parts:
+    """Split examples by dialogue into three parts; the result does not depend on the order of the examples.
 
     Args:
-        examples: What is dealt out; in each part they keep their order.
-        shares: Of the turns, for training, validation and test; each above 0, 1 in all.
-        seed: Which of equally suited dialogues goes where.
+        examples: The examples, which keep their order in each part.
+        shares: Shares of turns for training, validation and test; each above 0, with sum 1.
+        seed: Seed of the order of dialogues.
 
     Raises:
-        BadInput: The shares are no shares, or there are fewer than three dialogues.
+        BadInput: The shares are invalid, or there are fewer than three dialogues.
     """
     if len(shares) != 3 or min(shares) <= 0 or not math.isclose(sum(shares), 1, abs_tol=1e-6):
-        raise BadInput(f"shares are three numbers above 0 that add up to 1, got {shares}")
+        raise BadInput(f"invalid shares {shares}; allowed: three numbers above 0 with sum 1")
     names = sorted({example.target.conversation for example in examples})
     if len(names) < len(shares):
-        raise BadInput(f"{len(names)} assessed dialogues cannot make {len(shares)} parts; assess more")
+        raise BadInput(f"{len(names)} assessed dialogues are too few for {len(shares)} parts; assess more")
     random.Random(seed).shuffle(names)
-    part = dict(zip(names, _dealt(_labels(examples, names), np.array(shares)), strict=True))
+    part = dict(zip(names, _assign(_labels(examples, names), np.array(shares)), strict=True))
     train, validation, test = (
-        tuple(example for example in examples if part[example.target.conversation] == place) for place in range(3)
+        tuple(example for example in examples if part[example.target.conversation] == index) for index in range(3)
     )
     return Parts(train, validation, test)
 
 
-def _labels(examples: Sequence[Example], names: Sequence[str]) -> Floats:
-    """(dialogues, labels) how many turns of each dialogue have each label: any, each score, each kind of issue."""
-    of_example: list[list[Hashable]] = [["turn", example.score, *(example.types or {NO_ISSUE})] for example in examples]
-    place = {label: n for n, label in enumerate(sorted({one for own in of_example for one in own}, key=str))}
+def _labels(examples: Sequence[TrainingExample], names: Sequence[str]) -> Floats:
+    """Return (dialogues, labels) numbers of turns with each label: any, each score, each kind of issue."""
+    labels: list[list[Hashable]] = [["turn", example.score, *(example.types or {NO_ISSUE})] for example in examples]
+    column = {label: n for n, label in enumerate(sorted({label for some in labels for label in some}, key=str))}
     row = {name: n for n, name in enumerate(names)}
-    counts = np.zeros((len(names), len(place)))
-    for example, own in zip(examples, of_example, strict=True):
-        for label in own:
-            counts[row[example.target.conversation], place[label]] += 1
+    counts = np.zeros((len(names), len(column)))
+    for example, some in zip(examples, labels, strict=True):
+        for label in some:
+            counts[row[example.target.conversation], column[label]] += 1
     return counts
 
 
-def _dealt(counts: Floats, shares: Floats) -> list[int]:
-    """(dialogues) the part of each, where Σ (have - wanted)² / (wanted · total) over parts and labels grows least."""
+def _assign(counts: Floats, shares: Floats) -> list[int]:
+    """Return (dialogues,) parts such that Σ (have - target)² / (target · total) over parts and labels grows least."""
     total = counts.sum(axis=0)
-    wanted = shares[:, None] * total
-    have = np.zeros_like(wanted)
+    target = shares[:, None] * total
+    have = np.zeros_like(target)
     rarest_first = np.argsort(-(counts / total).max(axis=1), kind="stable")
     part = np.zeros(len(counts), dtype=int)
     sizes = np.zeros(len(shares), dtype=int)
     for done, dialogue in enumerate(rarest_first):
-        own = counts[dialogue]
-        growth = ((2 * (have - wanted) * own + own**2) / (wanted * total)).sum(axis=1)
+        added = counts[dialogue]
+        growth = ((2 * (have - target) * added + added**2) / (target * total)).sum(axis=1)
         if len(counts) - done <= (sizes == 0).sum():
             growth[sizes > 0] = np.inf  # every part gets at least one dialogue
         part[dialogue] = chosen = int(growth.argmin())
-        have[chosen] += own
+        have[chosen] += added
         sizes[chosen] += 1
     return part.tolist()
 
@@ -192,20 +198,20 @@ SHORTENED = "shortened"
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """One example's tokens, and the place of the answer's first one; the last token ends the answer."""
+    """Tokens of an example, and the index of the answer's first one; the last token ends the answer."""
 
     tokens: tuple[int, ...]
     answer: int
 
 
 @dataclass(frozen=True)
-class Lesson:
+class EncodedPart:
     """The examples of a part as tokens.
 
     Attributes:
-        rows: Those that are learned from.
-        left_out: How many are not, by reason.
-        shortened: How many of the rows lack turns at their beginning.
+        rows: Encoded examples.
+        left_out: Number of examples that were left out, by reason.
+        shortened: Number of rows that lack turns at their beginning.
     """
 
     rows: tuple[Encoded, ...]
@@ -213,18 +219,20 @@ class Lesson:
     shortened: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """How many examples there are, were shortened, and were left out for which reason."""
+        """Return the numbers of examples, shortened examples, and left-out examples by reason."""
         return {"learned": len(self.rows), "shortened": self.shortened, "left_out": dict(self.left_out)}
 
 
-def encode(examples: Sequence[Example], guidance: IssuePromptBuilder, opened: Opened, max_tokens: int) -> Lesson:
-    """The examples as tokens, each of at most `max_tokens` and of what the model reads."""
+def encode(
+    examples: Sequence[TrainingExample], guidance: IssuePromptBuilder, opened: OpenedModel, max_tokens: int
+) -> EncodedPart:
+    """Return examples as tokens, each of at most `max_tokens` and the model's context."""
     room = min(max_tokens, opened.context)
     rows: list[Encoded] = []
     left_out: Counter[str] = Counter()
     shortened = 0
     for example in examples:
-        row, hidden = _fitted(example, guidance, opened, room)
+        row, hidden = _encode_one(example, guidance, opened, room)
         if row is None:
             left_out[TOO_LONG] += 1
         else:
@@ -235,21 +243,20 @@ def encode(examples: Sequence[Example], guidance: IssuePromptBuilder, opened: Op
                 )
             rows.append(row)
             shortened += hidden > 0
-    return Lesson(tuple(rows), dict(left_out), shortened)
+    return EncodedPart(tuple(rows), dict(left_out), shortened)
 
 
-def _fitted(example: Example, guidance: IssuePromptBuilder, opened: Opened, room: int) -> tuple[Encoded | None, int]:
-    """The tokens with as few turns left out at the beginning as fit, and how many those are; `None` where none do."""
+def _encode_one(
+    example: TrainingExample, guidance: IssuePromptBuilder, opened: OpenedModel, room: int
+) -> tuple[Encoded | None, int]:
+    """Return an example's tokens and the number of turns left out at its beginning; None if it is too long."""
     answer = [*opened.tokenizer(example.answer, add_special_tokens=False).input_ids, opened.end]
     sample = example.sample
     assert sample.turn is not None
 
-    def asked(hidden: int) -> list[int]:
-        shown = replace(sample, hidden=(0, hidden)) if hidden else sample
-        return prompt_tokens(opened.tokenizer, guidance.of_turn(shown).messages)
-
     def encoded(hidden: int) -> Encoded | None:
-        prompt = asked(hidden)
+        shown = replace(sample, hidden=(0, hidden)) if hidden else sample
+        prompt = prompt_tokens(opened.tokenizer, guidance.of_turn(shown).messages)
         return Encoded((*prompt, *answer), len(prompt)) if len(prompt) + len(answer) <= room else None
 
     low, high = 0, sample.turn
@@ -265,13 +272,13 @@ def _fitted(example: Example, guidance: IssuePromptBuilder, opened: Opened, room
 
 
 IGNORED = -100
-"""The label of a token that nothing is learned from."""
+"""Label of a token without a loss."""
 
 
 def batch_of(rows: Sequence[Encoded], cut: bool) -> dict[str, Any]:
-    """Rows padded at their end, with the answers' tokens as labels.
+    """Return rows padded at their end, with the tokens of answers as labels.
 
-    With `cut`, of the last positions alone: logits of the prompts, which are most of the memory, are never computed.
+    With `cut`, logits are computed for the last positions alone; those of the prompts would need most of the memory.
     """
     import torch
 
@@ -282,7 +289,7 @@ def batch_of(rows: Sequence[Encoded], cut: bool) -> dict[str, Any]:
         batch["input_ids"].append([*row.tokens, *[0] * rest])
         batch["attention_mask"].append([1] * len(row.tokens) + [0] * rest)
         batch["labels"].append([IGNORED] * row.answer + list(row.tokens[row.answer :]) + [IGNORED] * rest)
-    batch = {name: torch.tensor(each) for name, each in batch.items()}
+    batch = {name: torch.tensor(rows) for name, rows in batch.items()}
     if cut:
         batch |= {"labels": batch["labels"][:, first:], "logits_to_keep": longest - first}
     return batch

@@ -1,7 +1,7 @@
 """Fine-tuning of a causal language model on verdicts: transformers' Trainer, with LoRA by peft (Hu et al., 2021).
 
-The loss is of the answer's tokens alone. The Trainer orders the examples, takes the steps, and writes the checkpoints
-from which it goes on as if it had never stopped; the epoch with the lowest validation loss becomes the model.
+The loss covers the answer's tokens alone. The Trainer orders the examples, takes the steps and writes the checkpoints
+from which a stopped training continues with the same result. The epoch with the lowest validation loss is exported.
 """
 
 from __future__ import annotations
@@ -19,42 +19,42 @@ from typing import Any
 
 from accord.edges import BadInput, MissingExtra
 from accord.embedded.huggingface import (
-    Opened,
+    OpenedModel,
     fingerprint_of,
     model_folder,
     open_folder,
     quiet_transformers,
 )
 from accord.embedded.huggingface_trial import reason_of
-from accord.finetune.data import Example, Lesson, batch_of, counts_of, digest_of, encode
+from accord.finetune.data import EncodedPart, TrainingExample, batch_of, counts_of, digest_of, encode
 from accord.methods import IssuePromptBuilder
 from accord.models import MADE
 from accord.version import __version__
 
 ALL_LINEAR = "all-linear"
 TRAINING = "training.json"
-"""In a training's folder: what it is made from, and what came of it."""
+"""File in a training's folder: inputs and outcome."""
 STATE = "trainer_state.json"
-"""What the Trainer writes last into a checkpoint: one without it was interrupted."""
+"""Last file that the Trainer writes into a checkpoint; one without it is incomplete."""
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How a small model is trained; a run that is resumed needs the same.
+class TrainingSettings:
+    """Settings of a training; a resumed run needs the same.
 
     Attributes:
-        rank: Of LoRA's matrices; 0 trains all weights instead.
-        alpha: LoRA's updates are scaled by alpha / rank.
-        dropout: Share of LoRA's inputs that are left out at each step.
-        learning_rate: Of AdamW, after the warm-up and before it falls to 0 along a line.
-        warmup: Share of the steps in which it rises to that.
-        weight_decay: Of AdamW.
-        epochs: How often all examples are learned from; the epoch with the lowest validation loss is kept.
-        batch: Examples that are read at once.
-        accumulate: Batches that make one step.
-        max_tokens: The longest example, prompt and answer together.
-        checkpoint_every: Steps after which everything is saved; it is at the end of each epoch too.
-        seed: Fixes the order of the examples, the first LoRA weights and the dropout.
+        rank: Rank of LoRA's matrices; 0 trains all weights instead.
+        alpha: Scale of LoRA's updates, which is alpha / rank.
+        dropout: Dropout of LoRA's inputs, from 0 to below 1.
+        learning_rate: Peak learning rate of AdamW, after the warm-up; it decays linearly to 0.
+        warmup: Share of the steps in the warm-up, from 0 to below 1.
+        weight_decay: Weight decay of AdamW.
+        epochs: Passes over all examples; the one with the lowest validation loss is exported.
+        batch: Examples per batch.
+        accumulate: Batches per step.
+        max_tokens: Most tokens of an example, prompt and answer together.
+        checkpoint_every: Steps between checkpoints; each epoch ends with one too.
+        seed: Seed of the order of examples, LoRA's initial weights and dropout.
         target_modules: Layers that LoRA adapts: `all-linear`, or names.
     """
 
@@ -82,12 +82,12 @@ class Settings:
         for name in ("learning_rate", "alpha"):
             self._need(name, getattr(self, name) > 0, "above 0")
 
-    def _need(self, name: str, fits: bool, allowed: str) -> None:
-        if not fits:
+    def _need(self, name: str, is_valid: bool, allowed: str) -> None:
+        if not is_valid:
             raise BadInput(f"finetune: {name} must be {allowed}, got {getattr(self, name)}")
 
-    def steps_an_epoch(self, examples: int) -> int:
-        """Steps in which so many examples are learned from once."""
+    def steps_per_epoch(self, examples: int) -> int:
+        """Return the number of steps in a pass over `examples`."""
         return math.ceil(examples / (self.batch * self.accumulate))
 
 
@@ -96,12 +96,12 @@ class Trained:
     """A finished training.
 
     Attributes:
-        folder: Where it lies; `export` makes a model of it.
-        validation: The validation loss after each epoch: the mean over turns of nats per token of the answer.
-        training: The training loss of each epoch: the mean over its steps of nats per token.
-        epoch: The one that was kept, from 0.
-        step: The step after which that epoch ended; its checkpoint holds the weights.
-        lessons: How many examples of each part were learned from, shortened, and left out for which reason.
+        folder: Its folder; `export` makes a model of it.
+        validation: Validation loss after each epoch: mean over turns of nats per token of the answer.
+        training: Training loss of each epoch: mean over its steps of nats per token.
+        epoch: The best epoch, from 0.
+        step: The last step of that epoch; its checkpoint has the weights.
+        lessons: Numbers of examples, shortened and left-out examples of each part.
     """
 
     folder: Path
@@ -112,12 +112,12 @@ class Trained:
     lessons: Mapping[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        """Everything but the folder."""
+        """Return all fields but the folder."""
         return {name: value for name, value in asdict(self).items() if name != "folder"}
 
     @classmethod
     def from_json(cls, folder: Path, row: Mapping[str, Any]) -> Trained:
-        """The inverse of `to_json`."""
+        """Return the training of a row of `to_json`."""
         return cls(
             folder, tuple(row["validation"]), tuple(row["training"]), row["epoch"], row["step"], row["lessons"]
         )  # fmt: skip
@@ -129,98 +129,107 @@ OnStep = Callable[[int, int], None]
 
 def train(
     base: str | Path,
-    examples: Sequence[Example],
-    validation: Sequence[Example],
+    examples: Sequence[TrainingExample],
+    validation: Sequence[TrainingExample],
     guidance: IssuePromptBuilder,
     folder: str | Path,
-    settings: Settings | None = None,
+    settings: TrainingSettings | None = None,
     *,
     resume: bool = False,
     on_step: OnStep | None = None,
 ) -> Trained:
-    """Teach a model, and keep the checkpoint of the epoch with the lowest validation loss.
+    """Fine-tune a model, and keep the checkpoint of the epoch with the lowest validation loss.
 
     Args:
-        base: A Hugging Face folder on this machine; it stays as it is.
-        examples: What is learned from.
-        validation: What the epochs are compared on; of other dialogues.
-        guidance: How the model is asked.
-        folder: Where checkpoints and the outcome are written; empty, or holding the training to resume.
-        settings: How it is trained.
-        resume: Go on from the latest checkpoint in the folder, where there is one, and end as if it had never stopped.
+        base: A Hugging Face folder on this machine, which does not change.
+        examples: Training examples.
+        validation: Validation examples, of other dialogues.
+        guidance: Prompts of the model.
+        folder: Folder of checkpoints and outcome; empty, or with the training to resume.
+        settings: Settings of the training.
+        resume: True to continue from the latest checkpoint, with the same result as without a stop.
         on_step: Called after each step.
 
     Raises:
-        BadInput: No such folder, nothing to learn from or to compare on, another training than what is resumed, or a
-            validation loss that is not a number.
+        BadInput: There is no such folder, no example for training or validation, another training than the one to
+            resume, or a validation loss that is not a number.
         ModelError: transformers cannot open the base.
         MissingExtra: `accord[finetune]` is not installed.
     """
-    settings, source, place = settings or Settings(), model_folder(base), Path(folder)
+    settings, source, place = settings or TrainingSettings(), model_folder(base), Path(folder)
     opened = open_folder(source)
-    lessons = [encode(part, guidance, opened, settings.max_tokens) for part in (examples, validation)]
-    _check(lessons, examples, validation)
+    encoded = [encode(part, guidance, opened, settings.max_tokens) for part in (examples, validation)]
+    _check(encoded, examples, validation)
     made_from = {
         "base": {"name": source.resolve().name, "fingerprint": fingerprint_of(source)},
         "guidance": guidance.to_json(),
         "settings": asdict(settings),
         "examples": {"train": digest_of(examples), "validation": digest_of(validation)},
     }
-    done = _begin(place, made_from, resume)
-    if done is not None:
-        return Trained.from_json(place, done)
-    trained = _run(opened, lessons, settings, place, on_step)
+    outcome = _begin(place, made_from, resume)
+    if outcome is not None:
+        return Trained.from_json(place, outcome)
+    trained = _run(opened, encoded, settings, place, on_step)
     counts = {"train": counts_of(examples), "validation": counts_of(validation)}
     outcome = {**trained.to_json(), "counts": counts}
     _write(place, {"made_from": made_from, "outcome": outcome, "base_path": str(source)})
     return trained
 
 
-def _check(lessons: Sequence[Lesson], *parts: Sequence[Example]) -> None:
-    for name, lesson, part in zip(("training", "validation"), lessons, parts, strict=True):
-        if not lesson.rows:
-            raise BadInput(f"finetune: no example for {name}: {len(part)} given, left out: {dict(lesson.left_out)}")
+def _check(encoded: Sequence[EncodedPart], *parts: Sequence[TrainingExample]) -> None:
+    for name, rows, part in zip(("training", "validation"), encoded, parts, strict=True):
+        if not rows.rows:
+            raise BadInput(f"finetune: no example for {name}: {len(part)} given, left out: {dict(rows.left_out)}")
     dialogues = [{example.target.conversation for example in part} for part in parts]
     both = sorted(dialogues[0] & dialogues[1])
     if both:
-        raise BadInput(f"finetune: {len(both)} dialogues are learned from and compared on, such as {both[0]!r}")
+        raise BadInput(f"finetune: {len(both)} dialogues are in training and validation, such as {both[0]!r}")
 
 
 # --- the Trainer ------------------------------------------------------------------------------------------------------
 
 
 def _run(
-    opened: Opened, lessons: Sequence[Lesson], settings: Settings, folder: Path, on_step: OnStep | None
+    opened: OpenedModel,
+    encoded: Sequence[EncodedPart],
+    settings: TrainingSettings,
+    folder: Path,
+    on_step: OnStep | None,
 ) -> Trained:
-    """All steps from the latest checkpoint on, and which epoch was best."""
-    learned, compared = lessons
-    trainer = _trainer(_adapted(opened.model, settings), learned, compared, settings, folder, on_step)
+    """Take all steps from the latest checkpoint on, and find the best epoch."""
+    training, validation = encoded
+    trainer = _trainer(_adapt(opened.model, settings), training, validation, settings, folder, on_step)
     with warnings.catch_warnings(), quiet_transformers():
         _quiet_peft()
         with _checked_files(folder):
             trainer.train(resume_from_checkpoint=_latest(folder))
-    state, an_epoch = trainer.state, settings.steps_an_epoch(len(learned.rows))
+    state, per_epoch = trainer.state, settings.steps_per_epoch(len(training.rows))
     if state.best_global_step is None:
         raise BadInput("finetune: the validation loss is not a number after any epoch; lower the learning rate")
     losses = [row["loss"] for row in state.log_history if "loss" in row]
     return Trained(
         folder,
         tuple(row["eval_loss"] for row in state.log_history if "eval_loss" in row),
-        tuple(sum(losses[start : start + an_epoch]) / an_epoch for start in range(0, len(losses), an_epoch)),
-        state.best_global_step // an_epoch - 1,
+        tuple(sum(losses[start : start + per_epoch]) / per_epoch for start in range(0, len(losses), per_epoch)),
+        state.best_global_step // per_epoch - 1,
         state.best_global_step,
-        {"train": learned.to_json(), "validation": compared.to_json()},
+        {"train": training.to_json(), "validation": validation.to_json()},
     )
 
 
 def _trainer(
-    model: Any, learned: Lesson, compared: Lesson, settings: Settings, folder: Path, on_step: OnStep | None
+    model: Any,
+    training: EncodedPart,
+    validation: EncodedPart,
+    settings: TrainingSettings,
+    folder: Path,
+    on_step: OnStep | None,
 ) -> Any:
-    """Transformers' Trainer with these settings; nothing is reported or sent anywhere."""
+    """Return transformers' Trainer with these settings, without reports to other services."""
     import torch
     from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
-    an_epoch = settings.steps_an_epoch(len(learned.rows))
+    per_epoch = settings.steps_per_epoch(len(training.rows))
     arguments = TrainingArguments(
         output_dir=str(folder),
         seed=settings.seed,
@@ -229,12 +238,12 @@ def _trainer(
         gradient_accumulation_steps=settings.accumulate,
         learning_rate=settings.learning_rate,
         weight_decay=settings.weight_decay,
-        warmup_steps=math.ceil(settings.warmup * settings.epochs * an_epoch),
+        warmup_steps=math.ceil(settings.warmup * settings.epochs * per_epoch),
         eval_strategy="epoch",
-        per_device_eval_batch_size=1,  # the mean over turns, whatever `batch` is
+        per_device_eval_batch_size=1,  # gives the mean over turns for any `batch`
         prediction_loss_only=True,
         save_strategy="epoch",
-        save_total_limit=1,  # and the best one
+        save_total_limit=1,  # besides the best one
         metric_for_best_model="loss",
         greater_is_better=False,
         logging_steps=1,
@@ -244,32 +253,32 @@ def _trainer(
         dataloader_pin_memory=False,
         use_cpu=not torch.cuda.is_available(),
     )
-    arguments._n_gpu = min(arguments.n_gpu, 1)  # a batch is what `batch` says on several GPUs too
+    arguments._n_gpu = min(arguments.n_gpu, 1)  # several GPUs must not enlarge a batch
 
-    class Steps(TrainerCallback):  # type: ignore[misc]
-        """Checkpoints within an epoch, and word of each step; after an epoch's last step it is compared first."""
+    class CheckpointCallback(TrainerCallback):  # type: ignore[misc]
+        """Checkpoints within an epoch and progress; the last step of an epoch is evaluated before its checkpoint."""
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             step = state.global_step
-            control.should_save = step % settings.checkpoint_every == 0 and step % an_epoch != 0
+            control.should_save = step % settings.checkpoint_every == 0 and step % per_epoch != 0
             if on_step is not None:
                 on_step(step, state.max_steps)
 
     forward = (model.get_base_model() if settings.rank else model).forward
     cut = "logits_to_keep" in signature(forward).parameters
     trainer = Trainer(
-        model, arguments, data_collator=lambda rows: batch_of(rows, cut), train_dataset=learned.rows,
-        eval_dataset=compared.rows, callbacks=[Steps()],
+        model, arguments, data_collator=lambda rows: batch_of(rows, cut), train_dataset=training.rows,
+        eval_dataset=validation.rows, callbacks=[CheckpointCallback()],
     )  # fmt: skip
     trainer.remove_callback(PrinterCallback)
     return trainer
 
 
-def _adapted(model: Any, settings: Settings) -> Any:
-    """The model with something to learn: LoRA's matrices drawn by the seed, or, with rank 0, everything in float32.
+def _adapt(model: Any, settings: TrainingSettings) -> Any:
+    """Return the model with trainable weights: LoRA's matrices drawn by the seed, or all in float32 with rank 0.
 
     Raises:
-        BadInput: No layer is called as `target_modules` says.
+        BadInput: No layer has a name in `target_modules`.
         MissingExtra: `accord[finetune]` is not installed.
     """
     import torch
@@ -281,7 +290,7 @@ def _adapted(model: Any, settings: Settings) -> Any:
     except ImportError:
         raise MissingExtra("LoRA", "finetune") from None
     modules = settings.target_modules
-    shape = LoraConfig(
+    config = LoraConfig(
         r=settings.rank,
         lora_alpha=settings.alpha,
         lora_dropout=settings.dropout,
@@ -292,13 +301,13 @@ def _adapted(model: Any, settings: Settings) -> Any:
     try:
         with warnings.catch_warnings():
             _quiet_peft()
-            return get_peft_model(model.float() if model.dtype == torch.float16 else model, shape)
+            return get_peft_model(model.float() if model.dtype == torch.float16 else model, config)
     except ValueError as error:
         raise BadInput(f"finetune: target_modules {modules!r} do not fit this model: {error}") from None
 
 
 def _quiet_peft() -> None:
-    """Peft 0.21 reads what transformers 5.23 calls by another name."""
+    """Hide a warning of peft 0.21 about an attribute that transformers 5.23 renamed."""
     warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
 
 
@@ -306,32 +315,31 @@ def _quiet_peft() -> None:
 
 
 def _begin(folder: Path, made_from: Mapping[str, Any], resume: bool) -> dict[str, Any] | None:
-    """Make an empty folder ready for a training, or make sure that the training in it can go on.
+    """Prepare an empty folder for a training, or check that the training in it can continue.
 
     Returns:
-        The outcome of a training that is finished.
+        The outcome of a finished training, or None.
 
     Raises:
-        BadInput: There is a training already and it is not to be resumed, one that is made from something else, or
-            something that is no training.
+        BadInput: The folder has a training and `resume` is false, a training with other inputs, or other files.
     """
     if not (folder / TRAINING).is_file():
         if folder.is_dir() and any(folder.iterdir()):
-            raise BadInput(f"{folder} holds something else than a training; name an empty folder")
+            raise BadInput(f"{folder} has files that are not a training. Use an empty folder")
         _write(folder, {"made_from": made_from})
         return None
     if not resume:
-        raise BadInput(f"{folder} holds a training already: resume it, or name an empty folder")
-    found = _read(folder)
-    now = json.loads(json.dumps(made_from))
-    other = [name for name in now if found["made_from"].get(name) != now[name]]
-    if other:
-        raise BadInput(f"{folder} holds a training with other {', '.join(other)}; name an empty folder")
-    return found.get("outcome")
+        raise BadInput(f"{folder} has a training already. Resume it, or use an empty folder")
+    content = _read(folder)
+    inputs = json.loads(json.dumps(made_from))
+    changed = [name for name in inputs if content["made_from"].get(name) != inputs[name]]
+    if changed:
+        raise BadInput(f"{folder} has a training with other {', '.join(changed)}. Use an empty folder")
+    return content.get("outcome")
 
 
 def _write(folder: Path, content: Mapping[str, Any]) -> None:
-    """Write what a training is made from and what came of it, whole or not at all."""
+    """Write inputs and outcome of a training atomically."""
     folder.mkdir(parents=True, exist_ok=True)
     part = folder / f"{TRAINING}.part"
     part.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -339,19 +347,19 @@ def _write(folder: Path, content: Mapping[str, Any]) -> None:
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    """What a training is made from, and what came of it.
+    """Return inputs and outcome of a training.
 
     Raises:
-        BadInput: There is none in the folder, or it is damaged.
+        BadInput: The folder has no training, or it is damaged.
     """
     try:
-        found: dict[str, Any] = json.loads((folder / TRAINING).read_text(encoding="utf-8"))
-        found["made_from"]
+        content: dict[str, Any] = json.loads((folder / TRAINING).read_text(encoding="utf-8"))
+        content["made_from"]
     except OSError:
         raise BadInput(f"no training in {folder}: it has no {TRAINING}") from None
     except (ValueError, LookupError, TypeError):
         raise BadInput(f"{folder / TRAINING} is damaged") from None
-    return found
+    return content
 
 
 def _checkpoint(folder: Path, step: int) -> Path:
@@ -359,7 +367,7 @@ def _checkpoint(folder: Path, step: int) -> Path:
 
 
 def _latest(folder: Path) -> str | None:
-    """The latest checkpoint that was written to its end; those that were not are removed."""
+    """Return the latest complete checkpoint, and remove incomplete ones."""
     steps = []
     for path in folder.glob("checkpoint-*"):
         try:
@@ -370,18 +378,18 @@ def _latest(folder: Path) -> str | None:
 
 
 def export(training: str | Path, to: str | Path, base: str | Path | None = None) -> Path:
-    """Write the best epoch's model, which opens as `hf:FOLDER` and anywhere else.
+    """Write the best epoch's model as a Hugging Face folder, which opens as `hf:FOLDER`.
 
     Args:
-        training: The folder of a finished training.
+        training: Folder of a finished training.
         to: A new or empty folder.
-        base: Where the base lies now; by default, where it lay.
+        base: Present folder of the base; by default the one of the training.
 
     Returns:
         The folder `to`.
 
     Raises:
-        BadInput: The training is not finished, its base is another one, or `to` is not empty.
+        BadInput: The training is not finished, the base differs, or `to` is not empty.
         ModelError: transformers cannot open the base.
         MissingExtra: `accord[finetune]` is not installed.
     """
@@ -390,14 +398,14 @@ def export(training: str | Path, to: str | Path, base: str | Path | None = None)
     if "outcome" not in content:
         raise BadInput(f"the training in {folder} is not finished: resume it first")
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
-        raise BadInput(f"{place} is not empty; name a new folder")
+        raise BadInput(f"{place} is not empty. Use a new folder")
     made_from, outcome = content["made_from"], content["outcome"]
     source = model_folder(base if base is not None else content["base_path"])
     if fingerprint_of(source) != made_from["base"]["fingerprint"]:
-        raise BadInput(f"{source} is not the {made_from['base']['name']!r} that was trained; give the base's path")
+        raise BadInput(f"{source} is not the {made_from['base']['name']!r} that was trained. Pass the base's path")
     best = _checkpoint(folder, outcome["step"])
     if not best.is_dir():
-        raise BadInput(f"{folder} no longer holds {best.name}, the best of its epochs; train again in an empty folder")
+        raise BadInput(f"{folder} no longer has {best.name}, the best epoch. Train again in an empty folder")
     opened = open_folder(source)
     made = {"accord": __version__, **made_from, **outcome}
     try:
@@ -414,7 +422,7 @@ def export(training: str | Path, to: str | Path, base: str | Path | None = None)
 
 @contextmanager
 def _checked_files(folder: Path) -> Iterator[None]:
-    """Turn errors of reading and writing checkpoints and weights into one line; other errors pass.
+    """Turn errors of reading and writing checkpoints and weights into one-line errors; other errors pass.
 
     Raises:
         BadInput: A file in the folder cannot be written, or a checkpoint cannot be read.
@@ -437,12 +445,12 @@ def _checked_files(folder: Path) -> Iterator[None]:
             if not (path / STATE).is_file():
                 shutil.rmtree(path, ignore_errors=True)
         raise BadInput(
-            f"cannot write {folder}: {reason}; what was done is kept, free space and go on with --resume"
+            f"cannot write {folder}: {reason}. Completed checkpoints are kept: free space and continue with --resume"
         ) from None
 
 
 def _with_weights(base: Any, checkpoint: Path, rank: int) -> Any:
-    """The base with a checkpoint's weights in it, as one model of the base's precision."""
+    """Return the base with a checkpoint's weights, in the base's precision."""
     if rank:
         from peft import PeftModel
 

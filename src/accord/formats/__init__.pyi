@@ -1,33 +1,35 @@
 from .annotations import AnnotationWriter as AnnotationWriter, looks_like_annotations as looks_like_annotations
 from .annotations import read_annotations as read_annotations
-from .excel import EXCEL_SUFFIXES as EXCEL_SUFFIXES
-from .file_chunks import Piece as Piece, pieces_of as pieces_of, read_piece as read_piece
-from .genai_spans import is_silent as is_silent, NO_CALL as NO_CALL, NO_CONTENT as NO_CONTENT
-from .genai_spans import NO_MESSAGES as NO_MESSAGES, SAYS_A_CALL as SAYS_A_CALL
+from .benchmark_items import REPEAT as REPEAT
+from .file_chunks import FilePiece as FilePiece, read_piece as read_piece, split_files as split_files
 from .label_files import answer_to as answer_to, looks_like_labels as looks_like_labels, mapped as mapped
 from .label_files import NOT_APPLICABLE as NOT_APPLICABLE, on_scales as on_scales, raw_label_rows as raw_label_rows
-from .label_files import read_labels as read_labels
+from .label_files import read_labels as read_labels, RECORDED_JUDGEMENTS as RECORDED_JUDGEMENTS
 from .memory import MemoryTable as MemoryTable, Source as Source, source_of as source_of, tables_of as tables_of
-from .object_storage import at as at, File as File, find as find, here as here, is_remote as is_remote
-from .object_storage import names_in as names_in, opened as opened, put as put, READ as READ, remove as remove
-from .object_storage import shown_place as shown_place, storage_options as storage_options
+from .object_storage import delete_file as delete_file, display_path as display_path, File as File
+from .object_storage import find_files as find_files, is_remote as is_remote, join_path as join_path
+from .object_storage import list_names as list_names, local_copy as local_copy, open_file as open_file, READ as READ
+from .object_storage import storage_options as storage_options, write_file as write_file
 from .openai_messages import documents_from as documents_from, intended_role as intended_role, role_named as role_named
+from .otel import has_no_content as has_no_content, NO_CALL as NO_CALL, NO_CONTENT as NO_CONTENT
+from .otel import NO_MESSAGES as NO_MESSAGES, SUPPORTED_CONVENTIONS as SUPPORTED_CONVENTIONS
 from .parquet import row_groups as row_groups
-from .rating_columns import Answered as Answered, answers_beside as answers_beside, is_rating_name as is_rating_name
-from .rating_columns import labels_beside as labels_beside, number_in as number_in, RATING as RATING, UNNAMED as UNNAMED
-from .rating_columns import VALUE_KEYS as VALUE_KEYS, words_of as words_of
-from .reader import check_column_names as check_column_names, chunks_of_lines as chunks_of_lines
-from .reader import columns_of as columns_of, detect as detect, is_annotation_file as is_annotation_file
-from .reader import is_label_file as is_label_file, is_part as is_part, OnBadRow as OnBadRow, read as read
-from .reader import record_of as record_of, records_of_lines as records_of_lines, stands_alone as stands_alone, T as T
+from .rating_columns import is_rating_name as is_rating_name, number_in as number_in, RATING as RATING
+from .rating_columns import rating_cells as rating_cells, rating_labels as rating_labels, RatingCell as RatingCell
+from .rating_columns import UNNAMED as UNNAMED, VALUE_KEYS as VALUE_KEYS, words_of as words_of
+from .reader import check_column_names as check_column_names, convert_row as convert_row, detect as detect
+from .reader import FileKind as FileKind, is_part as is_part, line_batches as line_batches, OnBadRow as OnBadRow
+from .reader import OnSkip as OnSkip, read as read, read_lines as read_lines, reason_to_skip as reason_to_skip
+from .reader import sniff as sniff, T as T
 from .record import Fields as Fields, Format as Format, formats as formats, grouped as grouped, Record as Record
 from .record import Row as Row, under_our_names as under_our_names, WrongShape as WrongShape
-from .row_reader import BAD_AT_ONCE as BAD_AT_ONCE, decoded_json as decoded_json, line_rows as line_rows, Lines as Lines
-from .row_reader import locate as locate, read_rows as read_rows
+from .role_mapping import check_roles as check_roles, RoleCounts as RoleCounts, with_roles as with_roles
+from .row_reader import decoded_json as decoded_json, line_rows as line_rows, Lines as Lines, locate as locate
+from .row_reader import MAX_BAD_ROWS as MAX_BAD_ROWS, read_rows as read_rows
 from .row_writer import ConversationWriter as ConversationWriter, ENDINGS as ENDINGS, QueueWriter as QueueWriter
 from .row_writer import SCORE_NESTED as SCORE_NESTED, ScoreWriter as ScoreWriter
 from .score_schema import arrow_schema as arrow_schema, BAD_ROW as BAD_ROW, score_frame as score_frame
-from .score_schema import score_schema as score_schema, score_table as score_table, SCORE_TYPES as SCORE_TYPES
-from .score_schema import SCORED as SCORED, UNSCORED as UNSCORED
-from .soda_eval import REPEAT as REPEAT
-from .text_files import TEXT_SUFFIX as TEXT_SUFFIX
+from .score_schema import score_schema as score_schema, SCORE_TYPES as SCORE_TYPES, SCORED as SCORED
+from .score_schema import UNSCORED as UNSCORED
+from .spreadsheets import EXCEL_SUFFIXES as EXCEL_SUFFIXES
+from .transcript import TEXT_SUFFIX as TEXT_SUFFIX

@@ -1,10 +1,9 @@
-"""Annotations to files and back, to the last field: JSON lines, CSV or Parquet, told by the ending.
+"""Export annotations to JSON lines, CSV or Parquet, by the suffix, and restore every field of them.
 
 JSON lines hold `Annotation.to_json`. A table has a column per field; `value`, `distribution`, `span`, `made_from` and
-`losses` are cells of JSON. A text cell that a spreadsheet would take for a formula (it begins with `=`, `+`, `-`, `@`,
-a tab or a line break) is written behind an apostrophe, as is one that begins with an apostrophe; a text that no table
-can hold (NUL, half a surrogate pair) is written as JSON behind `'json:`, and an empty text as a lone apostrophe.
-Reading takes that away again, so that what comes back equals what was written.
+`losses` are JSON cells. A text that a spreadsheet could run as a formula (it begins with `=`, `+`, `-`, `@`, a tab or a
+line break) or that begins with an apostrophe is written after an apostrophe. A text that no table can hold (NUL,
+unpaired surrogates) is written as JSON after `'json:`, and an empty text as an apostrophe. Reading reverses this.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from accord.edges import BadInput, BadRow, inert, is_sendable, written
+from accord.edges import BadInput, BadRow, escape_formula, is_sendable, unescape_formula
 from accord.formats.label_files import mapped
 from accord.formats.memory import Source
 from accord.formats.openai_messages import checked_id, turn_index
-from accord.formats.record import Fields, WrongShape
+from accord.formats.record import Fields, WrongShape, abbreviated
 from accord.formats.row_reader import TABLE_SUFFIXES, locate, read_rows, suffix
 from accord.formats.row_writer import RowWriter
 from accord.values import ANNOTATOR_KINDS, ISSUE, OVERALL, Annotation, Json, Rubric, canonical_json, check_label
@@ -35,14 +34,14 @@ COLUMNS = (
     "signature", "mode", "made_from", "version", "time", "wording", "against", "against_turn", "called", "losses",
     "seen", "group", "part", "answer", "replaces", "study", "stage", "seconds", "rubric", "shown",
 )  # fmt: skip
-_TELLING = frozenset({*_IDS, "kind", "value"})
+_REQUIRED = frozenset({*_IDS, "kind", "value"})
 
 _AS_JSON = "'json:"
 
 
 def looks_like_annotations(fields: Fields) -> bool:
-    """Whether a row is an annotation, told by its columns."""
-    return fields.keys() >= _TELLING
+    """Return True if a row has the columns of an annotation."""
+    return fields.keys() >= _REQUIRED
 
 
 def read_annotations(
@@ -51,21 +50,21 @@ def read_annotations(
     columns: Mapping[str, str] | None = None,
     on_bad_row: Callable[[BadInput], None] | None = None,
 ) -> Iterator[Annotation]:
-    """Every annotation of a file, in order.
+    """Yield every annotation of a file, in order.
 
     Args:
         path: JSON lines or a table.
-        rubric: People's answers to its questions are checked against its scales.
-        columns: Our name to the file's name, for columns that are called otherwise.
+        rubric: Human answers to its questions are validated against its scales.
+        columns: Accord's column name to the file's, for tables with other column names.
         on_bad_row: Called with each bad row, which is then skipped; without it a bad row is raised.
 
     Raises:
         BadInput: The file cannot be read as a whole.
-        BadRow: A row is no annotation, or outside its question's scale, and `on_bad_row` is not given.
+        BadRow: A row is no annotation, or off its question's scale, and `on_bad_row` is not given.
     """
-    found = locate(path)
-    is_table = suffix(found) in TABLE_SUFFIXES
-    for row in mapped(read_rows(found), columns, str(found)):
+    source = locate(path)
+    is_table = suffix(source) in TABLE_SUFFIXES
+    for row in mapped(read_rows(source), columns, str(source)):
         error: BadRow
         if isinstance(row, BadRow):
             error = row
@@ -74,8 +73,8 @@ def read_annotations(
                 annotation = _annotation(_from_cells(row.fields) if is_table else row.fields)
                 if annotation.kind == "person":
                     check_label(annotation.to_label(), rubric)
-            except BadInput as wrong:
-                error = BadRow(str(found), row.line, str(wrong))
+            except BadInput as invalid:
+                error = BadRow(str(source), row.line, str(invalid))
             else:
                 yield annotation
                 continue
@@ -84,14 +83,14 @@ def read_annotations(
         on_bad_row(error)
 
 
-# --- a row that comes in -------------------------------------------------------------------------------------------
+# --- rows of a file ------------------------------------------------------------------------------------------------
 
 
 def _annotation(fields: Fields) -> Annotation:
-    """The annotation that a row of JSON values says.
+    """Convert a row of JSON values to an annotation.
 
     Raises:
-        WrongShape: A value is missing, or is none that the field can hold.
+        WrongShape: A value is missing or invalid.
     """
     row = {name: fields[name] for name in COLUMNS if fields.get(name) is not None}
     missing = next((name for name in (*_IDS, "kind") if name not in row), None)
@@ -109,10 +108,10 @@ def _annotation(fields: Fields) -> Annotation:
     for name in row.keys() & _SHAPES.keys():
         holds, expected = _SHAPES[name]
         if not holds(row[name]):
-            raise WrongShape(f"{name} is {expected}, got {_short(row[name])}")
-    found = Annotation.from_json({"value": None, **row})
-    _check_issue(found)
-    return found
+            raise WrongShape(f"{name} is {expected}, got {abbreviated(row[name])}")
+    annotation = Annotation.from_json({"value": None, **row})
+    _check_issue(annotation)
+    return annotation
 
 
 def _is_number(value: Any) -> bool:
@@ -141,25 +140,27 @@ _SHAPES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
-def _check_issue(found: Annotation) -> None:
-    """Refuse a row that says it belongs to the issues of a turn, and cannot.
+def _check_issue(annotation: Annotation) -> None:
+    """Validate the group and the part of an issue annotation.
 
     Raises:
-        WrongShape: Says why.
+        WrongShape: They contradict the other fields.
     """
-    if not found.group and not found.part:
+    if not annotation.group and not annotation.part:
         return
-    if found.kind != "model" or found.signature is None or found.target.turn is None or not found.group:
+    if (
+        annotation.kind != "model"
+        or annotation.signature is None
+        or annotation.target.turn is None
+        or not annotation.group
+    ):
         raise WrongShape("an issue that a model found needs a turn, a signature and a group")
-    if found.part and not found.question.startswith(ISSUE):
-        raise WrongShape(f"question {found.question!r} is no issue; an issue's question begins with {ISSUE!r}")
-    if not found.part and (found.question != OVERALL or type(found.value) is not int):
-        raise WrongShape(f"the first of a group answers {OVERALL!r} with a whole number, got {_short(found.value)}")
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    if annotation.part and not annotation.question.startswith(ISSUE):
+        raise WrongShape(f"question {annotation.question!r} is no issue; an issue's question begins with {ISSUE!r}")
+    if not annotation.part and (annotation.question != OVERALL or type(annotation.value) is not int):
+        raise WrongShape(
+            f"the first of a group answers {OVERALL!r} with a whole number, got {abbreviated(annotation.value)}"
+        )
 
 
 # --- cells of tables -----------------------------------------------------------------------------------------------
@@ -169,7 +170,7 @@ Cell = str | int | float | None
 
 
 def _to_cells(annotation: Annotation) -> dict[str, Cell]:
-    """The annotation as cells of a table; `None` for an empty one."""
+    """Convert an annotation to cells of a table; `None` for empty ones."""
     row = annotation.to_json()
     return {name: _cell(name, row[name]) if row.get(name) is not None else None for name in COLUMNS}
 
@@ -181,14 +182,14 @@ def _cell(name: str, value: Any) -> Cell:
         return value  # type: ignore[no-any-return]
     if not is_sendable(value):
         return _AS_JSON + canonical_json(value)
-    return inert(value)
+    return escape_formula(value)
 
 
 def _from_cells(fields: Fields) -> dict[str, Json]:
-    """The inverse of `_to_cells`, from a line of CSV or a row of Parquet.
+    """Restore the fields of `_to_cells` from a row of CSV or Parquet.
 
     Raises:
-        WrongShape: A cell of JSON, or of a number, is none.
+        WrongShape: A cell of JSON, or of a number, is invalid.
     """
     row: dict[str, Json] = {}
     for name in COLUMNS:
@@ -201,21 +202,21 @@ def _from_cells(fields: Fields) -> dict[str, Json]:
             else:
                 row[name] = _text(cell) if isinstance(cell, str) else cell
         except (ValueError, RecursionError):
-            raise WrongShape(f"{name} {_short(cell)} is no JSON (a word stands in quotation marks)") from None
+            raise WrongShape(f"{name} {abbreviated(cell)} is no JSON (a word needs quotation marks)") from None
     return row
 
 
 def _text(cell: str) -> Any:
     if cell.startswith(_AS_JSON):
         return json.loads(cell.removeprefix(_AS_JSON))
-    return written(cell)
+    return unescape_formula(cell)
 
 
-# --- a file that goes out ------------------------------------------------------------------------------------------
+# --- writing -------------------------------------------------------------------------------------------------------
 
 
 class AnnotationWriter(RowWriter):
-    """Writes annotations as they come."""
+    """Write annotations one at a time."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, "annotations", COLUMNS, dict.fromkeys(_INDEXES, int) | dict.fromkeys(_FLOATS, float))

@@ -1,13 +1,13 @@
-"""Files of conversations as pieces that are read apart from each other, and never cut a conversation.
+"""Split files of conversations into pieces that can be read independently and never divide a conversation.
 
 | file | pieces |
 |---|---|
-| Parquet, a conversation a row | rows, within groups of them |
-| JSON lines, a conversation a line | bytes; a line belongs to the piece that it begins in |
-| any other file of whole conversations (packed, an array, a table) | the file |
-| files whose rows are turns or spans | all of them together, in passes: each gathers the conversations of one hash |
+| Parquet with a conversation per row | ranges of rows, within row groups |
+| JSON lines with a conversation per line | ranges of bytes; a line belongs to the piece in which it begins |
+| any other file of whole conversations (compressed, an array, a table) | the file |
+| files whose rows are turns or spans | all together, in passes; each pass gathers the conversations of one hash value |
 
-A piece is the same piece wherever and whenever it is made from the same files: its `key` says so.
+The same files always give the same pieces with the same `key`.
 """
 
 from __future__ import annotations
@@ -23,43 +23,43 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from accord.edges import MB, BadInput, BadRow, first_line, sendable, unreadable_parquet
-from accord.formats.excel import EXCEL_SUFFIXES
-from accord.formats.label_files import looks_like_labels, mapped
-from accord.formats.object_storage import File, here, is_remote, opened, shown_place, storage_options
+from accord.formats.label_files import RECORDED_JUDGEMENTS, is_judgement, looks_like_labels, mapped
+from accord.formats.object_storage import File, display_path, is_remote, local_copy, open_file, storage_options
 from accord.formats.parquet import row_groups
-from accord.formats.reader import OnBadRow, detect, first_row, is_part, read, read_together, record_of
+from accord.formats.reader import OnBadRow, convert_row, detect, is_part, read, read_parts, sniff
 from accord.formats.record import Fields, Record, Row, WrongShape, formats
 from accord.formats.row_reader import begins_with_lines, line_rows, suffix
-from accord.formats.text_files import TEXT_SUFFIX
+from accord.formats.spreadsheets import EXCEL_SUFFIXES
+from accord.formats.transcript import TEXT_SUFFIX
 from accord.values import Conversation, content_hash
 
 PIECE_ROWS = 20_000
 PIECE_BYTES = 64 * MB
-"""What a piece holds at most: rows of a table, bytes of lines or of what rows unpack to. One row may be more."""
+"""Maximum size of a piece in bytes of lines, or of unpacked rows; a single row may be larger."""
 PASS_BYTES = 1024 * MB
-"""Of files whose rows are parts of conversations, about so much is gathered at once."""
+"""Approximate number of bytes per pass over files whose rows are parts of conversations."""
 _ROWS_AT_ONCE = 512
 _HEAD = MB
-_LOOKED_AT_ONCE = 16
-Kind = Literal["rows", "lines", "file", "gathered"]
+_SNIFFING_THREADS = 16
+PieceKind = Literal["rows", "lines", "file", "gathered"]
 
 
 @dataclass(frozen=True)
-class Piece:
-    """What is read at once.
+class FilePiece:
+    """Part of the input that is read at once.
 
     Attributes:
-        kind: How it is read.
-        files: One file; all of them where rows are parts of conversations.
-        stems: What ids begin with, of each file, where a conversation names none.
-        start: The first row, or byte; the number of the pass.
-        end: The one after the last; the number of passes.
-        format: Of the rows, as it was told or named.
-        size: About how many bytes it is.
-        rows: How many rows, where that is known.
+        kind: `rows`, `lines`, `file`, or `gathered` for a pass over files of turns or spans.
+        files: The file; all files of a pass.
+        stems: Prefix of ids for conversations without one, by file.
+        start: First row or byte; index of the pass.
+        end: Last row or byte, exclusive; number of passes.
+        format: Format of the rows.
+        size: Approximate size in bytes.
+        rows: Number of rows; `None` if unknown.
     """
 
-    kind: Kind
+    kind: PieceKind
     files: tuple[File, ...]
     stems: tuple[str, ...]
     start: int
@@ -70,55 +70,65 @@ class Piece:
 
     @property
     def key(self) -> str:
-        """Sixteen digits that are others where anything that is read may be another."""
-        said = [self.kind, [list(each) for each in self.files], list(self.stems), self.start, self.end, self.format]
-        return content_hash(said, 16).partition(":")[2]
+        """Hash of sixteen digits that changes with the piece or its files."""
+        identity = [self.kind, [list(each) for each in self.files], list(self.stems), self.start, self.end, self.format]
+        return content_hash(identity, 16).partition(":")[2]
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON."""
+        """Convert to JSON."""
         return {**vars(self), "files": [list(file) for file in self.files], "stems": list(self.stems)}
 
     @classmethod
-    def from_json(cls, row: Mapping[str, Any]) -> Piece:
-        """The inverse of `to_json`."""
+    def from_json(cls, row: Mapping[str, Any]) -> FilePiece:
+        """Restore a piece from `to_json`."""
         files = tuple(File(*file) for file in row["files"])
         return cls(**{**row, "files": files, "stems": tuple(row["stems"])})
 
     @property
     def place(self) -> str:
-        """What to call it."""
-        first = shown_place(self.files[0].url)
+        """Name for messages: file and range."""
+        first = display_path(self.files[0].url)
         if self.kind == "gathered":
             return f"{first} and {len(self.files) - 1} more, pass {self.start + 1} of {self.end}"
         return first if self.kind == "file" else f"{first}, {self.kind} {self.start}-{self.end}"
 
 
-def pieces_of(files: Sequence[File], format: str = "auto", columns: Mapping[str, str] | None = None) -> list[Piece]:
-    """The pieces of some files, in the order of the files.
+def split_files(
+    files: Sequence[File], format: str = "auto", columns: Mapping[str, str] | None = None
+) -> list[FilePiece]:
+    """Split files into pieces, in the order of the files.
+
+    Args:
+        files: Files or objects.
+        format: A name of `accord plugins`, or `auto`.
+        columns: Accord's column names to the files'.
 
     Raises:
-        BadInput: A file cannot be read, is none of conversations, or its format cannot be told.
+        BadInput: A file cannot be read, holds no conversations, or its format cannot be detected.
     """
     stems = _stems(files)
-    with ThreadPoolExecutor(_LOOKED_AT_ONCE) as pool:
-        found = list(pool.map(partial(_pieces, format=format, columns=columns), files, stems))
-    made: list[Piece] = []
+    with ThreadPoolExecutor(_SNIFFING_THREADS) as pool:
+        split = list(pool.map(partial(_pieces, format=format, columns=columns), files, stems))
+    pieces: list[FilePiece] = []
     parts: dict[str, list[tuple[File, str]]] = defaultdict(list)
-    for file, stem, here_ in zip(files, stems, found, strict=True):
-        if isinstance(here_, str):
-            parts[here_].append((file, stem))
+    for file, stem, own in zip(files, stems, split, strict=True):
+        if isinstance(own, str):
+            parts[own].append((file, stem))
         else:
-            made += here_
-    for name, every in parts.items():
-        size = sum(file.size for file, _ in every)
+            pieces += own
+    for name, group in parts.items():
+        size = sum(file.size for file, _ in group)
         passes = -(-size // PASS_BYTES)
-        those, of_those = zip(*every, strict=True)
-        made += [Piece("gathered", those, of_those, n, passes, name, size // passes) for n in range(passes)]
-    return made
+        group_files, group_stems = zip(*group, strict=True)
+        pieces += [
+            FilePiece("gathered", group_files, group_stems, number, passes, name, size // passes)
+            for number in range(passes)
+        ]
+    return pieces
 
 
 def _stems(files: Sequence[File]) -> list[str]:
-    """What ids begin with: a file's name, with all its folders where several that were named have one name."""
+    """Return the prefixes of ids: the file's name, with all its folders if two files have the same name."""
     short = [sendable(file.stem) for file in files]
     if len(set(short)) == len(short):
         return short
@@ -128,25 +138,27 @@ def _stems(files: Sequence[File]) -> list[str]:
     ]
 
 
-def _pieces(file: File, stem: str, format: str, columns: Mapping[str, str] | None) -> list[Piece] | str:
-    """The pieces of a file; of one whose rows are parts of conversations, its format."""
-    packed_rows = None
+def _pieces(file: File, stem: str, format: str, columns: Mapping[str, str] | None) -> list[FilePiece] | str:
+    """Return the pieces of a file, or its format if its rows are parts of conversations."""
+    groups = None
     if suffix(Path(file.url)) == ".parquet":
-        with opened(file.url) as stream:
-            packed_rows = row_groups(shown_place(file.url), stream, file.size)
+        with open_file(file.url) as stream:
+            groups = row_groups(display_path(file.url), stream, file.size)
     fields = _first_row(file, columns)
     if fields is None:
-        raise BadInput(f"{shown_place(file.url)} holds no row")
-    name = detect(fields, shown_place(file.url)) if format == "auto" else format
+        raise BadInput(f"{display_path(file.url)} holds no row")
+    name = detect(fields, display_path(file.url)) if format == "auto" else format
+    if format == "auto" and is_judgement(fields):
+        raise BadInput(f"{display_path(file.url)}: {RECORDED_JUDGEMENTS}")
     if format == "auto" and looks_like_labels(fields):
-        raise BadInput(f"{shown_place(file.url)} holds labels, not conversations; name the files of conversations")
+        raise BadInput(f"{display_path(file.url)} holds labels, not conversations; name the files of conversations")
     if is_part(formats.get(name), fields):
         return name
-    whole = partial(Piece, files=(file,), stems=(stem,), format=name)
-    if packed_rows is not None:
+    whole = partial(FilePiece, files=(file,), stems=(stem,), format=name)
+    if groups is not None:
         return [
             whole("rows", start=start, end=end, size=size, rows=end - start)
-            for start, end, size in _row_ranges([(group.rows, group.unpacked) for group in packed_rows])
+            for start, end, size in _row_ranges([(group.rows, group.unpacked) for group in groups])
         ]
     if file.size > PIECE_BYTES and suffix(Path(file.url)) not in (".csv", ".tsv") and _is_lines(file):
         count = -(-file.size // PIECE_BYTES)
@@ -156,7 +168,7 @@ def _pieces(file: File, stem: str, format: str, columns: Mapping[str, str] | Non
 
 
 def _row_ranges(groups: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
-    """First row, end and bytes of each piece: a group of rows in parts, or small neighbouring groups together."""
+    """Yield start, end and bytes of each piece: large row groups are divided, small adjacent ones are joined."""
     begun = first = size = 0
     for rows, unpacked in groups:
         if first > begun and (first - begun + rows > PIECE_ROWS or size + unpacked > PIECE_BYTES):
@@ -176,70 +188,72 @@ def _row_ranges(groups: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, i
 
 def _first_row(file: File, columns: Mapping[str, str] | None) -> Fields | None:
     if suffix(Path(file.url)) == ".parquet" and is_remote(file.url):
-        rows = [Row(1, row) for row in _table_rows(file, 0, 1)]
-        found = next(mapped(rows, columns, shown_place(file.url)), None)
-        return found.fields if isinstance(found, Row) else None
-    is_read_whole = suffix(Path(file.url)) in {*EXCEL_SUFFIXES, TEXT_SUFFIX}
-    with here(file.url, None if is_read_whole else _HEAD) as path:
-        return first_row(path, columns)
+        fields = next(iter(_table_rows(file, 0, 1)), None)
+    else:
+        is_read_whole = suffix(Path(file.url)) in {*EXCEL_SUFFIXES, TEXT_SUFFIX}
+        with local_copy(file.url, None if is_read_whole else _HEAD) as path:
+            fields = sniff(path).fields
+    rows = [] if fields is None else [Row(1, fields)]
+    first = next(mapped(rows, columns, display_path(file.url)), None)
+    return first.fields if isinstance(first, Row) else None
 
 
 def _is_lines(file: File) -> bool:
-    with opened(file.url) as stream:
+    with open_file(file.url) as stream:
         return begins_with_lines(stream.read(_HEAD))
 
 
-def read_piece(piece: Piece, columns: Mapping[str, str] | None = None) -> Iterator[Conversation | BadRow]:
-    """What a piece holds, row by row: conversations, and rows that are none.
+def read_piece(piece: FilePiece, columns: Mapping[str, str] | None = None) -> Iterator[Conversation | BadRow]:
+    """Yield the conversations of a piece, and its bad rows.
 
     Raises:
-        BadInput: A file cannot be read, or is not what it was.
+        BadInput: A file cannot be read, or has changed.
     """
     if piece.kind == "rows":
-        yield from _of_rows(piece, columns)
+        yield from _read_rows(piece, columns)
     elif piece.kind == "lines":
-        yield from _of_lines(piece, columns)
+        yield from _read_line_range(piece, columns)
     elif piece.kind == "file":
         [file] = piece.files
-        with here(file.url) as path:
+        with local_copy(file.url) as path:
             yield from _with_bad(lambda bad: read(path, piece.format, columns, bad, stem=piece.stems[0]))
     else:
         yield from _gathered(piece, columns)
 
 
-def _of_rows(piece: Piece, columns: Mapping[str, str] | None) -> Iterator[Conversation | BadRow]:
+def _read_rows(piece: FilePiece, columns: Mapping[str, str] | None) -> Iterator[Conversation | BadRow]:
     [file], [stem] = piece.files, piece.stems
     rows = _table_rows(file, piece.start, piece.end - piece.start)
-    for place, fields in enumerate(rows, piece.start + 1):
-        yield _conversation(fields, shown_place(file.url), place, f"{stem}-{place}", piece.format, columns)
+    for number, fields in enumerate(rows, piece.start + 1):
+        yield _conversation(fields, display_path(file.url), number, f"{stem}-{number}", piece.format, columns)
 
 
-def _of_lines(piece: Piece, columns: Mapping[str, str] | None) -> Iterator[Conversation | BadRow]:
+def _read_line_range(piece: FilePiece, columns: Mapping[str, str] | None) -> Iterator[Conversation | BadRow]:
     [file], [stem] = piece.files, piece.stems
-    named = f"{stem}-{piece.start}" if piece.start else stem
-    said = shown_place(file.url) + (f" from byte {piece.start} on" if piece.start else "")
-    with opened(file.url) as stream:
-        for row in line_rows(said, stream, piece.start, piece.end):
+    prefix = f"{stem}-{piece.start}" if piece.start else stem
+    where = display_path(file.url) + (f" from byte {piece.start} on" if piece.start else "")
+    with open_file(file.url) as stream:
+        for row in line_rows(where, stream, piece.start, piece.end):
             if isinstance(row, BadRow):
                 yield row
             else:
-                yield _conversation(row.fields, said, row.line, f"{named}-{row.line}", piece.format, columns)
+                yield _conversation(row.fields, where, row.line, f"{prefix}-{row.line}", piece.format, columns)
 
 
 def _conversation(
     fields: Fields, where: str, line: int, default_id: str, format: str, columns: Mapping[str, str] | None
 ) -> Conversation | BadRow:
     try:
-        return record_of(fields, default_id, format, columns).conversation
+        return convert_row(fields, default_id, format, columns).conversation
     except WrongShape as error:
         return BadRow(where, line, str(error))
 
 
 def _table_rows(file: File, start: int, count: int) -> Iterator[Fields]:
-    """Some rows of a Parquet file, which is read once: a piece is bounded, and becomes Python's some rows at a time.
+    """Yield rows of a Parquet file; the piece is read at once and converted to Python in batches.
 
     Raises:
-        BadInput: It cannot be read, or is no Parquet file.
+        BadInput: The file cannot be read, or is no Parquet file.
     """
     import polars as pl
 
@@ -247,25 +261,26 @@ def _table_rows(file: File, start: int, count: int) -> Iterator[Fields]:
         scan = pl.scan_parquet(file.url, storage_options=storage_options(file.url), glob=False)
         frame = scan.slice(start, count).collect()
     except unreadable_parquet() as error:
-        raise BadInput(f"{shown_place(file.url)} cannot be read as Parquet: {first_line(error)}") from None
+        raise BadInput(f"{display_path(file.url)} cannot be read as Parquet: {first_line(error)}") from None
     yield from frame.iter_rows(named=True, buffer_size=_ROWS_AT_ONCE)
 
 
-def _gathered(piece: Piece, columns: Mapping[str, str] | None) -> Iterator[Conversation | BadRow]:
-    def keep(name: str) -> bool:
+def _gathered(piece: FilePiece, columns: Mapping[str, str] | None) -> Iterator[Conversation | BadRow]:
+    def is_wanted(name: str) -> bool:
         return zlib.crc32(name.encode("utf-8", "surrogatepass")) % piece.end == piece.start
 
     with ExitStack() as stack:
         paths = [
-            (stack.enter_context(here(file.url)), stem) for file, stem in zip(piece.files, piece.stems, strict=True)
+            (stack.enter_context(local_copy(file.url)), stem)
+            for file, stem in zip(piece.files, piece.stems, strict=True)
         ]
-        # Every pass meets every bad row; the first one tells of them.
-        rows = _with_bad(lambda bad: read_together(paths, piece.format, columns, bad, keep))
+        # Every pass reads every bad row; only the first pass reports them.
+        rows = _with_bad(lambda bad: read_parts(paths, piece.format, columns, bad, is_wanted))
         yield from (row for row in rows if piece.start == 0 or not isinstance(row, BadRow))
 
 
 def _with_bad(reading: Callable[[OnBadRow], Iterator[Record]]) -> Iterator[Conversation | BadRow]:
-    """Records as conversations, with bad rows where they were met."""
+    """Yield the conversations of records, with bad rows in their order."""
     bad: list[BadRow] = []
     for record in reading(bad.append):
         yield from bad

@@ -1,4 +1,4 @@
-"""Labels on their own, in tables or JSON lines: one row a rating, or one row a person with a column a question."""
+"""Label files, as tables or JSON lines: one row per rating, or one row per annotator with a column per question."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from accord.edges import BadInput, BadRow, is_sendable, written
+from accord.edges import BadInput, BadRow, is_sendable, unescape_formula
 from accord.formats.memory import Source
 from accord.formats.openai_messages import checked_answer, checked_id, turn_index
 from accord.formats.rating_columns import RATING, UNNAMED, answers_in, number_in
@@ -23,7 +23,7 @@ from accord.formats.record import (
 from accord.formats.row_reader import TABLE_SUFFIXES, locate, read_rows, suffix
 from accord.formats.table import ALIASES as OF_TEXT
 from accord.formats.table import holds_text
-from accord.values import Kind, Label, Question, Rubric, Target, check_label
+from accord.values import Label, Question, Rubric, ScaleKind, Target, check_label
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "conversation": (
@@ -46,25 +46,35 @@ _TEXTS = {name for ours in ("content", "prompt", "response") for name in (ours, 
 _ROLES = {"role", *OF_TEXT["role"]} - {"from", "author"}
 
 
+def is_judgement(fields: Fields) -> bool:
+    """Return True if a row is the recorded answer of a model."""
+    return "judge_model" in fields and "item_id" in fields
+
+
+RECORDED_JUDGEMENTS = (
+    "these are recorded answers of a model, not labels. To use them as the judge: models: {judge: {mode: recorded, "
+    "paths: [FILE]}}"
+)
+"""Error for a file of recorded answers in place of labels."""
+
+
 def looks_like_labels(fields: Fields) -> bool:
     """Return True if a row is a label alone: it names a conversation and holds no text of one.
 
     `question` and `answer` are a message and its reply if the row also has a rating, else a question and its value.
 
-    Raises:
-        WrongShape: The row is a model's recorded answer.
+    A model's recorded answer (`is_judgement`) is no label.
     """
     row = under_our_names(fields, ALIASES)
-    if "judge_model" in fields and "item_id" in fields:
-        raise WrongShape(
-            "recorded judgements are a model's answers, no people's labels; they are a judge's: models: {judge: {mode: "
-            "recorded, paths: [FILE]}}"
-        )
+    if is_judgement(fields):
+        return False
     if row.get("conversation") in (None, "") or {"messages", "conversations", "resourceSpans"} & fields.keys():
         return False
-    is_said = is_exchange(fields)
-    said = {name: value for name, value in fields.items() if is_said or plain_name(name) not in ("question", "answer")}
-    if holds_text(said):
+    if not is_exchange(fields):  # `question` and `answer` are no text
+        texts = {name: value for name, value in fields.items() if plain_name(name) not in ("question", "answer")}
+    else:
+        texts = dict(fields)
+    if holds_text(texts):
         return False
     if "annotator" in row:
         return True
@@ -75,8 +85,8 @@ def looks_like_labels(fields: Fields) -> bool:
 
 
 def _is_nested(value: Any) -> bool:
-    """Whether a cell holds records of its own, as a row of found issues does."""
-    return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(each, dict) for each in value))
+    """Return True if a cell contains objects, as the issues of a row do."""
+    return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(item, dict) for item in value))
 
 
 def is_exchange(fields: Fields) -> bool:
@@ -92,15 +102,15 @@ def is_exchange(fields: Fields) -> bool:
     row = {plain_name(name): value for name, value in fields.items() if isinstance(name, str)}
     if not {"question", "answer"} <= row.keys():
         return False
-    rated = any(row.get(name) not in (None, "") for name in ("rating", "score", "value", "label"))
+    is_rated = any(row.get(name) not in (None, "") for name in ("rating", "score", "value", "label"))
     sides = [row["question"], row["answer"]]
-    told = all(isinstance(side, str) for side in sides) and any(len(str(side).split()) > 4 for side in sides)
-    others = (value for name, value in row.items() if name not in _OF_A_LABEL)
-    beside = _number_of(row["answer"]) is None and any(_number_of(value) is not None for value in others)
-    return rated or told or beside or any(isinstance(side, list | dict) for side in sides)
+    is_long = all(isinstance(side, str) for side in sides) and any(len(str(side).split()) > 4 for side in sides)
+    others = (value for name, value in row.items() if name not in _LABEL_COLUMNS)
+    has_rating = _number_of(row["answer"]) is None and any(_number_of(value) is not None for value in others)
+    return is_rated or is_long or has_rating or any(isinstance(side, list | dict) for side in sides)
 
 
-_OF_A_LABEL = {
+_LABEL_COLUMNS = {
     "question", "answer", "comment", *ANNOTATOR_KEYS,
     *(name for ours in ("conversation", "turn", "against", "against_turn", "time") for name in (ours, *ALIASES[ours])),
 }  # fmt: skip
@@ -115,7 +125,7 @@ def read_labels(
     rubric: Rubric,
     columns: Mapping[str, str] | None = None,
     on_bad_row: Callable[[BadRow], None] | None = None,
-    asked: Collection[str] = (),
+    questions: Collection[str] = (),
     raters: Mapping[str, str] = {},
 ) -> Iterator[Label]:
     """Yield every label of a file, in order.
@@ -125,16 +135,16 @@ def read_labels(
         rubric: Its questions name the columns of a wide table, and its scales define how a value is read.
         columns: Accord's column name to the file's name, for columns with other names.
         on_bad_row: Called with each bad row, which is then skipped; without it a bad row is raised.
-        asked: Further columns of a wide table that hold labels, although the rubric has no such question.
-        raters: Columns of a wide table that each hold one person's ratings, with the person.
+        questions: Further columns of a wide table that hold labels on questions outside the rubric.
+        raters: Columns of a wide table that each hold the ratings of one annotator, with the annotator.
 
     Raises:
         BadInput: The file cannot be read as a whole, or lacks a column that `columns` names.
-        BadRow: A row is no label, or outside its question's scale, and `on_bad_row` is not given.
+        BadRow: A row is no label, or off its question's scale, and `on_bad_row` is not given.
     """
-    found = locate(path)
-    wide = _Wide(rubric, frozenset(asked), raters)
-    for row in mapped(_rows(found), columns, str(found)):
+    source = locate(path)
+    wide = _WideTable(rubric, frozenset(questions), raters)
+    for row in mapped(_rows(source), columns, str(source)):
         if isinstance(row, BadRow):
             _complain(row, on_bad_row)
             continue
@@ -143,24 +153,24 @@ def read_labels(
             for label in labels:
                 check_label(label, rubric)
         except BadInput as error:
-            _complain(BadRow(str(found), row.line, str(error)), on_bad_row)
+            _complain(BadRow(str(source), row.line, str(error)), on_bad_row)
         else:
             yield from labels
 
 
-class _Wide(NamedTuple):
-    """The columns of a wide table that hold labels."""
+class _WideTable(NamedTuple):
+    """Columns with labels of a table with a column per question or per annotator."""
 
     rubric: Rubric
-    asked: frozenset[str]
+    questions: frozenset[str]
     raters: Mapping[str, str]
 
 
-def _rows(found: Source) -> Iterator[Row | BadRow]:
-    """The rows of a file; those of a table without the apostrophes that keep cells from being run (`inert`)."""
-    for row in read_rows(found):
-        if isinstance(row, Row) and suffix(found) in TABLE_SUFFIXES:
-            row = Row(row.line, {k: written(v) if isinstance(v, str) else v for k, v in row.fields.items()})
+def _rows(source: Source) -> Iterator[Row | BadRow]:
+    """Yield the rows of a file; of a table without the apostrophes that mark formulas (`inert`)."""
+    for row in read_rows(source):
+        if isinstance(row, Row) and suffix(source) in TABLE_SUFFIXES:
+            row = Row(row.line, {k: unescape_formula(v) if isinstance(v, str) else v for k, v in row.fields.items()})
         yield row
 
 
@@ -171,7 +181,7 @@ def _complain(error: BadRow, on_bad_row: Callable[[BadRow], None] | None) -> Non
 
 
 def mapped(rows: Iterable[Row | BadRow], columns: Mapping[str, str] | None, where: str) -> Iterator[Row | BadRow]:
-    """Rows with the columns of a column map (our name to the file's) under our names.
+    """Yield rows with the columns of a column map (Accord's name to the file's) renamed.
 
     Raises:
         BadInput: The first row lacks a column that the map names.
@@ -183,16 +193,16 @@ def mapped(rows: Iterable[Row | BadRow], columns: Mapping[str, str] | None, wher
             if missing is not None:
                 raise BadInput(f"{where} has no column {missing!r}; it has {', '.join(map(str, row.fields))}")
             first = False
-            taken = {theirs: ours for ours, theirs in columns.items()}
-            kept = {name: value for name, value in row.fields.items() if name in taken or name not in columns}
-            row = Row(row.line, {taken.get(name, name): value for name, value in kept.items()})
+            ours = {theirs: name for name, theirs in columns.items()}
+            kept = {name: value for name, value in row.fields.items() if name in ours or name not in columns}
+            row = Row(row.line, {ours.get(name, name): value for name, value in kept.items()})
         yield row
 
 
 def raw_answers(fields: Fields) -> tuple[Target, list[tuple[str, str, Any]]]:
     """Return the target of a row of labels, and every value that may be a label as (question, annotator, value).
 
-    In a wide table every column that is not known to be something else may be a question.
+    In a wide table, every column without another known meaning may be a question.
 
     Raises:
         WrongShape: The row names no conversation.
@@ -205,7 +215,7 @@ def raw_answers(fields: Fields) -> tuple[Target, list[tuple[str, str, Any]]]:
     rest = {name: value for name, value in row.items() if name not in known}
     if "value" in row:
         rest[_value_name(fields)] = row["value"]
-    return target, [(each.question, each.annotator or annotator, each.value) for each in answers_in(rest)]
+    return target, [(answer.question, answer.annotator or annotator, answer.value) for answer in answers_in(rest)]
 
 
 def _value_name(fields: Fields) -> str:
@@ -218,8 +228,8 @@ def raw_label_rows(
     path: str | Source, columns: Mapping[str, str] | None = None
 ) -> Iterator[tuple[int, Target, list[tuple[str, str, Any]]]]:
     """Yield the line of every row of a file of labels with its `raw_answers`; rows that cannot be read are skipped."""
-    found = locate(path)
-    for row in mapped(_rows(found), columns, str(found)):
+    source = locate(path)
+    for row in mapped(_rows(source), columns, str(source)):
         if isinstance(row, Row):
             try:
                 yield row.line, *raw_answers(row.fields)
@@ -246,7 +256,7 @@ def _annotator(row: Mapping[str, Any]) -> str:
     return checked_id(row.get("annotator", UNNAMED))
 
 
-def _labels(fields: Fields, wide: _Wide) -> list[Label]:
+def _labels(fields: Fields, wide: _WideTable) -> list[Label]:
     row = _stripped(fields)
     target, annotator, time = _target(row), _annotator(row), row.get("time")
     against = None
@@ -254,7 +264,7 @@ def _labels(fields: Fields, wide: _Wide) -> list[Label]:
         against = Target(checked_id(row["against"]), turn_index(row.get("against_turn")))
     when = None if time in (None, "") else str(time)
     if when is not None and not is_sendable(when):
-        raise WrongShape(f"time {when!r} is no text")
+        raise WrongShape(f"time {when!r} is no valid text")
     sides = target, against
     return [
         Label(target, checked_id(question), who, _value(raw, question, wide.rubric, sides), when, against=against)
@@ -263,32 +273,36 @@ def _labels(fields: Fields, wide: _Wide) -> list[Label]:
     ]
 
 
-def _answers(fields: Fields, row: Mapping[str, Any], annotator: str, wide: _Wide) -> list[tuple[str, str, Any]]:
-    """The row's answers: to the question that it names, else in the columns of a wide table, else to the main one."""
+def _answers(fields: Fields, row: Mapping[str, Any], annotator: str, wide: _WideTable) -> list[tuple[str, str, Any]]:
+    """Return the answers of a row as (question, annotator, value).
+
+    The question is the one that the row names, else those of the columns of a wide table, else the main question.
+    """
     if "value" in row and row.get("question") not in (None, ""):
         return [(str(row["question"]), annotator, row["value"])]
     rubric = wide.rubric
     cells = {**row, **{name: value.strip() if isinstance(value, str) else value for name, value in fields.items()}}
-    found = [(each.id, annotator, cells[each.id]) for each in rubric.questions if each.id in cells]
-    found += [(RATING, person, cells[name]) for name, person in wide.raters.items() if name in cells]
-    taken = {each.id for each in rubric.questions if each.id in cells}.union(wide.raters)
-    found += [
-        each
-        for each in raw_answers(fields)[1]
-        if each[0] not in taken and (each[0] in wide.asked or rubric.get(each[0]) is not None)
+    asked = [question.id for question in rubric.questions if question.id in cells]
+    answers = [(name, annotator, cells[name]) for name in asked]
+    answers += [(RATING, person, cells[name]) for name, person in wide.raters.items() if name in cells]
+    answers += [
+        answer
+        for answer in raw_answers(fields)[1]
+        if answer[0] not in (*asked, *wide.raters)
+        and (answer[0] in wide.questions or rubric.get(answer[0]) is not None)
     ]
-    if not found and "value" in row:
+    if not answers and "value" in row:
         return [(rubric.main, annotator, row["value"])]
-    if not found:
+    if not answers:
         raise WrongShape(
             f"no value, and no column named after a question of the rubric {rubric.name!r}; it has {', '.join(row)}. "
             "Name the column with values: --columns value=NAME"
         )
-    return found
+    return answers
 
 
 def _value(raw: Any, name: str, rubric: Rubric, sides: tuple[Target, Target | None]) -> Any:
-    """The value as the question's scale writes it; a number, if it is one, where the question is not the rubric's."""
+    """Return a value on the scale of its question; of a question outside the rubric, as a number if possible."""
     question = rubric.get(name)
     if question is not None and question.compares:
         raw = _side(raw, question, sides)
@@ -296,12 +310,20 @@ def _value(raw: Any, name: str, rubric: Rubric, sides: tuple[Target, Target | No
 
 
 def answer_to(question: Question | None, raw: Any, name: str) -> Any:
-    """An answer as the question's scale writes it: an option, its text or its meaning; `None` for "not applicable".
+    """Convert an answer, given as an option, its text or its meaning, to a value of the question's scale.
+
+    Args:
+        question: Question with the scale; `None` for a question outside the rubric.
+        raw: Answer as the file has it.
+        name: Name of the question, for errors.
+
+    Returns:
+        The value; `None` for "not applicable".
 
     Raises:
-        WrongShape: It is none that could be kept.
+        WrongShape: The answer cannot be stored.
     """
-    if isinstance(raw, bool) and question is not None and question.scale.kind is not Kind.BINARY:
+    if isinstance(raw, bool) and question is not None and question.scale.kind is not ScaleKind.BINARY:
         raise WrongShape(f"{raw!r} is no answer to {name!r}; allowed: {question.scale}")
     if isinstance(raw, bool) and question is not None:
         return question.scale.options[int(raw)]
@@ -312,40 +334,40 @@ def answer_to(question: Question | None, raw: Any, name: str) -> Any:
         if option is not None:
             return option
         plain = raw.strip().casefold()
-        meant = {meaning.strip().casefold(): option for option, meaning in question.meanings.items()}
-        if plain in meant:
-            return question.scale.parse(meant[plain])
+        options = {meaning.strip().casefold(): option for option, meaning in question.meanings.items()}
+        if plain in options:
+            return question.scale.parse(options[plain])
     return None if raw.strip().lower() in NOT_APPLICABLE else _number(raw.strip())
 
 
 def on_scales(labels: Iterable[Label], rubric: Rubric) -> Iterator[Label]:
-    """Yield labels with values as the scales of their questions write them.
+    """Yield labels with values on the scales of their questions.
 
-    A label that was stored before the rubric asked its question has the file's value ("yes" for 1). Where the same
-    label is also there as the scale writes it, from a second import, it is yielded once.
+    A label that was stored before the rubric had its question has the value of the file ("yes" for 1). If a second
+    import stored the same label with the value of the scale, it is yielded once.
     """
-    found, on_scale, others = list(labels), set[tuple[str, Any]](), dict[tuple[str, Any], Any]()
-    for label in found:
-        question, said = rubric.get(label.question), (label.question, label.value)
-        if question is None or label.value is None or said in on_scale or said in others:
+    stored, on_scale, converted = list(labels), set[tuple[str, Any]](), dict[tuple[str, Any], Any]()
+    for label in stored:
+        question, answer = rubric.get(label.question), (label.question, label.value)
+        if question is None or label.value is None or answer in on_scale or answer in converted:
             continue
         if question.scale.holds(label.value):
-            on_scale.add(said)
+            on_scale.add(answer)
         else:
-            others[said] = _option(question, label.value)
-    if not others:
-        yield from found
+            converted[answer] = _option(question, label.value)
+    if not converted:
+        yield from stored
         return
-    known = {replace(label, wording=None) for label in found if (label.question, label.value) in on_scale}
-    for label in found:
-        if (said := (label.question, label.value)) not in others:
+    known = {replace(label, wording=None) for label in stored if (label.question, label.value) in on_scale}
+    for label in stored:
+        if (answer := (label.question, label.value)) not in converted:
             yield label
-        elif (read := replace(label, value=others[said], wording=None)) not in known:
-            yield read
+        elif (changed := replace(label, value=converted[answer], wording=None)) not in known:
+            yield changed
 
 
 def _option(question: Question, value: Any) -> Any:
-    """Return the value as the question's scale writes it; a value off the scale is returned unchanged."""
+    """Return a value on the question's scale; a value off the scale is returned unchanged."""
     try:
         return answer_to(question, value, question.id)
     except WrongShape:
@@ -353,7 +375,7 @@ def _option(question: Question, value: Any) -> Any:
 
 
 def _side(raw: Any, question: Question, sides: tuple[Target, Target | None]) -> Any:
-    """A comparison's answer: an option as it is; else `first`, `second` or `tie`, or a side's name, as an option."""
+    """Convert `first`, `second`, `tie` or the name of a side to an option of a comparison; options stay unchanged."""
     if not isinstance(raw, str) or question.scale.parse(raw) is not None or not isinstance(_number(raw), str):
         return raw
     numbers = question.scale.options or question.scale.numbers
@@ -365,7 +387,7 @@ def _side(raw: Any, question: Question, sides: tuple[Target, Target | None]) -> 
 
 
 def _number(text: str) -> Any:
-    """The number a text writes in plain digits, or the text itself."""
+    """Return the number of a text in plain digits, or the text itself."""
     number = number_in(text)
     if number is None:
         return text

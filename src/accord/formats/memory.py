@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from accord.edges import DEEPEST, BadInput, BadRow
+from accord.edges import MAX_DEPTH, BadInput, BadRow
 
 if TYPE_CHECKING:
     import polars as pl
 
 READABLE = "a path, a data frame, an Arrow table, or a list of dicts"
-_AT_ONCE = 1000
+_BATCH_ROWS = 1000
 _MISSING = frozenset({"NAType", "NaTType"})
 """Types of pandas for a missing value."""
 
@@ -73,7 +73,7 @@ class MemoryTable:
             except TypeError as error:
                 yield BadRow(str(self), number, str(error))
             except RecursionError:
-                yield BadRow(str(self), number, f"nested deeper than {DEEPEST} levels")
+                yield BadRow(str(self), number, f"nested deeper than {MAX_DEPTH} levels")
 
     def _all(self) -> Iterable[Any]:
         if self._pandas is not None:
@@ -97,11 +97,11 @@ def tables_of(given: Any) -> list[Path | MemoryTable]:
         return [MemoryTable(given)]
     if isinstance(given, Mapping) or hasattr(given, "__arrow_c_stream__") or hasattr(given, "__dataframe__"):
         return [MemoryTable(given)]
-    found = list(given)
-    are_rows = [isinstance(each, Mapping) and not hasattr(each, "column_names") for each in found]
+    items = list(given)
+    are_rows = [isinstance(item, Mapping) and not hasattr(item, "column_names") for item in items]
     if any(are_rows) and not all(are_rows):
         raise BadInput(f"a list holds rows and other sources: {READABLE}. Pass the rows as a list of their own")
-    return [MemoryTable(found)] if any(are_rows) else [source_of(each) for each in found]
+    return [MemoryTable(items)] if any(are_rows) else [source_of(item) for item in items]
 
 
 def source_of(given: Any) -> Path | MemoryTable:
@@ -123,13 +123,13 @@ def _plain_row(row: Any) -> dict[str, Any]:
     """
     if not isinstance(row, Mapping):
         raise TypeError(f"expected a dict, got {type(row).__name__}")
-    found = {}
+    plain = {}
     for name, cell in row.items():
         try:
-            found[str(name)] = _plain(cell)
+            plain[str(name)] = _plain(cell)
         except TypeError as error:
             raise TypeError(f"column {str(name)!r} holds {error}") from None
-    return found
+    return plain
 
 
 def _polars_of(data: Any) -> pl.DataFrame | None:
@@ -160,8 +160,8 @@ def _pandas_rows(frame: Any) -> Iterator[Any]:
     """Iterate over the rows of a pandas DataFrame; an index with names is read as columns."""
     names = [name for name in frame.index.names if name is not None and name not in frame.columns]
     frame = frame.reset_index(names) if names else frame
-    for start in range(0, len(frame), _AT_ONCE):
-        yield from frame.iloc[start : start + _AT_ONCE].to_dict("records")
+    for start in range(0, len(frame), _BATCH_ROWS):
+        yield from frame.iloc[start : start + _BATCH_ROWS].to_dict("records")
 
 
 def _plain(cell: Any) -> Any:

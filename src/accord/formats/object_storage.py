@@ -1,7 +1,7 @@
-"""Files here and objects in a store, found, read and written in the same way: `chats/*.parquet`, `s3://bucket/chats/`.
+"""Find, read and write local files and objects in object storage: `chats/*.parquet`, `s3://bucket/chats/`.
 
-What lies in an object store is reached by fsspec (`accord[s3]` for S3), Parquet by Polars' own reader. Whatever is
-written appears whole or not at all: a file by renaming, an object by one request.
+Objects are read with fsspec (`accord[s3]` for S3), Parquet with Polars. Writes are atomic: a file by renaming, an
+object by one request.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from accord.edges import (
     MB,
     BadInput,
     MissingExtra,
-    keep_url_secrets,
-    make_private,
+    create_private,
     one_line,
     open_regular,
-    plain_url,
+    register_url_secrets,
+    strip_url_secrets,
     unpacked_name,
 )
-from accord.formats.excel import EXCEL_SUFFIXES
 from accord.formats.row_reader import locate, suffix
-from accord.formats.text_files import TEXT_SUFFIX
+from accord.formats.spreadsheets import EXCEL_SUFFIXES
+from accord.formats.transcript import TEXT_SUFFIX
 
 READ = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", *sorted(EXCEL_SUFFIXES), TEXT_SUFFIX)
-"""Endings of the files that a folder is searched for, packed ones too."""
+"""Suffixes of the files that are read from a folder, also compressed."""
 _MAGIC = frozenset("*?[")
 _BLOCK = 8 * MB
 _PACKAGES = {"gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs", "abfss": "adlfs"}
 SCHEMES = frozenset({"s3", "s3a", *_PACKAGES})
-"""Object stores that are read and written. fsspec opens more: web pages, archives, other machines."""
+"""Supported schemes. fsspec would also open web pages, archives and other machines."""
 
 
 class File(NamedTuple):
     """A file or an object.
 
     Attributes:
-        url: Where it is.
-        size: In bytes.
-        version: A text that is another one where it was changed.
-        stem: Its name without endings; below a folder or a glob with the folders between, so that it stays what it is
-            when other files come.
+        url: Path or URL.
+        size: Size in bytes.
+        version: Text that changes with the content.
+        stem: Name without suffixes; with the folders below the named folder or glob, so that other files do not change
+            it.
     """
 
     url: str
@@ -59,7 +59,7 @@ class File(NamedTuple):
 
 
 def _stem(path: str, root: str) -> str:
-    """A file's name without endings, with the folders below a root.
+    """Return a file's name without suffixes, with the folders below a root.
 
     >>> _stem("/chats/2026/may.jsonl.gz", "/chats"), _stem("/chats/may.jsonl", "")
     ('2026/may', 'may')
@@ -70,7 +70,7 @@ def _stem(path: str, root: str) -> str:
 
 
 def _fixed(pattern: str) -> str:
-    """The folder of a glob before its first wildcard."""
+    """Return the folder of a glob before its first wildcard."""
     parts = PurePosixPath(pattern).parts
     first = next((place for place, part in enumerate(parts) if _MAGIC & set(part)), len(parts) - 1)
     return str(PurePosixPath(*parts[:first])) if first else ""
@@ -81,25 +81,25 @@ def is_remote(name: str) -> bool:
     return "://" in name
 
 
-def shown_place(name: str) -> str:
-    """A path or a URL as it may be shown: no password, no query."""
-    return plain_url(name) if is_remote(name) else name
+def display_path(name: str) -> str:
+    """Return a path, or a URL without password and query."""
+    return strip_url_secrets(name) if is_remote(name) else name
 
 
-def find(named: str) -> list[File]:
-    """The files that a path, a folder, a glob or a URL of one of them names, by name.
+def find_files(named: str) -> list[File]:
+    """Return the files of a path, a folder, a glob or a URL of one of these, sorted by name.
 
     Raises:
-        BadInput: There are none, or the store cannot be reached.
+        BadInput: There are none, or the store is unreachable.
         MissingExtra: `accord[s3]` is not installed.
     """
-    found = _remote_files(named) if is_remote(named) else _local_files(named)
-    if not found:
+    files = _remote_files(named) if is_remote(named) else _local_files(named)
+    if not files:
         kinds = ", ".join(READ)
         raise BadInput(
-            f"no file of conversations at {shown_place(named)}; a folder is searched for {kinds}, packed too"
+            f"no file of conversations at {display_path(named)}; a folder is searched for {kinds}, also compressed"
         )
-    return sorted(found)
+    return sorted(files)
 
 
 def _local_files(named: str) -> list[File]:
@@ -118,8 +118,8 @@ def _local_files(named: str) -> list[File]:
 
 
 def _local(path: Path, root: str) -> File:
-    about, whole = path.stat(), path.resolve()
-    return File(str(whole), about.st_size, str(about.st_mtime_ns), _stem(whole.as_posix(), root))
+    status, absolute = path.stat(), path.resolve()
+    return File(str(absolute), status.st_size, str(status.st_mtime_ns), _stem(absolute.as_posix(), root))
 
 
 def _is_read(path: Path) -> bool:
@@ -130,28 +130,30 @@ def _remote_files(named: str) -> list[File]:
     system, path = _system(named)
     scheme = named.partition("://")[0]
     root = ""
-    with _said("look for", named):
+    with _store_errors("find", named):
         if _MAGIC & set(path):
             root = _fixed(path)
-            about = system.glob(path, detail=True)
+            details = system.glob(path, detail=True)
         elif system.isfile(path):
-            about = {path: system.info(path)}
+            details = {path: system.info(path)}
         else:
-            root, every = path, system.find(path, detail=True)
-            about = {name: each for name, each in every.items() if _is_read(Path(unpacked_name(name)))}
+            root, everything = path, system.find(path, detail=True)
+            details = {name: each for name, each in everything.items() if _is_read(Path(unpacked_name(name)))}
         return [
             File(f"{scheme}://{name}", int(each["size"] or 0), _version(each), _stem(name, root))
-            for name, each in about.items()
+            for name, each in details.items()
             if each["type"] == "file" and each["size"]
         ]
 
 
-def _version(about: dict[str, Any]) -> str:
-    return str(next((about[key] for key in ("ETag", "etag", "md5Hash", "LastModified", "mtime") if about.get(key)), ""))
+def _version(details: dict[str, Any]) -> str:
+    return str(
+        next((details[key] for key in ("ETag", "etag", "md5Hash", "LastModified", "mtime") if details.get(key)), "")
+    )
 
 
-def opened(url: str) -> IO[bytes]:
-    """The bytes of a file or an object; `seek` and `readline` cost what they read.
+def open_file(url: str) -> IO[bytes]:
+    """Open a file or an object; `seek` and `readline` fetch only the bytes that they need.
 
     Raises:
         BadInput: It cannot be read.
@@ -159,13 +161,17 @@ def opened(url: str) -> IO[bytes]:
     if not is_remote(url):
         return io.BufferedReader(open_regular(Path(url)), MB)
     system, path = _system(url)
-    with _said("read", url):
-        return io.BufferedReader(system.open(path, "rb", block_size=_BLOCK), MB)  # its own `readline` has no bound
+    with _store_errors("read", url):
+        return io.BufferedReader(system.open(path, "rb", block_size=_BLOCK), MB)  # bounds `readline`
 
 
 @contextmanager
-def here(url: str, most: int | None = None) -> Iterator[Path]:
-    """A file of this machine with the bytes of a file or an object, the first `most` of them; what is fetched goes.
+def local_copy(url: str, limit: int | None = None) -> Iterator[Path]:
+    """Provide a local file with the content of a file or an object; a downloaded copy is deleted afterwards.
+
+    Args:
+        url: Path or URL.
+        limit: Number of bytes to download; default: all.
 
     Raises:
         BadInput: It cannot be read.
@@ -175,51 +181,51 @@ def here(url: str, most: int | None = None) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="accord-") as folder:
         path = Path(folder) / PurePosixPath(url).name
-        with _said("read", url), opened(url) as source, path.open("wb") as target:
-            if most is None:
+        with _store_errors("read", url), open_file(url) as source, path.open("wb") as target:
+            if limit is None:
                 shutil.copyfileobj(source, target, MB)
             else:
-                target.write(source.read(most))
+                target.write(source.read(limit))
         yield path
 
 
-def put(url: str, content: bytes | Path) -> None:
-    """Write a file or an object whole, given as bytes or as a file of this machine.
+def write_file(url: str, content: bytes | Path) -> None:
+    """Write a file or an object atomically, from bytes or from a local file.
 
     Raises:
-        BadInput: The store cannot be reached, or does not let us.
+        BadInput: The store is unreachable or denies access.
     """
     if is_remote(url):
         system, path = _system(url)
-        with _said("write", url):
+        with _store_errors("write", url):
             if isinstance(content, bytes):
                 system.pipe_file(path, content)
             else:
                 system.put_file(str(content), path)
         return
-    local, beside = Path(url), Path(f"{url}.{secrets.token_hex(4)}.partial")
+    local, partial = Path(url), Path(f"{url}.{secrets.token_hex(4)}.partial")
     local.parent.mkdir(parents=True, exist_ok=True)
     try:
-        make_private(beside)
+        create_private(partial)
         if isinstance(content, bytes):
-            beside.write_bytes(content)
+            partial.write_bytes(content)
         else:
-            shutil.copyfile(content, beside)
-        os.replace(beside, local)
+            shutil.copyfile(content, partial)
+        os.replace(partial, local)
     finally:
-        beside.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
 
 
-def names_in(folder: str) -> list[str]:
-    """The names of the files right in a folder; none where there is no such folder.
+def list_names(folder: str) -> list[str]:
+    """Return the names of the files in a folder, without subfolders; empty if the folder does not exist.
 
     Raises:
-        BadInput: The store cannot be reached.
+        BadInput: The store is unreachable.
     """
     if not is_remote(folder):
         return sorted(each.name for each in Path(folder).iterdir()) if Path(folder).is_dir() else []
     system, path = _system(folder)
-    with _said("look into", folder):
+    with _store_errors("list", folder):
         system.invalidate_cache()
         try:
             return sorted(PurePosixPath(name).name for name in system.ls(path, detail=False))
@@ -227,30 +233,30 @@ def names_in(folder: str) -> list[str]:
             return []
 
 
-def remove(url: str) -> None:
-    """Take a file or an object away; none is fine.
+def delete_file(url: str) -> None:
+    """Delete a file or an object if it exists.
 
     Raises:
-        BadInput: The store cannot be reached, or does not let us.
+        BadInput: The store is unreachable or denies access.
     """
     if not is_remote(url):
         Path(url).unlink(missing_ok=True)
         return
     system, path = _system(url)
-    with _said("remove", url):
+    with _store_errors("remove", url):
         try:
             system.rm_file(path)
         except FileNotFoundError:
             return
 
 
-def at(folder: str, name: str) -> str:
-    """The URL or path of a name in a folder."""
+def join_path(folder: str, name: str) -> str:
+    """Return the URL or path of a name in a folder."""
     return f"{folder.rstrip('/')}/{name}" if is_remote(folder) else str(Path(folder) / name)
 
 
 def storage_options(url: str) -> dict[str, str] | None:
-    """What Polars has to be told to reach what botocore reaches by its environment; `None` where nothing."""
+    """Return the options with which Polars uses the S3 endpoint of the environment; `None` without one."""
     if not is_remote(url):
         return None
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
@@ -264,38 +270,38 @@ def _system(url: str) -> tuple[Any, str]:
     """Return the file system of a URL and the path within it.
 
     Raises:
-        BadInput: The URL is of no store in `SCHEMES`, holds a user or a password, or its package is not installed.
+        BadInput: The scheme is not in `SCHEMES`, the URL has a user or a password, or a package is not installed.
         MissingExtra: `accord[s3]` is not installed.
     """
     scheme = url.partition("://")[0]
     if scheme not in SCHEMES or "::" in url:
         raise BadInput(f"{one_line(scheme, 40)}:// is not supported; name a local path, or s3://, gs:// or az://")
-    keep_url_secrets(url)
+    register_url_secrets(url)
     user = url.partition("://")[2].partition("/")[0].rpartition("@")[0]
     if user and (not scheme.startswith("ab") or ":" in user):  # abfs://container@account/path has no secret
         raise BadInput(
-            f"{shown_place(url)} was given with a user or a password; remove them and set the store's environment "
+            f"{display_path(url)} was given with a user or a password; remove them and set the store's environment "
             "variables, for S3 AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         )
     try:
         from fsspec.core import url_to_fs
 
-        with _said("open", url):
-            found: tuple[Any, str] = url_to_fs(url)
+        with _store_errors("open", url):
+            system: tuple[Any, str] = url_to_fs(url)
     except ImportError:
         if scheme in _PACKAGES:
             raise BadInput(f"{scheme}:// needs a package: pip install {_PACKAGES[scheme]}") from None
         raise MissingExtra(f"reading {scheme}://", "s3") from None
-    return found
+    return system
 
 
 @contextmanager
-def _said(verb: str, url: str) -> Iterator[None]:
-    """Convert the exceptions of a store's client, which has its own, to a BadInput of one line."""
+def _store_errors(verb: str, url: str) -> Iterator[None]:
+    """Convert the exceptions of a store's client to a BadInput of one line."""
     try:
         yield
     except (BadInput, MissingExtra, ImportError):
         raise
     except Exception as error:
         kind = type(error).__name__
-        raise BadInput(f"cannot {verb} {shown_place(url)}: {one_line(f'{kind}: {error}', 300)}") from None
+        raise BadInput(f"cannot {verb} {display_path(url)}: {one_line(f'{kind}: {error}', 300)}") from None

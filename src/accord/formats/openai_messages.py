@@ -1,4 +1,4 @@
-"""OpenAI-style messages: `{"messages": [{"role", "content", "tool_calls"?}]}`; content a string or a list of parts."""
+"""Messages in the style of OpenAI (`{"messages": [{"role", "content", "tool_calls"?}]}`) and of ShareGPT."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ ROLES = {
     "系统": "system", "システム": "system", "시스템": "system",
     "function": "tool", "observation": "tool", "function_response": "tool", "ipython": "tool", "developer": "system",
 }  # fmt: skip
-"""Other names of the four roles that metrics and judges look for; any other role keeps its own name."""
+"""Other names of the four roles that metrics and judges know; any other role keeps its name."""
 
 
 @lru_cache(maxsize=1024)
 def role_named(name: str) -> str:
-    """The role as Accord names it."""
+    """Return Accord's name of a role."""
     if name in _STANDARD:
         return name
     lowered = name.strip().lower()
@@ -61,7 +61,7 @@ def role_named(name: str) -> str:
 
 @lru_cache(maxsize=1024)
 def intended_role(name: str) -> str | None:
-    """Return the role that a misspelled one means; `None` for a known role, and for a name of another kind.
+    """Return the intended role of a misspelled one; `None` for a known role, and for a name of another kind.
 
     >>> intended_role("usr"), intended_role("asistant"), intended_role("user"), intended_role("Usher")
     ('user', 'assistant', None, None)
@@ -80,7 +80,7 @@ _SPELLED = (*sorted(_STANDARD), "customer", "agent", "human")
 
 
 def turns_of(messages: Sequence[Any]) -> Sequence[Turn]:
-    """The messages of a chat API as turns; see `turn_from_message`."""
+    """Convert the messages of a chat API to turns; see `turn_from_message`."""
     if type(messages) is list and _are_plain(messages):
         return PlainTurns(messages)
     return tuple(turn_from_message(message) for message in messages)
@@ -91,10 +91,7 @@ _ROLE, _CONTENT = itemgetter("role"), itemgetter("content")
 
 
 def _are_plain(messages: list[Any]) -> bool:
-    """Whether all messages are a role under the name that it has here and a text, and no more, as nearly all are.
-
-    They are checked together, in a fraction of the time that one after another would take.
-    """
+    """Return True if all messages have only a standard role and a text, which takes a fraction of converting each."""
     if not (_DICTS.issuperset(map(type, messages)) and _PAIRS.issuperset(map(len, messages))):
         return False
     try:
@@ -104,14 +101,14 @@ def _are_plain(messages: list[Any]) -> bool:
 
 
 def turn_from_message(message: Any) -> Turn:
-    """One message of a chat API as a turn; what it holds beyond text is kept in `extra`.
+    """Convert a message of a chat API to a turn; content other than text goes to `extra`.
 
     Raises:
         WrongShape: The message has no role, or content of an unknown kind.
     """
     if not isinstance(message, Mapping):
         raise WrongShape(f"a message is an object, got {type(message).__name__}")
-    if message.keys() == _PLAIN:  # most messages of most logs: nothing to look for
+    if message.keys() == _PLAIN:  # the usual case
         role, content = message["role"], message["content"]
         if isinstance(role, str) and role and isinstance(content, str):
             return Turn(role_named(role), content)
@@ -132,7 +129,7 @@ def turn_from_message(message: Any) -> Turn:
 
 
 def text_of(content: Any) -> tuple[str, list[Any]]:
-    """The text of a message's content, and the parts of it that are no text (images, tool calls, reasoning).
+    """Return the text of a message's content, and its other parts (images, tool calls, reasoning).
 
     Raises:
         WrongShape: The content is neither a string, nor null, nor a list of parts.
@@ -166,10 +163,10 @@ def _part_text(part: Any) -> str | None:
 
 
 def documents_from(value: Any) -> tuple[Document, ...]:
-    """Documents written as a string, a list of strings, or a list of objects with a text, a title and an id.
+    """Convert documents from a string, a list of strings, or a list of objects with a text, a title and an id.
 
     Raises:
-        WrongShape: A document without a text.
+        WrongShape: A document has no text.
     """
     if not value:
         return ()
@@ -192,10 +189,10 @@ def _document(entry: Any) -> Document:
 
 
 def turns_from(messages: Any) -> Sequence[Turn]:
-    """The turns of a list of messages, given as a list or as the JSON of one.
+    """Convert a list of messages, or its JSON text, to turns.
 
     Raises:
-        WrongShape: It is no list, or it is empty.
+        WrongShape: The value is no list, or the list is empty.
     """
     if isinstance(messages, str):
         try:
@@ -210,9 +207,13 @@ def turns_from(messages: Any) -> Sequence[Turn]:
 
 
 def conversation_from(fields: Fields, turns: Sequence[Turn], default_id: str, used: Iterable[str] = ()) -> Conversation:
-    """A conversation of `turns` whose id and documents stand in `fields`; unknown keys become metadata.
+    """Create a conversation from turns and the id, documents and metadata of a row.
 
-    `used` names keys that the caller has read already.
+    Args:
+        fields: The row; unknown keys become metadata.
+        turns: The turns.
+        default_id: Id of a row without one.
+        used: Keys that the caller has read.
     """
     id_key = next((key for key in _ID_KEYS if fields.get(key) not in (None, "")), None)
     documents_key = next((key for key in _DOCUMENT_KEYS if fields.get(key)), None)
@@ -228,24 +229,24 @@ def conversation_from(fields: Fields, turns: Sequence[Turn], default_id: str, us
 
 
 def checked_id(value: Any) -> str:
-    """An id as text that every store can hold.
+    """Validate an id and return it as text.
 
     Raises:
-        WrongShape: It is no text or whole number, or empty, or holds a NUL byte or half a surrogate pair.
+        WrongShape: The id is no text or whole number, is empty, or has a NUL byte or an unpaired surrogate.
     """
     if type(value) is str and value and is_sendable(value):
         return value
     text = str(value)
     if not isinstance(value, str | int) or not text or not is_sendable(text):
-        raise WrongShape(f"{text!r} cannot be an id: empty, or with characters that are no text")
+        raise WrongShape(f"{text!r} cannot be an id: it is empty, or has invalid characters")
     return text
 
 
 def turn_index(value: Any) -> int | None:
-    """A turn's index, written as a number or its digits; `None` where there is none.
+    """Return the index of a turn from a number or its digits; `None` for an empty value.
 
     Raises:
-        WrongShape: It is no index.
+        WrongShape: The value is no index.
     """
     if value in (None, ""):
         return None
@@ -255,10 +256,10 @@ def turn_index(value: Any) -> int | None:
 
 
 def checked_answer(value: Any) -> int | float | str | None:
-    """An annotator's answer: a finite number or a text, whole numbers as such; `None` where nothing was said.
+    """Validate an answer: a finite number, with whole numbers as int, or a text; `None` for no answer.
 
     Raises:
-        WrongShape: It is something else.
+        WrongShape: The value is something else.
     """
     if value is None or isinstance(value, bool | int):
         return None if value is None else int(value) if isinstance(value, bool) else value
@@ -270,17 +271,18 @@ def checked_answer(value: Any) -> int | float | str | None:
 
 
 def _convert(rows: Sequence[Fields], default_id: str) -> Record:
+    """Convert a row of OpenAI-style messages."""
     [fields] = rows
     turns = turns_from(fields["messages"])
     return Record(conversation_from(fields, turns, default_id, used={"messages"}))
 
 
 formats.register("openai-messages")(
-    Format(recognises=lambda fields: isinstance(fields.get("messages"), list), convert=_convert)
+    Format(matches=lambda fields: isinstance(fields.get("messages"), list), convert=_convert)
 )
 
 
-def _turn(message: Any) -> Turn:
+def _sharegpt_turn(message: Any) -> Turn:
     if not isinstance(message, Mapping):
         raise WrongShape(f"a message is an object, got {type(message).__name__}")
     role, text = message.get("from"), message.get("value")
@@ -292,14 +294,17 @@ def _turn(message: Any) -> Turn:
     return Turn(role_named(role), text, extra=extra)
 
 
-def _sharegpt_convert(rows: Sequence[Fields], default_id: str) -> Record:
+def _convert_sharegpt(rows: Sequence[Fields], default_id: str) -> Record:
+    """Convert a row of ShareGPT conversations: `{'conversations': [{'from', 'value'}]}`."""
     [fields] = rows
     messages = fields["conversations"]
     if not messages:
         raise WrongShape("the conversation has no messages")
-    return Record(conversation_from(fields, [_turn(message) for message in messages], default_id, {"conversations"}))
+    return Record(
+        conversation_from(fields, [_sharegpt_turn(message) for message in messages], default_id, {"conversations"})
+    )
 
 
 formats.register("sharegpt")(
-    Format(recognises=lambda fields: isinstance(fields.get("conversations"), list), convert=_sharegpt_convert)
+    Format(matches=lambda fields: isinstance(fields.get("conversations"), list), convert=_convert_sharegpt)
 )

@@ -1,31 +1,241 @@
-"""OpenTelemetry's spans and log records of model calls to conversations; what each says is told by `spans`."""
+"""OpenTelemetry spans and log records of model calls, under the conventions in use.
+
+- GenAI (opentelemetry.io/docs/specs/semconv/gen-ai): messages are attributes of a span, or of its event
+  `gen_ai.client.inference.operation.details`. Before version 1.37 each event was one message (`gen_ai.user.message`,
+  `gen_ai.choice`). Events belong to a span or are log records.
+- OpenInference: `llm.input_messages.0.message.content`, `input.value`, `output.value`.
+- OpenLLMetry: `gen_ai.prompt.0.content`.
+- AI SDK: `ai.prompt.messages`.
+"""
 
 from __future__ import annotations
 
 import base64
 import re
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
-from accord.formats.genai_spans import (
-    KIND,
-    MALFORMED,
-    MODELS,
-    attributes_of,
-    call_of,
-    documents_in,
-    is_silent,
-    passed_over,
-    plain_attributes,
-    under_value,
+from accord.edges import parse_whole_number
+from accord.formats.openai_messages import checked_id, documents_from, turn_from_message
+from accord.formats.record import Fields, Format, Record, WrongShape, formats, mapping_of
+from accord.formats.trace_merging import Call, decoded, decoded_messages, loose_turns, merged_turns
+from accord.values import Conversation, Json, Turn
+
+NO_CALL, NO_MESSAGES = "no model call", "a model call without its messages"
+"""Reasons to skip a span or a log record."""
+NO_CONTENT = (
+    "model calls came without their messages: is the capture of content on? "
+    "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true, TRACELOOP_TRACE_CONTENT=true, "
+    "OPENINFERENCE_HIDE_INPUTS and OPENINFERENCE_HIDE_OUTPUTS unset; or are they log records? Send those to /v1/logs"
 )
-from accord.formats.openai_messages import checked_id, documents_from
-from accord.formats.record import Fields, Format, Record, formats
-from accord.formats.trace_merging import joined
-from accord.values import Conversation
+"""Hint for model calls without messages."""
+SUPPORTED_CONVENTIONS = "supported conventions: OpenTelemetry GenAI, OpenInference, OpenLLMetry, AI SDK"
+_MALFORMED = (KeyError, TypeError, AttributeError, ValueError, RecursionError)
+_INPUTS = ("gen_ai.input.messages", "gen_ai.prompt", "ai.prompt.messages")
+_OUTPUTS = ("gen_ai.output.messages", "gen_ai.completion", "ai.response.text")
+_SYSTEM = "gen_ai.system_instructions"
+_NUMBERED = (("llm.input_messages", "llm.output_messages"), ("gen_ai.prompt", "gen_ai.completion"))
+"""Names of message lists in numbered attributes: `NAME.0.role`, `NAME.0.content`, ..."""
+_EVENT, _CHOICE = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message"), "gen_ai.choice"
+_RETRIEVED = "retrieval.documents"
+_KIND = "openinference.span.kind"
+_MODELS = ("gen_ai.request.model", "llm.model_name", "gen_ai.response.model", "ai.model.id")
+_CALLS = {"chat", "text_completion", "generate_content"}
+_DEEPEST = 12
+"""Maximum number of dots in an attribute name that are followed."""
+_EMPTY: tuple[Json, ...] = (None, "", "[]", "null", [], {})
+_PREFIXES = ("gen_ai.", "llm.", "ai.", "openinference.", "input.", "output.", "retrieval.")
+"""Prefixes of the attributes that are read."""
+_MESSAGE_PARTS = ("role", "content", "parts", "tool_calls", "tool_call_id", "name", "id")
+
+
+def has_no_content(span: Fields) -> bool:
+    """Return True if a span has no attribute that is read. Looks at names only, which takes a microsecond."""
+    if span.get("events"):
+        return False
+    attributes = span.get("attributes") or ()
+    names = attributes if isinstance(attributes, Mapping) else [entry["key"] for entry in attributes]
+    return not any(name.startswith(_PREFIXES) for name in names)
+
+
+def _ignored(span: Fields) -> str | None:
+    """Return the reason to skip a span or a log record, or `None` to read it."""
+    attributes = attributes_of(span)
+    if any(attributes.get(name) not in _EMPTY for name in (*_INPUTS, *_OUTPUTS)):
+        return None  # the usual case, without parsing the messages twice
+    try:
+        if any(call_of(span, attributes)) or documents_in(attributes):
+            return None
+    except (WrongShape, *_MALFORMED):
+        return None  # the conversion reports the error
+    operation, kind = attributes.get("gen_ai.operation.name"), attributes.get(_KIND)
+    events = (str(event.get("name") or event.get("eventName")) for event in span.get("events") or ())
+    is_call = operation in _CALLS or kind == "LLM" or any(_EVENT.fullmatch(e) or e == _CHOICE for e in events)
+    named = operation is None and kind is None and any(attributes.get(name) for name in _MODELS)
+    return NO_MESSAGES if is_call or named else NO_CALL
+
+
+def call_of(span: Fields, attributes: Mapping[str, Json]) -> Call:
+    """Return the input and output of a model call, under the first convention that has any.
+
+    Args:
+        span: The span, for its events.
+        attributes: Attributes of the span and its events (`attributes_of`).
+    """
+    sent: Sequence[Turn] = _named(attributes, _INPUTS, "user")
+    received: Sequence[Turn] = _named(attributes, _OUTPUTS, "assistant")
+    for before, after in _NUMBERED:
+        sent = sent or _numbered(attributes, before, "user")
+        received = received or _numbered(attributes, after, "assistant")
+    event_input, event_output = _event_messages(span.get("events") or ())
+    sent, received = sent or event_input, received or event_output
+    if attributes.get(_KIND) == "LLM":
+        sent, received = _value_messages(attributes, sent, received)
+    rules = "\n".join(turn.content for turn in loose_turns(decoded(attributes.get(_SYSTEM)), "system"))
+    return ((Turn("system", rules), *sent) if rules else sent), received
+
+
+def _value_messages(attributes: Mapping[str, Json], sent: Sequence[Turn] = (), received: Sequence[Turn] = ()) -> Call:
+    """Fill a missing input or output from OpenInference's `input.value` and `output.value`."""
+    values = []
+    for name in ("input", "output"):
+        is_json = attributes.get(f"{name}.mime_type") == "application/json"
+        values.append((decoded if is_json else decoded_messages)(attributes.get(f"{name}.value")))
+    return sent or loose_turns(values[0], "user"), received or loose_turns(values[1], "assistant")
+
+
+def _named(attributes: Mapping[str, Json], names: Sequence[str], role: str) -> tuple[Turn, ...]:
+    """Return the messages of the first attribute that is set; texts of the AI SDK may look like JSON."""
+    name = next((name for name in names if attributes.get(name)), "")
+    return loose_turns((decoded if name.startswith("gen_ai.") else decoded_messages)(attributes.get(name)), role)
+
+
+def _numbered(attributes: Mapping[str, Json], name: str, role: str) -> tuple[Turn, ...]:
+    """Return the messages of numbered attributes."""
+    return tuple(turn_from_message({"role": role, **_message(entry)}) for entry in _entries(attributes, name))
+
+
+def _entries(attributes: Mapping[str, Json], name: str) -> list[Any]:
+    """Return the list in the attributes `NAME.0.KEY`, `NAME.1.KEY`, ..., with nested lists."""
+    tree: dict[str, Any] = {}
+    for key, value in attributes.items():
+        if not key.startswith(f"{name}."):
+            continue
+        path = key.removeprefix(f"{name}.").split(".", _DEEPEST)
+        node = tree
+        for part in path[:-1]:
+            node = node.setdefault(part, {})
+            if not isinstance(node, dict):
+                raise WrongShape(f"the attribute {key!r} is nested in an attribute that has a value")
+        node[path[-1]] = value
+    entries = _as_lists(tree)
+    return entries if isinstance(entries, list) else []
+
+
+def _as_lists(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    places = [(place, inner) for name, inner in value.items() if (place := parse_whole_number(name)) is not None]
+    if places and len(places) == len(value):
+        return [_as_lists(inner) for _, inner in sorted(places, key=itemgetter(0))]
+    return {name: _as_lists(inner) for name, inner in value.items()}
+
+
+def _message(entry: Any) -> Fields:
+    """Return a chat message from OpenInference (`message.content`, `message.contents`) or from a chat API."""
+    if not isinstance(entry, Mapping):
+        raise WrongShape(f"a message is an object, got {type(entry).__name__}")
+    inner = dict(entry.get("message", entry))
+    parts = inner.pop("contents", None)
+    if isinstance(parts, list):
+        inner["content"] = [part.get("message_content", part) for part in parts]
+    content = decoded(inner.get("content")) if str(inner.get("content", "")).startswith("[{") else None
+    if isinstance(content, list) and all(isinstance(part, Mapping) and "type" in part for part in content):
+        inner["content"] = content
+    calls = inner.get("tool_calls")
+    if isinstance(calls, list):
+        inner["tool_calls"] = [call.get("tool_call", call) for call in calls]
+    return {name: inner[name] for name in _MESSAGE_PARTS if inner.get(name) is not None}
+
+
+def _event_messages(events: Sequence[Fields]) -> Call:
+    """Return input and output from events that are one message each."""
+    sent, received = list[Turn](), list[Turn]()
+    for event in sorted(events, key=_time):
+        attributes = plain_attributes(event.get("attributes"))
+        name = str(
+            event.get("name") or event.get("eventName") or event.get("event_name") or attributes.get("event.name")
+        )
+        fields, kind = {**attributes, **_body(event)}, _EVENT.fullmatch(name)
+        fields |= mapping_of(decoded(fields.get("gen_ai.event.content")))
+        if kind is None and name != _CHOICE:
+            continue
+        whole = decoded(fields.get("message"))
+        message = _message(whole if isinstance(whole, Mapping) else fields)
+        if message.keys() & {"content", "parts", "tool_calls"}:
+            role = "assistant" if kind is None else kind[1]
+            (received if kind is None else sent).append(turn_from_message({"role": role, **message}))
+    return sent, received
+
+
+def _time(event: Fields) -> int:
+    time = str(event.get("timeUnixNano") or event.get("time_unix_nano") or "")
+    return int(time) if time.isascii() and time.isdigit() else 0
+
+
+def documents_in(attributes: Mapping[str, Json]) -> list[Any]:
+    """Return the documents of a retriever's span."""
+    return [entry.get("document", entry) for entry in _entries(attributes, _RETRIEVED) if isinstance(entry, Mapping)]
+
+
+def attributes_of(span: Fields) -> dict[str, Json]:
+    """Return the attributes of a span and its events as a plain mapping; messages may be on either."""
+    if not span.get("events"):
+        return plain_attributes(span.get("attributes"))
+    merged: dict[str, Json] = {}
+    for event in span.get("events") or ():
+        body = _body(event)
+        merged |= {name: value for name, value in body.items() if name.startswith("gen_ai.")}
+        merged |= plain_attributes(event.get("attributes"))
+    return merged | plain_attributes(span.get("attributes"))
+
+
+def _body(event: Fields) -> dict[str, Json]:
+    """Return the body of a log record if it is an object; events of spans have only attributes."""
+    body = event.get("body")
+    if isinstance(body, Mapping) and len(body) == 1 and next(iter(body)) in _TAGS:
+        body = _otlp_value(body)
+    return dict(mapping_of(decoded(body)))
+
+
+def plain_attributes(attributes: Any) -> dict[str, Json]:
+    """Return attributes as a plain mapping, also from OTLP's list of tagged values."""
+    if isinstance(attributes, Mapping):
+        return dict(attributes)
+    return {
+        entry["key"]: value["stringValue"] if "stringValue" in value and len(value) == 1 else _otlp_value(value)
+        for entry, value in ((entry, entry.get("value", {})) for entry in attributes or ())
+    }
+
+
+_TAGS = {"stringValue", "boolValue", "intValue", "doubleValue", "arrayValue", "kvlistValue", "bytesValue"}
+
+
+def _otlp_value(value: Mapping[str, Any]) -> Json:
+    """Convert OTLP's tagged union (`stringValue`, `arrayValue`, `kvlistValue`, ...) to a plain value."""
+    [(kind, inner)] = list(value.items()) or [("stringValue", "")]
+    if kind == "arrayValue":
+        return [_otlp_value(entry) for entry in inner.get("values", ())]
+    if kind == "kvlistValue":
+        return {entry["key"]: _otlp_value(entry["value"]) for entry in inner.get("values", ())}
+    return int(inner) if kind == "intValue" and isinstance(inner, str) else inner
+
+
+# --- batches, sessions, conversations -------------------------------------------------------------------------------
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{22}==|[A-Za-z0-9+/]{11}=")
-"""Sixteen or eight bytes, the ids of traces and spans, which are 32 or 16 digits otherwise."""
+"""Trace and span ids in base64: 16 or 8 bytes, usually written as 32 or 16 hexadecimal digits."""
 _CONVERSATION_KEYS = ("gen_ai.conversation.id", "session.id", "langfuse.session.id")
 
 
@@ -39,44 +249,43 @@ _IDS = {"span_id", "spanId", "trace_id", "traceId"}
 
 
 def _split(fields: Fields) -> Sequence[Fields]:
-    """The spans and log records of an OTLP batch, each with its resource; a flat one is its own only one.
+    """Split an OTLP batch into its spans and log records, each with its resource.
 
-    A span that says nothing is empty: most spans of a collector are calls of databases and servers.
+    Spans without content, such as database and server calls, become empty rows.
     """
     for whole, scopes, parts in (("resourceSpans", "scopeSpans", "spans"), ("resourceLogs", "scopeLogs", "logRecords")):
         resources = fields.get(whole, fields.get(_snake(whole)))
         if resources is not None:
             return [
-                _taken_apart(each, known) if parts == "spans" else _with_resource(_of_record(each), known)
-                for resource, known in ((resource, _known_of(resource)) for resource in _listed(resources))
-                for scope in _inside(resource, scopes, _snake(scopes))
-                for each in _inside(scope, parts, _snake(parts))
+                _plain_span(part, plain) if parts == "spans" else _with_resource(_record_span(part), plain)
+                for resource, plain in ((resource, _plain_resource(resource)) for resource in _listed(resources))
+                for scope in _children(resource, scopes, _snake(scopes))
+                for part in _children(scope, parts, _snake(parts))
             ]
-    return [_of_record(fields) if "body" in fields or "eventName" in fields else fields]
+    return [_record_span(fields) if "body" in fields or "eventName" in fields else fields]
 
 
-def _taken_apart(span: Any, resource: Any) -> Any:
-    """A span with its attributes as a mapping, for all who look at them; empty where it says nothing."""
+def _plain_span(span: Any, resource: Any) -> Any:
+    """Return a span with plain attributes, or an empty row if it has no content."""
     if not isinstance(span, Mapping):
         return span
     attributes = span.get("attributes")
     try:
-        if is_silent(span):
+        if has_no_content(span):
             return {}
         attributes = plain_attributes(attributes)
-    except MALFORMED:
-        pass  # whoever reads it says what is wrong with it
-    found = {**span, "attributes": attributes}
-    return {**found, "resource": resource} if resource else found
+    except _MALFORMED:
+        pass  # the conversion reports the error
+    return _with_resource({**span, "attributes": attributes}, resource)
 
 
-def _known_of(resource: Any) -> Any:
-    """What is told of a resource, taken apart once for all of its spans."""
-    known = resource.get("resource") if isinstance(resource, Mapping) else None
+def _plain_resource(resource: Any) -> Any:
+    """Return a resource with plain attributes, converted once for all of its spans."""
+    details = resource.get("resource") if isinstance(resource, Mapping) else None
     try:
-        return {**known, "attributes": plain_attributes(known.get("attributes"))} if known else None
-    except MALFORMED:
-        return known
+        return {**details, "attributes": plain_attributes(details.get("attributes"))} if details else None
+    except _MALFORMED:
+        return details
 
 
 def _snake(name: str) -> str:
@@ -87,8 +296,8 @@ def _with_resource(span: Any, resource: Any) -> Any:
     return {**span, "resource": resource} if isinstance(span, Mapping) and resource else span
 
 
-def _of_record(record: Any) -> Any:
-    """A log record as the event of a span: of those that it names, it is the only thing that is told here."""
+def _record_span(record: Any) -> Any:
+    """Return a span with a log record as its only event."""
     if not isinstance(record, Mapping):
         return record
     names = ("timeUnixNano", "observedTimeUnixNano", "time_unix_nano", "timestamp")
@@ -99,8 +308,8 @@ def _of_record(record: Any) -> Any:
     }  # fmt: skip
 
 
-def _inside(bundle: Any, *names: str) -> list[Any]:
-    """What a bundle holds under the first of some names; one that is none stands for itself, to be complained of."""
+def _children(bundle: Any, *names: str) -> list[Any]:
+    """Return the children of a bundle under the first name present; an invalid bundle is returned for its error."""
     if not isinstance(bundle, Mapping):
         return [bundle]
     return _listed(next((bundle[name] for name in names if name in bundle), ()))
@@ -117,72 +326,73 @@ def _key(span: Fields) -> str | None:
 
 
 def _started(span: Fields) -> tuple[int, str]:
-    """Start time for sorting: nanoseconds as OTLP writes them, or ISO text as SDK exporters do; unknown comes first."""
+    """Return the start time as a sort key: nanoseconds (OTLP) or ISO text (SDK exporters); unknown comes first."""
     keys = ("startTimeUnixNano", "start_time_unix_nano", "start_time")
     start = str(next((span[key] for key in keys if span.get(key) is not None), ""))
     return (int(start), "") if start.isascii() and start.isdigit() else (0, start)
 
 
 def _id(span: Fields, *keys: str) -> str | None:
-    """The id under the first of some keys; in base64, as protobuf's JSON has it, it is made hexadecimal, as in OTLP."""
-    found = next((str(span[key]) for key in keys if span.get(key)), None)
-    if found is None or not _BASE64.fullmatch(found):
-        return found
-    return base64.b64decode(found).hex()
+    """Return the id under the first key present; base64 of protobuf's JSON becomes hexadecimal, as in OTLP."""
+    id_ = next((str(span[key]) for key in keys if span.get(key)), None)
+    return base64.b64decode(id_).hex() if id_ is not None and _BASE64.fullmatch(id_) else id_
 
 
 def _service(span: Fields) -> str | None:
-    """The service that a span's resource names; the name that an SDK puts where nobody gave one is none."""
+    """Return the service name of a span's resource; `None` for the placeholder of an SDK."""
     resource = span.get("resource")
     name = plain_attributes(resource.get("attributes")).get("service.name") if isinstance(resource, Mapping) else None
     return None if name is None or str(name).startswith("unknown_service") else str(name)
 
 
-def _joined_records(rows: Sequence[Fields]) -> list[Fields]:
-    """Spans in their order, the log records of one span together: each of them is a message."""
-    found: list[Fields] = []
-    places: dict[str, int] = {}
+def _merged_records(rows: Sequence[Fields]) -> list[Fields]:
+    """Return spans by start time, with all log records of one span merged, since each is one message."""
+    spans: list[Fields] = []
+    positions: dict[str, int] = {}
     for row in sorted(rows, key=_started):
         span = _id(row, "spanId", "span_id") if row.get("is_log") else None
-        if span is not None and span in places:
-            before = found[places[span]]
-            found[places[span]] = {**before, "events": [*before["events"], *row["events"]]}
+        if span is not None and span in positions:
+            before = spans[positions[span]]
+            spans[positions[span]] = {**before, "events": [*before["events"], *row["events"]]}
             continue
         if span is not None:
-            places[span] = len(found)
-        found.append(row)
-    return found
+            positions[span] = len(spans)
+        spans.append(row)
+    return spans
 
 
 def _convert(rows: Sequence[Fields], default_id: str) -> Record | None:
-    spans = [(span, attributes_of(span)) for span in _joined_records(rows)]
-    speaking = [(span, found, call) for span, found in spans if any(call := call_of(span, found))]
-    if not speaking:  # an agent or a chain may say alone what went on inside it
-        chains = [(span, found) for span, found in spans if _parent(span) is None and found.get(KIND) in _AROUND]
-        speaking = [(span, found, call) for span, found in chains if any(call := under_value(found))]
-    if not speaking:
+    """Convert the OpenTelemetry spans and log records of a conversation."""
+    spans = [(span, attributes_of(span)) for span in _merged_records(rows)]
+    called = [(span, attributes, call) for span, attributes in spans if any(call := call_of(span, attributes))]
+    if not called:  # the only content may be on the agent or chain around the calls
+        chains = [
+            (span, attributes)
+            for span, attributes in spans
+            if _parent(span) is None and attributes.get(_KIND) in _OUTER_KINDS
+        ]
+        called = [(span, attributes, call) for span, attributes in chains if any(call := _value_messages(attributes))]
+    if not called:
         return None
-    # An agent's span repeats what the model calls inside it say; the calls are nearer to what happened.
-    parents = {_parent(span) for span, _, _ in speaking} - {None}
-    calls = [call for span, _, call in speaking if _id(span, "spanId", "span_id") not in parents]
+    # The span of an agent repeats the messages of the model calls inside it.
+    parents = {_parent(span) for span, _, _ in called} - {None}
+    calls = [call for span, _, call in called if _id(span, "spanId", "span_id") not in parents]
     metadata: dict[str, Any] = {}
-    for span, found, _ in speaking:
-        model = next((found[name] for name in MODELS if found.get(name)), None)
-        system = found.get("gen_ai.agent.name") or _service(span) or metadata.get("system") or model
+    for span, attributes, _ in called:
+        model = next((attributes[name] for name in _MODELS if attributes.get(name)), None)
+        system = attributes.get("gen_ai.agent.name") or _service(span) or metadata.get("system") or model
         metadata |= {name: value for name, value in {"system": system, "model": model}.items() if value is not None}
-    turns, _ = joined(calls)
-    documents = documents_from([each for _, found in spans for each in documents_in(found)])
+    turns, _ = merged_turns(calls)
+    documents = documents_from([document for _, attributes in spans for document in documents_in(attributes)])
     name = checked_id(_key(rows[0]) or default_id)
     return Record(Conversation(name, turns, tuple(dict.fromkeys(documents)), metadata))
 
 
-_AROUND = {"AGENT", "CHAIN"}
+_OUTER_KINDS = {"AGENT", "CHAIN"}
 
 
 def _parent(span: Fields) -> str | None:
     return _id(span, "parentSpanId", "parent_span_id", "parent_id")
 
 
-formats.register("otel")(
-    Format(recognises=_recognises, convert=_convert, key=_key, split=_split, passed_over=passed_over)
-)
+formats.register("otel")(Format(matches=_recognises, convert=_convert, key=_key, split=_split, skip_reason=_ignored))

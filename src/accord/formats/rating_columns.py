@@ -1,8 +1,8 @@
-"""Ratings that stand beside the text, or in a table of their own, under any name: who answered what, and how.
+"""Ratings in columns or metadata under any name, beside the text or in a table of their own.
 
-A rating is a cell of a row (`rating: 4`), one of a list (`ratings: [4, 5]`, whose places stand for people), one per
-person in columns (`rater1`, `fluency_r2`), an entry of a mapping (`feedback: {helpful: true}`) or of a list of mappings
-(`annotations: [{annotator, question, value}]`). Which of the cells are ratings at all is for the caller to say.
+A rating is a cell (`rating: 4`), an element of a list with one position per annotator (`ratings: [4, 5]`), a column per
+annotator (`rater1`, `fluency_r2`), an entry of an object (`feedback: {helpful: true}`), or an object in a list
+(`annotations: [{annotator, question, value}]`). The caller selects the cells that are ratings.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from accord.formats.record import ANNOTATOR_KEYS, RATED_ROWS, WrongShape
 from accord.values import Conversation, Label, PlainTurns, Target
 
 UNNAMED = "unnamed"
-"""Who rated, where nothing says it."""
+"""Annotator of ratings without one."""
 RATING = "rating"
-"""Name of the question that several raters answer in a column each, where the file does not name it."""
+"""Name of the question that annotators answer in a column each, if the file has no name for it."""
 VALUE_KEYS = ("value", "rating", "score", "label", "answer", "result")
 QUESTION_KEYS = ("question", "question_id", "dimension", "criterion", "aspect", "metric", "key", "name")
 CONTAINERS = (
     "ratings", "rating", "annotations", "labels", "scores", "feedback", "evaluation", "evaluations", "human_ratings",
     "human_scores", "judgments", "judgements", "survey",
 )  # fmt: skip
-"""What an entry is called that holds ratings of several questions or people."""
+"""Names of entries with ratings on several questions or by several annotators."""
 _PERSON = r"(?:r|h|rater|annotator|judge|worker|coder|expert|human|labeler|reviewer)[ _-]?\d{1,2}"
 _BY_PERSON = re.compile(
     rf"(?:(?P<before>.+?)[ _-])?(?P<who>{_PERSON})(?:[ _-](?P<after>.+))?", re.IGNORECASE | re.ASCII
@@ -54,19 +54,19 @@ _NAMED = {
 }  # fmt: skip
 
 
-class Answered(NamedTuple):
-    """One answer as a file gives it: the turn (`None` for the whole), the question, who, and the raw value."""
+class RatingCell(NamedTuple):
+    """Answer as a file has it: turn (`None` for the conversation), question, annotator, and raw value."""
 
     turn: int | None
     question: str
     annotator: str | None
     value: Any
-    marked: bool = False
-    """Whether it stood where nothing but ratings stands."""
+    is_marked: bool = False
+    """True for a cell of a field that holds only ratings."""
 
 
 def words_of(name: str) -> list[str]:
-    """The words of a column's name, in lower case.
+    """Split the name of a column into words in lower case.
 
     >>> words_of("userRating_1"), words_of("Maintains Context")
     (['user', 'rating', '1'], ['maintains', 'context'])
@@ -75,13 +75,13 @@ def words_of(name: str) -> list[str]:
 
 
 def is_rating_name(name: str) -> bool:
-    """Whether the name of a column says that it holds ratings."""
+    """Return True if a column is named like a rating."""
     words = set(words_of(name))
     return bool(words & _NAMED) and not words & {"id", "ids", "comment", "comments", "reason", "explanation", "model"}
 
 
 def number_in(text: str) -> float | None:
-    """The number that a text writes in plain digits, with a decimal comma too where it has one; `None` for any other.
+    """Return the number of a text in plain digits, also with a decimal comma; `None` for any other text.
 
     >>> number_in("4"), number_in("3,5"), number_in("four")
     (4.0, 3.5, None)
@@ -93,98 +93,105 @@ def number_in(text: str) -> float | None:
     return float(text)
 
 
-def answers_in(row: Mapping[str, Any], annotator: str | None = None, marked: bool = False) -> Iterator[Answered]:
-    """Every answer that a row may hold: all its plain cells, and what lists and mappings of ratings hold."""
-    who = annotator or next((str(row[key]) for key in ANNOTATOR_KEYS if row.get(key) not in (None, "")), None)
+def answers_in(row: Mapping[str, Any], annotator: str | None = None, is_marked: bool = False) -> Iterator[RatingCell]:
+    """Yield every possible answer of a row: plain cells, and ratings in lists and objects.
+
+    Args:
+        row: The row.
+        annotator: Annotator of the row; default: the one that it names.
+        is_marked: The row is from a field that holds only ratings.
+    """
+    annotator = annotator or next((str(row[key]) for key in ANNOTATOR_KEYS if row.get(key) not in (None, "")), None)
     by_person = {
         name: match for name in row if isinstance(name, str) and (match := _BY_PERSON.fullmatch(name)) is not None
     }
-    several = len({match["who"].casefold() for match in by_person.values()}) > 1
+    has_several = len({match["who"].casefold() for match in by_person.values()}) > 1
     for name, raw in row.items():
         value = _decoded(raw) if name in CONTAINERS else raw
         if name in ANNOTATOR_KEYS or value is None or value == "" or not isinstance(name, str):
             continue
-        if several and name in by_person:
+        if has_several and name in by_person:
             match = by_person[name]
             question = match["before"] or match["after"] or "rating"
             if _is_plain(value):
-                yield Answered(None, question, match["who"], value, True)
+                yield RatingCell(None, question, match["who"], value, True)
         elif _is_plain(value):
-            yield Answered(None, name, who, value, marked)
+            yield RatingCell(None, name, annotator, value, is_marked)
         elif isinstance(value, list | tuple):
-            yield from _listed(name, value, who)
-        elif isinstance(value, Mapping) and (marked or name in CONTAINERS):
-            yield from _mapped(name, value, who)
+            yield from _answers_of_list(name, value, annotator)
+        elif isinstance(value, Mapping) and (is_marked or name in CONTAINERS):
+            yield from _answers_of_object(name, value, annotator)
 
 
-def _listed(name: str, values: Collection[Any], who: str | None) -> Iterator[Answered]:
-    """A list of answers, whose places stand for people, or of mappings, each a rating."""
-    if all(each is None or isinstance(each, bool | int | float) for each in values):
-        for place, value in enumerate(values, 1):
+def _answers_of_list(name: str, values: Collection[Any], annotator: str | None) -> Iterator[RatingCell]:
+    """Yield the answers of a list of values, one per annotator, or of a list of objects, one per rating."""
+    if all(value is None or isinstance(value, bool | int | float) for value in values):
+        for position, value in enumerate(values, 1):
             if value is not None:
-                yield Answered(None, _single(name), f"r{place}", value)
+                yield RatingCell(None, _singular(name), f"r{position}", value)
     elif name in CONTAINERS:
-        for place, each in enumerate(values, 1):
-            if isinstance(each, Mapping):
-                yield from _entry(name, each, who or (None if _named(each) else f"r{place}"), len(values) > 1)
+        for position, entry in enumerate(values, 1):
+            if isinstance(entry, Mapping):
+                by = annotator or (None if _annotator_of(entry) else f"r{position}")
+                yield from _answers_of_entry(name, entry, by, len(values) > 1)
 
 
-def _entry(name: str, entry: Mapping[str, Any], who: str | None, several: bool) -> Iterator[Answered]:
-    """One of a list of ratings: a question with its value, or a column per question."""
-    annotator = _named(entry) or (who if several else None)
+def _answers_of_entry(name: str, entry: Mapping[str, Any], by: str | None, has_several: bool) -> Iterator[RatingCell]:
+    """Yield the answers of an object in a list: a question with its value, or an entry per question."""
+    annotator = _annotator_of(entry) or (by if has_several else None)
     turn = next((turn_index(entry[key]) for key in ("turn", "turn_index") if entry.get(key) is not None), None)
     question = next((entry[key] for key in QUESTION_KEYS if isinstance(entry.get(key), str)), None)
     value = next((entry[key] for key in VALUE_KEYS if entry.get(key) is not None), None)
     if value is not None and (question is not None or not _others(entry)) and _is_plain(value):
-        by = annotator if annotator and (_named(entry) or question is None) else None
-        yield Answered(turn, question or _single(name), by, value, True)
+        is_known = annotator and (_annotator_of(entry) or question is None)
+        yield RatingCell(turn, question or _singular(name), annotator if is_known else None, value, True)
         return
-    for found in answers_in({k: v for k, v in entry.items() if k not in _NOT_WIDE}, annotator, True):
-        yield found._replace(turn=turn)
+    for cell in answers_in({k: v for k, v in entry.items() if k not in _NOT_WIDE}, annotator, True):
+        yield cell._replace(turn=turn)
 
 
 def _others(entry: Mapping[str, Any]) -> list[str]:
-    """Cells of a rating that are neither its value nor about it."""
+    """Return the entries of a rating that are neither its value nor its annotator, question, time or comment."""
     known = {*VALUE_KEYS, *_NOT_WIDE, *QUESTION_KEYS}
     return [key for key, value in entry.items() if key not in known and isinstance(value, bool | int | float)]
 
 
-def _mapped(name: str, entry: Mapping[str, Any], who: str | None) -> Iterator[Answered]:
-    """Answers by question, or by person and question; `{"value": 4}` is one answer to what it stands under."""
+def _answers_of_object(name: str, entry: Mapping[str, Any], annotator: str | None) -> Iterator[RatingCell]:
+    """Yield answers by question, or by annotator and question; `{"value": 4}` answers the question `name`."""
     plain = {key: value for key, value in entry.items() if _is_plain(value)}
     value = next((plain[key] for key in VALUE_KEYS if key in plain), None)
     if value is not None and not _others(entry):
         question = next((plain[key] for key in QUESTION_KEYS if isinstance(plain.get(key), str)), None)
-        yield Answered(None, question or _single(name), _named(entry) or who, value, True)
+        yield RatingCell(None, question or _singular(name), _annotator_of(entry) or annotator, value, True)
         return
     for key, inner in entry.items():
         if not isinstance(inner, Mapping):
             continue
         value = next((inner[name] for name in VALUE_KEYS if _is_plain(inner.get(name))), None)
-        of_person = _BY_PERSON.fullmatch(key) or ("rating" in inner and not is_rating_name(key))
-        if value is not None and not _others(inner) and not of_person:
-            yield Answered(None, key, _named(inner) or who, value, True)
+        is_person = _BY_PERSON.fullmatch(key) or ("rating" in inner and not is_rating_name(key))
+        if value is not None and not _others(inner) and not is_person:
+            yield RatingCell(None, key, _annotator_of(inner) or annotator, value, True)
             continue
-        for found in answers_in(inner, None, True):
-            if of_person or (is_rating_name(found.question) and not is_rating_name(key)):
-                yield found._replace(annotator=key)
+        for cell in answers_in(inner, None, True):
+            if is_person or (is_rating_name(cell.question) and not is_rating_name(key)):
+                yield cell._replace(annotator=key)
             else:
-                yield found._replace(question=key, annotator=found.annotator or found.question)
+                yield cell._replace(question=key, annotator=cell.annotator or cell.question)
     rest = {key: value for key, value in entry.items() if not isinstance(value, Mapping) and key not in _NOT_WIDE}
-    yield from answers_in(rest, _named(entry) or who, True)
+    yield from answers_in(rest, _annotator_of(entry) or annotator, True)
 
 
-def _named(entry: Mapping[str, Any]) -> str | None:
+def _annotator_of(entry: Mapping[str, Any]) -> str | None:
     return next((str(entry[key]) for key in ANNOTATOR_KEYS if _is_plain(entry.get(key))), None)
 
 
-def _single(name: str) -> str:
-    """`ratings` hold a `rating`."""
+def _singular(name: str) -> str:
+    """Return `rating` for the name of a container."""
     return "rating" if name in CONTAINERS else name
 
 
 def _decoded(value: Any) -> Any:
-    """The value inside JSON text, where a cell of a table holds a list or a mapping."""
+    """Decode a cell with the JSON text of a list or an object."""
     if isinstance(value, str) and value[:1] in ("[", "{"):
         try:
             return json.loads(value)
@@ -197,69 +204,69 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, bool | int | float) or (isinstance(value, str) and value != "")
 
 
-def answers_beside(conversation: Conversation) -> Iterator[Answered]:
-    """Every answer that may stand beside a conversation's text, about the whole and about its turns."""
+def rating_cells(conversation: Conversation) -> Iterator[RatingCell]:
+    """Yield every possible answer in the metadata and the turns of a conversation."""
     metadata = dict(conversation.metadata)
     rows = metadata.pop(RATED_ROWS, None) or ()
     for row in rows if isinstance(rows, list | tuple) else ():
         cells = {key: value for key, value in row.items() if key not in _NOT_WIDE} if isinstance(row, Mapping) else {}
-        for each in answers_in(cells, _named(row) or None):
-            yield each._replace(turn=turn_index(row.get("turn")))
+        for cell in answers_in(cells, _annotator_of(row)):
+            yield cell._replace(turn=turn_index(row.get("turn")))
         metadata = {key: value for key, value in metadata.items() if key not in cells}
     yield from answers_in(metadata)
     if isinstance(conversation.turns, PlainTurns):
         return
-    for place, turn in enumerate(conversation.turns):
-        for found in answers_in(turn.extra):
-            yield found._replace(turn=place)
+    for number, turn in enumerate(conversation.turns):
+        for cell in answers_in(turn.extra):
+            yield cell._replace(turn=number)
 
 
-def labels_beside(
+def rating_labels(
     conversation: Conversation,
     questions: Collection[str],
-    turns: Collection[str] = (),
+    turn_questions: Collection[str] = (),
     raters: Mapping[str, str] = {},
 ) -> list[Label]:
-    """Return the answers to some questions in a conversation's columns or metadata as labels, with raw values.
+    """Return the answers to questions in a conversation's columns or metadata as labels with raw values.
 
     Args:
         conversation: The conversation.
         questions: Names of the questions.
-        turns: Questions about turns: an answer about the whole conversation is repeated for each reply.
-        raters: Columns that each hold one person's ratings, with the person: answers to `RATING`.
+        turn_questions: Questions about turns: an answer about the whole conversation is repeated for each reply.
+        raters: Columns that each hold the answers of one annotator to `RATING`, with the annotator.
 
     Raises:
         WrongShape: A value or an annotator cannot be stored.
     """
-    found: list[Label] = []
-    wanted = {*questions, *raters}
-    if _is_bare(conversation, wanted):
-        return found
-    for each in answers_beside(conversation):
-        if each.question not in wanted:
+    labels: list[Label] = []
+    names = {*questions, *raters}
+    if _has_no_answer(conversation, names):
+        return labels
+    for cell in rating_cells(conversation):
+        if cell.question not in names:
             continue
-        who = UNNAMED if each.annotator is None else each.annotator
-        question = each.question
+        annotator = UNNAMED if cell.annotator is None else cell.annotator
+        question = cell.question
         if question in raters:
-            who, question = raters[question], RATING
-        if not is_sendable(who) or (isinstance(each.value, str) and not is_sendable(each.value)):
-            raise WrongShape(f"{question} {each.value!r} by {who!r} is no text that can be kept")
-        places: list[int | None] = [each.turn]
-        if each.turn is None and question in turns:
+            annotator, question = raters[question], RATING
+        if not is_sendable(annotator) or (isinstance(cell.value, str) and not is_sendable(cell.value)):
+            raise WrongShape(f"{question} {cell.value!r} by {annotator!r} cannot be stored as text")
+        turns: list[int | None] = [cell.turn]
+        if cell.turn is None and question in turn_questions:
             replies = {id(turn) for turn in conversation.replies}
-            places = [place for place, turn in enumerate(conversation.turns) if id(turn) in replies]
-        found += [Label(Target(conversation.id, place), question, who, each.value) for place in places]
-    return found
+            turns = [number for number, turn in enumerate(conversation.turns) if id(turn) in replies]
+        labels += [Label(Target(conversation.id, turn), question, annotator, cell.value) for turn in turns]
+    return labels
 
 
-def _is_bare(conversation: Conversation, questions: AbstractSet[str]) -> bool:
-    """Return True if a conversation can hold no answer to the questions, without a look at its values."""
+def _has_no_answer(conversation: Conversation, questions: AbstractSet[str]) -> bool:
+    """Return True if the names of a conversation's metadata exclude an answer to the questions."""
     metadata = conversation.metadata
     is_plain = isinstance(conversation.turns, PlainTurns) and questions.isdisjoint(metadata)
-    return is_plain and not any(map(_may_tell_more, metadata))
+    return is_plain and not any(map(_may_hold_others, metadata))
 
 
 @lru_cache(maxsize=1024)
-def _may_tell_more(name: Any) -> bool:
-    """Return True if the entry of this name may hold answers to questions of other names."""
+def _may_hold_others(name: Any) -> bool:
+    """Return True if the entry of this name may hold answers to other questions."""
     return not isinstance(name, str) or name in CONTAINERS or name == RATED_ROWS or bool(_BY_PERSON.fullmatch(name))

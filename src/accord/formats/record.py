@@ -1,4 +1,7 @@
-"""What one reader yields: a conversation with the labels that came with it, or the reason why there is none."""
+"""Rows, records and formats: the contract of a reader.
+
+A reader turns the rows of a conversation into a `Record`: the conversation with its labels and annotations.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,11 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import lru_cache
 from typing import IO, Any, NamedTuple, TypeVar
 
-from accord.edges import DEEPEST, MB, BadInput, is_sendable, sendable, sendable_json, shown_size
+from accord.edges import MAX_DEPTH, MB, BadInput, format_size, is_sendable, sendable, sendable_json
 from accord.values import ISSUE, Annotation, Conversation, Document, IssueAnnotation, Label, PlainTurns, Registry, Turn
 
 Fields = Mapping[str, Any]
-"""One row of a file, whatever its format: a JSON object, or a line of a table by column name."""
+"""One row of a file: a JSON object, or a row of a table by column name."""
 
 
 ANNOTATOR_KEYS = (
@@ -25,7 +28,7 @@ ANNOTATOR_KEYS = (
     "anotador", "anotadora", "avaliador", "évaluateur", "annotateur", "valutatore", "评分人", "评分者", "标注员",
     "标注者", "評価者", "평가자",
 )  # fmt: skip
-"""What a column is called that says who rated."""
+"""Names of the column with the annotator."""
 
 FOREIGN_IDS = (
     "gesprächs_id", "gespraechs_id", "gesprächsnummer", "id_conversación", "id_conversacion", "id_conversa",
@@ -40,11 +43,11 @@ FOREIGN_CONVERSATIONS = (
 """Words for "conversation" in other languages: the name of a column with an id or with the text of a conversation."""
 
 RATED_ROWS = "rated_rows"
-"""Where a conversation keeps the rows of several people who rated it, without the text that they share."""
+"""Metadata entry with the rows of several annotators of a conversation, without its text."""
 
 
 def mapping_of(value: Any) -> Fields:
-    """An object of JSON; in place of anything else an empty one."""
+    """Return a JSON object, or an empty one for any other value."""
     return value if isinstance(value, Mapping) else {}
 
 
@@ -69,7 +72,7 @@ def under_our_names(fields: Fields, aliases: Mapping[str, Sequence[str]]) -> dic
 
 @lru_cache(maxsize=4096)
 def plain_name(name: str) -> str:
-    """The name of a column in lower case with underscores.
+    """Return the name of a column in lower case with underscores.
 
     >>> plain_name("Conversation ID"), plain_name("Bewertung")
     ('conversation_id', 'bewertung')
@@ -81,18 +84,24 @@ _GAPS = re.compile(r"[\s-]+")
 
 
 ROW_BYTES = 8 * MB
-"""The longest row: longer than the context of any model. Reading one takes about seventeen times its size in memory."""
+"""Maximum size of a row, above the context of any model. Reading takes about seventeen times its size in memory."""
 ROW_VALUES = 2_000_000
-"""The most values in a row."""
+"""Maximum number of values in a row."""
 
 
-def too_long(what: str) -> str:
-    """Return the reason to refuse a row over these limits."""
-    return f"{what} is longer than {shown_size(ROW_BYTES)} or holds more than {ROW_VALUES:,} values"
+def too_long(name: str) -> str:
+    """Return the error for a row over these limits."""
+    return f"{name} is longer than {format_size(ROW_BYTES)} or holds more than {ROW_VALUES:,} values"
+
+
+def abbreviated(value: Any) -> str:
+    """Return the repr of a value, shortened to 60 characters."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 class Row(NamedTuple):
-    """One row and the line (from 1) it began on."""
+    """A row and the line, from 1, on which it begins."""
 
     line: int
     fields: Fields
@@ -117,63 +126,64 @@ class Record:
     line: int = 0
 
 
-def answered(conversation: Conversation, found: Sequence[Annotation]) -> Record:
-    """A conversation with what people said of it: plain answers as labels, all else as annotations."""
-    plain = [each for each in found if not (each.quote or each.comment or each.question.startswith(ISSUE))]
-    others = tuple(each for each in found if each not in plain)
-    return Record(conversation, tuple(each.to_label() for each in plain), (), others)
+def answered(conversation: Conversation, answers: Sequence[Annotation]) -> Record:
+    """Create a record whose plain answers are labels; answers with a quote, a comment or an issue are annotations."""
+    labels = [answer for answer in answers if not (answer.quote or answer.comment or answer.question.startswith(ISSUE))]
+    others = tuple(answer for answer in answers if answer not in labels)
+    return Record(conversation, tuple(answer.to_label() for answer in labels), (), others)
 
 
 class WrongShape(BadInput):
-    """A row that is not what its format says; the reader adds file and line."""
+    """A row is invalid in its format; the reader adds the file and the line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One conversation format.
+    """A format of conversations.
 
     Attributes:
-        recognises: Whether a row looks like this format; asked of a file's first row.
-        convert: The rows of one conversation, in file order, to a record. The second argument is the id to use
-            where the rows name none. `None` where they hold no conversation (a span of something else).
-            Raises `WrongShape`.
-        key: The id that rows of one conversation share, where a conversation spans rows; else `None`.
-        split: One row of the file to the rows it bundles (an OTLP batch holds many spans); else `None`.
-        passed_over: Why nothing is read from a row (or a part of one), or `None` where something is.
-        is_whole: Of a format with a `key`: whether a row holds a conversation by itself; the answer `None` says that it
-            does unless another row has the same key. Without the function no row does.
-        alone: Whether a row holds answers about conversations that stand in another file; such files are read last.
+        matches: Returns True if a row looks like this format; called with the first row of a file.
+        convert: Converts the rows of one conversation, in the order of the file, to a record. The second argument is
+            the id of a conversation without one. Returns `None` if the rows hold no conversation, such as a span of a
+            database. Raises `WrongShape`. The first line of its docstring is shown by `accord plugins`.
+        key: Returns the id that the rows of a conversation share. Without it, every row is a conversation.
+        split: Splits a row into the rows that it bundles, such as the spans of an OTLP batch.
+        skip_reason: Returns the reason to skip a row or a part of one, or `None` to read it.
+        is_whole: For formats with a `key`: returns True if a row holds a whole conversation, and `None` if it does
+            unless another row has the same key. Without it, no row does.
+        is_answer: Returns True if a row holds answers on a conversation of another file; such files are read last.
     """
 
-    recognises: Callable[[Fields], bool]
+    matches: Callable[[Fields], bool]
     convert: Callable[[Sequence[Fields], str], Record | None]
     key: Callable[[Fields], str | None] | None = None
     split: Callable[[Fields], Sequence[Fields]] | None = None
-    passed_over: Callable[[Fields], str | None] | None = None
+    skip_reason: Callable[[Fields], str | None] | None = None
     is_whole: Callable[[Fields], bool | None] | None = None
-    alone: Callable[[Fields], bool] | None = None
+    is_answer: Callable[[Fields], bool] | None = None
 
 
 def admitted(record: Record) -> Record:
-    """Return the record in the form that every later stage accepts.
+    """Normalize a record for all later stages.
 
-    Metadata become JSON: a date, bytes or an infinite number becomes text, and NaN, the
-    empty cell of a table, becomes null. NUL and halves of surrogate pairs become U+FFFD in every text.
+    Metadata become JSON: dates, bytes and infinite numbers become text, and NaN (an empty cell) becomes null. NUL and
+    unpaired surrogates become U+FFFD in every text.
 
     Raises:
         WrongShape: A role, a text or a document is not a string, or tool calls are not a list.
     """
-    found, said = record.conversation, _admitted_annotations(record)
-    turns = found.turns
+    conversation, cleaned = record.conversation, _admitted_annotations(record)
+    turns = conversation.turns
     if isinstance(turns, PlainTurns):
         clean = _admitted_messages(turns)
-        if clean is turns and not found.documents and _are_plain_cells(found.metadata):
-            return said
+        if clean is turns and not conversation.documents and _are_plain_cells(conversation.metadata):
+            return cleaned
         turns = clean
     else:
-        turns = tuple(_admitted_turn(place, turn) for place, turn in enumerate(turns))
-    documents, metadata = tuple(map(_admitted_document, found.documents)), _plain(dict(found.metadata))
-    return replace(said, conversation=Conversation(found.id, turns, documents, metadata))
+        turns = tuple(_admitted_turn(number, turn) for number, turn in enumerate(turns))
+    documents = tuple(map(_admitted_document, conversation.documents))
+    metadata = _plain(dict(conversation.metadata))
+    return replace(cleaned, conversation=Conversation(conversation.id, turns, documents, metadata))
 
 
 def _admitted_annotations(record: Record) -> Record:
@@ -192,28 +202,28 @@ T = TypeVar("T")
 
 
 def _sendable_fields(value: T) -> T:
-    """Return a frozen dataclass with `sendable` applied to its texts, those of dataclasses inside it included."""
+    """Return a frozen dataclass with `sendable` applied to all texts in it."""
     changed = {}
     for name in (field.name for field in fields(value)):  # type: ignore[arg-type]
-        found = getattr(value, name)
-        is_group = isinstance(found, tuple) and bool(found) and is_dataclass(found[0])
-        clean = tuple(map(_sendable_fields, found)) if is_group else sendable_json(found)
-        if clean != found:
+        current = getattr(value, name)
+        is_group = isinstance(current, tuple) and bool(current) and is_dataclass(current[0])
+        clean = tuple(map(_sendable_fields, current)) if is_group else sendable_json(current)
+        if clean != current:
             changed[name] = clean
     return replace(value, **changed) if changed else value  # type: ignore[type-var]
 
 
 def _admitted_messages(turns: PlainTurns) -> PlainTurns:
-    if all(is_sendable(each["content"]) and is_sendable(each["role"]) for each in turns.messages):
+    if all(is_sendable(message["content"]) and is_sendable(message["role"]) for message in turns.messages):
         return turns
-    return PlainTurns([{name: sendable(text) for name, text in each.items()} for each in turns.messages])
+    return PlainTurns([{name: sendable(text) for name, text in message.items()} for message in turns.messages])
 
 
 def _are_plain_cells(cells: Fields) -> bool:
     """Return True if all cells are scalars with sendable texts, which need no conversion."""
     if not (_SCALARS.issuperset(map(type, cells.values())) and _TEXT.issuperset(map(type, cells))):
         return False
-    return all(map(is_sendable, cells)) and all(is_sendable(each) for each in cells.values() if type(each) is str)
+    return all(map(is_sendable, cells)) and all(is_sendable(cell) for cell in cells.values() if type(cell) is str)
 
 
 _TEXT = frozenset({str})
@@ -227,32 +237,32 @@ def _is_plain_turn(turn: Turn) -> bool:
     return is_bare and is_sendable(turn.content) and is_sendable(turn.role)
 
 
-def _admitted_turn(place: int, turn: Turn) -> Turn:
+def _admitted_turn(number: int, turn: Turn) -> Turn:
     if _is_plain_turn(turn):
         return turn
     if not isinstance(turn.role, str) or not turn.role or not isinstance(turn.content, str):
         raise WrongShape(
-            f"turn {place} has no role or no text: {type(turn.role).__name__}, {type(turn.content).__name__}"
+            f"turn {number} has no role or no text: {type(turn.role).__name__}, {type(turn.content).__name__}"
         )
     extra: dict[str, Any] = _plain(dict(turn.extra))
     if "tool_calls" in extra:
-        extra["tool_calls"] = _calls(place, extra["tool_calls"])
+        extra["tool_calls"] = _calls(number, extra["tool_calls"])
     return Turn(sendable(turn.role), sendable(turn.content), _as_text(turn.name), _as_text(turn.time), extra)
 
 
-def _calls(place: int, value: Any) -> list[Any]:
-    """What a turn called, as a list: given as one, as a single call, or as the JSON of either."""
+def _calls(number: int, value: Any) -> list[Any]:
+    """Return tool calls as a list, from a list, a single call, or the JSON text of either."""
     if isinstance(value, str):
         try:
             value = json.loads(value) if value.strip() else None
         except (ValueError, RecursionError):
-            raise WrongShape(f"the tool calls of turn {place} are a list, got a text that is no JSON") from None
+            raise WrongShape(f"the tool calls of turn {number} are a list, got a text that is no JSON") from None
         value = _plain(value)
     if value is None:
         return []
     calls = [value] if isinstance(value, dict) else value
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
-        raise WrongShape(f"the tool calls of turn {place} are a list of objects, got {str(value)[:60]!r}")
+        raise WrongShape(f"the tool calls of turn {number} are a list of objects, got {str(value)[:60]!r}")
     return calls
 
 
@@ -274,8 +284,8 @@ def _plain(value: Any, depth: int = 0) -> Any:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None if math.isnan(value) else str(value)
-    if depth > DEEPEST:
-        raise WrongShape(f"a value is nested deeper than {DEEPEST} levels")
+    if depth > MAX_DEPTH:
+        raise WrongShape(f"a value is nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, Mapping):
         return {sendable(str(key)): _plain(inner, depth + 1) for key, inner in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
@@ -283,29 +293,26 @@ def _plain(value: Any, depth: int = 0) -> Any:
     return sendable(value.decode("utf-8", "replace") if isinstance(value, bytes | bytearray) else str(value))
 
 
-_FILES = (
-    "argilla", "benchmark_items", "label_studio", "langfuse", "langfuse_scores", "langsmith", "mlflow",
-    "openai_messages", "otel", "potato", "soda_eval", "table",
-)  # fmt: skip
+_FILES = ("annotation_tools", "benchmark_items", "openai_messages", "otel", "table", "trace_exports")
 formats: Registry[Format] = Registry("format", *(f"accord.formats.{name}" for name in _FILES))
 
 
 def grouped(rows: Iterable[tuple[str | None, Row]]) -> Generator[list[Row]]:
-    """Rows that share a key, together and in file order; groups in the order of their first row.
+    """Yield the rows of each key together, in the order of the file; groups in the order of their first rows.
 
-    Rows are spooled to an unnamed temporary file; memory holds one key and a few integers a row, whatever the
-    length of the texts. A row without a key is a group of its own.
+    Rows are spooled to an unnamed temporary file, so that memory holds one key and a few integers per row. A row
+    without a key is a group of its own.
     """
-    places: dict[str, array[int]] = {}
+    offsets: dict[str, array[int]] = {}
     with tempfile.TemporaryFile() as spool:
         for key, row in rows:
             name = key or f"\0line {row.line}"
-            places.setdefault(name, array("q")).extend((row.line, spool.tell()))
+            offsets.setdefault(name, array("q")).extend((row.line, spool.tell()))
             spool.write(json.dumps(row.fields, default=str).encode("ascii") + b"\n")
-        for found in places.values():
-            yield [_at(spool, found[i], found[i + 1]) for i in range(0, len(found), 2)]
+        for pairs in offsets.values():
+            yield [_row_at(spool, pairs[i], pairs[i + 1]) for i in range(0, len(pairs), 2)]
 
 
-def _at(spool: IO[bytes], line: int, offset: int) -> Row:
+def _row_at(spool: IO[bytes], line: int, offset: int) -> Row:
     spool.seek(offset)
     return Row(line, json.loads(spool.readline()))

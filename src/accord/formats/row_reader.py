@@ -1,8 +1,7 @@
-"""Rows of a file, one at a time: JSON lines, a JSON array, CSV, TSV, Parquet, Excel, plain text; compressed or not.
+"""Read the rows of a file one at a time: JSON lines, JSON arrays, CSV, TSV, Parquet, Excel, text; compressed or not.
 
-Reading takes no more memory than the longest row, except for Excel workbooks, whose size is bounded. A row is bounded
-in bytes, values, depth and columns (see `edges.input_limits` for whole files). A row over a limit is one bad
-row.
+Memory holds the longest row, except for Excel workbooks, whose size is limited. Rows are limited in bytes, values,
+depth and columns, files in `edges.input_limits`. A row over a limit is one bad row.
 """
 
 from __future__ import annotations
@@ -16,22 +15,31 @@ from typing import IO, Any, overload
 
 import msgspec
 
-from accord.edges import DEEPEST, MB, BadInput, BadRow, is_too_deep, open_unpacked, regular, shown_size, unpacked_name
-from accord.formats.csv_rows import csv_rows, excel_rows
-from accord.formats.excel import EXCEL_SUFFIXES, UNREAD_SUFFIXES
+from accord.edges import (
+    MAX_DEPTH,
+    MB,
+    BadInput,
+    BadRow,
+    format_size,
+    is_too_deep,
+    open_unpacked,
+    regular_size,
+    unpacked_name,
+)
 from accord.formats.memory import MemoryTable, Source
 from accord.formats.parquet import parquet_rows
 from accord.formats.record import ROW_BYTES, ROW_VALUES, Row, too_long
-from accord.formats.text_files import TEXT_SUFFIX, text_rows
+from accord.formats.spreadsheets import EXCEL_SUFFIXES, UNREAD_SUFFIXES, csv_rows, excel_rows
+from accord.formats.transcript import TEXT_SUFFIX, text_rows
 
 TABLE_SUFFIXES = {".csv", ".tsv", ".parquet", *EXCEL_SUFFIXES}
 _WHOLE_BYTES = 4 * ROW_BYTES
-"""The longest JSON document that is parsed at once: many rows in an object."""
+"""Maximum size of a JSON document that is parsed as a whole: an object with many rows."""
 _SKIPPED = 4 * _WHOLE_BYTES
-"""A line that is longer than this is not looked for the end of."""
-BAD_AT_ONCE = 10_000
-"""So many bad rows one after another are no file of rows."""
-_EMPTY_AT_ONCE = 1_000_000
+"""Maximum length of a line whose end is searched, to continue with the next row."""
+MAX_BAD_ROWS = 10_000
+"""Number of bad rows in succession after which a file is rejected."""
+_MAX_EMPTY_LINES = 1_000_000
 _CHUNK = 1 << 16
 _BOM = b"\xef\xbb\xbf"
 _WRAPPERS = ("data", "traces", "items", "rows")
@@ -46,34 +54,34 @@ def locate(path: str | Path) -> Path: ...
 @overload
 def locate(path: str | Source) -> Source: ...
 def locate(path: str | Source) -> Source:
-    """Return what to read: a table in memory, a file, or the items file of a benchmark folder.
+    """Return the source to read: a table in memory, a file, or the items file of a benchmark folder.
 
     Raises:
-        BadInput: There is no such file, it is empty, or it is a pipe, a device or a socket.
+        BadInput: The file does not exist, is empty, or is a pipe, a device or a socket.
     """
     if isinstance(path, MemoryTable):
         return path
-    found = Path(path)
-    if found.is_dir():
-        found = found / _ITEMS_FILE
-        if not found.is_file():
+    file = Path(path)
+    if file.is_dir():
+        file = file / _ITEMS_FILE
+        if not file.is_file():
             raise BadInput(f"{path} is a folder without {_ITEMS_FILE}; name a file")
     try:
-        size = regular(found)
+        size = regular_size(file)
     except FileNotFoundError:
         if _URL.match(str(path)):  # a path keeps one slash of a URL's two
             raise BadInput(f"{path} is a URL, and this command reads local files. Download it first") from None
         raise BadInput(f"no file {path}") from None
     if size == 0:
         raise BadInput(f"{path} is empty")
-    return found
+    return file
 
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 def suffix(path: Source) -> str:
-    """Return the file's ending in lower case, without `.gz` and its like; a table in memory has none."""
+    """Return the suffix of a file in lower case, without `.gz` or a similar one; empty for a table in memory."""
     return Path(unpacked_name(path.name.lower())).suffix
 
 
@@ -90,16 +98,16 @@ def read_rows(path: Source) -> Iterator[Row | BadRow]:
             yield row
             if not isinstance(row, BadRow):
                 bad = 0
-            elif (bad := bad + 1) > BAD_AT_ONCE:
-                raise BadInput(f"{path}: {BAD_AT_ONCE:,} rows one after another are none, up to line {row.line}")
+            elif (bad := bad + 1) > MAX_BAD_ROWS:
+                raise BadInput(f"{path}: {MAX_BAD_ROWS:,} bad rows in succession, up to line {row.line}")
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror or error}") from None
 
 
 def _rows_of_kind(path: Source, kind: str) -> Iterator[Row | BadRow]:
     if isinstance(path, MemoryTable):
-        found = enumerate(path.rows(), 1)
-        return (row if isinstance(row, BadRow) else _table_row(path, number, row) for number, row in found)
+        rows = enumerate(path.rows(), 1)
+        return (row if isinstance(row, BadRow) else _table_row(path, number, row) for number, row in rows)
     if kind in UNREAD_SUFFIXES:
         raise BadInput(f"{path} {UNREAD_SUFFIXES[kind]}")
     if kind == ".parquet":
@@ -120,12 +128,12 @@ def _text_rows(path: Path) -> Iterator[Row]:
     with _open(path) as stream:
         raw = stream.read(ROW_BYTES + 1)
     if len(raw) > ROW_BYTES:
-        raise BadInput(f"{path}: a text file may have {shown_size(ROW_BYTES)}; write one file per conversation")
+        raise BadInput(f"{path}: a text file may have {format_size(ROW_BYTES)}; write one file per conversation")
     yield from text_rows(path, raw)
 
 
 def _open(path: Path) -> io.BufferedReader[Any]:
-    """The file's bytes, unpacked where they are gzip, whatever the file is called.
+    """Open a file and decompress it if its content is gzip, regardless of its name.
 
     Raises:
         BadInput: The text is UTF-16.
@@ -155,14 +163,14 @@ def _json_rows(path: Path) -> Iterator[Row | BadRow]:
         except _OneLargeValue:
             if not wraps:
                 raise BadInput(
-                    f"{path} is one JSON value of more than {shown_size(_WHOLE_BYTES)}; write one conversation a line"
+                    f"{path} is one JSON value of more than {format_size(_WHOLE_BYTES)}; write one conversation a line"
                 ) from None
     with _open(path) as stream:
         yield from _array_rows(path, stream, wrapped=True)
 
 
 def begins_with_lines(head: bytes) -> bool:
-    """Whether a file that begins so is rows, a line each: neither packed, nor an array, nor a value of many lines."""
+    """Return True if the head of a file shows a row per line: not compressed, no array, no value of several lines."""
     line, newline, _ = head.removeprefix(_BOM).lstrip().partition(b"\n")
     if not newline or not line.startswith(b"{"):
         return False
@@ -171,12 +179,12 @@ def begins_with_lines(head: bytes) -> bool:
 
 
 def line_rows(name: str, stream: IO[bytes], start: int, end: int) -> Iterator[Row | BadRow]:
-    """The rows of a file of lines that begin at bytes from `start` to before `end`, numbered from 1; none is cut."""
+    """Yield the rows of a file of lines that begin in the bytes from `start` to before `end`, numbered from 1."""
     path, line = Path(name), 0
     stream.seek(max(start - 1, 0))
     if start:
         while (raw := stream.readline(MB)) and not raw.endswith(b"\n"):
-            pass  # the end of a line that began earlier
+            pass  # the rest of a line that began before `start`
     place = stream.tell()
     while place < end and (raw := stream.readline(ROW_BYTES + 1)):
         line += 1
@@ -193,22 +201,22 @@ def line_rows(name: str, stream: IO[bytes], start: int, end: int) -> Iterator[Ro
 
 
 class _OneLargeValue(Exception):
-    """A file that begins with one JSON value that is longer than a row may be."""
+    """The first JSON value of a file is longer than the limit of a row."""
 
 
 def _lines(path: Path, stream: IO[bytes], wraps: bool) -> Iterator[tuple[int, bytes | BadRow]]:
-    """The lines with their numbers; one that is too long is read past.
+    """Yield lines with their numbers; a line over the limit is skipped.
 
     Raises:
-        _OneLargeValue: The first one is too long, and opens a wrapper around rows.
-        BadInput: The end of such a line is far.
+        _OneLargeValue: The first line is over the limit and opens a wrapper around rows.
+        BadInput: A line is far over the limit, or too many lines are empty.
     """
     line, empty = 0, 0
     while raw := stream.readline((ROW_BYTES if line else _WHOLE_BYTES) + 1):
         line += 1
         empty = empty + 1 if raw.isspace() else 0
-        if empty > _EMPTY_AT_ONCE:
-            raise BadInput(f"{path}: {_EMPTY_AT_ONCE:,} empty lines one after another, up to line {line}")
+        if empty > _MAX_EMPTY_LINES:
+            raise BadInput(f"{path}: {_MAX_EMPTY_LINES:,} empty lines in succession, up to line {line}")
         if len(raw) <= (ROW_BYTES if line > 1 else _WHOLE_BYTES):
             yield line, raw
             continue
@@ -219,16 +227,24 @@ def _lines(path: Path, stream: IO[bytes], wraps: bool) -> Iterator[tuple[int, by
             raw = stream.readline(MB)
             length += len(raw)
             if length > _SKIPPED:
-                raise BadInput(f"{path}, line {line}: longer than {shown_size(_SKIPPED)}, which no row is")
+                raise BadInput(f"{path}, line {line}: longer than {format_size(_SKIPPED)}, which no row is")
         yield line, BadRow(str(path), line, too_long("a row"))
 
 
 Lines = list[tuple[int, bytes | BadRow]]
-"""Lines of a file with their numbers; one that is too long is the error it is."""
+"""Lines of a file with their numbers; a line over the limit is an error."""
 
 
-def line_chunks(path: Path, most: int, size: int) -> Iterator[Lines] | None:
-    """A file's lines, `most` or `size` bytes at a time, where each is a row of its own; `None` where its first is not.
+def line_chunks(path: Path, limit: int, size: int) -> Iterator[Lines] | None:
+    """Split a file with a row per line into chunks of lines.
+
+    Args:
+        path: The file.
+        limit: Maximum number of lines per chunk.
+        size: Number of bytes after which a chunk ends.
+
+    Returns:
+        The chunks; `None` if the first line is no row.
 
     Raises:
         BadInput: As `read_rows`.
@@ -238,11 +254,11 @@ def line_chunks(path: Path, most: int, size: int) -> Iterator[Lines] | None:
     with _open(path) as stream:
         raw = stream.readline(ROW_BYTES + 1).removeprefix(_BOM)
         row = _parsed(path, 1, raw) if len(raw) <= ROW_BYTES and raw.lstrip()[:1] == b"{" else None
-    alone = isinstance(row, Row) and next(_unwrapped(path, row)) is row
-    return _chunks(path, most, size) if alone else None
+    is_row = isinstance(row, Row) and next(_unwrapped(path, row)) is row
+    return _chunks(path, limit, size) if is_row else None
 
 
-def _chunks(path: Path, most: int, size: int) -> Iterator[Lines]:
+def _chunks(path: Path, limit: int, size: int) -> Iterator[Lines]:
     chunk: Lines = []
     held = 0
     try:
@@ -250,19 +266,19 @@ def _chunks(path: Path, most: int, size: int) -> Iterator[Lines]:
             for line in _lines(path, stream, wraps=False):
                 chunk.append(line)
                 held += len(line[1]) if isinstance(line[1], bytes) else 0
-                if len(chunk) == most or held >= size:
+                if len(chunk) == limit or held >= size:
                     full, chunk, held = chunk, [], 0
                     yield full
         yield chunk
     except BadInput:
-        yield chunk  # what stands before the place where the file cannot be read on
+        yield chunk  # the lines before the unreadable part
         raise
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror or error}") from None
 
 
 def rows_of_lines(path: Path, lines: Lines) -> Iterator[Row | BadRow]:
-    """The rows of some lines."""
+    """Yield the rows of a chunk of lines."""
     for line, raw in lines:
         if isinstance(raw, BadRow):
             yield raw
@@ -289,7 +305,7 @@ def _line_rows(path: Path, stream: IO[bytes], wraps: bool) -> Iterator[Row | Bad
             yield row
             continue
         if not begun and isinstance(row, BadRow) and text.strip().endswith((b"{", b"[", b",")):
-            # Not a line of its own but the opening of one pretty-printed value.
+            # The opening of one value that is spread over several lines.
             whole = text + stream.read(_WHOLE_BYTES + 1 - len(text))
             if len(whole) > _WHOLE_BYTES:
                 raise _OneLargeValue
@@ -297,17 +313,17 @@ def _line_rows(path: Path, stream: IO[bytes], wraps: bool) -> Iterator[Row | Bad
             if isinstance(row, BadRow):
                 raise BadInput(f"{path} is neither JSON lines nor one JSON value: {row.reason}")
         rows = _unwrapped(path, row) if not begun else (row,)
-        yield from rows if len(text) <= ROW_BYTES else (_alone(path, each, row) for each in rows)
+        yield from rows if len(text) <= ROW_BYTES else (_inner_row(path, inner, row) for inner in rows)
         begun = True
 
 
-def _alone(path: Path, found: Row | BadRow, whole: Row | BadRow) -> Row | BadRow:
-    """What a first line holds that is longer than a row may be: the rows inside it, never itself."""
-    return BadRow(str(path), 1, too_long("a row")) if found is whole and isinstance(found, Row) else found
+def _inner_row(path: Path, row: Row | BadRow, line: Row | BadRow) -> Row | BadRow:
+    """Return a row of a first line over the limit; the line itself is an error, the rows inside it are not."""
+    return BadRow(str(path), 1, too_long("a row")) if row is line and isinstance(row, Row) else row
 
 
 def _unwrapped(path: Path, row: Row | BadRow) -> Iterator[Row | BadRow]:
-    """The rows of a wrapper around a list of them (`{"data": [...]}`); any other row is itself."""
+    """Yield the rows of a wrapper around a list (`{"data": [...]}`); any other row is yielded itself."""
     inner = (
         None if isinstance(row, BadRow) else next((row.fields.get(key) for key in _WRAPPERS if key in row.fields), None)
     )
@@ -320,21 +336,21 @@ def _unwrapped(path: Path, row: Row | BadRow) -> Iterator[Row | BadRow]:
 
 
 def _conversations(fields: Mapping[str, Any]) -> list[Any] | None:
-    """Conversations in a list under a name for such, or by their ids; `None` where the row is none of that."""
+    """Return conversations in a list under a usual name, or by id; `None` if the row has neither."""
 
-    def told(value: Any) -> bool:
+    def is_conversation(value: Any) -> bool:
         return isinstance(value, dict) and any(key in value for key in _MESSAGES)
 
     listed = next((fields[key] for key in _OF_CONVERSATIONS if isinstance(fields.get(key), list)), None)
-    if listed and all(map(told, listed)):
+    if listed and all(map(is_conversation, listed)):
         return list(listed)
-    if fields and all(map(told, fields.values())):
+    if fields and all(map(is_conversation, fields.values())):
         return [{"id": key, **value} for key, value in fields.items()]
     return None
 
 
 def _parsed(path: Path, line: int, text: bytes) -> Row | BadRow:
-    if len(text) > MB or not text.isascii():  # what is neither has no fault of these
+    if len(text) > MB or not text.isascii():  # short ASCII text needs no check
         try:
             decoded = text.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -345,19 +361,18 @@ def _parsed(path: Path, line: int, text: bytes) -> Row | BadRow:
         fields = decoded_json(text)
     except RecursionError:
         return BadRow(str(path), line, "not JSON: nested too deeply")
-    except ValueError as error:  # JSONDecodeError is one; a number of thousands of digits is another
+    except ValueError as error:  # JSONDecodeError, or a number of thousands of digits
         return BadRow(str(path), line, f"not JSON: {getattr(error, 'msg', error)}")
-    # What opens no more than so many lists and objects cannot be nested deeper.
-    return _row(path, line, fields, may_be_deep=text.count(b"[") + text.count(b"{") > DEEPEST)
+    return _row(path, line, fields, may_be_deep=text.count(b"[") + text.count(b"{") > MAX_DEPTH)
 
 
 _FAST = msgspec.json.Decoder()
 
 
 def decoded_json(text: bytes | str) -> Any:
-    """The value that a text, in UTF-8 where it is bytes, writes in JSON, as `json.loads` reads it.
+    """Decode JSON text, or UTF-8 bytes of it, as `json.loads` does.
 
-    The faster decoder is stricter (NaN, numbers beyond a float, half a surrogate pair): `json` decides what it refuses.
+    The fast decoder rejects NaN, numbers beyond a float and unpaired surrogates; `json` decides on these.
     """
     try:
         return _FAST.decode(text)
@@ -369,7 +384,7 @@ def _row(path: Source, line: int, fields: Any, may_be_deep: bool = True) -> Row 
     if not isinstance(fields, dict):
         return BadRow(str(path), line, f"expected a JSON object, got {type(fields).__name__}")
     if may_be_deep and is_too_deep(fields):
-        return BadRow(str(path), line, f"not JSON that is read: nested deeper than {DEEPEST} levels")
+        return BadRow(str(path), line, f"not JSON that is read: nested deeper than {MAX_DEPTH} levels")
     return Row(line, fields)
 
 
@@ -380,9 +395,12 @@ def _table_row(path: Source, line: int, fields: Mapping[str, Any]) -> Row | BadR
 
 
 def _array_rows(path: Path, stream: io.BufferedReader[Any], wrapped: bool = False) -> Iterator[Row | BadRow]:
-    """Elements of one JSON array, decoded from a sliding window, so that a large export needs little memory.
+    """Yield the elements of a JSON array, decoded from a sliding window, so that a large export needs little memory.
 
-    `wrapped`: the array is the first value of an object, and what stands after it is let go.
+    Args:
+        path: The file, for errors.
+        stream: Its unpacked bytes.
+        wrapped: The array is the first value of an object; values after it are ignored.
     """
     with io.TextIOWrapper(stream, encoding="utf-8-sig") as text:
         try:
@@ -397,10 +415,10 @@ def _array_rows(path: Path, stream: io.BufferedReader[Any], wrapped: bool = Fals
 
 
 def _elements(text: IO[str], wrapped: bool) -> Iterator[tuple[int, Any]]:
-    """Each element of the array with the line it begins on.
+    """Yield each element of the array with its first line.
 
     Raises:
-        JSONDecodeError: The text is no JSON array; its `lineno` is the line the broken element begins on.
+        JSONDecodeError: The text is no JSON array; its `lineno` is the first line of the invalid element.
     """
     decoder = json.JSONDecoder()
     window = text.read(_CHUNK)
@@ -413,10 +431,10 @@ def _elements(text: IO[str], wrapped: bool) -> Iterator[tuple[int, Any]]:
             window, at = more, 0
             continue
         if window.startswith("]", at):
-            # Read to the end in any case: only there an archive turns out to be whole.
-            follows = _says_more(text) or bool(window[at + 1 :].strip())
-            if follows and not wrapped:
-                raise _broken("something stands after the array", line)
+            # Reading to the end also detects a damaged archive.
+            has_more = _has_text(text) or bool(window[at + 1 :].strip())
+            if has_more and not wrapped:
+                raise _broken("unexpected text after the array", line)
             return
         if not first and not window.startswith(",", at):
             raise _broken("expecting ',' between elements", line)
@@ -424,7 +442,7 @@ def _elements(text: IO[str], wrapped: bool) -> Iterator[tuple[int, Any]]:
         try:
             fields, end = decoder.raw_decode(window, begin)
         except json.JSONDecodeError as error:
-            # An unfinished element grows the window by doubling, so that a long one is parsed few times.
+            # The window doubles for an unfinished element, so that a long one is parsed few times.
             more = _more(text, window[at:], line)
             if not more:
                 raise _broken(error.msg, line) from None
@@ -441,7 +459,7 @@ def _more(text: IO[str], window: str, line: int) -> str:
     return text.read(max(_CHUNK, len(window)))
 
 
-def _says_more(text: IO[str]) -> bool:
+def _has_text(text: IO[str]) -> bool:
     """Read a text to its end and return True unless it is white space."""
     return any([bool(piece.strip()) for piece in iter(lambda: text.read(_CHUNK), "")])
 
@@ -450,7 +468,7 @@ _BLANK = re.compile(r"[ \t\r\n]*")
 
 
 def _space(window: str, at: int) -> int:
-    """Where the next text begins."""
+    """Return the position after white space."""
     match = _BLANK.match(window, at)
     return at if match is None else match.end()
 

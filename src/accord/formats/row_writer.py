@@ -1,4 +1,4 @@
-"""Rows to a file as they come: JSON lines, CSV, or Parquet made of JSON lines at the end; the ending decides."""
+"""Write rows to JSON lines, CSV or Parquet, by the suffix; Parquet is converted from JSON lines at the end."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Self
 
-from accord.edges import BadInput, inert, make_private, open_private
-from accord.values import ROW, Conversation, Turn
+from accord.edges import BadInput, create_private, escape_formula, open_private
+from accord.values import SCORE_COLUMNS, Conversation, Turn
 
 ENDINGS = (".jsonl", ".csv", ".parquet")
 
 
 class RowWriter:
-    """Writes rows of one kind. Use as a context manager.
+    """Write rows of one kind; a context manager.
 
-    Rows go to `NAME.partial`, which takes the file's place when all are written: a failure leaves what was there.
+    Rows go to `NAME.partial`, which replaces the file at the end, so that a failure leaves the old file.
     """
 
-    def __init__(self, path: Path, what: str, columns: Sequence[str], numbers: Mapping[str, type]) -> None:
+    def __init__(self, path: Path, kind: str, columns: Sequence[str], numbers: Mapping[str, type]) -> None:
         """Prepare to write.
 
         Args:
-            path: The file; its ending is one of `ENDINGS`.
-            what: What the rows are, for the error.
-            columns: Of the table, in order.
-            numbers: Columns of numbers or booleans, with their types; all others are text.
+            path: The file; its suffix is one of `ENDINGS`.
+            kind: Kind of the rows, for the error.
+            columns: Columns of a table, in order.
+            numbers: Types of columns with numbers or booleans; all others are text.
 
         Raises:
-            BadInput: The file has another ending.
+            BadInput: The file has another suffix.
         """
         if path.suffix not in ENDINGS:
-            raise BadInput(f"cannot write {what} to {path.name!r}; the ending is one of {', '.join(ENDINGS)}")
+            raise BadInput(f"cannot write {kind} to {path.name!r}; the suffix is one of {', '.join(ENDINGS)}")
         self.path = path
         self.is_table = path.suffix != ".jsonl"
         self._columns, self._numbers = columns, numbers
@@ -49,7 +49,7 @@ class RowWriter:
         return self
 
     def put(self, row: Mapping[str, Any]) -> None:
-        """Write one row; for a table, of cells."""
+        """Write a row, of cells for a table."""
         if self.path.suffix == ".csv":
             self._csv.writerow([row[name] for name in self._columns])
         else:
@@ -67,7 +67,7 @@ class RowWriter:
 
         types = {int: pl.Int64, float: pl.Float64, bool: pl.Boolean, str: pl.String}
         schema = {name: types[self._numbers.get(name, str)] for name in self._columns}
-        make_private(self.path)
+        create_private(self.path)
         if self._partial.stat().st_size:
             pl.scan_ndjson(self._partial, schema=schema).select(self._columns).sink_parquet(self.path)
         else:
@@ -76,7 +76,7 @@ class RowWriter:
 
 
 class QueueWriter(RowWriter):
-    """Writes labels that are to be given, with an empty value each."""
+    """Write labels to fill in, each with an empty value."""
 
     _COLUMNS = ("conversation", "turn", "question", "annotator", "value")
 
@@ -84,7 +84,7 @@ class QueueWriter(RowWriter):
         super().__init__(path, "labels to fill in", self._COLUMNS, {"turn": int})
 
     def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Write some rows; what else they hold is left out."""
+        """Write the columns of labels of some rows."""
         for row in rows:
             cells = {name: row.get(name) for name in self._COLUMNS}
             self.put({name: _inert(cell) for name, cell in cells.items()} if self.is_table else cells)
@@ -93,52 +93,51 @@ class QueueWriter(RowWriter):
 SCORE_NUMBERS: Mapping[str, type] = {"turn": int, "rated": bool, "in_training": bool} | dict.fromkeys(
     ("value", "low", "high", "band_low", "band_high", "variance", "entropy"), float
 )
-"""Columns of scores that are numbers or booleans; all others are text."""
+"""Types of score columns with numbers or booleans; all others are text."""
 SCORE_NESTED = ("distribution", "attributions", "notes")
-"""Those that are JSON as text."""
+"""Score columns with JSON text."""
 
 
 class ScoreWriter(RowWriter):
     """Writes `Score.to_json` rows."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, "scores", ROW, SCORE_NUMBERS)
+        super().__init__(path, "scores", SCORE_COLUMNS, SCORE_NUMBERS)
 
     def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write some rows."""
         for row in rows:
-            self.put({name: _cell(name, row[name]) for name in ROW} if self.is_table else row)
+            self.put({name: _cell(name, row[name]) for name in SCORE_COLUMNS} if self.is_table else row)
 
 
 class ConversationWriter(RowWriter):
-    """Writes conversations as JSON lines that `read` reads back: messages, documents, and what the log said of them."""
+    """Write conversations as JSON lines with messages, documents and metadata, which `read` restores."""
 
     def __init__(self, path: Path) -> None:
         if path.suffix != ".jsonl":
-            raise BadInput(f"cannot write conversations to {path.name!r}; the ending is .jsonl")
+            raise BadInput(f"cannot write conversations to {path.name!r}; the suffix is .jsonl")
         super().__init__(path, "conversations", (), {})
 
-    def write(self, found: Iterable[Conversation]) -> None:
+    def write(self, conversations: Iterable[Conversation]) -> None:
         """Write some conversations."""
-        for each in found:
-            messages = [_message(turn) for turn in each.turns]
-            documents = [document.to_json() for document in each.documents]
-            shown = {"documents": documents} if documents else {}
-            self.put({**each.metadata, "id": each.id, "messages": messages, **shown})
+        for conversation in conversations:
+            messages = [_message(turn) for turn in conversation.turns]
+            documents = [document.to_json() for document in conversation.documents]
+            extra = {"documents": documents} if documents else {}
+            self.put({**conversation.metadata, "id": conversation.id, "messages": messages, **extra})
 
 
 def _message(turn: Turn) -> dict[str, Any]:
-    named = {"name": turn.name, "time": turn.time}
-    said = {"role": turn.role, "content": turn.content, **{key: value for key, value in named.items() if value}}
-    return {**turn.extra, **said}
+    optional = {key: value for key, value in {"name": turn.name, "time": turn.time}.items() if value}
+    return {**turn.extra, "role": turn.role, "content": turn.content, **optional}
 
 
 def _cell(name: str, value: Any) -> Any:
-    """A value of a score's row as the cell of a table: what is nested as JSON."""
+    """Return a value of a score row as a cell of a table; nested values become JSON."""
     if value is not None and name in SCORE_NESTED:
         return json.dumps(value)
     return _inert(value)
 
 
 def _inert(cell: Any) -> Any:
-    return inert(cell) if isinstance(cell, str) else cell
+    return escape_formula(cell) if isinstance(cell, str) else cell

@@ -1,33 +1,32 @@
-"""Scores as a table whose columns are known before the first score: `ROW`, and whether a row has a score.
+"""Scores as a table with fixed columns: `ScoreRow`, and the status of each row.
 
-| `status` | what the row says |
+| `status` | meaning |
 |---|---|
-| `scored` | a score, with its value |
-| `unscored` | no score; `unscored` says why |
-| `bad-row` | the row that came in holds no conversation; `unscored` says why |
+| `scored` | a score with its value |
+| `unscored` | no score; `unscored` has the reason |
+| `bad-row` | the input row holds no conversation; `unscored` has the reason |
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from accord.edges import inert
+from accord.edges import escape_formula
 from accord.formats.row_writer import SCORE_NESTED, SCORE_NUMBERS
-from accord.values import ROW, Score, Signature, Unscored
+from accord.values import SCORE_COLUMNS
 
 if TYPE_CHECKING:
     import polars as pl
 
 SCORED, UNSCORED, BAD_ROW = "scored", "unscored", "bad-row"
-SCORE_TYPES: Mapping[str, type] = {**{name: SCORE_NUMBERS.get(name, str) for name in ROW}, "status": str}
-"""Columns of a table of scores, in their order, with their types."""
+SCORE_TYPES: Mapping[str, type] = {**{name: SCORE_NUMBERS.get(name, str) for name in SCORE_COLUMNS}, "status": str}
+"""Columns of a table of scores with their types, in order."""
 
 
 def score_schema() -> pl.Schema:
-    """The columns as Polars has them."""
+    """Return the columns as a Polars schema."""
     import polars as pl
 
     kinds = {int: pl.Int64(), float: pl.Float64(), bool: pl.Boolean(), str: pl.String()}
@@ -35,64 +34,45 @@ def score_schema() -> pl.Schema:
 
 
 def arrow_schema() -> Any:
-    """The columns as pyarrow has them; needs pyarrow, which whoever asks for it has."""
+    """Return the columns as a pyarrow schema; needs pyarrow."""
     import pyarrow as pa
 
     kinds = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string()}
     return pa.schema([(name, kinds[kind]) for name, kind in SCORE_TYPES.items()])
 
 
-def score_table(scores: Sequence[Score | Unscored], bad: frozenset[int] = frozenset()) -> pl.DataFrame:
-    """Scores as a table, a row each, in their order; those at the places in `bad` are rows that hold no conversation.
+def score_frame(
+    rows: Sequence[Mapping[str, Any]], bad: frozenset[int] = frozenset(), is_escaped: bool = False
+) -> pl.DataFrame:
+    """Make a table of rows from `Score.to_json`, with nested cells as JSON.
 
-    The cells are those that `accord score` writes into a Parquet file.
+    Args:
+        rows: Rows of scores in order.
+        bad: Places of rows that hold no conversation; a reason that begins with `bad-row:` marks one, too.
+        is_escaped: True to escape texts that a spreadsheet would run as formulas, as in files of scores.
     """
     import polars as pl
 
-    rows = [_row(score, place in bad) for place, score in enumerate(scores)]
-    columns = zip(*rows, strict=True) if rows else ((),) * len(SCORE_TYPES)
-    schema = score_schema()
-    data = [pl.Series(name, cells, schema[name]) for name, cells in zip(schema, columns, strict=True)]
-    return pl.DataFrame(data)
+    columns = []
+    for name, kind in score_schema().items():
+        if name == "status":
+            cells: list[Any] = [_status(row, place in bad) for place, row in enumerate(rows)]
+        elif name in SCORE_NESTED:
+            cells = [_encoded(row.get(name)) for row in rows]
+        elif is_escaped and SCORE_TYPES[name] is str:
+            cells = [None if row.get(name) is None else escape_formula(row[name]) for row in rows]
+        else:
+            cells = [row.get(name) for row in rows]
+        columns.append(pl.Series(name, cells, kind, strict=False))
+    return pl.DataFrame(columns)
 
 
-def score_frame(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    """Make a table of rows from `Score.to_json`; ids stay unchanged, nested cells are JSON."""
-    import polars as pl
-
-    columns = {name: [_cell(name, row) for row in rows] for name in SCORE_TYPES}
-    return pl.DataFrame([pl.Series(name, columns[name], kind, strict=False) for name, kind in score_schema().items()])
-
-
-def _cell(name: str, row: Mapping[str, Any]) -> Any:
-    if name == "status":
-        reason = row.get("unscored")
-        return SCORED if reason is None else BAD_ROW if str(reason).startswith(f"{BAD_ROW}:") else UNSCORED
-    value = row.get(name)
-    return _encoded(value) if name in SCORE_NESTED and value is not None and not isinstance(value, str) else value
+def _status(row: Mapping[str, Any], is_bad: bool) -> str:
+    reason = row.get("unscored")
+    if is_bad or str(reason).startswith(f"{BAD_ROW}:"):
+        return BAD_ROW
+    return SCORED if reason is None else UNSCORED
 
 
-def _row(score: Score | Unscored, is_bad: bool) -> tuple[Any, ...]:
-    """The cells of one score, in the order of `SCORE_TYPES`."""
-    target, notes = score.target, score.notes
-    about = inert(target.conversation), target.turn, inert(score.annotator), score.rated, score.in_training
-    told, made = json.dumps(dict(notes)) if notes else None, _signature(score.signature)
-    if isinstance(score, Unscored):
-        why, status = inert(score.reason), BAD_ROW if is_bad else UNSCORED
-        return (*about, *_NOTHING, told, why, made, status)
-    band_low, band_high = score.band or (None, None)
-    return (
-        *about, score.value, *score.interval, band_low, band_high, score.variance,
-         score.entropy, _encoded(score.distribution), score.warning and inert(score.warning),
-        _encoded(dict(score.attributions)) if score.attributions else None, told, None, made, SCORED,
-    )  # fmt: skip
-
-
-_NOTHING = (None,) * (ROW.index("notes") - ROW.index("value"))
-_encoded = json.JSONEncoder().encode
-
-
-@lru_cache(maxsize=64)
-def _signature(signature: Signature) -> str:
-    """A signature as its cell; thousands of scores share one."""
-    return inert(str(signature))
+def _encoded(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value)

@@ -1,7 +1,7 @@
-"""Tables (CSV, TSV, Parquet, flat JSON): one row a turn, one row an exchange, or a column of messages.
+"""Tables (CSV, TSV, Parquet, flat JSON) with a row per turn, a row per exchange, or a column of messages.
 
-A cell may be a text, a list of messages or the JSON of one. Where several people rated the same, each in a row of their
-own, the conversation is read once, and what else stands in those rows is kept under `rated_rows`.
+A cell is a text, a list of messages or its JSON. If several annotators rated a conversation in a row each, it is read
+once, and the other columns of these rows become the metadata entry `rated_rows`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from accord.formats.record import (
     plain_name,
     under_our_names,
 )
-from accord.formats.trace_merging import joined
+from accord.formats.trace_merging import merged_turns
 from accord.formats.transcript import cell_turns, is_messages, is_transcript, structured, turns_in
 from accord.values import Turn
 
@@ -62,14 +62,14 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Other names of each column, in several languages; a column map covers the rest."""
 
-_OF_A_TURN = frozenset({"role", "content", "prompt", "response", "messages", "name", "time", "turn"})
-_TELLING = ("turn", "role", "content", "prompt", "response", "messages")
-"""Rows that are equal in these tell the same."""
-_OF_ALL = ("conversation", "id", "documents")
+_TURN_COLUMNS = frozenset({"role", "content", "prompt", "response", "messages", "name", "time", "turn"})
+_TEXT_COLUMNS = ("turn", "role", "content", "prompt", "response", "messages")
+"""Rows with equal values in these columns have the same text."""
+_SHARED = ("conversation", "id", "documents")
 
 
 def holds_text(fields: Fields) -> bool:
-    """Whether a row holds what somebody said: a turn, an exchange, or messages."""
+    """Return True if a row holds text: a turn, an exchange, or messages."""
     columns = _ours(fields)
     return (
         {"role", "content"} <= columns.keys()
@@ -81,8 +81,8 @@ def holds_text(fields: Fields) -> bool:
 def _ours(fields: Fields) -> dict[str, Any]:
     """Return the row under Accord's names; a column `conversation` holds an id, or the text of a conversation."""
     row = under_our_names(fields, ALIASES)
-    told = row.get("conversation")
-    if "messages" not in row and (is_messages(told) or (isinstance(told, str) and _is_text(told, row, fields))):
+    cell = row.get("conversation")
+    if "messages" not in row and (is_messages(cell) or (isinstance(cell, str) and _is_text(cell, row, fields))):
         row["messages"] = row.pop("conversation")
         row = under_our_names(row, {"conversation": ALIASES["conversation"]})
     return row
@@ -91,17 +91,17 @@ def _ours(fields: Fields) -> dict[str, Any]:
 _LONGEST_ID = 100
 
 
-def _is_text(told: str, row: Fields, fields: Fields) -> bool:
+def _is_text(cell: str, row: Fields, fields: Fields) -> bool:
     """Return True if the column `conversation` of a row holds the text of a conversation, not its id.
 
     A column with a foreign word for "conversation" holds an id if it is short and the row has a turn, an exchange or a
     rating.
     """
-    if _tells(told):
+    if is_transcript(cell) or structured(cell) is not None:
         return True
     if not any(plain_name(name) in FOREIGN_CONVERSATIONS for name in fields if isinstance(name, str)):
         return False
-    if len(told) > _LONGEST_ID or "\n" in told:
+    if len(cell) > _LONGEST_ID or "\n" in cell:
         return True
     has_text = {"role", "content"} <= row.keys() or {"prompt", "response"} <= row.keys()
     return not (has_text or any(names_rating(name) for name in row))
@@ -117,12 +117,8 @@ def names_rating(name: Any) -> bool:
     return isinstance(name, str) and (plain_name(name) in (*ANNOTATOR_KEYS, *VALUE_KEYS) or is_rating_name(name))
 
 
-def _tells(text: str) -> bool:
-    return is_transcript(text) or structured(text) is not None
-
-
 def holds_all(fields: Fields) -> bool | None:
-    """Whether a row holds a whole conversation: its messages, or an exchange; `None` where others may name the same."""
+    """Return True for a row of messages, or of an exchange without an id; `None` for an exchange with one."""
     row = _ours(fields)
     if row.get("messages"):
         return True
@@ -131,12 +127,13 @@ def holds_all(fields: Fields) -> bool | None:
 
 def _key(fields: Fields) -> str | None:
     row = _ours(fields)
-    named = next((row[key] for key in ("conversation", "id") if row.get(key) not in (None, "")), None)
-    return None if named is None else str(named)
+    id_ = next((row[key] for key in ("conversation", "id") if row.get(key) not in (None, "")), None)
+    return None if id_ is None else str(id_)
 
 
 def _convert(rows: Sequence[Fields], default_id: str) -> Record:
-    table, ratings = _once(_in_order([_ours(fields) for fields in rows]))
+    """Convert the table rows of a conversation: turns, exchanges, or columns of messages."""
+    table, ratings = _without_repeats(_in_order([_ours(fields) for fields in rows]))
     first = table[0]
     varying = _varying(table)
     if first.get("messages"):
@@ -151,57 +148,60 @@ def _convert(rows: Sequence[Fields], default_id: str) -> Record:
     elif {"prompt", "response"} <= first.keys():
         exchanges = [_exchange(row, varying) for row in table]
         repeats = any(structured(row["prompt"]) is not None for row in table)
-        turns = joined(exchanges)[0] if repeats else [turn for sides in exchanges for side in sides for turn in side]
+        turns = (
+            merged_turns(exchanges)[0] if repeats else [turn for sides in exchanges for side in sides for turn in side]
+        )
     else:
         raise WrongShape(
             f"columns {', '.join(sorted(rows[0]))}: need role and content, or prompt and response, or messages; "
-            "name them with a column map"
+            "name them with --columns"
         )
-    whole = {**_whole(table, varying), **({RATED_ROWS: ratings} if ratings else {})}
-    return Record(conversation_from(whole, turns, default_id, used={*_OF_A_TURN, "conversation"}))
+    fields = {**_shared_columns(table, varying), **({RATED_ROWS: ratings} if ratings else {})}
+    return Record(conversation_from(fields, turns, default_id, used={*_TURN_COLUMNS, "conversation"}))
 
 
-def _once(table: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Rows that tell the same, rated by several people, as one; and a row per rating with what differs between them."""
-    said = [str([row.get(name) for name in _TELLING]) for row in table]
-    who = next((name for name in ANNOTATOR_KEYS if name in table[0]), None)
-    whole = bool(table[0].get("messages"))
-    if len(set(said)) == len(said) or not (whole or who):
+def _without_repeats(table: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Merge the rows of several annotators with the same text; also returns a row per rating with the differences."""
+    texts = [str([row.get(name) for name in _TEXT_COLUMNS]) for row in table]
+    annotator = next((name for name in ANNOTATOR_KEYS if name in table[0]), None)
+    has_messages = bool(table[0].get("messages"))
+    if len(set(texts)) == len(texts) or not (has_messages or annotator):
         return table, []
-    kept = list(dict.fromkeys(said))
-    if whole and len(kept) > 1:
-        raise WrongShape("its rows tell the conversation differently; give each conversation an id of its own")
-    names = [n for n in dict.fromkeys(n for row in table for n in row) if n not in {*_TELLING, *_OF_ALL}]
-    differing = {name for name in names if len({str(row.get(name)) for row in table}) > 1} | ({who} if who else set())
+    distinct = list(dict.fromkeys(texts))
+    if has_messages and len(distinct) > 1:
+        raise WrongShape("its rows have different texts; give each conversation an id of its own")
+    names = [n for n in dict.fromkeys(n for row in table for n in row) if n not in {*_TEXT_COLUMNS, *_SHARED}]
+    differing = {name for name in names if len({str(row.get(name)) for row in table}) > 1}
+    differing |= {annotator} if annotator else set()
     rated = [
-        {**({} if len(kept) == 1 else {"turn": 2 * kept.index(key) + 1}),
+        {**({} if len(distinct) == 1 else {"turn": 2 * distinct.index(text) + 1}),
          **{name: row[name] for name in names if row.get(name) not in (None, "")}}
-        for key, row in zip(said, table, strict=True)
+        for text, row in zip(texts, table, strict=True)
     ]  # fmt: skip
-    once = [table[said.index(key)] for key in kept]
-    return [{name: value for name, value in row.items() if name not in differing} for row in once], rated
+    first = [table[texts.index(text)] for text in distinct]
+    return [{name: value for name, value in row.items() if name not in differing} for row in first], rated
 
 
 def _in_order(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows by their turn where each has one, else as they stand in the file."""
+    """Return rows by turn if each has one, else in the order of the file."""
     if all(row.get("turn") not in (None, "") for row in table):
         return sorted(table, key=lambda row: turn_index(row["turn"]) or 0)
     return table
 
 
-def _whole(table: Sequence[Mapping[str, Any]], varying: set[str]) -> Fields:
-    """The columns that speak of the whole conversation: those that never differ, and all rows' documents."""
+def _shared_columns(table: Sequence[Mapping[str, Any]], varying: set[str]) -> Fields:
+    """Return the columns about the whole conversation: those with one value, and the documents of all rows."""
     cells = (cell for row in table for cell in row.items())
-    whole = {name: value for name, value in cells if value not in (None, "") and name not in varying}
+    shared = {name: value for name, value in cells if value not in (None, "") and name not in varying}
     documents = [document for row in table for document in documents_from(_as_list(row.get("documents")))]
-    whole["documents"] = [document.to_json() for document in dict.fromkeys(documents)]
-    named = next((row[key] for row in table for key in ("conversation", "id") if row.get(key) not in (None, "")), None)
-    return {**whole, "id": named}
+    shared["documents"] = [document.to_json() for document in dict.fromkeys(documents)]
+    id_ = next((row[key] for row in table for key in ("conversation", "id") if row.get(key) not in (None, "")), None)
+    return {**shared, "id": id_}
 
 
 def _varying(table: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Columns with more than one value in a conversation, or with one that not every row has: they speak of turns."""
-    names = dict.fromkeys(name for row in table for name in row if name not in _OF_A_TURN | {"documents"})
+    """Return the columns about turns: those with several values, or with a value in only some rows."""
+    names = dict.fromkeys(name for row in table for name in row if name not in _TURN_COLUMNS | {"documents"})
     return {name for name in names if len({str(row.get(name, "")) or "None" for row in table}) > 1}
 
 
@@ -220,16 +220,16 @@ def _turn(row: Fields, varying: set[str]) -> Turn:
 
 
 def _exchange(row: Fields, varying: set[str]) -> tuple[tuple[Turn, ...], tuple[Turn, ...]]:
-    """What went in and what came out; the columns that speak of this row belong to the reply."""
+    """Return the turns of prompt and response; columns about the row become extras of the last reply."""
     time = _text(row.get("time"))
     extra = {name: row[name] for name in varying if row.get(name) not in (None, "")}
-    asked = tuple(replace(turn, time=turn.time or time) for turn in cell_turns(row["prompt"], "user"))
+    prompt = tuple(replace(turn, time=turn.time or time) for turn in cell_turns(row["prompt"], "user"))
     *before, last = (replace(turn, time=turn.time or time) for turn in cell_turns(row["response"], "assistant"))
-    return asked, (*before, replace(last, extra={**last.extra, **extra}))
+    return prompt, (*before, replace(last, extra={**last.extra, **extra}))
 
 
 def _text(value: Any) -> str | None:
     return None if value in (None, "") else str(value)
 
 
-formats.register("table")(Format(recognises=holds_text, convert=_convert, key=_key, is_whole=holds_all))
+formats.register("table")(Format(matches=holds_text, convert=_convert, key=_key, is_whole=holds_all))

@@ -1,4 +1,7 @@
-"""Traces to conversations: each call repeats the history before it, or holds only what is new; both are met."""
+"""Merge the model calls of a trace into one conversation.
+
+A call may repeat the history before it, or contain only new messages.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +14,26 @@ from accord.formats.row_reader import decoded_json
 from accord.values import Turn
 
 Call = tuple[Sequence[Turn], Sequence[Turn]]
-"""What went into one call of a model, and what came out."""
+"""Input and output of one model call."""
 
 
-def joined(calls: Iterable[Call]) -> tuple[tuple[Turn, ...], list[int]]:
-    """One conversation from its calls in time order, and for each call the index of the last turn it led to.
+def merged_turns(calls: Iterable[Call]) -> tuple[tuple[Turn, ...], list[int]]:
+    """Merge calls in order of time into one conversation.
 
-    A call may repeat all that was said (its input replaces it), repeat the last input (a regenerated answer
-    replaces the old one), repeat the end of it (a sliding window: only what is new is added), or repeat nothing.
+    A call's input replaces the conversation if it repeats all of it, or if it equals the last input (a regenerated
+    reply). If it repeats the end of the conversation (a sliding window), only its new turns are added.
+
+    Args:
+        calls: Inputs and outputs, in order of time.
+
+    Returns:
+        The turns, and for each call the index of the last turn after it.
     """
     turns: list[Turn] = []
     ends: list[int] = []
     last_sent: list[tuple[str, str]] = []
     for sent, received in calls:
-        before, now = _spoken(turns), _spoken(sent)
+        before, now = _without_system(turns), _without_system(sent)
         if now[: len(before)] == before or (last_sent and now == before[: len(now)] and now == last_sent):
             turns = [*sent, *received]
         else:
@@ -38,17 +47,17 @@ def joined(calls: Iterable[Call]) -> tuple[tuple[Turn, ...], list[int]]:
 
 
 def _overlap(before: Sequence[tuple[str, str]], now: Sequence[tuple[str, str]]) -> int:
-    """How many turns at the end of `before` are those at the beginning of `now`."""
+    """Return the length of the longest end of `before` that is a beginning of `now`."""
     longest = min(len(before), len(now))
     return next((size for size in range(longest, 0, -1) if before[-size:] == now[:size]), 0)
 
 
-def _spoken(turns: Sequence[Turn]) -> list[tuple[str, str]]:
+def _without_system(turns: Sequence[Turn]) -> list[tuple[str, str]]:
     return [(turn.role, turn.content.strip()) for turn in turns if turn.role != "system"]
 
 
 def decoded(value: Any) -> Any:
-    """The value inside JSON text, as span attributes hold it; a text that is no JSON stays a text."""
+    """Decode JSON text, as attributes of spans contain it; any other value is returned unchanged."""
     if isinstance(value, str):
         try:
             return decoded_json(value)
@@ -58,11 +67,11 @@ def decoded(value: Any) -> Any:
 
 
 def decoded_messages(value: Any) -> Any:
-    """Messages inside JSON text, where it holds some; any other text may be what a person typed, and stays."""
+    """Decode JSON text that holds messages; any other text is returned unchanged, since users type JSON too."""
     inner = decoded(value) if isinstance(value, str) and value[:1] in "[{" else value
-    holds = inner if isinstance(inner, list) else [inner]
-    looks = holds and all(isinstance(entry, dict) and _MESSAGE_KEYS & entry.keys() for entry in holds)
-    return inner if looks else value
+    entries = inner if isinstance(inner, list) else [inner]
+    has_messages = entries and all(isinstance(entry, dict) and _MESSAGE_KEYS & entry.keys() for entry in entries)
+    return inner if has_messages else value
 
 
 _MESSAGE_KEYS = {"role", "messages", "choices", "parts"}
@@ -71,21 +80,25 @@ _HISTORY_KEYS = ("chat_history", "history")
 
 
 def loose_turns(value: Any, role: str) -> tuple[Turn, ...]:
-    """Turns from whatever a trace holds as input or output: messages, one message, a reply of a chat API, or a text.
+    """Return the turns of a trace's input or output: messages, one message, a reply of a chat API, or a text.
+
+    Args:
+        value: Input or output in any of these forms.
+        role: Role of a message that names none.
 
     Raises:
-        WrongShape: A list of messages that is none.
+        WrongShape: A list contains something else than messages.
     """
     if value in (None, "", [], {}):
         return ()
     if isinstance(value, list):
         return tuple(turn_from_message(_with_role(message, role)) for message in value)
     if isinstance(value, dict):
-        return _from_object(value, role)
+        return _object_turns(value, role)
     return (Turn(role, str(value)),)
 
 
-def _from_object(value: dict[str, Any], role: str) -> tuple[Turn, ...]:
+def _object_turns(value: dict[str, Any], role: str) -> tuple[Turn, ...]:
     if isinstance(value.get("choices"), list) and value["choices"]:
         return loose_turns(value["choices"][0].get("message"), role)
     if isinstance(value.get("messages"), list):

@@ -8,14 +8,15 @@ from .baselines import JudgeArgmax as JudgeArgmax, JudgeExpected as JudgeExpecte
 from .baselines import MeanTurn as MeanTurn, RandomDraw as RandomDraw
 from .calibration import Calibration as Calibration, FEWEST_LABELS as FEWEST_LABELS
 from .conformal import band_quantile as band_quantile, bands as bands, groups_needed as groups_needed
+from .cross_validation import Choice as Choice, Experiment as Experiment, Factory as Factory, FoldTask as FoldTask
+from .cross_validation import HeadLearner as HeadLearner, HeldOutAnswers as HeldOutAnswers, level_of as level_of
+from .cross_validation import PredictionCache as PredictionCache, Predictions as Predictions
+from .cross_validation import untested_groups as untested_groups
 from .curve_answers import CurveAnswers as CurveAnswers
 from .evaluator import Evaluator as Evaluator, learns as learns, with_notes as with_notes
-from .evaluator_files import CARD as CARD, QUESTIONS as QUESTIONS, saved_as as saved_as
-from .fitting import Fitting as Fitting, level_of as level_of, OneFold as OneFold, predict_unseen as predict_unseen
+from .evaluator_files import CARD as CARD, OTHER_QUESTIONS as OTHER_QUESTIONS, saved_as as saved_as
 from .head import check_settings as check_settings, Head as Head, heads as heads, make_head as make_head
 from .head import settings_of as settings_of
-from .held_out import Choice as Choice, Factory as Factory, held_out as held_out, HeldOut as HeldOut, System as System
-from .held_out import unscored as unscored
 from .importance import Importance as Importance, importance as importance
 from .issue_labels import best_threshold as best_threshold, Design as Design, DIRECTIONS as DIRECTIONS
 from .issue_labels import finding as finding, ISOTONIC as ISOTONIC, IssueCalibration as IssueCalibration
@@ -28,16 +29,19 @@ from .mixed_equations import equations_for as equations_for, IterativeEquations 
 from .mixed_equations import RatingEquations as RatingEquations
 from .mixed_model import MixedAnswers as MixedAnswers, MixedModel as MixedModel
 from .moe_ciu import ExpertParameters as ExpertParameters, parts as parts
-from .network import blocks as blocks, chances as chances, inputs as inputs, predict as predict, Shape as Shape
+from .network import blocks as blocks, chances as chances, inputs as inputs, NetworkShape as NetworkShape
+from .network import predict as predict
 from .network_core import answers_to as answers_to, NetworkSettings as NetworkSettings, PAPER as PAPER
 from .ordinal import OrdinalLink as OrdinalLink
-from .out_of_fold import out_of_fold as out_of_fold
 from .panel import predict_panel as predict_panel, RULES as RULES
 from .plausibility_gate import fakes as fakes, KINDS as KINDS, Plausibility as Plausibility
 from .presets import EvaluatorSettings as EvaluatorSettings, EVIDENCE as EVIDENCE, Level as Level, PRESETS as PRESETS
 from .presets import SIMPLE as SIMPLE
 from .rating_layout import GROUP as GROUP, OFFSET as OFFSET, OWN_SLOPE as OWN_SLOPE, RatingLayout as RatingLayout
 from .rating_layout import SLOPE as SLOPE, TEXT as TEXT
-from .training_reference import Levels as Levels, MOST_LEVELS as MOST_LEVELS, shrunk_covariance as shrunk_covariance
+from .training_reference import MOST_LEVELS as MOST_LEVELS, ScaleLevels as ScaleLevels
+from .training_reference import shrunk_covariance as shrunk_covariance
 from .training_set import digest_of as digest_of, TrainingSet as TrainingSet
 from .unsupervised_baseline import LabelFree as LabelFree, PMI as PMI
+from .worker_pool import cores as cores, ONE_THREAD as ONE_THREAD, pickled as pickled, Worker as Worker
+from .worker_pool import WorkerLost as WorkerLost, WorkerPool as WorkerPool

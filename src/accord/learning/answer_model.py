@@ -65,6 +65,10 @@ class AnswerModel(ABC):
         """Return (n, d) the contribution of each column to each prediction; (n, 0) if they cannot be separated."""
         return np.zeros((len(features), 0))
 
+    def explained(self, features: EvidenceTable, annotators: Sequence[str | None]) -> tuple[Floats, Floats]:
+        """Return `distributions` and `contributions` together."""
+        return self.distributions(features, annotators), self.contributions(features)
+
     @property
     def caution(self) -> str | None:
         """Warning that belongs on every score; None without one."""
@@ -162,8 +166,11 @@ class TextMeanModel(AnswerModel):
 
     def distributions(self, features: EvidenceTable, annotators: Sequence[str | None]) -> Floats:
         """Return (n, K) the distribution of each row, the same for every annotator."""
-        steps = self._in_steps(self.predict_texts(features))
-        return self.link_.distribution(steps, np.full(len(steps), -1, dtype=np.intp))
+        return self.linked(self.predict_texts(features))
+
+    def linked(self, mean: Floats) -> Floats:
+        """Return (n, K) distributions around predicted mean ratings (n,)."""
+        return self.link_.distribution(self._in_steps(mean), np.full(len(mean), -1, dtype=np.intp))
 
     @property
     def annotators(self) -> list[str]:

@@ -14,7 +14,17 @@ from accord.edges import BadInput
 from accord.evidence import Arrays, Column, EvidenceTable, Ratings, by_row, options_of, ratings
 from accord.learning.head import Head, heads
 from accord.methods import LOWEST_SCORE, NOT_ASSESSED, SCORE
-from accord.values import HIGHEST, LOWEST, POPULATION, Labels, Question, Score, Signature, Unscored, score_from
+from accord.values import (
+    MAX_SCORE,
+    MIN_SCORE,
+    POPULATION,
+    Labels,
+    Question,
+    Score,
+    Signature,
+    Unscored,
+    score_from,
+)
 from accord.version import __version__
 
 
@@ -267,7 +277,7 @@ class JudgeArgmax(_JudgeAlone):
         return np.asarray(np.eye(len(shares))[int(shares.argmax())])
 
 
-class _Line(NamedTuple):
+class _ColumnLine(NamedTuple):
     """A least-squares line of the ratings on one column: its place, its slope, the means of column and ratings."""
 
     place: int
@@ -276,7 +286,7 @@ class _Line(NamedTuple):
     mean: float
 
 
-def _closest_column(table: EvidenceTable, rated: Ratings, places: Iterable[int]) -> _Line | None:
+def _closest_column(table: EvidenceTable, rated: Ratings, places: Iterable[int]) -> _ColumnLine | None:
     """The column that explains most of the ratings' variance; ratings without it count as unexplained."""
     best, most = None, 0.0
     for place in places:
@@ -286,7 +296,7 @@ def _closest_column(table: EvidenceTable, rated: Ratings, places: Iterable[int])
             continue
         slope, r = float(np.cov(x, y)[0, 1] / np.var(x, ddof=1)), float(np.corrcoef(x, y)[0, 1])
         if r * r * len(rows) > most:
-            best, most = _Line(place, slope, float(x.mean()), float(y.mean())), r * r * len(rows)
+            best, most = _ColumnLine(place, slope, float(x.mean()), float(y.mean())), r * r * len(rows)
     return best
 
 
@@ -437,7 +447,7 @@ class _TurnScores(Unlearned):
     def _shares(self, score: float) -> Floats:
         """(K,) all mass on the two options around the place of 1 to 5 on the question's scale."""
         low, high = self.options_[0], self.options_[-1]
-        return _between(low + (score - LOWEST) / (HIGHEST - LOWEST) * (high - low), self.options_)
+        return _between(low + (score - MIN_SCORE) / (MAX_SCORE - MIN_SCORE) * (high - low), self.options_)
 
 
 @heads.register("mean-turn")

@@ -30,7 +30,7 @@ from accord.learning.stacking import (
     trials_to_json,
 )
 from accord.learning.svr import SupportVectorAnswers
-from accord.learning.training_reference import Levels, TrainingReference
+from accord.learning.training_reference import ScaleLevels, TrainingReference
 from accord.values import POPULATION, Json, Labels, Question, Score, Signature, Unscored, content_hash, score_from
 from accord.version import __version__
 
@@ -143,7 +143,7 @@ class Calibration(Head):
                 f"{len(rated)} labels on {self.question.id!r} have evidence; at least {FEWEST_LABELS} are needed. "
                 "Import more labels, or gather evidence for the conversations they rate."
             )
-        levels = Levels.fit(rated)
+        levels = ScaleLevels.fit(rated)
         coarse = levels.coarse(rated)
         auxiliary, table = None, evidence
         if self.takes_every_sheet:
@@ -246,6 +246,7 @@ class Calibration(Head):
 
     def _set(self, model: AnswerModel, reference: TrainingReference, shifts: GroupShifts, domain: str | None) -> Self:
         self.answer_model_, self.reference_, self.shifts_, self.domain_ = model, reference, shifts, domain
+        self._made_signature: Signature | None = None
         return self
 
     def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
@@ -258,13 +259,16 @@ class Calibration(Head):
         options = len(reference.options)
 
         def predict(table: EvidenceTable, rows: NDArray[np.intp]) -> Floats:
-            shares = self.distributions(table, [speakers[row] for row in rows])
-            return np.hstack([shares, model.contributions(self._extended(table))])
+            shares, parts = model.explained(self._extended(table), [speakers[row] for row in rows])
+            shares = self.shifts_.apply(table, reference.options, reference.levels.fine(shares))
+            return np.concatenate([shares, parts], axis=1)
 
         predicted = reference.over_missing(features, predict)
         distributions, contributions = predicted[:, :options], predicted[:, options:]
         bands, warnings = reference.bands(features, distributions), reference.warnings(features)
-        signature, known, reasons = self.signature(), set(self.annotators), features.reasons()
+        signature, known = self.signature(), set(self.annotators)
+        has_evidence = np.asarray(features.present.any(axis=1)).tolist()
+        reasons = {} if all(has_evidence) else features.reasons()
         if contributions.shape[1]:
             attributions = _column_attributions(features, contributions)
         else:
@@ -272,7 +276,7 @@ class Calibration(Head):
         scores: list[Score | Unscored] = []
         for row, name in enumerate(speakers):
             target, annotator = features.targets[row], str(name) if name in known else POPULATION
-            if not features.present[row].any():
+            if not has_evidence[row]:
                 scores.append(Unscored(target, annotator, missing_reason(reasons, target), signature))
                 continue
             band, warning = (float(bands[row, 0]), float(bands[row, 1])), _joined(model.caution, warnings[row])
@@ -332,6 +336,12 @@ class Calibration(Head):
 
     def signature(self) -> Signature:
         """Return the signature of this head's scores."""
+        self.check_fitted()
+        if self._made_signature is None:  # every live reply asks for it
+            self._made_signature = self._signature()
+        return self._made_signature
+
+    def _signature(self) -> Signature:
         models, reference = _parts(self._fitted()), self.reference_
         makers = dict.fromkeys(c.signature for c in reference.columns if c.question is not None)
         judges = dict.fromkeys(maker.partition("|question:")[0] for maker in makers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass
 from typing import Any, Self
@@ -119,6 +119,11 @@ class CurveAnswers(TextMeanModel):
     def contributions(self, features: EvidenceTable) -> Floats:
         """Return (n, M) the contribution of each metric to each prediction, in units of the scale."""
         return self.form_.contributions(matrix(features))
+
+    def explained(self, features: EvidenceTable, annotators: Sequence[str | None]) -> tuple[Floats, Floats]:
+        """Return `distributions` and `contributions` together, with one look-up of the curves."""
+        contributions = self.contributions(features)
+        return self.linked(np.asarray(self.form_.level + contributions.sum(axis=1))), contributions
 
     @property
     def caution(self) -> str | None:

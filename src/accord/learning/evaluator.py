@@ -1,7 +1,7 @@
-"""The evaluator: sources of evidence and one head that learns from them how people answer a question. Never subclassed.
+"""Evaluator: sources of evidence and one head that learns from them to predict answers to a question.
 
-Saved, it is complete: `load_evaluator(folder)` scores new conversations without the project, asking the models that
-its sources name.
+A saved evaluator is complete: `load_evaluator(folder)` scores new conversations without the project, and asks the
+models that its sources name.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import Any
 
 import numpy as np
 
-from accord.edges import NotFitted
+from accord.edges import AccordError, BudgetReached, ModelError, NotFitted
 from accord.evidence import EvidenceTable, Source, Training, joined, measure_all
+from accord.learning.answer_model import prefixed
+from accord.learning.cross_validation import Experiment, HeadLearner, HeldOutAnswers, Predictions, level_of
 from accord.learning.evaluator_files import (
     FOLDER_FORMAT,
     HELD_OUT,
-    QUESTIONS,
+    OTHER_QUESTIONS,
     TRAINING_SET,
     Card,
     SourceCard,
     write_folder,
 )
-from accord.learning.fitting import Fitting, level_of
 from accord.learning.head import Head
-from accord.learning.held_out import HeldOut
 from accord.learning.plausibility_gate import Plausibility
 from accord.learning.presets import Level
 from accord.learning.training_set import TrainingSet
@@ -35,28 +35,33 @@ from accord.models import LIKELIHOOD, NOT_RECORDED, Flow, ModelSettings
 from accord.values import Labels, Question, Sample, Score, Signature, Target, Unscored, content_hash, score_from
 from accord.version import __version__
 
+TURNS = "turns"
+"""Note of a score with the predictions for its turns by evaluators of other questions."""
+_BASE_RATE = f"no evidence ({NOT_RECORDED}): this is the distribution of all ratings"
+_NOTED = ("annotator", "value", "low", "high", "band_low", "band_high", "distribution", "warning")
+
 
 @dataclass(frozen=True)
 class Evaluator:
     """Sources and a head, before or after learning.
 
     Attributes:
-        question: What is predicted.
-        sources: What is known of a sample; after learning only what the head learned from.
-        head: Learns from evidence how people answer.
-        name: What the project calls it.
-        head_name: Under which the head is registered.
-        level: What it learned from, and scores: single turns or whole conversations; `None` before it learned.
-        models: Whom its sources ask, by role.
-        also: Evaluators of other questions (of kinds of issues), whose answers go into the notes of a score.
-        questions: Evaluators of the rubric's other questions, learned from the same evidence: what is predicted of each
-            stands in the notes of a score, under `questions`.
-        choose: Settings of the head that are chosen inside the training side: values by name, the simplest first.
-        seed: Of the folds of that choice.
-        held_out: What it said of ratings out of fold, where it was tried before it learned from everything.
-        trained_on: Conversations that were rated when it learned; None if nothing was rated.
-        checks_plausibility: Whether learning includes a gate against replies that a language model finds implausible.
-        plausibility: That gate; `None` where there is none.
+        question: Question that is predicted.
+        sources: Sources of evidence; after learning, only those that the head uses.
+        head: Head that learns from the evidence.
+        name: Name in the project.
+        head_name: Registered name of the head.
+        level: Level of the samples that it learned from and scores: `turn` or `conversation`; None before learning.
+        models: Settings of the models that its sources ask, by role.
+        other_questions: Evaluators of other questions. Their predictions go into the notes of a score: under
+            `other_questions` if they share this evaluator's evidence, otherwise under `turns`.
+        shares_evidence: True for an evaluator of another question that predicts from the main evaluator's evidence.
+        choose: Settings of the head to choose on inner folds: values by name, simplest first.
+        seed: Random seed of those folds.
+        held_out: Out-of-fold predictions of the training ratings; None if there are none.
+        training_set: Rated conversations at the time of learning; None if nothing was rated.
+        checks_plausibility: True if learning includes a gate against replies that a language model finds implausible.
+        plausibility: The gate; None without one.
     """
 
     question: Question
@@ -66,35 +71,39 @@ class Evaluator:
     head_name: str = "auto"
     level: Level | None = None
     models: Mapping[str, ModelSettings] = field(default_factory=dict)
-    also: tuple[Evaluator, ...] = ()
-    questions: tuple[Evaluator, ...] = ()
+    other_questions: tuple[Evaluator, ...] = ()
+    shares_evidence: bool = False
     choose: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     seed: int = 0
-    held_out: HeldOut | None = None
-    trained_on: TrainingSet | None = None
+    held_out: HeldOutAnswers | None = None
+    training_set: TrainingSet | None = None
     checks_plausibility: bool = False
     plausibility: Plausibility | None = None
 
     @property
     def is_fitted(self) -> bool:
-        """Whether it has learned."""
+        """True after learning."""
         return self.head.is_fitted
 
     @property
     def annotators(self) -> list[str]:
-        """The people whom it has learned to imitate."""
+        """Annotators that the head learned from."""
         return self.head.annotators
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Whom scoring may ask."""
-        every = (self, *self.also)
-        asked = [role for each in every for source in each.sources for role in source.roles]
-        return tuple(dict.fromkeys([*asked, LIKELIHOOD] if self.checks_plausibility else asked))
+        """Roles of the models that scoring may ask."""
+        roles = [role for source in self.all_sources for role in source.roles]
+        return tuple(dict.fromkeys([*roles, LIKELIHOOD] if self.checks_plausibility else roles))
+
+    @property
+    def all_sources(self) -> tuple[Source, ...]:
+        """Sources of this evaluator and of the others that have evidence of their own."""
+        return (*self.sources, *(source for other in self._separate for source in other.sources))
 
     @property
     def takes_every_sheet(self) -> bool:
-        """Whether it learns from what people said of samples that nobody rated on its own question."""
+        """True if it learns from answers about samples without a rating on its own question."""
         return self.head.takes_every_sheet and not any(map(learns, self.sources))
 
     @property
@@ -103,281 +112,338 @@ class Evaluator:
         return all(source.is_live for source in self.sources)
 
     @property
-    def fitting(self) -> Fitting:
-        """How its head learns."""
-        return Fitting(self.question, self.head, self.head_name, self.choose, self.seed)
+    def learner(self) -> HeadLearner:
+        """The unfitted head and how it learns."""
+        return HeadLearner(self.question, self.head, self.head_name, self.choose, self.seed)
+
+    @property
+    def _separate(self) -> tuple[Evaluator, ...]:
+        return tuple(other for other in self.other_questions if not other.shares_evidence)
+
+    @property
+    def _sharing(self) -> tuple[Evaluator, ...]:
+        return tuple(other for other in self.other_questions if other.shares_evidence)
 
     def signature(self) -> Signature:
-        """How its scores are made."""
-        made = self.head.signature().with_part("sources", "+".join(source.name for source in self.sources))
-        return made if self.plausibility is None else made.with_part("plausibility", self.plausibility.model)
+        """Return the signature of its scores."""
+        signature = self.head.signature().with_part("sources", "+".join(source.name for source in self.sources))
+        return signature if self.plausibility is None else signature.with_part("plausibility", self.plausibility.model)
 
     # --- learning -----------------------------------------------------------------------------------------------
 
     def fit(self, train: Training, known: EvidenceTable | None = None) -> Flow[Evaluator]:
-        """Learn the sources, then the head on evidence of samples that its source had not seen.
+        """Learn the sources, then the head from evidence that each source made without seeing the sample's labels.
 
-        `known` is the evidence of the sources that do not learn, where it is there already.
+        Args:
+            train: Training samples and labels.
+            known: Evidence of the sources that do not learn, if it is already measured.
 
         Raises:
             BadInput: There is too little to learn from, or both turns and conversations are rated.
         """
         table = known or EvidenceTable.of(train.samples)
-        learned = []
+        fitted = []
         for source in self.sources:
             if known is not None and not learns(source):
-                learned.append(source)
+                fitted.append(source)
                 continue
-            found = yield from source.learn(train)
-            found.source.name = source.name
-            learned.append(found.source)
-            table = joined(table, found.evidence, source.name)
-        return self.fitted_on(table, train.labels, learned)
+            learned = yield from source.learn(train)
+            learned.source.name = source.name
+            fitted.append(learned.source)
+            table = joined(table, learned.evidence, source.name)
+        return self.fitted_on(table, train.labels, fitted)
 
-    def fitted_on(self, evidence: EvidenceTable, labels: Labels, learned: Sequence[Source] | None = None) -> Evaluator:
-        """The evaluator after its head has learned from evidence that is there already.
-
-        Sources of which nothing was learned from, since nobody answered, are let go of: scoring does not pay for them.
+    def fitted_on(self, evidence: EvidenceTable, labels: Labels, sources: Sequence[Source] = ()) -> Evaluator:
+        """Return the evaluator with its head fitted on measured evidence, without sources that the head does not use.
 
         Raises:
-            BadInput: As `fit`, or nothing is known of any sample.
+            BadInput: As `fit`, or no sample has evidence.
         """
-        fitting = self.fitting
-        shown, labels = fitting.shown(evidence, labels)
-        return self.with_head(fitting.learned(shown, labels), shown, labels, learned or ())
+        prepared, labels = self.learner.prepare(evidence, labels)
+        return self.with_head(self.learner.fit_prepared(prepared, labels), prepared, labels, sources)
 
     def with_head(
-        self, head: Head, evidence: EvidenceTable, labels: Labels, learned: Sequence[Source] = ()
+        self, head: Head, evidence: EvidenceTable, labels: Labels, sources: Sequence[Source] = ()
     ) -> Evaluator:
-        """The evaluator with a head that has learned from this evidence; sources that it learned nothing from go."""
-        columns = _columns(head, self.fitting.known(evidence))
-        own = ((source, tuple(c for c in columns if c.source == source.name)) for source in learned or self.sources)
-        kept = [part for source, mine in own if (part := source.keep_only(mine))]
-        return replace(self, head=head, sources=tuple(kept), level=level_of(labels.on(self.question.id).targets))
+        """Return the evaluator with a fitted head, without sources that the head does not use."""
+        columns = self.learner.known(evidence).columns if head.columns is None else head.columns
+        used = (
+            source.keep_only(tuple(column for column in columns if column.source == source.name))
+            for source in sources or self.sources
+        )
+        level = level_of(labels.on(self.question.id).targets)
+        return replace(self, head=head, sources=tuple(source for source in used if source), level=level)
 
     def with_gate(self, train: Training) -> Flow[Evaluator]:
-        """The evaluator with its gate learned, where it is to have one; asks the likelihood model.
+        """Return the evaluator with its plausibility gate learned, if it has one; asks the likelihood model.
 
         Raises:
-            BadInput: There are too few replies to learn it from.
+            BadInput: There are too few replies to learn the gate from.
         """
         if not self.checks_plausibility:
             return self
-        learned = yield from Plausibility.learn(train.samples, train.group_of, self.seed)
-        return replace(self, plausibility=learned)
+        gate = yield from Plausibility.learn(train.samples, train.group_of, self.seed)
+        return replace(self, plausibility=gate)
 
     def without_gate(self) -> Evaluator:
-        """The evaluator for scores that nobody is asked about."""
+        """Return the evaluator without its plausibility gate, to score without asking a model."""
         return replace(self, checks_plausibility=False, plausibility=None)
+
+    def cross_predict(self, train: Training, experiment: Experiment) -> Flow[Predictions]:
+        """Predict each rating of an experiment without its group, learning sources again in each fold.
+
+        Rows of a fold in which nothing can be learned stay unscored with the reason.
+
+        Args:
+            train: Training samples and labels.
+            experiment: Ratings and folds, with the evidence of the sources that do not learn.
+        """
+        learning = [source for source in self.sources if learns(source)]
+        if not learning:
+            return experiment.run(self.name, lambda question: self.learner)
+        result = Predictions.missing(self.name, experiment.ratings)
+        for place, split in enumerate(experiment.splits):
+            try:
+                fold = yield from self._predict_fold(train, experiment.single(place), learning)
+            except (BudgetReached, ModelError):
+                raise
+            except AccordError as error:
+                fold = Predictions.missing(self.name, experiment.ratings, split, str(error))
+            result = result.with_rows(fold, experiment.ratings, split)
+        return result
+
+    def _predict_fold(self, train: Training, fold: Experiment, learning: Sequence[Source]) -> Flow[Predictions]:
+        """Learn the sources on one side of a split, and predict the other side."""
+        [split] = fold.splits
+        seen, unseen = (fold.evidence.filter(side, train.group_of) for side in (split.train, split.test))
+        for source in learning:
+            learned = yield from source.learn(train.only(split.train))
+            seen = joined(seen, learned.evidence, source.name)
+            measured = yield from learned.source.measure(train.only(split.test).samples)
+            unseen = joined(unseen, measured, source.name)
+        table = seen.concat(unseen)
+        rated = replace(fold.ratings, row=table.rows_of(fold.ratings.target))
+        fold = replace(fold, evidence=table, labels=train.labels, ratings=rated)
+        return fold.run(self.name, lambda question: self.learner)
 
     # --- predicting ---------------------------------------------------------------------------------------------
 
     def evidence(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
-        """What its sources know of some samples."""
+        """Measure the evidence of samples."""
         return measure_all(self.sources, samples)
 
     def predict(
         self, samples: Sequence[Sample], annotators: str | None | Sequence[str | None] = None
     ) -> Flow[list[Score | Unscored]]:
-        """One score per sample, for one annotator, for one each, or for a person nobody has met.
+        """Return one score per sample, for one annotator, for one annotator each, or for a new annotator (None).
 
         Raises:
-            NotFitted: Nothing was learned yet.
-            UnknownName: An annotator gave no label that was learned from.
+            NotFitted: The evaluator is not fitted.
+            UnknownName: No label of an annotator was learned from.
         """
-        each = annotators if isinstance(annotators, Sequence) and not isinstance(annotators, str) else (
-            [annotators] * len(samples)
-        )  # fmt: skip
-        speakers = [self.head.speaker(name) for name in each]
-        scores = self.score((yield from self.evidence(samples)), speakers)
-        return (yield from self.with_others(samples, scores))
+        is_one = annotators is None or isinstance(annotators, str)
+        names = [annotators] * len(samples) if is_one else annotators
+        speakers = [self.head.speaker(name) for name in names]  # type: ignore[arg-type, union-attr]
+        evidence = yield from self.evidence(samples)
+        return (yield from self.scores(samples, evidence, lambda head: head.predict_each(evidence, speakers)))
 
-    def score(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
-        """Scores from evidence that is there already, with the notes of its sources.
+    def scores(
+        self,
+        samples: Sequence[Sample],
+        evidence: EvidenceTable,
+        predict: Callable[[Head], Sequence[Score | Unscored]],
+        is_gated: Callable[[Sample], bool] | None = None,
+    ) -> Flow[list[Score | Unscored]]:
+        """Complete the predictions of the head: base rate, notes, other questions, plausibility gate.
+
+        Every score of this evaluator passes here: of a file, a batch, a live reply and a page alike.
+
+        Args:
+            samples: The samples.
+            evidence: A row per sample.
+            predict: Scores of a head, of this evaluator or of another question, from the evidence.
+            is_gated: Samples whose plausibility is checked; all by default.
 
         Raises:
-            NotFitted: Nothing was learned yet.
+            NotFitted: The evaluator is not fitted.
         """
         self.head.check_fitted()
-        scores = with_notes(self.with_base_rate(self.head.predict_each(evidence, annotators)), evidence)
-        return self.with_questions(scores, lambda head: head.predict_each(evidence, annotators))
+        scores = with_notes(self.with_base_rate(predict(self.head)), evidence)
+        return (yield from self.with_others(samples, self.with_questions(scores, predict), is_gated))
 
     def with_base_rate(self, scores: Sequence[Score | Unscored]) -> list[Score | Unscored]:
         """Score samples that the recorded judge lacks with the distribution of all ratings, and a warning.
 
-        A recorded judge cannot be asked again, so no better prediction will be known. Samples whose evidence is missing
-        for another reason stay unscored.
+        A recorded judge cannot be asked again, so no better prediction is possible. Samples that lack evidence for
+        another reason stay unscored.
         """
-        tried = self.held_out
-        if tried is None or not len(tried.answer):
+        answers = self.held_out
+        if answers is None or not len(answers.answer):
             return list(scores)
-        shares = np.bincount(tried.answer, minlength=len(tried.options)) / len(tried.answer)
+        shares = np.bincount(answers.answer, minlength=len(answers.options)) / len(answers.answer)
         return [
-            score_from(each.target, each.annotator, tried.options, shares, each.signature, warning=_BASE_RATE)
-            if isinstance(each, Unscored) and each.reason.removeprefix("no evidence; ") == NOT_RECORDED
-            else each
-            for each in scores
+            score_from(score.target, score.annotator, answers.options, shares, score.signature, warning=_BASE_RATE)
+            if isinstance(score, Unscored) and score.reason.removeprefix("no evidence; ") == NOT_RECORDED
+            else score
+            for score in scores
         ]
 
     def with_questions(
         self, scores: list[Score | Unscored], predict: Callable[[Head], Sequence[Score | Unscored]]
     ) -> list[Score | Unscored]:
-        """The scores with what each other question's head predicts from the same evidence, by question."""
-        rows: list[dict[str, Any]] = [{} for _ in scores]
-        for other in self.questions:
-            for row, found in zip(rows, predict(other.head), strict=True):
-                row[other.question.id] = _as_note(found)
-        if not self.questions:
+        """Return the scores with the predictions of other questions from the same evidence in their notes."""
+        if not self._sharing:
             return scores
-        return [replace(each, notes={**each.notes, QUESTIONS: row}) for each, row in zip(scores, rows, strict=True)]
+        rows: list[dict[str, Any]] = [{} for _ in scores]
+        for other in self._sharing:
+            for row, prediction in zip(rows, predict(other.head), strict=True):
+                row[other.question.id] = _as_note(prediction)
+        return [
+            replace(score, notes={**score.notes, OTHER_QUESTIONS: row}) for score, row in zip(scores, rows, strict=True)
+        ]
 
-    def with_others(self, samples: Sequence[Sample], scores: list[Score | Unscored]) -> Flow[list[Score | Unscored]]:
-        """The scores as the gate leaves them, with what the evaluators of other questions say of the samples' turns."""
+    def with_others(
+        self,
+        samples: Sequence[Sample],
+        scores: list[Score | Unscored],
+        is_gated: Callable[[Sample], bool] | None = None,
+    ) -> Flow[list[Score | Unscored]]:
+        """Apply the gate, and add the predictions of separate evaluators for the turns of the samples."""
         if self.plausibility is not None:
-            scores = yield from self.plausibility.gated(samples, scores)
-        if not self.also:
+            gated = {sample.target: sample for sample in samples if is_gated is None or is_gated(sample)}
+            places = [place for place, score in enumerate(scores) if score.target in gated]
+            if places:
+                ungated = [scores[place] for place in places]
+                lowered = yield from self.plausibility.gated([gated[score.target] for score in ungated], ungated)
+                by_place = dict(zip(places, lowered, strict=True))
+                scores = [by_place.get(place, score) for place, score in enumerate(scores)]
+        if not self._separate:
             return scores
         turns = [turn for sample in samples for turn in _turns_of(sample)]
-        said: dict[Target, list[dict[str, Any]]] = {}
-        for other in self.also:
+        notes: dict[Target, list[dict[str, Any]]] = {}
+        for other in self._separate:
             for turn, score in zip(turns, (yield from other.predict(turns)), strict=True):
                 if isinstance(score, Score):
                     row = {"turn": turn.turn, "question": other.question.id, "value": score.value, **score.notes}
                     for target in (turn.target, Target(turn.conversation.id)):
-                        said.setdefault(target, []).append(row)
+                        notes.setdefault(target, []).append(row)
         return [
-            replace(score, notes={**score.notes, "also": said[score.target]}) if score.target in said else score
+            replace(score, notes={**score.notes, TURNS: notes[score.target]}) if score.target in notes else score
             for score in scores
         ]
 
     def in_new_domain(self) -> Evaluator:
-        """This evaluator for conversations from another place, where habits are trusted less."""
-        others = tuple(other.in_new_domain() for other in self.questions)
-        return replace(self, head=self.head.in_new_domain(), questions=others)
+        """Return the evaluator for another domain, where annotators' habits count less."""
+        others = tuple(other.in_new_domain() if other.shares_evidence else other for other in self.other_questions)
+        return replace(self, head=self.head.in_new_domain(), other_questions=others)
 
     def describe(self) -> dict[str, Any]:
-        """What was learned, as JSON: the head's part, and each source's."""
-        parts = {source.name: dict(found) for source in self.sources if (found := source.describe())}
-        others = {other.question.id: other.head.describe() for other in self.also}
+        """Return the learned state of the head and of each source as JSON."""
+        learned = {source.name: dict(found) for source in self.sources if (found := source.describe())}
         return {
             "name": self.name, "head": self.head_name, "level": self.level, "signature": str(self.signature()),
-            **self.head.describe(), "sources": [source.name for source in self.sources], "learned": parts,
-            "also": others,
-            **({"questions": {each.question.id: each.head.describe() for each in self.questions}} if self.questions
-               else {}),
+            **self.head.describe(), "sources": [source.name for source in self.sources], "learned": learned,
+            "evaluators": {other.question.id: other.head.describe() for other in self.other_questions},
         }  # fmt: skip
 
     def digest(self) -> str:
-        """A short digest of all that was learned or set: another one wherever anything is another."""
+        """Return a short digest of all settings and learned state."""
         card, arrays = self.head.state()
-        said: list[Any] = [
+        parts: list[Any] = [
             self.question.model_dump(mode="json"),
             self.level,
             self.head_name,
             self.head.settings(),
             card,
             {name: _sha(array) for name, array in arrays.items()},
-            [other.digest() for other in self.also],
+            [[other.digest(), other.shares_evidence] for other in self.other_questions],
             *([] if self.plausibility is None else [self.plausibility.to_json()]),
-            *([[other.digest() for other in self.questions]] if self.questions else []),
         ]
         for source in self.sources:
             state = source.state()
             learned = {name: _sha(array) for name, array in state.arrays.items()}
-            said.append([source.name, source.settings.model_dump(mode="json"), dict(state.card), learned])
-        return content_hash(said, length=12)
+            parts.append([source.name, source.settings.model_dump(mode="json"), dict(state.card), learned])
+        return content_hash(parts, length=12)
 
     # --- as a folder --------------------------------------------------------------------------------------------
 
     def save(self, folder: str | Path) -> None:
-        """Write `evaluator.json`, `arrays.safetensors` and the files that people may edit into the folder.
+        """Write `evaluator.json`, `arrays.safetensors` and the files that people may edit into a folder.
 
         Raises:
-            NotFitted: Nothing was learned yet.
+            NotFitted: The evaluator is not fitted.
         """
         if not self.is_fitted:
-            raise NotFitted(f"the evaluator {self.name!r} has learned nothing yet; fit it first")
-        card, arrays = self.head.state()
-        every = {f"head.{name}": array for name, array in arrays.items()}
+            raise NotFitted(f"the evaluator {self.name!r} is not fitted; fit it first")
+        learned, head_arrays = self.head.state()
+        arrays = dict(prefixed("head", head_arrays))
         if self.held_out is not None:
-            every |= {f"{HELD_OUT}.{name}": array for name, array in self.held_out.arrays().items()}
-        if self.trained_on is not None:
-            every |= {f"{TRAINING_SET}.{name}": array for name, array in self.trained_on.arrays().items()}
-        parts: list[SourceCard] = []
+            arrays |= prefixed(HELD_OUT, self.held_out.arrays())
+        if self.training_set is not None:
+            arrays |= prefixed(TRAINING_SET, self.training_set.arrays())
+        cards: list[SourceCard] = []
         files: dict[str, str] = {}
         for source in self.sources:
             state = source.state()
             settings = source.settings.model_dump(mode="json")
-            parts.append({"name": source.name, "settings": settings, "learned": dict(state.card)})
-            every |= {f"{source.name}.{name}": array for name, array in state.arrays.items()}
+            cards.append({"name": source.name, "settings": settings, "learned": dict(state.card)})
+            arrays |= prefixed(source.name, state.arrays)
             files |= state.files
-        about: Card = {
+        card: Card = {
             "format": FOLDER_FORMAT,
             "accord_version": __version__,
             "name": self.name,
             "level": self.level,
             "question": self.question.model_dump(mode="json"),
-            "head": {"name": self.head_name, "settings": self.head.settings(), "learned": card},
-            "sources": parts,
+            "head": {"name": self.head_name, "settings": self.head.settings(), "learned": learned},
+            "sources": cards,
             "seed": self.sources[0].context.seed if self.sources else 0,
             "models": {
                 role: settings.model_dump(mode="json", exclude_defaults=True)
                 for role, settings in self.models.items()
                 if role in self.roles
             },
-            "also": [other.question.id for other in self.also],
-            "questions": [other.question.id for other in self.questions],
+            "other_questions": [other.question.id for other in self.other_questions],
+            "shares_evidence": self.shares_evidence,
             "plausibility": None if self.plausibility is None else self.plausibility.to_json(),
         }
-        write_folder(Path(folder), about, every, files)
-        for place, other in enumerate(self.also):
-            other.save(Path(folder) / "also" / str(place))
-        for place, other in enumerate(self.questions):
-            other.save(Path(folder) / QUESTIONS / str(place))
+        write_folder(Path(folder), card, arrays, files)
+        for place, other in enumerate(self.other_questions):
+            other.save(Path(folder) / OTHER_QUESTIONS / str(place))
 
 
 def learns(source: Source) -> bool:
-    """Whether a source learns from labels, so that it has to be learned again without each fold."""
+    """Return True if a source learns from labels, and must learn again in each fold."""
     return type(source).learn is not Source.learn
 
 
 def with_notes(scores: Sequence[Score | Unscored], evidence: EvidenceTable) -> list[Score | Unscored]:
-    """Scores with the notes of their evidence."""
-    found: list[Score | Unscored] = []
+    """Return scores with the notes of their evidence."""
+    noted: list[Score | Unscored] = []
     for score in scores:
         note = evidence.notes.get(score.target)
         if note is None:
-            found.append(score)
+            noted.append(score)
             continue
         notes = {**score.notes, **note.shown}
         if isinstance(score, Score) and note.warning:
             warning = "; ".join(part for part in (note.warning, score.warning) if part)
-            found.append(replace(score, notes=notes, warning=warning))
+            noted.append(replace(score, notes=notes, warning=warning))
         else:
-            found.append(replace(score, notes=notes))
-    return found
+            noted.append(replace(score, notes=notes))
+    return noted
 
 
 def _as_note(score: Score | Unscored) -> dict[str, Any]:
-    """What is predicted of another question, as a score's notes have it."""
+    """Return the prediction of another question as a note."""
     if isinstance(score, Unscored):
         return {"annotator": score.annotator, "unscored": score.reason}
     row = score.to_json()
-    return {name: row[name] for name in _NOTED}
-
-
-_NOTED = ("annotator", "value", "low", "high", "band_low", "band_high", "distribution", "warning")
-
-
-_BASE_RATE = f"no evidence ({NOT_RECORDED}): this is the distribution of all ratings"
-
-
-def _columns(head: Head, evidence: EvidenceTable) -> tuple[Any, ...]:
-    return evidence.columns if head.columns is None else head.columns
+    return {name: value for name, value in row.items() if name in _NOTED}
 
 
 def _turns_of(sample: Sample) -> list[Sample]:
-    """The turn itself, or the replies of a conversation."""
+    """Return the turn itself, or the replies of a conversation."""
     if sample.turn is not None:
         return [sample]
     replies = {id(turn) for turn in sample.conversation.replies}

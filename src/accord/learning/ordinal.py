@@ -109,14 +109,24 @@ class OrdinalLink:
 
     def distribution(self, mean: Floats, annotator: Indices, extra_variance: Floats | float = 0.0) -> Floats:
         """Return (n, K) probabilities of the options, summing to 1."""
-        shifts = np.vstack([self.shifts, np.zeros(len(self.thresholds))])[annotator]
-        thresholds = np.sort(self.thresholds + shifts, axis=1)
-        width = np.sqrt(1.0 + self.slope**2 * np.asarray(extra_variance, dtype=float))
-        below = scipy.special.ndtr((thresholds - self.slope * mean[:, None]) / np.reshape(width, (-1, 1)))
-        edges = np.hstack([np.zeros((len(mean), 1)), below, np.ones((len(mean), 1))])
-        probabilities = np.diff(edges, axis=1)
-        options = probabilities.shape[1]
+        if len(self.shifts):
+            shifts = np.vstack([self.shifts, np.zeros(len(self.thresholds))])[annotator]
+            thresholds = np.sort(self.thresholds + shifts, axis=1)
+        else:
+            thresholds = self._rising
+        options = len(self.thresholds) + 1
+        edges = np.zeros((len(mean), options + 1))
+        distance = thresholds - self.slope * mean[:, None]
+        if np.ndim(extra_variance) or extra_variance:
+            distance /= np.reshape(np.sqrt(1.0 + self.slope**2 * np.asarray(extra_variance)), (-1, 1))
+        edges[:, 1:-1] = scipy.special.ndtr(distance)
+        edges[:, -1] = 1.0
+        probabilities = edges[:, 1:] - edges[:, :-1]
         return np.asarray((1 - options * self.floor) * probabilities + self.floor)
+
+    @cached_property
+    def _rising(self) -> Floats:
+        return np.sort(self.thresholds)[None, :]
 
 
 def _start(mean: Floats, answer: Indices, annotator: Indices, people: int, options: int, spread: float) -> _LinkSearch:

@@ -46,7 +46,7 @@ _NETWORK_SPEED, _NETWORK_START = 2e9, 10.0
 
 @dataclass(frozen=True)
 class CandidateTrial:
-    """Result of one candidate.
+    """SystemMetrics of one candidate.
 
     Attributes:
         name: One of `CANDIDATES`.

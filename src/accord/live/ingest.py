@@ -13,7 +13,7 @@ from threading import Lock
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypedDict, cast
 
-from accord.edges import open_private, regular, sendable
+from accord.edges import open_private, regular_size, sendable
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator, load_evaluator
 from accord.live.alarms import Alarm
@@ -23,7 +23,13 @@ from accord.live.messages import CONVERSATIONS, Message
 from accord.live.monitoring import MonitoringThread, ScoreMonitor
 from accord.live.scorer import SECONDS, IngestResult, LiveScorer
 from accord.models import Models
-from accord.project import Facts, LiveConfig, Scoring, WatchConfig, input_of, milliseconds
+from accord.project import LiveConfig, WatchConfig
+from accord.scoring import (
+    ConversationFacts,
+    RowOrigin,
+    input_of,
+    milliseconds,
+)
 from accord.store import LIVE_ROWS, Mart, MartWriter, Store, StoreError
 from accord.values import POPULATION, Score, Signature, Unscored
 
@@ -172,7 +178,7 @@ class RowLog:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
-            regular(path)
+            regular_size(path)
         torn = path.exists() and path.stat().st_size > 0 and not _ends_a_line(path)
         self._stream = open_private(path, "ab", buffering=0)
         if torn:
@@ -287,22 +293,22 @@ def opened(
 
 def _noting(scorer: LiveScorer, writer: MartWriter, say: Say) -> Note:
     """Puts what was scored where the board sees it; that it cannot be written is said once, and scoring goes on."""
-    makers: dict[Signature, Scoring] = {}  # another evaluator may take over
+    origins: dict[Signature, RowOrigin] = {}  # another evaluator may take over
     told = set[str]()
 
-    def maker(score: Score | Unscored) -> Scoring:
-        if score.signature not in makers:
+    def origin_of(score: Score | Unscored) -> RowOrigin:
+        if score.signature not in origins:
             evaluator = scorer.evaluator
-            made = Scoring.by(evaluator.name, evaluator.digest(), evaluator.question.id, LIVE_ROWS)
-            makers[score.signature] = made
-        return makers[score.signature]
+            origin = RowOrigin.of(evaluator.name, evaluator.digest(), evaluator.question.id, LIVE_ROWS)
+            origins[score.signature] = origin
+        return origins[score.signature]
 
     def note(found: Sequence[tuple[Message, IngestResult]]) -> None:
         rows = [
             row
             for said, taken in found
             if (score := taken.score) is not None and not taken.again
-            for row in maker(score).of_score(score, _facts(said), _now(), _asked(scorer, score))
+            for row in origin_of(score).rows(score.to_json(), _facts(said), _now(), _asked(scorer, score))
         ]
         try:
             writer.write(rows)
@@ -314,8 +320,8 @@ def _noting(scorer: LiveScorer, writer: MartWriter, say: Say) -> Note:
     return note
 
 
-def _facts(said: Message) -> Facts:
-    return Facts(said.system, time=_now() if said.time is None else milliseconds(said.time.isoformat()))
+def _facts(said: Message) -> ConversationFacts:
+    return ConversationFacts(said.system, time=_now() if said.time is None else milliseconds(said.time.isoformat()))
 
 
 def _now() -> int:

@@ -27,7 +27,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from accord.edges import MB, AccordError, BadInput, read_text, reasons, regular, write_whole
+from accord.edges import MB, AccordError, BadInput, read_text, regular_size, validation_messages, write_atomically
 from accord.formats import formats
 from accord.live.ingest import Ingestor, Row, RowLog, is_kept, refused
 from accord.live.messages import CONVERSATIONS, HistoryDeduplicator, Message, Once
@@ -98,12 +98,12 @@ class Position:
         except FileNotFoundError:
             return None
         except (ValueError, RecursionError) as error:
-            reason = reasons(error)[0] if isinstance(error, ValidationError) else "it is not a JSON object"
+            reason = validation_messages(error)[0] if isinstance(error, ValidationError) else "it is not a JSON object"
             raise BadInput(f"{path} holds no valid position in a log ({reason}); {solution}") from None
 
     def save(self, path: Path) -> None:
         """Write the position atomically."""
-        write_whole(path, json.dumps(asdict(self)) + "\n")
+        write_atomically(path, json.dumps(asdict(self)) + "\n")
 
 
 class LineReader:
@@ -300,7 +300,7 @@ class LogFollower:
     def _open_log(self) -> None:
         """Open the file at the log's path, if it is a new one."""
         try:
-            regular(self.path)
+            regular_size(self.path)
             if self._files and self.path.stat().st_ino == self._files[-1].inode:
                 return
             stream = FileIO(self.path)

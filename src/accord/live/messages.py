@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from accord.edges import BadInput, in_calendar, is_sendable, reasons, sendable_json
+from accord.edges import BadInput, is_in_calendar, is_sendable, sendable_json, validation_messages
 from accord.formats import (
     NO_CONTENT,
     NO_MESSAGES,
@@ -33,12 +33,12 @@ from accord.formats import (
     under_our_names,
 )
 from accord.live.memory_limit import DIGEST, Room
-from accord.values import NOBODY, Conversation, Turn, content_hash
+from accord.values import NON_SPEAKERS, Conversation, Turn, content_hash
 
 CONVERSATIONS = 10_000
 """The most conversations that are remembered."""
 Role = Literal["assistant", "user", "system", "developer", "tool", "function"]
-ROLES = frozenset({"assistant", "user"}) | NOBODY
+ROLES = frozenset({"assistant", "user"}) | NON_SPEAKERS
 MOST_TURNS = 1_000_000
 NOBODYS = "conversations that nobody held are not scored live"
 LONGEST = 1_000_000
@@ -74,7 +74,7 @@ class Message:
             raise BadInput(f"role {self.role!r} of a message; allowed: {', '.join(sorted(ROLES))}")
         if self.turn is not None and not 0 <= self.turn <= MOST_TURNS:
             raise BadInput(f"turns of a conversation are counted from 0 to {MOST_TURNS}")
-        if self.time is not None and not in_calendar(self.time):
+        if self.time is not None and not is_in_calendar(self.time):
             raise BadInput(f"time {self.time.isoformat()} of a message is outside the years 1 to 9999 UTC")
         given = sum(map(len, self.documents or ()))
         if len(self.content) > LONGEST or given > LONGEST:
@@ -112,7 +112,7 @@ def message_from(row: Any) -> Message:
     except RecursionError:
         raise BadInput("not a message: its values are nested too deeply") from None
     except ValidationError as error:
-        raise BadInput(f"not a message: {'; '.join(reasons(error)[:3])}") from None
+        raise BadInput(f"not a message: {'; '.join(validation_messages(error)[:3])}") from None
 
 
 ALIASES = {
@@ -218,7 +218,7 @@ class HistoryDeduplicator:
         reader = formats.get(format)
         groups: dict[str, list[Fields]] = {}
         bad: list[str] = []
-        nothing = reader.passed_over({}) if reader.split and reader.passed_over else None
+        nothing = reader.skip_reason({}) if reader.split and reader.skip_reason else None
         for part in [row] if reader.split is None else reader.split(row):
             if part == {} and nothing is not None:  # as most spans are: it says nothing beside others either
                 self.on_passed_over(nothing)
@@ -228,7 +228,7 @@ class HistoryDeduplicator:
             except _SHAPES as error:
                 bad.append(_why(error))
             else:
-                reason = reader.passed_over(part) if reader.passed_over else None
+                reason = reader.skip_reason(part) if reader.skip_reason else None
                 if reason is not None:
                     self.on_passed_over(reason)
                 groups.setdefault(name, []).append(part)
@@ -392,7 +392,7 @@ def _time(value: Any) -> datetime | None:
         found = _TIMES.validate_python(value)
     except ValidationError:
         return None
-    return found if found is not None and in_calendar(found) else None
+    return found if found is not None and is_in_calendar(found) else None
 
 
 def _message_in(row: Fields) -> Message:

@@ -32,7 +32,7 @@ from accord.live.alarms import (
     find_alarms,
 )
 from accord.live.daily_sketch import DaySketch, NameLimit
-from accord.store import Store, Watched
+from accord.store import MonitoringTables, Store
 from accord.validation import one_per_group
 from accord.values import Score, Unscored
 from accord.version import __version__
@@ -119,7 +119,7 @@ class ScoreMonitor:
             rows = [self._row(key) for key in sorted(self._changed)]
             self._changed.clear()
         try:
-            Watched(store).put_days(rows)
+            MonitoringTables(store).put_days(rows)
         except BaseException:
             with self._lock:
                 self._changed.update(_DayKey(row["evaluator"], row["system"], row["day"]) for row in rows)
@@ -138,7 +138,7 @@ class ScoreMonitor:
 def load_series(store: Store, since: str) -> DailySeries:
     """Return the merged sketches of all processes from an ISO date on, by evaluator and system."""
     series: dict[SeriesKey, dict[str, DaySketch]] = {}
-    for row in Watched(store).days(since):
+    for row in MonitoringTables(store).days(since):
         columns = tuple(Column(name, signature) for name, signature in row["content"].pop("columns"))
         days = series.setdefault(SeriesKey(row["evaluator"], row["system"], columns), {})
         days.setdefault(row["day"], DaySketch()).merge(DaySketch.from_json(row["content"]))
@@ -214,7 +214,7 @@ def report(
     rows = [_day_row(key, day, sketch) for key, sketches in series.items() for day, sketch in sketches.items()]
     return {
         "days": sorted(rows, key=lambda row: (row["system"], row["day"], row["evaluator"])),
-        "alarms": [alarm for alarm in Watched(store).alarms() if alarm["day"] >= _date_before(days, now)],
+        "alarms": [alarm for alarm in MonitoringTables(store).alarms() if alarm["day"] >= _date_before(days, now)],
         "evaluator_changes": _evaluator_changes(series),
         "label_next": _uncertain_replies(series)[:labels],
     }
@@ -291,7 +291,7 @@ def raise_alarms(
             features[Column(column.name, column.signature)] = values
     series = load_series(store, _date_before(7 * PAST_WEEKS + FINISHED_DAYS + 1, now))
     alarms = find_alarms(series, _date_before(0, now), level, checks, features)
-    new = set(Watched(store).raise_alarms({alarm.key: alarm.to_json() for alarm in alarms}))
+    new = set(MonitoringTables(store).raise_alarms({alarm.key: alarm.to_json() for alarm in alarms}))
     return [alarm for alarm in alarms if alarm.key in new]
 
 
@@ -304,10 +304,10 @@ def send_alarms(store: Store, send: Callable[[Sequence[Mapping[str, Any]]], None
 
     An exception of `send` leaves them unsent.
     """
-    unsent = Watched(store).alarms(unsent=True)
+    unsent = MonitoringTables(store).alarms(unsent=True)
     if unsent:
         send(unsent)
-        Watched(store).mark_sent([alarm["key"] for alarm in unsent])
+        MonitoringTables(store).mark_sent([alarm["key"] for alarm in unsent])
     return len(unsent)
 
 

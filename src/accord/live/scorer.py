@@ -20,16 +20,26 @@ from threading import RLock
 from typing import cast
 from zlib import crc32
 
-import numpy as np
-
 from accord.edges import BadInput, BudgetReached, ModelError, sendable
 from accord.evidence import CHARACTERS, Column, EvidenceTable, Source, first_words
-from accord.learning import Evaluator, Plausibility
+from accord.learning import Evaluator
 from accord.live.memory_limit import CONVERSATION, RESULT, Documents, Room, said_size
 from accord.live.messages import CONVERSATIONS, Message, Role
-from accord.models import LIKELIHOOD, Flow, Models, memory_models, run
+from accord.models import Models, memory_models, run
 from accord.project import LiveConfig
-from accord.values import POPULATION, Conversation, Document, Growing, Sample, Score, Signature, Target, Turn, Unscored
+from accord.scoring import Perspective, Scorer
+from accord.values import (
+    POPULATION,
+    Conversation,
+    Document,
+    GrowingTurns,
+    Sample,
+    Score,
+    Signature,
+    Target,
+    Turn,
+    Unscored,
+)
 
 SECONDS = 3600.0
 """How long a conversation is remembered after its last message."""
@@ -58,15 +68,16 @@ def check_live(evaluator: Evaluator, asks: bool = False) -> None:
 
 def _sources(evaluator: Evaluator) -> list[Source]:
     """Everything that is measured for a score, of the evaluators of other questions too."""
-    return [source for each in (evaluator, *evaluator.also) for source in each.sources]
+    return list(evaluator.all_sources)
 
 
 def _values(table: EvidenceTable) -> list[list[float | None]]:
     """The rows of a table; `None` where a value is missing."""
-    found: list[list[float | None]] = table.values.astype(object).tolist()
-    for row, place in np.argwhere(~table.present).tolist():
-        found[row][place] = None
-    return found
+    rows = zip(table.values.tolist(), table.present.tolist(), strict=True)
+    return [
+        [value if is_present else None for value, is_present in zip(values, present, strict=True)]
+        for values, present in rows
+    ]
 
 
 def _why_slow(source: Source) -> str:
@@ -103,7 +114,7 @@ class _Open:
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.turns = Growing()
+        self.turns = GrowingTurns()
         self.documents: tuple[Document, ...] = ()
         self.given = hash(())  # of the documents' texts as they came
         self.system: str | None = None  # who answers, as far as messages say
@@ -164,13 +175,15 @@ class LiveScorer:
 
     def _use(self, evaluator: Evaluator) -> None:
         """Score with this evaluator."""
-        share = self.limits.plausibility_share if self._given is not None else 0.0
-        self._gate = evaluator.plausibility if share > 0 else None
-        self.evaluator = evaluator = evaluator.without_gate()
-        self.speaker, self.signature = evaluator.head.speaker(self._annotator), evaluator.signature()
-        self.asks = self._gate is not None or not all(source.is_live for source in _sources(evaluator))
-        for role in (*evaluator.roles, *([LIKELIHOOD] if self._gate is not None else [])):
-            self._models.role(role)  # who is missing is said now, and opened when first asked
+        is_gated = self._given is not None and self.limits.plausibility_share > 0
+        self.evaluator = evaluator.without_gate()
+        self.scorer = Scorer(evaluator if is_gated else self.evaluator, Perspective(self._annotator))
+        self.speaker, self.signature = self.scorer.speaker, self.evaluator.signature()
+        self.asks = (is_gated and evaluator.plausibility is not None) or not all(
+            source.is_live for source in _sources(evaluator)
+        )
+        for role in self.scorer.evaluator.roles:
+            self._models.role(role)  # a missing model is reported now; it is opened at the first request
         self.columns = self._columns()
 
     def prepared(self, evaluator: Evaluator) -> LiveScorer:
@@ -187,12 +200,12 @@ class LiveScorer:
         Its scores say so: their signature has the digest of what the evaluator learned.
         """
         with self._lock:
-            self.evaluator, self._gate, self.speaker = prepared.evaluator, prepared._gate, prepared.speaker
+            self.evaluator, self.scorer, self.speaker = prepared.evaluator, prepared.scorer, prepared.speaker
             self.asks, self.columns = prepared.asks, prepared.columns
             self.signature = self._took_over = prepared.signature.with_part("learned", prepared.evaluator.digest())
             for known in self._open.values():  # what sources kept of them is of the sources before
                 turns = known.turns
-                known.turns = Growing()
+                known.turns = GrowingTurns()
                 for turn in turns:
                     known.turns = known.turns.plus(turn)
                 self._weigh(known, -known.made)
@@ -203,8 +216,7 @@ class LiveScorer:
         learned = self.evaluator.head.columns
         if self.asks:
             return learned or ()
-        nothing = run(self.evaluator.evidence([]), self._models)
-        self.evaluator.score(nothing, [])
+        nothing, _ = run(self.scorer.flow([]), self._models)
         return nothing.columns if learned is None else learned
 
     def __len__(self) -> int:
@@ -353,7 +365,7 @@ class LiveScorer:
         is_long = len(present.turns) > 1
         if is_long:
             last = present.turns[-1]
-            present.turns, present.first, present.said = Growing().plus(last), present.turn, {}
+            present.turns, present.first, present.said = GrowingTurns().plus(last), present.turn, {}
             self._weigh(present, CONVERSATION + said_size(last.content) - present.size)
             present.made = 0
         return is_long
@@ -394,7 +406,7 @@ class LiveScorer:
         samples = [reply.sample for reply in replies]
         took_over, signature = self._took_over, self.signature  # another one may take over while a model is asked
         try:
-            table, scores = run(self._flow(samples, self.evaluator, self._gate), self._models)
+            table, scores = run(self.scorer.flow(samples, self._is_drawn), self._models)
         except (BudgetReached, ModelError) as error:
             who = self.speaker or POPULATION
             return [IngestResult(Unscored(r.target, who, str(error), signature)) for r in replies]
@@ -406,22 +418,9 @@ class LiveScorer:
             for reply, score, values in zip(replies, scores, known, strict=True)
         ]
 
-    def _flow(
-        self, samples: Sequence[Sample], evaluator: Evaluator, gate: Plausibility | None
-    ) -> Flow[tuple[EvidenceTable, list[Score | Unscored]]]:
-        """Evidence and scores, as the batch makes them."""
-        table = yield from evaluator.evidence(samples)
-        scores = evaluator.score(table, [self.speaker] * len(samples))
-        scores = yield from evaluator.with_others(samples, scores)
-        drawn = [place for place, sample in enumerate(samples) if self._is_drawn(sample.target)]
-        if gate is not None and drawn:
-            gated = yield from gate.gated([samples[each] for each in drawn], [scores[each] for each in drawn])
-            for place, score in zip(drawn, gated, strict=True):
-                scores[place] = score
-        return table, scores
-
-    def _is_drawn(self, target: Target) -> bool:
-        """Whether a reply is among those whose plausibility is checked: always the same ones."""
+    def _is_drawn(self, sample: Sample) -> bool:
+        """Return True if a reply's plausibility is checked: a fixed share of replies, by the hash of their targets."""
+        target = sample.target
         return crc32(f"{target.conversation}\n{target.turn}".encode()) < self.limits.plausibility_share * 2**32
 
 

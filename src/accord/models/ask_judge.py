@@ -9,18 +9,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 from accord.models.budget import Budget
-from accord.models.context_window import truncated_share, windowing
+from accord.models.context_window import make_window, truncated_share
 from accord.models.exchange import Assumption, Exchange, Missing, Unit, answer_units
 from accord.models.flow import NOT_APPLICABLE, NOT_YET
 from accord.models.model import Answer, Judge, Unanswered, in_requests
-from accord.models.reply_parsing import checked
+from accord.models.reply_parsing import check_answer
 from accord.models.request_ledger import Lease, RequestLedger
-from accord.store import Paid, Store, batches
+from accord.store import PaidRow, Store, batches
 from accord.values import Question, Rubric, Sample, Signature, Target, canonical_json, content_hash
 
 PREPARED_AT_ONCE = 64
 """Samples whose answers are looked up in one query."""
-AT_ONCE = 16
+SAMPLES_AT_ONCE = 16
 """Samples that are judged at the same time."""
 
 
@@ -78,17 +78,14 @@ class JudgeExchange(Exchange[JudgeRequest, Answer]):
         rubric: Rubric,
         store: Store,
         context: int | None = None,
-        ledger: RequestLedger[Mapping[str, Any]] | None = None,
-        role: str = "",
-        attempts: int = 1,
-        failures: dict[Any, Any] | None = None,
+        budget: Budget | None = None,
+        lease: Lease | None = None,
     ) -> None:
         """Conversations longer than `context` tokens are shown in part."""
-        ledger = ledger or RequestLedger(store, store.answers)
-        super().__init__(ledger, store.answers, role, judge.name, attempts, failures)
+        super().__init__(RequestLedger(store, store.answers, budget, lease or Lease()), judge.name)
         self.judge = judge
         self.questions = questions_for(judge, rubric)
-        self._window = windowing(judge, self.questions, context)
+        self._window = make_window(judge, self.questions, context)
 
     def key(self, request: JudgeRequest) -> str:
         """Return the hash of what the judge says that the answer is made from."""
@@ -97,7 +94,7 @@ class JudgeExchange(Exchange[JudgeRequest, Answer]):
     async def ask(self, requests: Sequence[JudgeRequest]) -> Sequence[Answer | Missing]:
         """Ask the judge some questions about one sample."""
         answers = await self.judge.answer(requests[0].sample, [request.question for request in requests])
-        return [checked(answer) for answer in answers]
+        return [check_answer(answer) for answer in answers]
 
     def cost(self, requests: Sequence[JudgeRequest], assume: Assumption = "stand_in") -> Sequence[Any]:
         """Return the judge's requests."""
@@ -113,7 +110,7 @@ class JudgeExchange(Exchange[JudgeRequest, Answer]):
         """Return the question as unanswered."""
         return Unanswered(request.question.id, reason, detail)
 
-    def encode(self, key: str, request: JudgeRequest, answer: Answer) -> Paid:
+    def encode(self, key: str, request: JudgeRequest, answer: Answer) -> PaidRow:
         """Return an answer as an annotation."""
         conversation, turn = request.sample.target
         return {
@@ -173,7 +170,7 @@ class JudgeExchange(Exchange[JudgeRequest, Answer]):
     def stored(self, samples: Iterable[Sample]) -> Iterator[tuple[SampleUnit, Judged]]:
         """Yield each sample's stored answers, with recorded failures and `not judged yet` for the others."""
         failures = self.failures or {}
-        for unit in self.units(samples, self.find):
+        for unit in self.units(samples, self.ledger.stored):
             lacking = {
                 key: failures.get(key) or self.failure(request, NOT_YET, "run: accord judge")
                 for key, request in unit.missing.items()
@@ -186,11 +183,11 @@ async def judge_all(
     rubric: Rubric,
     samples: Iterable[Sample],
     store: Store,
-    at_once: int = AT_ONCE,
+    at_once: int = SAMPLES_AT_ONCE,
     context: int | None = None,
     budget: Budget | None = None,
     lease: Lease | None = None,
-    failures: dict[Any, Any] | None = None,
+    failures: dict[str, Missing] | None = None,
 ) -> AsyncGenerator[Judged, None]:
     """Judge samples as they come; every answer is stored as soon as it arrives.
 
@@ -213,17 +210,17 @@ async def judge_all(
         BudgetReached: The next request could exceed the budget; requests in progress are finished and stored.
         StoreError: The store failed; `budget` is stopped and answers in progress are spooled.
     """
-    ledger: RequestLedger[Mapping[str, Any]] = RequestLedger(store, store.answers, budget, lease or Lease())
-    exchange = JudgeExchange(judge, rubric, store, context, ledger, failures=failures)
-    async with ledger.closing():
-        units = exchange.units(samples, ledger.find)
+    exchange = JudgeExchange(judge, rubric, store, context, budget, lease)
+    exchange.failures = failures
+    async with exchange.ledger.closing():
+        units = exchange.units(samples, exchange.ledger.find)
         async with aclosing(answer_units(exchange, units, at_once, from_store=True)) as answered:
             async for unit, answers in answered:
                 assert isinstance(unit, SampleUnit)
                 yield exchange.judged(unit, answers)
 
 
-class Named(Protocol):
+class NamedModel(Protocol):
     """A model's name and mode."""
 
     @property
@@ -237,12 +234,12 @@ class Named(Protocol):
         ...
 
 
-def questions_for(judge: Named, rubric: Rubric) -> tuple[Question, ...]:
+def questions_for(judge: NamedModel, rubric: Rubric) -> tuple[Question, ...]:
     """Return the rubric's questions that a judge can answer; a recording answers on any scale."""
     return rubric.recorded if judge.mode == "recorded" else rubric.judged
 
 
-def judging_signature(judge: Named, rubric: Rubric) -> Signature:
+def judging_signature(judge: NamedModel, rubric: Rubric) -> Signature:
     """Return the signature of a judge's answers: model, mode and instructions."""
     instructions = content_hash(rubric.instructions, length=6) if rubric.instructions else None
     return Signature.of("judge", model=judge.name, via=judge.mode, instructions=instructions)

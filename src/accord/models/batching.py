@@ -15,12 +15,12 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
-from accord.edges import redacted
+from accord.edges import redact
 from accord.models.client import ChatCompletions, chat_request_of, failures
 from accord.models.flow import IN_BATCH
 from accord.models.model import CallFailed, Prompt, Reply
-from accord.models.reply_parsing import MALFORMED, an_error_code, an_object, chat_reply, parsed, short
-from accord.models.wrappers import decode_reply, kept_key
+from accord.models.reply_parsing import MALFORMED, error_code, parse_json, read_chat_reply, require_object, shorten
+from accord.models.wrappers import decode_reply, reply_key
 from accord.store import Store
 
 ENDPOINT: Final = "/v1/chat/completions"
@@ -35,27 +35,27 @@ UNCONFIRMED = "unconfirmed"
 MOST_REQUESTS = 50_000
 MOST_BYTES = 150_000_000
 MOST_FILE_BYTES = 1_000_000_000
-"""Bytes of a file of replies: 20 kB for each of its requests."""
+"""Most bytes of a file of replies, 20 kB per request."""
 FILE_SECONDS = 900.0
-"""How long a file may take to go over the wire."""
+"""Seconds that the transfer of a file may take."""
 GONE, COMPLETED = "gone", "completed"
 NO_RESULT_LINE, RESULT_FILE_GONE = "no result line", "result file gone"
 """Reasons of requests of a finished batch without a line in its result files."""
-AGAIN = re.compile(r"HTTP (408|409|429|5\d\d)|malformed|batch_expired|expired|cancelled|batch_cancelled|gone")
-"""Reasons of requests that are worth handing in again; a refusal or a rejected request will be the same again."""
+RETRYABLE = re.compile(r"HTTP (408|409|429|5\d\d)|malformed|batch_expired|expired|cancelled|batch_cancelled|gone")
+"""Reasons of failed requests to submit again; a refused or rejected request would fail again."""
 _NAME = re.compile(r"[\w:-][\w.:-]{0,199}", re.ASCII)
 RUNNING = frozenset({"validating", "in_progress", "finalizing", "cancelling"})
 _REJECTED = frozenset({"rejected", "too long", "rate-limited"})
 """Reasons of failed submissions that tell for certain that no batch was started."""
 
 
-class Batched:
-    """A chat model that answers from the store alone and notes what it would have to ask."""
+class BatchChat:
+    """A chat model that answers from the store and collects the prompts without a reply."""
 
     def __init__(self, wire: ChatCompletions, store: Store) -> None:
-        """`wire` is the model whose endpoint the batches go to; it is never asked here.
+        """`wire` is the endpoint of the batches.
 
-        `failed` holds the reasons of requests that a batch has answered for good, by their keys.
+        `failed` holds the reasons of requests that failed in a batch and are not submitted again, by key.
         """
         self.name = wire.name
         self.endpoint = wire.endpoint
@@ -64,32 +64,34 @@ class Batched:
         self._wire, self._store = wire, store
 
     async def ask(self, prompt: Prompt, /) -> Reply:
-        """The reply that a batch has brought.
+        """Return the stored reply of a finished batch.
 
         Raises:
-            CallFailed: There is none yet: `in batch`.
+            CallFailed: `in batch` if there is no reply yet, or the reason of a failed request.
         """
         key = self.key(prompt)
-        kept = self._store.reply(key)
-        if kept is None and key in self.failed:
-            raise CallFailed(self.failed[key], "a batch answered so; `accord judge` without --batch asks again")
-        if kept is None:
+        stored = self._store.reply(key)
+        if stored is None and key in self.failed:
+            raise CallFailed(
+                self.failed[key], "the request failed in a batch; `accord judge` without --batch repeats it"
+            )
+        if stored is None:
             self.pending[key] = prompt
-            raise CallFailed(IN_BATCH, "its reply has not come yet; run the command again later")
-        return decode_reply(kept)
+            raise CallFailed(IN_BATCH, "the batch is not finished; run the command again later")
+        return decode_reply(stored)
 
     def key(self, prompt: Prompt) -> str:
-        """The key of a prompt's reply in the store: the same as of a prompt that is asked at once."""
-        return kept_key(self.endpoint, self.name, prompt)
+        """Return the key of a prompt's stored reply, the same as without batches."""
+        return reply_key(self.endpoint, self.name, prompt)
 
     async def close(self) -> None:
-        """Let go of the wire's connections."""
+        """Close the endpoint's connections."""
         await self._wire.close()
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch at the provider: its id, how far it is, and where its results are."""
+    """A batch at the provider: id, status, counts of requests, and the ids of its result files."""
 
     id: str
     status: str
@@ -102,11 +104,11 @@ class Batch:
 
     @property
     def is_running(self) -> bool:
-        """Whether results may still come."""
+        """True if results may still arrive."""
         return self.status in RUNNING
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, as JSON."""
+        """Return all fields."""
         return asdict(self)
 
 
@@ -153,7 +155,7 @@ class BatchEndpoint:
         async with self._asking():
             file = await self._wire.client.files.create(file=("accord.jsonl", lines), purpose="batch")
             if not _is_name(file.id):
-                raise CallFailed(MALFORMED, "the endpoint answered 200 without a proper file")
+                raise CallFailed(MALFORMED, "the endpoint answered 200 without a valid file")
             return file.id
 
     async def start(self, file: str, mark: str) -> Batch:
@@ -173,7 +175,7 @@ class BatchEndpoint:
         """Return the batches in the provider's list that have one of these marks, by mark; see `start` for errors."""
         from openai import NotFoundError
 
-        found: dict[str, Batch] = {}
+        batches: dict[str, Batch] = {}
         after: dict[str, str] = {}
         for _ in range(PAGES if marks else 0):
             async with self._asking():
@@ -182,17 +184,17 @@ class BatchEndpoint:
                 except NotFoundError:
                     break  # the provider has no list: nothing can be confirmed
                 listed = page.data if isinstance(getattr(page, "data", None), list) else []
-                for each in listed:
-                    own = getattr(each, "metadata", None)
-                    mark = own.get(MARK) if isinstance(own, dict) else None
-                    if isinstance(mark, str) and mark in marks and mark not in found:
-                        found[mark] = _batch(each)
+                for entry in listed:
+                    metadata = getattr(entry, "metadata", None)
+                    mark = metadata.get(MARK) if isinstance(metadata, dict) else None
+                    if isinstance(mark, str) and mark in marks and mark not in batches:
+                        batches[mark] = _batch(entry)
             last = getattr(listed[-1], "id", None) if listed else None
             is_last = len(listed) < PAGE and getattr(page, "has_more", None) is not True
-            if is_last or len(found) == len(marks) or not _is_name(last) or after.get("after") == last:
+            if is_last or len(batches) == len(marks) or not _is_name(last) or after.get("after") == last:
                 break
             after = {"after": str(last)}
-        return found
+        return batches
 
     async def look(self, batch: str) -> Batch:
         """Return the progress of a batch, `gone` if the provider does not know it; see `start` for errors."""
@@ -219,14 +221,14 @@ class BatchEndpoint:
                 except NotFoundError:
                     no_line = RESULT_FILE_GONE  # the provider keeps files for some weeks
                     continue
-            rows = [(key, found) for key, found in read_batch(content, self._wire.name) if key in keys]
+            rows = [(key, result) for key, result in read_batch(content, self._wire.name) if key in keys]
             if not rows:
                 unreadable[file] = content.strip()
-            for key, found in rows:
-                if isinstance(found, Reply):
-                    replies.setdefault(key, found)  # the first of two lines with one key counts
+            for key, result in rows:
+                if isinstance(result, Reply):
+                    replies.setdefault(key, result)  # the first of two lines with one key counts
                 else:
-                    failed.setdefault(key, found)
+                    failed.setdefault(key, result)
         failed = {key: reason for key, reason in failed.items() if key not in replies}
         if replies or failed or (batch.status != COMPLETED and not batch.completed):
             unreadable = {file: content for file, content in unreadable.items() if content}  # a file may be empty
@@ -237,12 +239,12 @@ class BatchEndpoint:
 
 
 def _unreadable(file: str, content: bytes) -> str:
-    start = f"it starts with {short(content[:60].decode(errors='replace'))!r}" if content else "it is empty"
+    start = f"it starts with {shorten(content[:60].decode(errors='replace'))!r}" if content else "it is empty"
     return f"result file {file}: no line is a JSON object with a custom_id of this batch; {start}"
 
 
 def batch_files(pending: Mapping[str, Prompt], model: str) -> Iterator[tuple[list[str], bytes]]:
-    """The prompts as batch files within a provider's limits, each with its keys; a line a prompt."""
+    """Yield batch files within a provider's limits, each with its keys; every prompt is a line."""
     keys: list[str] = []
     lines: list[bytes] = []
     size = 0
@@ -259,22 +261,22 @@ def batch_files(pending: Mapping[str, Prompt], model: str) -> Iterator[tuple[lis
         yield keys, b"".join(lines)
 
 
-def _batch(found: Any) -> Batch:
-    """What the provider says of a batch, with the types that it should have; nothing of it is taken on trust.
+def _batch(value: Any) -> Batch:
+    """Return a provider's description of a batch with checked types.
 
     Raises:
-        CallFailed: `malformed`: it is no batch.
+        CallFailed: `malformed`: not a batch.
     """
     name, status, output, errors = (
-        getattr(found, field, None) for field in ("id", "status", "output_file_id", "error_file_id")
+        getattr(value, field, None) for field in ("id", "status", "output_file_id", "error_file_id")
     )
     if not all(map(_is_name, (name, status, output or status, errors or status))):
-        raise CallFailed(MALFORMED, "the endpoint answered 200 without a proper batch")
-    counts = getattr(found, "request_counts", None)
+        raise CallFailed(MALFORMED, "the endpoint answered 200 without a valid batch")
+    counts = getattr(value, "request_counts", None)
     completed, failed, total = (_count(getattr(counts, field, 0)) for field in ("completed", "failed", "total"))
-    listed = getattr(getattr(found, "errors", None), "data", None)
-    told = [getattr(error, "message", None) for error in (listed if isinstance(listed, list) else [])[:3]]
-    says = "; ".join(short(message) for message in told if message)
+    listed = getattr(getattr(value, "errors", None), "data", None)
+    messages = [getattr(error, "message", None) for error in (listed if isinstance(listed, list) else [])[:3]]
+    says = "; ".join(shorten(message) for message in messages if message)
     return Batch(str(name), str(status), completed, failed, total, output or None, errors or None, says)
 
 
@@ -284,14 +286,14 @@ def _count(value: Any) -> int:
 
 def _is_name(value: Any) -> bool:
     """Return True for an id or a status that is safe in a URL and on a line and holds no part of a secret."""
-    return isinstance(value, str) and _NAME.fullmatch(value) is not None and redacted(value) == value
+    return isinstance(value, str) and _NAME.fullmatch(value) is not None and redact(value) == value
 
 
 def read_batch(content: bytes, model: str) -> Iterable[tuple[str, Reply | str]]:
-    """Each line's key with its reply, or with the reason that there is none; lines that are none are skipped."""
+    """Yield each line's key with its reply or the reason of its failure; invalid lines are skipped."""
     for line in content.splitlines():
         try:
-            row = an_object(parsed(line), "line")
+            row = require_object(parse_json(line), "line")
         except CallFailed:
             continue
         key, response, error = row.get("custom_id"), row.get("response"), row.get("error")
@@ -299,11 +301,11 @@ def read_batch(content: bytes, model: str) -> Iterable[tuple[str, Reply | str]]:
             continue
         response = response if isinstance(response, dict) else {}
         if response.get("status_code") != 200:
-            code = an_error_code(error.get("code")) if isinstance(error, dict) else ""
+            code = error_code(error.get("code")) if isinstance(error, dict) else ""
             status = response.get("status_code")
             yield key, code or (f"HTTP {status}" if type(status) is int and 100 <= status < 600 else MALFORMED)
             continue
         try:
-            yield key, chat_reply(response.get("body"), model)
+            yield key, read_chat_reply(response.get("body"), model)
         except CallFailed as error:
             yield key, error.failure.reason

@@ -13,7 +13,7 @@ from typing import Any, Generic
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from accord.edges import AccordError, BadInput, BudgetReached, NotSent, check, load_yaml
+from accord.edges import AccordError, BadInput, BudgetReached, NotSent, load_yaml, validate
 from accord.models.model import (
     A,
     CallFailed,
@@ -25,13 +25,13 @@ from accord.models.model import (
     in_process,
     least_tokens,
 )
-from accord.store import MONEY, Account, Amounts, StoreError
+from accord.store import MONEY_UNITS, Amounts, SharedBudget, StoreError
 
 PRICES_FILE = "prices.yaml"
 
 
 class Price(BaseModel):
-    """What a million tokens cost, in the currency the user thinks in."""
+    """Price of a million tokens, in the user's currency."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -39,7 +39,7 @@ class Price(BaseModel):
     output: float = Field(ge=0, allow_inf_nan=False)
 
     def of(self, usage: Usage) -> float:
-        """The price of some tokens."""
+        """Return the price of a number of tokens."""
         return (usage.input_tokens * self.input + usage.output_tokens * self.output) / 1e6
 
 
@@ -55,18 +55,18 @@ def load_prices(folder: Path = Path()) -> dict[str, Price]:
     Without the file there are no prices. Accord ships none, because they change.
 
     Raises:
-        BadInput: The file cannot be read, or holds something else.
+        BadInput: The file cannot be read, or its content is invalid.
     """
     path = folder / PRICES_FILE
-    return check(_PriceFile, load_yaml(path), str(path)).models if path.is_file() else {}
+    return validate(_PriceFile, load_yaml(path), str(path)).models if path.is_file() else {}
 
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """The most that may be spent; `None` caps nothing.
+    """Caps of a budget; None is no cap.
 
     Raises:
-        BadInput: A cap is negative, infinite or no number.
+        BadInput: A cap is negative, infinite or not a number.
     """
 
     requests: int | None = None
@@ -74,23 +74,23 @@ class Caps:
     money: float | None = None
 
     def __post_init__(self) -> None:
-        for what, cap in (("requests", self.requests), ("tokens", self.tokens), ("money", self.money)):
+        for unit, cap in (("requests", self.requests), ("tokens", self.tokens), ("money", self.money)):
             if cap is not None and not 0 <= cap < math.inf:
-                raise BadInput(f"a budget of {cap} {what} is no cap; allowed: a finite number from 0 up, or none")
+                raise BadInput(f"invalid budget of {cap} {unit}; allowed: a finite number from 0, or none")
 
     @property
     def any(self) -> bool:
-        """Whether anything is capped."""
+        """Return True if there is a cap."""
         return (self.requests, self.tokens, self.money) != (None, None, None)
 
 
 class Budget:
-    """What was spent so far, what is under way, and how much is left; shared by all calls of a run.
+    """Usage so far and in progress, against caps; shared by all requests of a run.
 
-    With an `account` the caps are those of all processes that share it: this one spends slices that it takes there.
+    With an `account` the caps hold for all processes that share it; this process spends slices that it takes from it.
     """
 
-    def __init__(self, caps: Caps, prices: Mapping[str, Price], account: Account | None = None) -> None:
+    def __init__(self, caps: Caps, prices: Mapping[str, Price], account: SharedBudget | None = None) -> None:
         self.caps = caps
         self.account = account
         self._granted = Amounts()
@@ -103,26 +103,25 @@ class Budget:
         self.money = 0.0
         self._reserved_money = 0.0
         self.stopped: AccordError | None = None
-        """Why nobody is asked any more, whatever is left to spend: the store cannot keep what would be paid for."""
+        """Error after which no request is sent: the store cannot keep answers that would be paid for."""
 
     def price(self, model: str) -> Price | None:
-        """The model's price, where the user named one; a model in this process is free."""
+        """Return the model's price, or None without one; a model in this process is free."""
         return self.prices.get(model, Price(input=0, output=0) if in_process(model) else None)
 
     def reserve(self, model: str, estimate: Usage) -> None:
-        """Set the estimate of a call aside.
+        """Reserve the estimate of a request.
 
         Raises:
-            BudgetReached: The call could pass a cap, or asking was stopped.
+            BudgetReached: The request could exceed a cap, or requests were stopped.
             BadInput: Money is capped and the model has no price.
         """
         after = self._after(model, estimate)
-        for what, cap in self._most.items():
-            amount = getattr(after, what)
-            if cap is not None and amount > cap:
+        for unit, cap in self._caps.items():
+            if cap is not None and getattr(after, unit) > cap:
                 raise BudgetReached(
-                    f"the budget of {_shown(what, cap)} {what} would be passed by the next call; what was answered is "
-                    "kept. Run again with a larger budget to go on."
+                    f"stopped: the next request would exceed the budget of {_display(unit, cap)} {unit}. "
+                    "Earlier answers are stored. Run again with a larger budget to continue."
                 )
         if self._lacks(after):
             self._take(model, estimate)
@@ -132,10 +131,10 @@ class Budget:
         self._reserved_money += self._cost(model, estimate)
 
     async def afford(self, model: str, estimate: Usage) -> None:
-        """See to it that `reserve` need not wait for the store; for calls in an event loop.
+        """Take slices for a request ahead, so that `reserve` does not block the event loop.
 
         Raises:
-            BudgetReached: All who share the budget could pass a cap with this call.
+            BudgetReached: The processes that share the budget could exceed a cap with this request.
         """
         while self.stopped is None and self._lacks(self._after(model, estimate)):
             await asyncio.to_thread(self._take, model, estimate)
@@ -145,55 +144,55 @@ class Budget:
         return price.of(usage) if price else 0.0
 
     def _after(self, model: str, estimate: Usage) -> Amounts:
-        """What is spent after a call that costs its estimate.
+        """Return the amounts after a request that costs its estimate.
 
         Raises:
-            BudgetReached: Asking was stopped.
+            BudgetReached: Requests were stopped.
             BadInput: Money is capped and the model has no price.
         """
         if self.stopped is not None:
             raise BudgetReached(str(self.stopped))
         if self.caps.money is not None and self.price(model) is None:
-            raise BadInput(f"no price for {model!r}, so money cannot be capped; add it to {PRICES_FILE}")
+            raise BadInput(f"no price for model {model!r}, which a budget of money needs. Add it to {PRICES_FILE}")
         tokens = self.spent.total + self._reserved.total + estimate.total
         return Amounts.of(self.requests + 1, tokens, self.money + self._reserved_money + self._cost(model, estimate))
 
     @property
-    def _most(self) -> dict[str, int | None]:
-        """The caps as amounts are counted."""
-        money = None if self.caps.money is None else math.floor(self.caps.money * MONEY + 1e-6)
+    def _caps(self) -> dict[str, int | None]:
+        """Caps in the units of `Amounts`."""
+        money = None if self.caps.money is None else math.floor(self.caps.money * MONEY_UNITS + 1e-6)
         return {"requests": self.caps.requests, "tokens": self.caps.tokens, "money": money}
 
     def _lacks(self, after: Amounts) -> bool:
-        """Whether more has to be taken from what all share, before so much may be spent."""
+        """Return True if these amounts need another slice of the shared budget."""
         if self.account is None:
             return False
-        return any(getattr(after, what) > getattr(self._granted, what)
-                   for what, cap in self._most.items() if cap is not None)  # fmt: skip
+        return any(getattr(after, unit) > getattr(self._granted, unit)
+                   for unit, cap in self._caps.items() if cap is not None)  # fmt: skip
 
     def _take(self, model: str, estimate: Usage) -> None:
-        """Take a slice that the call fits into; where several threads are here at once, one takes it for all."""
+        """Take a slice that the request fits into; one thread takes it for all."""
         assert self.account is not None
         with self._taking:
             after = self._after(model, estimate)
             if not self._lacks(after):
                 return
             need = Amounts(*(max(0, amount) for amount in after.minus(self._granted)))
-            taken = self.account.take(need, self._most)
+            taken = self.account.take(need, self._caps)
             if taken is None:
                 raise BudgetReached(
-                    f"the budget {self.account.name!r}, which others share, would be passed by the next call; what was "
-                    "answered is kept. Run again with a larger budget to go on."
+                    f"stopped: the next request would exceed the shared budget {self.account.name!r}. Earlier "
+                    "answers are stored. Run again with a larger budget to continue."
                 )
             self._granted = self._granted.plus(taken)
 
     def close(self) -> None:
-        """Give back what was taken of a shared budget and not spent; what was spent without a cap is counted there too.
+        """Return the unspent part of the slices of a shared budget, and record uncapped amounts there.
 
-        What is under way keeps what was set aside for it. Whoever asks again takes another slice.
+        Requests in progress keep their reservations. Later requests take new slices.
 
         Raises:
-            StoreError: The store cannot be written: what was taken stays taken.
+            StoreError: The store cannot be written; the slices stay taken.
         """
         if self.account is None:
             return
@@ -219,40 +218,40 @@ class Budget:
         self.money += self._cost(model, used)
 
     def to_json(self) -> dict[str, Any]:
-        """What was spent."""
+        """Return the amounts spent."""
         tokens = {"input_tokens": self.spent.input_tokens, "output_tokens": self.spent.output_tokens}
         return {"requests": self.requests, **tokens, "money": self.money if self.prices else None}
 
 
-def _shown(what: str, cap: int) -> str:
-    return f"{cap / MONEY if what == 'money' else cap:g}"
+def _display(unit: str, cap: int) -> str:
+    return f"{cap / MONEY_UNITS:g}" if unit == "money" else f"{cap:,}"
 
 
 UNBILLED = frozenset({"rate-limited", "unreachable", "rejected", "too long", "server"})
-"""Reasons of failures that nobody bills; where a reply came, or may have been worked on, the estimate is counted."""
+"""Reasons of failures without a bill; after any other failure the estimate is counted."""
 
 
-def counted(question: Any, answer: Any, estimate: Usage) -> Usage:
-    """What a call is counted as: what the endpoint reports, or our own estimate where that cannot be.
+def billed_usage(question: Any, answer: Any, estimate: Usage) -> Usage:
+    """Return the usage of a request: the endpoint's report, or the estimate if the report is impossible.
 
-    A report of fewer tokens than a text of that length can have (none, a negative number, no number) is not believed.
+    A report is impossible if it has fewer tokens than a text of that length can have.
     """
-    reported, said = getattr(answer, "usage", Usage()), str(getattr(answer, "text", ""))
-    is_sent = reported.input_tokens >= max(1, least_tokens(question))
-    is_got = reported.output_tokens >= (max(1, least_tokens(said)) if said else 0)
+    reported, text = getattr(answer, "usage", Usage()), str(getattr(answer, "text", ""))
+    has_input = reported.input_tokens >= max(1, least_tokens(question))
+    has_output = reported.output_tokens >= (max(1, least_tokens(text)) if text else 0)
     return Usage(
-        reported.input_tokens if is_sent else estimate.input_tokens,
-        reported.output_tokens if is_got else estimated_tokens(said),
+        reported.input_tokens if has_input else estimate.input_tokens,
+        reported.output_tokens if has_output else estimated_tokens(text),
     )
 
 
 def is_unsent(error: BaseException) -> bool:
-    """Return True if a call failed before its request left this machine."""
+    """Return True if a request failed before it left this machine."""
     return isinstance(error, NotSent) or (isinstance(error, CallFailed) and not error.failure.is_sent)
 
 
 class Budgeted(Generic[Q, A]):
-    """A model that asks only where the budget allows it."""
+    """A model that sends a request only if the budget allows it."""
 
     def __init__(self, model: Model[Q, A], budget: Budget) -> None:
         self.name = model.name
@@ -271,7 +270,7 @@ class Budgeted(Generic[Q, A]):
         used: Usage | None = Usage()
         try:
             answer = await self._model.ask(question)
-            used = counted(question, answer, estimate)
+            used = billed_usage(question, answer, estimate)
             return answer
         except AccordError as error:
             if is_unsent(error):
@@ -283,5 +282,5 @@ class Budgeted(Generic[Q, A]):
             self._budget.settle(self.name, estimate, used)
 
     async def close(self) -> None:
-        """Let go of the model's connections."""
+        """Close the model's connections."""
         await self._model.close()

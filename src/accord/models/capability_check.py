@@ -1,4 +1,4 @@
-"""What an endpoint can really do: each capability is tried once, and believed only where the answer shows it."""
+"""Checks of an endpoint's capabilities, each tried once, and prompts that attack a judge."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ from typing import Any
 
 from accord.edges import AccordError, BadInput, ModelError
 from accord.models.client import TIMEOUT_SECONDS, ChatCompletions
-from accord.models.judges.decisions import Asked, Decided, DecisionsRequest, OpenAIDecisions, SystemOne
+from accord.models.judges.decisions import (
+    DecisionQuestion,
+    DecisionsReply,
+    DecisionsRequest,
+    OpenAIDecisions,
+    SystemOne,
+)
 from accord.models.judges.logprobs import TOP_LOGPROBS
 from accord.models.judges.sampling import schema_of
 from accord.models.likelihood import Echo, EchoCompletions
 from accord.models.model import CallFailed, ChatMessage, Prompt, in_process
 from accord.models.prompts import prompt_for
-from accord.models.reply_parsing import a_list, an_object, parsed
+from accord.models.reply_parsing import parse_json, require_list, require_object
 from accord.values import Conversation, Question, Sample, Scale, Turn
 
 QUESTION = Question(id="polite", text="Is the assistant polite?", scale=Scale(options=(1, 2, 3, 4)))
@@ -24,7 +30,7 @@ ECHOED = "The colour of grass is"
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """One thing an endpoint can or cannot do, and what showed it."""
+    """One capability of an endpoint, with the evidence for it."""
 
     name: str
     able: bool
@@ -41,7 +47,7 @@ async def probe(
         ModelError: There is no key, or the endpoint is unreachable.
     """
     if in_process(model):
-        raise BadInput(f"{model!r} runs in this process; its way is logprobs, and there is no endpoint to check")
+        raise BadInput(f"{model!r} runs in this process and has no endpoint to check; use mode logprobs")
     tries: dict[str, Callable[..., Awaitable[tuple[bool, str]]]] = {
         "chat": _chat,
         "logprobs": _logprobs,
@@ -51,14 +57,14 @@ async def probe(
         "echo": _echo,
         "context length": _context,
     }
-    found = []
+    capabilities = []
     for name, attempt in tries.items():
         try:
             able, shown_by = await attempt(model, base_url, api_key, timeout)
         except CallFailed as error:
             if error.failure.reason == "unreachable" and not error.failure.is_sent:
                 raise ModelError(
-                    f"the endpoint is unreachable: {error.failure.detail}. Start it, or name another address: "
+                    f"the endpoint is unreachable: {error.failure.detail}. Start it, or set another address: "
                     "--base-url or OPENAI_BASE_URL"
                 ) from None
             able, shown_by = False, str(error)
@@ -66,32 +72,32 @@ async def probe(
             if isinstance(error, BadInput) or "OPENAI_API_KEY" in str(error):
                 raise
             able, shown_by = False, str(error)
-        found.append(Capability(name, able, shown_by))
-    return found
+        capabilities.append(Capability(name, able, shown_by))
+    return capabilities
 
 
-def best_mode(found: list[Capability]) -> tuple[str | None, str]:
-    """The way to a distribution that the capabilities allow and that costs and guesses least, and why."""
-    able = {capability.name for capability in found if capability.able}
+def best_mode(capabilities: list[Capability]) -> tuple[str | None, str]:
+    """Return the best mode that the capabilities allow, and the reason; None if there is none."""
+    able = {capability.name for capability in capabilities if capability.able}
     reasons = {
         "decisions": "a probability per option for all questions of a conversation in one request",
         "systemone": "a probability per option for all questions of a conversation in one request",
-        "logprobs": "the answer token's own probabilities, one request per question",
-        "verbalised": "no probabilities of its own, but JSON by schema; the model states them",
-        "sampling": "no probabilities and no schema; repeated answers, several requests a question",
+        "logprobs": "probabilities of the answer token, one request per question",
+        "verbalised": "no token probabilities, but JSON by schema; the model states probabilities",
+        "sampling": "no probabilities and no schema; several sampled replies per question",
     }
     needs = {"verbalised": "json schema", "sampling": "chat"}
     for mode, reason in reasons.items():
         if needs.get(mode, mode) in able:
             return mode, reason
-    return None, "the endpoint answers in none of the ways that Accord knows"
+    return None, "the endpoint supports none of the modes"
 
 
 def _prompt(top_logprobs: int = 0) -> Prompt:
     return prompt_for(SUBJECT, QUESTION, "", top_logprobs)
 
 
-async def _asked(wire: Any, question: Any) -> Any:
+async def _ask_and_close(wire: Any, question: Any) -> Any:
     try:
         return await wire.ask(question)
     finally:
@@ -100,76 +106,79 @@ async def _asked(wire: Any, question: Any) -> Any:
 
 async def _chat(model: str, base_url: str | None, api_key: str | None, timeout: float) -> tuple[bool, str]:
     prompt = Prompt((ChatMessage("user", "Say: ready"),), max_tokens=8)
-    reply = await _asked(ChatCompletions(model, base_url, api_key, timeout), prompt)
+    reply = await _ask_and_close(ChatCompletions(model, base_url, api_key, timeout), prompt)
     return bool(reply.text.strip()), f"answered as {reply.model!r}" if reply.text.strip() else "answered with no text"
 
 
 async def _logprobs(model: str, base_url: str | None, api_key: str | None, timeout: float) -> tuple[bool, str]:
-    reply = await _asked(ChatCompletions(model, base_url, api_key, timeout), _prompt(TOP_LOGPROBS))
+    reply = await _ask_and_close(ChatCompletions(model, base_url, api_key, timeout), _prompt(TOP_LOGPROBS))
     if reply.first_token is None:
-        return False, "asked for token probabilities, got none"
+        return False, "no token probabilities in the reply"
     options = {str(option) for option in QUESTION.scale.options}
     inside = sum(p for token, p in reply.first_token.items() if token.strip() in options)
-    shown = f"{len(reply.first_token)} of {TOP_LOGPROBS} tokens, {inside:.2f} of the mass on the options"
-    return inside > 0, shown
+    evidence = f"{len(reply.first_token)} of {TOP_LOGPROBS} tokens, {inside:.2f} of the mass on the options"
+    return inside > 0, evidence
 
 
 async def _schema(model: str, base_url: str | None, api_key: str | None, timeout: float) -> tuple[bool, str]:
     text = 'Say as JSON how probable each answer to "Is grass green?" is, on a scale from 1 (no) to 4 (yes).'
     prompt = Prompt((ChatMessage("user", text),), max_tokens=120, schema=schema_of([QUESTION]))
-    reply = await _asked(ChatCompletions(model, base_url, api_key, timeout), prompt)
+    reply = await _ask_and_close(ChatCompletions(model, base_url, api_key, timeout), prompt)
     try:
-        stated = an_object(an_object(parsed(reply.text), "JSON").get(QUESTION.id), "answer")
-        kept = set(stated) == {str(option) for option in QUESTION.scale.options}
+        stated = require_object(require_object(parse_json(reply.text), "JSON").get(QUESTION.id), "answer")
+        is_valid = set(stated) == {str(option) for option in QUESTION.scale.options}
     except CallFailed:
-        return False, "asked for JSON by schema, got something else"
-    return kept, "kept the schema" if kept else "JSON, but not of the schema"
+        return False, "the reply is not the JSON of the schema"
+    return is_valid, "JSON of the schema" if is_valid else "JSON of another form"
 
 
 async def _decisions(model: str, base_url: str | None, api_key: str | None, timeout: float) -> tuple[bool, str]:
-    return _decided(await _asked(OpenAIDecisions(model, base_url, api_key, timeout), _request()))
+    return _evidence_of(await _ask_and_close(OpenAIDecisions(model, base_url, api_key, timeout), _request()))
 
 
 async def _system_one(model: str, base_url: str | None, api_key: str | None, timeout: float) -> tuple[bool, str]:
-    return _decided(await _asked(SystemOne(model, base_url, api_key, timeout), _request()))
+    return _evidence_of(await _ask_and_close(SystemOne(model, base_url, api_key, timeout), _request()))
 
 
 def _request() -> DecisionsRequest:
     levels = tuple((str(option), "") for option in QUESTION.scale.options)
-    asked = Asked("polite", "score", QUESTION.text, levels), Asked("thanks", "predicate", "The user says thank you.")
+    asked = (
+        DecisionQuestion("polite", "score", QUESTION.text, levels),
+        DecisionQuestion("thanks", "predicate", "The user says thank you."),
+    )
     return DecisionsRequest("user: Thank you!\nassistant: You are welcome.", asked)
 
 
-def _decided(decided: Decided) -> tuple[bool, str]:
-    answered = sum(mass is not None for mass, _ in decided.answers)
+def _evidence_of(reply: DecisionsReply) -> tuple[bool, str]:
+    answered = sum(mass is not None for mass, _ in reply.answers)
     return answered == 2, f"{answered} of 2 questions answered with probabilities"
 
 
 async def _echo(model: str, base_url: str | None, api_key: str | None, timeout: float) -> tuple[bool, str]:
-    """Whether the endpoint gives the probabilities of the prompt's own tokens: some answer 200 and ignore `echo`."""
+    """Check for probabilities of the prompt's own tokens; some endpoints answer 200 and ignore `echo`."""
     try:
-        echoed = await _asked(EchoCompletions(model, base_url, api_key, timeout), Echo(ECHOED))
+        echoed = await _ask_and_close(EchoCompletions(model, base_url, api_key, timeout), Echo(ECHOED))
     except CallFailed as error:
         if error.failure.reason != "no echo":
             raise
-        return False, "answered, but did not echo the prompt"
+        return False, "the reply has no tokens of the prompt"
     known = [p for p in echoed.log_probabilities if p is not None]
     return len(known) > 1, f"the prompt's tokens with {len(known)} log probabilities"
 
 
 async def _context(model: str, base_url: str | None, api_key: str | None, timeout: float) -> tuple[bool, str]:
-    """The context length, where the list of models states it."""
+    """Check for a context length in the list of models."""
     wire = ChatCompletions(model, base_url, api_key, timeout)
     try:
-        rows = a_list(an_object(await wire.fetch("/models"), "list of models").get("data"), "list of models")
+        rows = require_list(require_object(await wire.fetch("/models"), "list of models").get("data"), "list of models")
     finally:
         await wire.close()
     objects = [row for row in rows if isinstance(row, dict)]
-    # llama.cpp serves one model, by its file's name, and answers to any.
-    alone = objects[0] if len(objects) == 1 and objects[0].get("owned_by") == "llamacpp" else {}
-    about: dict[str, Any] = next((row for row in objects if row.get("id") == model), alone)
-    meta = about.get("meta")
-    places = [*((about, name) for name in ("max_model_len", "context_length", "context_window")),
+    # llama.cpp serves one model under its file name, and accepts any name.
+    single = objects[0] if len(objects) == 1 and objects[0].get("owned_by") == "llamacpp" else {}
+    entry: dict[str, Any] = next((row for row in objects if row.get("id") == model), single)
+    meta = entry.get("meta")
+    places = [*((entry, name) for name in ("max_model_len", "context_length", "context_window")),
               (meta if isinstance(meta, dict) else {}, "n_ctx")]  # fmt: skip
     stated = [place[name] for place, name in places if isinstance(place.get(name), int) and place[name] > 0]
     return bool(stated), f"{stated[0]} tokens" if stated else "not stated"
@@ -231,13 +240,13 @@ _ATTACKS = {
 
 
 def attacks(best: str) -> list[tuple[str, str]]:
-    """Kinds and texts that demand the answer `best`: forged verdicts and ends, tricks of Unicode, many languages."""
-    spoken = [(f"a command in {len(_COMMANDS)} languages", text) for text in _COMMANDS.values()]
-    return [(kind, text.replace("{best}", best)) for kind, text in [*_ATTACKS.items(), *spoken]]
+    """Return kinds and texts that demand the answer `best`: forged verdicts, Unicode tricks, many languages."""
+    commands = [(f"a command in {len(_COMMANDS)} languages", text) for text in _COMMANDS.values()]
+    return [(kind, text.replace("{best}", best)) for kind, text in [*_ATTACKS.items(), *commands]]
 
 
-def attacked(sample: Sample, text: str) -> Sample:
-    """The subject with a text at the end of what is judged: the turn, or the last one of the judged system."""
+def insert_attack(sample: Sample, text: str) -> Sample:
+    """Return the sample with a text at the end of the judged turn, or of the last turn of the assistant."""
     conversation = sample.conversation
     index = sample.turn
     if index is None:

@@ -1,4 +1,4 @@
-"""One client for every wire: the official `openai` SDK, and what its failures mean to us."""
+"""The client of OpenAI-compatible endpoints: the official `openai` SDK, with its errors as Accord's."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from accord.edges import (
     ModelError,
     NotSent,
     is_web_address,
-    keep_secret,
-    keep_url_secrets,
     one_line,
-    plain_url,
-    redacted_message,
+    redact_message,
+    register_secret,
+    register_url_secrets,
+    strip_url_secrets,
 )
 from accord.models.http_safety import ENCODINGS, MOST_BYTES, receiver
 from accord.models.model import CallFailed, Prompt, Reply, Usage
 from accord.models.reply_parsing import (
     MALFORMED,
-    a_list,
-    a_whole,
-    an_error_code,
-    an_object,
-    chat_reply,
-    parsed,
-    usage_of,
+    error_code,
+    parse_json,
+    read_chat_reply,
+    read_usage,
+    require_index,
+    require_list,
+    require_object,
 )
 from accord.models.settings import NO_ADDRESS
-from accord.models.streaming import EVENTS, Events, Pieces, Writing
+from accord.models.streaming import EVENTS, EventParser, ReplyStream, StreamedReply
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -53,11 +53,11 @@ if TYPE_CHECKING:
 TIMEOUT_SECONDS = 60.0
 NOT_IMPLEMENTED, LONGEST_REASON = 501, 200
 POOLED, POOLS = 16, 8
-"""Requests under way per client, and the most clients: for each request the HTTP library asks the system about every
-idle connection of its pool."""
+"""Requests in progress per client, and the most clients. Several small pools are faster than one: for each request the
+HTTP library checks every idle connection of its pool."""
 KEY_VARIABLE = "OPENAI_API_KEY"
 DEFAULT_URL = "https://api.openai.com/v1"
-"""Where the SDK asks unless it is told otherwise."""
+"""Default endpoint of the SDK."""
 
 
 def open_client(
@@ -68,11 +68,11 @@ def open_client(
     most_bytes: int = MOST_BYTES,
     certificates: SSLContext | None = None,
 ) -> AsyncOpenAI:
-    """A client of an OpenAI-compatible endpoint; nothing is sent yet.
+    """Open a client of an OpenAI-compatible endpoint, without sending a request.
 
-    The key comes from `OPENAI_API_KEY` unless given. The SDK's own retries are off: `Retrying` does them, where they
-    are counted. See `receiving` for what is refused of a reply. Reading the system's certificates takes tens of
-    milliseconds: clients of one endpoint share them.
+    The key comes from `OPENAI_API_KEY` unless given. The SDK's own retries are off, since `Retrying` counts them.
+    Replies are checked by `http_safety.receiver`. Reading the system's certificates takes tens of milliseconds, so
+    clients of one endpoint share them.
 
     Raises:
         NotSent: No key is given and `OPENAI_API_KEY` is not set.
@@ -96,7 +96,7 @@ def open_client(
 
 @dataclass
 class _Sending:
-    """State of the request of a `failures` block; `is_sent` is True from its first byte on."""
+    """State of the request in a `failures` block; `is_sent` is True from its first byte on."""
 
     is_sent: bool = False
 
@@ -105,7 +105,7 @@ _SENDING: ContextVar[_Sending | None] = ContextVar("sending", default=None)
 
 
 async def _trace_sending(request: Any) -> None:
-    """Note when the HTTP library begins to write a request; before, it may fail to connect."""
+    """Note when the HTTP library begins to write a request; before that, connecting may fail."""
     sending = _SENDING.get()
     if sending is None:
         return
@@ -118,24 +118,24 @@ async def _trace_sending(request: Any) -> None:
 
 
 def _certificates() -> SSLContext:
-    """What the HTTP library that the SDK is built on would read for each client."""
+    """Return the certificates of the HTTP library that the SDK is built on."""
     from openai import DefaultAsyncHttpxClient
 
     built_on = next(kind.__module__ for kind in DefaultAsyncHttpxClient.__mro__ if kind.__module__[:6] != "openai")
-    found: SSLContext = import_module(built_on.partition(".")[0]).create_ssl_context()
-    return found
+    context: SSLContext = import_module(built_on.partition(".")[0]).create_ssl_context()
+    return context
 
 
 @dataclass(eq=False)
 class _Pool:
-    """A client with its connections, and how many requests it has under way."""
+    """A client with its connections and its number of requests in progress."""
 
     client: AsyncOpenAI
     busy: int = 0
 
 
 class Endpoint(ABC):
-    """A model at an OpenAI-compatible endpoint; what is asked of it, and how, is up to the wire."""
+    """A model at an OpenAI-compatible endpoint; subclasses define the requests."""
 
     def __init__(
         self,
@@ -145,31 +145,30 @@ class Endpoint(ABC):
         timeout: float = TIMEOUT_SECONDS,
         most_bytes: int = MOST_BYTES,
     ) -> None:
-        """See `open_client` for where the key comes from; it is needed once something is asked.
+        """Store the options; the first request opens a client (see `open_client` for the key).
 
-        The base URL comes from `OPENAI_BASE_URL` unless given. `timeout` seconds after it was sent a request is over,
-        whatever arrived by then.
+        The base URL comes from `OPENAI_BASE_URL` unless given. A request ends `timeout` seconds after it was sent.
 
         Raises:
-            BadInput: The base URL is no web address: nothing would ever answer.
+            BadInput: The base URL is not a web address.
         """
-        keep_secret(api_key)
+        register_secret(api_key)
         url = (os.environ.get("OPENAI_BASE_URL") or DEFAULT_URL) if base_url is None else base_url
         if not is_web_address(url):
-            shown = one_line(re.split("[?#]", url.rpartition("@")[2])[0], 200) or "empty"
+            address = one_line(re.split("[?#]", url.rpartition("@")[2])[0], 200) or "empty"
             if base_url is None:
-                raise BadInput(f"OPENAI_BASE_URL is {shown}; it needs http:// or https:// in front")
-            raise BadInput(f"the endpoint of {model!r} is {shown}: {NO_ADDRESS}")
-        keep_url_secrets(url)
+                raise BadInput(f"OPENAI_BASE_URL is {address}; it needs http:// or https:// in front")
+            raise BadInput(f"the endpoint of {model!r} is {address}: {NO_ADDRESS}")
+        register_url_secrets(url)
         self.name = model
         self.timeout = timeout
         self._options = (url, api_key, timeout, most_bytes)
         self._pools: list[_Pool] = []
-        self.endpoint = plain_url(url).rstrip("/") + "/"
+        self.endpoint = strip_url_secrets(url).rstrip("/") + "/"
 
     @cached_property
     def client(self) -> AsyncOpenAI:
-        """The SDK's client, opened when something is first asked; see `open_client` for what is raised."""
+        """Client of the SDK, opened on first use; see `open_client` for errors."""
         return self._opened()
 
     @cached_property
@@ -180,44 +179,44 @@ class Endpoint(ABC):
         return open_client(self.name, *self._options, self._certificates)
 
     async def fetch(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """The JSON that the endpoint answers to a request under its address: a POST, or a GET without a body.
+        """Send a POST request, or a GET request without a body, and return the JSON of the reply.
 
         Raises:
-            CallFailed: This call failed: what `failures` lists.
-            ModelError: No call can succeed: wrong key, no permission, no such model.
+            CallFailed: This request failed; see `failures` for the reasons.
+            ModelError: No request can succeed: wrong key, no permission, no such model.
         """
-        pool = self._free()  # the SDK takes a second to load, which is not the endpoint's
+        pool = self._free()  # outside the timeout: the SDK takes a second to load
         pool.busy += 1
         try:
             with failures(self.endpoint, self.name):
                 async with asyncio.timeout(self.timeout):
                     if body is None:
-                        found = await pool.client.get(path, cast_to=bytes)
+                        content = await pool.client.get(path, cast_to=bytes)
                     else:
-                        found = await pool.client.post(path, body=dict(body), cast_to=bytes)
+                        content = await pool.client.post(path, body=dict(body), cast_to=bytes)
         finally:
             pool.busy -= 1
-        return parsed(found)
+        return parse_json(content)
 
     def _free(self) -> _Pool:
-        """A client with room; another one is opened where all have as many requests under way as they should."""
-        found = next((pool for pool in self._pools if pool.busy < POOLED), None)
-        if found is None and len(self._pools) < POOLS:
-            found = _Pool(self._opened() if self._pools else self.client)
-            self._pools.append(found)
-        return found or min(self._pools, key=lambda pool: pool.busy)
+        """Return a client with a free slot; open another one if all are busy."""
+        free = next((pool for pool in self._pools if pool.busy < POOLED), None)
+        if free is None and len(self._pools) < POOLS:
+            free = _Pool(self._opened() if self._pools else self.client)
+            self._pools.append(free)
+        return free or min(self._pools, key=lambda pool: pool.busy)
 
     @abstractmethod
     async def ask(self, question: Any, /) -> Any:
         """Send one question.
 
         Raises:
-            CallFailed: This call failed: what `failures` lists, or what the wire adds.
-            ModelError: No call can succeed: wrong key, no permission, no such model.
+            CallFailed: This request failed; subclasses add reasons to those of `failures`.
+            ModelError: No request can succeed: wrong key, no permission, no such model.
         """
 
     async def close(self) -> None:
-        """Close the connections; the event loop that asked has to be running still."""
+        """Close the connections, in the event loop that opened them."""
         if "client" in vars(self):
             await self.client.close()
         for pool in self._pools[1:]:
@@ -226,15 +225,14 @@ class Endpoint(ABC):
 
 @contextmanager
 def failures(endpoint: str, model: str) -> Iterator[None]:
-    """Turn the SDK's exceptions into ours; no message repeats a key, or a body but for the reason behind a 501.
+    """Turn the SDK's exceptions into Accord's; messages repeat no key and no body, except the reason of an HTTP 501.
 
-    A failure has `is_sent=False` if the connection was never made.
+    A failure has `is_sent=False` if there was no connection.
 
     Raises:
-        CallFailed: This call failed: `timeout`, `unreachable`, `rate-limited`, `server`, `too long`, `rejected`,
+        CallFailed: This request failed: `timeout`, `unreachable`, `rate-limited`, `server`, `too long`, `rejected`,
             `malformed`.
-        ModelError: No call can succeed: wrong key, no permission, no such model, or the server does not do it at all,
-            with the reason that it gives.
+        ModelError: No request can succeed: wrong key, no permission, no such model, or not supported by the server.
     """
     import openai
 
@@ -245,32 +243,32 @@ def failures(endpoint: str, model: str) -> Iterator[None]:
     except (openai.APITimeoutError, TimeoutError):
         raise CallFailed("timeout", f"{endpoint} did not answer in time", is_sent=sending.is_sent) from None
     except openai.APIConnectionError as error:
-        if isinstance(error.__cause__, AccordError):  # refused by `receiving`
+        if isinstance(error.__cause__, AccordError):  # raised by `http_safety.receiver`
             raise error.__cause__ from None
-        happened = "lost the connection" if sending.is_sent else "cannot connect"
-        detail = f"{happened} to {address_of(endpoint)} ({endpoint})"
+        problem = "lost the connection" if sending.is_sent else "cannot connect"
+        detail = f"{problem} to {address_of(endpoint)} ({endpoint})"
         raise CallFailed("unreachable", detail, is_sent=sending.is_sent) from None
     except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
-        # The body of a 401 may repeat the key; only its status is shown.
+        # The body of a 401 may repeat the key, so only the status is shown.
         raise ModelError(f"{endpoint} refused the key for {model!r} (HTTP {error.status_code})") from None
     except openai.NotFoundError:
-        raise ModelError(f"{endpoint} has no model {model!r}, or does not speak this wire (HTTP 404)") from None
+        raise ModelError(f"{endpoint} has no model {model!r}, or no such route (HTTP 404)") from None
     except openai.APIStatusError as error:
         if error.status_code == NOT_IMPLEMENTED:
-            said = _reason_in(error.body)
-            raise ModelError(f"{endpoint} cannot do what is asked of {model!r} (HTTP 501){said}") from None
+            reason = _reason_in(error.body)
+            raise ModelError(f"{endpoint} does not support this request to {model!r} (HTTP 501){reason}") from None
         raise _status_failure(endpoint, error) from None
     except (
         openai.APIResponseValidationError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError,
         RecursionError,
     ):  # fmt: skip
-        raise CallFailed(MALFORMED, f"{endpoint} answered something of another shape") from None
+        raise CallFailed(MALFORMED, f"{endpoint} sent a reply of an unknown form") from None
     finally:
         _SENDING.reset(token)
 
 
 def address_of(url: str) -> str:
-    """Host and port of a web address, without credentials."""
+    """Return host and port of a web address, without credentials."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -278,13 +276,15 @@ def address_of(url: str) -> str:
 
 
 def _reason_in(body: object) -> str:
-    """The reason that a server gives in an error's body, in a line without secrets; nothing where it gives none."""
-    said = body.get("message") if isinstance(body, Mapping) else None
-    return f": {one_line(redacted_message(said), LONGEST_REASON)}" if isinstance(said, str) and said.strip() else ""
+    """Return the reason in the body of an error as one line without secrets, or an empty string."""
+    reason = body.get("message") if isinstance(body, Mapping) else None
+    if not isinstance(reason, str) or not reason.strip():
+        return ""
+    return f": {one_line(redact_message(reason), LONGEST_REASON)}"
 
 
 def _status_failure(endpoint: str, error: Any) -> CallFailed:
-    """What an HTTP status says: too much, broken over there, or a request that will never do."""
+    """Return the failure of an HTTP status: too many requests, a server error, or a rejected request."""
     status = error.status_code
     if status == 429:
         return CallFailed(
@@ -292,13 +292,13 @@ def _status_failure(endpoint: str, error: Any) -> CallFailed:
         )
     if status >= 500 or status in {408, 409}:
         return CallFailed("server", f"{endpoint} answered HTTP {status}", retry_after(error.response))
-    code = an_error_code(getattr(error, "code", None))
+    code = error_code(getattr(error, "code", None))
     reason = "too long" if status == 413 or "context_length" in code else "rejected"
     return CallFailed(reason, f"{endpoint} answered HTTP {status}" + (f" ({code})" if code else ""))
 
 
 def retry_after(response: Any) -> float | None:
-    """Seconds that a Retry-After header asks for; a date counts from now, and no wait is negative."""
+    """Return the seconds of a Retry-After header, at least 0; a date counts from now."""
     value = response.headers.get("retry-after")
     if value is None:
         return None
@@ -313,31 +313,31 @@ def retry_after(response: Any) -> float | None:
 
 
 class ChatCompletions(Endpoint):
-    """A chat model; a call can also fail as `refused` or `filtered`."""
+    """A chat model; a request can also fail as `refused` or `filtered`."""
 
     async def ask(self, prompt: Prompt, /) -> Reply:
-        """Send one prompt; see `Endpoint.ask` for what is raised."""
-        found = await self.fetch("/chat/completions", {"model": self.name, **chat_request_of(prompt)})
-        return chat_reply(found, self.name, with_tokens=bool(prompt.top_logprobs))
+        """Send one prompt; see `Endpoint.ask` for errors."""
+        body = await self.fetch("/chat/completions", {"model": self.name, **chat_request_of(prompt)})
+        return read_chat_reply(body, self.name, with_tokens=bool(prompt.top_logprobs))
 
-    async def stream(self, prompt: Prompt, /) -> Pieces:
-        """Send one prompt, and hear the reply as it is written; see `StreamingChat.stream`.
+    async def stream(self, prompt: Prompt, /) -> ReplyStream:
+        """Send one prompt and yield its reply as it arrives; see `StreamingChat.stream`.
 
-        `timeout` is for the whole of it. An endpoint that does not stream answers with all of it at once.
+        `timeout` covers the whole reply. An endpoint that does not stream sends the reply in one piece.
         """
         body: dict[str, Any] = {"model": self.name, **chat_request_of(prompt), "stream": True}
-        body["stream_options"] = {"include_usage": True}  # what was thought and not said is billed too
-        asked = self.client.chat.completions.with_streaming_response.create(
+        body["stream_options"] = {"include_usage": True}  # hidden reasoning tokens are billed too
+        request = self.client.chat.completions.with_streaming_response.create(
             **body, extra_headers={"Accept": EVENTS, "Accept-Encoding": "identity"}
         )
-        events, writing = Events(self._options[3]), Writing(self.name)
+        events, writing = EventParser(self._options[3]), StreamedReply(self.name)
         until = asyncio.get_running_loop().time() + self.timeout
         try:
             with failures(self.endpoint, self.name):
                 async with asyncio.timeout_at(until):
-                    response = await asked.__aenter__()
+                    response = await request.__aenter__()
             if not response.headers.get("content-type", "").startswith(EVENTS):
-                reply = chat_reply(parsed(await response.read()), self.name, with_tokens=False)
+                reply = read_chat_reply(parse_json(await response.read()), self.name, with_tokens=False)
                 yield reply.text
                 yield reply
                 return
@@ -349,14 +349,14 @@ class ChatCompletions(Endpoint):
                         yield text
             yield writing.reply(events.has_ended)
         finally:
-            await asked.__aexit__(None, None, None)
+            await request.__aexit__(None, None, None)
 
 
-async def _next_of(chunks: AsyncIterator[bytes], until: float, writing: Writing, endpoint: str) -> bytes | None:
-    """What comes next of a reply; `None` at its end.
+async def _next_of(chunks: AsyncIterator[bytes], until: float, writing: StreamedReply, endpoint: str) -> bytes | None:
+    """Return the next bytes of a reply; None at its end.
 
     Raises:
-        CallFailed: It does not come in time, or the connection breaks.
+        CallFailed: They do not arrive in time, or the connection breaks.
     """
     try:
         async with asyncio.timeout_at(until):
@@ -365,12 +365,12 @@ async def _next_of(chunks: AsyncIterator[bytes], until: float, writing: Writing,
         raise CallFailed("timeout", f"{endpoint} did not finish in time") from None
     except (AccordError, asyncio.CancelledError):
         raise
-    except Exception:  # the HTTP library's own: it has no name here
+    except Exception:  # an exception of the HTTP library, which has no name here
         raise writing.broken() from None
 
 
 class ChatRequest(TypedDict):
-    """A prompt as the chat wire writes it, without the model's name."""
+    """Body of a chat completion request, without the model's name."""
 
     messages: list[dict[str, str]]
     max_tokens: int
@@ -381,7 +381,7 @@ class ChatRequest(TypedDict):
 
 
 def chat_request_of(prompt: Prompt) -> ChatRequest:
-    """What is sent for a prompt."""
+    """Return the body of the request for a prompt."""
     request: ChatRequest = {
         "messages": [{"role": message.role, "content": message.content} for message in prompt.messages],
         "max_tokens": prompt.max_tokens,
@@ -396,20 +396,20 @@ def chat_request_of(prompt: Prompt) -> ChatRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
-    """Texts whose vectors are wanted together."""
+class EmbeddingRequest:
+    """Texts to embed in one request."""
 
     texts: tuple[str, ...]
 
     @property
     def text(self) -> str:
-        """All of them, to estimate what they cost."""
+        """All texts, to estimate the usage."""
         return "\n".join(self.texts)
 
 
 @dataclass(frozen=True, slots=True)
-class Vectors:
-    """A vector per text, in the order of the texts."""
+class EmbeddingReply:
+    """One vector per text, in order."""
 
     vectors: tuple[tuple[float, ...], ...]
     usage: Usage = Usage()
@@ -418,29 +418,31 @@ class Vectors:
 class EmbeddingsEndpoint(Endpoint):
     """An embeddings model at an OpenAI-compatible endpoint."""
 
-    async def ask(self, question: Texts, /) -> Vectors:
+    async def ask(self, question: EmbeddingRequest, /) -> EmbeddingReply:
         """Send some texts.
 
         Raises:
-            CallFailed: The call failed; `malformed` where there are not as many vectors as texts.
-            ModelError: No call can succeed.
+            CallFailed: This request failed; `malformed` if the number of vectors differs from that of the texts.
+            ModelError: No request can succeed.
         """
         body = {"model": self.name, "input": list(question.texts), "encoding_format": "float"}
-        found = an_object(await self.fetch("/embeddings", body), "list of vectors")
+        reply = require_object(await self.fetch("/embeddings", body), "list of vectors")
         vectors: dict[int, tuple[float, ...]] = {}
-        for row in a_list(found.get("data"), "list of vectors"):
-            place = a_whole(an_object(row, "vector").get("index"), "place of a vector", len(question.texts))
+        for row in require_list(reply.get("data"), "list of vectors"):
+            place = require_index(require_object(row, "vector").get("index"), "place of a vector", len(question.texts))
             vectors[place] = _vector(row.get("embedding"))
-        if len(vectors) < max(len(question.texts), len(found["data"])):
+        if len(vectors) < max(len(question.texts), len(reply["data"])):
             raise CallFailed(MALFORMED, f"{self.endpoint} gave {len(vectors)} vectors of {len(question.texts)}")
-        return Vectors(tuple(vectors[place] for place in range(len(question.texts))), usage_of(found.get("usage")))
+        return EmbeddingReply(
+            tuple(vectors[place] for place in range(len(question.texts))), read_usage(reply.get("usage"))
+        )
 
 
-def _vector(found: Any) -> tuple[float, ...]:
-    numbers = a_list(found, "vector")
-    if not numbers or any(isinstance(each, bool) or not isinstance(each, int | float) for each in numbers):
-        raise CallFailed(MALFORMED, "a vector is a list of numbers")
+def _vector(value: Any) -> tuple[float, ...]:
+    numbers = require_list(value, "vector")
+    if not numbers or any(isinstance(x, bool) or not isinstance(x, int | float) for x in numbers):
+        raise CallFailed(MALFORMED, "a vector is not a list of numbers")
     try:
         return tuple(map(float, numbers))
     except OverflowError:
-        raise CallFailed(MALFORMED, "a vector's number is larger than any float") from None
+        raise CallFailed(MALFORMED, "a number of a vector is larger than any float") from None

@@ -1,4 +1,4 @@
-"""How much a model in this process reads, as far as its name and its files say."""
+"""Fitting a conversation into a model's context."""
 
 from __future__ import annotations
 
@@ -6,79 +6,79 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from accord.edges import BadInput, read_card
+from accord.edges import BadInput, read_json_file
 from accord.models.model import HF, IN_PROCESS_CONTEXT, Judge, estimated_usage, in_process, in_requests
 from accord.values import Conversation, Document, Question, Sample, Turn
 
 
-def own_context(model: str) -> int | None:
-    """Tokens that a model in this process reads, prompt and answer together; `None` for a model behind an endpoint.
+def context_of(model: str) -> int | None:
+    """Return the tokens of a model in this process, for prompt and answer together; None for an endpoint.
 
-    A folder that cannot be read says nothing here: opening it says what is wrong.
+    A folder that cannot be read has the default here; opening it reports the error.
     """
     if not in_process(model):
         return None
     if not model.startswith(HF):
         return IN_PROCESS_CONTEXT
     try:
-        config = read_card(Path(model.removeprefix(HF)) / "config.json")
+        config = read_json_file(Path(model.removeprefix(HF)) / "config.json")
         return min(int(config["max_position_embeddings"]), IN_PROCESS_CONTEXT)
     except (OSError, BadInput, ValueError, LookupError, TypeError):
         return IN_PROCESS_CONTEXT
 
 
 MARGIN = 0.8
-"""Share of a context that is planned for: how many tokens a text has is an estimate."""
+"""Share of a context that is used, since the number of tokens is an estimate."""
 LEAST_ROOM = 100
 TURN_OVERHEAD = 12
-"""Tokens around a turn: its index, its role, empty lines."""
+"""Tokens of a turn besides its text: index, role and empty lines."""
 
 
 def room_for(judge: Judge, questions: Sequence[Question], context: int) -> int:
-    """Estimated tokens that a conversation may take in one request of a judge, beside all that is asked of it.
+    """Return the estimated tokens that a conversation may have in one request of a judge.
 
     Raises:
-        BadInput: There is hardly any room.
+        BadInput: The questions leave almost no room.
     """
-    nothing = Sample(Conversation("", ()))
+    empty = Sample(Conversation("", ()))
     groups = in_requests(judge, questions)
-    estimates = [estimated_usage(request).total for group in groups for request in judge.requests(nothing, group)]
-    return room_beside(max(estimates, default=0), context, "judge: context")
+    estimates = [estimated_usage(request).total for group in groups for request in judge.requests(empty, group)]
+    return room_left(max(estimates, default=0), context, "judge: context")
 
 
-def room_beside(asked: int, context: int, setting: str) -> int:
-    """Estimated tokens that are left for a conversation beside what is asked, its answer included.
+def room_left(used: int, context: int, setting: str) -> int:
+    """Return the estimated tokens of a context that are left for a conversation, after `used` tokens.
 
     Raises:
-        BadInput: There is hardly any; names the setting to raise.
+        BadInput: Almost none are left; the error names the setting to raise.
     """
-    room = int(MARGIN * context) - asked
+    room = int(MARGIN * context) - used
     if room < LEAST_ROOM:
         raise BadInput(
-            f"a context of {context} tokens leaves no room for a conversation beside the questions, which take "
-            f"about {asked}; raise {setting}"
+            f"a context of {context} tokens leaves no room for a conversation: the questions take about {used} tokens. "
+            f"Raise {setting}"
         )
     return room
 
 
-def windowing(judge: Judge, questions: Sequence[Question], context: int | None) -> Callable[[Sample], Sample]:
-    """What a judge is shown of each subject, where a request may have no more than `context` tokens.
+def make_window(judge: Judge, questions: Sequence[Question], context: int | None) -> Callable[[Sample], Sample]:
+    """Return a function that shortens samples to the `context` tokens of a judge's request.
 
     Raises:
-        BadInput: There is hardly any room beside the questions.
+        BadInput: The questions leave almost no room.
     """
     if context is None:
         return lambda sample: sample
     room = room_for(judge, questions, context)
-    return lambda sample: fitted(sample, room)
+    return lambda sample: fit_to_context(sample, room)
 
 
-def fitted(sample: Sample, room: int) -> Sample:
-    """The subject as it fits into so many tokens: documents and turns shortened, turns in the middle left out.
+def fit_to_context(sample: Sample, room: int) -> Sample:
+    """Return the sample shortened to `room` tokens.
 
-    Documents keep their beginnings and at most half of the room; a turn longer than half of what remains loses its
-    middle. The first turn stays, then as many of the last ones as fit: what is judged is always there. Each gap says
-    how much is missing.
+    Documents keep their beginnings and at most half of the room. A turn longer than half of the rest loses its middle.
+    The first turn stays, and as many of the last turns as fit, so the judged turn is always complete or shortened,
+    never left out. Each gap states its size.
     """
     turns = sample.conversation.up_to(sample.turn)
     documents = sample.conversation.documents
@@ -93,7 +93,7 @@ def fitted(sample: Sample, room: int) -> Sample:
 
 
 def truncated_share(whole: Sample, shown: Sample) -> float:
-    """The share of a subject's characters, documents included, that its shown form lacks; from 0 to 1."""
+    """Return the share of a sample's characters, documents included, that its shortened form lacks; 0 to 1."""
     if shown is whole:
         return 0.0
     return max(0.0, 1.0 - _characters(shown) / max(_characters(whole), 1))
@@ -102,12 +102,12 @@ def truncated_share(whole: Sample, shown: Sample) -> float:
 def _characters(sample: Sample) -> int:
     first, last = sample.hidden or (0, 0)
     turns = sample.conversation.up_to(sample.turn)
-    said = sum(len(turn.content) for index, turn in enumerate(turns) if not first <= index < last)
-    return said + sum(len(document.text) for document in sample.conversation.documents)
+    shown = sum(len(turn.content) for index, turn in enumerate(turns) if not first <= index < last)
+    return shown + sum(len(document.text) for document in sample.conversation.documents)
 
 
 def _hidden(sizes: Sequence[int], room: int) -> tuple[int, int] | None:
-    """Which turns, from one index up to another, are not shown: those between the first and the last that fit."""
+    """Return the range of turns to leave out: those between the first turn and the last turns that fit."""
     last = len(sizes) - 1
     used = sizes[0] + (sizes[last] if last else 0)
     start = last
@@ -130,11 +130,11 @@ def _document_tokens(document: Document) -> int:
 
 
 def _shortened(documents: Sequence[Document], room: int) -> tuple[Document, ...]:
-    """The documents with their beginnings, each given the same share of the room where they do not all fit."""
+    """Return the beginnings of documents; each has the same share of the room if they do not fit."""
     if not documents or sum(map(_document_tokens, documents)) <= room:
         return tuple(documents)
-    each = max(room // len(documents) - TURN_OVERHEAD, 0)
-    return tuple(replace(document, text=_beginning(document.text, each)) for document in documents)
+    share = max(room // len(documents) - TURN_OVERHEAD, 0)
+    return tuple(replace(document, text=_beginning(document.text, share)) for document in documents)
 
 
 def _beginning(text: str, tokens: int) -> str:
@@ -143,7 +143,7 @@ def _beginning(text: str, tokens: int) -> str:
 
 
 def _cut(turn: Turn, tokens: int) -> Turn:
-    """A turn without its middle, where it is longer than so many tokens."""
+    """Return a turn of at most `tokens`, without its middle if it is longer."""
     kept = _characters_in(turn.content, tokens - TURN_OVERHEAD)
     if kept >= len(turn.content):
         return turn
@@ -153,6 +153,6 @@ def _cut(turn: Turn, tokens: int) -> Turn:
 
 
 def _characters_in(text: str, tokens: int) -> int:
-    """How many characters of a text so many tokens hold, by the text's own mean."""
+    """Return the number of a text's characters in `tokens`, by the text's mean."""
     needed = estimated_usage(text).input_tokens
     return len(text) if needed <= tokens else max(int(len(text) * tokens / needed), 0)

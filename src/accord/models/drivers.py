@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from accord.edges import BadInput
-from accord.models.batching import Batched, BatchEndpoint
+from accord.models.batching import BatchChat, BatchEndpoint
 from accord.models.budget import Budget, Caps
 from accord.models.embedders import Embedder, Remote, is_remote, open_embedder, open_remote, paid_from
 from accord.models.embedding_cache import embed_all, price_vectors, stored_vectors
@@ -24,24 +24,24 @@ from accord.models.flow import (
     STORE,
     USER,
     WRITER,
+    EmbeddingText,
     Flow,
+    ModelQuery,
     Questions,
     Request,
     StoreRead,
     StoreWrite,
-    Text,
-    Who,
-    all_of,
+    gather_all,
     wait,
 )
-from accord.models.likelihood import Passage
+from accord.models.likelihood import LikelihoodRequest
 from accord.models.model import Failure, Prompt
 from accord.models.role_models import Role, Shared
 from accord.models.settings import ModelSettings
 from accord.store import Store
 
 T = TypeVar("T")
-Step = Callable[[str], None]
+OnAnswer = Callable[[str], None]
 """Called with the purpose of each request that is answered."""
 
 
@@ -97,7 +97,7 @@ class Models:
         return made
 
     @property
-    def batches(self) -> Sequence[tuple[Batched, BatchEndpoint]]:
+    def batches(self) -> Sequence[tuple[BatchChat, BatchEndpoint]]:
         """The batch models that were opened, with their endpoints."""
         return self._shared.batches
 
@@ -134,7 +134,7 @@ class Models:
 
     # --- answering ----------------------------------------------------------------------------------------------
 
-    async def answer(self, requests: Sequence[Request], step: Step = lambda purpose: None) -> list[Any]:
+    async def answer(self, requests: Sequence[Request], step: OnAnswer = lambda purpose: None) -> list[Any]:
         """Return an answer to each request, in order; different roles are asked at the same time.
 
         Raises:
@@ -148,7 +148,7 @@ class Models:
             answers.update(zip(places, new, strict=True))
 
         try:
-            await all_of(one(*key, places) for key, places in _alike(requests).items())
+            await gather_all(one(*key, places) for key, places in _alike(requests).items())
         finally:
             stopped, self.budget.stopped = self.budget.stopped, None
             if stopped is not None:
@@ -163,9 +163,9 @@ class Models:
             return await self.role(role).replied(requests, step)
         if kind is Questions:
             return await self.role(role).judged(contents, step)
-        if kind is Passage:
+        if kind is LikelihoodRequest:
             return await self.role(role).measured(contents, step)
-        if kind is Text:
+        if kind is EmbeddingText:
             return await self._vectors(contents)
         return [self._without_asking(role, request) for request in requests]
 
@@ -183,9 +183,9 @@ class Models:
             return self.role(role).price_replies(requests, plan)
         if kind is Questions:
             return self.role(role).price_judging(contents, plan)
-        if kind is Passage:
+        if kind is LikelihoodRequest:
             return self.role(role).price_measuring(contents, plan)
-        if kind is Text:
+        if kind is EmbeddingText:
             return self._price_vectors(contents, plan)
         return [None if kind is StoreWrite else self._without_asking(role, request) for request in requests]
 
@@ -197,7 +197,7 @@ class Models:
             self._remote[name] = open_remote(name, self.budget)
         return self._remote[name]
 
-    async def _vectors(self, requests: Sequence[Text]) -> list[Any]:
+    async def _vectors(self, requests: Sequence[EmbeddingText]) -> list[Any]:
         vectors: list[Any] = [None] * len(requests)
         for name, places in _by_embedder(requests).items():
             texts, embedder = [requests[place].text for place in places], self._embedder(name)
@@ -212,7 +212,7 @@ class Models:
                 vectors[place] = vector
         return vectors
 
-    def _price_vectors(self, requests: Sequence[Text], plan: Plan) -> list[Any]:
+    def _price_vectors(self, requests: Sequence[EmbeddingText], plan: Plan) -> list[Any]:
         """Return stored vectors, and stand-ins for those of an endpoint, whose requests are counted."""
         vectors: list[Any] = [None] * len(requests)
         for name, places in _by_embedder(requests).items():
@@ -229,7 +229,7 @@ class Models:
     def _without_asking(self, role: str, request: Request) -> Any:
         """Return the answer to a request that needs no model."""
         content = request.content
-        if isinstance(content, Who):
+        if isinstance(content, ModelQuery):
             return self.role(role).known(request.about)
         if isinstance(content, StoreRead | StoreWrite):
             return content.call(self.store)
@@ -244,7 +244,7 @@ def _alike(requests: Sequence[Request]) -> dict[tuple[str, type, str], list[int]
     return groups
 
 
-def _by_embedder(requests: Sequence[Text]) -> dict[str, list[int]]:
+def _by_embedder(requests: Sequence[EmbeddingText]) -> dict[str, list[int]]:
     """Return the places of texts by embedder."""
     places: dict[str, list[int]] = {}
     for place, request in enumerate(requests):
@@ -265,7 +265,7 @@ def _role_of(role: str, settings: Mapping[str, ModelSettings]) -> str:
 # --- drivers --------------------------------------------------------------------------------------------------------
 
 
-def run(flow: Flow[T], models: Models, step: Step = lambda purpose: None) -> T:
+def run(flow: Flow[T], models: Models, step: OnAnswer = lambda purpose: None) -> T:
     """Run a flow and return its result; the requests of each round are answered at once.
 
     Raises:

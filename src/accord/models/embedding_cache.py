@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from accord.edges import BudgetReached, ModelError, Unmeasured
 from accord.models.budget import Budget
-from accord.models.client import Texts
+from accord.models.client import EmbeddingRequest
 from accord.models.embedders import AT_ONCE, Embedder, is_remote
 from accord.models.exchange import (
     Assumption,
@@ -26,7 +26,7 @@ from accord.models.flow import EMBEDDER, NOT_ASKED, OUT_OF_BUDGET, wait
 from accord.models.model import Failure, Unanswered
 from accord.models.request_ledger import RequestLedger
 from accord.models.wrappers import ATTEMPTS
-from accord.store import WIRE, Embedded, Paid, Store
+from accord.store import VECTOR_DTYPE, PaidRow, Store, VectorCache
 from accord.values import content_hash
 
 Floats = NDArray[np.float32]
@@ -40,15 +40,16 @@ STAND_IN_WIDTH = 8
 class EmbeddingExchange(Exchange[str, Floats]):
     """Texts to an embedder. Vectors of one embedder have one width."""
 
+    role = EMBEDDER
+    attempts = ATTEMPTS
     not_sent = NOT_ASKED
     counts_questions = False
 
     def __init__(self, embedder: Embedder, store: Store, budget: Budget | None = None) -> None:
-        self.embedder, self.cache = embedder, Embedded(store)
+        self.embedder, self.cache = embedder, VectorCache(store)
         self._identity = embedder.identity
         self._widths: set[int] = set()
-        ledger: RequestLedger[Floats] = RequestLedger(store, self.cache.vectors, budget)
-        super().__init__(ledger, self.cache.vectors, EMBEDDER, embedder.name, ATTEMPTS)
+        super().__init__(RequestLedger(store, self.cache.vectors, budget), embedder.name)
 
     def key(self, request: str) -> str:
         """Return the hash of embedder and text."""
@@ -79,17 +80,19 @@ class EmbeddingExchange(Exchange[str, Floats]):
                 return answers + [Failure(OUT_OF_BUDGET, str(error))] * left
         return answers
 
-    def cost(self, requests: Sequence[str], assume: Assumption = "stand_in") -> list[Texts]:
+    def cost(self, requests: Sequence[str], assume: Assumption = "stand_in") -> list[EmbeddingRequest]:
         """Return the endpoint's requests; texts of a request that is rejected are embedded one by one."""
         if not is_remote(self.model):
             return []
-        groups = [Texts(tuple(requests[start : start + AT_ONCE])) for start in range(0, len(requests), AT_ONCE)]
-        single = [Texts((text,)) for group in groups if len(group.texts) > 1 for text in group.texts]
+        groups = [
+            EmbeddingRequest(tuple(requests[start : start + AT_ONCE])) for start in range(0, len(requests), AT_ONCE)
+        ]
+        single = [EmbeddingRequest((text,)) for group in groups if len(group.texts) > 1 for text in group.texts]
         return groups + single if assume == "most" else groups
 
-    def encode(self, key: str, request: str, answer: Floats) -> Paid:
+    def encode(self, key: str, request: str, answer: Floats) -> PaidRow:
         """Return a vector as bytes."""
-        return {"kind": "vector", "key": key, "maker": self._identity, "bytes": answer.astype(WIRE).tobytes()}
+        return {"kind": "vector", "key": key, "maker": self._identity, "bytes": answer.astype(VECTOR_DTYPE).tobytes()}
 
     def decode(self, request: str, stored: Floats) -> Floats:
         """Return a stored vector."""

@@ -19,10 +19,10 @@ from typing import Any, Generic, Literal, TypeVar
 
 from accord.edges import AccordError, BudgetReached, ModelError, NotSent
 from accord.models.budget import Budget
-from accord.models.flow import MODEL_ERROR, NEVER_SENT, OUT_OF_BUDGET, all_of, as_finished
+from accord.models.flow import MODEL_ERROR, NEVER_SENT, OUT_OF_BUDGET, as_finished, gather_all
 from accord.models.model import CallFailed, Failure, Unanswered, Usage, estimated_usage, in_process
 from accord.models.request_ledger import RequestLedger
-from accord.store import Paid, batches
+from accord.store import PaidRow, batches
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -151,30 +151,23 @@ class Exchange(ABC, Generic[Q, A]):
     """One kind of request to one model.
 
     Attributes:
-        role: Role of the model in counts and plans.
+        ledger: Claims, lookups and writes in the store.
         model: Name of the model.
+        role: Role of the model in counts and plans.
         attempts: Times that a failing request is sent, for plans.
+        failures: Failed requests by key while they are recorded; None if they are not.
         not_sent: Reason of an answer that is missing because its request was not sent.
         counts_questions: True if a plan counts each request as a question and a step.
-        failures: Failed requests by key while they are recorded; None if they are not.
-        ledger: Claims, lookups and writes in the store.
-        find: Function that returns stored answers by key.
     """
 
+    role = ""
+    attempts = 1
+    failures: dict[str, Missing] | None = None
     not_sent = ""
     counts_questions = True
 
-    def __init__(
-        self,
-        ledger: RequestLedger[Any],
-        find: Callable[[Iterable[str]], Mapping[str, Any]],
-        role: str = "",
-        model: str = "",
-        attempts: int = 1,
-        failures: dict[Any, Any] | None = None,
-    ) -> None:
-        self.ledger, self.find = ledger, find
-        self.role, self.model, self.attempts, self.failures = role, model, attempts, failures
+    def __init__(self, ledger: RequestLedger[Any], model: str) -> None:
+        self.ledger, self.model = ledger, model
 
     @abstractmethod
     def key(self, request: Q) -> str:
@@ -195,7 +188,7 @@ class Exchange(ABC, Generic[Q, A]):
         """Return what `ask` sends over the wire for one group of requests."""
 
     @abstractmethod
-    def encode(self, key: str, request: Q, answer: A) -> Paid:
+    def encode(self, key: str, request: Q, answer: A) -> PaidRow:
         """Return an answer as a row of the store."""
 
     @abstractmethod
@@ -212,10 +205,10 @@ class Exchange(ABC, Generic[Q, A]):
 
     def record_failures(self, answers: Mapping[str, A | Missing]) -> None:
         """Record failed requests, except those that were not sent."""
+        failures = {} if self.failures is None else self.failures
         for key, answer in answers.items():
-            is_sent = isinstance(answer, Failure | Unanswered) and answer.reason not in NEVER_SENT
-            if is_sent and self.failures is not None:
-                self.failures[key] = answer
+            if isinstance(answer, Failure | Unanswered) and answer.reason not in NEVER_SENT:
+                failures[key] = answer
 
     def check(self, answers: Mapping[str, A | Missing]) -> None:
         """Raise ModelError if the failures among a unit's answers rule out the answers to other units."""
@@ -277,7 +270,7 @@ async def ask_once(
         )
 
     async def ask_claimed(keys: Sequence[str]) -> None:
-        await all_of(ask_group(group) for group in exchange.groups([(key, requests[key]) for key in keys]))
+        await gather_all(ask_group(group) for group in exchange.groups([(key, requests[key]) for key in keys]))
 
     elsewhere = await exchange.ledger.ask_each_once(requests, ask_claimed, waits)
     return new | {key: exchange.decode(requests[key], stored) for key, stored in elsewhere.items()}
@@ -407,7 +400,7 @@ def stored_answers(exchange: Exchange[Q, A], requests: Sequence[Q], hint: str) -
     Nothing is sent; `hint` is the detail of answers that are missing.
     """
     keys = [exchange.key(request) for request in requests]
-    stored, failures = exchange.find(dict.fromkeys(keys)), exchange.failures or {}
+    stored, failures = exchange.ledger.stored(dict.fromkeys(keys)), exchange.failures or {}
     return [
         exchange.decode(request, stored[key])
         if key in stored
@@ -419,7 +412,7 @@ def stored_answers(exchange: Exchange[Q, A], requests: Sequence[Q], hint: str) -
 def price(exchange: Exchange[Q, A], requests: Sequence[Q], plan: Plan) -> list[A | None]:
     """Count requests in a plan, and return the stored answer to each, or None."""
     keys = [exchange.key(request) for request in requests]
-    stored = exchange.find(dict.fromkeys(keys))
+    stored = exchange.ledger.stored(dict.fromkeys(keys))
     plan.steps += len(keys) if exchange.counts_questions else 0
     count(exchange, zip(keys, requests, strict=True), stored, plan)
     return [

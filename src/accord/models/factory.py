@@ -1,7 +1,9 @@
-"""Opening models: `Once(Limited(Retrying(Budgeted(wire))))`, or `Once(Cached(...))` if replies are stored.
+"""Opening models from their names.
 
-Equal prompts in progress are sent once, stored replies never wait for a slot, a slot is held through retries, and every
-attempt is paid from the budget. A model in this process needs no limit, retries or budget.
+A model at an endpoint is `Deduplicated(Limited(Retrying(Budgeted(wire))))`, with stored replies
+`Deduplicated(Cached(...))`. Equal prompts in progress are sent once, stored replies never wait for a slot, a slot is
+held through retries, and every attempt is paid from the budget. A model in this process needs no limit, retries or
+budget.
 """
 
 from __future__ import annotations
@@ -11,18 +13,18 @@ from importlib import import_module
 from typing import Any
 
 from accord.edges import BadInput
-from accord.models.batching import MOST_FILE_BYTES, Batched, BatchEndpoint
+from accord.models.batching import MOST_FILE_BYTES, BatchChat, BatchEndpoint
 from accord.models.budget import Budget, Budgeted, Caps
 from accord.models.client import TIMEOUT_SECONDS, ChatCompletions, Endpoint
-from accord.models.judges.decisions import DecidedChat, DecisionsJudge, OpenAIDecisions, SystemOne
+from accord.models.judges.decisions import DecisionsChat, DecisionsJudge, OpenAIDecisions, SystemOne
 from accord.models.judges.logprobs import IN_PROCESS_LOGPROBS, TOP_LOGPROBS, LogprobsJudge
 from accord.models.judges.sampling import SamplingJudge, VerbalisedJudge
 from accord.models.likelihood import EchoCompletions, EchoLikelihood, LikelihoodModel
 from accord.models.model import EMBEDDED, GGUF, HF, ChatModel, Judge, Model, in_process
-from accord.models.streaming import Heard
-from accord.models.wrappers import ATTEMPTS, Cached, Limit, Limited, Once, Retrying
+from accord.models.streaming import StreamingClient
+from accord.models.wrappers import ATTEMPTS, Cached, Deduplicated, Limit, Limited, Retrying
 from accord.store import Store
-from accord.values import MOST_ASKED, Question
+from accord.values import MAX_JUDGE_OPTIONS, Question
 
 DECISIONS: dict[str, type[Endpoint]] = {"decisions": OpenAIDecisions, "systemone": SystemOne}
 DIALECTS = {"decisions": "openai", "systemone": "systemone"}
@@ -61,11 +63,11 @@ class ClientOptions:
         return self.limits.setdefault(endpoint, Limit(self.at_once))
 
 
-def asked_on(wire: Any, options: ClientOptions) -> Model[Any, Any]:
+def wrap_wire(wire: Any, options: ClientOptions) -> Model[Any, Any]:
     """Join equal requests to a wire; at an endpoint, also add its budget, retries and limit."""
     if in_process(wire.name):
-        return Once(wire)
-    return Once(_limited(wire, options))
+        return Deduplicated(wire)
+    return Deduplicated(_limited(wire, options))
 
 
 def _limited(wire: Any, options: ClientOptions) -> Limited[Any, Any]:
@@ -88,18 +90,20 @@ def open_chat(model: str, base_url: str | None, store: Store, options: ClientOpt
 
 def _cached(wire: Any, store: Store, options: ClientOptions) -> ChatModel:
     model = wire if in_process(wire.name) else _limited(wire, options)
-    return Once(Cached(model, store, wire.endpoint, options.budget))
+    return Deduplicated(Cached(model, store, wire.endpoint, options.budget))
 
 
 def open_uncached(model: str, base_url: str | None, options: ClientOptions) -> ChatModel:
     """Open a chat model whose caller stores the replies; see `open_judge` for its names."""
-    return asked_on(open_wire(model, base_url, options), options)
+    return wrap_wire(open_wire(model, base_url, options), options)
 
 
-def open_heard(model: str, base_url: str | None, options: ClientOptions, streams: bool = True) -> Heard:
+def open_streaming(model: str, base_url: str | None, options: ClientOptions, streams: bool = True) -> StreamingClient:
     """Open a chat model that streams its replies, and stores none; see `open_judge` for its names."""
     wire = open_wire(model, base_url, options)
-    return Heard(wire, options.limit(wire.endpoint), options.budget, options.attempts, in_process(model), streams)
+    return StreamingClient(
+        wire, options.limit(wire.endpoint), options.budget, options.attempts, in_process(model), streams
+    )
 
 
 def endpoint_of(model: str, base_url: str | None) -> str:
@@ -107,7 +111,9 @@ def endpoint_of(model: str, base_url: str | None) -> str:
     return str(open_wire(model, base_url, ClientOptions()).endpoint)
 
 
-def open_decided(mode: str, model: str, base_url: str | None, question: Question, options: ClientOptions) -> ChatModel:
+def open_decisions_chat(
+    mode: str, model: str, base_url: str | None, question: Question, options: ClientOptions
+) -> ChatModel:
     """Open a decisions endpoint as a chat model that answers one question about each prompt, and stores nothing.
 
     Raises:
@@ -115,11 +121,15 @@ def open_decided(mode: str, model: str, base_url: str | None, question: Question
             question.
         ModelError: There is no API key.
     """
-    return DecidedChat(asked_on(_decisions_wire(mode, model, base_url, options, question), options), question)
+    return DecisionsChat(wrap_wire(_decisions_wire(mode, model, base_url, options, question), options), question)
 
 
-def decided_endpoint_of(mode: str, model: str, base_url: str | None, question: Question) -> str:
-    """Return the endpoint in the keys of stored replies to prompts about a question; see `open_decided` for errors."""
+def decisions_endpoint_of(mode: str, model: str, base_url: str | None, question: Question) -> str:
+    """Return the endpoint in the keys of stored replies to prompts about a question.
+
+    Raises:
+        BadInput, ModelError: As `open_decisions_chat`.
+    """
     wire = _decisions_wire(mode, model, base_url, ClientOptions(), question)
     return f"{wire.endpoint} {DIALECTS[mode]} {question.key}"
 
@@ -132,7 +142,7 @@ def _decisions_wire(
     if question is not None and not question.can_be_judged:
         raise BadInput(
             f"a decisions endpoint cannot answer {question.id!r} ({question.scale}); it chooses from 2 to "
-            f"{MOST_ASKED} options about one conversation"
+            f"{MAX_JUDGE_OPTIONS} options about one conversation"
         )
     if in_process(model):
         raise BadInput(f"{model!r} runs in this process and has no {mode} endpoint; use mode logprobs")
@@ -152,12 +162,12 @@ def open_likelihood(model: str, base_url: str | None, options: ClientOptions) ->
     if in_process(model):
         raise BadInput(f"{model!r} cannot give likelihoods; of the models in this process only {EMBEDDED}NAME does")
     wire = EchoCompletions(model, base_url, timeout=options.timeout)
-    return EchoLikelihood(asked_on(wire, options), wire.endpoint)
+    return EchoLikelihood(wrap_wire(wire, options), wire.endpoint)
 
 
-def open_batched(
+def open_batch_judge(
     mode: str, model: str, base_url: str | None, instructions: str, store: Store, samples: int, timeout: float
-) -> tuple[Judge, Batched, BatchEndpoint]:
+) -> tuple[Judge, BatchChat, BatchEndpoint]:
     """Open a judge that answers from a provider's batches, its chat model that collects prompts, and the endpoint.
 
     Raises:
@@ -167,7 +177,7 @@ def open_batched(
     if mode not in CHAT_MODES or in_process(model):
         raise BadInput(f"no batches for {model!r} by {mode}; allowed: an endpoint by {', '.join(CHAT_MODES)}")
     wire = ChatCompletions(model, base_url, timeout=timeout, most_bytes=MOST_FILE_BYTES)
-    batched = Batched(wire, store)
+    batched = BatchChat(wire, store)
     return _chat_judge(mode, batched, wire.endpoint, instructions, samples), batched, BatchEndpoint(wire)
 
 
@@ -193,10 +203,10 @@ def open_judge(
         raise BadInput(f"no mode {mode!r}; allowed: {', '.join(MODES)}")
     if mode in DECISIONS:
         decisions = _decisions_wire(mode, model, base_url, options)
-        return DecisionsJudge(asked_on(decisions, options), instructions, decisions.endpoint, DIALECTS[mode])
+        return DecisionsJudge(wrap_wire(decisions, options), instructions, decisions.endpoint, DIALECTS[mode])
     wire = open_wire(model, base_url, options)
     stores_draws = mode == "sampling" and store is not None
-    chat = _cached(wire, store, options) if stores_draws and store else asked_on(wire, options)
+    chat = _cached(wire, store, options) if stores_draws and store else wrap_wire(wire, options)
     return _chat_judge(mode, chat, wire.endpoint, instructions, samples)
 
 

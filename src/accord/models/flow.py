@@ -1,8 +1,8 @@
 """Flows: methods as generators of requests, the values that they ask for, and their event loop.
 
 A `PromptFlow` yields prompts for one chat model. A `Flow` yields requests that name the role that answers them
-(`judge`, `writer`, ...). `to` turns the first into the second, and `together` runs several at once. A flow is tested
-without a model: the test sends the answers.
+(`judge`, `writer`, ...). `to_role` turns the first into the second, and `together` runs several at once. A flow is
+tested without a model: the test sends the answers.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Request:
 
     Attributes:
         role: A name under `models:` of `accord.yaml`, or a role that needs no model (`embedder`, `store`).
-        content: A `Prompt`, `Questions`, `Passage`, `Text`, `Who`, `StoreRead` or `StoreWrite`.
+        content: A `Prompt`, `Questions`, `Passage`, `EmbeddingText`, `ModelQuery`, `StoreRead` or `StoreWrite`.
         about: The question that a prompt asks, if its answer is a distribution over the question's options.
         purpose: Name of the request in progress reports and counts.
         stand_in: The expected answer, which a plan assumes; the requests that follow from it are planned too.
@@ -76,19 +76,19 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Who:
-    """Asks who has a role; the answer is a `Known`. Nobody is asked anything."""
+class ModelQuery:
+    """Asks for the model of a role; the answer is a `ModelInfo`, without a request to the model."""
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """Who has a role.
+class ModelInfo:
+    """The model of a role.
 
     Attributes:
-        name: The model's name.
-        mode: How a distribution is obtained from it; empty where it gives none.
-        where: Where it answers: the same name elsewhere is another model.
-        context: Tokens of one request, where that is known.
+        name: Name of the model.
+        mode: Way to obtain a distribution; empty if it gives none.
+        where: Name and endpoint; the same name at another endpoint is another model.
+        context: Most tokens of one request, if known.
     """
 
     name: str
@@ -106,13 +106,13 @@ class Questions:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
-    """A text to place; the answer is its vector.
+class EmbeddingText:
+    """A text to embed; the answer is its vector.
 
     Attributes:
-        embedder: A name that `open_embedder` knows.
-        text: What to place.
-        width: Of the vectors that it is to be held against, where they are known.
+        embedder: A name for `open_embedder`.
+        text: The text.
+        width: Width of the vectors that it is compared with, if known.
     """
 
     embedder: str
@@ -135,13 +135,13 @@ class StoreWrite:
 
 
 StandIn = Callable[[Prompt], Reply]
-"""Makes the answer that a plan assumes for a prompt."""
+"""Function that returns the reply that a plan assumes for a prompt."""
 
 Flow = Generator[Sequence[Request], Sequence[Any], T]
-"""Yields the requests it needs answered together, is sent their answers in order, returns its result."""
+"""Yields requests that are answered together, receives their answers in order, returns its result."""
 
 
-def to(
+def to_role(
     role: str,
     flow: PromptFlow[T],
     purpose: str = "",
@@ -165,11 +165,11 @@ def to(
 def together(
     flows: Iterable[Flow[T]], at_once: int | None = None, on_result: Callable[[T], None] = lambda result: None
 ) -> Flow[list[T]]:
-    """The results of several flows, in their order; what they ask in the same round is asked at once.
+    """Run several flows, and return their results in order; the requests of one round are answered together.
 
     Args:
-        flows: Taken as others end.
-        at_once: The most that are under way; all where it is left out.
+        flows: Flows; each is started when there is room for it.
+        at_once: Largest number of flows in progress; None starts all.
         on_result: Called with each result as its flow ends.
     """
     source = enumerate(flows)
@@ -196,8 +196,8 @@ def together(
             answers = {place: list(islice(flat, len(requests))) for place, requests in waiting.items()}
 
 
-def nothing(result: T) -> Flow[T]:
-    """A flow that asks nobody."""
+def without_requests(result: T) -> Flow[T]:
+    """Return a flow with a result and no requests."""
     yield from ()
     return result
 
@@ -206,18 +206,18 @@ def nothing(result: T) -> Flow[T]:
 
 
 async def drive(flow: PromptFlow[T], model: ChatModel) -> T:
-    """Run one flow to its end, answering each round of prompts at once."""
+    """Run a flow of prompts, and answer each round at once."""
     try:
         prompts = next(flow)
         while True:
-            replies = await all_of(ask(model, prompt) for prompt in prompts)
+            replies = await gather_all(ask_model(model, prompt) for prompt in prompts)
             prompts = flow.send(replies)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
 
 
-async def ask(model: ChatModel, prompt: Prompt) -> Reply | Failure:
-    """A model's reply, or its failure as a value; a budget that is reached is one too, so that others can finish."""
+async def ask_model(model: ChatModel, prompt: Prompt) -> Reply | Failure:
+    """Return a model's reply, or its failure; a spent budget is a failure too, so that other requests can finish."""
     try:
         return await model.ask(prompt)
     except CallFailed as error:
@@ -227,7 +227,7 @@ async def ask(model: ChatModel, prompt: Prompt) -> Reply | Failure:
 
 
 def _take(source: Iterator[T], most: int) -> tuple[list[T], Exception | None]:
-    """The next items, and why there are no more where taking them failed."""
+    """Return the next items, and the exception that ended them."""
     taken: list[T] = []
     try:
         taken.extend(islice(source, most))
@@ -239,11 +239,11 @@ def _take(source: Iterator[T], most: int) -> tuple[list[T], Exception | None]:
 async def as_finished(
     work: Callable[[T], Coroutine[Any, Any, R]], items: Iterable[T], at_once: int, from_store: bool = False
 ) -> AsyncGenerator[tuple[T, R], None]:
-    """Each item with its result, as results arrive; `at_once` are under way, and items are taken as slots come free.
+    """Yield each item with its result as results arrive; `at_once` items are in progress.
 
-    After an exception, of the work or of the items, no further item is taken; what is under way is finished and
-    yielded, then it is raised. Items that come `from_store` are taken in a thread, so that the event loop does not wait
-    for a database.
+    After an exception of the work or of the items, no further item is taken. Items in progress are finished and
+    yielded, then the exception is raised. Items that come `from_store` are taken in a thread, so that a database does
+    not block the event loop.
     """
     source = iter(items)
     running: dict[asyncio.Task[R], T] = {}
@@ -273,20 +273,17 @@ async def as_finished(
         await asyncio.gather(*running, return_exceptions=True)
 
 
-async def all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """All results in their order; where some fail, the others are finished before the first failure is raised.
-
-    What is under way is paid for: nobody may walk away from it.
-    """
-    found = await asyncio.gather(*work, return_exceptions=True)
-    for each in found:
-        if isinstance(each, BaseException):
-            raise each
-    return found  # type: ignore[return-value]
+async def gather_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Return all results in order; raise the first failure after the others are finished, since they are paid for."""
+    results = await asyncio.gather(*work, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return results  # type: ignore[return-value]
 
 
 def run_flow(flow: PromptFlow[T], model: ChatModel) -> T:
-    """`drive`, for callers without an event loop."""
+    """Run a flow of prompts without an event loop; see `drive`."""
     return wait(drive(flow, model))
 
 
@@ -294,7 +291,7 @@ def run_flow(flow: PromptFlow[T], model: ChatModel) -> T:
 
 _NAME = "accord-waiting"
 LAST_SECONDS = 10.0
-"""How long an interrupted call may take to let go of what it holds."""
+"""Seconds that an interrupted call has to release what it holds."""
 
 
 @cache
@@ -305,17 +302,21 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 def wait(work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`. An interrupt cancels it, and is passed on when it has let go of what it holds."""
+    """Return the result of `work`, run in the process's one event loop; an interrupt cancels it and is passed on.
+
+    Connections belong to the loop that opened them, so all calls share one, in a thread of its own. A notebook, which
+    runs a loop already, can call the same functions as a script.
+    """
     if current_thread().name == _NAME:
         work.close()
-        raise RuntimeError("wait() was called from the loop it would wait for; await the work instead")
+        raise RuntimeError("wait() was called inside its own event loop; await the work instead")
     done: Future[T] = Future()
     started: Future[asyncio.Task[None]] = Future()
 
     async def run() -> None:
         try:
             done.set_result(await work)
-        except BaseException as error:  # handed over to whoever waits
+        except BaseException as error:  # raised by done.result()
             done.set_exception(error)
 
     _loop().call_soon_threadsafe(lambda: started.set_result(_loop().create_task(run())))
@@ -329,5 +330,5 @@ def wait(work: Coroutine[Any, Any, T]) -> T:
 
 
 def start(work: Coroutine[Any, Any, T]) -> Future[T]:
-    """Begin `work` on the same loop without waiting for it; to cancel what is returned cancels the work."""
+    """Start `work` in the event loop of `wait`; cancelling the returned future cancels the work."""
     return asyncio.run_coroutine_threadsafe(work, _loop())

@@ -1,8 +1,7 @@
-"""What is done with every HTTP reply before anybody reads it: no redirect to another origin, no endless body.
+"""Checks of every HTTP reply before it is read: redirects to other origins, size and compression.
 
-A redirect that kept its method would carry the whole transcript to whoever the endpoint names, whose answers would be
-kept under the endpoint's own name. A compressed body is unpacked here, in steps, up to a bound: some kilobytes can
-unpack to gigabytes.
+A redirect to another origin would send the transcript there and store its answers under the endpoint's name. A
+compressed body is unpacked in steps up to a bound, since some kilobytes can unpack to gigabytes.
 """
 
 from __future__ import annotations
@@ -13,18 +12,18 @@ from typing import Any
 
 from accord.edges import ModelError
 from accord.models.model import CallFailed
-from accord.models.reply_parsing import short
+from accord.models.reply_parsing import shorten
 
 MOST_BYTES = 16_000_000
-"""Bytes of one reply, unpacked: a thousand times what a long answer with its token probabilities has."""
+"""Most bytes of one unpacked reply, a thousand times a long answer with token probabilities."""
 ENCODINGS = "gzip, deflate"
-"""What the client says that it can unpack."""
+"""Encodings that the client accepts."""
 TOO_LARGE = "too large"
 _STEP = 2**16
 
 
 def receiver(most: int = MOST_BYTES) -> Callable[[Any], Awaitable[None]]:
-    """A hook on the client's responses; what it refuses is raised in place of the response.
+    """Return a response hook of the HTTP client that raises for refused responses.
 
     Raises:
         ModelError: The endpoint redirects to another origin.
@@ -33,74 +32,74 @@ def receiver(most: int = MOST_BYTES) -> Callable[[Any], Awaitable[None]]:
 
     async def receive(response: Any) -> None:
         stay_at_origin(response)
-        if _is_heard(response):
-            return  # whoever listens reads it, bounded too (`streaming.Events`)
+        if _is_stream(response):
+            return  # `streaming.EventParser` reads it, with a bound of its own
         encoding = response.headers.get("content-encoding", "identity").strip().lower()
         unpacked = Unpacking(encoding, most)
         async for chunk in response.aiter_raw():
             unpacked.add(chunk)
-        # As the client's own reading leaves a response behind: unpacked, and to be read again.
+        # The client expects a read response: unpacked, with its content set.
         response.headers.pop("content-encoding", None)
         response._content = unpacked.body()
 
     return receive
 
 
-def _is_heard(response: Any) -> bool:
-    """Whether a reply was asked for as a stream of events, and comes as one that is not packed."""
-    wants = response.request.headers.get("accept") == "text/event-stream"
-    comes = response.headers.get("content-type", "").startswith("text/event-stream")
-    packed = response.headers.get("content-encoding", "identity").strip().lower() not in {"identity", ""}
-    return wants and comes and response.status_code == 200 and not packed
+def _is_stream(response: Any) -> bool:
+    """Return True if a stream of events was requested and arrives uncompressed."""
+    is_requested = response.request.headers.get("accept") == "text/event-stream"
+    is_received = response.headers.get("content-type", "").startswith("text/event-stream")
+    is_packed = response.headers.get("content-encoding", "identity").strip().lower() not in {"identity", ""}
+    return is_requested and is_received and response.status_code == 200 and not is_packed
 
 
 def stay_at_origin(response: Any) -> None:
-    """Refuse a redirect whose scheme, host or port is another; see `receiver` for what is raised."""
+    """Raise ModelError for a redirect to another scheme, host or port."""
     location = response.headers.get("location")
     if not 300 <= response.status_code < 400 or location is None:
         return
-    asked = response.request.url
+    requested = response.request.url
     try:
-        target = _origin(asked.join(location))
-    except Exception:  # the client's own InvalidURL among them, whichever HTTP library it is built on
+        target = _origin(requested.join(location))
+    except Exception:  # for example InvalidURL of the HTTP library, which has no name here
         target = "(not a URL)"
-    if target != _origin(asked):
+    if target != _origin(requested):
         raise ModelError(
-            f"{_origin(asked)} redirects to {target} (HTTP {response.status_code}), which was not asked: nothing was "
-            "sent there. If it is the endpoint, name it: base_url"
+            f"{_origin(requested)} redirects to {target} (HTTP {response.status_code}), another origin; nothing was "
+            "sent there. If it is the right endpoint, set base_url to it"
         )
 
 
 def _origin(url: Any) -> str:
-    """Scheme, host and port: no user, no path, no query."""
+    """Return scheme, host and port, without user, path and query."""
     port = f":{url.port}" if url.port is not None else ""
-    return short(f"{url.scheme}://{url.host}{port}")
+    return shorten(f"{url.scheme}://{url.host}{port}")
 
 
 class Unpacking:
-    """A body as it arrives, unpacked in steps, so that no more than `most` bytes are ever held."""
+    """Unpacks a body in steps as it arrives, and holds at most `most` bytes."""
 
     def __init__(self, encoding: str, most: int) -> None:
         """`encoding` is the reply's Content-Encoding."""
-        self._most, self._parts, self._size, self._came = most, bytearray(), 0, False
+        self._most, self._parts, self._size, self._has_begun = most, bytearray(), 0, False
         if encoding not in {"identity", "", "gzip", "x-gzip", "deflate"}:
-            raise CallFailed("malformed", f"the reply is packed as {short(encoding)}, which was not asked for")
+            raise CallFailed("malformed", f"the reply is packed as {shorten(encoding)}; allowed: {ENCODINGS}")
         self._is_deflate = encoding == "deflate"
         self._unpacker = None if encoding in {"identity", ""} else zlib.decompressobj(zlib.MAX_WBITS | 32)
 
     def add(self, chunk: bytes) -> None:
-        """Take in what arrived.
+        """Add a chunk.
 
         Raises:
-            CallFailed: It is too much, or cannot be unpacked.
+            CallFailed: The body is too large, or cannot be unpacked.
         """
-        self._came = self._came or bool(chunk)
+        self._has_begun = self._has_begun or bool(chunk)
         if self._unpacker is None:
-            self._keep(chunk)
+            self._append(chunk)
             return
         try:
             while chunk and not self._unpacker.eof:
-                self._keep(self._unpacker.decompress(chunk, _STEP))
+                self._append(self._unpacker.decompress(chunk, _STEP))
                 chunk = self._unpacker.unconsumed_tail
         except zlib.error:
             if not self._is_deflate or self._size:
@@ -109,16 +108,16 @@ class Unpacking:
             self.add(chunk)
 
     def body(self) -> bytes:
-        """All of it.
+        """Return the whole body.
 
         Raises:
-            CallFailed: It ended before its end.
+            CallFailed: The packed body is incomplete.
         """
-        if self._unpacker is not None and self._came and not self._unpacker.eof:
-            raise CallFailed("malformed", "the packed reply ends before its end")
+        if self._unpacker is not None and self._has_begun and not self._unpacker.eof:
+            raise CallFailed("malformed", "the packed reply is incomplete")
         return bytes(self._parts)
 
-    def _keep(self, part: bytes) -> None:
+    def _append(self, part: bytes) -> None:
         self._size += len(part)
         if self._size > self._most:
             raise CallFailed(TOO_LARGE, f"the reply has more than {self._most / 1e6:g} MB")

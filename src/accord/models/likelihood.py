@@ -13,20 +13,21 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from accord.edges import BudgetReached, ModelError, NotSent
+from accord.models.budget import Budget
 from accord.models.client import Endpoint
 from accord.models.exchange import Assumption, Exchange, Missing
 from accord.models.flow import NOT_MEASURED, OUT_OF_BUDGET
 from accord.models.model import CallFailed, ChatMessage, Failure, Model, Usage
 from accord.models.reply_parsing import (
-    a_list,
-    a_log_probability,
-    a_text,
-    a_whole,
-    an_object,
-    usage_of,
+    read_usage,
+    require_index,
+    require_list,
+    require_log_probability,
+    require_object,
+    require_text,
 )
 from accord.models.request_ledger import RequestLedger
-from accord.store import Paid, Store
+from accord.store import PaidRow, Store
 from accord.values import content_hash
 
 NO_ECHO = "no echo"
@@ -35,7 +36,7 @@ PASSAGES_TOGETHER = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class LikelihoodRequest:
     """Messages whose likelihoods are requested.
 
     Attributes:
@@ -55,7 +56,7 @@ class Likelihood:
     tokens: int
 
 
-Measured = tuple[Likelihood, ...] | Failure
+LikelihoodResult = tuple[Likelihood, ...] | Failure
 """One likelihood per measured message, or the reason for having none."""
 
 
@@ -64,15 +65,15 @@ class LikelihoodModel(Protocol):
 
     name: str
 
-    def made_from(self, passage: Passage) -> Mapping[str, Any]:
+    def made_from(self, passage: LikelihoodRequest) -> Mapping[str, Any]:
         """Return everything that can change the answer, as JSON without secrets; the answer's key is its hash."""
         ...
 
-    def requests(self, passages: Sequence[Passage]) -> Sequence[Any]:
+    def requests(self, passages: Sequence[LikelihoodRequest]) -> Sequence[Any]:
         """Return the requests that `measure` sends, for pricing; empty for a model in this process."""
         ...
 
-    async def measure(self, passages: Sequence[Passage]) -> list[Measured]:
+    async def measure(self, passages: Sequence[LikelihoodRequest]) -> list[LikelihoodResult]:
         """Return one result per passage, in order.
 
         Raises:
@@ -85,23 +86,20 @@ class LikelihoodModel(Protocol):
         ...
 
 
-class LikelihoodExchange(Exchange[Passage, tuple[Likelihood, ...]]):
+class LikelihoodExchange(Exchange[LikelihoodRequest, tuple[Likelihood, ...]]):
     """Passages to a likelihood model."""
 
     not_sent = NOT_MEASURED
 
-    def __init__(
-        self, likelihood: LikelihoodModel, ledger: RequestLedger[str], store: Store, role: str, attempts: int,
-        failures: dict[Any, Any] | None,
-    ) -> None:  # fmt: skip
-        super().__init__(ledger, store.replies, role, likelihood.name, attempts, failures)
+    def __init__(self, likelihood: LikelihoodModel, store: Store, budget: Budget | None = None) -> None:
+        super().__init__(RequestLedger(store, store.replies, budget), likelihood.name)
         self._likelihood = likelihood
 
-    def key(self, request: Passage) -> str:
+    def key(self, request: LikelihoodRequest) -> str:
         """Return the hash of what the model says that the answer is made from."""
         return content_hash(dict(self._likelihood.made_from(request)), length=40)
 
-    async def ask(self, requests: Sequence[Passage]) -> Sequence[tuple[Likelihood, ...] | Missing]:
+    async def ask(self, requests: Sequence[LikelihoodRequest]) -> Sequence[tuple[Likelihood, ...] | Missing]:
         """Measure some passages."""
         try:
             return await self._likelihood.measure(requests)
@@ -110,30 +108,30 @@ class LikelihoodExchange(Exchange[Passage, tuple[Likelihood, ...]]):
                 raise
             raise NotSent(str(error)) from None
 
-    def cost(self, requests: Sequence[Passage], assume: Assumption = "stand_in") -> Sequence[Any]:
+    def cost(self, requests: Sequence[LikelihoodRequest], assume: Assumption = "stand_in") -> Sequence[Any]:
         """Return the model's requests; none for a model in this process."""
         return self._likelihood.requests(requests)
 
-    def encode(self, key: str, request: Passage, answer: tuple[Likelihood, ...]) -> Paid:
+    def encode(self, key: str, request: LikelihoodRequest, answer: tuple[Likelihood, ...]) -> PaidRow:
         """Return likelihoods as JSON pairs of log probability and tokens."""
-        content = json.dumps([[each.log_probability, each.tokens] for each in answer])
+        content = json.dumps([[likelihood.log_probability, likelihood.tokens] for likelihood in answer])
         return {"kind": "reply", "key": key, "maker": self.model, "content": content}
 
-    def decode(self, request: Passage, stored: str) -> tuple[Likelihood, ...]:
+    def decode(self, request: LikelihoodRequest, stored: str) -> tuple[Likelihood, ...]:
         """Return likelihoods from JSON pairs."""
         return tuple(Likelihood(*pair) for pair in json.loads(stored))
 
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """A text whose own token probabilities are wanted."""
+    """A text whose token probabilities are requested."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Echoed:
-    """The text's tokens: where each begins in it, and its log probability given what stands before."""
+    """Tokens of a text: offset and log probability of each, given the tokens before it."""
 
     offsets: tuple[int, ...]
     log_probabilities: tuple[float | None, ...]
@@ -141,92 +139,91 @@ class Echoed:
 
 
 class EchoCompletions(Endpoint):
-    """The completions wire with `echo`, as vLLM serves it."""
+    """Completions endpoint with `echo`, as in vLLM."""
 
     async def ask(self, question: Echo, /) -> Echoed:
         """Send one text.
 
         Raises:
-            CallFailed: The call failed; `no echo` where the endpoint answers without the prompt's own tokens.
-            ModelError: No call can succeed.
+            CallFailed: The request failed; `no echo` if the endpoint answers without the prompt's own tokens.
+            ModelError: No request can succeed.
         """
-        asked = {"model": self.name, "prompt": question.text, "echo": True, "max_tokens": 1, "logprobs": 1}
-        return echoed_in(await self.fetch("/completions", asked), question.text, self.endpoint)
+        body = {"model": self.name, "prompt": question.text, "echo": True, "max_tokens": 1, "logprobs": 1}
+        return read_echo(await self.fetch("/completions", body), question.text, self.endpoint)
 
 
-def echoed_in(found: Any, text: str, endpoint: str) -> Echoed:
-    """A text's own token probabilities, from the completion's JSON.
+def read_echo(body: Any, text: str, endpoint: str) -> Echoed:
+    """Return a text's token probabilities from the JSON of a completion.
 
     Raises:
-        CallFailed: `no echo` where there are none; `malformed` or `no distribution` where they are something else.
+        CallFailed: `no echo` if there are none; `malformed` or `no distribution` if they are invalid.
     """
-    completion = an_object(found, "completion")
-    choices = a_list(completion.get("choices"), "list of choices")
-    choice = an_object(choices[0] if choices else None, "choice")
-    about = an_object(choice.get("logprobs") or {}, "logprobs")
-    offsets = a_list(about.get("text_offset") or [], "list of offsets")
-    mass = a_list(about.get("token_logprobs") or [], "list of log probabilities")
-    given = a_text(choice.get("text"), "text")
-    if not given.startswith(text) or not offsets or len(offsets) != len(mass):
+    completion = require_object(body, "completion")
+    choices = require_list(completion.get("choices"), "list of choices")
+    choice = require_object(choices[0] if choices else None, "choice")
+    logprobs = require_object(choice.get("logprobs") or {}, "logprobs")
+    offsets = require_list(logprobs.get("text_offset") or [], "list of offsets")
+    mass = require_list(logprobs.get("token_logprobs") or [], "list of log probabilities")
+    echoed = require_text(choice.get("text"), "text")
+    if not echoed.startswith(text) or not offsets or len(offsets) != len(mass):
         raise CallFailed(NO_ECHO, f"{endpoint} gave no probabilities of the prompt's own tokens")
     return Echoed(
-        tuple(a_whole(offset, "offset of a token", len(given) + 1) for offset in offsets),
-        tuple(None if each is None else a_log_probability(each) for each in mass),
-        usage_of(completion.get("usage")),
+        tuple(require_index(offset, "offset of a token", len(echoed) + 1) for offset in offsets),
+        tuple(None if p is None else require_log_probability(p) for p in mass),
+        read_usage(completion.get("usage")),
     )
 
 
 class EchoLikelihood:
-    """Likelihoods by an endpoint that echoes: the passage as plain text, a line `role: content` a message.
+    """Likelihoods by an endpoint with `echo`: the passage is plain text, with a line `role: content` per message.
 
-    Whether it echoes at all is found out by the first request, which is waited for alone; one that does not is asked
-    nothing more.
+    The first request is sent alone and shows if the endpoint supports `echo`; without support, no other is sent.
     """
 
     def __init__(self, model: Model[Echo, Echoed], endpoint: str = "") -> None:
-        """`model` is the echoing wire, or wrappers around it; `endpoint` is where it answers."""
+        """`model` is the endpoint with its wrappers; `endpoint` is part of answers' keys."""
         self.name = model.name
         self.endpoint = endpoint
         self._model = model
         self._is_tried = False
-        self._silent: Failure | None = None
+        self._unsupported: Failure | None = None
         self._first: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
-    def made_from(self, passage: Passage) -> Mapping[str, Any]:
-        """The endpoint, the model, and the text."""
+    def made_from(self, passage: LikelihoodRequest) -> Mapping[str, Any]:
+        """Return the endpoint, the model and the hash of the text."""
         return {"model": self.name, "endpoint": self.endpoint, "passage": passage_hash(passage)}
 
-    def requests(self, passages: Sequence[Passage]) -> Sequence[Echo]:
-        """One text a passage."""
+    def requests(self, passages: Sequence[LikelihoodRequest]) -> Sequence[Echo]:
+        """Return one text per passage."""
         return [Echo(_plain(passage)[0]) for passage in passages]
 
-    async def measure(self, passages: Sequence[Passage]) -> list[Measured]:
-        """One request per passage, as long as the endpoint echoes."""
+    async def measure(self, passages: Sequence[LikelihoodRequest]) -> list[LikelihoodResult]:
+        """Send one request per passage, as long as the endpoint supports `echo`."""
         return list(await asyncio.gather(*map(self._one, passages)))
 
     async def close(self) -> None:
-        """Let go of the model's connections."""
+        """Close the model's connections."""
         await self._model.close()
 
-    async def _one(self, passage: Passage) -> Measured:
+    async def _one(self, passage: LikelihoodRequest) -> LikelihoodResult:
         if not self._is_tried:
             async with self._alone():
                 if not self._is_tried:
-                    found = await self._asked(passage)
+                    result = await self._send(passage)
                     self._is_tried = True
-                    if isinstance(found, Failure) and found.reason == NO_ECHO:
-                        self._silent = found
-                    return found
-        return self._silent or await self._asked(passage)
+                    if isinstance(result, Failure) and result.reason == NO_ECHO:
+                        self._unsupported = result
+                    return result
+        return self._unsupported or await self._send(passage)
 
     def _alone(self) -> asyncio.Lock:
-        """A lock of the event loop that runs: each run of flows has one of its own."""
+        """Return a lock of the running event loop."""
         loop = asyncio.get_running_loop()
         if self._first is None or self._first[0] is not loop:
             self._first = loop, asyncio.Lock()
         return self._first[1]
 
-    async def _asked(self, passage: Passage) -> Measured:
+    async def _send(self, passage: LikelihoodRequest) -> LikelihoodResult:
         text, spans = _plain(passage)
         try:
             echoed = await self._model.ask(Echo(text))
@@ -234,30 +231,30 @@ class EchoLikelihood:
             return error.failure
         except BudgetReached as error:
             return Failure(OUT_OF_BUDGET, str(error))
-        found = tuple(_within(echoed, spans[index]) for index in passage.spoken)
-        if not all(each.tokens for each in found):
+        likelihoods = tuple(_within(echoed, spans[index]) for index in passage.spoken)
+        if not all(likelihood.tokens for likelihood in likelihoods):
             return Failure("no tokens", f"{self.name} gave no probability for any token of a reply")
-        return found
+        return likelihoods
 
 
-def _plain(passage: Passage) -> tuple[str, list[range]]:
-    """The passage as text, and where in it each message's content stands."""
+def _plain(passage: LikelihoodRequest) -> tuple[str, list[range]]:
+    """Return the passage as text, and the span of each message's content."""
     text, spans = "", []
     for message in passage.messages:
         text += f"{message.role}:"
-        said = f" {message.content}"  # a token of most vocabularies begins with the space before its word
-        spans.append(range(len(text), len(text) + len(said)))
-        text += f"{said}\n"
+        content = f" {message.content}"  # in most vocabularies a token begins with the space before its word
+        spans.append(range(len(text), len(text) + len(content)))
+        text += f"{content}\n"
     return text, spans
 
 
 def _within(echoed: Echoed, span: range) -> Likelihood:
-    """The tokens that begin inside a span; one at the text's very beginning has no probability."""
+    """Return the likelihood of the tokens that begin in a span; the first token of a text has no probability."""
     pairs = zip(echoed.offsets, echoed.log_probabilities, strict=True)
     inside = [p for offset, p in pairs if offset in span and p is not None]
     return Likelihood(float(sum(inside)), len(inside))
 
 
-def passage_hash(passage: Passage) -> str:
+def passage_hash(passage: LikelihoodRequest) -> str:
     """Return a hash of the messages and the measured indices."""
     return content_hash([[[m.role, m.content] for m in passage.messages], list(passage.spoken)])

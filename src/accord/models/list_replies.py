@@ -1,4 +1,4 @@
-"""Asking a model for a list, and reading it: by its schema, or line by line where the model kept none."""
+"""Asking a model for a list, and reading its reply as JSON or line by line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from accord.models.flow import PromptFlow, StandIn
 from accord.models.model import Failure, Prompt, Reply
 from accord.values import JsonSchema
 
-PROSE = "no list"
+NO_LIST = "no list"
 _AGAIN: dict[str, Any] = {"temperature": 0.5, "repeat": 1}
 """Changes of a prompt for the second attempt."""
 
@@ -23,16 +23,16 @@ _MARKED = re.compile(r"^\s*(?:[-*•]|\(?\d{1,3}[.):])\s+(.*\S)\s*$")
 
 
 @dataclass(frozen=True)
-class Form:
-    """The form of an answer: a list of objects under one key, or of lines.
+class ListForm:
+    """The form of a reply: a list of objects under one key, or a list of lines.
 
     Attributes:
-        key: Of the list.
-        fields: Of each object, with what stands there; `numbers` in a name makes it a list of numbers, `number` one.
-        most: How many there may be.
-        line: What one line holds, where the model keeps no schema.
-        tokens: Of one object.
-        tokens_of_line: Of one line.
+        key: Key of the list.
+        fields: Description of each field; a name that begins with `numbers` is a list of integers, with `number` one.
+        most: Largest number of entries.
+        line: Description of one line, for models without schemas.
+        tokens: Tokens of one object.
+        tokens_of_line: Tokens of one line.
     """
 
     key: str
@@ -42,23 +42,23 @@ class Form:
     tokens: int = 60
     tokens_of_line: int = 30
 
-    def told(self, by_schema: bool) -> str:
-        """The form in words."""
+    def instruction(self, by_schema: bool) -> str:
+        """Return the instruction of the prompt."""
         if not by_schema:
             return (
                 f"Answer with nothing but a list, one a line, each line beginning with a dash and a space: {self.line}"
             )
-        shown = ", ".join(f'"{name}": {what}' for name, what in self.fields.items())
-        return f'Answer with nothing but a JSON object: {{"{self.key}": [{{{shown}}}, ...]}}'
+        fields = ", ".join(f'"{name}": {text}' for name, text in self.fields.items())
+        return f'Answer with nothing but a JSON object: {{"{self.key}": [{{{fields}}}, ...]}}'
 
     def schema(self) -> JsonSchema:
-        """The same as a JSON Schema."""
-        entry = strict({name: _kind(name) for name in self.fields})
-        return strict({self.key: {"type": "array", "items": entry}})
+        """Return the form as a JSON Schema."""
+        entry = strict_schema({name: _kind(name) for name in self.fields})
+        return strict_schema({self.key: {"type": "array", "items": entry}})
 
 
-def strict(properties: dict[str, JsonSchema]) -> JsonSchema:
-    """The JSON Schema of an object with just these properties."""
+def strict_schema(properties: dict[str, JsonSchema]) -> JsonSchema:
+    """Return the JSON Schema of an object with exactly these properties."""
     required = list(properties)
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
@@ -69,45 +69,45 @@ def _kind(name: str) -> JsonSchema:
     return {"type": "integer"} if name.startswith("number") else {"type": "string"}
 
 
-def ask_for_list(prompt: Prompt, form: Form) -> PromptFlow[list[dict[str, Any]] | Failure]:
-    """The entries of the reply; a reply that is no list is asked for once more, with some chance of another one."""
+def ask_for_list(prompt: Prompt, form: ListForm) -> PromptFlow[list[dict[str, Any]] | Failure]:
+    """Return the entries of the reply; after a reply without a list, ask again at a higher temperature."""
     for attempt in (prompt, replace(prompt, **_AGAIN)):
         [reply] = yield [attempt]
         if isinstance(reply, Failure):
             return reply
-        entries = listed(reply.text, form, by_schema=prompt.schema is not None)
+        entries = parse_list(reply.text, form, by_schema=prompt.schema is not None)
         if entries is not None:
             return entries
-    return Failure(PROSE, "the reply is neither the JSON that was asked for nor a list")
+    return Failure(NO_LIST, "the reply is neither the requested JSON nor a list")
 
 
-def twice(stand_in: StandIn) -> StandIn:
-    """Return the stand-in for a list that `ask_for_list` asks for twice, since the first reply is no list."""
+def stand_in_twice(stand_in: StandIn) -> StandIn:
+    """Return a stand-in for `ask_for_list` whose first reply is not a list, so that it asks twice."""
     return lambda prompt: stand_in(prompt) if replace(prompt, **_AGAIN) == prompt else Reply("")
 
 
-def listed(text: str, form: Form, by_schema: bool = True) -> list[dict[str, Any]] | None:
-    """The entries of a reply as objects with the form's fields; `None` where the reply is no list at all.
+def parse_list(text: str, form: ListForm, by_schema: bool = True) -> list[dict[str, Any]] | None:
+    """Return the entries of a reply as objects with the form's fields; None if the reply is not a list.
 
-    A line gives the first field alone. What an object lacks, or holds in another type, is left out of it. A model that
-    keeps no schema, and writes no list either, is taken by its sentences.
+    A line gives the first field alone. Missing fields and fields of another type are left out. Without a schema, a
+    reply without a list is split into sentences.
     """
-    inside = _FENCED.match(text)
+    fenced = _FENCED.match(text)
     try:
-        found = json.loads(inside[1] if inside else text)
+        value = json.loads(fenced[1] if fenced else text)
     except (ValueError, RecursionError):
         lines = [match[1] for line in text.splitlines() if (match := _MARKED.match(line))]
         if not lines and not by_schema:
             lines = [sentence for sentence in _SENTENCE.split(text.strip()) if len(sentence.split()) > 1]
         first = next(iter(form.fields))
         return [{first: _plain(line)} for line in lines[: form.most]] or None
-    entries = found.get(form.key) if isinstance(found, dict) else found
+    entries = value.get(form.key) if isinstance(value, dict) else value
     if not isinstance(entries, list):
         return None
     return list(_objects(entries, form))[: form.most]
 
 
-def _objects(entries: list[Any], form: Form) -> Iterator[dict[str, Any]]:
+def _objects(entries: list[Any], form: ListForm) -> Iterator[dict[str, Any]]:
     first = next(iter(form.fields))
     for entry in entries:
         if isinstance(entry, str):
@@ -117,19 +117,19 @@ def _objects(entries: list[Any], form: Form) -> Iterator[dict[str, Any]]:
 
 
 def _typed(name: str, value: Any) -> Any:
-    """The value where it has the type that its field's name says, else nothing."""
+    """Return the value if it has the type of its field, otherwise None."""
     if name.startswith("numbers"):
-        return [each for each in value if _is_whole(each)] if isinstance(value, list) else None
+        return [x for x in value if _is_integer(x)] if isinstance(value, list) else None
     if name.startswith("number"):
-        return value if _is_whole(value) else None
+        return value if _is_integer(value) else None
     return _plain(value) if isinstance(value, str) else None
 
 
 def _plain(text: str) -> str:
-    """The text without what no page and no file can carry."""
-    told = sendable(text).replace("\ufffd", "")
-    return "".join(letter for letter in told if letter.isprintable() or letter.isspace())
+    """Return the text without characters that pages or files cannot show."""
+    valid = sendable(text).replace("\ufffd", "")
+    return "".join(letter for letter in valid if letter.isprintable() or letter.isspace())
 
 
-def _is_whole(value: Any) -> bool:
+def _is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)

@@ -1,4 +1,4 @@
-"""The two seams to a model: `ChatModel.ask` gives text, `Judge.answer` gives one distribution per question."""
+"""Interfaces of models: `ChatModel.ask` returns text, `Judge.answer` one distribution per question."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from accord.edges import AccordError, redacted, redacted_message
+from accord.edges import AccordError, redact, redact_message
 from accord.values import JsonSchema, Question, Sample, content_hash
 
 
@@ -23,10 +23,15 @@ class ChatMessage:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What is asked of a chat model.
+    """A request to a chat model.
 
-    `top_logprobs` > 0 asks for the likeliest tokens at the first position; a `schema` for JSON that keeps it;
-    `repeat` tells apart equal prompts that are asked on purpose several times.
+    Attributes:
+        messages: Messages in order.
+        max_tokens: Most tokens of the reply.
+        temperature: Sampling temperature.
+        top_logprobs: Number of likeliest tokens to return for the first position; 0 for none.
+        schema: JSON Schema of the reply.
+        repeat: Number that makes equal prompts different requests.
     """
 
     messages: tuple[ChatMessage, ...]
@@ -39,31 +44,34 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens a call was billed for."""
+    """Tokens of a request and its reply."""
 
     input_tokens: int = 0
     output_tokens: int = 0
 
     @property
     def total(self) -> int:
-        """Input and output together."""
+        """Sum of input and output tokens."""
         return self.input_tokens + self.output_tokens
 
     def plus(self, other: Usage) -> Usage:
-        """Both added up."""
+        """Return the sum of two usages."""
         return Usage(self.input_tokens + other.input_tokens, self.output_tokens + other.output_tokens)
 
     def minus(self, other: Usage) -> Usage:
-        """The difference."""
+        """Return the difference of two usages."""
         return Usage(self.input_tokens - other.input_tokens, self.output_tokens - other.output_tokens)
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a chat model answered.
+    """A chat model's reply.
 
-    `first_token` holds the probability of each of the likeliest first tokens, where they were asked for and the
-    endpoint gave them; `None` says that it gave none.
+    Attributes:
+        text: The text.
+        model: Name of the model that answered.
+        first_token: Probability of each of the likeliest first tokens; None if the endpoint returned none.
+        usage: Tokens that the endpoint reports.
     """
 
     text: str
@@ -74,7 +82,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failed call.
+    """A failed request.
 
     Attributes:
         reason: One word to count by: `refused`, `timeout`, ...
@@ -90,11 +98,11 @@ class Failure:
 
 
 class CallFailed(AccordError):
-    """Raised at the edge by a model whose call failed; batches turn it into its `Failure`."""
+    """A failed request as an exception; batches of requests store its `failure` instead."""
 
     def __init__(self, reason: str, detail: str, retry_after: float | None = None, is_sent: bool = True) -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
-        self.failure = Failure(redacted(reason), redacted_message(detail), retry_after, is_sent)
+        self.failure = Failure(redact(reason), redact_message(detail), retry_after, is_sent)
 
 
 Q = TypeVar("Q", contravariant=True)
@@ -102,7 +110,7 @@ A = TypeVar("A", covariant=True)
 
 
 class Model(Protocol[Q, A]):
-    """Something that answers over a wire. Wrappers (cache, limit, retry, budget) are models themselves."""
+    """A model that answers questions. Wrappers (cache, limit, retries, budget) are models too."""
 
     name: str
 
@@ -110,33 +118,33 @@ class Model(Protocol[Q, A]):
         """Answer one question.
 
         Raises:
-            CallFailed: This call failed; others may succeed.
-            ModelError: No call can succeed (wrong key, no such model).
+            CallFailed: This request failed; others may succeed.
+            ModelError: No request can succeed (wrong key, no such model).
         """
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         ...
 
 
 ChatModel = Model[Prompt, Reply]
-"""The seam for text: `ask(prompt) -> Reply`."""
+"""A model that returns text: `ask(prompt) -> Reply`."""
 
 
 EMBEDDED, GGUF, HF = "embedded:", "gguf:", "hf:"
-"""What the names of models in this process begin with: Accord's own small one, GGUF files, Hugging Face folders."""
+"""Prefixes of models in this process: Accord's embedded model, GGUF files, Hugging Face folders."""
 
 
 MADE = "accord.json"
 """File that Accord's fine-tuning leaves beside a model's weights: how the model was trained."""
 
 IN_PROCESS_CONTEXT = 8192
-"""Tokens that a model in this process is given to read."""
+"""Most tokens of a request to a model in this process."""
 
 
 def in_process(model: str) -> bool:
-    """Whether a model's name says that it runs here, costs nothing and needs no key."""
+    """Return True if a model runs in this process, free and without an API key."""
     return model.startswith((EMBEDDED, GGUF, HF))
 
 
@@ -149,12 +157,12 @@ def located_model(model: str, folder: Path) -> str:
 
 
 def key_of(name: str, question: Any) -> str:
-    """The key of a question to a model: all that can change the answer, and no secret."""
+    """Return the key of a question to a model: a hash of everything that can change the answer, without secrets."""
     return content_hash([name, type(question).__name__, question], length=40, default=_fields)
 
 
 def _fields(value: Any) -> list[Any]:
-    """A frozen value's fields in their order."""
+    """Return the fields of a dataclass in order."""
     kind: Any = type(value)
     return [getattr(value, name) for name in _names(kind)]
 
@@ -168,24 +176,24 @@ _WHOLE = json.JSONEncoder(default=_fields)
 
 
 def estimated_usage(question: Any) -> Usage:
-    """What a call may use at the most, before any tokenizer has seen it.
+    """Return an upper estimate of a request's usage, without a tokenizer.
 
-    Four bytes make a token of English; scripts that need more bytes a character need more tokens too.
+    Four bytes count as a token: scripts with more bytes per character have more tokens.
     """
     return Usage(estimated_tokens(question), int(getattr(question, "max_tokens", 0)))
 
 
 def estimated_tokens(content: Any) -> int:
-    """Tokens that a text, or the texts of a frozen value, may have at the most; see `estimated_usage`."""
+    """Return an upper estimate of the tokens of a text or dataclass; see `estimated_usage`."""
     return len(_WHOLE.encode(content)) // 4 + 1
 
 
 MOST_CHARACTERS = 8
-"""Characters that a tokenizer puts into one token, on average over a text of any language, at the most."""
+"""Most characters per token, as a mean over a text of any language."""
 
 
 def least_tokens(content: Any) -> int:
-    """Tokens that a text, or the texts of a frozen value, have at the least."""
+    """Return a lower bound of the tokens of a text or dataclass."""
     return _characters(content) // MOST_CHARACTERS
 
 
@@ -199,9 +207,13 @@ def _characters(content: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One question's distribution: a probability per option, by the option's text, and the mass outside them all.
+    """A distribution over a question's options.
 
-    `version` is what the endpoint says answered (a dated snapshot, say), which may change under one name.
+    Attributes:
+        question: Id of the question.
+        probabilities: Probability of each option, by the option's text.
+        outside: Mass outside all options.
+        version: Model version that the endpoint reports, such as a dated snapshot.
     """
 
     question: str
@@ -212,7 +224,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """A question without an answer, and why: one word to count by, and a sentence."""
+    """A question without an answer: a reason to count by, and a detail in words."""
 
     question: str
     reason: str
@@ -220,14 +232,14 @@ class Unanswered:
 
 
 FEW = 10
-"""A judge that takes no more questions than this together writes its answers itself."""
+"""Most questions per request of a judge that writes its answers as text."""
 
 
 def in_requests(judge: Judge, questions: Sequence[Question]) -> list[list[Question]]:
-    """Questions in groups that go into one request.
+    """Return questions in groups, one request each.
 
-    A judge that writes its answers is asked apart about what speaks for a conversation and what speaks against it, so
-    that no answer leans on the other kind (RUBICON, section 3.1); others take them together.
+    A judge that writes its answers gets questions about satisfaction and dissatisfaction in separate requests, so that
+    one kind does not influence the other (RUBICON, section 3.1).
     """
     kinds: dict[object, list[Question]] = {}
     for question in questions:
@@ -237,39 +249,39 @@ def in_requests(judge: Judge, questions: Sequence[Question]) -> list[list[Questi
 
 
 class Judge(Protocol):
-    """Distributions out: every question about one subject at once, so that a wire can send them together."""
+    """A model that returns a distribution per question about one sample."""
 
     @property
     def name(self) -> str:
-        """The judging model's name."""
+        """Name of the model."""
         ...
 
     @property
     def mode(self) -> str:
-        """How a distribution is obtained: `decisions`, `logprobs`, `sampling`, `verbalised` or `recorded`."""
+        """Way to obtain a distribution: `decisions`, `logprobs`, `sampling`, `verbalised` or `recorded`."""
         ...
 
     @property
     def together(self) -> int:
-        """How many questions about one subject go into one request."""
+        """Most questions about one sample in one request."""
         ...
 
     def made_from(self, sample: Sample, question: Question) -> Mapping[str, Any]:
-        """Everything that can change the answer, as JSON: the answer's key is its hash. No secrets."""
+        """Return everything that can change the answer, as JSON without secrets; the answer's key is its hash."""
         ...
 
     def requests(self, sample: Sample, questions: Sequence[Question]) -> Sequence[Any]:
-        """What `answer` would send for the same arguments, so that it can be priced; nothing for a recording."""
+        """Return the requests that `answer` sends for the same arguments, for pricing; empty for a recording."""
         ...
 
     async def answer(self, sample: Sample, questions: Sequence[Question]) -> list[Answer | Unanswered]:
-        """One answer per question, in their order.
+        """Return one answer per question, in order.
 
         Raises:
-            ModelError: No call can succeed.
+            ModelError: No request can succeed.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         ...

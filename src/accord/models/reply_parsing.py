@@ -1,11 +1,14 @@
 """Strict reading of endpoint replies. A reply of the wrong shape is one `CallFailed`.
 
-| step | function | rejects |
+| step | functions | rejects |
 |---|---|---|
-| bytes to JSON, without secrets | `parsed` | invalid or deeply nested JSON, duplicate keys |
-| JSON to typed values | `an_object`, `a_list`, `a_text`, `a_whole`, `usage_of`, `chat_reply` | other types and ranges |
-| a value inside a message | `short`, `a_name`, `an_error_code` | control characters, secrets, long texts |
-| numbers to an answer | `no_distribution`, `answered`, `checked` | NaN, numbers outside [0, 1], sums far from 1 |
+| bytes to JSON | `parse_json` | secrets, invalid or deeply nested JSON, duplicate keys |
+| JSON to values | `require_object`, `require_list`, `require_text`, `require_index`, `read_usage` | other types, ranges
+|
+| a chat completion | `read_chat_reply` | refusals, filtered replies |
+| a value for a message | `shorten`, `model_name`, `error_code` | control characters, secrets, long texts |
+| numbers to an answer | `distribution_error`, `make_answer`, `check_answer` | NaN, numbers outside [0, 1], sums over 1
+|
 """
 
 from __future__ import annotations
@@ -13,127 +16,125 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any, Final
 
-from accord.edges import redacted, redacted_json, redacted_message, sendable
+from accord.edges import redact, redact_json, redact_message, sendable
 from accord.models.model import Answer, CallFailed, Reply, Unanswered, Usage
 from accord.values import Question
 
 MALFORMED, NO_DISTRIBUTION, NO_OPTION = "malformed", "no distribution", "no option"
 ROUNDING = 1e-3
-"""How far probabilities may pass 1, each and together: what 16-bit arithmetic rounds."""
+"""Largest excess of a probability, or of a sum of probabilities, over 1: the rounding of 16-bit arithmetic."""
 LEAST_MASS = 1e-6
 """Least probability of all options together; with less, the question is unanswered."""
 LONGEST_NAME = 200
-"""Characters of a model's name; and of what a message repeats of a reply."""
+"""Most characters of a model's name, and of a part of a reply in a message."""
 
 
-class _Twice:
-    """Stands for what is given twice under one key: it is of no type that a reply may hold."""
+class _Duplicate:
+    """Value of a key that an object has twice; its type is not valid anywhere in a reply."""
 
     def __repr__(self) -> str:
-        return "a value that is given twice"
+        return "a duplicate key"
 
 
-TWICE: Final = _Twice()
+DUPLICATE: Final = _Duplicate()
 
 
 def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                found[key] = TWICE
-            seen.add(key)
-    return found
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        counts = Counter(key for key, _ in pairs)
+        values |= {key: DUPLICATE for key, count in counts.items() if count > 1}
+    return values
 
 
-def parsed(body: bytes | str) -> Any:
-    """Return the JSON of a reply without secrets; a key that an object gives twice has the value `TWICE`.
+def parse_json(body: bytes | str) -> Any:
+    """Return the JSON of a reply without secrets; a key that an object has twice gets the value `DUPLICATE`.
 
     Raises:
-        CallFailed: `malformed`: it is no JSON, or nested too deeply to read.
+        CallFailed: `malformed`: invalid JSON, or nested too deeply.
     """
     try:
-        return redacted_json(json.loads(body, object_pairs_hook=_unique))
+        return redact_json(json.loads(body, object_pairs_hook=_unique))
     except (ValueError, RecursionError):
-        raise CallFailed(MALFORMED, "the reply is no JSON that can be read") from None
+        raise CallFailed(MALFORMED, "the reply is not valid JSON") from None
 
 
-def short(value: Any) -> str:
+def shorten(value: Any) -> str:
     """Return a value of a reply for a message: one printable line of at most `LONGEST_NAME` characters, redacted."""
     if isinstance(value, str):
         text = value
     else:
-        is_plain = value is None or isinstance(value, bool | int | float | _Twice)
+        is_plain = value is None or isinstance(value, bool | int | float | _Duplicate)
         text = repr(value) if is_plain else f"a {type(value).__name__}"
     line = "".join(letter if letter.isprintable() else " " for letter in sendable(text[: 2 * LONGEST_NAME]))
-    line = redacted_message(" ".join(line.split()))
+    line = redact_message(" ".join(line.split()))
     return line if len(line) <= LONGEST_NAME else f"{line[: LONGEST_NAME - 1]}…"
 
 
-def _odd(what: str) -> CallFailed:
-    return CallFailed(MALFORMED, f"the reply has no proper {what}")
+def _malformed(name: str) -> CallFailed:
+    return CallFailed(MALFORMED, f"the reply has no valid {name}")
 
 
-def an_object(value: Any, what: str) -> Mapping[str, Any]:
-    """The value, which must be an object.
+def require_object(value: Any, name: str) -> Mapping[str, Any]:
+    """Return a value that must be an object; `name` stands in the error.
 
     Raises:
-        CallFailed: `malformed`, by the name `what`.
+        CallFailed: `malformed`.
     """
     if not isinstance(value, dict):
-        raise _odd(what)
+        raise _malformed(name)
     return value
 
 
-def a_list(value: Any, what: str) -> list[Any]:
-    """The value, which must be a list; see `an_object`."""
+def require_list(value: Any, name: str) -> list[Any]:
+    """Return a value that must be a list; see `require_object`."""
     if not isinstance(value, list):
-        raise _odd(what)
+        raise _malformed(name)
     return value
 
 
-def a_text(value: Any, what: str) -> str:
-    """The value, which must be a text or absent; what no store can hold in it is replaced. See `an_object`."""
+def require_text(value: Any, name: str) -> str:
+    """Return a value that must be a string or absent, without secrets and invalid characters; see `require_object`."""
     if value is not None and not isinstance(value, str):
-        raise _odd(what)
-    return redacted(sendable(value or ""))
+        raise _malformed(name)
+    return redact(sendable(value or ""))
 
 
-def a_whole(value: Any, what: str, below: int) -> int:
-    """The value, which must be a whole number from 0 and less than `below`; see `an_object`."""
+def require_index(value: Any, name: str, below: int) -> int:
+    """Return a value that must be an integer from 0 to `below` - 1; see `require_object`."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < below:
-        raise _odd(what)
+        raise _malformed(name)
     return value
 
 
-def a_name(value: Any, asked: str = "") -> str:
-    """The name of the model that answered, in one printable line; `asked` where the reply gives none."""
-    if not isinstance(value, str) or not value.strip() or value == asked:
-        return asked
-    return short(value)
+def model_name(value: Any, requested: str = "") -> str:
+    """Return the name of the model that answered, in one printable line; `requested` if the reply has none."""
+    if not isinstance(value, str) or not value.strip() or value == requested:
+        return requested
+    return shorten(value)
 
 
-def a_log_probability(value: Any) -> float:
-    """A natural log probability: finite and at most 0.
+def require_log_probability(value: Any) -> float:
+    """Return a value that must be a natural log probability: finite and at most 0.
 
     Raises:
         CallFailed: `no distribution`.
     """
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not -math.inf < value <= ROUNDING:
-        raise CallFailed(NO_DISTRIBUTION, f"{short(value)} is no log probability")
-    return float(max(value, -1e300))  # a whole number may be smaller than any float
+        raise CallFailed(NO_DISTRIBUTION, f"{shorten(value)} is not a log probability")
+    return float(max(value, -1e300))  # an integer may be smaller than any float
 
 
-def usage_of(found: Any, sent: str = "prompt_tokens", got: str = "completion_tokens") -> Usage:
-    """The tokens that a reply reports; what it does not report as a whole number from 0 is 0 (see `Budgeted`)."""
-    about = found if isinstance(found, dict) else {}
-    return Usage(_count(about.get(sent)), _count(about.get(got)))
+def read_usage(value: Any, sent: str = "prompt_tokens", received: str = "completion_tokens") -> Usage:
+    """Return the tokens that a reply reports; an invalid count is 0 (see `Budgeted`)."""
+    usage = value if isinstance(value, dict) else {}
+    return Usage(_count(usage.get(sent)), _count(usage.get(received)))
 
 
 _MOST_TOKENS = 10**12
@@ -144,82 +145,87 @@ def _count(value: Any) -> int:
     return int(value) if is_number and 0 <= value <= _MOST_TOKENS else 0
 
 
-def chat_reply(found: Any, model: str, with_tokens: bool = True) -> Reply:
-    """What a chat completion's JSON says; `with_tokens` where its token probabilities were asked for.
+def read_chat_reply(body: Any, model: str, with_tokens: bool = True) -> Reply:
+    """Read the JSON of a chat completion; `with_tokens` if token probabilities were requested.
 
     Raises:
-        CallFailed: `refused` or `filtered`; `malformed` where it holds no choice, or something of another type;
-            `no distribution` where its token probabilities are none.
+        CallFailed: `refused` or `filtered`; `malformed` if it has no choice or a value of another type; `no
+            distribution` if its token probabilities are invalid.
     """
-    completion = an_object(found, "completion")
-    choices = a_list(completion.get("choices"), "list of choices")
-    choice = an_object(choices[0] if choices else None, "choice")
-    message = an_object(choice.get("message"), "message")
-    refusal = a_text(message.get("refusal"), "refusal")
+    completion = require_object(body, "completion")
+    choices = require_list(completion.get("choices"), "list of choices")
+    choice = require_object(choices[0] if choices else None, "choice")
+    message = require_object(choice.get("message"), "message")
+    refusal = require_text(message.get("refusal"), "refusal")
     if refusal:
-        raise CallFailed("refused", short(refusal))
+        raise CallFailed("refused", shorten(refusal))
     if choice.get("finish_reason") == "content_filter":
         raise CallFailed("filtered", "the endpoint's content filter withheld the answer")
     return Reply(
-        text=a_text(message.get("content"), "content"),
-        model=a_name(completion.get("model"), model),
+        text=require_text(message.get("content"), "content"),
+        model=model_name(completion.get("model"), model),
         first_token=_first_token(choice) if with_tokens else None,
-        usage=usage_of(completion.get("usage")),
+        usage=read_usage(completion.get("usage")),
     )
 
 
 def _first_token(choice: Mapping[str, Any]) -> dict[str, float] | None:
-    """Probabilities of the likeliest first tokens; texts with and without a space before them are kept apart.
+    """Return probabilities of the likeliest first tokens; a leading space makes another token.
 
-    Tokens that are written alike, as parts of one character are, add up.
+    Probabilities of tokens with the same text, such as parts of one character, are added.
     """
     if choice.get("logprobs") is None:
         return None
-    content = an_object(choice["logprobs"], "logprobs").get("content")
+    content = require_object(choice["logprobs"], "logprobs").get("content")
     if not content:
         return None
-    tops = an_object(a_list(content, "tokens")[0], "token").get("top_logprobs")
+    tops = require_object(require_list(content, "tokens")[0], "token").get("top_logprobs")
     if not tops:
         return None
-    found: dict[str, float] = {}
-    for top in a_list(tops, "list of likely tokens"):
-        about = an_object(top, "likely token")
-        if not isinstance(about.get("token"), str):
-            raise _odd("text of a token")
-        token = redacted(sendable(about["token"]))
-        found[token] = found.get(token, 0.0) + math.exp(a_log_probability(about.get("logprob")))
-    wrong = no_distribution(found.values())
-    if wrong is not None:
-        raise CallFailed(NO_DISTRIBUTION, wrong)
-    return found
+    probabilities: dict[str, float] = {}
+    for top in require_list(tops, "list of likely tokens"):
+        entry = require_object(top, "likely token")
+        if not isinstance(entry.get("token"), str):
+            raise _malformed("text of a token")
+        token = redact(sendable(entry["token"]))
+        probability = math.exp(require_log_probability(entry.get("logprob")))
+        probabilities[token] = probabilities.get(token, 0.0) + probability
+    error = distribution_error(probabilities.values())
+    if error is not None:
+        raise CallFailed(NO_DISTRIBUTION, error)
+    return probabilities
 
 
 # --- probabilities ------------------------------------------------------------------------------------------------
 
 
-def no_distribution(numbers: Iterable[Any], tolerance: float = ROUNDING) -> str | None:
-    """Why numbers are no probabilities of things that exclude each other; `None` where they are."""
+def distribution_error(numbers: Iterable[Any], tolerance: float = ROUNDING) -> str | None:
+    """Return the reason why numbers are not probabilities of exclusive events; None if they are."""
     total = 0.0
     for number in numbers:
         is_number = isinstance(number, Real) and not isinstance(number, bool)
         if not is_number or not 0 <= number <= 1 + tolerance:
-            return f"{short(number)} is no probability"
+            return f"{shorten(number)} is not a probability"
         total += float(number)
-    return f"probabilities that exclude each other sum to {total:.4g}" if total > 1 + tolerance else None
+    return (
+        f"probabilities of exclusive options sum to {total:.4g}, at most 1 is allowed"
+        if total > 1 + tolerance
+        else None
+    )
 
 
-def answered(
+def make_answer(
     question: Question, mass: Mapping[str, Any], version: str = "", tolerance: float = ROUNDING
 ) -> Answer | Unanswered:
-    """Return a question's answer from a probability per option; the mass of everything else is outside.
+    """Return a question's answer from a probability per option; all other mass is outside.
 
-    If rounding alone carries the sum past 1, all are divided by it. The question is unanswered with `no distribution`
-    if a number is not finite or not from 0 to 1, or if they sum to more than 1; with `no option` if its options have
-    less than `LEAST_MASS` together.
+    A sum over 1 within `tolerance` is divided out. The question is unanswered with `no distribution` if a number is not
+    finite or outside [0, 1], or if the sum exceeds 1; with `no option` if its options have less than `LEAST_MASS`
+    together.
     """
-    wrong = no_distribution(mass.values(), tolerance)
-    if wrong is not None:
-        return Unanswered(question.id, NO_DISTRIBUTION, f"{question.id!r}: {wrong}")
+    error = distribution_error(mass.values(), tolerance)
+    if error is not None:
+        return Unanswered(question.id, NO_DISTRIBUTION, f"{question.id!r}: {error}")
     inside = {str(option): float(mass.get(str(option), 0.0)) for option in question.scale.options}
     if sum(inside.values()) < LEAST_MASS:
         return Unanswered(question.id, NO_OPTION, f"no probability on any option of {question.id!r}")
@@ -228,19 +234,19 @@ def answered(
     return Answer(question.id, probabilities, max(0.0, 1.0 - sum(probabilities.values())), version)
 
 
-def checked(answer: Answer | Unanswered) -> Answer | Unanswered:
-    """The answer of any judge as it may be kept: with probabilities that are some, or unanswered."""
+def check_answer(answer: Answer | Unanswered) -> Answer | Unanswered:
+    """Return a judge's answer if its probabilities are valid, otherwise the question as unanswered."""
     if isinstance(answer, Unanswered):
         return answer
-    wrong = no_distribution([*answer.probabilities.values(), answer.outside])
-    if wrong is None:
+    error = distribution_error([*answer.probabilities.values(), answer.outside])
+    if error is None:
         return answer
-    return Unanswered(answer.question, NO_DISTRIBUTION, f"{answer.question!r}: {wrong}")
+    return Unanswered(answer.question, NO_DISTRIBUTION, f"{answer.question!r}: {error}")
 
 
 _CODE = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 
 
-def an_error_code(value: Any) -> str:
-    """The code that an error's body names, where it is a code; else nothing."""
-    return redacted(value) if isinstance(value, str) and _CODE.fullmatch(value) else ""
+def error_code(value: Any) -> str:
+    """Return the code in an error's body if it is a valid code, otherwise an empty string."""
+    return redact(value) if isinstance(value, str) and _CODE.fullmatch(value) else ""

@@ -1,9 +1,8 @@
-"""Paid once: what is asked is claimed in the store before, kept there as it comes, and spooled where that fails.
+"""Requests that are paid for once: claimed in the store before they are sent, stored as answers arrive.
 
-Every part that pays for answers (judges, chat models, likelihoods, embeddings) asks through
-`RequestLedger.ask_each_once`. Claims and writes of one moment go to the database together, one piece of work at a time
-and in a thread of their own. Where the store fails, the budget is stopped: what is under way comes in and is spooled,
-and nothing new is asked.
+Judges, chat models, likelihood models and embedders send requests through `RequestLedger.ask_each_once`. Claims and
+answers of the same moment go to the database in one batch, in a thread. If the store fails, the budget is stopped:
+answers in progress are spooled, and nothing new is sent.
 """
 
 from __future__ import annotations
@@ -20,151 +19,178 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from accord.edges import BudgetReached
 from accord.models.budget import Budget, Caps
-from accord.store import LEASE_SECONDS, Claims, Paid, Spool, Store, StoreError, Taken, Unsaved, add_paid, utc
+from accord.store import (
+    LEASE_SECONDS,
+    ClaimResult,
+    Claims,
+    PaidRow,
+    Spool,
+    Store,
+    StoreError,
+    UnsavedAnswers,
+    add_paid_rows,
+    utc_now,
+)
 
 T = TypeVar("T")
 
-LOOK_SECONDS = 0.25
-"""How often what somebody else is asking is looked for."""
-MOMENT_SECONDS = 0.05
-"""The longest that claims and answers are collected for one transaction."""
-SHARE = 0.2
-"""Of its time, the most that a ledger spends on the database."""
-_SAYS = logging.getLogger("accord")
+POLL_SECONDS = 0.25
+"""Seconds between lookups of answers that another process is asking for."""
+LONGEST_REST_SECONDS = 0.05
+"""Longest time that claims and answers are collected for one transaction."""
+DATABASE_SHARE = 0.2
+"""Largest share of its time that a ledger spends on the database."""
+_logger = logging.getLogger("accord")
 
 
 @dataclass(frozen=True)
 class Lease:
-    """How long a claim holds without being renewed, how often others look, and what tells the time (UTC)."""
+    """Terms of a claim.
+
+    Attributes:
+        seconds: Seconds that a claim holds unless it is renewed.
+        look: Seconds between lookups of answers that others have claimed.
+        clock: Function that returns the time in UTC.
+    """
 
     seconds: float = LEASE_SECONDS
-    look: float = LOOK_SECONDS
-    clock: Callable[[], datetime] = utc
+    look: float = POLL_SECONDS
+    clock: Callable[[], datetime] = utc_now
 
 
 class Claimed(NamedTuple, Generic[T]):
-    """The keys that are claimed here, what the store holds by now, and until when others have claimed what is left."""
+    """Result of a claim.
 
-    mine: set[str]
-    known: dict[str, T]
+    Attributes:
+        keys: Keys that this process claimed.
+        stored: Answers that the store has by now, by key.
+        until: Time (UTC) at which the last claim of another process on the other keys ends.
+    """
+
+    keys: set[str]
+    stored: dict[str, T]
     until: str
 
 
 @dataclass
-class _Moment(Generic[T]):
-    """What waits for the next piece of work on the database."""
+class _Batch(Generic[T]):
+    """Work that waits for the database."""
 
-    rows: list[tuple[Sequence[Paid], Future[None]]] = field(default_factory=list)
-    wanted: list[tuple[Collection[str], Future[Claimed[T]]]] = field(default_factory=list)
-    freed: set[str] = field(default_factory=set)
-    is_due: bool = False
+    rows: list[tuple[Sequence[PaidRow], Future[None]]] = field(default_factory=list)
+    claims: list[tuple[Collection[str], Future[Claimed[T]]]] = field(default_factory=list)
+    released: set[str] = field(default_factory=set)
+    renews: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.rows or self.wanted or self.freed or self.is_due)
+        return bool(self.rows or self.claims or self.released or self.renews)
 
 
 class RequestLedger(Generic[T]):
-    """What one part of this process is asking, and pays for, with one store."""
+    """Claims and answers of one kind of request in one store.
+
+    Attributes:
+        stored: Function that returns stored answers by key.
+    """
 
     def __init__(
         self,
         store: Store,
-        find: Callable[[Iterable[str]], Mapping[str, T]],
+        stored: Callable[[Iterable[str]], Mapping[str, T]],
         budget: Budget | None = None,
         lease: Lease = Lease(),
     ) -> None:
-        """`find` gives what the store holds under some keys; `budget` is stopped where the store fails."""
+        """`budget` is stopped if the store fails."""
         self._spool = Spool(store)
-        self._store, self._find, self._lease = store, find, lease
+        self._store, self.stored, self._lease = store, stored, lease
         self._budget = budget or Budget(Caps(), {})
         self._claims = Claims(store, lease.clock, lease.seconds)
-        self._next: _Moment[T] = _Moment()
+        self._next: _Batch[T] = _Batch()
         self._held: set[str] = set()
-        self._working: asyncio.Task[None] | None = None
+        self._worker: asyncio.Task[None] | None = None
         self._renewal: TimerHandle | None = None
-        self._has_said = False
-        self._failure: Unsaved | None = None
-        self._change: Future[None] | None = None
+        self._has_warned = False
+        self._failure: UnsavedAnswers | None = None
+        self._release: Future[None] | None = None
         self._rests_until = 0.0
 
     async def ask_each_once(
         self, keys: Iterable[str], ask: Callable[[list[str]], Awaitable[None]], waits: bool = True
     ) -> dict[str, T]:
-        """Have each key asked by one process alone; returns what others have answered.
+        """Have each key asked for by one process alone, and return the answers that other processes got.
 
         Args:
-            keys: What the store was seen not to hold.
-            ask: Awaited with the keys that are claimed here, in their order; `keep`s what it gets. What it does not
-                keep may be asked by others then.
-            waits: Whether to wait for what others are asking right now; otherwise it is left out.
+            keys: Keys that the store did not have.
+            ask: Awaited with the keys that are claimed here, in order; it `keep`s the answers. Another process may ask
+                for keys without an answer afterwards.
+            waits: True to wait for keys that another process is asking for; False to leave them out.
 
         Raises:
-            BudgetReached: The store failed, so that nothing more is asked.
+            BudgetReached: The store failed, so nothing more is asked.
         """
         order = list(dict.fromkeys(keys))
-        left, found = set(order), dict[str, T]()
+        left, stored = set(order), dict[str, T]()
         while left:
-            async with self.claimed(left) as got:
-                found |= got.known
-                left -= got.mine | got.known.keys()
-                if got.mine:
-                    await ask([key for key in order if key in got.mine])
-            if left and not got.mine:
+            async with self.claimed(left) as claim:
+                stored |= claim.stored
+                left -= claim.keys | claim.stored.keys()
+                if claim.keys:
+                    await ask([key for key in order if key in claim.keys])
+            if left and not claim.keys:
                 if not waits:
                     break
-                await self._a_while(left, got.until)
-        return found
+                await self._wait_for_others(left, claim.until)
+        return stored
 
     @asynccontextmanager
     async def claimed(self, keys: Iterable[str]) -> AsyncIterator[Claimed[T]]:
-        """Claim what nobody else is asking, for the length of a block.
+        """Claim the keys that are free, for the duration of a block.
 
         Raises:
-            BudgetReached: The store failed, so that nothing more is asked.
+            BudgetReached: The store failed, so nothing more is asked.
         """
-        got = await self._claimed(frozenset(keys))
+        claim = await self._claim(frozenset(keys))
         try:
-            yield got
+            yield claim
         finally:
-            self._free(got.mine)
+            self._free(claim.keys)
 
     def find(self, keys: Iterable[str]) -> Mapping[str, T]:
-        """Return what the store holds under some keys.
+        """Return stored answers by key.
 
         Raises:
             BudgetReached: The store failed, so nothing more is asked.
         """
         try:
-            return self._find(keys)
+            return self.stored(keys)
         except StoreError as error:
             self._break(error)
             raise BudgetReached(str(error)) from None
 
     async def look_up(self, keys: Iterable[str]) -> dict[str, T]:
-        """Return what the store holds under some keys, without blocking the event loop; see `find` for errors."""
+        """Return stored answers by key, without blocking the event loop; see `find` for errors."""
         return dict(await asyncio.to_thread(self.find, list(keys)))
 
-    async def keep(self, rows: Iterable[Paid]) -> None:
-        """Keep what was paid for: in the store or, once that has failed, in the spool."""
-        found = list(rows)
-        if found:
+    async def keep(self, rows: Iterable[PaidRow]) -> None:
+        """Store answers, or spool them after the store has failed."""
+        new = list(rows)
+        if new:
             done: Future[None] = get_running_loop().create_future()
-            self._next.rows.append((found, done))
-            self._work_soon()
+            self._next.rows.append((new, done))
+            self._start_worker()
             await done
 
     async def close(self) -> None:
-        """Finish what is being written, and give up all claims."""
-        self._work_soon()
-        if self._working is not None and self._working.get_loop() is get_running_loop():
-            await asyncio.shield(self._working)
+        """Finish writes in progress and release all claims."""
+        self._start_worker()
+        if self._worker is not None and self._worker.get_loop() is get_running_loop():
+            await asyncio.shield(self._worker)
 
     @asynccontextmanager
     async def closing(self) -> AsyncIterator[None]:
-        """Give up all claims at the end of a block, and raise the store's failure in place of what followed from it.
+        """Close at the end of a block, and raise the store's failure in place of errors that followed from it.
 
         Raises:
-            StoreError: The store failed; it says where what came then was spooled.
+            StoreError: The store failed; its message names the spool.
         """
         try:
             yield
@@ -176,113 +202,116 @@ class RequestLedger(Generic[T]):
         if self._failure is not None:
             raise self._failure
 
-    # --- one piece of work at a time ----------------------------------------------------------------------------
+    # --- work on the database, one batch at a time ---------------------------------------------------------------
 
-    async def _claimed(self, keys: Collection[str]) -> Claimed[T]:
+    async def _claim(self, keys: Collection[str]) -> Claimed[T]:
         if self._budget.stopped is not None:
             raise BudgetReached(str(self._budget.stopped))
         self._failure = None
         done: Future[Claimed[T]] = get_running_loop().create_future()
-        self._next.wanted.append((keys, done))
-        self._work_soon()
+        self._next.claims.append((keys, done))
+        self._start_worker()
         try:
             return await done
         except asyncio.CancelledError:
             if done.done() and not done.cancelled() and done.exception() is None:
-                self._free(done.result().mine)  # they came just as the wait was given up
+                self._free(done.result().keys)  # the claim succeeded while the wait was cancelled
             raise
 
     def _free(self, keys: Collection[str]) -> None:
-        """Give up claims, with the next piece of work."""
+        """Release claims with the next batch."""
         if keys:
             self._held.difference_update(keys)
-            self._next.freed.update(keys)
-            if self._change is not None and not self._change.done():
-                self._change.set_result(None)
-            self._work_soon()
+            self._next.released.update(keys)
+            if self._release is not None and not self._release.done():
+                self._release.set_result(None)
+            self._start_worker()
 
-    async def _a_while(self, keys: Collection[str], until: str) -> None:
-        """Wait until it is worth looking again for what somebody else is asking, here or elsewhere."""
-        if not self._has_said and not self._held.issuperset(keys):
-            self._has_said = True
-            _SAYS.warning(
+    async def _wait_for_others(self, keys: Collection[str], until: str) -> None:
+        """Wait until a claim of this process is released, or until it is time for another lookup."""
+        if not self._has_warned and not self._held.issuperset(keys):
+            self._has_warned = True
+            _logger.warning(
                 "another process is asking some of the same prompts (claimed until %s): waiting for its answers", until
             )
-        if self._change is None or self._change.done():
-            self._change = get_running_loop().create_future()
-        await asyncio.wait([self._change], timeout=self._lease.look)
+        if self._release is None or self._release.done():
+            self._release = get_running_loop().create_future()
+        await asyncio.wait([self._release], timeout=self._lease.look)
 
-    def _work_soon(self) -> None:
-        is_over = self._working is None or self._working.done() or self._working.get_loop() is not get_running_loop()
-        if self._next and is_over:
-            self._working = asyncio.create_task(self._work())
+    def _start_worker(self) -> None:
+        worker = self._worker
+        is_idle = worker is None or worker.done() or worker.get_loop() is not get_running_loop()
+        if self._next and is_idle:
+            self._worker = asyncio.create_task(self._work())
 
     async def _work(self) -> None:
         while self._next:
             await asyncio.sleep(max(0.0, self._rests_until - perf_counter()))
-            moment, self._next = self._next, _Moment()
+            batch, self._next = self._next, _Batch()
             start = perf_counter()
             try:
-                await asyncio.to_thread(self._write, [row for rows, _ in moment.rows for row in rows])
-                await self._exchange(moment)
+                await asyncio.to_thread(self._write, [row for rows, _ in batch.rows for row in rows])
+                for _, written in batch.rows:
+                    if not written.done():
+                        written.set_result(None)
+                await self._exchange_claims(batch)
             except BaseException as error:
-                # Nobody may wait for what will not come: a bug, or the end of the loop.
-                waiting: list[Future[Any]] = [done for _, done in moment.rows]
-                waiting += [done for _, done in moment.wanted]
-                for each in waiting:
-                    if not each.done():
-                        each.set_exception(error) if isinstance(error, Exception) else each.cancel()
+                # An unexpected error or the end of the loop: nothing may wait forever.
+                waiting: list[Future[Any]] = [done for _, done in batch.rows]
+                waiting += [done for _, done in batch.claims]
+                for future in waiting:
+                    if not future.done():
+                        future.set_exception(error) if isinstance(error, Exception) else future.cancel()
                 raise
             spent = perf_counter() - start
-            self._rests_until = perf_counter() + min(MOMENT_SECONDS, spent * (1 / SHARE - 1))
+            self._rests_until = perf_counter() + min(LONGEST_REST_SECONDS, spent * (1 / DATABASE_SHARE - 1))
 
-    def _write(self, rows: Sequence[Paid]) -> None:
-        """Put rows into the store, or into the spool from its first failure on."""
+    def _write(self, rows: Sequence[PaidRow]) -> None:
+        """Store rows, or spool them from the store's first failure on."""
         if rows and self._failure is None:
             try:
-                return add_paid(self._store, rows)
+                return add_paid_rows(self._store, rows)
             except StoreError as error:
                 self._break(error)
         if rows and self._failure is not None:
             self._failure.spooled(len(rows), self._spool.put(rows))
 
-    async def _exchange(self, moment: _Moment[T]) -> None:
-        """Settle claims, and hand over to each who waits what became of its own."""
-        for _, kept in moment.rows:
-            if not kept.done():
-                kept.set_result(None)
-        wanted = {key for keys, _ in moment.wanted for key in keys}
+    async def _exchange_claims(self, batch: _Batch[T]) -> None:
+        """Release, renew and make claims, and give each waiting task its result."""
+        keys = {key for some, _ in batch.claims for key in some}
         try:
-            taken, known = await asyncio.to_thread(self._settle, moment, wanted)
+            taken, stored = await asyncio.to_thread(self._exchange, batch, keys)
         except StoreError as error:
             self._break(error)
-            for _, done in moment.wanted:
+            for _, done in batch.claims:
                 if not done.done():
                     done.set_exception(BudgetReached(str(error)))
             return
         if taken.over:
-            _SAYS.warning("%d prompts that another process claimed are asked here: its claims have run out", taken.over)
+            _logger.warning(
+                "%d prompts that another process claimed are asked here: its claims have run out", taken.over
+            )
         left = set(taken.mine)
-        for keys, done in moment.wanted:
-            mine = left.intersection(keys) - known.keys()
+        for some, done in batch.claims:
+            claimed = left.intersection(some) - stored.keys()
             if not done.done():
-                done.set_result(Claimed(mine, {key: known[key] for key in keys if key in known}, taken.until))
-                self._held |= mine
-                left -= mine
+                done.set_result(Claimed(claimed, {key: stored[key] for key in some if key in stored}, taken.until))
+                self._held |= claimed
+                left -= claimed
         self._free(left)
-        self._renew_in_time()
+        self._schedule_renewal()
 
-    def _settle(self, moment: _Moment[T], wanted: Collection[str]) -> tuple[Taken, Mapping[str, T]]:
-        if self._failure is not None and wanted:
+    def _exchange(self, batch: _Batch[T], keys: Collection[str]) -> tuple[ClaimResult, Mapping[str, T]]:
+        if self._failure is not None and keys:
             raise self._failure
-        if self._failure is not None or not (wanted or moment.freed or moment.is_due):
-            return Taken(), {}
-        taken = self._claims.exchange(moment.freed, wanted, moment.is_due)
-        # Looked for after they are claimed: whoever held a claim before has kept its answer by then.
-        return taken, self._find(wanted) if wanted else {}
+        if self._failure is not None or not (keys or batch.released or batch.renews):
+            return ClaimResult(), {}
+        taken = self._claims.exchange(batch.released, keys, batch.renews)
+        # The lookup follows the claim: a process stores its answers before it releases their claims.
+        return taken, self.stored(keys) if keys else {}
 
-    def _renew_in_time(self) -> None:
-        """See to it that claims are renewed as long as some are held."""
+    def _schedule_renewal(self) -> None:
+        """Renew claims as long as there are some."""
         if self._renewal is not None and not self._held:
             self._renewal.cancel()
             self._renewal = None
@@ -291,11 +320,11 @@ class RequestLedger(Generic[T]):
 
     def _renew(self) -> None:
         self._renewal = None
-        self._next.is_due = True
-        self._work_soon()
+        self._next.renews = True
+        self._start_worker()
 
     def _break(self, error: StoreError) -> None:
-        """Note that the store failed: from now on nothing is asked, and what comes is spooled."""
+        """Stop requests after a failure of the store; answers in progress are spooled."""
         stopped = self._budget.stopped
-        self._failure = stopped if isinstance(stopped, Unsaved) else Unsaved(str(error))
+        self._failure = stopped if isinstance(stopped, UnsavedAnswers) else UnsavedAnswers(str(error))
         self._budget.stopped = self._failure

@@ -7,34 +7,41 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from accord.edges import BadInput
-from accord.models.ask_judge import AT_ONCE, Judged, JudgeExchange, judge_all
-from accord.models.batching import Batched, BatchEndpoint
+from accord.models.ask_judge import SAMPLES_AT_ONCE, Judged, JudgeExchange, judge_all
+from accord.models.batching import BatchChat, BatchEndpoint
 from accord.models.budget import Budget
-from accord.models.context_window import own_context
-from accord.models.exchange import Missing, Plan, answer_all, count, price, raise_if_over, stored_answers
+from accord.models.context_window import context_of
+from accord.models.exchange import Exchange, Missing, Plan, answer_all, count, price, raise_if_over, stored_answers
 from accord.models.factory import (
     DIALECTS,
     ClientOptions,
-    decided_endpoint_of,
+    decisions_endpoint_of,
     endpoint_of,
-    open_batched,
-    open_decided,
+    open_batch_judge,
+    open_decisions_chat,
     open_judge,
     open_likelihood,
     open_uncached,
 )
-from accord.models.flow import GIVEN, NOT_ASKED, Known, Questions, Request
+from accord.models.flow import GIVEN, NOT_ASKED, ModelInfo, Questions, Request
 from accord.models.judges.recorded import RecordedJudge
-from accord.models.likelihood import PASSAGES_TOGETHER, Likelihood, LikelihoodExchange, LikelihoodModel, Passage
+from accord.models.likelihood import (
+    PASSAGES_TOGETHER,
+    Likelihood,
+    LikelihoodExchange,
+    LikelihoodModel,
+    LikelihoodRequest,
+)
 from accord.models.model import ChatModel, Failure, Judge, Reply, located_model
-from accord.models.request_ledger import RequestLedger
 from accord.models.settings import ModelSettings
 from accord.models.wrappers import ReplyExchange
 from accord.store import Store
 from accord.values import Rubric
+
+E = TypeVar("E", bound=Exchange[Any, Any])
 
 
 @dataclass
@@ -49,7 +56,7 @@ class Shared:
     asks: bool
     in_batches: bool
     folder: Path = Path()
-    batches: list[tuple[Batched, BatchEndpoint]] = field(default_factory=list)
+    batches: list[tuple[BatchChat, BatchEndpoint]] = field(default_factory=list)
     failures: dict[Any, Any] | None = None
 
 
@@ -90,7 +97,7 @@ class Role:
     @cached_property
     def context(self) -> int | None:
         """Tokens of one request: as configured, or as a model in this process is known to read."""
-        return self.settings.context or own_context(located_model(self.settings.model or "", self.shared.folder))
+        return self.settings.context or context_of(located_model(self.settings.model or "", self.shared.folder))
 
     # --- judge
 
@@ -122,7 +129,7 @@ class Role:
             return RecordedJudge.read([self.shared.folder / path for path in settings.paths], settings.model)
         at, store = (settings.mode, self.located, settings.base_url, instructions), self.shared.store
         if self.shared.in_batches:
-            judge, batched, endpoint = open_batched(*at, store, settings.samples, settings.timeout)
+            judge, batched, endpoint = open_batch_judge(*at, store, settings.samples, settings.timeout)
             self.shared.batches.append((batched, endpoint))
             return judge
         return open_judge(*at, self.options, settings.samples, store if keeps else None)
@@ -146,7 +153,7 @@ class Role:
                 rubric,
                 [requests[place].sample for place in first.values()],
                 self.shared.store,
-                self.settings.concurrency or AT_ONCE,
+                self.settings.concurrency or SAMPLES_AT_ONCE,
                 self.context,
                 self.shared.budget,
                 failures=self.shared.failures,
@@ -175,10 +182,12 @@ class Role:
         return [judged[place] for place in range(len(requests))]
 
     def _exchange(self, judge: Judge, rubric: Rubric) -> JudgeExchange:
-        shared = self.shared
-        return JudgeExchange(
-            judge, rubric, shared.store, self.context, None, self.name, self.options.attempts, shared.failures
-        )
+        return self._own(JudgeExchange(judge, rubric, self.shared.store, self.context))
+
+    def _own(self, exchange: E) -> E:
+        """Return an exchange with the role's name, attempts and present record of failures."""
+        exchange.role, exchange.attempts, exchange.failures = self.name, self.options.attempts, self.shared.failures
+        return exchange
 
     # --- chat model
 
@@ -188,7 +197,7 @@ class Role:
         if self.given is not None:
             return GIVEN
         if settings.mode in DIALECTS:
-            return decided_endpoint_of(settings.mode, self.located, settings.base_url, about)
+            return decisions_endpoint_of(settings.mode, self.located, settings.base_url, about)
         return endpoint_of(self.located, settings.base_url)
 
     def chat(self, about: Any) -> ChatModel:
@@ -200,25 +209,20 @@ class Role:
         key = about.key if decides else ""
         if key not in self._chats:
             self._chats[key] = (
-                open_decided(str(settings.mode), self.located, settings.base_url, about, self.options)
+                open_decisions_chat(str(settings.mode), self.located, settings.base_url, about, self.options)
                 if decides
                 else open_uncached(self.located, settings.base_url, self.options)
             )
         return self._chats[key]
 
     @cached_property
-    def replies(self) -> ReplyExchange:
-        """Prompts to the chat model."""
-        shared = self.shared
-        return ReplyExchange(
-            shared.store, self.model, self.chat, self.endpoint, shared.budget, self.name, self.options.attempts,
-            shared.failures,
-        )  # fmt: skip
+    def _replies(self) -> ReplyExchange:
+        return ReplyExchange(self.shared.store, self.model, self.chat, self.endpoint, self.shared.budget)
 
     def price_replies(self, requests: Sequence[Request], plan: Plan) -> list[Reply | Failure]:
         """Count the prompts; return the stored reply, or the assumed one, to each."""
         plan.has_follow_ups = plan.has_follow_ups or any(request.stand_in is not None for request in requests)
-        stored = price(self.replies, requests, plan)
+        stored = price(self._own(self._replies), requests, plan)
         unknown = Failure(NOT_ASKED, f"the {self.name}")
         return [
             reply or getattr(request, plan.assume) or request.stand_in or unknown
@@ -228,8 +232,8 @@ class Role:
     async def replied(self, requests: Sequence[Request], step: Callable[[], None]) -> list[Reply | Missing]:
         """Return a reply or a failure for each prompt; each reply is stored as it arrives."""
         if not self.shared.asks:
-            return stored_answers(self._recording(self.replies), requests, f"the {self.name}")
-        return await answer_all(self._recording(self.replies), requests, self.settings.concurrency, step)
+            return stored_answers(self._own(self._replies), requests, f"the {self.name}")
+        return await answer_all(self._own(self._replies), requests, self.settings.concurrency, step)
 
     # --- likelihood model
 
@@ -241,28 +245,25 @@ class Role:
         return open_likelihood(self.located, self.settings.base_url, self.options)
 
     @cached_property
-    def passages(self) -> LikelihoodExchange:
-        """Passages to the likelihood model."""
-        shared = self.shared
-        ledger: RequestLedger[str] = RequestLedger(shared.store, shared.store.replies, shared.budget)
-        return LikelihoodExchange(
-            self.likelihood, ledger, shared.store, self.name, self.options.attempts, shared.failures
-        )
+    def _passages(self) -> LikelihoodExchange:
+        return LikelihoodExchange(self.likelihood, self.shared.store, self.shared.budget)
 
-    def price_measuring(self, requests: Sequence[Passage], plan: Plan) -> list[tuple[Likelihood, ...] | Failure]:
+    def price_measuring(
+        self, requests: Sequence[LikelihoodRequest], plan: Plan
+    ) -> list[tuple[Likelihood, ...] | Failure]:
         """Count the passages; return the stored likelihoods of each."""
-        unknown = Failure(self.passages.not_sent)
-        return [measured or unknown for measured in price(self.passages, requests, plan)]
+        unknown = Failure(self._passages.not_sent)
+        return [measured or unknown for measured in price(self._own(self._passages), requests, plan)]
 
     async def measured(
-        self, requests: Sequence[Passage], step: Callable[[], None]
+        self, requests: Sequence[LikelihoodRequest], step: Callable[[], None]
     ) -> list[tuple[Likelihood, ...] | Missing]:
         """Return each passage's likelihoods, from the store if it has them; each is stored as it arrives.
 
         Raises:
             BudgetReached: The budget is spent; requests in progress are finished and stored.
         """
-        exchange = self._recording(self.passages)
+        exchange = self._own(self._passages)
         if not self.shared.asks:
             return stored_answers(exchange, requests, "run: accord judge")
         # A request over a wire is paid for, so each passage is stored as soon as it is measured. A model in this
@@ -273,29 +274,24 @@ class Role:
         raise_if_over(answers)
         return answers
 
-    def _recording(self, exchange: Any) -> Any:
-        """Return the exchange with the present record of failures."""
-        exchange.failures = self.shared.failures
-        return exchange
-
     # --- all roles
 
-    def known(self, about: Any) -> Known:
+    def known(self, about: Any) -> ModelInfo:
         """Return the name, mode, address and context of the role's model."""
         settings = self.settings
         if self.given is not None:
             address = f"{self.given.name} {GIVEN}"
-            return Known(self.given.name, getattr(self.given, "mode", ""), address, settings.context)
+            return ModelInfo(self.given.name, getattr(self.given, "mode", ""), address, settings.context)
         if settings.mode == "recorded":
             name = settings.model or self.judge(Rubric.model_construct(instructions="")).name
-            return Known(name, "recorded")
+            return ModelInfo(name, "recorded")
         has_address = settings.mode not in DIALECTS or about is not None
         address = f"{self.model} {self.endpoint(about)}" if has_address else self.model
-        return Known(self.model, settings.mode or "", address, self.context)
+        return ModelInfo(self.model, settings.mode or "", address, self.context)
 
     async def close(self) -> None:
         """Close connections and release claims."""
-        for name in ("replies", "passages"):
+        for name in ("_replies", "_passages"):
             if name in vars(self):
                 await vars(self)[name].ledger.close()
         likelihood = vars(self).get("likelihood") if self.given is None else None

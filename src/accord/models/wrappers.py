@@ -17,10 +17,10 @@ from accord.models.exchange import Assumption, Exchange, Plan, ask_once
 from accord.models.flow import NOT_ASKED, Request
 from accord.models.model import A, CallFailed, ChatModel, Failure, Model, Prompt, Q, Reply, Usage, key_of
 from accord.models.request_ledger import RequestLedger
-from accord.store import Paid, Store
+from accord.store import PaidRow, Store
 
 
-def kept_key(endpoint: str, model: str, question: Any) -> str:
+def reply_key(endpoint: str, model: str, question: Any) -> str:
     """Return the key of a stored reply; the same name at another endpoint is another model."""
     return key_of(f"{endpoint} {model}", question)
 
@@ -30,7 +30,7 @@ def decode_reply(stored: str) -> Reply:
     return Reply(**{**json.loads(stored), "usage": Usage()})
 
 
-def paid_reply(key: str, model: str, reply: Reply) -> Paid:
+def reply_row(key: str, model: str, reply: Reply) -> PaidRow:
     """Return a reply as a row of the store."""
     return {"kind": "reply", "key": key, "maker": model, "content": json.dumps(asdict(reply))}
 
@@ -47,18 +47,14 @@ class ReplyExchange(Exchange[Request, Reply]):
         chat: Callable[[Any], ChatModel],
         endpoint: Callable[[Any], str],
         budget: Budget | None = None,
-        role: str = "",
-        attempts: int = 1,
-        failures: dict[Any, Any] | None = None,
     ) -> None:
         """`chat` and `endpoint` are functions of a request's `about`."""
-        ledger: RequestLedger[str] = RequestLedger(store, store.replies, budget)
-        super().__init__(ledger, store.replies, role, model, attempts, failures)
+        super().__init__(RequestLedger(store, store.replies, budget), model)
         self._chat, self._endpoint = chat, endpoint
 
     def key(self, request: Request) -> str:
         """Return the hash of endpoint, model and prompt."""
-        return kept_key(self._endpoint(request.about), self.model, request.content)
+        return reply_key(self._endpoint(request.about), self.model, request.content)
 
     async def ask(self, requests: Sequence[Request]) -> list[Reply]:
         """Send the prompts."""
@@ -72,9 +68,9 @@ class ReplyExchange(Exchange[Request, Reply]):
         """Send each prompt on its own."""
         return [[request] for request in requests]
 
-    def encode(self, key: str, request: Request, answer: Reply) -> Paid:
+    def encode(self, key: str, request: Request, answer: Reply) -> PaidRow:
         """Return the reply as JSON."""
-        return paid_reply(key, self.model, answer)
+        return reply_row(key, self.model, answer)
 
     def decode(self, request: Request, stored: str) -> Reply:
         """Return the reply, which costs nothing this time."""
@@ -112,8 +108,8 @@ class Cached:
         await self._model.close()
 
 
-class Once(Generic[Q, A]):
-    """A model that joins equal questions while one of them is being answered."""
+class Deduplicated(Generic[Q, A]):
+    """A model that sends equal questions in progress once."""
 
     def __init__(self, model: Model[Q, A]) -> None:
         self.name = model.name
@@ -121,7 +117,7 @@ class Once(Generic[Q, A]):
         self._running: dict[str, asyncio.Future[A]] = {}
 
     async def ask(self, question: Q) -> A:
-        """The answer, or the failure, of whoever asked first; where that one gave up, the next in line asks."""
+        """Return the answer, or raise the failure, of the first equal question; if that one is cancelled, ask again."""
         key = key_of(self.name, question)
         while (first := self._running.get(key)) is not None:
             try:
@@ -129,25 +125,25 @@ class Once(Generic[Q, A]):
             except asyncio.CancelledError:
                 if not first.cancelled():
                     raise
-        answered: asyncio.Future[A] = asyncio.get_running_loop().create_future()
-        self._running[key] = answered
+        result: asyncio.Future[A] = asyncio.get_running_loop().create_future()
+        self._running[key] = result
         try:
             answer = await self._model.ask(question)
         except asyncio.CancelledError:
-            answered.cancel()
+            result.cancel()
             raise
         except BaseException as error:
-            answered.set_exception(error)
-            answered.exception()  # seen: nobody may be waiting for it
+            result.set_exception(error)
+            result.exception()  # marks it as retrieved: no equal question may be waiting
             raise
         else:
-            answered.set_result(answer)
+            result.set_result(answer)
             return answer
         finally:
             del self._running[key]
 
     async def close(self) -> None:
-        """Let go of the model's connections."""
+        """Close the model's connections."""
         await self._model.close()
 
 
@@ -156,10 +152,10 @@ SHRINK = 0.7
 
 
 class Limit:
-    """How many requests may be under way at an endpoint; shared by all models that use the same one with the same key.
+    """Limit of the requests in progress at an endpoint, shared by all models that use it with the same key.
 
-    Grows by one for every full round of successes, shrinks to `SHRINK` of itself when the endpoint says that it is
-    too much, and not again before a round at the new height is over.
+    The limit grows by one for every full round of successes. It shrinks to `SHRINK` of itself if the endpoint reports
+    too many requests, and not again before a round at the new limit is over.
     """
 
     def __init__(self, most: int, start: float = START) -> None:
@@ -167,7 +163,7 @@ class Limit:
         self.height = min(start, float(most))
         self.running = 0
         self.is_reachable = False
-        """True once the endpoint has accepted a connection, until it refuses every attempt of a request."""
+        """True after the endpoint accepted a connection, until it refuses every attempt of a request."""
         self._since_shrink = 0
         self._waiting: deque[Future[None]] = deque()
 
@@ -179,7 +175,7 @@ class Limit:
                 await turn
             except BaseException:
                 if turn.done() and not turn.cancelled():
-                    self._leave()  # the slot came just as the wait was given up
+                    self._leave()  # the slot was given while the wait was cancelled
                 else:
                     self._waiting.remove(turn)
                 raise
@@ -194,20 +190,20 @@ class Limit:
         self._leave()
 
     def note(self, failure: Failure) -> None:
-        """Take account of a failed attempt."""
+        """Adjust the limit to a failed attempt."""
         if failure.is_sent:
             self.is_reachable = True
         if failure.reason == "rate-limited":
             self.slow_down()
 
     def slow_down(self) -> None:
-        """The endpoint said that it is too much."""
+        """Shrink the limit."""
         if self._since_shrink >= self.height:
             self.height = max(1.0, self.height * SHRINK)
             self._since_shrink = 0
 
     def _leave(self) -> None:
-        """Give the slot up, and hand slots to those who wait, first come first served."""
+        """Release a slot, and give free slots to waiting requests in order."""
         self.running -= 1
         while self._waiting and self.running < int(self.height):
             turn = self._waiting.popleft()
@@ -217,24 +213,24 @@ class Limit:
 
 
 class Limited(Generic[Q, A]):
-    """A model that waits for a slot before it asks."""
+    """A model that waits for a slot of its endpoint's limit."""
 
     def __init__(self, model: Model[Q, A], limit: Limit) -> None:
         self.name = model.name
         self._model, self._limit = model, limit
 
     async def ask(self, question: Q) -> A:
-        """The model's answer, once there is room."""
+        """Return the model's answer after a slot is free."""
         async with self._limit:
             return await self._model.ask(question)
 
     async def close(self) -> None:
-        """Let go of the model's connections."""
+        """Close the model's connections."""
         await self._model.close()
 
 
 PASSING = frozenset({"timeout", "unreachable", "rate-limited", "server", "malformed"})
-"""Reasons that may be gone the next time; a refusal or a rejected request will be the same again."""
+"""Reasons that may not recur; a refusal or a rejected request recurs."""
 
 ATTEMPTS = 5
 FIRST_WAIT_SECONDS = 0.5
@@ -242,7 +238,7 @@ LONGEST_WAIT_SECONDS = 60.0
 
 
 class Retrying(Generic[Q, A]):
-    """A model that asks again, up to `attempts` times in all.
+    """A model that sends a failed request again, up to `attempts` times in total.
 
     A Retry-After longer than `longest` seconds ends the attempts. A refused connection ends them at once, unless the
     endpoint has answered before and may be restarting.
@@ -256,7 +252,7 @@ class Retrying(Generic[Q, A]):
         longest: float = LONGEST_WAIT_SECONDS,
         limit: Limit | None = None,
     ) -> None:
-        """`limit` is the endpoint's; every failed attempt is noted there."""
+        """`limit` is the endpoint's, which every failed attempt adjusts."""
         self.name = model.name
         self._model, self._attempts = model, attempts
         self._first, self._longest, self._limit = first, longest, limit
@@ -266,7 +262,7 @@ class Retrying(Generic[Q, A]):
         """Return the model's answer.
 
         Raises:
-            CallFailed: The last attempt failed, or the failure cannot pass.
+            CallFailed: The last attempt failed, or the failure would recur.
             NotSent: The endpoint accepts no connection: no request can succeed.
         """
         for attempt in range(1, self._attempts + 1):
@@ -286,7 +282,7 @@ class Retrying(Generic[Q, A]):
         """Stop all requests to an endpoint that accepts no connection.
 
         Raises:
-            NotSent: No attempt of this request connected, and no request before it did.
+            NotSent: No attempt of this request connected, nor did an earlier request.
         """
         if failure.reason == "unreachable" and not failure.is_sent and (is_last or not limit.is_reachable):
             limit.is_reachable = False
@@ -296,17 +292,17 @@ class Retrying(Generic[Q, A]):
             ) from None
 
     def wait_after(self, attempt: int, failure: Failure) -> float | None:
-        """Seconds to wait after an attempt (from 1) that failed; `None` where it is not tried again."""
+        """Return the seconds to wait after a failed attempt, counted from 1; None if it was the last one."""
         wait = self._wait(attempt, failure)
         is_last = attempt >= self._attempts or failure.reason not in PASSING or wait > self._longest
         return None if is_last else wait
 
     def _wait(self, attempt: int, failure: Failure) -> float:
-        """Seconds to wait: as asked for, else doubling, spread so that clients do not march in step."""
+        """Return the seconds to wait: as the endpoint asks, otherwise doubling with jitter."""
         if failure.retry_after is not None:
             return failure.retry_after
         return min(self._first * 2.0 ** (attempt - 1), self._longest) * self._random.uniform(0.75, 1.25)
 
     async def close(self) -> None:
-        """Let go of the model's connections."""
+        """Close the model's connections."""
         await self._model.close()

@@ -1,44 +1,32 @@
 from . import ask_models as ask_models, comparing as comparing, diagnostics as diagnostics, fitting as fitting
-from . import label_suggestions as label_suggestions, mart_writer as mart_writer, score_file as score_file
-from . import synthesising as synthesising
-from .ask_models import audit_judge as audit_judge, AuditRun as AuditRun, BatchRun as BatchRun
-from .ask_models import judge_in_batches as judge_in_batches, latest_audit as latest_audit, plan_audit as plan_audit
-from .ask_models import Selected as Selected
-from .band_certificate import Certificate as Certificate, certify as certify
-from .batch_scorer import Asking as Asking, BatchScorer as BatchScorer
+from . import label_suggestions as label_suggestions, synthesising as synthesising
+from .ask_models import JudgeSelection as JudgeSelection
+from .batch_judging import BatchRun as BatchRun, judge_in_batches as judge_in_batches
 from .config import Config as Config, config_from as config_from, json_schema as json_schema, LiveConfig as LiveConfig
 from .config import load_config as load_config, load_project as load_project, WatchConfig as WatchConfig
 from .config import with_settings as with_settings
 from .diagnostics import Insights as Insights, synthetic_note as synthetic_note
-from .file_survey import files_in as files_in, is_recording as is_recording, MOST_SURVEYED as MOST_SURVEYED
-from .file_survey import NO_COLUMN as NO_COLUMN, set_scales as set_scales, Survey as Survey, survey as survey
+from .file_survey import files_in as files_in, FileSurvey as FileSurvey, MOST_SURVEYED as MOST_SURVEYED
+from .file_survey import NO_COLUMN as NO_COLUMN, set_scales as set_scales, survey_files as survey_files
 from .finetuning import annotated_pairs as annotated_pairs, finetune as finetune, FineTuned as FineTuned
 from .finetuning import issues_of as issues_of, train_ruber as train_ruber
-from .fit_cache import calm as calm
-from .import_worker import check_roles as check_roles, Reading as Reading, workers_here as workers_here
-from .importing import export_annotations as export_annotations, found_reading as found_reading
-from .importing import import_files as import_files, Imported as Imported
-from .mart_writer import Facts as Facts, input_of as input_of, milliseconds as milliseconds, rebuild as rebuild
-from .mart_writer import Rebuilt as Rebuilt, Scoring as Scoring
+from .fit_cache import single_threaded as single_threaded
+from .import_worker import default_workers as default_workers, ImportOptions as ImportOptions
+from .importing import export_annotations as export_annotations, import_files as import_files, Imported as Imported
+from .importing import survey_options as survey_options
+from .judge_audit import audit_judge as audit_judge, AuditRun as AuditRun, latest_audit as latest_audit
+from .judge_audit import plan_audit as plan_audit
 from .plugins import list_plugins as list_plugins
 from .project import ALL as ALL, EVALUATORS as EVALUATORS, open as open, open_project as open_project
 from .project import Project as Project
-from .recorded_judges import chosen_recording as chosen_recording, recorded_agreement as recorded_agreement
+from .recorded_judges import choose_recording as choose_recording, find_recordings as find_recordings
+from .recorded_judges import load_recordings as load_recordings, recorded_agreement as recorded_agreement
 from .recorded_judges import recorded_questions as recorded_questions, RecordedAgreement as RecordedAgreement
-from .recorded_judges import recordings_of as recordings_of, with_judge_named as with_judge_named
-from .recording_files import recordings_among as recordings_among, register_recordings as register_recordings
+from .recorded_judges import register_recordings as register_recordings, settings_with_judge as settings_with_judge
 from .results import Compared as Compared, Estimates as Estimates, Fitted as Fitted, JudgeRun as JudgeRun
-from .results import NextLabel as NextLabel, ScoreRun as ScoreRun
-from .rubric_inference import Observed as Observed, off_scale as off_scale, positions_among as positions_among
-from .rubric_inference import questions_for as questions_for, rescaled as rescaled, rubric_for as rubric_for
-from .rubric_inference import RubricFound as RubricFound, scale_for as scale_for
-from .score_file import counted as counted, latest as latest, latest_drift as latest_drift
-from .score_file import latest_scores as latest_scores, score as score
-from .score_folder import merge_parts as merge_parts, Moved as Moved, PartsRun as PartsRun, score_parts as score_parts
-from .score_folder import Shard as Shard, Spread as Spread
-from .score_parts import finished as finished, read_manifest as read_manifest
-from .scoring_pipeline import Perspective as Perspective, samples_of as samples_of, ScoreOptions as ScoreOptions
-from .scoring_pipeline import TURNS as TURNS, Turns as Turns
-from .selective_scoring import LEFT as LEFT, NOT_COUNTED as NOT_COUNTED, Selection as Selection
+from .results import NextLabel as NextLabel
+from .rubric_inference import infer_questions as infer_questions, infer_rubric as infer_rubric
+from .rubric_inference import infer_scale as infer_scale, InferredRubric as InferredRubric
+from .rubric_inference import ObservedAnswers as ObservedAnswers, off_scale as off_scale
+from .rubric_inference import positions_among as positions_among, rescaled as rescaled
 from .synthesising import SynthRun as SynthRun
-from .worker_pool import AtOnce as AtOnce

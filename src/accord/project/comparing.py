@@ -1,22 +1,19 @@
-"""Comparing every evaluator that a project can make, on the same folds of whole groups; nobody is asked."""
+"""`compare`: every evaluator that a project can make, on the same folds of groups, without asking a model."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from accord.edges import AccordError, BadInput, UnknownName
-from accord.evidence import EvidenceTable, Ratings, Source, Training, joined
-from accord.learning import Evaluator, Factory, OneFold, System, learns, make_head, out_of_fold, unscored
+from accord.evidence import EvidenceTable, Source, Training, joined
+from accord.learning import Evaluator, Experiment, Factory, FoldTask, Predictions, WorkerPool, learns, make_head
 from accord.models import run
-from accord.project.diagnostics import groups_of as agreement_by
-from accord.project.diagnostics import speakers_of
-from accord.project.fit_cache import Kept, calm, settings_of
+from accord.project.diagnostics import groups_of, speakers_of
+from accord.project.fit_cache import FitCache, cache_key, single_threaded
 from accord.project.fitting import in_question, leak_of, synthetic_in
-from accord.project.worker_pool import AtOnce
-from accord.statistics import Split
 from accord.validation import (
     BEST_COLUMN,
     CONSTANT,
@@ -26,271 +23,285 @@ from accord.validation import (
     Decision,
     Gain,
     Group,
-    Leak,
     baselines,
     compared,
     decide,
-    folds_of,
     gain_curve,
 )
-from accord.values import Labels
 
 if TYPE_CHECKING:
     from accord.project.project import Project
 
 OnStep = Callable[[str], None]
 MOST_COPIED = 10_000
-"""With more ratings nobody but `--jobs` has other processes hold a copy of the evidence, some hundred MB."""
+"""With more ratings, processes are used only if `--jobs` asks for them: each copies some hundred MB of evidence."""
+
+
+class CandidateEvaluator(NamedTuple):
+    """An evaluator to compare, its training data, and its experiment on the common folds."""
+
+    evaluator: Evaluator
+    train: Training
+    experiment: Experiment
+
+    @property
+    def learns(self) -> bool:
+        """True if one of its sources learns."""
+        return any(map(learns, self.evaluator.sources))
 
 
 def compare(
-    project: Project, only: Collection[str], at_once: AtOnce, on_step: OnStep = lambda name: None
+    project: Project, only: Collection[str], pool: WorkerPool, on_step: OnStep = lambda name: None
 ) -> tuple[Comparison, EvidenceTable, Training]:
-    """Every evaluator that can be made from what is there, the baselines and people, in one table.
+    """Compare evaluators, baselines and people in one table.
 
     Args:
-        project: Holds the labels and what models have answered.
-        only: Names of evaluators to compare; by default all.
-        at_once: The processes that learn.
-        on_step: Called with the name of what is learned next.
+        project: Project with labels and stored answers of models.
+        only: Names of evaluators to compare; empty compares all.
+        pool: Processes for the folds.
+        on_step: Called with the name of the next step.
 
     Returns:
-        The comparison, with the decision and the system that it is about first; the evidence of the sources that do not
-        learn; and the training data.
+        The comparison, with the system that the decision is about first; the evidence of the sources that do not learn;
+        and the training data.
 
     Raises:
-        BadInput: Nobody has rated the main question, or nothing at all can be made.
-        UnknownName: There is no such evaluator, or one names a source, a head or a setting that there is not.
+        BadInput: The main question has no ratings, or no evaluator can be made.
+        UnknownName: There is no such evaluator, or one names an unknown source, head or setting.
     """
-    names = list(only) or project.evaluator_names()
-    made, unmade = _made(project, names)
-    if not made:
-        raise _none_of(unmade)
-    # Whoever takes every sheet is given them; the others what is rated on the question.
-    singles, groups = project.training(max(made.values(), key=lambda each: each.takes_every_sheet))
-    own = {name: singles if each.takes_every_sheet else singles.rated() for name, each in made.items()}
+    evaluators, unmade = _make_all(project, list(only) or project.evaluator_names())
+    if not evaluators:
+        raise _none_made(unmade)
+    # An evaluator that takes every sheet gets all samples, the others the rated ones.
+    singles, groups = project.training(max(evaluators.values(), key=lambda each: each.takes_every_sheet))
     on_step("evidence")
-    tables = _tables(project, made, singles)
+    tables = _tables(project, evaluators, singles)
     whole, train = in_question(_union(list(tables.values()), singles), singles)
-    config, question = project.config, project.question
-    rated, splits, seen = folds_of(whole, train.labels, question, config.folds, config.seed, project.rubric.learned_on)
-    if len(rated) > MOST_COPIED and not at_once.is_named:
-        at_once.end()
-    work = {name: (each, *in_question(_known(each, tables, own[name]), own[name])) for name, each in made.items()}
-    with calm(len(rated)):
-        systems = _systems(project, work, unmade, rated, splits, at_once, on_step)
+    config, cache = project.config, FitCache(project.store)
+    experiment = Experiment.of(
+        whole, train.labels, project.question, config.folds, config.seed, project.rubric.learned_on, cache
+    )
+    if len(experiment.ratings) > MOST_COPIED and not pool.is_explicit:
+        pool.close()
+    candidates = {}
+    for name, evaluator in evaluators.items():
+        samples = singles if evaluator.takes_every_sheet else singles.rated()
+        known, own = in_question(_known(evaluator, tables, samples), samples)
+        candidates[name] = CandidateEvaluator(evaluator, own, replace(experiment, evidence=known, labels=own.labels))
+    with single_threaded(len(experiment.ratings)):
+        systems = _systems(project, candidates, unmade, pool, on_step)
         if not systems:
-            raise _none_of(unmade)
+            raise _none_made(unmade)
         on_step("baselines")
-        kept, names = Kept(project.store, whole, train.labels, question, splits), [system.name for system in systems]
-        others = baselines(whole, train.labels, question, rated, splits, config.seed, without=names, keep=kept)
+        others = baselines(experiment, without=[system.name for system in systems])
         on_step("intervals")
-        decision = _decision(project, systems, others, work, rated, splits, whole, train.labels)
-        first = next(each for each in (*systems, *others) if each.name == decision.tested)
-        shown = [first, *(each for each in (*systems, *others) if each is not first)]
-        speakers = speakers_of(rated, singles.samples)
-        found = compared(question, rated, shown, config.folds, config.seed, config.draws, seen, speakers, at_once)
-        if len(set(rated.group)) < len(set(rated.target)):
+        decision = _decision(project, systems, others, candidates, experiment)
+        first = next(system for system in (*systems, *others) if system.name == decision.tested)
+        ordered = [first, *(system for system in (*systems, *others) if system is not first)]
+        speakers = speakers_of(experiment.ratings, singles.samples)
+        comparison = compared(experiment, ordered, config.draws, speakers, pool)
+        if len(set(experiment.ratings.group)) < len(set(experiment.ratings.target)):
             on_step("folds of single samples")
-        leak = _leak(project, shown, work, found, at_once)
-    count = synthetic_in(singles)
-    return replace(found, groups=groups, unmade=unmade, decision=decision, leak=leak, synthetic=count), whole, train
+        best = next(system.name for system in ordered if system.name in candidates)
+        evaluator, _, own_experiment = candidates[best]
 
+        def predict(single: Experiment) -> Predictions:
+            return _run_folds({best: candidates[best]._replace(experiment=single)}, pool)[best]
 
-def _leak(project: Project, shown: Sequence[System], work: Work, found: Comparison, at_once: AtOnce) -> Leak | None:
-    """Agreement that folds of single samples would show for the first evaluator."""
-    name = next(each.name for each in shown if each.name in work)
-    evaluator, known, train = work[name]
-
-    def learned(single: Training, tested: Ratings, folds: Sequence[Split]) -> System:
-        return _learned_at_once({name: (evaluator, known, single)}, tested, folds, at_once)[name]
-
-    return leak_of(project, evaluator, known, train, found, learned)
+        leak = leak_of(evaluator, own_experiment, comparison, predict)
+    comparison = replace(
+        comparison, groups=groups, unmade=unmade, decision=decision, leak=leak, synthetic=synthetic_in(singles)
+    )
+    return comparison, whole, train
 
 
 def _decision(
     project: Project,
-    systems: Sequence[System],
-    others: Sequence[System],
-    work: Work,
-    rated: Ratings,
-    splits: Sequence[Split],
-    whole: EvidenceTable,
-    labels: Labels,
+    systems: Sequence[Predictions],
+    others: Sequence[Predictions],
+    candidates: Mapping[str, CandidateEvaluator],
+    experiment: Experiment,
 ) -> Decision:
-    """The evaluator to use, among those made, the raw judge and the best column."""
-    simple = [each for each in others if each.name in (JUDGE_ALONE, BEST_COLUMN)]
-    costs: dict[str, Cost] = {system.name: _cost(work[system.name][0]) for system in systems}
-    costs |= {each.name: (-1,) for each in simple}
-    constant = next(each for each in others if each.name == CONSTANT)
+    """Return the evaluator to use, among those made, the raw judge and the best column."""
+    simple = [system for system in others if system.name in (JUDGE_ALONE, BEST_COLUMN)]
+    costs: dict[str, Cost] = {system.name: _cost(candidates[system.name].evaluator) for system in systems}
+    costs |= {system.name: (-1,) for system in simple}
+    constant = next(system for system in others if system.name == CONSTANT)
 
-    def curve(system: System) -> list[Gain]:
-        own = work.get(system.name)
-        if own is not None and any(map(learns, own[0].sources)):
+    def curve(system: Predictions) -> list[Gain]:
+        candidate = candidates.get(system.name)
+        if candidate is not None and candidate.learns:
             return []
-        make: Factory = (lambda question: own[0].fitting) if own else partial(make_head, system.name, settings={})
-        table, train = (own[1], own[2].labels) if own else (whole, labels)
-        seed, question = project.config.seed, project.question
-        kept = Kept(project.store, table, train, question, splits)
-        about = ["gain", system.name, settings_of(own[0]) if own else None, seed]
-        rows = kept.rows(
-            about, lambda: [each._asdict() for each in gain_curve(make, question, table, train, rated, splits, seed)]
+        make: Factory = (
+            (lambda question: candidate.evaluator.learner)
+            if candidate
+            else partial(make_head, system.name, settings={})
         )
-        return [Gain(**row) for row in rows]
+        own = candidate.experiment if candidate else experiment
+        key = ["gain", system.name, cache_key(candidate.evaluator) if candidate else None, experiment.seed]
+        work = lambda: [gain._asdict() for gain in gain_curve(own, make)]  # noqa: E731
+        return [Gain(**row) for row in FitCache(project.store).rows(own, key, work)]
 
-    # A recorded judge answers nothing about new conversations, so what rests on its answers alone cannot be used.
-    candidates, others = ([*systems], simple) if project.recordings else ([*systems, *simple], [])
-    return decide(candidates, costs, constant, rated, project.config.seed, curve, others)
-
-
-def _none_of(unmade: Mapping[str, str]) -> BadInput:
-    return BadInput(f"none of these evaluators can be made: {'; '.join(f'{n}: {w}' for n, w in unmade.items())}")
-
-
-def by_groups(found: Comparison, evidence: EvidenceTable, train: Training, by: Sequence[str]) -> list[Group]:
-    """Agreement of the first system by group: system, annotator, judge-version, wording or a metadata entry."""
-    return [group for each in by for group in agreement_by(found, train.samples, evidence, each)]
+    # A recorded judge cannot score new conversations, so systems that rest on its answers alone cannot be chosen.
+    chosen, rest = ([*systems], simple) if project.recordings else ([*systems, *simple], [])
+    return decide(chosen, costs, constant, experiment.ratings, project.config.seed, curve, rest)
 
 
-def _made(project: Project, names: Sequence[str]) -> tuple[dict[str, Evaluator], dict[str, str]]:
-    """The evaluators that the project's settings allow, those that are the same as another once, and why others not."""
+def _none_made(unmade: Mapping[str, str]) -> BadInput:
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in unmade.items())
+    return BadInput(f"none of these evaluators can be made: {reasons}")
+
+
+def by_groups(comparison: Comparison, evidence: EvidenceTable, train: Training, by: Sequence[str]) -> list[Group]:
+    """Return agreement of the first system by system, annotator, judge-version, wording or a metadata entry."""
+    return [group for attribute in by for group in groups_of(comparison, train.samples, evidence, attribute)]
+
+
+def _make_all(project: Project, names: Sequence[str]) -> tuple[dict[str, Evaluator], dict[str, str]]:
+    """Return the evaluators that the project's settings allow, without duplicates, and why others are left out."""
     made: dict[str, Evaluator] = {}
     unmade: dict[str, str] = {}
     for name in names:
         try:
             evaluator = project.evaluator(name)
         except UnknownName:
-            raise  # a name that is written wrong is no evaluator that lacks something
+            raise  # a misspelled name is an error, not a missing evaluator
         except AccordError as error:
             unmade[name] = str(error)
             continue
         lacking = [role for role in evaluator.roles if not project.models.has(role)]
-        twin = next((other for other, each in made.items() if _same(each, evaluator)), None)
+        twin = next((other for other, each in made.items() if _is_same(each, evaluator)), None)
         if lacking:
-            unmade[name] = f"nobody has the role {lacking[0]!r}: models: {{{lacking[0]}: {{model: NAME}}}}"
+            role = lacking[0]
+            unmade[name] = f"no model configured for role {role!r}: models: {{{role}: {{model: NAME}}}}"
         elif not evaluator.sources:
             unmade[name] = "the project has no source of evidence for it"
         elif twin is not None:
             unmade[name] = f"the same as {twin}"
         elif not evaluator.head.needs_labels:
-            unmade[name] = "needs no labels: it stands among the baselines where its evidence is there"
+            unmade[name] = "needs no labels; it is listed with the baselines if its evidence exists"
         else:
             made[name] = evaluator
     return made, unmade
 
 
-def _same(one: Evaluator, other: Evaluator) -> bool:
-    """Whether two evaluators would learn the same."""
-    parts = [[(source.name, source.settings) for source in each.sources] for each in (one, other)]
+def _is_same(one: Evaluator, other: Evaluator) -> bool:
+    """Return True if two evaluators would learn the same."""
+    sources = [[(source.name, source.settings) for source in each.sources] for each in (one, other)]
     heads = [(each.head_name, each.head.settings(), dict(each.choose)) for each in (one, other)]
-    return parts[0] == parts[1] and heads[0] == heads[1]
+    return sources[0] == sources[1] and heads[0] == heads[1]
 
 
 def _cost(evaluator: Evaluator) -> Cost:
-    """How much an evaluator asks for: whether its sources learn, whom they ask, how many they are."""
+    """Return the number of sources that learn, of models that are asked, and of sources."""
     return sum(map(learns, evaluator.sources)), len(evaluator.roles), len(evaluator.sources)
 
 
-def _tables(project: Project, made: Mapping[str, Evaluator], train: Training) -> dict[str, EvidenceTable]:
-    """The evidence of every source that does not learn, by its name and settings; each is measured once."""
-    found: dict[str, EvidenceTable] = {}
-    for evaluator in made.values():
+def _tables(project: Project, evaluators: Mapping[str, Evaluator], train: Training) -> dict[str, EvidenceTable]:
+    """Return the evidence of every source that does not learn, by its name and settings, measured once."""
+    tables: dict[str, EvidenceTable] = {}
+    for evaluator in evaluators.values():
         for source in evaluator.sources:
-            if not learns(source) and _key(source) not in found:
-                found[_key(source)] = project.measure([source], train.samples)
-    return found
+            if not learns(source) and _source_key(source) not in tables:
+                tables[_source_key(source)] = project.measure([source], train.samples)
+    return tables
 
 
-def _key(source: Source) -> str:
+def _source_key(source: Source) -> str:
     return f"{source.name} {source.settings.model_dump_json()}"
 
 
 def _union(tables: Collection[EvidenceTable], train: Training) -> EvidenceTable:
-    """All columns once; none where every source learns."""
+    """Return all columns of some tables, each once."""
     whole = EvidenceTable.of(train.samples)
     for table in tables:
-        there = {column.name for column in whole.columns}
-        whole = whole.join(table.select([p for p, column in enumerate(table.columns) if column.name not in there]))
+        names = {column.name for column in whole.columns}
+        new = [place for place, column in enumerate(table.columns) if column.name not in names]
+        whole = whole.join(table.select(new))
     return whole
 
 
 def _known(evaluator: Evaluator, tables: Mapping[str, EvidenceTable], train: Training) -> EvidenceTable:
-    """The evidence of an evaluator's sources that do not learn."""
+    """Return the evidence of an evaluator's sources that do not learn."""
     known = EvidenceTable.of(train.samples)
     for source in evaluator.sources:
         if not learns(source):
-            known = joined(known, tables[_key(source)], source.name)
+            known = joined(known, tables[_source_key(source)], source.name)
     return known
-
-
-Work = Mapping[str, tuple[Evaluator, EvidenceTable, Training]]
 
 
 def _systems(
     project: Project,
-    work: Work,
+    candidates: Mapping[str, CandidateEvaluator],
     unmade: dict[str, str],
-    rated: Ratings,
-    splits: Sequence[Split],
-    at_once: AtOnce,
+    pool: WorkerPool,
     on_step: OnStep,
-) -> list[System]:
-    """Each evaluator's predictions out of fold; what cannot be made from what is there is named with its reason."""
-    kept = {name: Kept(project.store, known, train.labels, train.question, splits)
-            for name, (_, known, train) in work.items()}  # fmt: skip
-    about = {name: settings_of(evaluator) for name, (evaluator, _, _) in work.items()}
-    there = {name: each.get(name, about[name]) for name, each in kept.items()}
-    found: dict[str, System | str] = {name: system for name, system in there.items() if system is not None}
-    if found:
-        on_step(f"{', '.join(found)} (as learned before: nothing has changed)")
-    free = {name: each for name, each in work.items() if name not in found and not any(map(learns, each[0].sources))}
-    if at_once.processes > 1 and free:
-        on_step(f"{', '.join(free)} ({at_once.processes} folds at the same time)")
-        found |= _learned_at_once(free, rated, splits, at_once)
+) -> list[Predictions]:
+    """Return out-of-fold predictions of the candidates; `unmade` gets the reasons of those without any."""
+    cache = FitCache(project.store)
+    keys = {name: cache_key(candidate.evaluator) for name, candidate in candidates.items()}
+    results: dict[str, Predictions | str] = {}
+    for name, candidate in candidates.items():
+        cached = None if keys[name] is None else cache.get(candidate.experiment, keys[name])
+        if cached is not None:
+            results[name] = replace(cached, name=name)
+    if results:
+        on_step(f"{', '.join(results)} (cached: nothing has changed)")
+    known = set(results)
+    plain = {name: each for name, each in candidates.items() if name not in results and not each.learns}
+    if pool.processes > 1 and plain:
+        on_step(f"{', '.join(plain)} ({pool.processes} folds in parallel)")
+        results |= _run_folds(plain, pool)
     else:
-        found |= _learned_at_once(free, rated, splits, at_once, on_step)
-    for name, each in work.items():
-        if name not in found:
+        results |= _run_folds(plain, pool, on_step)
+    for name, candidate in candidates.items():
+        if name not in results:
             on_step(name)
-            found[name] = _learned_each_fold(project, *each, rated, splits)
-    for name, system in found.items():
-        if isinstance(system, str):
-            unmade[name] = system
-        elif not system.scored.any():
-            unmade[name] = max(system.reasons, key=system.reasons.__getitem__, default="nothing could be predicted")
-        elif there[name] is None:
-            kept[name].put(system, about[name])
-    return [system for name in work if name not in unmade and isinstance(system := found[name], System)]
+            results[name] = _run_learning(project, candidate)
+    for name, result in results.items():
+        reason = _failure(result)
+        if reason is not None:
+            unmade[name] = reason
+        elif name not in known and keys[name] is not None and isinstance(result, Predictions):
+            cache.put(candidates[name].experiment, keys[name], result)
+    return [result for name in candidates if name not in unmade and isinstance(result := results[name], Predictions)]
 
 
-def _learned_at_once(
-    work: Work, rated: Ratings, splits: Sequence[Split], at_once: AtOnce, on_step: OnStep = lambda name: None
-) -> dict[str, System]:
-    """The predictions of evaluators whose sources do not learn; one fold of one of them is a piece of the work."""
-    given = {name: (evaluator.fitting, known, train.labels) for name, (evaluator, known, train) in work.items()}
-    pieces = [(name, place) for name in work for place in range(len(splits))]
-    learned = at_once(OneFold(given, rated, splits), pieces, lambda piece: None if piece[1] else on_step(piece[0]))
-    found: dict[str, System] = {name: unscored(name, rated) for name in work}
-    for (name, place), predicted in zip(pieces, learned, strict=True):
-        found[name] = found[name].with_rows(predicted, rated, splits[place])
-    return found
+def _failure(result: Predictions | str) -> str | None:
+    """Return the reason why a candidate has no predictions, or None."""
+    if isinstance(result, str):
+        return result
+    if result.scored.any():
+        return None
+    return max(result.reasons, key=result.reasons.__getitem__, default="no predictions")
 
 
-def _learned_each_fold(
-    project: Project,
-    evaluator: Evaluator,
-    known: EvidenceTable,
-    train: Training,
-    rated: Ratings,
-    splits: Sequence[Split],
-) -> System | str:
-    """The predictions of an evaluator with sources that learn, or why it cannot be made.
+def _run_folds(
+    candidates: Mapping[str, CandidateEvaluator], pool: WorkerPool, on_step: OnStep = lambda name: None
+) -> dict[str, Predictions]:
+    """Return the predictions of candidates whose sources do not learn, one fold of one candidate per piece of work."""
+    jobs = {
+        name: (candidate.evaluator.learner, replace(candidate.experiment, cache=None))
+        for name, candidate in candidates.items()
+    }
+    pieces = [(name, place) for name, (_, experiment) in jobs.items() for place in range(len(experiment.splits))]
+    folds = pool(FoldTask(jobs), pieces, lambda piece: None if piece[1] else on_step(piece[0]))
+    results = {name: Predictions.missing(name, experiment.ratings) for name, (_, experiment) in jobs.items()}
+    for (name, place), fold in zip(pieces, folds, strict=True):
+        experiment = jobs[name][1]
+        results[name] = results[name].with_rows(fold, experiment.ratings, experiment.splits[place])
+    return results
 
-    A source that pays to learn is tried on its own side.
+
+def _run_learning(project: Project, candidate: CandidateEvaluator) -> Predictions | str:
+    """Return the predictions of a candidate with sources that learn, or the reason why it cannot be made.
+
+    A source that pays to learn is tested on its own side.
     """
+    evaluator, train, experiment = candidate
     try:
         side = next((split for source in evaluator.sources if (split := source.hold_out(train))), None)
-        tried = splits if side is None else [side]
-        return run(out_of_fold(evaluator, train, rated, tried, known), project.kept)
+        experiment = experiment if side is None else replace(experiment, splits=(side,))
+        return run(evaluator.cross_predict(train, experiment), project.stored_models)
     except AccordError as error:
         return str(error)

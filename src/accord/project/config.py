@@ -1,4 +1,4 @@
-"""`accord.yaml`: the store, the rubric, the models by role, the evaluators by name. Unknown keys are refused."""
+"""Settings of a project, `accord.yaml`: store, rubric, models by role, evaluators. Unknown keys are errors."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from accord.edges import (
+    MB,
     BadInput,
     UnknownName,
-    check,
     is_secret_name,
     is_web_address,
-    keep_secret,
     load_yaml,
     parse_yaml,
-    plain_url,
+    read_text,
+    register_secret,
+    strip_url_secrets,
+    validate,
 )
 from accord.learning import PRESETS, SIMPLE, EvaluatorSettings
 from accord.models import ASSISTANT, FINDER, JUDGE, LIKELIHOOD, SCORER, USER, WRITER, ModelSettings
-from accord.project.environment import load_environment
 from accord.statistics import DRAWS, FOLDS
 from accord.store import located_store
 from accord.synth import SynthSettings
 from accord.values import (
     PROJECT_FILE,
-    WITHOUT,
-    BrokenStudy,
+    WITHOUT_SYNTHETIC,
+    InvalidStudy,
     Json,
     JsonSchema,
     StudyName,
@@ -40,7 +41,7 @@ from accord.values import (
     find_project_file,
     project_folder,
     read_study,
-    study_or_broken,
+    validate_study,
 )
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
@@ -51,7 +52,7 @@ _MOVED = {
     "in_context": "models: {scorer: {model: ..., mode: ...}} and sources: {in-context: {...}}",
     "issues": "models: {finder: {model: ...}} and sources: {issues: {...}}",
 }
-"""Keys of Accord 0.1, and what is written instead."""
+"""Keys of Accord 0.1 with their replacements."""
 _ROLES = (JUDGE, WRITER, SCORER, FINDER, LIKELIHOOD, USER, ASSISTANT)
 
 
@@ -60,65 +61,65 @@ class _Strict(BaseModel):
 
 
 class BudgetConfig(_Strict):
-    """The most that one run may spend, or all that share it; each stops before the call that would pass a cap."""
+    """Caps of a run, or of all runs that share a budget; a run stops before the request that would exceed a cap."""
 
-    requests: int | None = Field(default=None, ge=0, description="Requests, failed attempts included.")
-    tokens: int | None = Field(default=None, ge=0, description="Tokens in and out.")
+    requests: int | None = Field(default=None, ge=0, description="Requests, including failed attempts.")
+    tokens: int | None = Field(default=None, ge=0, description="Input and output tokens.")
     money: float | None = Field(
-        default=None, ge=0, allow_inf_nan=False, description="Money, by the prices of prices.yaml."
+        default=None, ge=0, allow_inf_nan=False, description="Money, at the prices of prices.yaml."
     )
     shared: str | None = Field(
         default=None,
         min_length=1,
         max_length=200,
-        description="A name: all runs on the same store that say it, at the same time or later, share the caps.",
+        description="Name of a shared budget: all runs on the same store with this name share the caps.",
     )
 
 
 class WatchConfig(_Strict):
-    """What is done about scores that move."""
+    """Settings of alarms on live scores."""
 
     webhook: str | None = Field(
-        default=None, description="An address that alarms are posted to as JSON; name it by ${VARIABLE}."
+        default=None, description="URL for alarms as JSON; keep it in an environment variable: ${VARIABLE}."
     )
     false_alarm_rate: float = Field(
-        default=0.01, gt=0, lt=1, description="The chance of a false alarm per system and day."
+        default=0.01, gt=0, lt=1, description="Probability of a false alarm per system and day."
     )
 
     @field_validator("webhook")
     @classmethod
     def _is_an_address(cls, url: str | None) -> str | None:
         if url is not None and not is_web_address(url):
-            raise ValueError("a webhook is an address that begins with http:// or https://")  # it may hold a secret
+            raise ValueError("a webhook is a URL that begins with http:// or https://")  # it may hold a secret
         return url
 
 
 class LiveConfig(_Strict):
-    """What live scoring may take: work for one message, memory for all conversations, time for a request.
+    """Limits of live scoring: work per message, memory for all conversations, time per request.
 
-    A word is a word, or eight characters of a text that has fewer words than that.
+    Texts in which words are longer than eight characters on average count one word per eight characters.
     """
 
     max_reply_words: int = Field(
-        default=2000, ge=1, description="Words of a message that are looked at; of a longer one its score says so."
+        default=2000, ge=1, description="Words of a message that are read; the score of a longer message has a warning."
     )
     max_document_words: int = Field(
-        default=8000, ge=1, description="Words of the documents of a message that are looked at, of all together."
+        default=8000, ge=1, description="Words that are read of all documents of a message together."
     )
     plausibility_share: float = Field(
         default=0.1,
         ge=0,
         le=1,
-        description="Share of live replies whose plausibility is checked, where an evaluator does so and may ask.",
+        description="Share of live replies whose plausibility is checked, for evaluators with `plausibility`.",
     )
     memory_mb: float = Field(
         default=512,
         gt=0,
         allow_inf_nan=False,
-        description="MB for conversations under way and their documents, as estimated; the oldest make room.",
+        description="Estimated MB for open conversations and their documents; the oldest are dropped first.",
     )
     timeout_seconds: float = Field(
-        default=30, gt=0, allow_inf_nan=False, description="Seconds until a request to the service is answered."
+        default=30, gt=0, allow_inf_nan=False, description="Seconds until a request to the service times out."
     )
 
 
@@ -127,51 +128,49 @@ class Config(_Strict):
 
     _folder: Path = PrivateAttr(default=Path())
 
-    store: str = Field(default="sqlite:///accord.db", description="A database URL: sqlite:/// or postgresql://.")
+    store: str = Field(default="sqlite:///accord.db", description="Database URL: sqlite:/// or postgresql://.")
     mart: str | None = Field(
-        default=None, description="Folder of the scores that the board reads; by default beside a SQLite store's file."
+        default=None, description="Folder of the scores for the board; default: next to the file of a SQLite store."
     )
-    rubric: str = Field(default="llm-rubric", description="A shipped rubric's name, or a YAML file.")
+    rubric: str = Field(default="llm-rubric", description="Name of a shipped rubric, or a YAML file.")
     models: dict[str, ModelSettings] = Field(
         default_factory=dict,
-        description="Who has which role: judge, writer, scorer, finder, likelihood, and user and assistant of "
-        "synthetic conversations. Opened when first asked.",
+        description="Models by role: judge, writer, scorer, finder, likelihood, and user and assistant of "
+        "synthetic conversations.",
     )
     metrics: list[str] = Field(
         default=["lexical"],
-        description="Metric names; `lexical`, `bank`, `embedding`, ... stand for all of their kind.",
+        description="Names of metrics, or of groups of metrics: `lexical`, `bank`, `embedding`, ...",
     )
-    sources: dict[str, dict[str, Any]] = Field(default_factory=dict, description="Settings of sources, by name.")
+    sources: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="Settings of evidence sources, by name."
+    )
     evaluators: dict[str, EvaluatorSettings] = Field(
-        default_factory=dict, description="Evaluators by name, beside the presets: sources and a head."
+        default_factory=dict, description="Evaluators by name, in addition to the presets: sources and a head."
     )
     evaluator: str = Field(
         default="calibration",
-        description="The evaluator that `accord fit` learns if none is named, and that other commands use "
-        "until one has been fitted: afterwards they use the one fitted last.",
+        description="Evaluator that `accord fit` fits by default. Other commands use the evaluator fitted last.",
     )
-    studies: dict[StudyName, StudySettings | SkipJsonSchema[BrokenStudy]] = Field(
-        default_factory=dict, description="What people are asked in the workbench (`accord serve`), by name."
+    studies: dict[StudyName, StudySettings | SkipJsonSchema[InvalidStudy]] = Field(
+        default_factory=dict, description="Studies for annotators in the workbench (`accord serve`), by name."
     )
     synthetic: Synthetic = Field(
-        default=WITHOUT,
-        description="Which conversations are learned from and counted in figures: `without` those that nobody held, "
-        "`with` them, or `only` them.",
+        default=WITHOUT_SYNTHETIC,
+        description="Synthetic conversations in training and statistics: `without`, `with`, or `only` them.",
     )
-    synth: SynthSettings = Field(
-        default_factory=SynthSettings, description="How `accord synth` makes conversations that nobody held."
-    )
+    synth: SynthSettings = Field(default_factory=SynthSettings, description="Settings of `accord synth`.")
     group_by: list[str] = Field(
         default_factory=list,
-        description="Metadata entries (or `system`): conversations with the same value stay on one side of a split.",
+        description="Metadata entries (or `system`) whose equal values are never divided by a split.",
     )
-    budget: BudgetConfig = Field(default_factory=BudgetConfig, description="Caps on what one run may spend.")
+    budget: BudgetConfig = Field(default_factory=BudgetConfig, description="Caps on the spending of a run.")
     monitoring: WatchConfig = Field(
-        default_factory=WatchConfig, description="Of live scores: `accord serve`, `follow`."
+        default_factory=WatchConfig, description="Alarms on live scores of `accord serve` and `accord follow`."
     )
-    live: LiveConfig = Field(default_factory=LiveConfig, description="Bounds on live scoring: work, memory, time.")
-    folds: int = Field(default=FOLDS, ge=2, description="Folds of the cross-validation, over whole groups.")
-    seed: int = Field(default=0, description="Of folds, resampling and every other draw.")
+    live: LiveConfig = Field(default_factory=LiveConfig, description="Limits of live scoring: work, memory, time.")
+    folds: int = Field(default=FOLDS, ge=2, description="Folds of the cross-validation, over groups.")
+    seed: int = Field(default=0, description="Seed of folds, resampling and all other random choices.")
     draws: int = Field(default=DRAWS, ge=2, le=100_000, description="Bootstrap samples and permutations.")
 
     @field_validator("studies", mode="before")
@@ -181,7 +180,7 @@ class Config(_Strict):
             return studies
         try:
             return {
-                name: each if isinstance(each, BrokenStudy) else read_study(name, each)
+                name: each if isinstance(each, InvalidStudy) else read_study(name, each)
                 for name, each in studies.items()
             }
         except BadInput as error:
@@ -189,31 +188,30 @@ class Config(_Strict):
 
     @property
     def broken_studies(self) -> dict[str, str]:
-        """The error of each study whose settings are invalid, by name."""
-        return {name: each.error for name, each in self.studies.items() if isinstance(each, BrokenStudy)}
+        """Errors of the studies with invalid settings, by name."""
+        return {name: each.error for name, each in self.studies.items() if isinstance(each, InvalidStudy)}
 
     @property
     def folder(self) -> Path:
-        """The folder that relative paths start from; empty for the working folder."""
+        """Folder for relative paths; empty for the working folder."""
         return self._folder
 
     def shown(self) -> dict[str, Json]:
-        """The project's settings as JSON that may be kept and shown: no password, no query of a URL."""
-        secret = {"monitoring": {"webhook"}}  # some have their secret in the path
+        """Return the settings as JSON without secrets: no passwords and no queries of URLs."""
+        secret = {"monitoring": {"webhook"}}  # its path may be a secret
         return _without_secrets(self.model_dump(mode="json", exclude=secret))  # type: ignore[no-any-return]
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """The sources that measure without learning, as far as the project has what they need."""
-        has_issues = "issues" in self.sources or FINDER in self.models
-        wanted = {
+        """Sources that measure without learning and are configured."""
+        configured = {
             "rubric": JUDGE in self.models, "metrics": bool(self.metrics), "likelihood": LIKELIHOOD in self.models,
-            "issues": has_issues,
+            "issues": "issues" in self.sources or FINDER in self.models,
         }  # fmt: skip
-        return tuple(name for name, there in wanted.items() if there)
+        return tuple(name for name, is_configured in configured.items() if is_configured)
 
     def settings_of(self, source: str) -> dict[str, Json]:
-        """The settings of a source."""
+        """Return the settings of a source."""
         own = dict(self.sources.get(source, {}))
         return {"names": list(self.metrics), **own} if source == "metrics" else own
 
@@ -224,7 +222,7 @@ class Config(_Strict):
         names no other head.
 
         Raises:
-            UnknownName: The project and the presets have no such evaluator.
+            UnknownName: The evaluator is neither in the project nor a preset.
         """
         presets = {**SIMPLE, **PRESETS}
         if evaluator not in {**presets, **self.evaluators}:
@@ -239,20 +237,20 @@ class Config(_Strict):
 
 
 def _without_secrets(value: Any) -> Any:
-    """The value with every URL in it stripped of its user, its password and its query."""
+    """Return a value with user, password and query removed from every URL in it."""
     if isinstance(value, dict):
         return {key: _without_secrets(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [_without_secrets(inner) for inner in value]
-    return plain_url(value) if isinstance(value, str) and "://" in value else value
+    return strip_url_secrets(value) if isinstance(value, str) and "://" in value else value
 
 
 def load_config(path: str | Path | None = None) -> Config:
-    """Read `accord.yaml`: the given file, or the one of the working folder or of the nearest folder above it.
+    """Read `accord.yaml`: the given file, or the one in the working folder or the nearest folder above it.
 
-    Without any such file, the settings are the defaults. A file `.env` beside the project file is read first. `${NAME}`
-    in a value stands for the environment variable of that name, and `ACCORD_STORE` replaces the store. Relative paths
-    start from the folder of the project file.
+    Without a file the defaults apply. A file `.env` next to the project file is read first. `${NAME}` in a value is
+    replaced by the environment variable, and `ACCORD_STORE` replaces the store. Relative paths start from the folder of
+    the project file.
 
     Raises:
         BadInput: The file cannot be read, has unknown keys or wrong types, or names a variable that is not set.
@@ -262,7 +260,7 @@ def load_config(path: str | Path | None = None) -> Config:
         content, where, folder = {}, PROJECT_FILE, Path()
     else:
         folder = project_folder(file)
-        load_environment(folder / ".env")
+        _load_env_file(folder / ".env")
         content, where = _filled(load_yaml(file), str(file)), str(file)
     store = os.environ.get("ACCORD_STORE")
     if store and isinstance(content, dict):
@@ -271,10 +269,10 @@ def load_config(path: str | Path | None = None) -> Config:
 
 
 def load_project(path: str | Path | None = None) -> Config:
-    """Read `accord.yaml` as `load_config` does, for work that needs a project.
+    """Read `accord.yaml` as `load_config` does, but require a project file.
 
     Raises:
-        BadInput: There is no project file, or it is wrong.
+        BadInput: There is no project file, or it is invalid.
     """
     if path is None and find_project_file() is None:
         raise BadInput(
@@ -287,27 +285,27 @@ def load_project(path: str | Path | None = None) -> Config:
 def config_from(content: Any, where: str = PROJECT_FILE, folder: Path = Path()) -> Config:
     """Return a project's settings from plain values; relative paths start from `folder`.
 
-    An invalid study becomes a `BrokenStudy`, so that it blocks nothing else.
+    An invalid study becomes an `InvalidStudy`, so that only its own commands fail.
 
     Raises:
-        BadInput: Unknown keys or wrong types; a key of Accord 0.1 with what is written instead.
+        BadInput: A key is unknown or renamed, or a value has the wrong type.
     """
     for key in content if isinstance(content, dict) else ():
         if key in _MOVED:
-            raise BadInput(f"{where}: {key!r} is written otherwise since Accord 0.2: {_MOVED[key]}")
+            raise BadInput(f"{where}: the key {key!r} is replaced by {_MOVED[key]}")
     if isinstance(content, dict) and isinstance(content.get("evaluator"), dict):
         raise BadInput(
-            f"{where}: `evaluator` is a name since Accord 0.2: evaluator: calibration; what it is made of stands under "
+            f"{where}: `evaluator` is a name, such as calibration; its settings are under "
             "evaluators: {NAME: {sources: [...], head: ..., settings: {...}}}"
         )
-    config = check(Config, _with_studies(content), where)
+    config = validate(Config, _with_studies(content), where)
     for role in config.models:
         if role not in _ROLES:
             raise BadInput(f"{where}: models: {UnknownName('role', role, _ROLES)}")
     if config.sources:
-        from accord.evidence import sources  # here: opening a project imports nothing that learns
+        from accord.evidence import sources  # opening a project without them imports no evidence code
     for name, settings in config.sources.items():
-        check(sources.get(name).settings_type, settings, f"{where}: sources: {name}")
+        validate(sources.get(name).settings_type, settings, f"{where}: sources: {name}")
     return _located(config, folder)
 
 
@@ -329,23 +327,27 @@ def _located(config: Config, folder: Path) -> Config:
 
 
 def _with_studies(content: Any) -> Any:
-    """Return the settings with every study validated; an invalid one becomes a `BrokenStudy`."""
+    """Return the settings with every study validated; an invalid one becomes an `InvalidStudy`."""
     if not isinstance(content, dict) or not isinstance(content.get("studies"), dict):
         return content
-    studies = {str(name): study_or_broken(name, each) for name, each in content["studies"].items()}
+    studies = {str(name): validate_study(name, each) for name, each in content["studies"].items()}
     return {**content, "studies": studies}
 
 
 def with_settings(config: Config, pairs: Iterable[str]) -> Config:
-    """The settings with some in place of their own, each as `PATH.TO.KEY=VALUE`, the value as YAML.
+    """Return the settings with some values replaced.
+
+    Args:
+        config: The settings.
+        pairs: Replacements as `PATH.TO.KEY=VALUE`, with the value in YAML.
 
     Raises:
-        BadInput: A pair has no `=`, or the settings refuse it.
+        BadInput: A pair has no `=`, or its key or value is invalid.
     """
     content: dict[str, Any] = config.model_dump(mode="json", exclude_unset=True)
     for study in config.broken_studies:
         content["studies"][study] = config.studies[study]
-    given = False
+    is_changed = False
     for pair in pairs:
         key, sign, value = pair.partition("=")
         if not sign or not key:
@@ -355,17 +357,57 @@ def with_settings(config: Config, pairs: Iterable[str]) -> Config:
         for name in path:
             inner = place.setdefault(name, {})
             if not isinstance(inner, dict):
-                reason = inner.error if isinstance(inner, BrokenStudy) else f"{name!r} holds no settings"
+                reason = inner.error if isinstance(inner, InvalidStudy) else f"{name!r} holds no settings"
                 raise BadInput(f"--set {pair}: {reason}")
             place = inner
-        place[last], given = parse_yaml(value, f"--set {key}"), True
-    return config_from(content, "--set", config.folder) if given else config
+        place[last], is_changed = parse_yaml(value, f"--set {key}"), True
+    return config_from(content, "--set", config.folder) if is_changed else config
+
+
+_ENV_LINE = re.compile(
+    r"""
+    (?:export\s+)?(?P<key>[A-Za-z_]\w*)\s*=\s*
+    (?:"(?P<double>(?:[^"\\]|\\.)*)"|'(?P<single>[^']*)'|(?P<plain>[^"'].*?|))
+    \s*(?:(?<=\s)\#.*|(?<=["'])\#.*)?
+    """,
+    re.VERBOSE,
+)
+_ENV_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
+
+
+def _load_env_file(file: Path) -> None:
+    """Set the variables of a `.env` file that are not set; values of variables with secret names are redacted.
+
+    Raises:
+        BadInput: The file cannot be read, or a line is not `KEY=VALUE`.
+    """
+    if not file.is_file():
+        return
+    for number, line in enumerate(read_text(file, MB).splitlines(), 1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        match = _ENV_LINE.fullmatch(text)
+        if match is None:
+            raise BadInput(
+                f"{file}, line {number}: not KEY=VALUE; quote a value with quotes or with spaces at its ends"
+            )
+        key, value = match["key"], _env_value(match)
+        if is_secret_name(key):
+            register_secret(value)
+        os.environ.setdefault(key, value)
+
+
+def _env_value(match: re.Match[str]) -> str:
+    if match["double"] is not None:
+        return re.sub(r"\\(.)", lambda escape: _ENV_ESCAPES.get(escape[1], escape[1]), match["double"])
+    return match["single"] if match["single"] is not None else match["plain"]
 
 
 def _filled(content: Any, where: str) -> Any:
     """Return the content of `accord.yaml` with every `${NAME}` replaced.
 
-    A study that names a variable that is not set becomes a `BrokenStudy`.
+    A study that names a variable that is not set becomes a `InvalidStudy`.
 
     Raises:
         BadInput: Another setting names a variable that is not set.
@@ -377,7 +419,7 @@ def _filled(content: Any, where: str) -> Any:
         try:
             studies[name] = _replaced(study, f"study {name!r}")
         except BadInput as error:
-            studies[name] = BrokenStudy(error=str(error))
+            studies[name] = InvalidStudy(error=str(error))
     return {**_replaced({**content, "studies": {}}, where), "studies": studies}
 
 
@@ -395,17 +437,17 @@ def _variable(name: str, where: str) -> str:
     except KeyError:
         raise BadInput(f"{where}: the environment variable {name} is not set") from None
     if is_secret_name(name):
-        keep_secret(value)
+        register_secret(value)
     return value
 
 
 def json_schema() -> JsonSchema:
-    """The JSON Schema of `accord.yaml`, for editors; the settings of every source are told."""
+    """Return the JSON Schema of `accord.yaml`, with the settings of every source, for editors."""
     from accord.evidence import sources
 
     schema = Config.model_json_schema()
     schema["properties"]["sources"]["properties"] = {
         name: kind.settings_type.model_json_schema() for name, kind in sources
     }
-    found: JsonSchema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}  # type: ignore[typeddict-item]
-    return found
+    result: JsonSchema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}  # type: ignore[typeddict-item]
+    return result

@@ -1,10 +1,11 @@
-"""What to know before an evaluator is trusted: for whom it is wrong, what it lacks, and what was odd in the data."""
+"""Diagnostics of an evaluator for the report: errors by group, importance, learning curves, and odd data."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -12,111 +13,111 @@ from numpy.typing import NDArray
 
 from accord.edges import AccordError
 from accord.evidence import EvidenceTable, Ratings
-from accord.learning import Evaluator, Head, Importance, System, importance, make_head
-from accord.project.fit_cache import Kept, calm, settings_of
+from accord.learning import Evaluator, Experiment, Importance, importance, make_head, untested_groups
+from accord.project.fit_cache import FitCache, cache_key, single_threaded
 from accord.project.results import Compared
 from accord.statistics import Clusters, Diagram, diagrams, grouped_folds
 from accord.store import Store
 from accord.validation import (
-    Asked,
+    AdaptivePoint,
     Comparison,
+    CurvePoint,
     Group,
-    Point,
     adaptive_curve,
-    always_learned,
     annotator_quality,
     by_group,
     learning_curve,
 )
-from accord.values import WITHOUT, Estimate, Labels, Question, Rubric, Sample
+from accord.values import WITHOUT_SYNTHETIC, Estimate, Rubric, Sample
 
 if TYPE_CHECKING:
     from accord.project.project import Project
 
 AUTOMATIC = ("system", "annotator", "judge-version", "wording")
-"""What groups are made by without being asked for, wherever there is more than one."""
+"""Attributes that are always checked if they have more than one value."""
 T = TypeVar("T")
 GROUP_DRAWS, IMPORTANCE_DRAWS = 1000, 100
-"""The most draws for intervals of single groups, and of importance; `draws:` may ask for fewer."""
+"""Largest number of draws for intervals of groups, and of importance; `draws:` may set fewer."""
 _CURVE_RATINGS = 150
-"""The most ratings whose questions are asked one by one for the adaptive curve of a report."""
+"""Largest number of ratings in the adaptive curve of a report."""
 
 
 @dataclass(frozen=True)
 class Insights:
-    """What a report tells beyond agreement.
+    """Content of a report beyond the table of agreement.
 
     Attributes:
-        cautions: Sentences on what was odd in labels, answers and evidence.
-        diagrams: One an option of the main question.
-        groups: Agreement by group, grouped by each of several attributes.
-        importance: Of each question for the main one.
-        curve: Agreement against the share of the labels.
-        adaptive: Agreement against questions asked; none where no judge answered.
+        cautions: Sentences on oddities in labels, answers and evidence.
+        diagrams: Reliability diagram of each option of the main question.
+        groups: Agreement by group, for several attributes.
+        importance: Importance of each question for the main one.
+        curve: Agreement by share of the labels.
+        adaptive: Agreement by number of questions; empty without a judge.
     """
 
     cautions: Sequence[str]
     diagrams: Sequence[Diagram]
     groups: Sequence[Group]
     importance: Sequence[Importance]
-    curve: Sequence[Point]
-    adaptive: Sequence[Asked]
+    curve: Sequence[CurvePoint]
+    adaptive: Sequence[AdaptivePoint]
 
 
 def insights(store: Store, rubric: Rubric, tried: Compared, evaluator: Evaluator) -> Insights:
-    """All of it, from what was tried. What cannot be said of these data is left out; what was computed is kept."""
+    """Compute the insights of a comparison; parts that the data do not support are left out."""
     comparison, evidence, train = tried.comparison, tried.evidence, tried.train
-    rated, system, labels, draws = comparison.ratings, comparison.systems[0], train.labels, comparison.draws
+    rated, system, draws = comparison.ratings, comparison.systems[0], comparison.draws
     scored = np.flatnonzero(system.scored)
     clusters = Clusters(rated.group[scored])
-    question, folds, seed = comparison.question, comparison.folds, comparison.seed
-    always = always_learned(evidence, labels, question, comparison.seen)
-    groups = [g for by in AUTOMATIC for g in groups_of(comparison, train.samples, evidence, by)]
-    own = replace(evaluator, head=make_head(evaluator.head_name, question, evaluator.head.chosen()), choose={})
-    kept, about, splits = Kept(store, evidence, labels, question), settings_of(own), folds > 1
-
-    def keep(name: str, side: Any, work: Callable[[], System]) -> System:
-        return kept(name, None if about is None else [about, side], work)
-
-    def curve() -> list[Point]:
-        return learning_curve(
-            lambda _: own.fitting,
-            question,
-            evidence,
-            labels,
-            rated,
-            system,
-            folds,
-            seed,
-            always,
-            draws=draws,
-            keep=keep,
-        )
-
-    with calm(len(rated)):
+    own = replace(
+        evaluator, head=make_head(evaluator.head_name, comparison.question, evaluator.head.chosen()), choose={}
+    )
+    cache = FitCache(store)
+    experiment = experiment_of(tried, cache)
+    is_cross_validated = comparison.folds > 1
+    with single_threaded(len(rated)):
         return Insights(
             cautions=[*comparison.remarks, *cautions(comparison, evidence)],
             diagrams=diagrams(system.paired(rated).take(scored), clusters, draws) if len(clusters) > 1 else [],
-            groups=groups,
-            importance=_if_possible(lambda: _importance(kept, evidence, labels, rubric, draws)),
-            curve=curve() if splits else [],
-            adaptive=_if_possible(lambda: _adaptive(own, comparison, evidence, labels)) if splits else [],
+            groups=[group for by in AUTOMATIC for group in groups_of(comparison, train.samples, evidence, by)],
+            importance=_if_possible(lambda: _importance(cache, experiment, rubric, draws)),
+            curve=learning_curve(experiment, lambda _: own.learner, system, draws=draws, key=cache_key(own))
+            if is_cross_validated
+            else [],
+            adaptive=_if_possible(lambda: _adaptive(own, experiment)) if is_cross_validated else [],
         )
 
 
-def _importance(kept: Kept, evidence: EvidenceTable, labels: Labels, rubric: Rubric, draws: int) -> list[Importance]:
-    """Each question's importance for the main one."""
+def experiment_of(tried: Compared, cache: FitCache | None = None) -> Experiment:
+    """Return the experiment of a comparison; without folds if one side was held out."""
+    comparison, labels = tried.comparison, tried.train.labels
+    rated, question = comparison.ratings, comparison.question
+    always = untested_groups(tried.evidence, labels, question, comparison.seen)
+    splits = (
+        tuple(grouped_folds(list(rated.group), comparison.folds, comparison.seed, always))
+        if comparison.folds > 1
+        else ()
+    )
+    return Experiment(
+        question, tried.evidence, labels, rated, splits, comparison.folds, comparison.seed, comparison.seen, cache
+    )
+
+
+def _importance(cache: FitCache, experiment: Experiment, rubric: Rubric, draws: int) -> list[Importance]:
+    """Return each question's importance for the main one."""
     few = min(IMPORTANCE_DRAWS, draws)
 
     def work() -> list[dict[str, Any]]:
-        return [asdict(one) for one in importance(evidence, labels, rubric.main_question, rubric.questions, few)]
+        conversations = importance(experiment.evidence, experiment.labels, rubric.main_question, rubric.questions, few)
+        return [asdict(one) for one in conversations]
 
-    about = ["importance", few, [question.model_dump(mode="json") for question in rubric.questions]]
-    return [Importance(**{**row, "estimate": Estimate(**row["estimate"])}) for row in kept.rows(about, work)]
+    key = ["importance", few, [question.model_dump(mode="json") for question in rubric.questions]]
+    rows = cache.rows(experiment, key, work)
+    return [Importance(**{**row, "estimate": Estimate(**row["estimate"])}) for row in rows]
 
 
 def _if_possible(work: Callable[[], list[T]]) -> list[T]:
-    """What the work finds; nothing where the data cannot say."""
+    """Return the result of the work, or an empty list if the data do not support it."""
     try:
         return work()
     except AccordError:
@@ -124,12 +125,12 @@ def _if_possible(work: Callable[[], list[T]]) -> list[T]:
 
 
 def groups_of(comparison: Comparison, samples: Sequence[Sample], evidence: EvidenceTable, by: str) -> list[Group]:
-    """Agreement of the first method by group.
+    """Return the agreement of the first system by group.
 
     Args:
-        comparison: With predictions of every rating.
-        samples: What was rated.
-        evidence: Of them.
+        comparison: Comparison with predictions of every rating.
+        samples: Rated samples.
+        evidence: Evidence of the samples.
         by: `system`, `annotator`, `judge-version`, `wording`, or the name of a metadata entry of conversations.
     """
     rated = comparison.ratings
@@ -138,10 +139,10 @@ def groups_of(comparison: Comparison, samples: Sequence[Sample], evidence: Evide
 
 
 def speakers_of(rated: Ratings, samples: Sequence[Sample]) -> NDArray[np.object_] | None:
-    """(n,) which system each rating is about; `None` where no conversation says."""
+    """Return (n,) the chat system that each rating is about; None if no conversation names one."""
     named = {sample.conversation.id: sample.conversation.shown_system for sample in samples}
-    found = [named.get(name) for name in rated.conversation]
-    return np.array([name or "" for name in found], dtype=object) if any(found) else None
+    conversations = [named.get(name) for name in rated.conversation]
+    return np.array([name or "" for name in conversations], dtype=object) if any(conversations) else None
 
 
 def _groups(rated: Ratings, samples: Sequence[Sample], evidence: EvidenceTable, by: str) -> list[str | None]:
@@ -151,61 +152,58 @@ def _groups(rated: Ratings, samples: Sequence[Sample], evidence: EvidenceTable, 
         return [label.wording for label in rated.labels]
     if by == "judge-version":
         return [evidence.versions.get(target) or None for target in rated.target]
-    found = {sample.conversation.id: sample.conversation for sample in samples}
+    conversations = {sample.conversation.id: sample.conversation for sample in samples}
     if by == "system":
-        return [found[name].shown_system if name in found else None for name in rated.conversation]
-    values = [found[name].metadata.get(by) if name in found else None for name in rated.conversation]
+        return [conversations[name].shown_system if name in conversations else None for name in rated.conversation]
+    values = [conversations[name].metadata.get(by) if name in conversations else None for name in rated.conversation]
     return [None if value is None else str(value) for value in values]
 
 
 def cautions(comparison: Comparison, evidence: EvidenceTable) -> list[str]:
-    """What was odd: one annotator, equal answers, changed judges and wordings, annotators who do not follow."""
-    rated, said = comparison.ratings, []
+    """Return sentences on oddities of labels, answers, judges and annotators."""
+    rated, sentences = comparison.ratings, []
     people = Counter(map(str, rated.annotator))
     if len(people) == 1:
-        said.append(f"all labels are {next(iter(people))}'s: what is learned is one person's taste, not a panel's")
+        sentences.append(f"all labels are by {next(iter(people))}; predictions reflect a single annotator")
     if np.ptp(rated.value) == 0:
-        said.append(f"every label of {comparison.question.id!r} is {rated.value[0]:g}: there is nothing to learn")
+        sentences.append(
+            f"every label of {comparison.question.id!r} is {rated.value[0]:g}, so there is nothing to learn"
+        )
     versions = Counter(evidence.versions.get(target, "") for target in set(rated.target))
     versions.pop("", None)
     if len(versions) > 1:
         counted = ", ".join(f"{count} by {name}" for name, count in versions.most_common())
-        said.append(f"the judge changed: rated targets were judged {counted}; compare the groups before trusting both")
+        sentences.append(f"rated targets were judged by several versions of the judge: {counted}; compare the groups")
     wordings = Counter(label.wording for label in rated.labels if label.wording)
-    now = comparison.question.key
-    old = sum(count for key, count in wordings.items() if key != now)
-    if old:
-        said.append(
-            f"{old} of {len(rated)} labels answer {comparison.question.id!r} as it was worded before the rubric was "
-            "edited; they are used. Compare the groups by wording, and leave them out where they differ"
+    present_wording = comparison.question.key
+    old_labels = sum(count for key, count in wordings.items() if key != present_wording)
+    if old_labels:
+        sentences.append(
+            f"{old_labels} of {len(rated)} labels answer an earlier wording of {comparison.question.id!r}; they are "
+            "used. Compare the groups by wording, and leave them out if they differ"
         )
-    return [*said, *map(str, annotator_quality(rated, comparison.systems[0].anybody))]
+    return [*sentences, *map(str, annotator_quality(rated, comparison.systems[0].new_value))]
 
 
-def _adaptive(evaluator: Evaluator, comparison: Comparison, evidence: EvidenceTable, labels: Labels) -> list[Asked]:
-    """Agreement against the number of questions asked, of a head that can do with some of a judge's answers."""
-    if not any(column.option is not None for column in evidence.columns):
+def _adaptive(evaluator: Evaluator, experiment: Experiment) -> list[AdaptivePoint]:
+    """Return agreement by number of questions, for a head that can do without some answers of a judge."""
+    if not any(column.option is not None for column in experiment.evidence.columns):
         return []
-    rated = comparison.ratings
-    always = always_learned(evidence, labels, comparison.question, comparison.seen)
-    splits = list(grouped_folds(list(rated.group), comparison.folds, comparison.seed, always))
+    rated = experiment.ratings
     if len(rated) > _CURVE_RATINGS:
-        splits = splits[:1]
-    tested = {name for split in splits for name in split.test}
-    rows = np.flatnonzero([name in tested for name in rated.group])
-
-    def made(question: Question) -> Head:
-        return make_head(evaluator.head_name, question, evaluator.head.chosen())
-
-    return adaptive_curve(made, comparison.question, evidence, labels, rated.take(rows), splits)
+        experiment = replace(experiment, splits=experiment.splits[:1])
+    tested = {group for split in experiment.splits for group in split.test}
+    rows = np.flatnonzero([group in tested for group in rated.group])
+    head = partial(make_head, evaluator.head_name, settings=evaluator.head.chosen())
+    return adaptive_curve(replace(experiment, ratings=rated.take(rows)), head)
 
 
 def synthetic_note(project: Project) -> str:
-    """A sentence on the store's synthetic conversations: left out, or counted; empty without any."""
+    """Return a sentence on the store's synthetic conversations; empty without any."""
     count = project.store.count_conversations("only")
     if not count:
         return ""
-    if project.config.synthetic == WITHOUT:
+    if project.config.synthetic == WITHOUT_SYNTHETIC:
         return f"{count} synthetic conversations left out; --synthetic with counts them"
     if project.config.synthetic == "only":
         return f"{count} synthetic conversations alone"

@@ -1,4 +1,4 @@
-"""Teaching a small model what a large one found: annotations in, a folder that serves like any model out."""
+"""Fine-tuning of a small model on a project's issue annotations, and training of the RUBER metric."""
 
 from __future__ import annotations
 
@@ -11,7 +11,17 @@ from typing import Any
 
 from accord.edges import BadInput
 from accord.evidence import Relatedness, pairs_of
-from accord.finetune import Line, Parts, Settings, evaluate, examples_of, export, predict, split_by_dialogue, train
+from accord.finetune import (
+    MetricLine,
+    Parts,
+    TrainingSettings,
+    evaluate,
+    examples_of,
+    export,
+    predict,
+    split_by_dialogue,
+    train,
+)
 from accord.methods import IssuePromptBuilder, Issues, issues_source, shots_of
 from accord.models import HF, ChatModel, drive, run, wait
 from accord.project.project import Project
@@ -19,7 +29,7 @@ from accord.store import Store
 from accord.values import Conversation, IssueAnnotation, Unannotated
 
 TRAINING, MODEL = "training", "model"
-"""Folders in the evaluator's folder: what a training keeps to go on, and the model that comes out."""
+"""Folders in the evaluator's folder: the training, and the exported model."""
 
 Pair = tuple[Conversation, IssueAnnotation]
 OnStage = Callable[[str], None]
@@ -27,13 +37,13 @@ OnStage = Callable[[str], None]
 
 @dataclass
 class FineTuned:
-    """A model that was taught, and how well it does on dialogues that it has not seen.
+    """A fine-tuned model and its results on held-out dialogues.
 
     Attributes:
         model: Its folder.
-        parts: How many turns and dialogues each part has, with their scores and kinds.
-        validation: The validation loss after each epoch.
-        rows: A row a statistic of each system: `taught`, and the base with so many examples in its prompt.
+        parts: Counts of dialogues, turns, scores and kinds of issues of each part.
+        validation: Validation loss after each epoch.
+        rows: A row per statistic and system: `fine-tuned`, and the base with a number of examples in its prompt.
     """
 
     model: Path
@@ -42,34 +52,34 @@ class FineTuned:
     rows: list[dict[str, Any]] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything a command prints."""
+        """Return all fields."""
         return {
             "model": str(self.model), "parts": list(self.parts), "validation": list(self.validation), "rows": self.rows,
         }  # fmt: skip
 
 
 def annotated_pairs(project: Project) -> list[Pair]:
-    """The project's annotations of issues with their dialogues.
+    """Return the project's issue annotations with their dialogues.
 
     Raises:
-        BadInput: Nobody writes annotations in this project, or no turn has one yet.
+        BadInput: The project's source of issues has no annotations, or no turn has one yet.
     """
     source = issues_of(project)
     if source.settings.by == "judge":
         raise BadInput(
-            "a judge writes no annotations to learn from; name a finder (models: {finder: {model: NAME}}), or recorded "
-            "annotations (sources: {issues: {by: recorded, model: NAME}})"
+            "a judge writes no annotations to learn from. Configure a finder (models: {finder: {model: NAME}}), or "
+            "recorded annotations (sources: {issues: {by: recorded, model: NAME}})"
         )
-    known = {each.id: each for each in project.store.conversations() if each.turns}
-    found = run(source.detect(list(known.values())), project.kept).annotations
-    pairs = [(known[name], each) for name, mine in found.items() for each in mine]
+    conversations = {each.id: each for each in project.store.conversations() if each.turns}
+    annotations = run(source.detect(list(conversations.values())), project.stored_models).annotations
+    pairs = [(conversations[id_], annotation) for id_, some in annotations.items() for annotation in some]
     if not pairs:
-        raise BadInput("no turn was annotated yet; run: accord judge --source issues, or import annotations")
+        raise BadInput("no turn is annotated yet. Run accord judge --source issues, or import annotations")
     return pairs
 
 
 def issues_of(project: Project) -> Issues:
-    """The project's source of issues."""
+    """Return the project's source of issues."""
     return issues_source(project.config.settings_of("issues"), project.context)
 
 
@@ -77,7 +87,7 @@ def finetune(
     project: Project,
     base: str,
     folder: Path,
-    settings: Settings,
+    settings: TrainingSettings,
     style: str,
     shots: Sequence[int] = (),
     resume: bool = False,
@@ -85,22 +95,22 @@ def finetune(
     on_stage: OnStage = lambda _: None,
     on_step: Callable[[int, int], None] | None = None,
 ) -> FineTuned:
-    """Train a model on most dialogues, keep it, and try it on those that are left; the base beside it.
+    """Fine-tune a model on most dialogues, and evaluate it and the base on the held-out ones.
 
     Args:
-        project: Holds the annotations.
+        project: Project with the annotations.
         base: A Hugging Face folder.
-        folder: Where the training and the model are kept.
-        settings: Of the training.
-        style: How the model is asked, `full` or `compact`.
-        shots: With how many examples the base is asked, for comparison.
-        resume: Whether to go on with a training that was stopped.
-        tested: At most so many turns are tried.
-        on_stage: Called with what is being done.
+        folder: Folder of the training and the model.
+        settings: Settings of the training.
+        style: Style of the prompts, `full` or `compact`.
+        shots: Numbers of examples in the prompts of the base.
+        resume: True to continue a stopped training.
+        tested: Most turns of the evaluation.
+        on_stage: Called with a description of each step.
         on_step: Called after each step of the training.
 
     Raises:
-        BadInput: Nothing to learn from, too few dialogues, or a folder that cannot be used.
+        BadInput: There are no annotations, too few dialogues, or the folder cannot be used.
         MissingExtra: `accord[finetune]` is not installed.
     """
     pairs, seed = annotated_pairs(project), project.config.seed
@@ -108,20 +118,20 @@ def finetune(
     parts = split_by_dialogue(examples_of(pairs, guidance), seed=seed)
     model = folder / MODEL
     if model.exists() and not resume:
-        raise BadInput(f"{model} holds a model already; name another folder with --out, or --resume to try it again")
+        raise BadInput(f"{model} has a model already. Use another folder with --out, or --resume to evaluate it again")
     on_stage("training")
     trained = train(
         base, parts.train, parts.validation, guidance, folder / TRAINING, settings, resume=resume, on_step=on_step
     )
     if not model.exists():
-        beside = folder / f".{MODEL}.partial"
-        rmtree(beside, ignore_errors=True)
-        export(folder / TRAINING, beside, base).rename(model)
-    taught = FineTuned(model, parts.counts(), trained.validation)
-    for name, each, place in _systems(pairs, parts, guidance, model, base, shots, seed):
-        on_stage(f"trying {name}")
-        taught.rows += [{"system": name, **row} for row in _tried(each, place, parts, pairs, tested)]
-    return taught
+        partial = folder / f".{MODEL}.partial"
+        rmtree(partial, ignore_errors=True)
+        export(folder / TRAINING, partial, base).rename(model)
+    tuned = FineTuned(model, parts.counts(), trained.validation)
+    for name, prompts, path in _systems(pairs, parts, guidance, model, base, shots, seed):
+        on_stage(f"evaluating {name}")
+        tuned.rows += [{"system": name, **row} for row in _evaluate(prompts, path, parts, pairs, tested)]
+    return tuned
 
 
 def _systems(
@@ -133,57 +143,56 @@ def _systems(
     shots: Sequence[int],
     seed: int,
 ) -> list[tuple[str, IssuePromptBuilder, str]]:
-    """What is tried: the taught model as it was taught, and the base with examples of the training side."""
-    learned = {example.target for example in parts.train}
-    shown = [pair for pair in pairs if pair[1].target in learned]
+    """Return name, prompts and path of the fine-tuned model and of the base with training examples."""
+    training = {example.target for example in parts.train}
+    shown = [pair for pair in pairs if pair[1].target in training]
     prompted = [
         (f"base, {count} examples", IssuePromptBuilder(guidance.taxonomy, False, shots_of(shown, count, seed)), base)
         for count in shots
     ]
-    return [("taught", guidance, str(model)), *prompted]
+    return [("fine-tuned", guidance, str(model)), *prompted]
 
 
-def _tried(
-    guidance: IssuePromptBuilder, place: str, parts: Parts, pairs: Sequence[Pair], tested: int | None
-) -> list[Line]:
-    """The figures of one model on the turns that were held out."""
+def _evaluate(
+    guidance: IssuePromptBuilder, path: str, parts: Parts, pairs: Sequence[Pair], tested: int | None
+) -> list[MetricLine]:
+    """Return the statistics of one model on held-out turns."""
     from accord.models import ClientOptions, open_uncached
 
     examples = parts.test[:tested]
     held_out = {example.target for example in examples}
-    model = open_uncached(HF + place, None, ClientOptions())
+    model = open_uncached(HF + path, None, ClientOptions())
     try:
-        found = wait(_predicted(model, examples, guidance))
+        predicted = wait(_predict(model, examples, guidance))
     finally:
         wait(model.close())
-    return evaluate(found, [each for _, each in pairs if each.target in held_out])
+    return evaluate(predicted, [each for _, each in pairs if each.target in held_out])
 
 
-async def _predicted(
+async def _predict(
     model: ChatModel, examples: Sequence[Any], guidance: IssuePromptBuilder
 ) -> list[IssueAnnotation | Unannotated]:
     return await drive(predict([example.sample for example in examples], guidance, model.name), model)
 
 
 CHANCE = 0.55
-"""Of two, how often the right one is found by hardly more than chance."""
+"""Largest accuracy of a choice between two that counts as chance."""
 MOST = 5000
-"""The most conversations that are read."""
+"""Most conversations that are read."""
 
 
 def train_ruber(store: Store, embedder: str, folder: Path, seed: int = 0) -> Relatedness:
-    """Learn how related replies are to what they answer, and keep it in a folder.
+    """Learn how related replies are to their contexts, and save the metric in a folder.
 
     Raises:
-        BadInput: The store holds too few contexts, or replies that have nothing to do with them, or there is no such
-            embedder.
+        BadInput: The store has too few contexts, its replies are unrelated to them, or there is no such embedder.
     """
     names = list(islice(store.conversation_ids(), MOST))
     learned = Relatedness.learn(pairs_of(list(store.conversations(names))), embedder, seed)
     if learned.accuracy <= CHANCE:
         raise BadInput(
             f"{learned.accuracy:.0%} of held-out replies are nearer to their own context than to another, which is "
-            "chance: nothing was learned from these conversations"
+            "chance: these conversations are not enough"
         )
     learned.save(folder)
     return learned

@@ -1,45 +1,45 @@
-"""Learning an evaluator: out of fold to say how far it can be trusted, then on everything, and kept as a folder."""
+"""`fit`: out-of-fold predictions, then an evaluator learned from all labels, saved as a folder."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from accord.edges import AccordError, BadInput
-from accord.evidence import EvidenceTable, Ratings, Training, in_pairs, joined, ratings
+from accord.evidence import EvidenceTable, Source, Training, in_pairs, joined, ratings
 from accord.learning import (
     CARD,
     Evaluator,
     EvaluatorSettings,
-    HeldOut,
-    System,
+    Experiment,
+    HeldOutAnswers,
+    Predictions,
     TrainingSet,
     learns,
     make_evaluator,
-    out_of_fold,
+    make_head,
     saved_as,
+    untested_groups,
 )
-from accord.models import Models, Plan, Step, plan_range, run
+from accord.models import Models, OnAnswer, Plan, plan_range, run
 from accord.project.diagnostics import speakers_of
-from accord.project.fit_cache import Kept, calm, settings_of
-from accord.project.multi_question_fit import with_every_question
+from accord.project.fit_cache import FitCache, cache_key, single_threaded
 from accord.project.results import Compared, Fitted
 from accord.statistics import Split, grouped_folds, groups_of
 from accord.validation import (
     CalledRow,
     Comparison,
     Leak,
-    always_learned,
     baselines,
     compare_held_out,
     compared,
     cross_validate_labels,
-    folds_of,
     is_better,
     rows_of,
 )
@@ -48,10 +48,8 @@ from accord.values import Labels, Question, content_hash
 if TYPE_CHECKING:
     from accord.project.project import Project
 
-SURE = 0.05
-"""A difference with a smaller p, corrected by Holm's method, is beyond chance."""
-
-
+SIGNIFICANCE = 0.05
+"""Level of tests, after Holm's correction."""
 OnStage = Callable[[str], None]
 
 
@@ -59,34 +57,47 @@ def fit(
     project: Project,
     name: str | None,
     out: str | Path | None,
-    step: Step,
+    step: OnAnswer,
     on_stage: OnStage = lambda stage: None,
     every_question: bool = False,
 ) -> Fitted:
-    """Learn an evaluator and say how well it does on groups that it has not seen.
+    """Fit an evaluator, measure its accuracy on held-out groups, and save it.
 
-    A source that pays to learn is tried on a side that it never saw, and what was tried is what is kept; everything
-    else is cross-validated, and then learned from all labels.
+    An evaluator with a source that pays to learn is fitted on one side of a split and tested on the other. All others
+    are cross-validated and then fitted on all labels.
+
+    Args:
+        project: Project with labels and models.
+        name: Name of the evaluator; None takes the configured one.
+        out: Folder to save to; None takes the project's folder of evaluators.
+        step: Returns a progress step for a purpose.
+        on_stage: Called with the name of each stage.
+        every_question: True to fit a head for every question of the rubric from the same evidence.
 
     Raises:
         BadInput: There is too little to learn from, or the folder holds the evaluator of another question.
-        BudgetReached: The budget is spent; the same call goes on from there.
-        ModelError: No call can succeed.
+        BudgetReached: The budget is spent; the same call continues from there.
+        ModelError: No request can succeed.
     """
     evaluator = project.evaluator(name or project.config.evaluator)
     folder = _folder(project, evaluator, out)
-    with project.store.run("fit", project.config.shown()) as kept:
-
-        def one(each: Evaluator) -> Fitted:
-            return learned(project, each, project.models, step, on_stage)
-
-        found = with_every_question(project.rubric, project.store, evaluator, one) if every_question else one(evaluator)
-        fitted = replace(found, folder=folder)
+    with project.store.run("fit", project.config.shown()) as record:
+        fitted = _fit_questions(project, evaluator, every_question, project.models, step, on_stage)
+        fitted = replace(fitted, folder=folder)
         fitted.evaluator.save(folder)
         fitted = replace(fitted, spent=project.budget.to_json())
-        last = {"question": evaluator.question.id, "folder": str(folder.resolve())}
-        kept.results.update({**fitted.to_json(), **last})
+        saved = {"question": evaluator.question.id, "folder": str(folder.resolve())}
+        record.results.update({**fitted.to_json(), **saved})
     return fitted
+
+
+def tried(project: Project, evaluator: Evaluator, every_question: bool = False) -> Fitted:
+    """Return the result of `fit` from stored answers, without asking a model or saving anything.
+
+    Raises:
+        BadInput: There is too little to learn from.
+    """
+    return _fit_questions(project, evaluator, every_question, project.stored_models)
 
 
 class LastFit(NamedTuple):
@@ -101,13 +112,13 @@ def last_fit(project: Project) -> LastFit | None:
 
     A project folder may be moved or copied, so an evaluator in its folder `evaluators` is found there by name.
     """
-    for each in reversed(project.store.runs("fit")):
-        found = each["results"] or {}
-        if each["status"] != "done" or found.get("question") != project.question.id:
+    for record in reversed(project.store.runs("fit")):
+        results = record["results"] or {}
+        if record["status"] != "done" or results.get("question") != project.question.id:
             continue
-        saved, name = Path(found["folder"]), str(found["evaluator"]["name"])
+        saved, name = Path(results["folder"]), str(results["evaluator"]["name"])
         own = project.folder(saved.name)
-        folder = next((one for one in (own, saved) if _holds(one, saved, own.parent.name)), None)
+        folder = next((path for path in (own, saved) if _holds(path, saved, own.parent.name)), None)
         if folder is not None:
             return LastFit(name, folder)
     return None
@@ -118,89 +129,141 @@ def _holds(folder: Path, saved: Path, evaluators: str) -> bool:
     return (folder == saved or saved.parent.name == evaluators) and (folder / CARD).is_file()
 
 
-def tried(project: Project, evaluator: Evaluator, every_question: bool = False) -> Fitted:
-    """What `fit` learns from what is kept, asking nobody and saving nothing.
-
-    Raises:
-        BadInput: There is too little to learn from.
-    """
-
-    def one(each: Evaluator) -> Fitted:
-        return learned(project, each, project.kept)
-
-    return with_every_question(project.rubric, project.store, evaluator, one) if every_question else one(evaluator)
-
-
 def _folder(project: Project, evaluator: Evaluator, out: str | Path | None) -> Path:
-    """Where an evaluator is saved; that of another question than the main one has a folder of its own.
+    """Return the folder to save to; evaluators of other questions than the main one have folders of their own.
 
     Raises:
         BadInput: The folder holds the evaluator of another question.
     """
-    own, name = evaluator.question.id, evaluator.name
-    if own != project.rubric.main:
-        plain = re.sub(r"\W+", "-", own.casefold()).strip("-") or content_hash(own, length=8)[5:]
+    question, name = evaluator.question.id, evaluator.name
+    if question != project.rubric.main:
+        plain = re.sub(r"\W+", "-", question.casefold()).strip("-") or content_hash(question, length=8)[5:]
         name = f"{name}-{plain}"
     folder = Path(out or project.folder(name))
     try:
         other = saved_as(folder)["question"]["id"]
-    except (BadInput, KeyError, TypeError):  # nothing that could be used is lost
+    except (BadInput, KeyError, TypeError):  # no usable evaluator is overwritten
         return folder
-    if other != own:
-        raise BadInput(f"{folder} holds an evaluator of {other!r}; name another folder for that of {own!r} with --out")
+    if other != question:
+        raise BadInput(
+            f"{folder} holds an evaluator of {other!r}; choose another folder for that of {question!r} with --out"
+        )
     return folder
 
 
-def learned(
-    project: Project,
-    evaluator: Evaluator,
-    models: Models,
-    step: Step = lambda purpose: None,
-    on_stage: OnStage = lambda stage: None,
-) -> Fitted:
-    """What `fit` learns, before it is saved.
-
-    Predictions out of fold, and what was learned from everything, are kept and used again while nothing has changed.
-
-    Raises:
-        BadInput: There is too little to learn from.
-    """
-    if not evaluator.head.needs_labels and not project.rated(evaluator.question.id):
-        return _without_labels(project, evaluator)
-    return _with_labels(project, evaluator, models, step, on_stage)
-
-
 def plan_fit(project: Project, name: str | None) -> Plan:
-    """Plan `fit`, without asking a model."""
+    """Plan the requests of `fit`, without asking a model."""
     evaluator = project.evaluator(name or project.config.evaluator)
     train, _ = project.training(evaluator)
-    side = next((split for source in evaluator.sources if (split := source.hold_out(train))), None)
+    side = _held_out_side(evaluator, train)
 
     def flow() -> Any:
         own = train if side is None else train.only(side.train)
         for source in evaluator.sources:
             if not learns(source):
                 continue
-            found = yield from source.learn(own)
+            learned = yield from source.learn(own)
             if side is not None:
-                examined = yield from found.source.examine(train.only(side.test))
-                if examined is found.source:  # else it has asked about that side already
+                examined = yield from learned.source.examine(train.only(side.test))
+                if examined is learned.source:  # otherwise it has measured that side already
                     yield from examined.measure(train.only(side.test).samples)
             else:
-                for split in grouped_folds(
-                    [train.group_of(t) for t in train.targets], project.config.folds, train.seed
-                ):
-                    again = yield from source.learn(train.only(split.train))
-                    yield from again.source.measure(train.only(split.test).samples)
+                groups = [train.group_of(target) for target in train.targets]
+                for split in grouped_folds(groups, project.config.folds, train.seed):
+                    learned_again = yield from source.learn(train.only(split.train))
+                    yield from learned_again.source.measure(train.only(split.test).samples)
 
-    return plan_range(flow, project.kept)
+    return plan_range(flow, project.stored_models)
+
+
+def _held_out_side(evaluator: Evaluator, train: Training) -> Split | None:
+    """Return the split that a source tests itself on, or None if all sources are cross-validated."""
+    return next((split for source in evaluator.sources if (split := source.hold_out(train))), None)
+
+
+# --- questions -------------------------------------------------------------------------------------------------------
+
+
+def _fit_questions(
+    project: Project,
+    evaluator: Evaluator,
+    every_question: bool,
+    models: Models,
+    step: OnAnswer = lambda purpose: None,
+    on_stage: OnStage = lambda stage: None,
+) -> Fitted:
+    """Fit an evaluator and, with `every_question`, a head for each other question that has answers.
+
+    The head of the main question is the same with and without the others. A question that cannot be learned becomes a
+    caution.
+
+    Raises:
+        BadInput: A source learns for a single question, or the main question cannot be learned.
+    """
+    if not every_question:
+        return _fit_one(project, evaluator, models, step, on_stage)
+    learning = next((source.name for source in evaluator.sources if learns(source)), None)
+    if learning is not None:
+        raise BadInput(
+            f"the source {learning!r} learns for one question, so its evidence is not the same for all; fit another "
+            "evaluator (accord fit calibration --every-question), or each question with --question"
+        )
+    main = _fit_one(project, evaluator, models, step, on_stage)
+    others, cautions = [], list(main.cautions)
+    answered = project.store.labels()
+    for question in project.rubric.questions:
+        if question.id == evaluator.question.id or question.compares:
+            continue
+        try:
+            if not len(answered.on(question.id)):
+                raise BadInput("it has no answers")
+            head = make_head(evaluator.head_name, question, evaluator.head.settings())
+            other = replace(evaluator, question=question, head=head, checks_plausibility=False)
+            fitted = _fit_one(project, other, models, step, on_stage)
+            if fitted.evaluator.level != main.evaluator.level:
+                raise BadInput(f"its answers are about a {fitted.evaluator.level}")
+            others.append(fitted)
+        except BadInput as error:
+            cautions.append(f"{question.id} is not learned: {error}")
+    return _together(evaluator, main, others, cautions)
+
+
+def _together(evaluator: Evaluator, main: Fitted, others: list[Fitted], cautions: list[str]) -> Fitted:
+    """Return one evaluator whose sources measure everything that any of the heads uses."""
+    fitted = [main.evaluator, *(other.evaluator for other in others)]
+    sources = tuple(kept for source in evaluator.sources if (kept := _shared_source(source, fitted)) is not None)
+    questions = tuple(
+        replace(other, sources=sources, other_questions=(), models=main.evaluator.models, shares_evidence=True)
+        for other in fitted[1:]
+    )
+    separate = tuple(other for other in main.evaluator.other_questions if not other.shares_evidence)
+    whole = replace(main.evaluator, sources=sources, other_questions=(*separate, *questions))
+    return replace(main, evaluator=whole, questions=tuple(others), cautions=cautions)
+
+
+def _shared_source(source: Source, fitted: list[Evaluator]) -> Source | None:
+    """Return the part of a source that all evaluators use if it is the same, the whole source otherwise."""
+    kept = [part for evaluator in fitted for part in evaluator.sources if part.name == source.name]
+    if not kept:
+        return None
+    first = kept[0].state().card
+    return kept[0] if len(kept) == len(fitted) and all(part.state().card == first for part in kept) else source
+
+
+# --- learning --------------------------------------------------------------------------------------------------------
+
+
+def _fit_one(project: Project, evaluator: Evaluator, models: Models, step: OnAnswer, on_stage: OnStage) -> Fitted:
+    if not evaluator.head.needs_labels and not project.rated(evaluator.question.id):
+        return _without_labels(project, evaluator)
+    return _with_labels(project, evaluator, models, step, on_stage)
 
 
 def _without_labels(project: Project, evaluator: Evaluator) -> Fitted:
-    """A head that needs no labels, on the evidence of every conversation."""
+    """Fit a head that needs no labels on the evidence of every conversation."""
     if evaluator.choose:
-        raise BadInput("without labels there is nothing to choose by; name settings in place of `choose`")
-    samples = list(project.every_sample(evaluator.level))
+        raise BadInput("`choose` needs labels; set the values under `settings` instead")
+    samples = list(project.all_samples(evaluator.level))
     if not samples:
         raise BadInput("no conversations to learn from; import some: accord import chats.jsonl")
     table = project.measure(evaluator.sources, samples)
@@ -208,37 +271,41 @@ def _without_labels(project: Project, evaluator: Evaluator) -> Fitted:
     return Fitted(fitted, learned_from=len(table))
 
 
-def _with_labels(project: Project, evaluator: Evaluator, models: Models, step: Step, on_stage: OnStage) -> Fitted:
+def _with_labels(project: Project, evaluator: Evaluator, models: Models, step: OnAnswer, on_stage: OnStage) -> Fitted:
     on_stage("evidence")
-    own = _question_labels(project, evaluator)
-    if own and not project.rated(evaluator.question.id):
-        others, rows = own
-        alone = Fitted(others[0], labels=rows, cautions=[_unrated(evaluator)])
-        return replace(alone, evaluator=replace(others[0], also=tuple(others[1:])))
+    issues = _issue_evaluators(project, evaluator)
+    if issues and not project.rated(evaluator.question.id):
+        (first, *others), rows = issues
+        caution = f"{evaluator.question.id!r} has no ratings: labels of issues were learned, scores were not"
+        return Fitted(replace(first, other_questions=tuple(others)), labels=rows, cautions=[caution])
     train, groups = project.training(evaluator)
-    known = project.measure([s for s in evaluator.sources if not learns(s)], train.samples)
+    known = project.measure([source for source in evaluator.sources if not learns(source)], train.samples)
     known, train = in_question(known, train)
-    side = next((split for source in evaluator.sources if (split := source.hold_out(train))), None)
-    with calm(len(train.labels.on(train.question.id))):
+    side = _held_out_side(evaluator, train)
+    with single_threaded(len(train.labels.on(train.question.id))):
         if side is None:
             fitted, found = _cross_validated(project, evaluator, train, known, models, step, on_stage)
         else:
-            fitted, found = _held_out(project, evaluator, train, known, side, models, step, on_stage)
-    others, rows = own or ([], [])
-    tried_on = HeldOut.of(found.comparison.systems[0], found.comparison.ratings)
+            fitted, found = _tested_on_side(project, evaluator, train, known, side, models, step, on_stage)
+    others, rows = issues or ([], [])
     used = train.targets if side is None else train.only(side.train).targets
-    rated = train.labels.on(train.question.id).targets
-    trained_on = TrainingSet.of(train.samples, rated, used)
-    fitted = replace(fitted, also=tuple(others), held_out=tried_on, trained_on=trained_on)
+    fitted = replace(
+        fitted,
+        other_questions=tuple(others),
+        held_out=HeldOutAnswers.of(found.comparison.systems[0], found.comparison.ratings),
+        training_set=TrainingSet.of(train.samples, train.labels.on(train.question.id).targets, used),
+    )
     findings = {source.name: said for source in fitted.sources if (said := source.findings())}
     cautions = [line for said in findings.values() for line in said.cautions]
-    cautions += _beaten(found.comparison) if side is not None else []
-    tried = replace(found, comparison=replace(found.comparison, groups=groups, synthetic=synthetic_in(train)))
-    return Fitted(fitted, tried, 0, rows, findings, [*cautions, *_missing(known)])
+    cautions += _better_rivals(found.comparison) if side is not None else []
+    comparison = replace(found.comparison, groups=groups, synthetic=synthetic_in(train))
+    return Fitted(
+        fitted, replace(found, comparison=comparison), 0, rows, findings, [*cautions, *_without_evidence(known)]
+    )
 
 
 def in_question(known: EvidenceTable, train: Training) -> tuple[EvidenceTable, Training]:
-    """Evidence and labels as the question asks: of single samples, or the differences of compared pairs."""
+    """Return evidence and labels of single samples, or the differences of pairs for a question that compares."""
     if not train.question.compares:
         return known, train
     pairs, labels = in_pairs(known, train.labels, train.question)
@@ -246,7 +313,7 @@ def in_question(known: EvidenceTable, train: Training) -> tuple[EvidenceTable, T
 
 
 def synthetic_in(train: Training) -> int:
-    """How many of the conversations that were learned from nobody held."""
+    """Return the number of synthetic conversations among the training data."""
     return len({sample.conversation.id for sample in train.samples if sample.conversation.is_synthetic})
 
 
@@ -256,167 +323,165 @@ def _cross_validated(
     train: Training,
     known: EvidenceTable,
     models: Models,
-    step: Step,
+    step: OnAnswer,
     on_stage: OnStage,
 ) -> tuple[Evaluator, Compared]:
-    """Out of fold, then on everything."""
-    config, question = project.config, evaluator.question
-    seen = project.rubric.learned_on
-    rated, splits, shaped = folds_of(known, train.labels, question, config.folds, config.seed, seen)
-    kept = Kept(project.store, known, train.labels, question, splits)
-    on_stage(f"{evaluator.name}: {len(splits)} folds")
-    system = kept(
-        evaluator.name, settings_of(evaluator),
-        lambda: run(out_of_fold(evaluator, train, rated, splits, known), models, step),
-    )  # fmt: skip
+    """Predict out of fold, then fit on everything."""
+    config, cache = project.config, FitCache(project.store)
+    experiment = Experiment.of(
+        known, train.labels, evaluator.question, config.folds, config.seed, project.rubric.learned_on, cache
+    )
+    on_stage(f"{evaluator.name}: {len(experiment.splits)} folds")
+    predictions = experiment.cached(
+        evaluator.name, cache_key(evaluator), lambda: run(evaluator.cross_predict(train, experiment), models, step)
+    )
     on_stage("baselines")
-    others = baselines(known, train.labels, question, rated, splits, config.seed, [evaluator.name], kept)
+    others = baselines(experiment, [evaluator.name])
     on_stage("intervals")
-    comparison = compared(
-        question, rated, [system, *others], config.folds, config.seed, config.draws, shaped,
-        speakers_of(rated, train.samples),
-    )  # fmt: skip
-    comparison = replace(comparison, leak=leak_of(project, evaluator, known, train, comparison))
+    speakers = speakers_of(experiment.ratings, train.samples)
+    comparison = compared(experiment, [predictions, *others], config.draws, speakers)
+    comparison = replace(comparison, leak=leak_of(evaluator, experiment, comparison))
     on_stage(f"{evaluator.name}: all labels")
-    whole = Kept(project.store, known, train.labels, question)
-    fitted = whole.fitted(evaluator, lambda: run(evaluator.fit(train, known), models, step))
+    fitted = cache.fitted(experiment, evaluator, lambda: run(evaluator.fit(train, known), models, step))
     fitted = run(fitted.with_gate(train), models, step)
     return fitted, Compared(comparison, known, train)
 
 
 def leak_of(
-    project: Project,
     evaluator: Evaluator,
-    known: EvidenceTable,
-    train: Training,
-    found: Comparison,
-    learned: Callable[[Training, Ratings, Sequence[Split]], System] | None = None,
+    experiment: Experiment,
+    comparison: Comparison,
+    predict: Callable[[Experiment], Predictions] | None = None,
 ) -> Leak | None:
-    """What folds of single samples would have read for the first system; `None` where groups join no samples.
+    """Return the agreement that folds of single samples would show for a system; None if groups join no samples.
 
-    `learned` gives its predictions on those folds; without it only what was computed before is told. Sources that
-    learn, and questions about pairs, are not tried.
+    Evaluators with sources that learn, and questions about pairs, are not tested.
+
+    Args:
+        evaluator: Evaluator to test.
+        experiment: Its experiment with folds of groups.
+        comparison: Table with the honest results.
+        predict: Computes the predictions on folds of single samples; None uses the cache only.
     """
-    rated = found.ratings
-    alone = {target: f"{target.conversation}#{target.turn}" for target in known.targets}
-    if len(set(rated.group)) == len(set(rated.target)) or any(map(learns, evaluator.sources)) or found.folds < 2:
+    rated, question = experiment.ratings, experiment.question
+    if len(set(rated.group)) == len(set(rated.target)) or any(map(learns, evaluator.sources)) or experiment.folds < 2:
         return None
-    if train.question.compares:
+    if question.compares:
         return None
-    single = replace(train, labels=train.labels.grouped(alone))
-    never = always_learned(known, train.labels, train.question, found.seen)
-    always = {alone[target] for target in known.targets if train.group_of(target) in never}
-    rows = ratings(known, single.labels, train.question)
+    names = {target: f"{target.conversation}#{target.turn}" for target in experiment.evidence.targets}
+    untested = untested_groups(experiment.evidence, experiment.labels, question, experiment.always_train)
+    always = {name for target, name in names.items() if experiment.labels.group_of(target) in untested}
+    labels = experiment.labels.grouped(names)
+    rows = ratings(experiment.evidence, labels, question)
     tested = rows.take(np.flatnonzero([name not in always for name in rows.group]))
-    about = settings_of(evaluator)
+    key = cache_key(evaluator)
     try:
-        splits = list(grouped_folds(list(tested.group), found.folds, found.seed, always))
-        kept = Kept(project.store, known, single.labels, train.question, splits)
-        leaking = kept.get(evaluator.name, about)
-        if leaking is None and learned is not None:
-            leaking = learned(single, tested, splits)
-            kept.put(leaking, about)
+        splits = tuple(grouped_folds(list(tested.group), experiment.folds, experiment.seed, always))
+        single = replace(experiment, labels=labels, ratings=tested, splits=splits)
+        leaking: Predictions | None
+        if predict is not None:
+            leaking = single.cached(evaluator.name, key, partial(predict, single))
+        else:
+            leaking = None if key is None or single.cache is None else single.cache.get(single, key)
     except AccordError:
         return None
     if leaking is None or not leaking.scored.any():
         return None
-    return Leak.of(leaking, found[evaluator.name], tested, groups=len(set(rated.group)))
+    return Leak.of(leaking, comparison[evaluator.name], tested, groups=len(set(rated.group)))
 
 
-def _held_out(
+def _tested_on_side(
     project: Project,
     evaluator: Evaluator,
     train: Training,
     known: EvidenceTable,
     side: Split,
     models: Models,
-    step: Step,
+    step: OnAnswer,
     on_stage: OnStage,
 ) -> tuple[Evaluator, Compared]:
-    """On one side, tried on the other; what is kept is what was tried."""
-    config, question = project.config, evaluator.question
+    """Fit on one side of a split and test on the other; the tested evaluator is kept."""
+    config = project.config
     own, other = train.only(side.train), train.only(side.test)
     seen = known.filter(side.train, train.group_of)
-    on_stage(f"{evaluator.name}: one side")
+    on_stage(f"{evaluator.name}: training side")
     fitted = run(evaluator.fit(own, seen), models, step)
-    on_stage(f"{evaluator.name}: the side that was held out")
-    parts = [run(source.examine(other), models, step) for source in fitted.sources]
-    fitted = run(replace(fitted, sources=tuple(parts)).with_gate(own), models, step)
+    on_stage(f"{evaluator.name}: test side")
+    sources = [run(source.examine(other), models, step) for source in fitted.sources]
+    fitted = run(replace(fitted, sources=tuple(sources)).with_gate(own), models, step)
     table = seen.concat(known.filter(side.test, train.group_of))
-    for source in parts:
+    for source in sources:
         if learns(source):
-            of_test = run(source.measure(other.samples), models, step)
-            table = joined(table, of_test, source.name)
-    rivals = {name: answers for source in parts for name, answers in source.rivals().items()}
+            measured = run(source.measure(other.samples), models, step)
+            table = joined(table, measured, source.name)
+    rivals = {name: answers for source in sources for name, answers in source.rivals().items()}
     comparison = compare_held_out(
-        evaluator.name, lambda question: _Learned(fitted), question, table, train.labels, side, rivals,
+        evaluator.name, lambda question: _Fitted(fitted), evaluator.question, table, train.labels, side, rivals,
         config.draws, config.seed, lambda rated: speakers_of(rated, train.samples),
     )  # fmt: skip
     return fitted, Compared(comparison, table, train)
 
 
-class _Learned:
-    """An evaluator that has learned already, where something that learns is asked for."""
+class _Fitted:
+    """A fitted evaluator in place of an unfitted one."""
 
     def __init__(self, evaluator: Evaluator) -> None:
         self.predict_each = evaluator.head.predict_each
 
-    def fit(self, evidence: EvidenceTable, labels: Labels) -> _Learned:
-        """Nothing more is learned."""
+    def fit(self, evidence: EvidenceTable, labels: Labels) -> _Fitted:
+        """Return itself."""
         return self
 
 
-def _question_labels(project: Project, evaluator: Evaluator) -> tuple[list[Evaluator], list[CalledRow]] | None:
-    """Evaluators of the sources' own questions that people have labelled, and how well each does out of fold."""
-    asking = {source.name: asked for source in evaluator.sources if (asked := source.own_questions())}
-    labels = project.labels(evaluator) if asking else Labels()
-    for name, asked in asking.items():
-        wanted = Labels(each for each in labels if each.question in asked and each.value is not None)
-        if not len(wanted):
+def _issue_evaluators(project: Project, evaluator: Evaluator) -> tuple[list[Evaluator], list[CalledRow]] | None:
+    """Return evaluators of the sources' own questions that have labels, with their accuracy out of fold."""
+    own_questions = {source.name: own for source in evaluator.sources if (own := source.own_questions())}
+    labels = project.labels(evaluator) if own_questions else Labels()
+    config = project.config
+    for name, own in own_questions.items():
+        answered = Labels(label for label in labels if label.question in own and label.value is not None)
+        if not len(answered):
             continue
-        samples = project.samples(wanted.targets)
-        found = groups_of(samples, project.config.group_by)
-        grouped, config = wanted.grouped(found.of), project.config
+        samples = project.samples(answered.targets)
+        grouped = answered.grouped(groups_of(samples, config.group_by).of)
         train = Training(tuple(samples), grouped, evaluator.question, config.seed, config.draws)
-        made = [_kind(project, name, *asked[about]) for about in dict.fromkeys(each.question for each in wanted)]
-        known = project.measure(made[0].sources, samples)
+        ids = dict.fromkeys(label.question for label in answered)
+        unfitted = [_issue_evaluator(project, name, *own[question]) for question in ids]
+        known = project.measure(unfitted[0].sources, samples)
         fitted = []
-        for each in made:
+        for issue in unfitted:
             try:
-                fitted.append(each.fitted_on(known, train.labels))
+                fitted.append(issue.fitted_on(known, train.labels))
             except BadInput:
                 continue
         groups = sorted({train.group_of(target) for target in train.targets})
-        if not fitted or len(groups) < project.config.folds:
+        if not fitted or len(groups) < config.folds:
             return fitted, []
-        splits = list(grouped_folds(groups, project.config.folds, project.config.seed))
-        rows = rows_of(
-            *cross_validate_labels(known, train.labels, splits, project.config.seed), seed=project.config.seed
-        )
-        return fitted, rows
+        splits = list(grouped_folds(groups, config.folds, config.seed))
+        calls = cross_validate_labels(known, train.labels, splits, config.seed)
+        return fitted, rows_of(*calls, seed=config.seed)
     return None
 
 
-def _kind(project: Project, source: str, question: Question, head: str, settings: Mapping[str, Any]) -> Evaluator:
-    """The evaluator of one of a source's own questions; what a reply is about helps where it is configured."""
+def _issue_evaluator(
+    project: Project, source: str, question: Question, head: str, settings: Mapping[str, Any]
+) -> Evaluator:
+    """Return the evaluator of a source's own question, with embeddings of replies if they are configured."""
     names = (source, *(("meaning",) if "meaning" in project.config.sources else ()))
     about = EvaluatorSettings(sources=names, head=head, level="turn")
     given = {source: settings, "meaning": project.config.settings_of("meaning")}
     return make_evaluator(question.id, about, question, project.context, (), given, project.models.settings)
 
 
-def _unrated(evaluator: Evaluator) -> str:
-    return f"nobody rated {evaluator.question.id!r}: labels of issues were learned, scores were not"
-
-
-def _beaten(comparison: Comparison) -> list[str]:
-    """A sentence for each system that does better where nothing was learned from."""
-    found = [
-        d.against for d in comparison.differences if d.statistic == "rmse" and d.p_holm < SURE and not is_better(d)
+def _better_rivals(comparison: Comparison) -> list[str]:
+    """Return a sentence for each system that is significantly better on the test side."""
+    return [
+        f"{difference.against} is significantly better on new examples"
+        for difference in comparison.differences
+        if difference.statistic == "rmse" and difference.p_holm < SIGNIFICANCE and not is_better(difference)
     ]
-    return [f"{name} does better on new examples, beyond chance" for name in found]
 
 
-def _missing(known: EvidenceTable) -> list[str]:
+def _without_evidence(known: EvidenceTable) -> Sequence[str]:
     absent = sum(not row.any() for row in known.present) if known.columns else 0
-    return [f"{absent} of {len(known)} rated samples have no evidence at all"] if absent else []
+    return [f"{absent} of {len(known)} rated samples have no evidence"] if absent else []

@@ -1,8 +1,8 @@
-"""Conversations of a file as rows of the store: parsed, checked and hashed in this process or in several.
+"""Prepare the rows of an import: parse, validate and hash conversations, in this process or in several.
 
-Most of an import is spent before anything is written, and no conversation needs another one for it. So the lines of a
-large file go to worker processes some hundreds at a time, and come back as rows, in the file's order, to the one
-process that writes. Formats whose conversations span lines, and files that are no JSON lines, are prepared here.
+Most of the time of an import is spent before anything is written, and conversations are independent. The lines of a
+large file go to worker processes in batches, and return as rows, in the order of the file, to the process that writes.
+Files without lines, and formats whose conversations span lines, are prepared in this process.
 """
 
 from __future__ import annotations
@@ -15,144 +15,104 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent import futures
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from accord.edges import MB, AccordError, BadInput, BadRow
 from accord.formats import (
-    BAD_AT_ONCE,
+    MAX_BAD_ROWS,
     UNNAMED,
     Lines,
     Record,
+    RoleCounts,
     Source,
     answer_to,
-    chunks_of_lines,
     intended_role,
-    labels_beside,
+    line_batches,
     locate,
+    rating_labels,
     read,
-    records_of_lines,
+    read_lines,
+    with_roles,
 )
-from accord.project.worker_pool import cores
-from accord.store import Columns, Keys, conversation_row, label_row, now
-from accord.values import ISSUE, Annotation, Conversation, Label, PlainTurns, Rubric, Turn, check_label
+from accord.learning import cores
+from accord.store import AnnotationKeys, TableRow, conversation_row, label_row, now
+from accord.values import ISSUE, Annotation, Label, PlainTurns, Rubric, check_label
 
-ROWS_AT_ONCE = 2000
-PART_BYTES = 4 * MB
-"""What a part holds at most: conversations, or about so much text of them; it is written in one transaction."""
+BATCH_ROWS = 2000
+BATCH_BYTES = 4 * MB
+"""Maximum size of a batch, which is written in one transaction: conversations, or bytes of their texts."""
 LARGE_BYTES = 16 * MB
-"""The smallest file, packed or not, that is worth starting processes for."""
-MOST_WORKERS = 4
-_SPEAKERS_SHOWN = 10
-AHEAD = 2
-"""Parts of a file per worker that are under way or wait to be written: memory holds no more of them."""
+"""Smallest file, compressed or not, that is worth starting processes for."""
+MAX_WORKERS = 4
+_BATCHES_AHEAD = 2
+"""Batches per worker that are in progress or wait to be written, which bounds memory."""
 
 
 @dataclass(frozen=True)
-class Reading:
-    """The columns with labels, and the names of roles and annotators, where a file alone does not define them.
+class ImportOptions:
+    """Columns with labels, and names of roles and annotators.
 
     Attributes:
-        beside: Columns or metadata beside the text that hold labels; `None` for a look at the files first.
-        turns: Questions about turns: a cell about the whole conversation is repeated for each reply.
-        unnamed: Annotators are places in a list (r1, r2, ...), not persons: all count as one unnamed crowd.
-        roles: Roles as the files have them to `user`, `assistant`, `system` or `tool`.
-        levels: Of some questions, the level of their labels (`turn`, `conversation`); labels of other levels are
-            left out.
-        wide: Columns of tables of labels that hold labels, although the rubric has no such question.
-        raters: Columns that each hold one person's ratings, with the person.
+        rating_columns: Columns or metadata of conversations that hold labels; `None` chooses them by a survey.
+        turn_questions: Questions about turns: an answer about the whole conversation is repeated for each reply.
+        is_anonymous: Names of annotators are positions in a list (r1, r2, ...), not persons; all become one annotator.
+        roles: Names of roles in the files to `user`, `assistant`, `system` or `tool`.
+        levels: Level of labels (`turn`, `conversation`) by question; labels of the other level are left out.
+        label_columns: Columns of tables of labels that hold labels on questions outside the rubric.
+        raters: Columns that each hold the ratings of one annotator, with the annotator.
     """
 
-    beside: Sequence[str] | None = None
-    turns: Sequence[str] = ()
-    unnamed: bool = False
+    rating_columns: Sequence[str] | None = None
+    turn_questions: Sequence[str] = ()
+    is_anonymous: bool = False
     roles: Mapping[str, str] = field(default_factory=dict)
     levels: Mapping[str, str] = field(default_factory=dict)
-    wide: Sequence[str] = ()
+    label_columns: Sequence[str] = ()
     raters: Mapping[str, str] = field(default_factory=dict)
 
-    def named(self, labels: Iterable[Label]) -> Iterator[Label]:
-        """Labels of their question's level, each by who is known to have given it."""
-        return self._named(labels) if self.levels or self.unnamed else iter(labels)
+    def selected(self, labels: Iterable[Label]) -> Iterator[Label]:
+        """Yield the labels of the right level, without the names of annotators if these are positions."""
+        return self._selected(labels) if self.levels or self.is_anonymous else iter(labels)
 
-    def _named(self, labels: Iterable[Label]) -> Iterator[Label]:
+    def _selected(self, labels: Iterable[Label]) -> Iterator[Label]:
         for label in labels:
             level = self.levels.get(label.question)
             if level is None or (label.target.turn is None) == (level == "conversation"):
-                yield replace(label, annotator=UNNAMED) if self.unnamed else label
+                yield replace(label, annotator=UNNAMED) if self.is_anonymous else label
 
 
 @dataclass
-class Seen:
-    """Counts of labels, and of what a user should know about.
+class ImportCounts(RoleCounts):
+    """Counts of labels, roles and ignored rows.
 
     Attributes:
-        questions: Labels that were read, by question.
-        other_questions: Those on questions that the rubric does not ask.
-        annotators: The annotators of the labels.
-        roles: Roles in conversations without an assistant.
-        speakers: Roles as the files have them; counted only where a mapping of roles is given.
-        passed_over: Reasons why nothing was read from spans and log records of traces.
+        questions: Labels by question.
+        other_questions: Labels on questions outside the rubric.
+        annotators: Annotators of the labels.
+        ignored: Rows without content, such as spans of databases, by reason.
     """
 
     questions: Counter[str] = field(default_factory=Counter)
     other_questions: Counter[str] = field(default_factory=Counter)
     annotators: set[str] = field(default_factory=set)
-    roles: Counter[str] = field(default_factory=Counter)
-    speakers: Counter[str] = field(default_factory=Counter)
-    passed_over: Counter[str] = field(default_factory=Counter)
+    ignored: Counter[str] = field(default_factory=Counter)
     _wordings: dict[str, str | None] = field(default_factory=dict, repr=False, compare=False)
 
-    def plus(self, other: Seen) -> None:
-        """Add the counts of another part."""
-        for mine, more in ((self.questions, other.questions), (self.other_questions, other.other_questions),
-                           (self.roles, other.roles), (self.speakers, other.speakers),
-                           (self.passed_over, other.passed_over)):  # fmt: skip
-            mine.update(more)
+    def add(self, other: ImportCounts) -> None:
+        """Add the counts of another batch."""
+        for name in ("questions", "other_questions", "roles", "speakers", "ignored"):
+            getattr(self, name).update(getattr(other, name))
         self.annotators |= other.annotators
 
-    def note(self, conversation: Conversation, unmapped: Conversation | None = None) -> None:
-        """Count the roles of a conversation without an assistant.
-
-        Args:
-            conversation: The conversation.
-            unmapped: The conversation before its roles were mapped; its roles are counted as `speakers`.
-        """
-        if unmapped is not None:
-            self.speakers.update(list(dict.fromkeys(_spoken_by(unmapped.turns))))
-        if "assistant" not in _spoken_by(conversation.turns):
-            roles = dict.fromkeys(role for role in _spoken_by(conversation.turns) if role not in ("system", "tool"))
-            self.roles.update(list(roles))  # in the order in which they speak
-
-    def role_notes(self, roles: Mapping[str, str]) -> list[str]:
-        """Return sentences on roles that no conversation has, and on conversations without an assistant.
-
-        Args:
-            roles: Roles as the files have them to `user`, `assistant`, `system` or `tool`.
-        """
-        notes = []
-        if unused := [name for name in roles if name not in self.speakers]:
-            found = ", ".join(repr(name) for name, _ in self.speakers.most_common(_SPEAKERS_SHOWN)) or "none"
-            notes.append(
-                f"--role: no conversation has the role {', '.join(map(repr, unused))}. Roles found: {found}"
-                + (", ..." if len(self.speakers) > _SPEAKERS_SHOWN else "")
-            )
-        if len(self.roles) > 1:
-            notes.append(
-                f"conversations without an assistant: {', '.join(self.roles)} speak; the last speaker is scored. "
-                "To map their roles: --role NAME=assistant"
-            )
-        return notes
-
-    def noted(self, labels: Iterable[Label], rubric: Rubric) -> Iterator[Label]:
+    def with_wording(self, labels: Iterable[Label], rubric: Rubric) -> Iterator[Label]:
         """Count the labels, and yield each with the wording of its question."""
         for label in labels:
             wording = self.wording(label, rubric)
             yield label if wording is None else replace(label, wording=wording)
 
     def wording(self, label: Label, rubric: Rubric) -> str | None:
-        """Count a label, and return the wording of its question; `None` if the rubric does not ask it."""
+        """Count a label, and return the wording of its question; `None` for a question outside the rubric."""
         self.annotators.add(label.annotator)
         self.count(label.question, rubric)
         if label.question not in self._wordings:
@@ -168,218 +128,193 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Job:
-    """What is read, and how; a worker is handed it once.
+class ImportJob:
+    """File of conversations to read; sent to each worker once.
 
     Attributes:
         path: The file, or a table in memory.
-        rubric: Labels on its questions are checked against its scales.
+        rubric: Labels on its questions are validated against its scales.
         format: The conversations' format, or `auto`.
-        columns: Our column names to the file's, where they differ.
-        reading: Which columns beside the text are labels, and who roles and annotators are.
-        skips: Whether bad rows are passed by.
-        is_alone: Whether the file holds answers about conversations of another one.
+        columns: Accord's column names to the file's.
+        options: Columns with labels, roles and annotators.
+        skips: Skip bad rows instead of stopping at the first.
+        has_answers: The file holds answers on conversations of another file.
     """
 
     path: Source
     rubric: Rubric
     format: str = "auto"
     columns: Mapping[str, str] | None = None
-    reading: Reading = Reading()
+    options: ImportOptions = ImportOptions()
     skips: bool = False
-    is_alone: bool = False
+    has_answers: bool = False
 
 
 @dataclass
-class Prepared:
-    """Some conversations of a file, ready to be written.
+class ImportBatch:
+    """Rows of some conversations of a file, ready to be written.
 
     Attributes:
-        conversations: Rows of the store's conversations.
-        bare: The ids of those without texts, which may only name one that the store holds.
-        named: Those among them that people's answers name: of no use without what they are about.
-        answers: What people said that a label does not hold (quotes, comments), as it was read.
-        labels: Rows of the labels that stood beside them; where in the store's order they stand is for it to say.
-        assessed: Those with assessments of their turns.
-        seen: What was noticed.
-        bad: What is wrong with rows that were passed by.
-        failure: Why nothing after them is read.
+        conversations: Rows of conversations.
+        without_text: Ids of conversations without turns, which may refer to stored conversations.
+        referenced: Ids without turns to which answers refer; they are never stored as conversations.
+        answers: Human answers with quotes or comments, as read.
+        labels: Rows of labels.
+        assessed: Records with assessments of their turns.
+        counts: Counts of labels, roles and ignored rows.
+        bad: Errors of rows that were skipped.
+        failure: Error that ended the file.
     """
 
-    conversations: list[Columns] = field(default_factory=list)
-    bare: set[str] = field(default_factory=set)
-    named: set[str] = field(default_factory=set)
+    conversations: list[TableRow] = field(default_factory=list)
+    without_text: set[str] = field(default_factory=set)
+    referenced: set[str] = field(default_factory=set)
     answers: list[Annotation] = field(default_factory=list)
-    labels: list[Columns] = field(default_factory=list)
+    labels: list[TableRow] = field(default_factory=list)
     assessed: list[Record] = field(default_factory=list)
-    seen: Seen = field(default_factory=Seen)
+    counts: ImportCounts = field(default_factory=ImportCounts)
     bad: list[BadInput] = field(default_factory=list)
     failure: BadInput | None = None
 
 
-def check_roles(roles: Mapping[str, str]) -> dict[str, str]:
-    """Return a mapping of roles after checking it.
-
-    Raises:
-        BadInput: A role is mapped to an unknown role.
-    """
-    for theirs, ours in roles.items():
-        if not theirs or ours not in ("user", "assistant", "system", "tool"):
-            raise BadInput(f"--role takes THEIRS=OURS, got {theirs}={ours}; ours is user, assistant, system or tool")
-    return dict(roles)
+def default_workers() -> int:
+    """Return the number of workers for the fastest import on this machine; more would wait for the writer."""
+    return min(cores(), MAX_WORKERS)
 
 
-def with_roles(conversation: Conversation, roles: Mapping[str, str]) -> Conversation:
-    """Return a conversation with its roles mapped.
+def import_batches(job: ImportJob, workers: int = 1) -> Iterator[ImportBatch]:
+    """Yield the conversations and labels of a file, in batches and in order.
 
     Args:
-        conversation: The conversation.
-        roles: Roles as the file has them to `user`, `assistant`, `system` or `tool`.
-    """
-    if not roles:
-        return conversation
-    turns = (replace(turn, role=roles.get(turn.role, turn.role)) for turn in conversation.turns)
-    return replace(conversation, turns=tuple(turns))
-
-
-def workers_here() -> int:
-    """How many workers an import is quickest with on this machine: beyond a few they wait for the one that writes."""
-    return min(cores(), MOST_WORKERS)
-
-
-def prepared_parts(job: Job, workers: int = 1) -> Iterator[Prepared]:
-    """A file's conversations with the labels beside them, some hundreds at a time and in order.
-
-    Args:
-        job: What is read.
-        workers: How many processes prepare what they are given; with one, this one does.
+        job: The file.
+        workers: Number of processes; with one, the batches are prepared in this process.
 
     Raises:
-        BadInput: The file cannot be read as a whole. What is wrong with a row comes out with what stood before it.
+        BadInput: The file cannot be read as a whole. The error of a row is the `failure` of its batch.
         AccordError: A worker was killed.
     """
-    found, path = None, locate(job.path)
+    split, path = None, locate(job.path)
     if workers > 1 and not job.columns and isinstance(path, Path) and path.stat().st_size >= LARGE_BYTES:
-        found = chunks_of_lines(path, job.format, ROWS_AT_ONCE, PART_BYTES)
-    yield from _here(job) if found is None else _elsewhere(replace(job, format=found[0]), found[1], workers)
+        split = line_batches(path, job.format, BATCH_ROWS, BATCH_BYTES)
+    yield from _serial(job) if split is None else _parallel(replace(job, format=split[0]), split[1], workers)
 
 
-def _here(job: Job) -> Iterator[Prepared]:
-    done = Prepared()
+def _serial(job: ImportJob) -> Iterator[ImportBatch]:
+    batch = ImportBatch()
 
-    def complain(error: BadInput) -> None:
-        done.bad.append(error)
+    def on_bad_row(error: BadInput) -> None:
+        batch.bad.append(error)
 
-    def pass_over(reason: str) -> None:
-        done.seen.passed_over[reason] += 1
+    def on_skip(reason: str) -> None:
+        batch.counts.ignored[reason] += 1
 
-    records, is_over = read(job.path, job.format, job.columns, complain if job.skips else None, pass_over), False
+    records, is_over = read(job.path, job.format, job.columns, on_bad_row if job.skips else None, on_skip), False
     while not is_over:
         try:
-            is_over = _prepare(records, job, done)
+            is_over = _fill(batch, records, job)
         except (Exception, KeyboardInterrupt):
-            yield done  # what stands before it
+            yield batch  # the rows before the failure
             raise
-        yield done
-        done = Prepared()
+        yield batch
+        batch = ImportBatch()
 
 
-def _prepare(records: Iterator[Record], job: Job, done: Prepared) -> bool:
-    """Add rows of some conversations, and of the labels beside them, up to a part's size; whether these are the last.
+def _fill(batch: ImportBatch, records: Iterator[Record], job: ImportJob) -> bool:
+    """Add conversations and labels up to the size of a batch; returns True after the last one.
 
-    Whatever else is raised than `BadInput`, which is a part's `failure`, what stands before it is there.
+    A `BadInput` becomes the batch's `failure`; after any other exception, the batch holds the rows before it.
     """
-    added, keys, size = now(), Keys(), 0
-    checked: set[tuple[str, Any]] = set()
+    added, keys, size = now(), AnnotationKeys(), 0
+    valid: set[tuple[str, Any]] = set()
+    roles = job.options.roles
     try:
         for record in records:
-            unmapped, roles = record.conversation, job.reading.roles
+            unmapped = record.conversation
             record = replace(record, conversation=with_roles(unmapped, roles)) if roles else record
             conversation = record.conversation
-            if (error := _misspelled(record, job)) is not None:
+            if (error := _misspelled_role(record, job)) is not None:
                 if not job.skips:
                     raise error
-                done.bad.append(error)
+                batch.bad.append(error)
                 continue
-            done.seen.note(conversation, unmapped if roles else None)
+            batch.counts.count_roles(conversation, unmapped if roles else None)
             row = conversation_row(conversation, added)
-            done.conversations.append(row)
+            batch.conversations.append(row)
             if not row["turns"]:
-                done.bare.add(conversation.id)
-                if job.is_alone and (record.labels or record.annotations):
-                    done.named.add(conversation.id)
-            done.answers += record.annotations
+                batch.without_text.add(conversation.id)
+                if job.has_answers and (record.labels or record.annotations):
+                    batch.referenced.add(conversation.id)
+            batch.answers += record.annotations
             if record.assessments:
-                done.assessed.append(record)
-            for label in job.reading.named(_labels_of(record, job, done.bad, checked)):
-                done.labels.append(label_row(label, keys, added, done.seen.wording(label, job.rubric)))
+                batch.assessed.append(record)
+            for label in job.options.selected(_labels_of(record, job, batch.bad, valid)):
+                batch.labels.append(label_row(label, keys, added, batch.counts.wording(label, job.rubric)))
             size += len(str(row["content"]))
-            if len(done.conversations) >= ROWS_AT_ONCE or size >= PART_BYTES:
+            if len(batch.conversations) >= BATCH_ROWS or size >= BATCH_BYTES:
                 return False
     except BadInput as error:
-        done.failure = error
+        batch.failure = error
     return True
 
 
-def _misspelled(record: Record, job: Job) -> BadInput | None:
-    """The error for a role that is one of ours misspelled: its turns would be read as a third speaker's."""
+def _misspelled_role(record: Record, job: ImportJob) -> BadInput | None:
+    """Return the error for a misspelled role, whose turns would be read as those of a third speaker."""
     turns = record.conversation.turns
     for role in () if isinstance(turns, PlainTurns) else {turn.role for turn in turns}:
-        if (meant := intended_role(role)) is not None:
+        if (intended := intended_role(role)) is not None:
             return BadRow(
                 str(job.path), record.line,
-                f"unknown role {role!r}. Did you mean {meant!r}? Roles are user, assistant, system and tool; correct "
-                f"the file, or add --role {role}={meant}",
+                f"unknown role {role!r}. Did you mean {intended!r}? Roles are user, assistant, system and tool; "
+                f"correct the file, or add --role {role}={intended}",
             )  # fmt: skip
     return None
 
 
-def _spoken_by(turns: Sequence[Turn]) -> Iterator[str]:
-    return map(_ROLE, turns.messages) if isinstance(turns, PlainTurns) else (turn.role for turn in turns)
+def _labels_of(record: Record, job: ImportJob, bad: list[BadInput], valid: set[tuple[str, Any]]) -> Iterator[Label]:
+    """Yield the labels of a record and of its rating columns, on the scales of their questions.
 
-
-_ROLE = itemgetter("role")
-
-
-def _labels_of(record: Record, job: Job, bad: list[BadInput], checked: set[tuple[str, Any]]) -> Iterator[Label]:
-    """The labels that a record came with, and those in columns that are read as such, each on its question's scale.
-
-    `checked` collects whole numbers that are answers to a question: of many labels few answers are looked at.
+    Args:
+        record: The record.
+        job: The import.
+        bad: Receives the errors of labels that are skipped.
+        valid: Collects whole numbers that are valid answers, so that each is validated once.
 
     Raises:
-        BadInput: One is not, and bad rows are not passed by.
+        BadInput: A label is invalid, and bad rows are not skipped.
     """
 
-    def complain(error: BadInput) -> None:
+    def report(error: BadInput) -> None:
         error = BadRow(str(job.path), record.line, str(error)) if record.line else BadInput(f"{job.path}: {error}")
         if not job.skips:
             raise error
         bad.append(error)
 
-    reading, found = job.reading, list(record.labels)
-    if reading.beside or reading.raters:
+    options, labels = job.options, list(record.labels)
+    if options.rating_columns or options.raters:
         try:
-            found += labels_beside(record.conversation, reading.beside or (), reading.turns, reading.raters)
+            labels += rating_labels(
+                record.conversation, options.rating_columns or (), options.turn_questions, options.raters
+            )
         except BadInput as error:
-            complain(error)
-    for label in found:
-        said = (label.question, label.value) if type(label.value) is int and label.against is None else None
+            report(error)
+    for label in labels:
+        answer = (label.question, label.value) if type(label.value) is int and label.against is None else None
         try:
-            if said not in checked:
-                label = _checked(label, job.rubric)
+            if answer not in valid:
+                label = _validated(label, job.rubric)
         except BadInput as error:
-            complain(error)
+            report(error)
         else:
-            if said is not None:
-                checked.add(said)
+            if answer is not None:
+                valid.add(answer)
             yield label
 
 
-def _checked(label: Label, rubric: Rubric) -> Label:
-    """A label as its question's scale writes it.
+def _validated(label: Label, rubric: Rubric) -> Label:
+    """Return a label with a value of its question's scale.
 
     Raises:
-        BadInput: It is no answer to its question.
+        BadInput: The value is no answer to the question.
     """
     question = rubric.get(label.question)
     if label.value is not None:
@@ -389,21 +324,21 @@ def _checked(label: Label, rubric: Rubric) -> Label:
     return label
 
 
-# --- in several processes -------------------------------------------------------------------------------------------
+# --- several processes ---------------------------------------------------------------------------------------------
 
-_JOB: Job | None = None
-"""What the pool of this worker is about."""
+_JOB: ImportJob | None = None
+"""Job of this worker process."""
 
 
-def _begin(job: Job) -> None:
+def _start_worker(job: ImportJob) -> None:
     global _JOB
     _JOB = job
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it says what an interruption means
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles interrupts
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
-    """End where the process that would take the rows is gone: a worker would wait for more of them for ever."""
+    """End this process when its parent is gone, since it would wait for more work forever."""
     from multiprocessing import parent_process
     from multiprocessing.connection import wait
 
@@ -413,50 +348,49 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _work(lines: Lines) -> Prepared:
-    """What some lines of the file hold."""
-    job, done, over = _JOB, Prepared(), list[str]()
+def _prepare_lines(lines: Lines) -> ImportBatch:
+    job, batch, ignored = _JOB, ImportBatch(), list[str]()
     assert job is not None
     assert isinstance(job.path, Path)
-    records = records_of_lines(job.path, job.format, lines, done.bad.append if job.skips else None, over.append)
-    while not _prepare(records, job, done):
-        pass  # the part is as large as the lines were
-    done.seen.passed_over.update(over)
-    return done
+    records = read_lines(job.path, job.format, lines, batch.bad.append if job.skips else None, ignored.append)
+    while not _fill(batch, records, job):
+        pass  # the lines were split by size before
+    batch.counts.ignored.update(ignored)
+    return batch
 
 
-def _elsewhere(job: Job, parts: Iterator[Lines], workers: int) -> Iterator[Prepared]:
+def _parallel(job: ImportJob, batches: Iterator[Lines], workers: int) -> Iterator[ImportBatch]:
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import get_all_start_methods, get_context
 
-    # Never a plain fork: what other threads of this process hold at that moment would stay locked in the child.
+    # Never a plain fork: locks that other threads hold at that moment would stay locked in the child.
     context = get_context("forkserver" if "forkserver" in get_all_start_methods() else "spawn")
     with suppress(AttributeError):
         context.set_forkserver_preload([__name__])  # imported once, not once per worker
-    pool = futures.ProcessPoolExecutor(workers, context, _begin, (job,))
-    under_way: deque[futures.Future[Prepared]] = deque()
+    pool = futures.ProcessPoolExecutor(workers, context, _start_worker, (job,))
+    pending: deque[futures.Future[ImportBatch]] = deque()
     bad, is_over, failure = 0, False, None
     try:
-        while under_way or not is_over:
+        while pending or not is_over:
             try:
-                part = None if is_over else next(parts, None)
-            except BadInput as error:  # what came before it is still under way
-                part, failure = None, error
-            is_over = part is None
-            if part is not None:
-                under_way.append(pool.submit(_work, part))
-            if under_way and (is_over or len(under_way) >= AHEAD * workers):
-                found = under_way.popleft().result()
-                yield found
-                bad = 0 if found.conversations else bad + len(found.bad)
-                if bad > BAD_AT_ONCE:
-                    raise BadInput(f"{job.path}: {bad:,} rows one after another are none")
+                lines = None if is_over else next(batches, None)
+            except BadInput as error:  # the batches before it are still in progress
+                lines, failure = None, error
+            is_over = lines is None
+            if lines is not None:
+                pending.append(pool.submit(_prepare_lines, lines))
+            if pending and (is_over or len(pending) >= _BATCHES_AHEAD * workers):
+                batch = pending.popleft().result()
+                yield batch
+                bad = 0 if batch.conversations else bad + len(batch.bad)
+                if bad > MAX_BAD_ROWS:
+                    raise BadInput(f"{job.path}: {bad:,} bad rows in succession")
         if failure is not None:
             raise failure
     except BrokenProcessPool:
         raise AccordError(
-            f"a worker that read {job.path} was killed, perhaps for the memory it took. What was read before is kept; "
-            "run it again with --workers 1"
+            f"a worker that read {job.path} was killed, perhaps for lack of memory. The rows before are stored; run "
+            "the command again with --workers 1"
         ) from None
     finally:
         pool.shutdown(cancel_futures=True)

@@ -1,41 +1,39 @@
-"""The first stage: files of conversations, labels and annotations into the store, and annotations out of it again."""
+"""Import files of conversations, labels and annotations into the store, and export its annotations."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from accord.edges import BadInput, UnknownName
 from accord.evidence import Readable
 from accord.formats import (
+    RECORDED_JUDGEMENTS,
     VALUE_KEYS,
     AnnotationWriter,
+    FileKind,
     Record,
     Source,
     answer_to,
-    columns_of,
-    is_annotation_file,
-    is_label_file,
     read_annotations,
     read_labels,
-    stands_alone,
+    sniff,
     tables_of,
 )
-from accord.project.file_survey import MOST_SURVEYED, Survey, survey
-from accord.project.import_worker import ROWS_AT_ONCE, Job, Prepared, Reading, Seen, prepared_parts
+from accord.project.file_survey import MOST_SURVEYED, FileSurvey, survey_files
+from accord.project.import_worker import BATCH_ROWS, ImportBatch, ImportCounts, ImportJob, ImportOptions, import_batches
 from accord.project.rubric_inference import positions_among
 from accord.store import (
-    LABELS_AT_ONCE,
-    Added,
-    Columns,
+    ANNOTATION_BATCH,
+    AddedCounts,
     Imports,
     IssueAnnotations,
-    Removed,
+    RemovedCounts,
     Store,
+    TableRow,
     changed_conversation,
     unknown_target,
 )
@@ -49,14 +47,14 @@ from accord.values import (
     Target,
     Turn,
     check_label,
-    located,
-    span_of,
+    find_quote,
+    with_located_quotes,
 )
 
 
 @dataclass(repr=False)
 class Imported(Readable):
-    """Counts of what an import stored and skipped.
+    """Result of an import: counts of stored and skipped rows.
 
     Attributes:
         conversations: New and known conversations.
@@ -65,27 +63,28 @@ class Imported(Readable):
         annotations: New and known annotations from exported files, and human answers with quotes or comments.
         bad_rows: The first bad rows that were skipped.
         skipped: Number of bad rows that were skipped.
-        seen: Counts by question, role and reason.
-        id: The id of this import; `None` if the store had all rows already, by no other import.
+        counts: Counts by question, role and reason.
+        id: The id of this import; `None` if earlier imports brought all rows.
         replaced: Counts of earlier imports of the same files that this one replaced.
     """
 
-    conversations: Added = Added()
-    labels: Added = Added()
-    assessments: Added = Added()
-    annotations: Added = Added()
+    conversations: AddedCounts = AddedCounts()
+    labels: AddedCounts = AddedCounts()
+    assessments: AddedCounts = AddedCounts()
+    annotations: AddedCounts = AddedCounts()
     bad_rows: list[str] = field(default_factory=list)
     skipped: int = 0
-    seen: Seen = field(default_factory=Seen)
+    counts: ImportCounts = field(default_factory=ImportCounts)
     id: str | None = None
-    replaced: Removed = Removed()
+    replaced: RemovedCounts = RemovedCounts()
 
-    _MOST_SHOWN = 20
+    _MAX_BAD_ROWS = 20
+    _KINDS = ("conversations", "labels", "assessments", "annotations")
 
     def skip(self, error: BadInput) -> None:
-        """Note a bad row that was skipped."""
+        """Count a bad row that was skipped."""
         self.skipped += 1
-        if len(self.bad_rows) < self._MOST_SHOWN:
+        if len(self.bad_rows) < self._MAX_BAD_ROWS:
             self.bad_rows.append(str(error))
 
     def summary(self) -> dict[str, Any]:
@@ -94,23 +93,20 @@ class Imported(Readable):
 
     def shown_rows(self) -> list[dict[str, Any]]:
         """Return the new and known rows of each kind."""
-        kinds = ("conversations", "labels", "assessments", "annotations")
-        return [{"kind": name, **getattr(self, name)._asdict()} for name in kinds if any(getattr(self, name))]
+        return [{"kind": name, **getattr(self, name)._asdict()} for name in self._KINDS if any(getattr(self, name))]
 
     def to_json(self) -> dict[str, Any]:
-        """Counts, and the first bad rows."""
+        """Convert the counts and the first bad rows to JSON."""
+        counts = self.counts
         return {
-            "conversations": self.conversations._asdict(),
-            "labels": self.labels._asdict(),
-            "assessments": self.assessments._asdict(),
-            "annotations": self.annotations._asdict(),
+            **{name: getattr(self, name)._asdict() for name in self._KINDS},
             "skipped": self.skipped,
             "bad_rows": self.bad_rows,
-            "questions": dict(self.seen.questions),
-            "other_questions": dict(self.seen.other_questions),
-            "positions": positions_among(self.seen.annotators),
-            "roles": dict(self.seen.roles),
-            "passed_over": dict(self.seen.passed_over),
+            "questions": dict(counts.questions),
+            "other_questions": dict(counts.other_questions),
+            "positions": positions_among(counts.annotators),
+            "roles": dict(counts.roles),
+            "ignored": dict(counts.ignored),
             "id": self.id,
             "replaced": self.replaced._asdict(),
         }
@@ -124,82 +120,89 @@ def import_files(
     columns: Mapping[str, str] | None = None,
     skip_bad_rows: bool = False,
     on_progress: Callable[[int], None] | None = None,
-    reading: Reading = Reading(),
+    options: ImportOptions = ImportOptions(),
     workers: int = 1,
     replace: bool = False,
 ) -> Imported:
     """Read conversations, labels and annotations into the store; conversations first, in any order of files.
 
-    Labels are always stored, also those on questions that the rubric does not ask; `Imported.seen` counts them.
-
-    The store records the import, so that `Imports.undo` can remove what it brought.
+    Labels on questions outside the rubric are stored too; `Imported.counts` counts them. The store records the import,
+    so that `Imports.undo` can remove its rows.
 
     Args:
         store: The store.
-        rubric: Labels on its questions are checked against its scales.
+        rubric: Labels on its questions are validated against its scales.
         paths: A file, a benchmark folder or a table in memory (see `accord.formats.MemoryTable`), or a list of them.
         format: The conversations' format, or `auto`.
-        columns: Accord's column names to the files', where they differ; each file takes those that it has.
+        columns: Accord's column names to the files'; each file uses those that it has.
         skip_bad_rows: Count and report bad rows instead of stopping at the first.
-        on_progress: Called with the number of rows read so far, now and then.
-        reading: The columns with labels, and the names of roles and annotators; by default the columns are chosen by
-            name and values, as `survey` does.
-        workers: How many processes parse and check a large file of JSON lines. More than one needs a script that does
-            its work under `if __name__ == "__main__":`.
+        on_progress: Called now and then with the number of rows read so far.
+        options: The columns with labels, and the names of roles and annotators; by default the columns are chosen by
+            name and values, as `survey_files` does.
+        workers: Number of processes that parse and validate a large file of JSON lines. More than one needs a script
+            with `if __name__ == "__main__":`.
         replace: Undo the earlier import of each file first. Both are one transaction: if reading fails, the earlier
             import stays.
 
     Raises:
         BadInput: A file cannot be read.
-        BadRow: A row is bad and `skip_bad_rows` is not set; what came before it is kept.
+        BadRow: A row is bad and `skip_bad_rows` is not set; the rows before it stay.
     """
     sources = tables_of(paths)
-    if reading.beside is None:
-        found = survey(sources, format, columns, most=MOST_SURVEYED, skips=True)
-        reading = found_reading(found, rubric, reading)
-    done = Imported()
-    on_bad_row = done.skip if skip_bad_rows else None
-    files = {path: _columns_here(path, columns) for path in sources}
-    _check_used(files, columns)
-    exported = [path for path, here in files.items() if is_annotation_file(path, here)]
-    of_labels = [path for path, here in files.items() if path not in exported and is_label_file(path, here)]
-    others = {path: here for path, here in files.items() if path not in of_labels and path not in exported}
-    alone = {path: stands_alone(path, here) for path, here in others.items()}
-    places, imports = {path: place for place, path in enumerate(files)}, Imports(store)
-    names = list(map(str, files))
-    with imports.replacing(names) if replace else nullcontext(Removed()) as done.replaced:
+    if options.rating_columns is None:
+        survey = survey_files(sources, format, columns, limit=MOST_SURVEYED, skips_unreadable=True)
+        options = survey_options(survey, rubric, options)
+    kinds = {path: sniff(path, columns) for path in sources}
+    _check_kinds(kinds, columns)
+    result = Imported()
+    importer = _Importer(store, rubric, result, options, skip_bad_rows)
+    names, imports = list(map(str, kinds)), Imports(store)
+    with imports.replacing(names) if replace else nullcontext(RemovedCounts()) as result.replaced:
         with imports.recording(names) as recording:
-            for path, here in sorted(others.items(), key=lambda item: alone[item[0]]):
-                recording.begin(places[path])
-                job = Job(path, rubric, format, here, reading, skip_bad_rows, alone[path])
-                _import_conversations(store, job, workers, done, on_progress)
-            for path in of_labels:
-                recording.begin(places[path])
-                labels = read_labels(path, rubric, files[path], on_bad_row, reading.wide, reading.raters)
-                _add_labels(store, path, done.seen.noted(reading.named(labels), rubric), done, on_bad_row)
-            for path in exported:
-                recording.begin(places[path])
-                _import_annotations(store, rubric, path, files[path], done, on_bad_row)
-            recording.results.update(done.to_json())
-        done.id = recording.id
-    return done
+            # Files that refer to conversations come after the files that hold them.
+            order = ("conversations", "answers", "labels", "annotations")
+            for path in sorted(kinds, key=lambda path: order.index(kinds[path].content)):
+                recording.begin(list(kinds).index(path))
+                kind = kinds[path]
+                if kind.content == "labels":
+                    importer.add_labels(path, kind.columns)
+                elif kind.content == "annotations":
+                    importer.add_annotations(path, kind.columns)
+                else:
+                    job = ImportJob(
+                        path, rubric, format, kind.columns, options, skip_bad_rows, kind.content == "answers"
+                    )  # fmt: skip
+                    importer.add_conversations(job, workers, on_progress)
+            recording.results.update(result.to_json())
+        result.id = recording.id
+    return result
+
+
+def _check_kinds(kinds: Mapping[Source, FileKind], columns: Mapping[str, str] | None) -> None:
+    """Reject recorded judgements, and columns of the column map that no file has."""
+    for path, kind in kinds.items():
+        if kind.content == "judgements":
+            raise BadInput(f"{path}: {RECORDED_JUDGEMENTS}")
+    for ours, theirs in (columns or {}).items():
+        if not any(ours in kind.columns for kind in kinds.values()):
+            raise BadInput(f"none of the files has a column {theirs!r} to read as {ours!r}")
 
 
 _DEFAULT_RUBRIC = "llm-rubric"
 
 
-def found_reading(found: Survey, rubric: Rubric, reading: Reading = Reading()) -> Reading:
-    """Return a reading with the columns that a survey found, and every column that is named after a question.
+def survey_options(survey: FileSurvey, rubric: Rubric, options: ImportOptions = ImportOptions()) -> ImportOptions:
+    """Set the columns with labels to those of a survey, and to every column named after a question.
 
-    Columns that were chosen for their values alone are left out: a log has other whole numbers than ratings. A table
-    with a single value per row and no question answers the main question of a rubric that is not the default one.
+    Columns that were chosen only for their values are excluded, since logs have other whole numbers than ratings. A
+    table with one value per row and no question answers the main question of a rubric that is not the default one.
     """
-    beside = [name for name in found.beside if name not in found.guessed]
-    asked = list(dict.fromkeys([*beside, *(question.id for question in rubric.questions)]))
-    answers_main = rubric.name != _DEFAULT_RUBRIC and set(found.wide) <= set(VALUE_KEYS)
+    by_name = [name for name in survey.rating_columns if name not in survey.guessed_columns]
+    names = list(dict.fromkeys([*by_name, *(question.id for question in rubric.questions)]))
+    answers_main = rubric.name != _DEFAULT_RUBRIC and set(survey.label_columns) <= set(VALUE_KEYS)
     return replace(
-        reading, beside=asked, turns=[name for name in asked if name in found.of_turns],
-        wide=[] if answers_main else found.wide, raters=found.raters,
+        options, rating_columns=names, turn_questions=[name for name in names if name in survey.turn_questions],
+        label_columns=[] if answers_main else survey.label_columns, raters=survey.raters,
     )  # fmt: skip
 
 
@@ -210,225 +213,200 @@ def export_annotations(
     on_progress: Callable[[int], None] | None = None,
     question: str | None = None,
 ) -> dict[str, int]:
-    """Write the store's annotations to a file that `import_files` reads back to the last field.
+    """Write the store's annotations to a file from which `import_files` restores every field.
 
     Args:
-        store: Where they are.
-        path: JSON lines, CSV or Parquet, by its ending.
-        kinds: Only what these said: `person`, `model`, `metric`; all of them by default.
-        on_progress: Called with the number of annotations written so far, now and then.
-        question: Only answers to this question, as `issue:Other`.
+        store: The store.
+        path: JSON lines, CSV or Parquet, by its suffix.
+        kinds: Kinds of annotators: `person`, `model`, `metric`; default: all.
+        on_progress: Called now and then with the number of annotations written so far.
+        question: Only answers to this question, such as `issue:Other`.
 
     Returns:
-        How many of each kind were written.
+        Number of annotations by kind.
 
     Raises:
-        UnknownName: There is no such kind.
-        BadInput: The file's ending is none that can be written.
+        UnknownName: A kind is unknown.
+        BadInput: Files with this suffix cannot be written.
     """
     unknown = next((kind for kind in kinds or () if kind not in ANNOTATOR_KINDS), None)
     if unknown is not None:
         raise UnknownName("kind of annotation", unknown, ANNOTATOR_KINDS)
-    counts = dict.fromkeys((kind for kind in ANNOTATOR_KINDS if kind in (kinds or ANNOTATOR_KINDS)), 0)
+    counts = {str(kind): 0 for kind in ANNOTATOR_KINDS if kind in (kinds or ANNOTATOR_KINDS)}
     with AnnotationWriter(path) as writer:
         for count, annotation in enumerate(store.annotations(list(counts), question), 1):
             writer.write(annotation)
             counts[annotation.kind] += 1
-            if on_progress is not None and count % ROWS_AT_ONCE == 0:
+            if on_progress is not None and count % BATCH_ROWS == 0:
                 on_progress(count)
-    return {str(kind): count for kind, count in counts.items()}
+    return counts
 
 
-def _import_annotations(
-    store: Store,
-    rubric: Rubric,
-    path: Source,
-    columns: Mapping[str, str] | None,
-    done: Imported,
-    on_bad_row: Callable[[BadInput], None] | None,
-) -> None:
-    """A file's annotations as they were exported: the wording and the time of each are the file's."""
+class _Importer:
+    """Import of several files into one store.
 
-    def counted() -> Iterator[Annotation]:
-        for annotation in read_annotations(path, rubric, columns, on_bad_row):
-            if annotation.kind == "person" and annotation.value is not None:
-                done.seen.count(annotation.question, rubric)
-            yield annotation
-
-    def bad(error: BadInput) -> None:
-        _complain(BadInput(f"{path}: {error}"), on_bad_row)
-
-    done.annotations = done.annotations.plus(store.add_annotations(counted(), bad))
-
-
-def _columns_here(path: Source, columns: Mapping[str, str] | None) -> dict[str, str]:
-    """The part of a column map that speaks of this file: one map serves conversations and labels."""
-    if not columns:
-        return {}
-    names = columns_of(path)
-    return {ours: theirs for ours, theirs in columns.items() if theirs in names}
-
-
-def _check_used(files: Mapping[Source, Mapping[str, str]], columns: Mapping[str, str] | None) -> None:
-    """Refuse a mapped column that no file has.
-
-    Raises:
-        BadInput: Names it.
-    """
-    for ours, theirs in (columns or {}).items():
-        if not any(ours in here for here in files.values()):
-            raise BadInput(f"none of the files has a column {theirs!r} to read as {ours!r}")
-
-
-def _import_conversations(
-    store: Store, job: Job, workers: int, done: Imported, on_progress: Callable[[int], None] | None
-) -> None:
-    """A file's conversations with the labels beside them; what is prepared is kept before more is read."""
-    seen = 0
-    with _Waiting(store, job, done) as waiting:
-        for part in prepared_parts(job, workers):
-            for error in part.bad:
-                done.skip(error)
-            done.seen.plus(part.seen)
-            _keep(store, job, part, done, waiting)
-            if part.failure is not None:
-                raise part.failure
-            seen += len(part.conversations)
-            if on_progress is not None:
-                on_progress(seen)
-
-
-PARTS_TOGETHER = 4
-
-
-class _Waiting:
-    """Labels of the last few parts, whose conversations are kept already: they are written in one transaction.
-
-    A label's key may stand anywhere in the index of keys. Of few labels in a large store each changes a page of its
-    own, of many some change one together. Whatever ends the import but a kill, those that wait are written.
+    Args:
+        store: The store.
+        rubric: Labels on its questions are validated against its scales.
+        result: Receives the counts.
+        options: The columns with labels, and the names of roles and annotators.
+        skips: Skip bad rows instead of raising the first.
     """
 
-    def __init__(self, store: Store, job: Job, done: Imported) -> None:
-        self._store, self._job, self._done = store, job, done
-        self._labels: list[Columns] = []
+    def __init__(self, store: Store, rubric: Rubric, result: Imported, options: ImportOptions, skips: bool) -> None:
+        self.store, self.rubric, self.result, self.options, self.skips = store, rubric, result, options, skips
+
+    def add_labels(self, path: Source, columns: Mapping[str, str]) -> None:
+        """Import a file of labels."""
+        options, counts = self.options, self.result.counts
+        on_bad_row = self.result.skip if self.skips else None
+        labels = read_labels(path, self.rubric, columns, on_bad_row, options.label_columns, options.raters)
+        counted = counts.with_wording(options.selected(labels), self.rubric)
+        self.result.labels = self.result.labels.plus(self.store.add_labels(counted, self.report_unknown(path)))
+
+    def add_annotations(self, path: Source, columns: Mapping[str, str]) -> None:
+        """Import a file of exported annotations, with their wordings and times."""
+
+        def counted() -> Iterator[Annotation]:
+            on_bad_row = self.result.skip if self.skips else None
+            for annotation in read_annotations(path, self.rubric, columns, on_bad_row):
+                if annotation.kind == "person" and annotation.value is not None:
+                    self.result.counts.count(annotation.question, self.rubric)
+                yield annotation
+
+        added = self.store.add_annotations(counted(), self._reporter(path))
+        self.result.annotations = self.result.annotations.plus(added)
+
+    def add_conversations(self, job: ImportJob, workers: int, on_progress: Callable[[int], None] | None) -> None:
+        """Import a file of conversations with its labels, batch by batch."""
+        rows = 0
+        with _LabelBuffer(self, job.path) as labels:
+            for batch in import_batches(job, workers):
+                for error in batch.bad:
+                    self.result.skip(error)
+                self.result.counts.add(batch.counts)
+                self._write(job.path, batch, labels)
+                if batch.failure is not None:
+                    raise batch.failure
+                rows += len(batch.conversations)
+                if on_progress is not None:
+                    on_progress(rows)
+
+    def _report(self, error: BadInput) -> None:
+        if not self.skips:
+            raise error
+        self.result.skip(error)
+
+    def _reporter(self, path: Source) -> Callable[[BadInput | str], None]:
+        return lambda error: self._report(BadInput(f"{path}: {error}"))
+
+    def report_unknown(self, path: Source) -> Callable[[Label], None]:
+        """Return a function that reports a label on an unknown conversation or turn."""
+        return lambda label: self._report(BadInput(f"{path}: {unknown_target(label)}"))
+
+    def _write(self, path: Source, batch: ImportBatch, labels: _LabelBuffer) -> None:
+        """Write a batch; rows about a conversation that the store has with other content are left out."""
+        changed: set[str] = set()
+        known = {each.id for each in self.store.conversations(batch.without_text)} if batch.without_text else set()
+        known |= batch.referenced
+        rows = [row for row in batch.conversations if row["id"] not in known]
+        added = self.store.add_conversation_rows(rows, changed.add, BATCH_ROWS)
+        self.result.conversations = self.result.conversations.plus(added)
+        for name in changed:
+            self._reporter(path)(changed_conversation(name))
+        label_rows = [row for row in batch.labels if row["conversation"] not in changed] if changed else batch.labels
+        labels.add(label_rows, {str(row["id"]): int(row["turns"] or 0) for row in rows if row["id"] not in changed})
+        answers = [answer for answer in batch.answers if answer.target.conversation not in changed]
+        if answers:
+            labels.flush()  # keeps the order of the file
+            self._add_answers(path, answers)
+        assessed = [record for record in batch.assessed if record.conversation.id not in changed]
+        if assessed:
+            added = IssueAnnotations(self.store).add(_located_assessments(self.store, assessed))
+            self.result.assessments = self.result.assessments.plus(added)
+
+    def _add_answers(self, path: Source, answers: Iterable[Annotation]) -> None:
+        """Store answers with quotes or comments, on the scales of their questions and with their quotes located."""
+        report, valid = self._reporter(path), list[Annotation]()
+        for answer in answers:
+            question = self.rubric.get(answer.question)
+            try:
+                value = None if answer.value is None else answer_to(question, answer.value, answer.question)
+                answer = replace(answer, value=value, wording=None if question is None else question.key)
+                check_label(answer.to_label(), self.rubric)
+            except BadInput as error:
+                report(error)
+                continue
+            if not answer.question.startswith(ISSUE):
+                self.result.counts.count(answer.question, self.rubric)
+            self.result.counts.annotators.add(answer.by)
+            valid.append(answer)
+        names = {answer.target.conversation for answer in valid if answer.quote and answer.target.turn is None}
+        turns = {each.id: each.turns for each in self.store.conversations(names)} if names else {}
+        placed = [_with_quote_located(answer, turns.get(answer.target.conversation, ())) for answer in valid]
+        self.result.annotations = self.result.annotations.plus(self.store.add_annotations(placed, report))
+
+
+_BUFFERED_BATCHES = 4
+
+
+class _LabelBuffer:
+    """Labels of the last few batches, written in one transaction.
+
+    Keys of labels are spread over the whole index: single labels in a large store change a page each, while many
+    labels at once share pages. The buffer is also written when an import fails.
+    """
+
+    def __init__(self, importer: _Importer, path: Source) -> None:
+        self._importer, self._path = importer, path
+        self._labels: list[TableRow] = []
         self._turns: dict[str, int] = {}
-        self._parts = 0
+        self._batches = 0
 
-    def __enter__(self) -> _Waiting:
+    def __enter__(self) -> _LabelBuffer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.write()
+        self.flush()
 
-    def add(self, labels: Sequence[Columns], turns: Mapping[str, int]) -> None:
-        """Let a part's labels wait until there are enough, or enough parts; `turns` of its conversations are known."""
+    def add(self, labels: Sequence[TableRow], turns: Mapping[str, int]) -> None:
+        """Add the labels of a batch.
+
+        Args:
+            labels: Rows of labels.
+            turns: Number of turns by conversation, for conversations of the batch.
+        """
         self._labels += labels
         self._turns |= {name: turns[name] for name in {str(row["conversation"]) for row in labels} & turns.keys()}
-        self._parts += 1
-        if len(self._labels) >= LABELS_AT_ONCE or self._parts >= PARTS_TOGETHER:
-            self.write()
+        self._batches += 1
+        if len(self._labels) >= ANNOTATION_BATCH or self._batches >= _BUFFERED_BATCHES:
+            self.flush()
 
-    def write(self) -> None:
-        """Write those that wait; what is about nothing that the store holds is left out."""
-        labels, turns, self._labels, self._turns, self._parts = self._labels, self._turns, [], {}, 0
-        unknown = partial(_unknown, self._job, self._done)
+    def flush(self) -> None:
+        """Write the labels; those on unknown conversations or turns are reported and left out."""
+        labels, turns, self._labels, self._turns, self._batches = self._labels, self._turns, [], {}, 0
         if labels:
-            self._done.labels = self._done.labels.plus(self._store.add_label_rows(labels, unknown, turns))
+            importer = self._importer
+            added = importer.store.add_label_rows(labels, importer.report_unknown(self._path), turns)
+            importer.result.labels = importer.result.labels.plus(added)
 
 
-def _unknown(job: Job, done: Imported, label: Label) -> None:
-    _complain(BadInput(f"{job.path}: {unknown_target(label)}"), done.skip if job.skips else None)
-
-
-def _keep(store: Store, job: Job, part: Prepared, done: Imported, waiting: _Waiting) -> None:
-    """Write prepared rows; what belongs to a conversation that the store has with other content is left out."""
-
-    def complain(reason: str) -> None:
-        _complain(BadInput(f"{job.path}: {reason}"), done.skip if job.skips else None)
-
-    changed: set[str] = set()
-    told = {each.id for each in store.conversations(part.bare)} if part.bare else set()
-    told |= part.named
-    rows = [row for row in part.conversations if row["id"] not in told]
-    done.conversations = done.conversations.plus(store.add_conversation_rows(rows, changed.add, ROWS_AT_ONCE))
-    for name in changed:
-        complain(changed_conversation(name))
-    labels = [row for row in part.labels if row["conversation"] not in changed] if changed else part.labels
-    turns = {str(row["id"]): int(row["turns"] or 0) for row in rows if row["id"] not in changed}
-    waiting.add(labels, turns)
-    said = [each for each in part.answers if each.target.conversation not in changed]
-    if said:
-        waiting.write()  # what was said first stands first
-        _add_answers(store, job.rubric, job.path, said, done, done.skip if job.skips else None)
-    kept = [record for record in part.assessed if record.conversation.id not in changed]
-    if kept:
-        done.assessments = done.assessments.plus(IssueAnnotations(store).add(_located(store, kept)))
-
-
-def _located(store: Store, records: Sequence[Record]) -> Iterator[IssueAnnotation]:
-    """The records' assessments; quotes are looked up in the stored dialogue where the file does not have it."""
-    bare = [record.conversation.id for record in records if not record.conversation.turns]
-    known = {conversation.id: conversation.turns for conversation in store.conversations(bare)} if bare else {}
+def _located_assessments(store: Store, records: Sequence[Record]) -> Iterator[IssueAnnotation]:
+    """Yield assessments with their quotes located, in the stored conversation if the file has no text."""
+    without_text = [record.conversation.id for record in records if not record.conversation.turns]
+    stored = {each.id: each.turns for each in store.conversations(without_text)} if without_text else {}
     for record in records:
-        turns = record.conversation.turns or known.get(record.conversation.id, ())
-        for each in record.assessments:
-            place = each.target.turn or 0
-            yield located(each, turns[place].content) if place < len(turns) else each
+        turns = record.conversation.turns or stored.get(record.conversation.id, ())
+        for assessment in record.assessments:
+            turn = assessment.target.turn or 0
+            yield with_located_quotes(assessment, turns[turn].content) if turn < len(turns) else assessment
 
 
-def _add_answers(
-    store: Store,
-    rubric: Rubric,
-    path: Source,
-    said: Iterable[Annotation],
-    done: Imported,
-    on_bad_row: Callable[[BadInput], None] | None,
-) -> None:
-    """What people said that a label does not hold, as their questions' scales write it; quotes are looked up."""
-
-    def bad(error: BadInput) -> None:
-        _complain(BadInput(f"{path}: {error}"), on_bad_row)
-
-    found: list[Annotation] = []
-    for each in said:
-        question = rubric.get(each.question)
-        try:
-            value = None if each.value is None else answer_to(question, each.value, each.question)
-            read = replace(each, value=value, wording=None if question is None else question.key)
-            check_label(read.to_label(), rubric)
-        except BadInput as error:
-            bad(error)
-            continue
-        if not each.question.startswith(ISSUE):
-            done.seen.count(each.question, rubric)
-        done.seen.annotators.add(each.by)
-        found.append(read)
-    names = {each.target.conversation for each in found if each.quote and each.target.turn is None}
-    turns = {each.id: each.turns for each in store.conversations(names)} if names else {}
-    located = [_quoted(each, turns.get(each.target.conversation, ())) for each in found]
-    done.annotations = done.annotations.plus(store.add_annotations(located, bad))
-
-
-def _quoted(each: Annotation, turns: Sequence[Turn]) -> Annotation:
-    """A mark of a whole conversation as one of the first turn that has its words."""
-    for place, turn in enumerate(turns) if each.quote and each.target.turn is None else ():
-        start = turn.content.find(each.quote)
-        span = span_of(each.quote, turn.content) if start < 0 else (start, start + len(each.quote))
+def _with_quote_located(answer: Annotation, turns: Sequence[Turn]) -> Annotation:
+    """Move an answer about a whole conversation to the first turn that contains its quote."""
+    for number, turn in enumerate(turns) if answer.quote and answer.target.turn is None else ():
+        start = turn.content.find(answer.quote)
+        span = find_quote(answer.quote, turn.content) if start < 0 else (start, start + len(answer.quote))
         if span is not None:
-            return replace(each, target=Target(each.target.conversation, place), span=span)
-    return each
-
-
-def _add_labels(
-    store: Store, path: Source, labels: Iterable[Label], done: Imported, on_bad_row: Callable[[BadInput], None] | None
-) -> None:
-    def unknown(label: Label) -> None:
-        _complain(BadInput(f"{path}: {unknown_target(label)}"), on_bad_row)
-
-    done.labels = done.labels.plus(store.add_labels(labels, unknown))
-
-
-def _complain(error: BadInput, on_bad_row: Callable[[BadInput], None] | None) -> None:
-    if on_bad_row is None:
-        raise error
-    on_bad_row(error)
+            return replace(answer, target=Target(answer.target.conversation, number), span=span)
+    return answer

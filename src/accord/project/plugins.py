@@ -1,9 +1,8 @@
-"""What is plugged in: every registry's names with the first line of what each says of itself."""
+"""Registered plug-ins with one-line descriptions."""
 
 from __future__ import annotations
 
 import inspect
-import sys
 from typing import Any
 
 from accord.evidence import metrics, sources, turn_metrics
@@ -14,9 +13,9 @@ from accord.values import load_rubric, shipped_rubrics
 
 
 def list_plugins() -> dict[str, dict[str, str]]:
-    """Formats, metrics, sources, heads, policies, selectors, rivals, presets and rubrics: name to one line."""
+    """Return the description of every format, metric, source, head, policy, selector, rival, preset and rubric."""
     return {
-        "formats": {name: _first_line(sys.modules[plugin.convert.__module__]) for name, plugin in formats},
+        "formats": {name: _first_line(plugin.convert) for name, plugin in formats},
         "metrics": {name: _first_line(plugin) for name, plugin in [*metrics, *turn_metrics]},
         "sources": {name: _first_line(plugin) for name, plugin in sources},
         "heads": {name: _first_line(plugin) for name, plugin in heads},

@@ -1,9 +1,8 @@
-"""A project: what `accord.yaml` names, opened, with the verbs of daily work. Whatever a command does, it calls here.
+"""Project: the store, rubric, models and evaluators of an `accord.yaml`, with one method per command.
 
-import accord
 with accord.open("accord.yaml") as project:
 project.import_(["chats.jsonl", "labels.csv"])
-print(project.compare().to_json()["rows"])
+print(project.compare())
 """
 
 from __future__ import annotations
@@ -18,61 +17,59 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from accord import evidence, learning, models, statistics
+from accord import evidence, learning, models, scoring, statistics
 from accord import project as steps
 from accord.edges import BadInput, one_line
 from accord.project.config import Config, load_project
-from accord.store import Account, Mart, Spool, Store, StoreError, batches, mart_folder
+from accord.store import Mart, SharedBudget, Spool, Store, StoreError, batches, mart_folder
 from accord.values import Labels, Question, Rubric, Sample, Target, load_rubric
 
-if TYPE_CHECKING:  # opening a project imports nothing that learns, asks or counts
+if TYPE_CHECKING:  # opening a project imports no code for learning, models or statistics
     from accord.evidence import EvidenceTable, Source, SourceContext, Training
-    from accord.learning import Evaluator, EvaluatorSettings, Level
-    from accord.models import Budget, Models, ModelSettings, Plan, Recording, Step
-    from accord.project.ask_models import Selected
+    from accord.learning import Evaluator, EvaluatorSettings, Level, WorkerPool
+    from accord.models import Budget, Caps, Models, ModelSettings, OnAnswer, Plan, RecordedAnswers
+    from accord.project.ask_models import JudgeSelection
     from accord.project.diagnostics import Insights
-    from accord.project.import_worker import Reading
+    from accord.project.import_worker import ImportOptions
     from accord.project.importing import Imported
-    from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel, ScoreRun
-    from accord.project.score_folder import Moved, PartsRun, Spread
-    from accord.project.scoring_pipeline import Perspective, ScoreOptions
+    from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel
     from accord.project.synthesising import SynthRun
-    from accord.project.worker_pool import AtOnce
+    from accord.scoring import Execution, PartsRun, Perspective, ScoreOptions, ScoreProgress, ScoreRun
     from accord.statistics import Groups
-    from accord.synth import Unlike
+    from accord.synth import TwoSampleResult
 
 ALL = "all"
-"""The evaluator that has every source at once."""
+"""Name of the evaluator with all sources."""
 EVALUATORS = Path("evaluators")
 """Folder of fitted evaluators in a project folder."""
-MEASURED_AT_ONCE = 500
+_BATCH_SIZE = 500
 
 
 def open_project(path: str | Path | None = None) -> Project:
-    """Open the project of an `accord.yaml`; without a path, of the one in the working folder or above it.
+    """Open the project of an `accord.yaml`; by default the one in the working folder or above it.
 
     Raises:
-        BadInput: There is no such file, it is wrong, or the store cannot be opened.
+        BadInput: There is no such file, it is invalid, or the store cannot be opened.
     """
     return Project(load_project(path))
 
 
 open = open_project
-"""As `accord.open`; nothing in this file opens any other."""
+"""Alias for `accord.open`. This module opens no other file."""
 
 
 class Project:
-    """What `accord.yaml` names, opened; a context manager that lets go of it again.
+    """An opened project; a context manager that closes its store and connections.
 
     Args:
-        config: The project's settings.
-        rubric: In place of the one that the settings name.
-        given: Models of one's own, by role (`accord.models.Models`).
-        question: The question of the rubric that is learned, in place of the main one.
+        config: Settings of the project.
+        rubric: Rubric to use instead of the one in the settings.
+        given: Model objects by role, instead of those in the settings (`accord.models.Models`).
+        question: Question of the rubric to learn; default: the main one.
 
     Raises:
         BadInput: The store or the rubric cannot be read.
-        UnknownName: The rubric has no such question.
+        UnknownName: The question is unknown.
     """
 
     def __init__(
@@ -114,11 +111,11 @@ class Project:
             if self._memory is not None:
                 self._memory.cleanup()
 
-    # --- what it names ------------------------------------------------------------------------------------------
+    # --- settings, models, evaluators ---------------------------------------------------------------------------
 
     @cached_property
     def mart(self) -> Mart:
-        """The scores that the board reads; of a store in memory it is gone with the project."""
+        """Scores that the board reads; those of a store in memory are deleted with the project."""
         folder = mart_folder(self.config.store, self.config.mart, self.config.folder)
         if folder is None:
             self._memory = TemporaryDirectory(prefix="accord-")
@@ -127,17 +124,21 @@ class Project:
 
     @cached_property
     def budget(self) -> Budget:
-        """The budget of this run, and what it has spent; prices are those of `prices.yaml` in the project's folder."""
-        about = self.config.budget
-        account = None if about.shared is None else Account(self.store, about.shared)
-        caps, prices = models.Caps(about.requests, about.tokens, about.money), models.load_prices(self.config.folder)
-        return models.Budget(caps, prices, account)
+        """Budget and spending of this run, with the prices of `prices.yaml` in the project's folder."""
+        settings = self.config.budget
+        account = None if settings.shared is None else SharedBudget(self.store, settings.shared)
+        return models.Budget(self._caps, models.load_prices(self.config.folder), account)
+
+    @property
+    def _caps(self) -> Caps:
+        settings = self.config.budget
+        return models.Caps(settings.requests, settings.tokens, settings.money)
 
     def cap(self, **caps: float | None) -> None:
-        """Put other caps in place of the file's, where any is given, before anything is spent.
+        """Replace caps of the settings by those that are not `None`, before any request.
 
         Raises:
-            BadInput: A cap is negative, infinite or no number.
+            BadInput: A cap is negative, infinite or not a number.
         """
         given = {name: cap for name, cap in caps.items() if cap is not None}
         models.Caps(**given)  # type: ignore[arg-type]
@@ -145,76 +146,73 @@ class Project:
 
     @cached_property
     def models(self) -> Models:
-        """The models by role; each is opened when it is first asked."""
-        return self._models(asks=True)
+        """Models by role; each is opened by its first request."""
+        return self.open_models(asks=True)
 
     @cached_property
-    def kept(self) -> Models:
-        """The same, asking nobody: what the store holds is all there is."""
-        return self._models(asks=False)
+    def stored_models(self) -> Models:
+        """Models by role that answer only from the store and send no request."""
+        return self.open_models(asks=False)
 
     @cached_property
-    def recordings(self) -> Mapping[str, Recording]:
+    def recordings(self) -> Mapping[str, RecordedAnswers]:
         """Answers of all recorded models, by model; empty unless the judge is a recorded one."""
-        return steps.recordings_of(self)
+        return steps.load_recordings(self)
 
     @cached_property
     def model_settings(self) -> Mapping[str, ModelSettings]:
-        """Settings of the models by role; of several recorded judges one is named (`chosen_recording`)."""
-        return steps.with_judge_named(self) if self.recordings else self.config.models
+        """Settings of the models by role; a recorded judge names its model (`choose_recording`)."""
+        return steps.settings_with_judge(self) if self.recordings else self.config.models
 
-    def _models(self, asks: bool, in_batches: bool = False) -> Models:
+    def open_models(self, asks: bool, in_batches: bool = False) -> Models:
+        """Open the models of all roles; `asks` allows requests, `in_batches` selects the batch mode."""
         settings, folder = self.model_settings, self.config.folder
-        made = models.Models(settings, self.store, self.budget, asks, in_batches, self.given, folder)
-        self._open.append(made)
-        return made
-
-    def in_batches(self) -> Models:
-        """The models, asked by a provider's batch files."""
-        return self._models(asks=True, in_batches=True)
+        opened = models.Models(settings, self.store, self.budget, asks, in_batches, self.given, folder)
+        self._open.append(opened)
+        return opened
 
     @property
     def context(self) -> SourceContext:
-        """Settings of the project that its sources share."""
+        """Settings that all sources share."""
         recorded = steps.recorded_questions(self) if self.recordings else ()
         return evidence.SourceContext(self.rubric, self.config.seed, recorded, self.config.folder)
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """The names of the sources that measure without learning."""
+        """Names of the sources that measure without learning."""
         roles = {"rubric": "judge", "likelihood": "likelihood"}
         named = [name for name, role in roles.items() if role in self.given and name not in self.config.evidence]
         return (*named, *self.config.evidence)
 
     def source(self, name: str) -> Source:
-        """A source with the project's settings.
+        """Create a source with the project's settings.
 
         Raises:
-            UnknownName: There is none of that name.
+            UnknownName: The source is unknown.
         """
         return evidence.make_source(name, self.config.settings_of(name), self.context)
 
     def evaluator(self, name: str | None = None) -> Evaluator:
-        """An evaluator of the project, or a preset, before it learns; by default the one in use.
+        """Create an unfitted evaluator of the project or of a preset; by default the one in use.
 
         Raises:
-            UnknownName: There is none of that name.
+            UnknownName: The evaluator is unknown.
         """
-        named = name or self.evaluator_in_use
-        about = self._everything() if named == ALL and ALL not in self.config.evaluators else self.config.about(named)
-        wanted = dict.fromkeys((*about.sources, *self.evidence))
-        settings = {each: self.config.settings_of(each) for each in wanted}
+        name = name or self.evaluator_in_use
+        is_all = name == ALL and ALL not in self.config.evaluators
+        own = self._all_sources() if is_all else self.config.about(name)
+        settings = {source: self.config.settings_of(source) for source in dict.fromkeys((*own.sources, *self.evidence))}
         return learning.make_evaluator(
-            named, about, self.question, self.context, self.evidence, settings, self.models.settings
+            name, own, self.question, self.context, self.evidence, settings, self.models.settings
         )
 
-    def _everything(self) -> EvaluatorSettings:
-        """Every source that measures without learning, and those that learn where the project has settings of them."""
+    def _all_sources(self) -> EvaluatorSettings:
+        """Return settings with all sources that measure without learning, and the learned sources with settings."""
         learned = (name for name in self.config.sources if name not in self.evidence)
         return learning.EvaluatorSettings(sources=(learning.EVIDENCE, *learned))
 
     def evaluator_names(self) -> list[str]:
-        """Every evaluator that the project names, each preset, and all sources together."""
+        """Return the names of the project's evaluators, the presets, and `all`."""
         return list(dict.fromkeys([*self.config.evaluators, *learning.PRESETS, ALL]))
 
     @property
@@ -247,64 +245,66 @@ class Project:
         columns: Mapping[str, str] | None = None,
         skip_bad_rows: bool = False,
         on_progress: Callable[[int], None] | None = None,
-        reading: Reading | None = None,
+        options: ImportOptions | None = None,
         workers: int = 1,
         replace: bool = False,
     ) -> Imported:
-        """Read conversations and labels into the store; see `import_files`.
+        """Read conversations and labels into the store; see `import_files` for the arguments.
 
         `paths` is a file, a data frame, an Arrow table, a data set, a list of dicts, or a list of such sources.
         """
-        told = reading or steps.Reading()
         return steps.import_files(
-            self.store, self.rubric, paths, format, columns, skip_bad_rows, on_progress, told, workers, replace
-        )
+            self.store, self.rubric, paths, format, columns, skip_bad_rows, on_progress,
+            options or steps.ImportOptions(), workers, replace,
+        )  # fmt: skip
 
     def samples(self, targets: Iterable[Target]) -> list[Sample]:
-        """Targets with their conversations, by conversation id and turn."""
-        wanted: dict[str, list[int | None]] = {}
+        """Return samples for targets, ordered by conversation id and turn."""
+        turns: dict[str, list[int | None]] = {}
         for target in targets:
-            wanted.setdefault(target.conversation, []).append(target.turn)
+            turns.setdefault(target.conversation, []).append(target.turn)
         return [
             Sample(conversation, turn)
-            for conversation in self.store.conversations(wanted)
-            for turn in sorted(set(wanted[conversation.id]), key=lambda turn: -1 if turn is None else turn)
+            for conversation in self.store.conversations(turns)
+            for turn in sorted(set(turns[conversation.id]), key=lambda turn: -1 if turn is None else turn)
         ]
 
     def level(self, question: Question | None = None) -> Level | None:
-        """Whether people rated turns or conversations; `None` where nobody rated.
+        """Return the level of the ratings, `turn` or `conversation`; `None` without ratings.
 
         Raises:
-            BadInput: They rated both.
+            BadInput: There are ratings on both levels.
         """
         return learning.level_of(self.rated((question or self.question).id).targets)
 
     def rated(self, question: str) -> Labels:
-        """The labels that answer one question; no other is read."""
+        """Read the labels of one question."""
         return self.store.labels(question).on(question)
 
-    def every_sample(self, level: Level | None = None) -> Iterator[Sample]:
-        """All conversations, or all replies in them."""
+    def all_samples(self, level: Level | None = None) -> Iterator[Sample]:
+        """Yield all conversations, or all replies for the level `turn`."""
         for conversation in self.store.conversations():
             if level == "turn":
                 replies = {id(turn) for turn in conversation.replies}
-                places = [place for place, turn in enumerate(conversation.turns) if id(turn) in replies]
-                yield from (Sample(conversation, place) for place in places)
+                numbers = [number for number, turn in enumerate(conversation.turns) if id(turn) in replies]
+                yield from (Sample(conversation, number) for number in numbers)
             else:
                 yield Sample(conversation)
 
-    def wanted(self, everything: bool = False, limit: int | None = None) -> Iterator[list[Sample]]:
-        """What is to be judged, some hundreds at a time: everything, or what somebody rated."""
+    def sample_batches(self, everything: bool = False, limit: int | None = None) -> Iterator[list[Sample]]:
+        """Yield all samples, or the rated ones, in batches."""
         if everything:
-            yield from batches(islice(self.every_sample(self.level()), limit), MEASURED_AT_ONCE)
+            yield from batches(islice(self.all_samples(self.level()), limit), _BATCH_SIZE)
             return
-        for part in batches(islice(self.rated(self.question.id).targets, limit), MEASURED_AT_ONCE):
+        for part in batches(islice(self.rated(self.question.id).targets, limit), _BATCH_SIZE):
             yield self.samples(part)
 
     # --- learning -----------------------------------------------------------------------------------------------
 
     def training(self, evaluator: Evaluator) -> tuple[Training, Groups]:
-        """Return the rated samples of an evaluator's question, with other sheets if it takes them, and their groups.
+        """Return the training data of an evaluator and its groups.
+
+        The data are the rated samples of its question, and samples rated on other questions if the evaluator uses them.
 
         Raises:
             BadInput: The question has no labels.
@@ -314,22 +314,24 @@ class Project:
         labels = self.labels(evaluator)
         rated = labels.on(evaluator.question.id)
         if evaluator.level is not None:
-            rated = Labels(each for each in rated if (each.target.turn is None) == (evaluator.level == "conversation"))
+            whole = evaluator.level == "conversation"
+            rated = Labels(label for label in rated if (label.target.turn is None) == whole)
         if not len(rated):
             raise BadInput(missing_labels(evaluator.question.id, labels, self.rubric, self.config.rubric))
         own = {name for source in evaluator.sources for name in source.own_questions()}
-        takes = evaluator.takes_every_sheet and not evaluator.question.compares
-        others = learning.other_sheets(labels, rated, own) if takes else []
+        uses_others = evaluator.takes_every_sheet and not evaluator.question.compares
+        others = learning.other_sheets(labels, rated, own) if uses_others else []
         samples = self.samples([*rated.targets, *others])
-        found = statistics.groups_of(samples, self.config.group_by)
-        about = frozenset(sample.target for sample in samples)
-        kept = Labels(each for each in labels if each.target in about or each.against in about)
-        return evidence.Training(
-            tuple(samples), kept.grouped(found.of), evaluator.question, self.config.seed, self.config.draws
-        ), found
+        groups = statistics.groups_of(samples, self.config.group_by)
+        targets = frozenset(sample.target for sample in samples)
+        used = Labels(label for label in labels if label.target in targets or label.against in targets)
+        training = evidence.Training(
+            tuple(samples), used.grouped(groups.of), evaluator.question, self.config.seed, self.config.draws
+        )
+        return training, groups
 
     def labels(self, evaluator: Evaluator) -> Labels:
-        """All labels, of every question, as the evaluator's sources read them."""
+        """Return the labels of all questions as the evaluator's sources read them."""
         labels = self.store.labels()
         for source in evaluator.sources:
             labels = source.read_labels(labels)
@@ -337,70 +339,71 @@ class Project:
 
     def measure(
         self,
-        parts: Collection[Source],
+        sources: Collection[Source],
         samples: Sequence[Sample],
         asked: Models | None = None,
-        step: Step | None = None,
+        step: OnAnswer | None = None,
     ) -> EvidenceTable:
-        """The evidence of some sources; without models, as far as the store holds it."""
+        """Measure samples with some sources; without `asked`, only from stored answers."""
         table = evidence.EvidenceTable.of(samples)
-        for source in parts:
-            found = models.run(source.measure(samples), asked or self.kept, step or (lambda purpose: None))
-            table = evidence.joined(table, found, source.name)
+        for source in sources:
+            flow = source.measure(samples)
+            columns = models.run(flow, asked or self.stored_models, step or (lambda purpose: None))
+            table = evidence.joined(table, columns, source.name)
         return table
 
-    # --- verbs --------------------------------------------------------------------------------------------------
+    # --- commands -----------------------------------------------------------------------------------------------
 
     def judge(
         self,
         sources: Sequence[str] = (),
-        selected: Selected | None = None,
+        selection: JudgeSelection | None = None,
         on_step: Callable[[], None] = lambda: None,
         on_stop: Callable[[JudgeRun], None] = lambda run: None,
     ) -> JudgeRun:
         """Ask the sources that need a model; see `accord.project.ask_models.judge`."""
-        return steps.ask_models.judge(self, sources, selected or steps.Selected(), on_step, on_stop=on_stop)
+        return steps.ask_models.judge(self, sources, selection or steps.JudgeSelection(), on_step, on_stop=on_stop)
 
-    def plan_judge(self, sources: Sequence[str] = (), selected: Selected | None = None) -> Plan:
-        """What `judge` would cost; nobody is asked."""
-        return steps.ask_models.plan_judge(self, sources, selected or steps.Selected())
+    def plan_judge(self, sources: Sequence[str] = (), selection: JudgeSelection | None = None) -> Plan:
+        """Plan the requests and the cost of `judge` without a request."""
+        return steps.ask_models.plan_judge(self, sources, selection or steps.JudgeSelection())
 
     def fit(
         self,
         name: str | None = None,
         out: str | Path | None = None,
-        step: Step = lambda purpose: None,
+        step: OnAnswer = lambda purpose: None,
         on_stage: Callable[[str], None] = lambda stage: None,
         every_question: bool = False,
     ) -> Fitted:
-        """Learn an evaluator, say how far it can be trusted, and save it; see `accord.project.fitting.fit`.
+        """Fit an evaluator, validate it, and save it; see `accord.project.fitting.fit`.
 
-        With `every_question` the folder also predicts each other question of the rubric from the same evidence.
+        With `every_question` the folder also predicts all other questions of the rubric from the same evidence.
         """
         return steps.fitting.fit(self, name, out, step, on_stage, every_question)
 
     def plan_fit(self, name: str | None = None) -> Plan:
-        """What `fit` would ask and cost; nobody is asked."""
+        """Plan the requests and the cost of `fit` without a request."""
         return steps.fitting.plan_fit(self, name)
 
     def compare(
         self,
         only: Collection[str] = (),
         by: Sequence[str] = (),
-        jobs: AtOnce | int | None = None,
+        jobs: WorkerPool | int | None = None,
         on_step: Callable[[str], None] = lambda name: None,
     ) -> Compared:
-        """Every evaluator that can be made from what is there, on the same folds; see `accord.project.comparing`.
+        """Compare all evaluators that the data allow, on the same folds; see `accord.project.comparing`.
 
-        `jobs` are learned at the same time, each in a process of its own: by default one a core, at most four.
+        `jobs` is the number of processes that fit in parallel: by default one per core, at most four.
         """
-        begun = nullcontext(jobs) if isinstance(jobs, steps.AtOnce) else steps.AtOnce(jobs)
-        with begun as at_once, self.store.run("compare", self.config.shown()) as kept:
-            found, evidence, train = steps.comparing.compare(self, only, at_once, on_step)
-            groups = steps.comparing.by_groups(found, evidence, train, by)
-            done = steps.Compared(found, evidence, train, groups)
-            kept.results.update(done.to_json())
-        return done
+        workers = nullcontext(jobs) if isinstance(jobs, learning.WorkerPool) else learning.WorkerPool(jobs)
+        with workers as pool, self.store.run("compare", self.config.shown()) as record:
+            comparison, table, training = steps.comparing.compare(self, only, pool, on_step)
+            groups = steps.comparing.by_groups(comparison, table, training, by)
+            result = steps.Compared(comparison, table, training, groups)
+            record.results.update(result.to_json())
+        return result
 
     def score(
         self,
@@ -411,13 +414,19 @@ class Project:
         options: ScoreOptions | None = None,
         **reading: Any,
     ) -> ScoreRun:
-        """Score the conversations of a file or a table in memory; see `accord.project.score_file.score_file`.
+        """Score the conversations of a file or a table in memory; see `accord.scoring.file.score_file`.
 
         Without `out` the result holds the scores: iterate over it, or call `to_polars` or `to_pandas`.
         """
-        made = self.load(evaluator) if evaluator is None or isinstance(evaluator, str | Path) else evaluator
-        return steps.score_file.score_file(
-            self, made, source, out, perspective or steps.Perspective(), options or steps.ScoreOptions(), **reading
+        loaded = self.load(evaluator) if evaluator is None or isinstance(evaluator, str | Path) else evaluator
+        return scoring.score_file(
+            self,
+            loaded,
+            source,
+            out,
+            perspective or scoring.Perspective(),
+            options or scoring.ScoreOptions(),
+            **reading,
         )
 
     def score_parts(
@@ -427,70 +436,65 @@ class Project:
         evaluator: str | Path | None = None,
         perspective: Perspective | None = None,
         options: ScoreOptions | None = None,
-        spread: Spread | None = None,
+        execution: Execution | None = None,
         format: str = "auto",
         columns: Mapping[str, str] | None = None,
-        on_moved: Callable[[Moved], None] = lambda moved: None,
+        on_progress: Callable[[ScoreProgress], None] = lambda progress: None,
         roles: Mapping[str, str] | None = None,
     ) -> PartsRun:
-        """Score files of any number and size into a folder of parts; see `accord.project.score_folder.score_parts`."""
-        about = self.config.budget
-        caps = models.Caps(about.requests, about.tokens, about.money)
-        asking = steps.Asking(True, self.config.store, caps, about.shared, self.config.folder)
-        told = replace(options or steps.ScoreOptions(), synthetic=self.config.synthetic)
-        scorer = steps.BatchScorer(
-            evaluator or self.folder(), perspective or steps.Perspective(), told, asking, format, columns, roles
+        """Score files of any number and size into a folder of parts; see `accord.scoring.folder.score_parts`."""
+        config = self.config
+        asking = scoring.ModelAccess(True, config.store, self._caps, config.budget.shared, config.folder)
+        options = replace(options or scoring.ScoreOptions(), synthetic=self.config.synthetic)
+        scorer = scoring.BatchScorer(
+            evaluator or self.folder(), perspective or scoring.Perspective(), options, asking, format, columns, roles
         )
-        with self.store.run("score parts", {"source": str(source), **self.config.shown()}) as kept:
-            done = steps.score_parts(scorer, source, out, spread or steps.Spread(), on_moved)
-            kept.results.update(done.to_json())
-            steps.mart_writer.take_parts(self, str(out), scorer.evaluator.question.id)
+        with self.store.run("score parts", {"source": str(source), **self.config.shown()}) as record:
+            result = scoring.score_parts(scorer, source, out, execution or scoring.Execution(), on_progress)
+            record.results.update(result.to_json())
+            scoring.add_parts(self.store, self.mart, str(out), scorer.evaluator.question.id, record.id)
             self.mart.tidy()
-        return done
+        return result
 
     def label_next(self, count: int = 10, annotators: Collection[str] = ()) -> list[NextLabel]:
-        """The labels that would teach most, the best first."""
+        """Suggest the labels that would teach the evaluator most, the best first."""
         return steps.label_suggestions.label_next(self, count, annotators)
 
     def estimate(self) -> Estimates:
-        """Each system's mean rating from few labels and many scores, and every difference."""
-        with self.store.run("estimate", self.config.shown()) as kept:
-            found = steps.label_suggestions.estimate(self)
-            kept.results.update(found.to_json())
-        return found
+        """Estimate the mean rating of each system from few labels and many scores, and all differences."""
+        with self.store.run("estimate", self.config.shown()) as record:
+            estimates = steps.label_suggestions.estimate(self)
+            record.results.update(estimates.to_json())
+        return estimates
 
-    def synth(self, out: str | Path | None = None, step: Step = lambda purpose: None, **changes: Any) -> SynthRun:
-        """Make conversations that nobody held; see `accord.project.synthesising.synth`.
+    def synth(self, out: str | Path | None = None, step: OnAnswer = lambda purpose: None, **changes: Any) -> SynthRun:
+        """Generate synthetic conversations; see `accord.project.synthesising.synth`.
 
         Args:
-            out: A file of conversations, written at the end: .jsonl.
-            step: Told of each reply.
-            **changes: In place of settings under `synth:`: `topics`, `how`, `documents`, ...
+            out: File of conversations (.jsonl), written at the end.
+            step: Called after each reply.
+            **changes: Settings that replace those under `synth:`: `topics`, `methods`, `documents`, ...
         """
         return steps.synthesising.synth(self, steps.synthesising.settings_of(self, changes), out, step)
 
     def plan_synth(self, **changes: Any) -> Plan:
-        """What `synth` would cost at the most; nobody is asked."""
+        """Plan the maximum cost of `synth` without a request."""
         return steps.synthesising.plan_synth(self, steps.synthesising.settings_of(self, changes))
 
-    def check_synth(self, how: str | None = None) -> Unlike:
-        """How unlike real conversations the synthetic ones are; see `accord.project.synthesising.check_synth`."""
+    def check_synth(self, how: str | None = None) -> TwoSampleResult:
+        """Compare synthetic with real conversations; see `accord.project.synthesising.check_synth`."""
         return steps.synthesising.check_synth(self, how)
 
-    def tried(self, name: str | None = None, every_question: bool = False) -> Fitted:
-        """An evaluator learned from what is kept, as `fit` does, asking nobody and saving nothing.
-
-        Raises:
-            BadInput: There is too little to learn from.
-        """
+    def fit_offline(self, name: str | None = None, every_question: bool = False) -> Fitted:
+        """Fit an evaluator from stored answers, without a request and without saving it; errors as in `fit`."""
         return steps.fitting.tried(self, self.evaluator(name), every_question)
 
     def insights(self, fitted: Fitted) -> Insights:
-        """What to know before an evaluator is trusted; what was computed before is not computed again.
+        """Compute diagnostics of an evaluator; results of the same inputs are cached.
 
         Raises:
-            BadInput: Nobody rated what it learned, so that nothing was tried.
+            BadInput: The question has no ratings.
         """
-        if fitted.tried is None:
-            raise BadInput(f"nobody rated {self.question.id!r}: how far scores can be trusted cannot be said")
-        return steps.diagnostics.insights(self.store, self.rubric, fitted.tried, fitted.evaluator)
+        if fitted.held_out is None:
+            raise BadInput(f"no ratings on {self.question.id!r}; diagnostics need ratings")
+        return steps.diagnostics.insights(self.store, self.rubric, fitted.held_out, fitted.evaluator)

@@ -1,7 +1,7 @@
-"""Columns of a wide table that each hold one person's ratings, told from columns that are questions.
+"""Detect columns of a wide table that each hold the ratings of one annotator.
 
-A column may be a rater's if its name looks like a person (a first name, an email address, a worker ID, `rater_a`) and
-its values share a scale with those of another such column. The user decides otherwise with `--rater` and `--labels`.
+The name of such a column looks like a person (a first name, an email address, a worker id, `rater_a`), and its values
+share a scale with another such column. `--rater` and `--labels` override the detection.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from accord.formats import RATING, UNNAMED, is_rating_name, words_of
-from accord.project.rubric_inference import OTHER_WORDS, Observed, mixed_scales, number_of, scale_for
+from accord.project.rubric_inference import OTHER_WORDS, ObservedAnswers, infer_scale, mixed_scales, number_of
 
 _ID = re.compile(
     r"[^@\s]+@[^@\s]+\.\w+|A[0-9A-Z]{10,15}|(?:rater|annotator|judge|coder|labell?er|reviewer)[ _-]?\w+", re.IGNORECASE
@@ -59,7 +59,7 @@ _FIRST_NAMES = frozenset(_NAMES.split())
 
 
 def person_in(column: str) -> str | None:
-    """Return the person that a column's name looks like, or `None`.
+    """Return the person in the name of a column, or `None`.
 
     >>> person_in("nora"), person_in("Sam_rating"), person_in("clarity")
     ('nora', 'Sam', None)
@@ -76,52 +76,52 @@ def person_in(column: str) -> str | None:
     return " ".join(part for part in kept if part.casefold() not in _SCORE_WORDS) or None
 
 
-class Raters(NamedTuple):
-    """Columns that each hold one person's ratings, with the person; and columns of persons that share no scale."""
+class RaterColumns(NamedTuple):
+    """Columns of annotators, with the annotator; and columns named after persons that share no scale."""
 
     columns: dict[str, str]
-    apart: list[str]
+    mismatched: list[str]
 
 
-def rater_columns(found: Mapping[str, Observed], questions: Collection[str] = ()) -> Raters:
-    """Return the columns that each hold one person's ratings.
+def rater_columns(columns: Mapping[str, ObservedAnswers], questions: Collection[str] = ()) -> RaterColumns:
+    """Return the columns that each hold the ratings of one annotator.
 
     Args:
-        found: The values of each column.
+        columns: ObservedAnswers answers by column.
         questions: Columns that are known to be questions.
     """
     unrated = {
-        name: each
-        for name, each in found.items()
-        if name not in questions and len(each.values) > 1 and set(each.annotators) <= {UNNAMED}
+        name: column
+        for name, column in columns.items()
+        if name not in questions and len(column.values) > 1 and set(column.annotators) <= {UNNAMED}
     }
     persons = {name: who for name in unrated if (who := person_in(name)) is not None}
-    others = [name for name, each in unrated.items() if name not in persons and may_be_rater(each)]
+    others = [name for name, column in unrated.items() if name not in persons and may_be_rater(column)]
     if len(persons) >= len(others) and share_scale([unrated[name] for name in (*persons, *others)]):
         persons |= {name: name for name in others}
     if share_scale([unrated[name] for name in persons]):
-        return Raters(persons, [])
+        return RaterColumns(persons, [])
     numeric = [name for name in persons if _high(unrated[name].values) is not None]
-    return Raters({}, numeric if len(numeric) > 1 else [])
+    return RaterColumns({}, numeric if len(numeric) > 1 else [])
 
 
-def may_be_rater(column: Observed) -> bool:
+def may_be_rater(column: ObservedAnswers) -> bool:
     """Return True if neither the name nor the values of a column show that it is something else."""
     name = column.name
     is_other = is_rating_name(name) or bool(set(words_of(name)) & OTHER_WORDS) or not name.isalpha()
     return not is_other and not column.is_marked and set(column.annotators) <= {UNNAMED}
 
 
-def share_scale(columns: Collection[Observed]) -> bool:
+def share_scale(columns: Collection[ObservedAnswers]) -> bool:
     """Return True if two or more columns have values on one scale."""
-    whole = Observed(RATING)
-    for each in columns:
-        whole.values.update(each.values)
-    if len(columns) < 2 or scale_for(whole) is None or mixed_scales(whole) is not None:
+    merged = ObservedAnswers(RATING)
+    for column in columns:
+        merged.values.update(column.values)
+    if len(columns) < 2 or infer_scale(merged) is None or mixed_scales(merged) is not None:
         return False
-    highs = [_high(each.values) for each in columns]
+    highs = [_high(column.values) for column in columns]
     if any(high is None for high in highs):
-        words = [{str(value).casefold() for value in each.values} for each in columns]
+        words = [{str(value).casefold() for value in column.values} for column in columns]
         return all(high is None for high in highs) and bool(set.intersection(*words))
     return all(2 * (high or 0) >= max(highs, key=lambda high: high or 0) for high in highs)  # type: ignore[operator]
 

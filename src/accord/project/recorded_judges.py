@@ -1,30 +1,38 @@
-"""Recorded judges: which models a recording holds, how each agrees with people, and which one to use."""
+"""Recorded judges: choice among recorded models, their agreement with people, and their entry in the project file.
+
+The entry is `models: {judge: {mode: recorded, paths: [...]}}`.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from accord.edges import BadInput, UnknownName
+from accord.edges import BadInput, UnknownName, load_yaml, parse_yaml
+from accord.formats import sniff
 from accord.models import (
     JUDGE,
+    JUDGEMENTS_FILE,
     Answer,
     ModelSettings,
+    RecordedAnswers,
     RecordedJudge,
-    Recording,
     question_of,
     read_recordings,
     recorded_item,
     wait,
 )
-from accord.project.rubric_inference import Observed, rubric_for
+from accord.project.rubric_inference import ObservedAnswers, infer_rubric
 from accord.statistics import pearson
-from accord.values import Labels, Question, Rubric, Sample, Scale, Target
+from accord.values import PROJECT_FILE, Labels, Question, Rubric, Sample, Scale, Target, find_project_file
 
 if TYPE_CHECKING:
     from accord.project.project import Project
@@ -32,14 +40,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RecordedAgreement:
-    """How one recorded model's answers to one question agree with people's mean ratings.
+    """Agreement of a recorded model's answers to one question with the mean ratings of people.
 
     Attributes:
-        model: Who answered.
-        question: What was answered.
-        n: How many samples have both its answer and a rating.
+        model: Recorded model.
+        question: Question that it answered.
+        n: Number of samples with an answer and a rating.
         pearson: Correlation of the expected answer with the mean rating; `None` below three samples.
-        spearman: The same of ranks.
+        spearman: Correlation of their ranks; `None` below three samples.
     """
 
     model: str
@@ -49,14 +57,14 @@ class RecordedAgreement:
     spearman: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """A flat row."""
+        """Convert to a flat row."""
         return asdict(self)
 
 
-def chosen_recording(
-    recordings: Mapping[str, Recording], main: str, samples: Collection[Sample] = (), model: str | None = None
-) -> Recording:
-    """Return the recording that is used as the judge: of the named model, else the one that covers the ratings best.
+def choose_recording(
+    recordings: Mapping[str, RecordedAnswers], main: str, samples: Collection[Sample] = (), model: str | None = None
+) -> RecordedAnswers:
+    """Choose the recording to use as the judge: that of the named model, else the one that covers most ratings.
 
     Args:
         recordings: Answers of each model.
@@ -75,102 +83,104 @@ def chosen_recording(
         raise BadInput("the recording holds no judgement")
     items = [recorded_item(sample) for sample in samples]
 
-    def rank(each: Recording) -> tuple[int, ...]:
-        on_main, on_any, counts = each.answered(main), each.answered(), each.questions
-        runs = sum(len(runs) for (_, question), runs in each.answers.items() if question.casefold() == main.casefold())
+    def rank(recording: RecordedAnswers) -> tuple[int, ...]:
+        on_main, on_any, counts = recording.answered(main), recording.answered(), recording.questions
+        runs = sum(
+            len(runs) for (_, question), runs in recording.answers.items() if question.casefold() == main.casefold()
+        )
         covered = [sum(item in answered for item in items) for answered in (on_main, on_any)]
         return *covered, runs, len(counts), counts.total()
 
     return recordings[model] if model is not None else max(recordings.values(), key=rank)
 
 
-def recordings_of(project: Project) -> Mapping[str, Recording]:
-    """Answers of all recorded models of a project, by model; empty unless the judge is a recorded one."""
+def load_recordings(project: Project) -> Mapping[str, RecordedAnswers]:
+    """Load the answers of a project's recorded models, by model; empty unless the judge is a recorded one."""
     judge = None if JUDGE in project.given else project.config.models.get(JUDGE)
     if judge is None or judge.mode != "recorded":
         return {}
     try:
         return read_recordings([project.config.folder / path for path in judge.paths])
-    except BadInput:  # raised again when the judge is asked
+    except BadInput:  # raised again by the first request to the judge
         return {}
 
 
-def with_judge_named(project: Project) -> dict[str, ModelSettings]:
-    """Settings of a project's models, in which the recorded judge names its model (`chosen_recording`)."""
-    found = project.config.models
-    judge, main, recordings = found[JUDGE], project.rubric.main, project.recordings
+def settings_with_judge(project: Project) -> dict[str, ModelSettings]:
+    """Return the settings of a project's models with the recorded judge's model named (`choose_recording`)."""
+    settings = project.config.models
+    judge, main, recordings = settings[JUDGE], project.rubric.main, project.recordings
     has_choice = judge.model is None and len(recordings) > 1
     samples = project.samples(project.rated(main).targets) if has_choice else ()
-    chosen = chosen_recording(recordings, main, samples, judge.model)
-    return {**found, JUDGE: judge.model_copy(update={"model": chosen.model})}
+    chosen = choose_recording(recordings, main, samples, judge.model)
+    return {**settings, JUDGE: judge.model_copy(update={"model": chosen.model})}
 
 
 def recorded_questions(project: Project) -> tuple[Question, ...]:
-    """Questions that a project's recorded models alone answered, on the scales that their answers fit.
+    """Return the questions that only recorded models answered, on scales inferred from the answers.
 
-    Answers of the judge to questions of the rubric are not among them. Those of another model are questions of their
-    own (`question_of`); an ordered scale has its two ends as options, between which an answer is an expected value.
+    Excluded are the judge's answers to questions of the rubric. Every question of another model is a separate question
+    (`question_of`), whose ordered scale has its two ends as options, so that an answer is an expected value.
     """
     recordings, judge = project.recordings, project.model_settings[JUDGE].model
     asked = {question.id.casefold() for question in project.rubric.questions}
-    found: list[Question] = []
+    questions: list[Question] = []
     for model in sorted(recordings, key=lambda name: name != judge):
         for name in recordings[model].questions:
             id_ = name if model == judge else question_of(model, name)
-            question = _as_answered(recordings[model], name)
+            question = _inferred_question(recordings[model], name)
             if question is None or id_.casefold() in asked:
                 continue
             asked.add(id_.casefold())
             if model != judge:
                 question = question.model_copy(update={"id": id_, "scale": _ends(question.scale)})
-            found.append(question)
-    return tuple(found)
+            questions.append(question)
+    return tuple(questions)
 
 
 def _ends(scale: Scale) -> Scale:
-    """An ordered scale of two options; any other scale unchanged."""
+    """Reduce an ordered scale to its two ends; other scales stay unchanged."""
     if not scale.is_ordered or len(scale.options) < 3:
         return scale
     return Scale(options=(scale.options[0], scale.options[-1]))
 
 
-def _as_answered(recording: Recording, name: str) -> Question | None:
-    """A question on the scale that a model's own answers fit; `None` where they are always alike, or free text."""
+def _inferred_question(recording: RecordedAnswers, name: str) -> Question | None:
+    """Return a question on the scale of a model's answers; `None` if they are constant or free text."""
     try:
-        [question] = rubric_for([Observed(name, values=Counter(recording.options(name)))]).rubric.questions
+        [question] = infer_rubric([ObservedAnswers(name, values=Counter(recording.options(name)))]).rubric.questions
     except BadInput:
         return None
     return question.model_copy(update={"scale": question.scale.anchored})
 
 
 def recorded_agreement(
-    recordings: Mapping[str, Recording], rubric: Rubric, labels: Labels, samples: Iterable[Sample]
+    recordings: Mapping[str, RecordedAnswers], rubric: Rubric, labels: Labels, samples: Iterable[Sample]
 ) -> list[RecordedAgreement]:
-    """Every recorded model's answers to each of its questions beside people's mean ratings.
+    """Compute the agreement of every recorded model with the mean ratings of people, question by question.
 
-    A question that the rubric asks is held against its own ratings, any other against those of the main question.
+    A question of the rubric is compared with its own ratings, any other with those of the main question.
     """
     rated: dict[str, dict[Target, list[float]]] = {}
     for label in labels:
         if isinstance(label.value, int | float):
             rated.setdefault(label.question, {}).setdefault(label.target, []).append(float(label.value))
-    known = list(samples)
-    found = []
+    samples = list(samples)
+    rows = []
     for recording in recordings.values():
         judge = RecordedJudge(recording.answers, recording.model)
         for name in recording.questions:
-            asked = _as_answered(recording, name)
-            if asked is None or not asked.scale.is_ordered:
+            question = _inferred_question(recording, name)
+            if question is None or not question.scale.is_ordered:
                 continue
-            own = next((q.id for q in rubric.questions if q.id.casefold() == name.casefold()), rubric.main)
-            people = rated.get(own) or rated.get(rubric.main, {})
+            target = next((q.id for q in rubric.questions if q.id.casefold() == name.casefold()), rubric.main)
+            people = rated.get(target) or rated.get(rubric.main, {})
             pairs = [
                 (fmean(people[sample.target]), expected)
-                for sample in known
-                if sample.target in people and (expected := _expected(judge, sample, asked)) is not None
+                for sample in samples
+                if sample.target in people and (expected := _expected(judge, sample, question)) is not None
             ]
-            found.append(RecordedAgreement(recording.model, name, len(pairs), *_correlations(pairs)))
-    return sorted(found, key=lambda row: (row.spearman is None, -abs(row.spearman or 0.0)))
+            rows.append(RecordedAgreement(recording.model, name, len(pairs), *_correlations(pairs)))
+    return sorted(rows, key=lambda row: (row.spearman is None, -abs(row.spearman or 0.0)))
 
 
 def _expected(judge: RecordedJudge, sample: Sample, question: Question) -> float | None:
@@ -188,3 +198,98 @@ def _correlations(pairs: Sequence[tuple[float, float]]) -> tuple[float | None, f
         return None, None
     people, judged = np.array(pairs, dtype=float).T
     return pearson(people, judged), pearson(rankdata(people), rankdata(judged))
+
+
+# --- the entry in the project file ---------------------------------------------------------------------------------
+
+_MODELS_KEY = re.compile(r"(?m)^models:[ \t]*(?:\{[ \t]*\})?[ \t]*(?P<comment>#.*)?$")
+
+
+@dataclass(frozen=True)
+class Registration:
+    """Outcome of registering recorded judgements.
+
+    Attributes:
+        models: Number of answers by recorded model.
+        entry: Entry of the project file that names the judgements, as YAML.
+        is_written: True if the entry was written; False if it was there already, or is left to the user.
+        message: Sentence on the outcome, with the next step if there is one.
+    """
+
+    models: dict[str, int]
+    entry: str
+    is_written: bool
+    message: str
+
+
+def find_recordings(files: Sequence[Path]) -> list[Path]:
+    """Return the files of recorded judgements, and the benchmark folders that hold one."""
+
+    def is_recording(path: Path) -> bool:
+        return path.is_file() and sniff(path).content == "judgements"
+
+    return [path for path in files if (path / JUDGEMENTS_FILE).is_file() or is_recording(path)]
+
+
+def register_recordings(paths: Sequence[Path], project_file: Path | None = None) -> Registration:
+    """Make recorded judgements the judge of a project whose file names no judge.
+
+    Existing settings never change: if the file names a judge, the message has the entry to replace it.
+
+    Args:
+        paths: Files of judgements, or folders that hold one.
+        project_file: The project file, by default that of the working folder; written if it does not exist.
+
+    Raises:
+        BadInput: A file cannot be read, or is no recording.
+    """
+    path = project_file or find_project_file() or Path(PROJECT_FILE)
+    models = {name: len(recording.answers) for name, recording in read_recordings(paths).items()}
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    content: Any = load_yaml(path) if text else {}
+    listed = ", ".join(_quoted(_relative(recording, path.parent)) for recording in paths)
+    entry = f"{JUDGE}: {{mode: recorded, paths: [{listed}]}}"
+    subject = f"recorded judgements of {', '.join(models) or 'no model'}"
+    judge = (content.get("models") or {}).get(JUDGE)
+    if judge is not None:
+        known = {(path.parent / name).resolve() for name in judge.get("paths") or ()}
+        if judge.get("mode") == "recorded" and known.issuperset(recording.resolve() for recording in paths):
+            return Registration(models, entry, False, f"{subject} are the judge in {path} already")
+        return Registration(
+            models, entry, False, f"{subject} are not used: {path} names another judge. To use them, write there: "
+            f"models: {{{entry}}}",
+        )  # fmt: skip
+    changed = _with_entry(text, entry)
+    expected = {**content, "models": {**(content.get("models") or {}), **parse_yaml(entry, str(path))}}
+    if _parsed(changed, path) != expected:
+        return Registration(models, entry, False, f"{subject} are not used yet. Add to models: in {path}: {entry}")
+    path.write_text(changed, encoding="utf-8")
+    return Registration(models, entry, True, f"{subject} are the judge now: added to models: in {path}")
+
+
+def _parsed(text: str, path: Path) -> Any:
+    try:
+        return parse_yaml(text, str(path))
+    except BadInput:
+        return None
+
+
+def _with_entry(text: str, entry: str) -> str:
+    """Add an entry under `models:` to the text of a project file; all other lines stay unchanged."""
+    match = _MODELS_KEY.search(text)
+    if match is None:
+        return f"{text.rstrip()}\nmodels:\n  {entry}\n".lstrip()
+    below = re.search(r"(?m)^(?!\s*#)( *)\S", text[match.end() :])
+    indent = below[1] if below is not None and below[1] else "  "
+    comment = f"  {match['comment']}" if match["comment"] else ""
+    return f"{text[: match.start()]}models:{comment}\n{indent}{entry}{text[match.end() :]}"
+
+
+def _relative(path: Path, folder: Path) -> str:
+    """Return a path inside the project's folder relative to it, and any other path as an absolute one."""
+    absolute, inside = path.resolve(), folder.resolve()
+    return absolute.relative_to(inside).as_posix() if absolute.is_relative_to(inside) else str(absolute)
+
+
+def _quoted(path: str) -> str:
+    return path if re.fullmatch(r"[\w./-]+", path) else json.dumps(path)

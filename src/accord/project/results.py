@@ -5,25 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from accord.edges import BadInput
-from accord.evidence import Counts, EvidenceTable, Readable, Tabular, Training
-from accord.formats import SCORE_NESTED, SCORE_TYPES, decoded_json, read_rows, score_frame
+from accord.evidence import EvidenceTable, Readable, SourceCounts, Tabular, Training
 from accord.learning import Evaluator
 from accord.models import IN_BATCH, NEVER_SENT, NOT_RECORDED
 from accord.validation import CalledRow, Comparison, Decision, Gap, Group, SystemMean
 from accord.values import Findings
-
-if TYPE_CHECKING:
-    import polars as pl
 
 Spent = Mapping[str, float | int | None]
 
 
 @dataclass(frozen=True, repr=False)
 class JudgeRun(Readable):
-    """Counts of a run of `judge`.
+    """SourceCounts of a run of `judge`.
 
     Attributes:
         samples: Samples in the run.
@@ -31,7 +26,7 @@ class JudgeRun(Readable):
         answered: Questions with an answer, including answers of earlier runs.
         requests: Requests sent in this run, by model; their sum is `spent["requests"]`.
         unanswered: Questions without an answer, by reason.
-        passed_over: Conversations that were excluded, by reason.
+        excluded: Conversations that were excluded, by reason.
         counts: Further counts, by source.
         spent: Requests, tokens, money.
         stopped: Error that ended the run early, if any.
@@ -43,8 +38,8 @@ class JudgeRun(Readable):
     answered: int
     requests: Mapping[str, int]
     unanswered: Mapping[str, int]
-    passed_over: Mapping[str, int] = field(default_factory=dict)
-    counts: Mapping[str, Counts] = field(default_factory=dict)
+    excluded: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, SourceCounts] = field(default_factory=dict)
     spent: Spent = field(default_factory=dict)
     stopped: str | None = None
     rejection: str | None = None
@@ -84,10 +79,10 @@ class Compared(Tabular):
     """A comparison with its evidence and labels; a table with a row per system.
 
     Attributes:
-        comparison: The table; the system that the decision is about comes first.
-        evidence: Of the sources that do not learn.
-        train: What was rated.
-        groups: Agreement of the first system by group, where it was asked for.
+        comparison: The table; the system of the decision comes first.
+        evidence: Evidence of the sources that do not learn.
+        train: Rated samples.
+        groups: Agreement of the first system by group, if requested.
     """
 
     comparison: Comparison
@@ -97,9 +92,9 @@ class Compared(Tabular):
 
     @property
     def best(self) -> str:
-        """The evaluator to fit: the recommended one, or the best guess while there are too few labels."""
-        found = self.comparison
-        return found.systems[0].name if found.decision is None else found.decision.evaluator
+        """Evaluator to fit: the recommended one, or the best candidate while there are too few labels."""
+        decision = self.comparison.decision
+        return self.comparison.systems[0].name if decision is None else decision.evaluator
 
     def records(self) -> list[dict[str, Any]]:
         """Return a flat row per system, the best first."""
@@ -114,28 +109,28 @@ class Compared(Tabular):
         return self.comparison.shown_rows()
 
     def to_json(self) -> dict[str, Any]:
-        """The table and the groups."""
+        """Convert the table and the groups to JSON."""
         return {**self.comparison.to_json(), "groups_by": [group.to_json() for group in self.groups]}
 
 
 @dataclass(frozen=True, repr=False)
 class Fitted(Readable):
-    """An evaluator that has learned, and how far it can be trusted.
+    """A fitted evaluator and its validation.
 
     Attributes:
-        evaluator: With everything that was learned.
-        tried: Its predictions of what it had not seen, beside the baselines; `None` where nobody rated the question.
-        learned_from: How many samples, where nobody rated any.
-        labels: A row per kind of issue whose labels were learned, with the raw finding beside it.
-        findings: What each source found out about itself, by name.
-        cautions: Sentences on what the data could not support.
+        evaluator: The fitted evaluator.
+        held_out: Comparison with the baselines on held-out ratings; `None` if the question has no ratings.
+        learned_from: Number of samples, if none is rated.
+        labels: A row per kind of issue with learned labels, with the raw finding for comparison.
+        findings: Findings of each source, by name.
+        cautions: Sentences on the limits of the data.
         spent: Requests, tokens, money.
-        folder: Where it was saved.
-        questions: The same of each other question of the rubric, where those were learned too.
+        folder: Folder in which it is saved; `None` if it is not saved.
+        questions: Results for the other questions of the rubric, if they were fitted too.
     """
 
     evaluator: Evaluator
-    tried: Compared | None = None
+    held_out: Compared | None = None
     learned_from: int = 0
     labels: Sequence[CalledRow] = ()
     findings: Mapping[str, Findings] = field(default_factory=dict)
@@ -145,21 +140,21 @@ class Fitted(Readable):
     questions: Sequence[Fitted] = ()
 
     def with_decision(self, decision: Decision | None) -> Fitted:
-        """Return the same with the decision that led to this evaluator, for the report."""
-        if self.tried is None:
+        """Return a copy with the decision that led to this evaluator, for the report."""
+        if self.held_out is None:
             return self
-        comparison = replace(self.tried.comparison, decision=decision)
-        return replace(self, tried=replace(self.tried, comparison=comparison))
+        comparison = replace(self.held_out.comparison, decision=decision)
+        return replace(self, held_out=replace(self.held_out, comparison=comparison))
 
     @property
-    def lacking(self) -> int:
-        """How many requests came to nothing that may succeed another time."""
-        return sum(int(found.again) for found in self.findings.values())
+    def retryable(self) -> int:
+        """Number of failed requests that may succeed later."""
+        return sum(int(finding.again) for finding in self.findings.values())
 
     @property
     def comparison(self) -> Comparison | None:
-        """How it did beside the baselines."""
-        return None if self.tried is None else self.tried.comparison
+        """Comparison with the baselines on held-out ratings."""
+        return None if self.held_out is None else self.held_out.comparison
 
     def summary(self) -> dict[str, Any]:
         """Return the evaluator, its question, its folder and its accuracy on held-out ratings."""
@@ -177,110 +172,37 @@ class Fitted(Readable):
         return [] if self.comparison is None else self.comparison.shown_rows()
 
     def to_json(self) -> dict[str, Any]:
-        """Everything that is kept of a run."""
+        """Convert to the JSON that is stored with a run."""
         return {
             "evaluator": self.evaluator.describe(),
             "folder": None if self.folder is None else str(self.folder),
             "comparison": None if self.comparison is None else self.comparison.to_json(),
             "learned_from": self.learned_from,
             "labels": [row.to_json() for row in self.labels],
-            "findings": {name: found.to_json() for name, found in self.findings.items()},
+            "findings": {name: finding.to_json() for name, finding in self.findings.items()},
             "cautions": list(self.cautions),
             "spent": dict(self.spent),
             **({"questions": self.by_question()} if self.questions else {}),
         }
 
     def by_question(self) -> list[dict[str, Any]]:
-        """Agreement out of fold with intervals, a row per question that was learned, the main one first."""
-        tried = [each.comparison for each in (self, *self.questions)]
-        return [{"question": each.question.id, **each.results[0].to_json()} for each in tried if each is not None]
-
-
-@dataclass(frozen=True, repr=False)
-class ScoreRun(Tabular):
-    """Counts of a run of `score`; a table with a row per score.
-
-    Attributes:
-        scored: Samples with a score.
-        mean: Mean of the scores; None without any.
-        level: Level of the samples: `turn` or `conversation`.
-        unscored: Samples without a score, by reason.
-        warnings: Scores with a warning, by kind.
-        out: File of scores; None if `rows` holds them.
-        run: Id of the run in the store.
-        skipped: Bad rows that were skipped, and the first of them in `bad_rows`.
-        drift: How far each feature moved from what was learned from, and a sentence on it.
-        selection: What was promised of selective scores, and what that rests on (`Selection.to_json`).
-        certificate: What fresh labels said of the bands in a new domain (`Certificate.to_json`).
-        rated: Number of rows whose target people had rated when the evaluator was fitted.
-        conversations: Number of conversations with a row.
-        in_training: Number of training conversations among them.
-        left_out: Conversations that were not looked at, for nobody held them (or people did, where only those that
-            nobody held were asked for).
-        role_notes: Sentences on mapped roles that no conversation has, and on conversations without an assistant.
-    """
-
-    scored: int
-    mean: float | None
-    level: str
-    unscored: Mapping[str, int]
-    warnings: Mapping[str, int]
-    out: str | None
-    run: str
-    skipped: int = 0
-    bad_rows: Sequence[str] = ()
-    drift: Sequence[Mapping[str, Any]] = ()
-    drift_said: str | None = None
-    selection: Mapping[str, Any] | None = None
-    certificate: Mapping[str, Any] | None = None
-    rated: int = 0
-    conversations: int = 0
-    in_training: int = 0
-    left_out: int = 0
-    role_notes: Sequence[str] = ()
-    rows: Sequence[Mapping[str, Any]] = field(default=(), compare=False)
-
-    def records(self) -> Sequence[Mapping[str, Any]]:
-        """Return the scores as flat rows, from the file if they were written to one."""
-        if self.out is None:
-            return self.rows
-        found = (row.fields for row in read_rows(Path(self.out)) if not isinstance(row, BadInput))
-        return [{name: _nested(name, cell) for name, cell in fields.items()} for fields in found]
-
-    def summary(self) -> dict[str, Any]:
-        """Return the counts, the mean and the file."""
-        unscored = sum(self.unscored.values())
-        counts = {"scored": self.scored, "unscored": unscored, "skipped": self.skipped or None}
-        return {**counts, "mean": self.mean, "level": self.level, "out": self.out}
-
-    def shown_rows(self) -> list[dict[str, Any]]:
-        """Return the scores with their intervals and warnings."""
-        shown = ("conversation", "turn", "annotator", "value", "low", "high", "warning", "unscored")
-        return [{name: row.get(name) for name in shown} for row in self.records()]
-
-    def to_polars(self) -> pl.DataFrame:
-        """Return the scores as a Polars DataFrame, with the columns of a Parquet file of scores and their status."""
-        return score_frame(self.records())
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the counts; the scores themselves are in the file or in `rows`."""
-        return {name: value for name, value in vars(self).items() if name != "rows"}
-
-
-def _nested(name: str, cell: Any) -> Any:
-    """Decode a cell of a table of text: a nested or a boolean one."""
-    if cell == "":
-        return None
-    if SCORE_TYPES.get(name) is bool and isinstance(cell, str):
-        return cell.casefold() == "true"
-    return decoded_json(cell) if name in SCORE_NESTED and isinstance(cell, str) else cell
+        """Return the agreement on held-out ratings with intervals, a row per fitted question, the main one first."""
+        fitted = [self, *self.questions]
+        comparisons = [each.comparison for each in fitted if each.comparison is not None]
+        return [{"question": each.question.id, **each.results[0].to_json()} for each in comparisons]
 
 
 @dataclass(frozen=True)
 class NextLabel:
-    """A label worth having: of what, by whom, and the share of the remaining uncertainty that it takes away.
+    """Suggested label.
 
-    `reason` says why it comes before what would take more away.
+    Attributes:
+        conversation: Conversation to rate.
+        turn: Turn to rate; `None` for the whole conversation.
+        question: Question to answer.
+        annotator: Annotator to ask.
+        gain: Share of the remaining uncertainty that the label would remove.
+        reason: Reason to suggest it before labels with a higher gain; `None` without one.
     """
 
     conversation: str
@@ -291,7 +213,7 @@ class NextLabel:
     reason: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """A flat row."""
+        """Convert to a flat row."""
         return asdict(self)
 
 
@@ -312,7 +234,7 @@ class Estimates(Tabular):
         return {"question": self.question, "systems": len(self.systems)}
 
     def to_json(self) -> dict[str, Any]:
-        """Rows."""
+        """Convert to JSON."""
         return {
             "question": self.question,
             "systems": self.records(),

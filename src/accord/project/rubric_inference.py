@@ -1,9 +1,8 @@
-"""A rubric that fits labels: which question each column asks, on which scale, and which one is the main question.
+"""Infer a rubric from labels: the questions, their scales, and the main question.
 
-A scale is read off the values that were seen. Whole numbers are options in order, from 1 (or 0, where it was seen) up
-to the highest; two neighbours are a binary question; words whose order is known ("poor", "good") are options in that
-order, others are nominal; all other numbers are a real-valued scale between conventional ends (0 to 1, 1 to 5, 0 to
-100).
+The scale of a question follows from the observed values. Whole numbers are ordered options from 1 (or 0 if observed)
+to the highest value; two adjacent ones are a binary question. Words with a known order ("poor", "good") are ordered
+options, other words are nominal. All other numbers are a real-valued scale with usual ends (0 to 1, 1 to 5, 0 to 100).
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from typing import Any, NamedTuple
 
 from accord.edges import BadInput, UnknownName
 from accord.formats import NOT_APPLICABLE, answer_to, is_rating_name, number_in, words_of
-from accord.values import ISSUE, Kind, Labels, Question, Rubric, Scale, Value
+from accord.values import ISSUE, Labels, Question, Rubric, Scale, ScaleKind, Value
 
-MOST_OPTIONS = 11
-MOST_WORDS = 10
-MOST_DISTINCT = 2000
+MAX_OPTIONS = 11
+MAX_WORDS = 10
+MAX_DISTINCT = 2000
 NUMERIC_SHARE = 0.8
-"""Where so many of the values are numbers, the others are typing errors."""
+"""Share of numbers above which the other values count as typing errors."""
 _ENDS = ((0, 1), (1, 5), (0, 5), (1, 7), (0, 10), (1, 10), (-1, 1), (0, 100))
 _YES = {"yes", "true", "y", "up", "thumbs up", "thumbsup", "thumbs_up", "good", "like", "liked", "positive", "pass",
         "passed", "correct", "resolved", "helpful", "sat", "+", "👍", "ja", "gut", "richtig", "positiv"}  # fmt: skip
@@ -62,13 +61,13 @@ _MAIN = (
 _POSITION = re.compile(
     r"(?:r|h|a|p|rater|annotator|judge|worker|coder|person|human|expert|labeler)?[ _-]?\d{1,2}", re.I
 )
-MOST_POSITIONS = 10
-MOST_PLACES = 20
+MAX_POSITIONS = 10
+MAX_LOCATIONS = 20
 WIDEST = 1000
-"""The highest value of a scale that is guessed."""
+"""Highest value of an inferred scale."""
 
 
-class Place(NamedTuple):
+class RowLocation(NamedTuple):
     """A row of a file."""
 
     path: str
@@ -76,35 +75,33 @@ class Place(NamedTuple):
 
 
 @dataclass
-class Observed:
-    """What files answer to one question.
+class ObservedAnswers:
+    """Answers of files to one question.
 
     Attributes:
-        name: The question.
-        values: Raw values, counted; at most `MOST_DISTINCT` different ones.
-        annotators: Who answered, and how often.
-        of_turns: How many answers are about a turn; all others are about a conversation.
-        text: The question's wording, where a file has it.
-        meanings: What its options mean, where a file has it.
-        ends: The lowest and the highest answer, where a file says them.
-        is_marked: Whether it stood where nothing but ratings stands.
-        is_beside: Whether it stood beside the text.
-        places: The file and line of the first rows with each value, up to `MOST_PLACES`.
+        name: Name of the question.
+        values: Counts of raw values; at most `MAX_DISTINCT` different ones.
+        annotators: Counts of answers by annotator.
+        turn_answers: Number of answers about a turn; the others are about a conversation.
+        text: Wording of the question, if a file has it.
+        meanings: Meanings of the options, if a file has them.
+        ends: Lowest and highest answer, if a file or the user states them.
+        is_marked: True if the answers are from a field that holds only ratings.
+        locations: File and line of the first rows with each value, up to `MAX_LOCATIONS`.
     """
 
     name: str
     values: Counter[Value] = field(default_factory=Counter)
     annotators: Counter[str] = field(default_factory=Counter)
-    of_turns: int = 0
+    turn_answers: int = 0
     text: str = ""
     meanings: dict[str, str] = field(default_factory=dict)
     ends: tuple[float, float] | None = None
     is_marked: bool = False
-    is_beside: bool = False
-    places: dict[Value, list[Place]] = field(default_factory=dict)
+    locations: dict[Value, list[RowLocation]] = field(default_factory=dict)
 
-    def add(self, value: Any, annotator: str | None, turn: int | None, place: Place | None = None) -> None:
-        """Count one answer; a value for "not applicable" is not counted."""
+    def add(self, value: Any, annotator: str | None, turn: int | None, location: RowLocation | None = None) -> None:
+        """Count an answer; values for "not applicable" are not counted."""
         if isinstance(value, str):
             value = value.strip()
             if value.casefold() in NOT_APPLICABLE - {"-"}:
@@ -112,37 +109,37 @@ class Observed:
         elif isinstance(value, float) and not math.isfinite(value):
             return
         value = int(value) if isinstance(value, bool) else value
-        if value in self.values or len(self.values) < MOST_DISTINCT:
+        if value in self.values or len(self.values) < MAX_DISTINCT:
             self.values[value] += 1
-            if place is not None and len(known := self.places.setdefault(value, [])) < MOST_PLACES:
-                known.append(place)
-        self.of_turns += turn is not None
+            if location is not None and len(known := self.locations.setdefault(value, [])) < MAX_LOCATIONS:
+                known.append(location)
+        self.turn_answers += turn is not None
         if annotator is not None:
             self.annotators[annotator] += 1
 
     @property
     def total(self) -> int:
-        """How many answers there are."""
+        """Number of answers."""
         return sum(self.values.values())
 
     @property
     def level(self) -> str:
-        """Whether most answers are about turns or about conversations."""
-        return "turn" if 2 * self.of_turns > self.total else "conversation"
+        """Level of most answers, `turn` or `conversation`."""
+        return "turn" if 2 * self.turn_answers > self.total else "conversation"
 
 
-class ScaleFound(NamedTuple):
-    """A scale with what its options mean."""
+class InferredScale(NamedTuple):
+    """Scale with the meanings of its options."""
 
     scale: Scale
     meanings: Mapping[str, str] = {}
 
 
-def scale_for(observed: Observed) -> ScaleFound | None:
-    """The scale that the values of a question fit; `None` where they are no answers on a scale.
+def infer_scale(observed: ObservedAnswers) -> InferredScale | None:
+    """Infer the scale of a question from its values; `None` if the values form no scale.
 
-    >>> numbers = Observed("q", values=Counter({2: 3, 4: 1}))
-    >>> str(scale_for(numbers).scale), scale_for(Observed("q", values=Counter({"yes": 1, "no": 2}))).meanings
+    >>> numbers = ObservedAnswers("q", values=Counter({2: 3, 4: 1}))
+    >>> str(infer_scale(numbers).scale), infer_scale(ObservedAnswers("q", values=Counter({"yes": 1, "no": 2}))).meanings
     ('1, 2, 3, 4', {'0': 'no', '1': 'yes'})
     """
     numbers: Counter[float] = Counter()
@@ -154,28 +151,28 @@ def scale_for(observed: Observed) -> ScaleFound | None:
         else:
             numbers[number] += count
     if observed.ends is not None and not words:
-        return ScaleFound(_of_numbers(numbers, observed.ends), observed.meanings)
+        return InferredScale(_numeric_scale(numbers, observed.ends), observed.meanings)
     if sum(numbers.values()) >= NUMERIC_SHARE * observed.total > 0:
-        return ScaleFound(_of_numbers(numbers, None), {}) if len(numbers) > 1 else None
-    return _of_words(words) if not numbers else None
+        return InferredScale(_numeric_scale(numbers, None), {}) if len(numbers) > 1 else None
+    return _word_scale(words) if not numbers else None
 
 
-class Mixed(NamedTuple):
-    """Values of one question on two scales: the lower and the upper ones, each with counts."""
+class MixedScales(NamedTuple):
+    """Counts of the values of one question on two scales: the lower values and the upper ones."""
 
     low: dict[float, int]
     high: dict[float, int]
 
 
-def mixed_scales(observed: Observed) -> Mixed | None:
+def mixed_scales(observed: ObservedAnswers) -> MixedScales | None:
     """Return the values on either side of a gap that no single scale explains; `None` if there is no such gap.
 
     The lower values are whole numbers from 1 upward (three or more, without a hole), the upper ones lie on a grid of
     fives up to 100 and begin at twice the highest of the lower ones, and each side has a twentieth of the values.
 
-    >>> mixed_scales(Observed("q", values=Counter({1: 4, 2: 5, 3: 4, 20: 2, 60: 1, 100: 3}))).high
+    >>> mixed_scales(ObservedAnswers("q", values=Counter({1: 4, 2: 5, 3: 4, 20: 2, 60: 1, 100: 3}))).high
     {20.0: 2, 60.0: 1, 100.0: 3}
-    >>> mixed_scales(Observed("q", values=Counter({0: 4, 5: 5, 10: 4, 20: 2, 60: 1, 100: 3})))
+    >>> mixed_scales(ObservedAnswers("q", values=Counter({0: 4, 5: 5, 10: 4, 20: 2, 60: 1, 100: 3})))
     """
     if observed.ends is not None:
         return None
@@ -188,161 +185,163 @@ def mixed_scales(observed: Observed) -> Mixed | None:
         run += 1
     low = {number: counted[number] for number in sorted(counted) if number < run}
     high = {number: counted[number] for number in sorted(counted) if number > run}
-    if len(high) < 2 or not (len(low) == run - 1 >= 3 and MOST_OPTIONS < max(high) <= 100):
+    if len(high) < 2 or not (len(low) == run - 1 >= 3 and MAX_OPTIONS < max(high) <= 100):
         return None
     on_grid = all((number / 5).is_integer() for number in high) and min(high) >= 2 * max(low)
     least = sum(counted.values()) / 20
-    return Mixed(low, high) if on_grid and min(sum(low.values()), sum(high.values())) >= least else None
+    return MixedScales(low, high) if on_grid and min(sum(low.values()), sum(high.values())) >= least else None
 
 
-def rescaled(question: Question, observed: Observed) -> Question:
-    """Return a question with the scale that was set for it, in its own words."""
-    found = scale_for(observed)
-    if found is None:
+def rescaled(question: Question, observed: ObservedAnswers) -> Question:
+    """Return a question with the scale that the user set, keeping the meanings of its options."""
+    inferred = infer_scale(observed)
+    if inferred is None:
         return question
-    options = {str(option) for option in found.scale.options}
+    options = {str(option) for option in inferred.scale.options}
     meanings = {option: text for option, text in question.meanings.items() if option in options}
-    return Question(**{**dict(question), "scale": found.scale, "meanings": meanings})
+    return Question(**{**dict(question), "scale": inferred.scale, "meanings": meanings})
 
 
-def off_scale(observed: Observed, question: Question) -> list[Value]:
-    """Return the values that are no answers on a question's scale."""
-    found = []
+def off_scale(observed: ObservedAnswers, question: Question) -> list[Value]:
+    """Return the values that are off a question's scale."""
+    values = []
     for value in observed.values:
         try:
-            read = answer_to(question, value, question.id)
+            answer = answer_to(question, value, question.id)
         except BadInput:
-            read = None
-        if read is None or not question.scale.holds(read):
-            found.append(value)
-    return found
+            answer = None
+        if answer is None or not question.scale.holds(answer):
+            values.append(value)
+    return values
 
 
 def number_of(value: Any) -> float | None:
-    """Return the value as a number; `None` for a word."""
-    return number_in(value) if isinstance(value, str) else float(value)
+    """Return the value as a number; `None` for a word, or a number beyond a float."""
+    try:
+        return number_in(value) if isinstance(value, str) else float(value)
+    except OverflowError:
+        return None
 
 
-def _of_numbers(numbers: Collection[float], ends: tuple[float, float] | None) -> Scale:
+def _numeric_scale(numbers: Collection[float], ends: tuple[float, float] | None) -> Scale:
     low, high = ends or (min(numbers), max(numbers))
     distinct = sorted(set(numbers))
     whole = all(float(number).is_integer() for number in (*distinct, low, high))
     if ends is None and len(distinct) == 2 and (high - low == 1 or distinct == [-1, 1]):
-        return Scale(kind=Kind.BINARY, options=tuple(map(_plain, distinct)))
+        return Scale(kind=ScaleKind.BINARY, options=tuple(map(_plain, distinct)))
     if whole:
-        low = low if ends is not None or low <= 0 or high > MOST_OPTIONS else 1
+        low = low if ends is not None or low <= 0 or high > MAX_OPTIONS else 1
         options = range(int(low), int(high) + 1)
         if len(options) == 2:
-            return Scale(kind=Kind.BINARY, options=tuple(options))
-        if len(options) <= MOST_OPTIONS:
+            return Scale(kind=ScaleKind.BINARY, options=tuple(options))
+        if len(options) <= MAX_OPTIONS:
             return Scale(options=tuple(options))
     halves = all((2 * number).is_integer() for number in (*distinct, low, high))
-    if halves and ends is None and 2 * (high - low) + 1 <= MOST_OPTIONS - 1:
+    if halves and ends is None and 2 * (high - low) + 1 <= MAX_OPTIONS - 1:
         return Scale(options=tuple(_plain(low + step / 2) for step in range(int(2 * (high - low)) + 1)))
     if ends is None:
         low, high = next(
             ((a, b) for a, b in _ENDS if a <= low and high <= b and high - low > (b - a) / 4),
             (math.floor(low), math.ceil(high)),
         )
-    return Scale(kind=Kind.REAL, low=float(low), high=float(high))
+    return Scale(kind=ScaleKind.REAL, low=float(low), high=float(high))
 
 
 def _plain(number: float) -> int | float:
     return int(number) if float(number).is_integer() else number
 
 
-def _of_words(words: Mapping[str, int]) -> ScaleFound | None:
-    """Binary, ordered or nominal; `None` where the words are too many, or one alone."""
+def _word_scale(words: Mapping[str, int]) -> InferredScale | None:
+    """Return a binary, ordered or nominal scale of words; `None` for a single word or too many."""
     known = {word.casefold(): word for word in words}
-    if not 2 <= len(known) <= MOST_WORDS or max(map(len, known)) > 60:
+    if not 2 <= len(known) <= MAX_WORDS or max(map(len, known)) > 60:
         return None
     yes, no = [word for word in known if word in _YES], [word for word in known if word in _NO]
     if len(known) == 2 and len(yes) == len(no) == 1:
-        return ScaleFound(Scale(kind=Kind.BINARY, options=(0, 1)), {"0": known[no[0]], "1": known[yes[0]]})
+        return InferredScale(Scale(kind=ScaleKind.BINARY, options=(0, 1)), {"0": known[no[0]], "1": known[yes[0]]})
     for order in _ORDERS:
         if known.keys() <= set(order):
             ranked = sorted(known, key=order.index)
-            kind = Kind.BINARY if len(ranked) == 2 else Kind.ORDINAL
+            kind = ScaleKind.BINARY if len(ranked) == 2 else ScaleKind.ORDINAL
             options = (0, 1) if len(ranked) == 2 else tuple(range(1, len(ranked) + 1))
             meanings = {str(option): known[word] for option, word in zip(options, ranked, strict=True)}
-            return ScaleFound(Scale(kind=kind, options=options), meanings)
+            return InferredScale(Scale(kind=kind, options=options), meanings)
     if len(known) < len(words):
         return None
-    return ScaleFound(Scale(kind=Kind.NOMINAL, options=tuple(sorted(words))))
+    return InferredScale(Scale(kind=ScaleKind.NOMINAL, options=tuple(sorted(words))))
 
 
-# --- which of them are questions -----------------------------------------------------------------------------------
+# --- columns that are questions ------------------------------------------------------------------------------------
 
 
-def asked_by_name(found: Observed) -> bool:
-    """Whether a question's name says that it is one."""
-    return is_rating_name(found.name)
+def has_question_name(observed: ObservedAnswers) -> bool:
+    """Return True if a column is named like a rating."""
+    return is_rating_name(observed.name)
 
 
-def asked_by_values(found: Observed) -> bool:
-    """Whether values look like answers on a scale, and the name does not say that they are something else."""
-    if set(words_of(found.name)) & OTHER_WORDS or any(number_of(value) is None for value in found.values):
+def has_scale_values(observed: ObservedAnswers) -> bool:
+    """Return True if a column has values on a scale, and no name of another meaning."""
+    if set(words_of(observed.name)) & OTHER_WORDS or len(observed.values) < 2:
         return False
-    scale = (
-        ScaleFound(_of_numbers([number_of(v) or 0.0 for v in found.values], None)).scale
-        if len(found.values) > 1
-        else None
-    )
-    return scale is not None and scale.kind is not Kind.REAL
+    numbers = [number_of(value) for value in observed.values]
+    if None in numbers:
+        return False
+    return _numeric_scale([number for number in numbers if number is not None], None).kind is not ScaleKind.REAL
 
 
 def positions_among(named: Collection[str]) -> list[str]:
-    """The annotators' names in order, where all of them look like places in a list: r1, r2, ...; else none.
+    """Return the names of annotators in order if all look like positions in a list (r1, r2, ...), else an empty list.
 
     >>> positions_among({"r2", "r1"}), positions_among({"r1", "ann"}), positions_among({"judge3", "judge19"})
     (['r1', 'r2'], [], [])
     """
     numbers = {name: int(re.sub(r"\D", "", name)) for name in named if _POSITION.fullmatch(name)}
-    if not 2 <= len(named) <= MOST_POSITIONS or len(numbers) < len(named):
+    if not 2 <= len(named) <= MAX_POSITIONS or len(numbers) < len(named):
         return []
     ordered = sorted(numbers, key=numbers.__getitem__)
     first = numbers[ordered[0]]
-    return (
-        ordered if first in (0, 1) and [numbers[n] for n in ordered] == list(range(first, first + len(named))) else []
-    )
+    is_run = first in (0, 1) and [numbers[name] for name in ordered] == list(range(first, first + len(named)))
+    return ordered if is_run else []
 
 
 # --- the rubric ----------------------------------------------------------------------------------------------------
 
 
-class RubricFound(NamedTuple):
-    """A rubric that fits labels, with a sentence for whatever was guessed or left out."""
+class InferredRubric(NamedTuple):
+    """Rubric inferred from labels, with a sentence for each guess and each omission."""
 
     rubric: Rubric
-    said: Sequence[str]
+    notes: Sequence[str]
 
 
-def questions_for(found: Iterable[Observed]) -> tuple[list[Question], list[str]]:
-    """Return a question for each that was answered on a scale, and a sentence for each guess and for each left out.
+def infer_questions(observed: Iterable[ObservedAnswers]) -> tuple[list[Question], list[str]]:
+    """Return a question for each column of answers on a scale, and a sentence for each guess and each omission.
 
     Raises:
         BadInput: A question has values on two scales.
     """
-    questions, said = [], []
-    for each in found:
-        if (mixed := mixed_scales(each)) is not None:
-            raise BadInput(_mixed_text(each, mixed))
-        fitting = None if _is_wide(each) else scale_for(each)
-        if fitting is None:
-            said.append(f"{each.name!r} is left out: {_unfit(each)}")
+    questions, notes = [], []
+    for answers in observed:
+        if (mixed := mixed_scales(answers)) is not None:
+            raise BadInput(_mixed_text(answers, mixed))
+        inferred = None if _is_wide(answers) else infer_scale(answers)
+        if inferred is None:
+            notes.append(f"{answers.name!r} is left out: {_reason_without_scale(answers)}")
             continue
-        questions.append(_question(each, fitting))
-        if is_guess(each, fitting.scale):
-            said.append(_guess_text(each, fitting.scale))
-    return questions, said
+        questions.append(_question(answers, inferred))
+        if is_guess(answers, inferred.scale):
+            notes.append(_guess_text(answers, inferred.scale))
+    return questions, notes
 
 
-def rubric_for(found: Iterable[Observed], main: str | None = None, name: str = "from-labels") -> RubricFound:
-    """Return a rubric with a question for each that was answered, on the scales of the answers.
+def infer_rubric(
+    observed: Iterable[ObservedAnswers], main: str | None = None, name: str = "from-labels"
+) -> InferredRubric:
+    """Return a rubric with a question for each column of answers.
 
     Args:
-        found: The observations of each question.
-        main: The main question; by default one whose name says so ("overall", "satisfaction", ...), else the one with
+        observed: Answers of each question.
+        main: The main question; by default one with a usual name ("overall", "satisfaction", ...), else the one with
             the most answers.
         name: The rubric's name.
 
@@ -350,41 +349,41 @@ def rubric_for(found: Iterable[Observed], main: str | None = None, name: str = "
         BadInput: No question has two different values, or one has values on two scales.
         UnknownName: The main question is unknown.
     """
-    asked = {each.name: each for each in found}
-    made, said = questions_for(asked.values())
-    questions = {each.id: each for each in made}
+    answers = {column.name: column for column in observed}
+    inferred, notes = infer_questions(answers.values())
+    questions = {question.id: question for question in inferred}
     if not questions:
         raise BadInput(
-            f"no labels to make a rubric from: {'; '.join(said) or 'no column holds ratings'}. Name the columns with "
+            f"no labels to make a rubric from: {'; '.join(notes) or 'no column holds ratings'}. Name the columns with "
             "ratings: --labels NAME; or map a column: --columns value=NAME"
         )
     if main is not None and main not in questions:
         raise UnknownName("question", main, questions)
-    chosen = main or _guess([asked[each] for each in questions])
+    chosen = main or _main_question([answers[name] for name in questions])
     if main is None and len(questions) > 1:
-        said.append(f"the main question is {chosen!r} (a guess; --main names another: {', '.join(questions)})")
-    return RubricFound(Rubric(name=name, main=chosen, questions=tuple(questions.values())), said)
+        notes.append(f"the main question is {chosen!r} (a guess; --main names another: {', '.join(questions)})")
+    return InferredRubric(Rubric(name=name, main=chosen, questions=tuple(questions.values())), notes)
 
 
-def is_guess(observed: Observed, scale: Scale) -> bool:
-    """Return True if a numeric scale comes from the extremes of the values alone, and these are no usual ends."""
+def is_guess(observed: ObservedAnswers, scale: Scale) -> bool:
+    """Return True if a numeric scale follows only from the extreme values, and these are no usual ends."""
     numbers = [number for value in observed.values if (number := number_of(value)) is not None]
-    if observed.ends is not None or not scale.is_ordered or scale.kind is Kind.BINARY or len(numbers) < 2:
+    if observed.ends is not None or not scale.is_ordered or scale.kind is ScaleKind.BINARY or len(numbers) < 2:
         return False
     return 2 * len(numbers) > len(observed.values) and (min(numbers), max(numbers)) not in _ENDS
 
 
-def _extremes(observed: Observed) -> tuple[float, float]:
+def _extremes(observed: ObservedAnswers) -> tuple[float, float]:
     numbers = [number for value in observed.values if (number := number_of(value)) is not None]
     return (_plain(min(numbers)), _plain(max(numbers))) if numbers else (0, 0)
 
 
-def _is_wide(observed: Observed) -> bool:
-    """Return True if numbers are too far from those of a rating scale to guess one: IDs, times, counts."""
+def _is_wide(observed: ObservedAnswers) -> bool:
+    """Return True if numbers are too large for a rating scale, as ids, times and counts are."""
     return observed.ends is None and max(map(abs, _extremes(observed))) > WIDEST
 
 
-def _guess_text(observed: Observed, scale: Scale) -> str:
+def _guess_text(observed: ObservedAnswers, scale: Scale) -> str:
     low, high = _extremes(observed)
     return (
         f"the scale of {observed.name!r} is a guess: {scale}, from values between {low} and {high}. To set it: "
@@ -393,18 +392,16 @@ def _guess_text(observed: Observed, scale: Scale) -> str:
 
 
 def _usual(low: float, high: float) -> str:
-    """The first usual scale that holds the values and has other ends; their own ends if there is none."""
+    """Return the first usual scale that contains the values; their own ends if there is none."""
     ends = next(((a, b) for a, b in _ENDS if a <= low and high <= b), (low, high))
     return f"{ends[0]}..{ends[1]}"
 
 
-def _mixed_text(observed: Observed, mixed: Mixed) -> str:
+def _mixed_text(observed: ObservedAnswers, mixed: MixedScales) -> str:
     rarer = min(mixed, key=lambda side: sum(side.values()))
-    places = sorted({place for value, where in observed.places.items() if number_of(value) in rarer for place in where})
-    lines = ", ".join(str(place.line) for place in places[:MOST_PLACES])
-    named = (
-        f"{places[0].path}, lines {lines}{', ...' if len(places) > MOST_PLACES else ''}" if places else "see the file"
-    )
+    rows = sorted({row for value, found in observed.locations.items() if number_of(value) in rarer for row in found})
+    lines = ", ".join(str(row.line) for row in rows[:MAX_LOCATIONS])
+    named = f"{rows[0].path}, lines {lines}{', ...' if len(rows) > MAX_LOCATIONS else ''}" if rows else "see the file"
     low, high = (
         f"{sum(side.values())} from {_plain(min(side))} to {_plain(max(side))}" for side in (mixed.low, mixed.high)
     )
@@ -415,7 +412,7 @@ def _mixed_text(observed: Observed, mixed: Mixed) -> str:
     )
 
 
-def _unfit(observed: Observed) -> str:
+def _reason_without_scale(observed: ObservedAnswers) -> str:
     if _is_wide(observed):
         low, high = _extremes(observed)
         return (
@@ -424,35 +421,35 @@ def _unfit(observed: Observed) -> str:
         )
     if len(observed.values) <= 1:
         only = next(iter(observed.values), None)
-        return "nobody answered it" if only is None else f"every answer is {only!r}"
+        return "it has no answer" if only is None else f"every answer is {only!r}"
     first = ", ".join(repr(value) for value in list(observed.values)[:3])
     return f"its {len(observed.values)} different values are no scale ({first}, ...)"
 
 
-def _question(observed: Observed, fitting: ScaleFound) -> Question:
+def _question(observed: ObservedAnswers, inferred: InferredScale) -> Question:
     about = "reply" if observed.level == "turn" else "conversation"
-    binary = fitting.scale.kind is Kind.BINARY and not observed.meanings
-    guess = (
-        f"Does {observed.name!r} hold of the {about}?" if binary else f"How is the {about} rated on {observed.name!r}?"
-    )
+    is_binary = inferred.scale.kind is ScaleKind.BINARY and not observed.meanings
+    wording = f"Does {observed.name!r} hold of the {about}?"
+    if not is_binary:
+        wording = f"How is the {about} rated on {observed.name!r}?"
     return Question(
-        id=observed.name, text=observed.text or guess, scale=fitting.scale,
-        meanings={option: text for option, text in fitting.meanings.items() if text},
+        id=observed.name, text=observed.text or wording, scale=inferred.scale,
+        meanings={option: text for option, text in inferred.meanings.items() if text},
     )  # fmt: skip
 
 
-def _guess(found: Sequence[Observed]) -> str:
-    """The question whose name says that it is the main one, else the most answered, else the most divided one."""
+def _main_question(observed: Sequence[ObservedAnswers]) -> str:
+    """Return the question with the name of a main one, else with the most answers, else with the highest entropy."""
     for names in _MAIN:
-        for each in found:
-            if set(words_of(each.name)) & set(names) or each.name.casefold() in names:
-                return each.name
+        for answers in observed:
+            if set(words_of(answers.name)) & set(names) or answers.name.casefold() in names:
+                return answers.name
 
-    def rank(each: Observed) -> tuple[int, float]:
-        shares = [count / each.total for count in each.values.values()]
-        return each.total, -sum(share * math.log(share) for share in shares)
+    def rank(answers: ObservedAnswers) -> tuple[int, float]:
+        shares = [count / answers.total for count in answers.values.values()]
+        return answers.total, -sum(share * math.log(share) for share in shares)
 
-    return max(found, key=rank).name
+    return max(observed, key=rank).name
 
 
 def missing_labels(question: str, labels: Labels, rubric: Rubric, path: str) -> str:
@@ -461,12 +458,12 @@ def missing_labels(question: str, labels: Labels, rubric: Rubric, path: str) -> 
     others = {name: count for name, count in counts.most_common() if not name.startswith(ISSUE)}
     if not others:
         return f"no label on the main question {question!r}; import some: accord import chats.jsonl labels.csv"
-    shown = ", ".join(f"{name} ({count})" for name, count in others.items())
+    listed = ", ".join(f"{name} ({count})" for name, count in others.items())
     asked = next((name for name in others if rubric.get(name) is not None), None)
     name = shlex.quote(next(iter(others)) if asked is None else asked)
     in_rubric = "" if asked is None else f" `main: {asked}` in {path}, or"
     once = "" if asked is None else f". To learn it without changing the rubric: accord fit --question {name}"
     return (
-        f"no label on the main question {question!r}; labels answer {shown}. To choose another main question:"
+        f"no label on the main question {question!r}; labels answer {listed}. To choose another main question:"
         f"{in_rubric} accord init --from FILE --main {name}{once}"
     )

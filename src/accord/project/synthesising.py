@@ -9,14 +9,24 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accord.edges import check
+from accord.edges import validate
 from accord.evidence import Readable, SourceContext, make_source
 from accord.formats import ConversationWriter
-from accord.models import Plan, Step, plan_range, run
+from accord.models import OnAnswer, Plan, plan_range, run
 from accord.project.results import Spent
-from accord.statistics import Texts, groups_of
+from accord.statistics import TextIndex, groups_of
 from accord.store import Store
-from accord.synth import HOWS, Library, Lost, Made, Outcome, SynthSettings, Unlike, making, unlike
+from accord.synth import (
+    SYNTH_METHODS,
+    DocumentIndex,
+    GenerationFailure,
+    GenerationResult,
+    SynthesisResult,
+    SynthSettings,
+    TwoSampleResult,
+    generate_conversations,
+    two_sample_test,
+)
 from accord.values import Conversation, Sample
 
 if TYPE_CHECKING:
@@ -81,18 +91,18 @@ def settings_of(project: Project, changes: Mapping[str, Any]) -> SynthSettings:
         if isinstance(own.get(name), str):
             own[name] = str(project.config.folder / own[name])
     given = {name: value for name, value in changes.items() if value is not None}
-    return check(SynthSettings, {**own, **given}, "synth")
+    return validate(SynthSettings, {**own, **given}, "synth")
 
 
 def plan_synth(project: Project, settings: SynthSettings) -> Plan:
     """What making them would cost at the most: every conversation as long as it may be; nobody is asked."""
     kept = _Kept(project.store)
-    make = partial(making, settings, _library(settings), project.config.seed, kept.is_there)
-    return plan_range(make, project.kept)
+    make = partial(generate_conversations, settings, _library(settings), project.config.seed, kept.is_there)
+    return plan_range(make, project.stored_models)
 
 
 def synth(
-    project: Project, settings: SynthSettings, out: str | Path | None = None, step: Step = lambda purpose: None
+    project: Project, settings: SynthSettings, out: str | Path | None = None, step: OnAnswer = lambda purpose: None
 ) -> SynthRun:
     """Make what is planned and not there yet; each conversation is kept as it is finished.
 
@@ -105,7 +115,7 @@ def synth(
     about = {**project.config.shown(), "synth": settings.model_dump(mode="json")}
     with project.store.run("synth", about) as noted:
         try:
-            flow = making(settings, _library(settings), project.config.seed, kept.is_there, kept.keep)
+            flow = generate_conversations(settings, _library(settings), project.config.seed, kept.is_there, kept.keep)
             found = run(flow, project.models, step)
         finally:
             if writer is not None:
@@ -116,8 +126,8 @@ def synth(
     return done
 
 
-def _library(settings: SynthSettings) -> Library | None:
-    return None if settings.documents is None else Library.read(settings.documents)
+def _library(settings: SynthSettings) -> DocumentIndex | None:
+    return None if settings.documents is None else DocumentIndex.read(settings.documents)
 
 
 class _Kept:
@@ -129,14 +139,14 @@ class _Kept:
     """
 
     def __init__(self, store: Store) -> None:
-        self.store, self.texts, self.known = store, defaultdict[str | None, Texts](Texts), set[str]()
+        self.store, self.texts, self.known = store, defaultdict[str | None, TextIndex](TextIndex), set[str]()
         for each in store.conversations(synthetic="only"):
             self.texts[each.system].add(each.id, each.turns)
             self.known.add(each.id)
         self.there: list[str] = []
         self.ids: list[str] = []
         self.made: list[Conversation] = []
-        self.lost: list[Lost] = []
+        self.lost: list[GenerationFailure] = []
         self.duplicates = 0
 
     def is_there(self, name: str) -> bool:
@@ -146,9 +156,9 @@ class _Kept:
             self.ids.append(name)
         return name in self.known
 
-    def keep(self, made: Made) -> None:
+    def keep(self, made: GenerationResult) -> None:
         """Keep a conversation, or why there is none."""
-        if isinstance(made.found, Lost):
+        if isinstance(made.found, GenerationFailure):
             self.lost.append(made.found)
         elif self.texts[made.found.system].add(made.id, made.found.turns) is not None:
             self.duplicates += 1
@@ -158,19 +168,22 @@ class _Kept:
             self.ids.append(made.id)
 
 
-def _run_of(project: Project, settings: SynthSettings, found: Outcome, kept: _Kept, out: str | Path | None) -> SynthRun:
+def _run_of(
+    project: Project, settings: SynthSettings, found: SynthesisResult, kept: _Kept, out: str | Path | None
+) -> SynthRun:
     reasons = Counter(each.reason for each in kept.lost)
     examples = {each.reason: each.detail for each in reversed(kept.lost)}
     systems = Counter(each.system or "" for each in project.store.conversations(kept.ids))
     return SynthRun(
         len(found.ids), len(kept.there), len(kept.made), dict(reasons.most_common()), examples, kept.duplicates,
-        {how: systems[how] for how in HOWS if systems[how]}, tuple(how for how in HOWS if how not in found.hows),
+        {how: systems[how] for how in SYNTH_METHODS if systems[how]},
+        tuple(how for how in SYNTH_METHODS if how not in found.hows),
         found.topics, found.personas, sum(len(each.turns) for each in kept.made), project.budget.to_json(),
         None if out is None else str(out),
     )  # fmt: skip
 
 
-def check_synth(project: Project, how: str | None = None) -> Unlike:
+def check_synth(project: Project, how: str | None = None) -> TwoSampleResult:
     """How unlike the real conversations of the store its synthetic ones are, by the metric bank.
 
     Args:
@@ -186,7 +199,7 @@ def check_synth(project: Project, how: str | None = None) -> Unlike:
     groups = groups_of(samples, dict.fromkeys((*project.config.group_by, TOPIC))).of
     made = {each.target: each.conversation.is_synthetic for each in samples}
     named = [groups.get(target, target.conversation) for target in table.targets]
-    return unlike(table, named, [made[target] for target in table.targets], project.config.seed)
+    return two_sample_test(table, named, [made[target] for target in table.targets], project.config.seed)
 
 
 def _both(store: Store, how: str | None) -> Iterator[Sample]:

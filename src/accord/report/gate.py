@@ -7,9 +7,10 @@ from statistics import fmean
 from typing import Any
 
 from accord.edges import BadInput
-from accord.project import counted, latest_scores
+from accord.project import Project
+from accord.scoring import counted, latest_scores
 from accord.store import Store
-from accord.values import WITHOUT, Scale, Synthetic
+from accord.values import WITHOUT_SYNTHETIC, Scale, Synthetic
 
 
 @dataclass(frozen=True)
@@ -35,19 +36,19 @@ class Check:
 
 
 def check_gate(
-    store: Store,
+    project: Project,
     min_agreement: float | None,
     min_mean: float | None,
     max_unscored: float = 0.0,
     min_within: float | None = None,
-    synthetic: Synthetic = WITHOUT,
+    synthetic: Synthetic = WITHOUT_SYNTHETIC,
     training: bool = False,
     scale: Scale | None = None,
 ) -> list[Check]:
     """Check each condition against the latest runs.
 
     Args:
-        store: Store with the runs.
+        project: Project with the runs and scores.
         min_agreement: Minimum of the lower bound of the 95% interval of r with people, for the first system of the
             latest `compare`, `fit` or `run`; from -1 to 1.
         min_mean: Minimum of the mean of the latest `score`; within the scale.
@@ -69,13 +70,13 @@ def check_gate(
         raise BadInput("no condition given: pass --min-agreement, --min-within, --min-mean, or several of them")
     checks = []
     if min_agreement is not None or min_within is not None:
-        system, low, low_within = _latest_agreement(store, synthetic)
+        system, low, low_within = _latest_agreement(project.store, synthetic)
         if min_agreement is not None:
             checks.append(Check(f"r of {system} with people, lower bound", min_agreement, low))
         if min_within is not None:
             checks.append(Check(f"r of {system} with people within annotators, lower bound", min_within, low_within))
     if min_mean is not None:
-        rows = latest_scores(store, synthetic)
+        rows = latest_scores(project.store, project.mart, synthetic)
         if not rows:
             raise BadInput("there are no scores yet; run: accord score new.jsonl --out scores.jsonl")
         rows = rows if training else [row for row in rows if not row.get("in_training")]

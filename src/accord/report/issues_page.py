@@ -10,7 +10,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from accord.charts import Axis, ChartLine, ChartRow, bar_chart, column_chart, line_chart
-from accord.edges import sendable, write_whole
+from accord.edges import sendable, write_atomically
 from accord.report.page import render_page
 from accord.studies import Outcome
 from accord.validation import GroupCounts, IssueStatistics
@@ -67,7 +67,7 @@ def write_issues_page(
         [_worst(each, known.get(each.target.conversation)) for each in worst(assessments)],
         {each.flow: each for each in validation},
     )
-    write_whole(target, render_page("issues.html", shown), "xmlcharrefreplace")
+    write_atomically(target, render_page("issues.html", shown), "xmlcharrefreplace")
     return target
 
 

@@ -7,7 +7,7 @@ from importlib.resources import files
 from markupsafe import Markup
 
 from accord.charts import STYLE, Axis, ChartRow, Guide, histogram, interval_plot, legend
-from accord.edges import on_page, redacted
+from accord.edges import page_text, redact
 from accord.values import Histogram, Points, number, percent
 
 
@@ -26,13 +26,13 @@ def render_page(name: str, content: object) -> str:
     environment = Environment(
         loader=FunctionLoader(read),
         autoescape=True,
-        finalize=on_page,
+        finalize=page_text,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters.update(number=number, percent=percent, chart=draw_chart, legend=legend)
-    return redacted(environment.get_template(name).render(style=read("style.css") + STYLE, **vars(content)))
+    return redact(environment.get_template(name).render(style=read("style.css") + STYLE, **vars(content)))
 
 
 def draw_chart(chart: Points | Histogram) -> Markup:

@@ -12,10 +12,10 @@ import numpy as np
 from markupsafe import Markup
 
 from accord.charts import Axis, ChartRow, bar_chart, column_chart, interval_plot, legend
-from accord.edges import BadInput, write_whole
+from accord.edges import BadInput, write_atomically
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator
-from accord.project import Compared, Fitted, Insights, Project, latest, latest_audit, latest_drift, latest_scores
+from accord.project import Compared, Fitted, Insights, Project, latest_audit
 from accord.report.page import render_page
 from accord.report.sections import (
     AdaptiveCurve,
@@ -32,9 +32,10 @@ from accord.report.sections import (
     question_importance,
     reliability,
 )
+from accord.scoring import latest, latest_drift, latest_scores
 from accord.statistics import range_names
 from accord.store import Store
-from accord.validation import NEW, Comparison, Difference, Result, is_better
+from accord.validation import NEW, Comparison, Difference, SystemMetrics, is_better
 from accord.values import Conversation, Estimate, Rubric, Section, Value, number
 from accord.version import __version__
 
@@ -58,15 +59,15 @@ def write_report(project: Project, path: str | Path, fitted: Fitted | None = Non
     Raises:
         BadInput: Nobody rated what it learned, or there is too little to learn from.
     """
-    done = fitted or project.tried()
+    done = fitted or project.fit_offline()
     target = Path(path)
     store, which = project.store, project.config.synthetic
-    scores, drift = latest_scores(store, which), latest_drift(store, which)
+    scores, drift = latest_scores(store, project.mart, which), latest_drift(store, which)
     shown = content(
         done, project.insights(done), scores, latest_audit(store), drift, project.rubric,
         done.spent or _last_spent(store), about,
     )  # fmt: skip
-    write_whole(target, render(shown), "xmlcharrefreplace")
+    write_atomically(target, render(shown), "xmlcharrefreplace")
     return target
 
 
@@ -185,9 +186,9 @@ def content(
     Raises:
         BadInput: Nobody rated what was learned.
     """
-    if fitted.tried is None:
+    if fitted.held_out is None:
         raise BadInput("nobody rated what this evaluator learned, so how far it can be trusted cannot be shown")
-    tried, found = fitted.tried, fitted.tried.comparison
+    tried, found = fitted.held_out, fitted.held_out.comparison
     return Content(
         version=__version__,
         comparison=found,
@@ -280,7 +281,7 @@ def verdict(found: Comparison) -> str:
     return f"{said} Intervals are 95 %; p < {SURE} after Holm's correction."
 
 
-def _with_interval(line: Result, statistic: str) -> str:
+def _with_interval(line: SystemMetrics, statistic: str) -> str:
     """A statistic with its interval, as text."""
     estimate = line.estimates[statistic]
     return f"{number(estimate.value, 2)} ({number(estimate.low, 2)} to {number(estimate.high, 2)})"
@@ -294,7 +295,7 @@ def _smaller(difference: Difference) -> str:
 
 
 def _interval_chart(found: Comparison, statistic: str) -> Markup:
-    lines: list[Result] = [*found.results, *([found.people] if found.people else [])]
+    lines: list[SystemMetrics] = [*found.results, *([found.people] if found.people else [])]
     rows = [
         ChartRow(line.system, estimate, "model" if place == 0 else "neutral")
         for place, line in enumerate(lines)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from accord.edges import BadInput, load_yaml, plain_url, read_card
+from accord.edges import BadInput, load_yaml, read_json_file, strip_url_secrets
 from accord.project import Config, config_from, load_config
 from accord.values import PROJECT_FILE, content_hash, find_project_file
 
@@ -102,7 +102,7 @@ def run_settings(out: Path, config_file: Path | None = None, is_named: bool = Fa
 
 def _marked(path: Path) -> dict[str, list[str]]:
     try:
-        return {str(name): list(map(str, digests)) for name, digests in read_card(path)["files"].items()}
+        return {str(name): list(map(str, digests)) for name, digests in read_json_file(path)["files"].items()}
     except (BadInput, LookupError, TypeError, AttributeError):
         raise BadInput(f"{path} is damaged; name another folder with --out, or remove {path.parent}") from None
 
@@ -146,4 +146,4 @@ def _unfilled(value: Any, template: Any) -> Any:
     if isinstance(template, str) and "${" in template:
         return template
     is_url = isinstance(value, str) and "://" in value
-    return plain_url(value) if is_url and value != template and "@" in value else value
+    return strip_url_secrets(value) if is_url and value != template and "@" in value else value

@@ -14,26 +14,23 @@ from accord.project import (
     EVALUATORS,
     Compared,
     Config,
+    FileSurvey,
     Fitted,
     Imported,
+    ImportOptions,
+    JudgeSelection,
     Project,
-    Reading,
     RecordedAgreement,
-    ScoreOptions,
-    ScoreRun,
-    Selected,
-    Survey,
-    Turns,
-    found_reading,
+    infer_rubric,
     recorded_agreement,
-    rubric_for,
-    score,
     set_scales,
-    survey,
+    survey_files,
+    survey_options,
     synthetic_note,
 )
 from accord.report.report import write_report
 from accord.report.run_folder import RUBRIC, RunFolder, project_text
+from accord.scoring import ScoreOptions, ScoreRun, Turns, score
 from accord.values import PROJECT_FILE, Rubric, dump_rubric, load_rubric
 
 SHIPPED = "llm-rubric"
@@ -132,9 +129,9 @@ def whole_run(
         on_note(text)
 
     on_stage("looking at the files")
-    found = survey(sources, format, columns, options.labels, raters=options.raters)
+    found = survey_files(sources, format, columns, options.labels, raters=options.raters)
     set_scales(found, options.scales)
-    for reason in found.passed:
+    for reason in found.skipped_files:
         note(f"passed over: {reason}")
     if not found.files:
         raise BadInput(f"{', '.join(map(str, sources))}: recorded judgements alone; name the conversations too")
@@ -145,9 +142,9 @@ def whole_run(
         )
     config, options = _with_edited_rubric(folder, config, options, note)
     rubric = _rubric(config, found, options, note)
-    if found.recorded and JUDGE not in config.models:
+    if found.recordings and JUDGE not in config.models:
         judge = ModelSettings(
-            mode="recorded", model=options.recorded_model, paths=[str(path.resolve()) for path in found.recorded]
+            mode="recorded", model=options.recorded_model, paths=[str(path.resolve()) for path in found.recordings]
         )
         config = config.model_copy(update={"models": {**config.models, JUDGE: judge}})
     out.mkdir(parents=True, exist_ok=True)
@@ -156,11 +153,11 @@ def whole_run(
     with Project(config, rubric) as project:
         on_stage("reading")
         reading = _reading(found, rubric, options, note)
-        imported = project.import_(found.files, format, columns, skip_bad_rows, reading=reading)
+        imported = project.import_(found.files, format, columns, skip_bad_rows, options=reading)
         _check_enough(project, note)
         if any(config.models[role].mode != "recorded" for role in _asked_roles(project)):
             on_stage("asking models")
-            project.judge(selected=Selected(everything=True))
+            project.judge(selection=JudgeSelection(everything=True))
         agreement = _recorded_agreement(project, on_stage, note)
         compared, name = None, options.evaluator
         if name is None:
@@ -239,7 +236,7 @@ def _check_enough(project: Project, note: Callable[[str], None]) -> None:
         )
 
 
-def _rubric(config: Config, found: Survey, options: RunOptions, note: Callable[[str], None]) -> Rubric:
+def _rubric(config: Config, found: FileSurvey, options: RunOptions, note: Callable[[str], None]) -> Rubric:
     """The project's rubric, or one that fits the labels; the shipped one, where the labels answer that."""
     if not options.infers:
         return load_rubric(config.rubric)
@@ -250,35 +247,37 @@ def _rubric(config: Config, found: Survey, options: RunOptions, note: Callable[[
             return shipped
     if not found.questions:
         named = ", ".join(map(str, found.files))
-        could = f". Columns with values on a scale: {', '.join(found.could_be)}" if found.could_be else ""
+        could = (
+            f". Columns with values on a scale: {', '.join(found.other_candidates)}" if found.other_candidates else ""
+        )
         raise BadInput(
             f"no ratings in {named}: no column is known to hold any{could}. Name the column: --labels NAME; or add "
             "a file of ratings (columns conversation, annotator, question, value); or rate them in a browser: accord "
             f"init, accord import {shlex.quote(str(found.files[0]))}, accord serve"
         )
-    rubric, said = rubric_for(found.questions.values(), options.main)
+    rubric, said = infer_rubric(found.questions.values(), options.main)
     for sentence in said:
         note(sentence)
-    if found.beside:
-        note(f"ratings beside the text: {', '.join(found.beside)} (--labels NAME for others)")
-    for sentence in found.said:
+    if found.rating_columns:
+        note(f"ratings beside the text: {', '.join(found.rating_columns)} (--labels NAME for others)")
+    for sentence in found.rater_notes:
         note(sentence)
     return rubric
 
 
-def _reading(found: Survey, rubric: Rubric, options: RunOptions, note: Callable[[str], None]) -> Reading:
+def _reading(found: FileSurvey, rubric: Rubric, options: RunOptions, note: Callable[[str], None]) -> ImportOptions:
     """Which columns are labels, of whom; the main question is learned at the level of most of its ratings."""
     if found.positions and not options.unnamed:
         note(positions_said(found.positions))
     main = found.questions.get(rubric.main)
     levels: dict[str, str] = {}
-    if main is not None and 0 < main.of_turns < main.total:
+    if main is not None and 0 < main.turn_answers < main.total:
         levels[rubric.main] = main.level
-        others = main.total - main.of_turns if main.level == "turn" else main.of_turns
+        others = main.total - main.turn_answers if main.level == "turn" else main.turn_answers
         note(f"{rubric.main!r} is rated of turns and of conversations; {others} of the rarer kind are left out")
-    turns = [name for name in found.beside if name in found.of_turns]
-    reading = Reading(unnamed=options.unnamed, roles=options.roles, levels=levels)
-    return replace(found_reading(found, rubric, reading), beside=found.beside, turns=turns)
+    turns = [name for name in found.rating_columns if name in found.turn_questions]
+    reading = ImportOptions(is_anonymous=options.unnamed, roles=options.roles, levels=levels)
+    return replace(survey_options(found, rubric, reading), rating_columns=found.rating_columns, turn_questions=turns)
 
 
 def positions_said(positions: Sequence[str]) -> str:

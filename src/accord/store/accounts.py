@@ -30,7 +30,7 @@ class Conflict(BadInput):
         self.kept = kept
 
 
-class Person(NamedTuple):
+class UserAccount(NamedTuple):
     """Somebody who may come in."""
 
     name: str
@@ -38,27 +38,27 @@ class Person(NamedTuple):
     added: str
 
 
-class People:
+class UserAccounts:
     """The people of a store."""
 
     def __init__(self, store: Store, writer: GroupWriter) -> None:
         self._store, self._writer = store, writer
 
-    def add(self, name: str, role: Role, digest: str) -> Person:
+    def add(self, name: str, role: Role, digest: str) -> UserAccount:
         """Let somebody in whose link has this digest.
 
         Raises:
             Conflict: There is somebody of that name, whatever its capitals.
         """
 
-        def work(connection: Connection) -> Person:
+        def work(connection: Connection) -> UserAccount:
             there = select(people.c.name).where(func.lower(people.c.name) == name.lower())
             found = connection.execute(there).scalar()
             if found is not None:
                 raise Conflict(f"there is somebody called {found!r}; accord users link {found} prints a new link")
             row = {"name": name, "role": role, "digest": digest, "added": now()}
             connection.execute(insert(people).values(row))
-            return Person(name, role, row["added"])
+            return UserAccount(name, role, row["added"])
 
         return self._writer.run(work)
 
@@ -91,15 +91,15 @@ class People:
 
         self._writer.run(work)
 
-    def everybody(self) -> list[Person]:
+    def everybody(self) -> list[UserAccount]:
         """Everybody who may come in, by name."""
         query = select(people.c.name, people.c.role, people.c.added).order_by(people.c.name)
-        return [Person(*row) for row in self._store._stream(query)]
+        return [UserAccount(*row) for row in self._store._stream(query)]
 
-    def of(self, digest: str) -> Person | None:
+    def of(self, digest: str) -> UserAccount | None:
         """Whose link has this digest."""
         query = select(people.c.name, people.c.role, people.c.added).where(people.c.digest == digest)
-        return next((Person(*row) for row in self._store._stream(query)), None)
+        return next((UserAccount(*row) for row in self._store._stream(query)), None)
 
     def start_session(self, digest: str, person: str, until: str) -> None:
         """Add a session, or a one-time link, by the digest of its key, and delete expired ones."""
@@ -110,11 +110,11 @@ class People:
 
         self._writer.run(work)
 
-    def session(self, digest: str) -> Person | None:
+    def session(self, digest: str) -> UserAccount | None:
         """Who a browser is; `None` where its time is over or the person is gone."""
         query = select(people.c.name, people.c.role, people.c.added).join(sessions, sessions.c.person == people.c.name)
         query = query.where(sessions.c.digest == digest, sessions.c.until >= now())
-        return next((Person(*row) for row in self._store._stream(query)), None)
+        return next((UserAccount(*row) for row in self._store._stream(query)), None)
 
     def is_single_user(self, digest: str) -> bool:
         """Return True if the digest belongs to an unexpired session of the single user."""

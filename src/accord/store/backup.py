@@ -25,15 +25,23 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Table, and_, delete, func, not_, select, text, tuple_
 
-from accord.edges import BadInput, make_private
+from accord.edges import BadInput, create_private
 from accord.store.bulk_insert import add_rows
-from accord.store.engine import LOCK_WAIT_MS, StoreError, connected, newest_migration, open_engine, parsed_url, said
+from accord.store.engine import (
+    LOCK_WAIT_MS,
+    StoreError,
+    connected,
+    database_errors,
+    newest_migration,
+    open_engine,
+    parsed_url,
+)
 from accord.store.foreign_objects import foreign_objects
 from accord.store.imports import IMPORT
 from accord.store.integrity import check_store
 from accord.store.parts import COMPUTED
 from accord.store.rows import batches
-from accord.store.schema import alarms, cache, claims, days, metadata, runs, scores, sessions
+from accord.store.schema import alarms, cache, claims, days, metadata, runs, sessions
 from accord.store.store import Store
 
 ROWS_AT_ONCE = 5000
@@ -56,11 +64,11 @@ def backup(url: str, target: Path) -> dict[str, int]:
     part = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
     try:
         if parsed.get_backend_name() == "sqlite":
-            with said(url), source.connect() as connection:
+            with database_errors(url), source.connect() as connection:
                 driver = connection.connection.driver_connection
                 assert driver is not None
                 with suppress(OSError):  # SQLite tells why a file cannot be made
-                    make_private(part)
+                    create_private(part)
                 with _named(f"cannot copy to {target}"):
                     driver.execute("VACUUM INTO ?", (str(part),))
         else:
@@ -100,10 +108,10 @@ def _copy_rows(source: Engine, url: str, part: Path, tables: Sequence[Table] = t
     is_sqlite = source.dialect.name == "sqlite"
     options: dict[str, Any] = {"reading": True} if is_sqlite else {"isolation_level": "REPEATABLE READ"}
     try:
-        with said(url), source.connect().execution_options(**options) as snapshot:
+        with database_errors(url), source.connect().execution_options(**options) as snapshot:
             for table in tables:
                 for rows in _rows(snapshot, table):
-                    with said(str(part)), copy.begin() as writing:
+                    with database_errors(str(part)), copy.begin() as writing:
                         _add_each(writing, table, rows)
     finally:
         copy.dispose()
@@ -159,12 +167,12 @@ def restore(url: str, source: Path, replace: bool = False) -> dict[str, int]:
             raise BadInput(f"the store holds {listed}; to put the copy in their place: --replace (back it up before)")
         if found.version != newest_migration():  # the copy stays as it is: a copy of it is brought up to date
             older = source.with_name(f".{source.name}.{uuid.uuid4().hex[:8]}")
-            shutil.copyfile(source, make_private(older))
+            shutil.copyfile(source, create_private(older))
             _drop_objects(older)
             open_engine(str(older)).dispose()
             if (migrated := check_store(str(older), rows_only=True)).damage:
                 raise BadInput(f"{source} cannot be restored: {migrated.damage[0].what}")
-        with said(url):
+        with database_errors(url):
             _put_back(store, older or source)
         return _counts(store)
     finally:
@@ -181,7 +189,7 @@ def _drop_objects(copy: Path) -> None:
     """Drop triggers, views and foreign indexes of a copy, before migrations write to it."""
     engine = connected(str(copy))
     try:
-        with said(str(copy)), engine.begin() as connection:
+        with database_errors(str(copy)), engine.begin() as connection:
             for each in foreign_objects(connection):
                 if each.kind in {"trigger", "view", "index"}:
                     connection.exec_driver_sql(each.drop("sqlite"))
@@ -231,7 +239,7 @@ def vacuum(url: str) -> tuple[int, int]:
     engine = open_engine(url)
     try:
         before = _size(engine)
-        with said(url), engine.connect() as connection:
+        with database_errors(url), engine.connect() as connection:
             if engine.dialect.name == "sqlite":
                 driver = connection.connection.driver_connection
                 assert driver is not None
@@ -261,7 +269,7 @@ def prune(
 ) -> dict[str, int]:
     """Remove what is old and can be missed; rows per table.
 
-    Removes ended runs with their scores, days of live scores, sent alarms, expired claims and computed results. Keeps
+    Removes ended runs, days of live scores, sent alarms, expired claims and computed results. Keeps
     imports, the last finished run of each command, conversations, ratings and answers that were paid for; `with_cache`
     also removes replies and vectors.
 
@@ -279,7 +287,6 @@ def prune(
         runs.c.started < before, runs.c.status != "running", runs.c.started.not_in(last), runs.c.command != IMPORT
     )
     old: list[tuple[Table, Any]] = [
-        (scores, scores.c.run.in_(select(runs.c.id).where(ended))),
         (runs, ended),
         (days, days.c.day < time.date().isoformat()),
         (alarms, and_(alarms.c.raised < before, not_(alarms.c.sent.is_(None)))),
@@ -296,7 +303,7 @@ def _pruned(store: Store, table: Table, condition: Any, dry_run: bool) -> int:
     some = delete(table).where(key.in_(select(*table.primary_key.columns).where(condition).limit(ROWS_AT_ONCE)))
     total = 0
     while True:
-        with said(store.url), store._engine.begin() as connection:
+        with database_errors(store.url), store._engine.begin() as connection:
             gone = connection.execute(some).rowcount
         total += gone
         if gone < ROWS_AT_ONCE:

@@ -19,7 +19,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import QueuePool
 from sqlalchemy.schema import ExecutableDDLElement
 
-from accord.edges import AccordError, BadInput, MissingExtra, keep_url_secrets, make_private
+from accord.edges import AccordError, BadInput, MissingExtra, create_private, register_url_secrets
 from accord.store.foreign_objects import UnsafeStore, changed_keys, check_active, check_objects, check_tables
 from accord.store.schema import metadata
 
@@ -48,7 +48,7 @@ def open_engine(url: str) -> Engine:
         BadInput: The URL names no database Accord knows, or a store from a newer Accord.
         StoreError: The database cannot be reached or written, or has triggers or other objects that change its rows.
     """
-    with said(url):
+    with database_errors(url):
         engine = reachable(url)
         if not _is_newest(engine):
             _migrate(engine)
@@ -62,7 +62,7 @@ def parsed_url(url: str) -> URL:
     Raises:
         BadInput: No database that Accord knows.
     """
-    keep_url_secrets(url)
+    register_url_secrets(url)
     try:
         parsed = make_url(url if "://" in url else f"sqlite:///{url}")
         kind = parsed.get_backend_name()
@@ -176,7 +176,7 @@ def connected(url: str, access: Access = "shared") -> Engine:
             Path(str(parsed.database)).parent.mkdir(parents=True, exist_ok=True)
             if access == "shared":
                 with suppress(OSError):  # SQLite tells why a file cannot be made
-                    make_private(Path(str(parsed.database)))
+                    create_private(Path(str(parsed.database)))
         if access == "exclusive":
             event.listen(engine, "connect", _lock_exclusively)
         event.listen(engine, "connect", _read_only_settings if access == "immutable" else _sqlite_settings)
@@ -230,7 +230,7 @@ RECOVER = (
 
 
 @contextmanager
-def said(url: str = "") -> Iterator[None]:
+def database_errors(url: str = "") -> Iterator[None]:
     """Turn the database's own failures into one clear line, and say of a damaged file what tells more."""
     try:
         yield

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine
 
-from accord.store.engine import said
+from accord.store.engine import database_errors
 
 T = TypeVar("T")
 TOGETHER = 256
@@ -43,7 +43,7 @@ class GroupWriter:
             BadInput: As the work raises it; nothing of this piece is kept.
         """
         if self._engine.dialect.name != "sqlite":
-            with said(self._url), self._engine.begin() as connection:
+            with database_errors(self._url), self._engine.begin() as connection:
                 return work(connection)
         done: Future[T] = Future()
         with self._lock:
@@ -82,7 +82,7 @@ class GroupWriter:
         """One transaction; the work of each in a savepoint, so that one that fails undoes nothing of the others'."""
         results: list[tuple[Future[Any], Any]] = []
         try:
-            with said(self._url), self._engine.connect() as connection:
+            with database_errors(self._url), self._engine.connect() as connection:
                 driver: Any = connection.connection  # a setting may not be changed within a transaction
                 driver.execute("PRAGMA synchronous=FULL")  # what was thanked for survives a power cut
                 with connection.begin():
@@ -103,7 +103,7 @@ class GroupWriter:
 
 def _said(error: Exception, url: str) -> Exception:
     try:
-        with said(url):
+        with database_errors(url):
             raise error
     except Exception as told:
         return told

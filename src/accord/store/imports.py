@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from sqlalchemy import Connection, Engine, Table, and_, delete, exists, func, or_, select, update
 
 from accord.edges import BadInput, UnknownName, count_of
-from accord.store.engine import read_json, said
-from accord.store.rows import Columns
+from accord.store.engine import database_errors, read_json
+from accord.store.rows import TableRow
 from accord.store.schema import annotated, assignments, confirmations, conversations, items, predictions, runs
 from accord.values import canonical_json
 
@@ -32,7 +32,7 @@ SHORTEST_ID = 4
 _KEYS: Mapping[Table, str] = {conversations: "id", annotated: "key"}
 
 
-class Removed(NamedTuple):
+class RemovedCounts(NamedTuple):
     """Counts of an undone import.
 
     Attributes:
@@ -48,12 +48,12 @@ class Removed(NamedTuple):
     kept_conversations: int = 0
     kept_answers: int = 0
 
-    def plus(self, other: Removed) -> Removed:
+    def plus(self, other: RemovedCounts) -> RemovedCounts:
         """Add two counts."""
-        return Removed(*(one + two for one, two in zip(self, other, strict=True)))
+        return RemovedCounts(*(one + two for one, two in zip(self, other, strict=True)))
 
 
-class Recorded(NamedTuple):
+class ImportRecord(NamedTuple):
     """An import that the store knows.
 
     Attributes:
@@ -84,7 +84,7 @@ class Part(NamedTuple):
     older: tuple[str, ...] = ()
 
 
-class Recording:
+class ImportRun:
     """An import under way.
 
     Attributes:
@@ -92,7 +92,7 @@ class Recording:
         results: The import's counts, stored when it ends.
     """
 
-    def __init__(self, store: Store, name: str, files: Sequence[str], earlier: Sequence[Recorded]) -> None:
+    def __init__(self, store: Store, name: str, files: Sequence[str], earlier: Sequence[ImportRecord]) -> None:
         self.id: str | None = name
         self.results: dict[str, Any] = {}
         self._store, self._name, self._files, self._earlier = store, name, files, earlier
@@ -115,12 +115,12 @@ class Imports:
         self._store = store
 
     @contextmanager
-    def recording(self, files: Sequence[str | Path]) -> Iterator[Recording]:
+    def recording(self, files: Sequence[str | Path]) -> Iterator[ImportRun]:
         """Record an import; one that brings and confirms nothing leaves no record."""
         store, paths, earlier = self._store, [str(Path(file).absolute()) for file in files], self.known()
         try:
             with store.run(IMPORT, {"files": paths}) as run:
-                recording = Recording(store, run.id, paths, earlier)
+                recording = ImportRun(store, run.id, paths, earlier)
                 try:
                     yield recording
                 finally:
@@ -131,11 +131,11 @@ class Imports:
             raise
         self._forget_empty(recording, len(paths))
 
-    def _forget_empty(self, recording: Recording, files: int) -> None:
+    def _forget_empty(self, recording: ImportRun, files: int) -> None:
         """Delete the record of an import that brought and confirmed nothing."""
         if recording.id is None or self._has_rows([_part(recording.id, place) for place in range(files)]):
             return
-        with said(self._store.url), self._store._engine.begin() as connection:
+        with database_errors(self._store.url), self._store._engine.begin() as connection:
             connection.execute(delete(runs).where(runs.c.id == recording.id))
         recording.id = None
 
@@ -144,12 +144,12 @@ class Imports:
         columns = [*(table.c["imported"] for table in _KEYS), confirmations.c["import"]]
         return any(self._store._one(select(column).where(column.in_(parts)).limit(1)) for column in columns)
 
-    def known(self) -> list[Recorded]:
+    def known(self) -> list[ImportRecord]:
         """Return all imports, the oldest first."""
         query = select(runs).where(runs.c.command == IMPORT).order_by(runs.c.started, runs.c.id)
         return [_recorded(row) for row in self._store._stream(query)]
 
-    def find(self, name: str | None = None) -> Recorded:
+    def find(self, name: str | None = None) -> ImportRecord:
         """Return an import by its id or the start of it; by default, the last import that is not undone.
 
         Raises:
@@ -168,7 +168,7 @@ class Imports:
             raise BadInput(f"{len(mine)} imports begin with {name!r}: {', '.join(each.id for each in mine)}; name one")
         return mine[0]
 
-    def undo(self, name: str | None = None) -> tuple[Recorded, Removed]:
+    def undo(self, name: str | None = None) -> tuple[ImportRecord, RemovedCounts]:
         """Remove the rows of one import in one transaction; by default, of the last import.
 
         Raises:
@@ -179,7 +179,7 @@ class Imports:
         return found, self._undo(found, places)
 
     @contextmanager
-    def replacing(self, files: Sequence[str | Path]) -> Iterator[Removed]:
+    def replacing(self, files: Sequence[str | Path]) -> Iterator[RemovedCounts]:
         """Undo the last import of each of these files while the block reads them again, all in one transaction.
 
         A file is found by its path, or else by its name. Its conversations go even if labels of other imports are
@@ -189,7 +189,7 @@ class Imports:
             BadInput: Files of the same name were imported from several folders, or labels would lose their target.
         """
         with one_transaction(self._store):
-            removed = Removed()
+            removed = RemovedCounts()
             for file in files:
                 for found, place in self._last_of(Path(file)):
                     removed = removed.plus(self._undo(found, [place], replaces=True))
@@ -201,7 +201,7 @@ class Imports:
                     "Name the corrected files of labels too: accord import --replace FILES"
                 )
 
-    def _last_of(self, file: Path) -> list[tuple[Recorded, int]]:
+    def _last_of(self, file: Path) -> list[tuple[ImportRecord, int]]:
         """The last import of a file with its place; nothing if it was never imported."""
         known = [
             (each, place, path)
@@ -218,14 +218,14 @@ class Imports:
             )
         return [(found, place) for found, place, _ in (exact or known)[-1:]]
 
-    def _undo(self, found: Recorded, places: Sequence[int], replaces: bool = False) -> Removed:
+    def _undo(self, found: ImportRecord, places: Sequence[int], replaces: bool = False) -> RemovedCounts:
         undone = tuple(sorted({*found.undone, *places}))
         change: dict[str, Any] = {"settings": canonical_json({"files": list(found.files), "undone": list(undone)})}
         if len(undone) == len(found.files):
             change["status"] = UNDONE
         parts = [_part(found.id, place) for place in places]
         before = [_part(each.id, place) for each in self.known() for place in each.undone]
-        with said(self._store.url), self._store._engine.begin() as connection:
+        with database_errors(self._store.url), self._store._engine.begin() as connection:
             removed = _removed(connection, parts, [*before, *parts], replaces)
             connection.execute(update(runs).where(runs.c.id == found.id).values(**change))
         return removed
@@ -235,10 +235,10 @@ def _part(name: str, place: int) -> str:
     return f"{name}.{place}"
 
 
-def _recorded(row: Any) -> Recorded:
+def _recorded(row: Any) -> ImportRecord:
     settings, results = read_json(row.settings), read_json(row.results or "{}")
     files, undone = tuple(settings["files"]), tuple(settings.get("undone", ()))
-    return Recorded(row.id, row.started, row.status, files, undone, results)
+    return ImportRecord(row.id, row.started, row.status, files, undone, results)
 
 
 # --- rows ----------------------------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ def is_tracked(table: Table) -> bool:
     return table in _KEYS
 
 
-def confirm(connection: Connection, insert: Any, table: Table, rows: Sequence[Columns], part: Part) -> None:
+def confirm(connection: Connection, insert: Any, table: Table, rows: Sequence[TableRow], part: Part) -> None:
     """Note that a file has rows that another import, or another file, brought before.
 
     Of several imports of one file, the last one confirms its rows: repeated imports of a file add no rows.
@@ -269,7 +269,7 @@ def confirm(connection: Connection, insert: Any, table: Table, rows: Sequence[Co
     connection.execute(insert(confirmations).on_conflict_do_nothing(), found)
 
 
-def _removed(connection: Connection, parts: Sequence[str], undone: Sequence[str], replaces: bool) -> Removed:
+def _removed(connection: Connection, parts: Sequence[str], undone: Sequence[str], replaces: bool) -> RemovedCounts:
     """Remove the rows of some parts, and conversations of parts `undone` before that nothing uses any more."""
     connection.execute(delete(confirmations).where(confirmations.c["import"].in_(undone)))
     confirmed = sum(_passed_on(connection, table, undone) for table in _KEYS)
@@ -281,7 +281,7 @@ def _removed(connection: Connection, parts: Sequence[str], undone: Sequence[str]
     kept = select(func.count()).select_from(conversations).where(conversations.c.imported.in_(parts))
     if removed and not replaces:
         _remove_items(connection)
-    return Removed(labels, removed, confirmed, connection.execute(kept).scalar() or 0, answers)
+    return RemovedCounts(labels, removed, confirmed, connection.execute(kept).scalar() or 0, answers)
 
 
 def _passed_on(connection: Connection, table: Table, undone: Sequence[str]) -> int:
@@ -334,7 +334,7 @@ def _remove_items(connection: Connection) -> None:
 def one_transaction(store: Store) -> Iterator[None]:
     """Run all reads and writes of the store in one transaction, which a failure rolls back."""
     engine = store._engine
-    with said(store.url), engine.begin() as connection:
+    with database_errors(store.url), engine.begin() as connection:
         store._engine = cast(Engine, _Joined(engine, connection))
         try:
             yield

@@ -28,17 +28,17 @@ from typing import Any, NamedTuple, get_args
 from sqlalchemy import Column, Connection, Integer, LargeBinary, Table, func, inspect, or_, select, text
 from sqlalchemy.exc import DBAPIError
 
-from accord.edges import AccordError, BadInput, redacted_message
+from accord.edges import AccordError, BadInput, redact_message
 from accord.store.accounts import ROLES
 from accord.store.engine import (
     RECOVER,
     StoreError,
     connected,
+    database_errors,
     migrations,
     newest_migration,
     parsed_url,
     reachable,
-    said,
     upgrade_to,
     version_of,
 )
@@ -69,7 +69,6 @@ from accord.store.schema import (
     people,
     predictions,
     runs,
-    scores,
     sessions,
     studies,
     talk_messages,
@@ -93,7 +92,7 @@ class Damage(NamedTuple):
 
 
 @dataclass
-class Checked:
+class StoreCheck:
     """What a check found.
 
     Attributes:
@@ -117,7 +116,7 @@ class Checked:
         return {**asdict(self), "damage": [each._asdict() for each in self.damage]}
 
 
-def check_store(url: str, mart: Path | None = None, rows_only: bool = False) -> Checked:
+def check_store(url: str, mart: Path | None = None, rows_only: bool = False) -> StoreCheck:
     """Check a store and all its tables.
 
     Args:
@@ -133,9 +132,9 @@ def check_store(url: str, mart: Path | None = None, rows_only: bool = False) -> 
     file = Path(str(parsed.database)) if parsed.get_backend_name() == "sqlite" and parsed.database else None
     if file is not None and not file.is_file():
         raise BadInput(f"there is no store {file} to check; name one in accord.yaml: store: sqlite:///FILE")
-    found = Checked(parsed.render_as_string(hide_password=True))
+    found = StoreCheck(parsed.render_as_string(hide_password=True))
     try:
-        with said(url):
+        with database_errors(url):
             engine = reachable(url)
             try:
                 with engine.connect().execution_options(reading=True) as connection:
@@ -153,18 +152,18 @@ def check_store(url: str, mart: Path | None = None, rows_only: bool = False) -> 
     return found
 
 
-def _check_mart(folder: Path, found: Checked) -> None:
+def _check_mart(folder: Path, found: StoreCheck) -> None:
     if folder.exists() and not folder.is_dir():
-        repair = f"move it away, then accord board rebuild: {folder}"
+        repair = f"move it away, then accord board repair: {folder}"
         found.damage.append(Damage(f"mart: {folder} is not a folder", repair))
         return
-    again = "accord board rebuild; rows of live scoring have no other copy: restore the file from a backup if you can"
+    again = "accord board repair; then score again, or restore the file from a backup"
     found.damage += [Damage(f"mart: {fault}", again) for fault in Mart(folder).faults()]
     aside = sorted(folder.glob(f"*{DAMAGED}")) if folder.is_dir() else []
     found.notes += [f"{each} was set aside because it could not be read; nothing reads it" for each in aside]
 
 
-def _look(connection: Connection, found: Checked, file: Path | None, rows_only: bool) -> None:
+def _look(connection: Connection, found: StoreCheck, file: Path | None, rows_only: bool) -> None:
     if file is not None:
         found.damage += _pages(connection, file, rows_only)
     replaced = _check_objects(connection, found, foreign_objects(connection), rows_only)
@@ -184,7 +183,7 @@ def _look(connection: Connection, found: Checked, file: Path | None, rows_only: 
         found.notes += _labels_without_conversation(connection)
 
 
-def _is_newest(connection: Connection, found: Checked) -> bool:
+def _is_newest(connection: Connection, found: StoreCheck) -> bool:
     """Check the version of a store, and return True if it is the newest."""
     found.version, newest = version_of(connection), newest_migration()
     if found.version is None:
@@ -203,7 +202,12 @@ def _is_newest(connection: Connection, found: Checked) -> bool:
 
 
 def _check_table(
-    connection: Connection, table: Table, differences: Sequence[str], found: Checked, file: Path | None, rows_only: bool
+    connection: Connection,
+    table: Table,
+    differences: Sequence[str],
+    found: StoreCheck,
+    file: Path | None,
+    rows_only: bool,
 ) -> None:
     """Check the definition, the keys and the rows of a table."""
     if missing := _missing(connection, table):
@@ -216,7 +220,7 @@ def _check_table(
         _check_rows(connection, table, READERS.get(table, lambda row: None), found, file)
 
 
-def _check_indexes(connection: Connection, found: Checked) -> None:
+def _check_indexes(connection: Connection, found: StoreCheck) -> None:
     """Name missing indexes: without a unique one, rows can be there twice."""
     seen = inspect(connection)
     tables = [name for name in seen.get_table_names() if name in metadata.tables]
@@ -298,7 +302,7 @@ def _labels_without_conversation(connection: Connection) -> Iterator[str]:
 
 
 def _check_objects(
-    connection: Connection, found: Checked, objects: Sequence[ForeignObject], rows_only: bool
+    connection: Connection, found: StoreCheck, objects: Sequence[ForeignObject], rows_only: bool
 ) -> set[str]:
     """Name objects that Accord did not make, and return the tables of the store that are replaced by some of them."""
     for each in objects:
@@ -340,7 +344,7 @@ def _missing(connection: Connection, table: Table) -> str:
 
 
 def _check_rows(
-    connection: Connection, table: Table, reader: Callable[[Any], object], found: Checked, file: Path | None
+    connection: Connection, table: Table, reader: Callable[[Any], object], found: StoreCheck, file: Path | None
 ) -> None:
     """Read every row of a table."""
     wrong: list[tuple[Mapping[str, Any], str]] = []
@@ -363,7 +367,7 @@ def _check_rows(
 
 
 def _reason(error: Exception) -> str:
-    first = redacted_message(str(error)).splitlines() or [""]
+    first = redact_message(str(error)).splitlines() or [""]
     return f"{type(error).__name__}: {first[0][:120]}" if not isinstance(error, AccordError) else first[0][:200]
 
 
@@ -463,7 +467,6 @@ READERS: Mapping[Table, Callable[[Any], object]] = {
     cache: _cached,
     claims: lambda row: datetime.fromisoformat(row.until),
     runs: _run,
-    scores: _content,
     days: _content,
     alarms: _content,
     people: _one_of("role", ROLES),

@@ -8,7 +8,7 @@ becomes a part of the same name; compaction writes one part that names those it 
 is lost that was written, and none counts twice.
 
 A file that is not a regular file, or whose rows or columns differ from its own metadata, is never read. The board and
-`accord store check` name it, and `accord board rebuild` renames it to `NAME.damaged`.
+`accord store check` name it, and `accord board repair` renames it to `NAME.damaged`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,15 @@ from pathlib import Path
 from threading import Lock
 from typing import IO, TYPE_CHECKING, Self, TypeVar
 
-from accord.edges import BadInput, first_line, make_private, open_private, open_regular, regular, unreadable_parquet
+from accord.edges import (
+    BadInput,
+    create_private,
+    first_line,
+    open_private,
+    open_regular,
+    regular_size,
+    unreadable_parquet,
+)
 from accord.store.engine import StoreError, is_in_memory, parsed_url
 from accord.store.mart_files import ABOUT, DAMAGED, FORMAT, PASSED_OVER, Part, about_part, scan_part, sync, try_lock
 from accord.store.mart_rows import MartRow, frame_of, frames_of, in_calendar_only, lines_of, mart_schema, read_line
@@ -56,7 +64,7 @@ def mart_folder(store: str, named: str | None = None, folder: Path = Path()) -> 
     """
     if named is not None:
         if "://" in named:
-            raise BadInput("mart: is a folder of this machine, got a URL; name a folder, and rebuild it there")
+            raise BadInput("mart: is a folder of this machine, got a URL; name a folder, and repair it there")
         return Path(named)
     url = parsed_url(store)
     if is_in_memory(url):
@@ -128,12 +136,9 @@ class Mart:
             count += len(frame)
         return count
 
-    def add_frame(self, frame: pl.DataFrame, name: str | None = None) -> int:
-        """Append a table that has the columns of `MART`."""
-        if name is None or not self._place(name).exists():
-            self._write(frame.lazy().select(list(mart_schema())), name)
-            return len(frame)
-        return 0
+    def has(self, name: str) -> bool:
+        """Return True if a part with this name was added."""
+        return self._place(name).exists()
 
     def writer(self) -> MartWriter:
         """A log for rows that come one by one."""
@@ -160,7 +165,7 @@ class Mart:
             yield
         except unreadable_parquet(BadInput) as error:
             why = error.strerror if isinstance(error, OSError) and error.strerror else first_line(error)
-            not_folder = "is not a folder; move the file away, then accord board rebuild;"
+            not_folder = "is not a folder; move the file away, then accord board repair;"
             fault = not_folder if self.folder.is_file() else f"cannot be written: {why}; make room,"
             raise StoreError(
                 f"the mart {self.folder} {fault} or name another folder under mart: in accord.yaml"
@@ -173,7 +178,7 @@ class Mart:
         count = int(rows.select(pl.len()).collect().item())
         about = {"format": FORMAT, "rows": count, "base": base, "replaces": sorted(replaces)}
         try:
-            rows.sink_parquet(make_private(beside), metadata={ABOUT: json.dumps(about)}, row_group_size=100_000)
+            rows.sink_parquet(create_private(beside), metadata={ABOUT: json.dumps(about)}, row_group_size=100_000)
             sync(beside)
             os.replace(beside, self._place(name))
             sync(self.folder)
@@ -227,7 +232,7 @@ class Mart:
             except unreadable_parquet() as error:
                 if left == 0:
                     raise StoreError(
-                        f"the mart {self.folder} cannot be read ({first_line(error)}); rebuild it: accord board rebuild"
+                        f"the mart {self.folder} cannot be read ({first_line(error)}); repair it: accord board repair"
                     ) from None
                 if left == _TRIES - 2:  # the same failure twice: compaction is not the cause
                     self._look_through()
@@ -327,7 +332,7 @@ class Mart:
     def _size(self, entry: Path, faults: list[str]) -> int | None:
         """Return the size of a regular file; for any other, note the fault and return None."""
         try:
-            return regular(entry)
+            return regular_size(entry)
         except BadInput as error:
             self._unread.append(entry.name)
             faults.append(f"{str(error).partition(';')[0]}; {PASSED_OVER}")
@@ -361,7 +366,7 @@ class Mart:
         """Make parts of the logs of writers that are gone."""
         for entry in sorted(self.folder.glob("live-*.jsonl")) if self.folder.is_dir() else ():
             with suppress(FileNotFoundError, BadInput):
-                regular(entry)  # opening a pipe would wait for its writer
+                regular_size(entry)  # opening a pipe would wait for its writer
                 with entry.open("r+b") as stream:
                     if try_lock(stream):
                         self.seal_log(entry)
@@ -380,12 +385,8 @@ class Mart:
             path.rename(path.with_name(f"{path.name}{DAMAGED}"))
         path.unlink(missing_ok=True)
 
-    def compact(self, replacing: bool = False, rows: Sequence[pl.DataFrame] = ()) -> bool:
+    def compact(self) -> bool:
         """Write everything into one part, and remove the parts it replaces; return False if another process does so.
-
-        Args:
-            replacing: Keep only rows of live scoring, which stand nowhere else.
-            rows: Tables to add; they replace rows with the same key.
 
         Raises:
             StoreError: The mart cannot be written.
@@ -394,19 +395,19 @@ class Mart:
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = self.folder / _LOCK
             if lock.exists():
-                regular(lock)
+                regular_size(lock)
         with open_private(lock, "ab") as stream:
             if not try_lock(stream):
                 return False
             self.seal()
             own = Mart(self.folder)
             try:
-                replaced = own._compacted(replacing, rows)
+                replaced = own._compacted()
             except StoreError:
                 known = len(own._broken)
                 if not own.faults() or len(own._broken) == known:
                     raise
-                replaced = own._compacted(replacing, rows)  # without the parts that are known to be damaged now
+                replaced = own._compacted()  # without the parts that are known to be damaged now
             for name in replaced:
                 (self.folder / name).unlink(missing_ok=True)
             for left in self.folder.glob("*.partial"):
@@ -414,18 +415,11 @@ class Mart:
                     left.unlink(missing_ok=True)
         return True
 
-    def _compacted(self, replacing: bool, rows: Sequence[pl.DataFrame]) -> set[str]:
+    def _compacted(self) -> set[str]:
         """Write everything that can be read into one part, and return the names of the files that it replaces."""
-        import polars as pl
-
         parts, _, _ = self._listed()  # before the rows are read: a part that comes later is not replaced
         there, _ = self.scan()
         before = {each for _, part in parts.values() for each in part.replaces if (self.folder / each).exists()}
-        if replacing:
-            there = there.filter(pl.col("origin") == LIVE_ROWS)
-        if rows:
-            made = pl.concat(list(rows)).unique("key", keep="last", maintain_order=True)
-            there = pl.concat([there.filter(~pl.col("key").is_in(made["key"].implode())), made.lazy()])
         # Logs that are open stay: their rows come again, and take the place of these.
         replaced = (parts.keys() | before) - {name for name, _ in self._broken}
         self._write(there, None, base=True, replaces=replaced)

@@ -15,7 +15,7 @@ from accord.store.mart_rows import mart_schema
 if TYPE_CHECKING:
     import polars as pl
 
-FORMAT, ABOUT = "2", "accord-mart"
+FORMAT, ABOUT = "3", "accord-mart"
 """Version of the metadata of a part, and the key that they stand under."""
 DAMAGED = ".damaged"
 """Ending of files that were set aside because they cannot be read."""
@@ -32,7 +32,7 @@ class Part:
     fault: str = ""
 
 
-PASSED_OVER = "it is not read. Rebuild the mart: accord board rebuild"
+PASSED_OVER = "it is not read. Repair the mart: accord board repair"
 """End of the sentence about a damaged file."""
 
 
@@ -51,7 +51,7 @@ def about_part(path: Path) -> Part:
     try:
         about = json.loads(pl.read_parquet_metadata(path)[ABOUT])
         if about["format"] != FORMAT:
-            return Part(fault=f"{name} is of another version of Accord; rebuild the mart: accord board rebuild")
+            return Part(fault=f"{name} is of another version of Accord; repair the mart: accord board repair")
         part = Part(int(about["rows"]), bool(about["base"]), frozenset(map(str, about["replaces"])))
         scan = pl.scan_parquet(path, glob=False)
         schema, rows = scan.collect_schema(), int(scan.select(pl.len()).collect().item())

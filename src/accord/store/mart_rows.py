@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 MART: Mapping[str, str] = {
     "conversation": "text", "turn": "whole", "question": "text", "annotator": "text", "evaluator": "text",
-    "signature": "text", "value": "number", "low": "number", "high": "number", "options": "numbers",
-    "probabilities": "numbers", "warning": "text", "unscored": "text", "attributions": "text", "system": "text",
-    "version": "text", "topic": "text", "user_group": "text", "language": "text", "time": "time", "scored": "time",
-    "synthetic": "flag", "in_training": "flag", "input": "text", "origin": "text", "bundle": "whole", "key": "key",
+    "signature": "text", "is_main": "flag", "value": "number", "low": "number", "high": "number",
+    "band_low": "number", "band_high": "number", "options": "numbers", "probabilities": "numbers", "warning": "text",
+    "unscored": "text", "attributions": "text", "notes": "text", "system": "text", "version": "text", "topic": "text",
+    "user_group": "text", "language": "text", "time": "time", "scored": "time", "synthetic": "flag", "rated": "flag",
+    "in_training": "flag", "input": "text", "origin": "text", "run": "text", "bundle": "whole", "key": "key",
 }  # fmt: skip
 """The columns and what they hold; a time is in milliseconds since 1970."""
 BUNDLES = 512
@@ -101,36 +102,22 @@ def read_line(line: bytes) -> MartRow:
     return msgspec.structs.asdict(_DECODER.decode(line))
 
 
-class _Line(msgspec.Struct):
-    """What a line of a log may say; anything else is no row."""
-
-    conversation: str
-    question: str
-    annotator: str
-    evaluator: str
-    turn: Annotated[int, msgspec.Meta(ge=0, lt=2**31)] | None = None
-    signature: str | None = None
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    options: list[float] | None = None
-    probabilities: list[float] | None = None
-    warning: str | None = None
-    unscored: str | None = None
-    attributions: str | None = None
-    system: str | None = None
-    version: str | None = None
-    topic: str | None = None
-    user_group: str | None = None
-    language: str | None = None
-    time: Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)] | None = None
-    scored: Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)] | None = None
-    synthetic: bool = False
-    in_training: bool = False
-    input: str | None = None
-    origin: str | None = None
-
-
+_LINE_TYPES: Mapping[str, Any] = {
+    "text": str | None, "whole": Annotated[int, msgspec.Meta(ge=0, lt=2**31)] | None, "number": float | None,
+    "numbers": list[float] | None, "time": Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)] | None, "flag": bool,
+}  # fmt: skip
+_REQUIRED = ("conversation", "question", "annotator", "evaluator")
+_Line = msgspec.defstruct(
+    "_Line",
+    [
+        *((name, str) for name in _REQUIRED),
+        *(
+            (name, _LINE_TYPES[kind], name == "is_main" if kind == "flag" else None)
+            for name, kind in MART.items()
+            if name not in (*_REQUIRED, "bundle", "key")
+        ),
+    ],
+)
 _DECODER = msgspec.json.Decoder(_Line)
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, func, select, update
 
-from accord.store.engine import StoreError, read_json, said
-from accord.store.rows import BATCH, Added, Keys, annotation_from, batches, now
+from accord.store.engine import StoreError, database_errors, read_json
+from accord.store.rows import BATCH, AddedCounts, AnnotationKeys, annotation_from, batches, now
 from accord.store.schema import alarms, annotated, cache, days
 from accord.store.store import MODEL, Store
-from accord.values import OVERALL, Annotation, Conversation, IssueAnnotation, canonical_json, digests, issues_from
+from accord.values import OVERALL, Annotation, Conversation, IssueAnnotation, canonical_json, issues_from, turn_digests
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,13 +27,13 @@ class IssueAnnotations:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def add(self, found: Iterable[IssueAnnotation]) -> Added:
+    def add(self, found: Iterable[IssueAnnotation]) -> AddedCounts:
         """Keep them, one transaction per batch; a turn that the same maker has annotated already stays as it is."""
-        total, keys, places = Added(), Keys(), self._store._places()
+        total, keys, places = AddedCounts(), AnnotationKeys(), self._store._places()
         for batch in batches(found, BATCH):
             rows = [row for each in batch for row in Annotation.from_issues(each)]
             new = self._store._add_annotations(rows, keys, places).new
-            total = total.plus(Added(new, len(batch) - new))
+            total = total.plus(AddedCounts(new, len(batch) - new))
         return total
 
     def of(self, conversations: Iterable[Conversation], signature: str) -> Iterator[IssueAnnotation]:
@@ -65,22 +65,22 @@ class IssueAnnotations:
 
 def _of(conversation: Conversation, found: Sequence[IssueAnnotation]) -> Iterator[IssueAnnotation]:
     """Those of some annotations that are about these words, one per turn."""
-    said = digests(conversation) if found else []
+    database_errors = turn_digests(conversation) if found else []
     seen = set()
     for each in found:
         turn = each.target.turn or 0
-        there = turn < len(said) or not said
-        same = there and (not each.said or not said or each.said == said[turn])
+        there = turn < len(database_errors) or not database_errors
+        same = there and (not each.said or not database_errors or each.said == database_errors[turn])
         if same and turn not in seen:
             seen.add(turn)
             yield each
 
 
-WIRE = "<f4"
+VECTOR_DTYPE = "<f4"
 VECTOR = "vector"
 
 
-class Embedded:
+class VectorCache:
     """The embeddings in a store's cache. The first one of a key stays."""
 
     def __init__(self, store: Store) -> None:
@@ -100,19 +100,19 @@ class Embedded:
         query = select(cache.c.bytes).where(cache.c.kind == VECTOR, cache.c.maker == embedder).limit(1)
         return next((len(unpacked(packed)) for (packed,) in self._store._stream(query)), None)
 
-    def add(self, embedder: str, rows: Mapping[str, NDArray[Any]]) -> Added:
+    def add(self, embedder: str, rows: Mapping[str, NDArray[Any]]) -> AddedCounts:
         """Keep an embedder's vectors, by key, a batch a transaction; a key that is there already changes nothing."""
-        total = Added()
+        total = AddedCounts()
         for batch in batches(rows.items(), BATCH):
             stamped = [_embedded_row(embedder, key, vector) for key, vector in batch]
-            with said(self._store.url), self._store._engine.begin() as connection:
+            with database_errors(self._store.url), self._store._engine.begin() as connection:
                 new = self._store._add(connection, cache, stamped)
-            total = total.plus(Added(new, len(batch) - new))
+            total = total.plus(AddedCounts(new, len(batch) - new))
         return total
 
 
 def _embedded_row(embedder: str, key: str, vector: NDArray[Any]) -> dict[str, object]:
-    content = vector.astype(WIRE).tobytes()
+    content = vector.astype(VECTOR_DTYPE).tobytes()
     return {"key": key, "kind": VECTOR, "maker": embedder, "content": None, "bytes": content, "added": now()}
 
 
@@ -120,7 +120,7 @@ def unpacked(packed: bytes) -> NDArray[np.float32]:
     """(width,) a vector that was kept."""
     import numpy as np  # here: most commands open a store without asking for a vector
 
-    return np.frombuffer(packed, WIRE).astype(np.float32)
+    return np.frombuffer(packed, VECTOR_DTYPE).astype(np.float32)
 
 
 def check_vector(packed: bytes) -> None:
@@ -141,7 +141,7 @@ MOST_COMPUTED = 200
 """Rows that are kept of what was computed; the oldest go when more come."""
 
 
-class Computed:
+class ComputedCache:
     """What was computed from a store's content, under the hash of all that could change it: JSON and arrays.
 
     Nothing here is anybody's word or paid for: whatever is missing is computed again, and a store that cannot be
@@ -168,14 +168,14 @@ class Computed:
         packed = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
         row = {"key": key, "kind": COMPUTED, "maker": maker, "content": canonical_json(content), "bytes": packed}
         old = select(cache.c.key).where(cache.c.kind == COMPUTED).order_by(cache.c.added.desc(), cache.c.key)
-        with suppress(StoreError), said(self._store.url), self._store._engine.begin() as connection:
+        with suppress(StoreError), database_errors(self._store.url), self._store._engine.begin() as connection:
             self._store._add(connection, cache, [{**row, "added": now()}])
             surplus = [each for (each,) in connection.execute(old.offset(MOST_COMPUTED))]
             if surplus:
                 connection.execute(delete(cache).where(cache.c.kind == COMPUTED, cache.c.key.in_(surplus)))
 
 
-class Watched:
+class MonitoringTables:
     """The days and alarms of a store; several processes may write, each its own sketches."""
 
     def __init__(self, store: Store) -> None:
@@ -184,7 +184,7 @@ class Watched:
     def put_days(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Keep rows with `key`, `evaluator`, `system`, `day` and `content` (JSON); an equal key is replaced."""
         stored = [{**row, "content": canonical_json(row["content"])} for row in rows]
-        with said(self._store.url), self._store._engine.begin() as connection:
+        with database_errors(self._store.url), self._store._engine.begin() as connection:
             for row in sorted(stored, key=lambda each: str(each["key"])):
                 insert = self._store._insert(days).values(**row)
                 connection.execute(insert.on_conflict_do_update(index_elements=["key"], set_=dict(row)))
@@ -197,7 +197,7 @@ class Watched:
     def raise_alarms(self, found: Mapping[str, Mapping[str, Any]]) -> list[str]:
         """Keep alarms by key; the keys of those that were not raised before."""
         new = []
-        with said(self._store.url), self._store._engine.begin() as connection:
+        with database_errors(self._store.url), self._store._engine.begin() as connection:
             for key, content in sorted(found.items()):
                 row = {"key": key, "content": canonical_json(content), "raised": now(), "sent": None}
                 insert = self._store._insert(alarms).values(**row).on_conflict_do_nothing().returning(alarms.c.key)
@@ -212,11 +212,11 @@ class Watched:
 
     def mark_sent(self, keys: Sequence[str]) -> None:
         """Note that alarms have reached whoever is to be told."""
-        with said(self._store.url), self._store._engine.begin() as connection:
+        with database_errors(self._store.url), self._store._engine.begin() as connection:
             connection.execute(update(alarms).where(alarms.c.key.in_(list(keys))).values(sent=now()))
 
 
-def labels_state(store: Store) -> tuple[int, str]:
+def labels_version(store: Store) -> tuple[int, str]:
     """How many annotations people made, and when the last came: another value wherever labels may be others."""
     query = select(func.count(), func.max(annotated.c.added)).where(annotated.c.kind == "person")
     [(count, last)] = list(store._stream(query))

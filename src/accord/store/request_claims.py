@@ -22,9 +22,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from sqlalchemy import delete, not_, select, update
 
-from accord.edges import MB, BadInput, read_text, redacted, write_whole
-from accord.store.engine import StoreError, is_in_memory, parsed_url, said
-from accord.store.parts import Embedded, check_vector, unpacked
+from accord.edges import MB, BadInput, read_text, redact, write_atomically
+from accord.store.engine import StoreError, database_errors, is_in_memory, parsed_url
+from accord.store.parts import VectorCache, check_vector, unpacked
 from accord.store.rows import BATCH, batches
 from accord.store.schema import claims
 from accord.store.store import Store
@@ -33,12 +33,12 @@ LEASE_SECONDS = 60.0
 """Seconds for which a claim holds unless it is renewed. Clocks of machines that share a store differ by less."""
 
 
-def utc() -> datetime:
+def utc_now() -> datetime:
     """The time in UTC."""
     return datetime.now(UTC)
 
 
-class Taken(NamedTuple):
+class ClaimResult(NamedTuple):
     """What came of claiming keys.
 
     Attributes:
@@ -51,20 +51,20 @@ class Taken(NamedTuple):
     over: int = 0
     until: str = ""
 
-    def plus(self, other: Taken) -> Taken:
+    def plus(self, other: ClaimResult) -> ClaimResult:
         """Both together."""
-        return Taken(self.mine | other.mine, self.over + other.over, max(self.until, other.until))
+        return ClaimResult(self.mine | other.mine, self.over + other.over, max(self.until, other.until))
 
 
 class Claims:
     """The claims of one owner in a store."""
 
-    def __init__(self, store: Store, clock: Callable[[], datetime] = utc, lease: float = LEASE_SECONDS) -> None:
+    def __init__(self, store: Store, clock: Callable[[], datetime] = utc_now, lease: float = LEASE_SECONDS) -> None:
         """`clock` tells the time in UTC, and `lease` how many seconds a claim holds."""
         self.owner = uuid.uuid4().hex[:16]
         self._store, self._clock, self._lease = store, clock, lease
 
-    def exchange(self, freed: Collection[str], wanted: Collection[str], renewed: bool = False) -> Taken:
+    def exchange(self, freed: Collection[str], wanted: Collection[str], renewed: bool = False) -> ClaimResult:
         """Give up some claims, renew the others where `renewed`, and claim what nobody holds.
 
         Giving up and claiming are transactions of their own, and none waits for a row of another's while it has locked
@@ -73,8 +73,8 @@ class Claims:
         Raises:
             StoreError: The store cannot be written.
         """
-        taken, until = Taken(), _stamp(self._clock() + timedelta(seconds=self._lease))
-        with said(self._store.url):
+        taken, until = ClaimResult(), _stamp(self._clock() + timedelta(seconds=self._lease))
+        with database_errors(self._store.url):
             if freed or renewed:
                 self._give_up(freed, until if renewed else None)
             for some in batches(sorted(wanted), BATCH):
@@ -90,13 +90,13 @@ class Claims:
             if until is not None:
                 connection.execute(update(claims).where(own).values(until=until))
 
-    def _take(self, wanted: Sequence[str], until: str) -> Taken:
+    def _take(self, wanted: Sequence[str], until: str) -> ClaimResult:
         """Claim the keys that are free, and those whose claim has expired."""
         rows = [{"key": key, "owner": self.owner, "until": until} for key in wanted]
         with self._store._engine.begin() as connection:
             mine = frozenset(key for (key,) in self._store._added(connection, claims, rows))
         if len(mine) == len(wanted):
-            return Taken(mine)
+            return ClaimResult(mine)
         table, (earliest, latest) = claims.c, self._valid()
         left = table.key.in_([key for key in wanted if key not in mine])
         held = list(self._store._stream(select(table.key, table.until).where(left)))
@@ -108,7 +108,9 @@ class Claims:
                 gone = select(table.key).where(left, expired).with_for_update(skip_locked=True)
                 over = [key for (key,) in connection.execute(gone)]
                 connection.execute(update(claims).where(table.key.in_(over)).values(owner=self.owner, until=until))
-        return Taken(mine.union(over), len(over), max((row.until for row in held if row.key not in over), default=""))
+        return ClaimResult(
+            mine.union(over), len(over), max((row.until for row in held if row.key not in over), default="")
+        )
 
     def held(self, keys: Iterable[str]) -> set[str]:
         """Return the keys that another owner has a valid claim on."""
@@ -205,24 +207,24 @@ class _PaidVector(_Row):
 _PAID: TypeAdapter[_PaidReply | _PaidAnswer | _PaidVector] = TypeAdapter(
     Annotated[_PaidReply | _PaidAnswer | _PaidVector, Field(discriminator="kind")]
 )
-Paid = Mapping[str, Any]
+PaidRow = Mapping[str, Any]
 """A row of what was paid for: `kind` (`reply`, `answer` or `vector`), `key`, and what the store keeps of it."""
 
 
-def add_paid(store: Store, rows: Sequence[Paid]) -> None:
+def add_paid_rows(store: Store, rows: Sequence[PaidRow]) -> None:
     """Keep what was paid for; equal keys are kept once.
 
     Raises:
         StoreError: The store cannot be written.
     """
-    kinds: dict[str, list[Paid]] = {}
+    kinds: dict[str, list[PaidRow]] = {}
     for row in rows:
         kinds.setdefault(row["kind"], []).append({name: value for name, value in row.items() if name != "kind"})
     store.add_answers(kinds.get("answer", ()))
     store.add_replies(kinds.get("reply", ()))
     for maker in sorted({row["maker"] for row in kinds.get("vector", ())}):
         mine = (row for row in kinds["vector"] if row["maker"] == maker)
-        Embedded(store).add(maker, {row["key"]: unpacked(row["bytes"]) for row in mine})
+        VectorCache(store).add(maker, {row["key"]: unpacked(row["bytes"]) for row in mine})
 
 
 # --- the spool ------------------------------------------------------------------------------------------------------
@@ -232,7 +234,7 @@ SPOOL_BYTES = 256 * MB
 REFUSED = ".refused"
 
 
-class Unsaved(StoreError):
+class UnsavedAnswers(StoreError):
     """The store failed while answers were being paid for; says what became of those that came afterwards."""
 
     def __init__(self, reason: str) -> None:
@@ -245,12 +247,12 @@ class Unsaved(StoreError):
             self._lost += count
         else:
             self._spooled[folder] += count
-        said = [self._reason]
+        database_errors = [self._reason]
         for place, kept in self._spooled.items():
-            said.append(f"{kept} answers that were paid for are in {place}; the next command takes them in.")
+            database_errors.append(f"{kept} answers that were paid for are in {place}; the next command takes them in.")
         if self._lost:
-            said.append(f"{self._lost} answers that were paid for could be written nowhere and are lost.")
-        self.args = (" ".join(said),)
+            database_errors.append(f"{self._lost} answers that were paid for could be written nowhere and are lost.")
+        self.args = (" ".join(database_errors),)
 
 
 class Spool:
@@ -260,14 +262,14 @@ class Spool:
         self._store = store
         self.folders = spool_folders(store.url)
 
-    def put(self, rows: Sequence[Paid]) -> Path | None:
+    def put(self, rows: Sequence[PaidRow]) -> Path | None:
         """Write rows to a file of their own, beside the store where there is room; the folder, where there was one."""
-        lines = [redacted(_PAID.dump_json(_PAID.validate_python(row)).decode()) for row in rows]
+        lines = [redact(_PAID.dump_json(_PAID.validate_python(row)).decode()) for row in rows]
         for folder in self.folders:
             with suppress(OSError):
                 folder.parent.mkdir(parents=True, exist_ok=True)
                 folder.mkdir(mode=0o700, exist_ok=True)
-                write_whole(folder / f"{uuid.uuid4().hex}.jsonl", "\n".join(lines) + "\n")
+                write_atomically(folder / f"{uuid.uuid4().hex}.jsonl", "\n".join(lines) + "\n")
                 return folder
         return None
 
@@ -277,7 +279,7 @@ class Spool:
         for path in [path for folder in self.folders for path in sorted(folder.glob("*.jsonl"))]:
             try:
                 rows, wrong = _read(path)
-                add_paid(self._store, rows)
+                add_paid_rows(self._store, rows)
                 if wrong:
                     path.replace(path.with_suffix(REFUSED))
                     lines.append(f"{path.with_suffix(REFUSED)}: {wrong}; what else it held was taken in")
@@ -318,7 +320,7 @@ def _digest(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()[:12]
 
 
-def _read(path: Path) -> tuple[list[Paid], str]:
+def _read(path: Path) -> tuple[list[PaidRow], str]:
     """The rows of a file of the spool, and what is wrong with the first line that is none.
 
     Raises:
@@ -327,7 +329,7 @@ def _read(path: Path) -> tuple[list[Paid], str]:
     about = path.lstat()
     if hasattr(os, "geteuid") and (about.st_uid != os.geteuid() or about.st_mode & 0o022):
         raise BadInput(f"{path} can be written by others than its owner; remove it, or make it yours alone: chmod 600")
-    rows: list[Paid] = []
+    rows: list[PaidRow] = []
     wrong = ""
     for number, line in enumerate(read_text(path, SPOOL_BYTES).rstrip("\n").split("\n"), 1):
         try:

@@ -26,19 +26,19 @@ from accord.values import (
 T = TypeVar("T")
 
 BATCH = 500
-Columns = dict[str, str | int | None]
+TableRow = dict[str, str | int | None]
 """A row to be stored, by the names of its columns (`accord.store.schema`)."""
 
 
-class Added(NamedTuple):
+class AddedCounts(NamedTuple):
     """How many rows were new, and how many the store had already."""
 
     new: int = 0
     known: int = 0
 
-    def plus(self, other: Added) -> Added:
+    def plus(self, other: AddedCounts) -> AddedCounts:
         """Both counts added up."""
-        return Added(self.new + other.new, self.known + other.known)
+        return AddedCounts(self.new + other.new, self.known + other.known)
 
 
 class Kept(NamedTuple):
@@ -48,10 +48,10 @@ class Kept(NamedTuple):
     issues: int
     alone: list[Annotation]
 
-    def added(self, given: int) -> Added:
+    def added(self, given: int) -> AddedCounts:
         """The counts of a batch of so many annotations."""
         new = self.new + self.issues
-        return Added(new, given - len(self.alone) - new)
+        return AddedCounts(new, given - len(self.alone) - new)
 
 
 def batches(rows: Iterable[T], size: int) -> Iterator[list[T]]:
@@ -114,7 +114,7 @@ def is_there(label: Label | Annotation, turns: Mapping[str, int]) -> bool:
     return all(_is_there(side, turns) for side in (label.target, label.against) if side is not None)
 
 
-def is_row_there(row: Columns, turns: Mapping[str, int]) -> bool:
+def is_row_there(row: TableRow, turns: Mapping[str, int]) -> bool:
     """The same of the row of a label."""
     against: Any = row["against"]
     name: Any = row["conversation"]
@@ -132,7 +132,7 @@ def _is_there(target: tuple[str, int | None], turns: Mapping[str, int]) -> bool:
 # --- conversations -------------------------------------------------------------------------------------------------
 
 
-def conversation_row(conversation: Conversation, added: str) -> Columns:
+def conversation_row(conversation: Conversation, added: str) -> TableRow:
     """A row of `conversations`, `added` at a time."""
     content = _content(conversation)
     return {
@@ -200,7 +200,7 @@ def _storable(text: str | None) -> str | None:
 # --- annotations ---------------------------------------------------------------------------------------------------
 
 
-class Keys:
+class AnnotationKeys:
     """The key of each annotation of one call.
 
     A person may say the same thing twice: equal annotations of a person are counted, so that each has a key of its
@@ -244,7 +244,7 @@ def overall_key(annotation: Annotation) -> str:
     return content_hash([*annotation.target, annotation.signature, annotation.seen], length=40)
 
 
-def annotation_row(annotation: Annotation, key: str, place: int, added: str) -> Columns:
+def annotation_row(annotation: Annotation, key: str, place: int, added: str) -> TableRow:
     """A row of `annotations`, `added` at a time."""
     details = annotation.details()
     distribution = None if annotation.distribution is None else canonical_json(dict(annotation.distribution))
@@ -260,12 +260,12 @@ def annotation_row(annotation: Annotation, key: str, place: int, added: str) -> 
     }
 
 
-def label_row(label: Label, keys: Keys, added: str, wording: str | None = None) -> Columns:
+def label_row(label: Label, keys: AnnotationKeys, added: str, wording: str | None = None) -> TableRow:
     """A row of `annotations`, of the label's wording or this one; where in the order it stands is still to be said."""
     return _said_row(label, keys.of_label(label), added, wording)
 
 
-def _said_row(label: Label, key: str, added: str, wording: str | None = None) -> Columns:
+def _said_row(label: Label, key: str, added: str, wording: str | None = None) -> TableRow:
     """A row of what a person said, and no more."""
     target, against, value = label.target, label.against, label.value
     return {

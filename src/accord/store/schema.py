@@ -119,15 +119,6 @@ runs = Table(
     Column("finished", String),
 )
 
-scores = Table(
-    "scores",
-    metadata,
-    Column("run", String, primary_key=True),
-    Column("place", Integer, primary_key=True),
-    Column("conversation", String, nullable=False),
-    Column("content", Text, nullable=False),
-    Index("scores_by_conversation", "conversation"),
-)
 
 days = Table(
     "days",

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import select, update
 
-from accord.store.engine import said
+from accord.store.engine import database_errors
 from accord.store.schema import budgets
 from accord.store.store import Store
 
 SLICES = 64
 """A slice is this part of what is left, or as much as the next call needs."""
-MONEY = 10**9
+MONEY_UNITS = 10**9
 """Money is counted in whole billionths, which add up exactly."""
 
 
@@ -34,7 +34,7 @@ class Amounts(NamedTuple):
     @classmethod
     def of(cls, requests: int, tokens: int, money: float) -> Amounts:
         """Money as people count it, rounded up."""
-        return cls(requests, tokens, math.ceil(money * MONEY - 1e-6))
+        return cls(requests, tokens, math.ceil(money * MONEY_UNITS - 1e-6))
 
     def plus(self, other: Amounts) -> Amounts:
         """Both added up."""
@@ -45,7 +45,7 @@ class Amounts(NamedTuple):
         return Amounts(*(mine - less for mine, less in zip(self, other, strict=True)))
 
 
-class Account:
+class SharedBudget:
     """What the processes that share a budget have taken of it together, under the budget's name in their store."""
 
     def __init__(self, store: Store, name: str) -> None:
@@ -63,7 +63,7 @@ class Account:
         Raises:
             StoreError: The store cannot be written.
         """
-        with said(self._store.url), self._store._engine.begin() as connection:
+        with database_errors(self._store.url), self._store._engine.begin() as connection:
             taken = self._locked(connection)
             slice_: dict[str, int] = {}
             for what, least in need._asdict().items():
@@ -81,7 +81,7 @@ class Account:
             StoreError: The store cannot be written.
         """
         if any(more):
-            with said(self._store.url), self._store._engine.begin() as connection:
+            with database_errors(self._store.url), self._store._engine.begin() as connection:
                 self._add(connection, self._locked(connection), more._asdict())
 
     def taken(self) -> Amounts:

@@ -1,4 +1,4 @@
-"""The store: conversations, annotations, runs, scores and the cache, behind one URL."""
+"""The store: conversations, annotations, runs and the cache, behind one URL."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Table, func, select, update
 
-from accord.edges import BadInput, redacted_json
+from accord.edges import BadInput, redact_json
 from accord.formats import on_scales
 from accord.store.bulk_insert import add_rows, insert_of, takes_rows
-from accord.store.engine import CHECK, StoreError, has_one_connection, open_engine, read_json, said
+from accord.store.engine import CHECK, StoreError, database_errors, has_one_connection, open_engine, read_json
 from accord.store.filters import counts, is_about, last_said
 from accord.store.imports import Part, confirm, is_tracked
 from accord.store.rows import (
     BATCH,
-    Added,
-    Columns,
+    AddedCounts,
+    AnnotationKeys,
     Kept,
-    Keys,
+    TableRow,
     annotation_from,
     annotation_row,
     answer_from,
@@ -38,10 +38,10 @@ from accord.store.rows import (
     overall_key,
     unknown_target,
 )
-from accord.store.schema import annotated, cache, conversations, runs, scores
+from accord.store.schema import annotated, cache, conversations, runs
 from accord.values import (
     ANNOTATOR_KINDS,
-    WITHOUT,
+    WITHOUT_SYNTHETIC,
     Annotation,
     Conversation,
     Label,
@@ -53,7 +53,7 @@ from accord.values import (
 
 PERSON, MODEL = "person", "model"
 REPLY = "reply"
-LABELS_AT_ONCE = 8000
+ANNOTATION_BATCH = 8000
 """Labels of one transaction: they are small, and the more there are, the fewer pages of the index each changes."""
 
 
@@ -65,7 +65,7 @@ class Run(NamedTuple):
 
 
 class Store:
-    """Conversations, annotations, runs, scores and the cache behind one URL.
+    """Conversations, annotations, runs and the cache behind one URL.
 
     Every write is one transaction a batch: what a batch wrote stays, whatever happens after it. Writing the same
     row again changes nothing, so an interrupted command can be run again.
@@ -74,7 +74,7 @@ class Store:
     asked for by its ID is returned. Labels are read on the scales of `rubric`.
     """
 
-    def __init__(self, url: str, synthetic: Synthetic = WITHOUT, rubric: Rubric | None = None) -> None:
+    def __init__(self, url: str, synthetic: Synthetic = WITHOUT_SYNTHETIC, rubric: Rubric | None = None) -> None:
         """Open (and create or migrate) the store at `url`; see `engine.open_engine` for the URLs."""
         self.url, self.synthetic, self.rubric = url, synthetic, rubric
         self._engine = open_engine(url)
@@ -90,7 +90,7 @@ class Store:
 
     def add_conversations(
         self, found: Iterable[Conversation], on_changed: Callable[[str], None] | None = None
-    ) -> Added:
+    ) -> AddedCounts:
         """Keep conversations, a batch a transaction.
 
         Args:
@@ -103,14 +103,14 @@ class Store:
         return self.add_conversation_rows((conversation_row(each, now()) for each in found), on_changed)
 
     def add_conversation_rows(
-        self, found: Iterable[Columns], on_changed: Callable[[str], None] | None = None, at_once: int = BATCH
-    ) -> Added:
+        self, found: Iterable[TableRow], on_changed: Callable[[str], None] | None = None, at_once: int = BATCH
+    ) -> AddedCounts:
         """Keep rows of conversations, so many a transaction; see `add_conversations`."""
-        total = Added()
+        total = AddedCounts()
         for rows in batches(found, at_once):
-            with said(self.url), self._engine.begin() as connection:
+            with database_errors(self.url), self._engine.begin() as connection:
                 new = self._add(connection, conversations, rows)
-            total = total.plus(Added(new, len(rows) - new))
+            total = total.plus(AddedCounts(new, len(rows) - new))
             for name in self._changed(rows) if new < len(rows) else ():
                 if on_changed is None:
                     raise BadInput(changed_conversation(name))
@@ -165,7 +165,9 @@ class Store:
 
     # --- annotations --------------------------------------------------------------------------------------------
 
-    def add_annotations(self, found: Iterable[Annotation], on_bad: Callable[[BadInput], None] | None = None) -> Added:
+    def add_annotations(
+        self, found: Iterable[Annotation], on_bad: Callable[[BadInput], None] | None = None
+    ) -> AddedCounts:
         """Keep annotations of every kind, one transaction per batch; the same call again adds nothing.
 
         Equal annotations of a person within one call are kept apart (a person may rate twice). Of what a model made,
@@ -180,7 +182,7 @@ class Store:
         Raises:
             BadInput: There is one, and `on_bad` is not given; the others of its batch are kept.
         """
-        total, keys, places = Added(), Keys(), self._places()
+        total, keys, places = AddedCounts(), AnnotationKeys(), self._places()
         early: list[Annotation] = []
         for batch in batches(found, BATCH):
             named = Labels(each.to_label() for each in batch if each.kind == PERSON).targets
@@ -198,7 +200,7 @@ class Store:
                 _complain(issue_alone(each), on_bad)
         return total
 
-    def _add_annotations(self, batch: Sequence[Annotation], keys: Keys, places: Counter[str]) -> Kept:
+    def _add_annotations(self, batch: Sequence[Annotation], keys: AnnotationKeys, places: Counter[str]) -> Kept:
         """Keep a batch, overall scores before their issues: only those of the score that stayed are kept."""
         rows: list[dict[str, Any]] = []
         issues: list[tuple[Annotation, dict[str, Any]]] = []
@@ -210,7 +212,7 @@ class Store:
                 issues.append((each, row))
             else:
                 rows.append(row)
-        with said(self.url), self._engine.begin() as connection:
+        with database_errors(self.url), self._engine.begin() as connection:
             new = self._add(connection, annotated, rows)
             groups = self._groups(connection, {overall_key(each) for each, _ in issues})
             kept = [row for each, row in issues if groups.get(overall_key(each)) == each.group]
@@ -267,7 +269,7 @@ class Store:
 
     # --- people's labels, judges' answers -----------------------------------------------------------------------
 
-    def add_labels(self, found: Iterable[Label], on_unknown: Callable[[Label], None] | None = None) -> Added:
+    def add_labels(self, found: Iterable[Label], on_unknown: Callable[[Label], None] | None = None) -> AddedCounts:
         """Keep labels of conversations, and of turns of them, that the store holds.
 
         Equal labels within one call are kept apart (a person may rate twice); the same call again adds nothing.
@@ -279,22 +281,22 @@ class Store:
         Raises:
             BadInput: Such a label, and `on_unknown` is not given; the others of its batch are kept.
         """
-        keys, added = Keys(), now()
+        keys, added = AnnotationKeys(), now()
         return self.add_label_rows((label_row(label, keys, added) for label in found), on_unknown)
 
     def add_label_rows(
         self,
-        found: Iterable[Columns],
+        found: Iterable[TableRow],
         on_unknown: Callable[[Label], None] | None = None,
         known: Mapping[str, int] | None = None,
-    ) -> Added:
+    ) -> AddedCounts:
         """Keep rows of labels, in their order after all others, which each is told; see `add_labels`.
 
         `known` says how many turns some conversations have that the store is known to hold.
         """
         known = {} if known is None else known
-        total, place = Added(), self._places()[PERSON]
-        for batch in batches(found, LABELS_AT_ONCE):
+        total, place = AddedCounts(), self._places()[PERSON]
+        for batch in batches(found, ANNOTATION_BATCH):
             named = {str(name) for row in batch for name in (row["conversation"], row["against"]) if name}
             turns = {**known, **self._turns(named - known.keys())}
             rows = []
@@ -303,9 +305,9 @@ class Store:
                     place += 1
                     row["place"] = place
                     rows.append(row)
-            with said(self.url), self._engine.begin() as connection:
+            with database_errors(self.url), self._engine.begin() as connection:
                 new = self._add(connection, annotated, rows)
-            total = total.plus(Added(new, len(rows) - new))
+            total = total.plus(AddedCounts(new, len(rows) - new))
             for row in batch if len(rows) < len(batch) else ():
                 if not is_row_there(row, turns):
                     label = label_from(SimpleNamespace(**row))
@@ -324,21 +326,21 @@ class Store:
         found = map(label_from, self._stream(query.order_by(annotated.c.place, annotated.c.key)))
         return Labels(found if self.rubric is None else on_scales(found, self.rubric))
 
-    def add_answers(self, rows: Iterable[Mapping[str, Any]]) -> Added:
+    def add_answers(self, rows: Iterable[Mapping[str, Any]]) -> AddedCounts:
         """Keep a judge's answers; equal keys are kept once.
 
         Each has a `key`, its `conversation` and `turn`, the `question`, the `judge` and its `mode`, `probabilities`
         and `made_from` as JSON, the mass `outside` the options, and the endpoint's `version`.
         """
-        total, places = Added(), self._places()
+        total, places = AddedCounts(), self._places()
         for batch in batches(rows, BATCH):
             stored, added = [], now()
             for row in batch:
                 places[MODEL] += 1
                 stored.append(annotation_row(answer_from(row), str(row["key"]), places[MODEL], added))
-            with said(self.url), self._engine.begin() as connection:
+            with database_errors(self.url), self._engine.begin() as connection:
                 new = self._add(connection, annotated, stored)
-            total = total.plus(Added(new, len(stored) - new))
+            total = total.plus(AddedCounts(new, len(stored) - new))
         return total
 
     def answers(self, keys: Iterable[str]) -> dict[str, Mapping[str, Any]]:
@@ -366,7 +368,7 @@ class Store:
         """Keep replies, each with its `key`, its `maker` and its `content` as JSON; equal keys are kept once."""
         for batch in batches(rows, BATCH):
             shared = {"kind": REPLY, "bytes": None, "added": now()}
-            with said(self.url), self._engine.begin() as connection:
+            with database_errors(self.url), self._engine.begin() as connection:
                 self._add(connection, cache, [{**row, **shared} for row in batch])
 
     def replies(self, keys: Iterable[str]) -> dict[str, str]:
@@ -379,26 +381,26 @@ class Store:
         """The reply with this key, as JSON."""
         return self.replies([key]).get(key)
 
-    # --- runs and scores ----------------------------------------------------------------------------------------
+    # --- runs ----------------------------------------------------------------------------------------
 
     def start_run(self, command: str, settings: Mapping[str, Any]) -> str:
         """Note that a command began, after all others whatever the clock says; returns the run's id."""
         run = uuid.uuid4().hex[:12]
         row = {"id": run, "command": command, "settings": canonical_json(settings), "status": "running"}
         row["started"] = now(after=self._one(select(func.max(runs.c.started))))
-        with said(self.url), self._engine.begin() as connection:
+        with database_errors(self.url), self._engine.begin() as connection:
             self._add(connection, runs, [{**row, "results": None, "finished": None}])
         return run
 
     def change_run(self, run: str, settings: Mapping[str, Any]) -> None:
         """Put other settings in the place of a run's: what it knows by now."""
-        with said(self.url), self._engine.begin() as connection:
+        with database_errors(self.url), self._engine.begin() as connection:
             connection.execute(update(runs).where(runs.c.id == run).values(settings=canonical_json(settings)))
 
     def finish_run(self, run: str, status: str, results: Mapping[str, Any]) -> None:
         """Record the end of a run: its status (`done`, `failed`, `interrupted`) and its results, redacted."""
-        change = {"status": status, "results": canonical_json(redacted_json(results)), "finished": now()}
-        with said(self.url), self._engine.begin() as connection:
+        change = {"status": status, "results": canonical_json(redact_json(results)), "finished": now()}
+        with database_errors(self.url), self._engine.begin() as connection:
             connection.execute(update(runs).where(runs.c.id == run).values(**change))
 
     @contextmanager
@@ -419,21 +421,6 @@ class Store:
             {**row._mapping, "settings": read_json(row.settings), "results": read_json(row.results or "null")}
             for row in self._stream(select(runs).where(*of_these).order_by(runs.c.started, runs.c.id))
         ]
-
-    def add_scores(self, run: str, rows: Iterable[Mapping[str, Any]], start: int = 0) -> None:
-        """Keep scores of a run, given as `Score.to_json()` rows, in their order; `start` is the first one's place."""
-        for batch in batches(enumerate(rows, start), BATCH):
-            stored = [
-                {"run": run, "place": place, "conversation": row["conversation"], "content": canonical_json(row)}
-                for place, row in batch
-            ]
-            with said(self.url), self._engine.begin() as connection:
-                self._add(connection, scores, stored)
-
-    def scores(self, run: str) -> Iterator[dict[str, Any]]:
-        """The scores of a run as they were added."""
-        query = select(scores.c.content).where(scores.c.run == run).order_by(scores.c.place)
-        return (read_json(content) for (content,) in self._stream(query))
 
     # --- one place that speaks to the database ------------------------------------------------------------------
 
@@ -461,7 +448,7 @@ class Store:
     def _stream(self, query: Any) -> Iterator[Any]:
         is_left = False
         try:
-            with said(self.url), self._engine.connect() as connection:
+            with database_errors(self.url), self._engine.connect() as connection:
                 reading = connection.execution_options(reading=True, yield_per=BATCH)
                 if has_one_connection(self._engine):  # a caller may run other queries between two rows
                     found = reading.execute(query).all()
@@ -479,7 +466,7 @@ class Store:
                 raise
 
     def _one(self, query: Any) -> Any:
-        with said(self.url), self._engine.connect() as connection:
+        with database_errors(self.url), self._engine.connect() as connection:
             return connection.execution_options(reading=True).execute(query).scalar()
 
 

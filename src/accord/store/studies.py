@@ -14,12 +14,12 @@ from typing import Any, Literal, NamedTuple
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, insert, or_, select, update
 
 from accord.edges import BadInput
-from accord.store.accounts import Conflict, People
+from accord.store.accounts import Conflict, UserAccounts
 from accord.store.answer_history import again, is_same, replaced, said_of, soon, standing
 from accord.store.engine import read_json
 from accord.store.filters import last_said
 from accord.store.group_commit import GroupWriter
-from accord.store.rows import BATCH, Keys, annotation_from, annotation_row, batches, now, unknown_target
+from accord.store.rows import BATCH, AnnotationKeys, annotation_from, annotation_row, batches, now, unknown_target
 from accord.store.schema import annotated, assignments, conversations, items, predictions, studies
 from accord.store.store import PERSON, Store
 from accord.values import Annotation, Target, canonical_json, content_hash
@@ -118,7 +118,7 @@ class Studies:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._writer = GroupWriter(store._engine, store.url)
-        self.people = People(store, self._writer)
+        self.people = UserAccounts(store, self._writer)
 
     def close(self) -> None:
         """Finish what is being written."""
@@ -296,7 +296,7 @@ class Studies:
                     _renewed(connection, found, until)
             new = replace(new, time=now(), replaces=replaced(new, standing(history)))
             last = select(func.coalesce(func.max(annotated.c.place), 0) + 1).where(annotated.c.kind == PERSON)
-            row = {**annotation_row(new, Keys().of(new), 0, now()), "place": last.scalar_subquery()}
+            row = {**annotation_row(new, AnnotationKeys().of(new), 0, now()), "place": last.scalar_subquery()}
             if not connection.execute(self._store._insert(annotated).values(row).on_conflict_do_nothing()).rowcount:
                 raise Conflict("this answer's id was used for another answer; load the page and answer again")
             return new, False
@@ -352,7 +352,9 @@ class Studies:
             mine = [each for each in said_of(connection, said) if each.question == said.question]
             new = replace(said, time=now(), replaces=mine[-1].answer if mine else "")
             place = connection.execute(select(func.max(annotated.c.place)).where(annotated.c.kind == PERSON)).scalar()
-            connection.execute(insert(annotated).values(annotation_row(new, Keys().of(new), (place or 0) + 1, now())))
+            connection.execute(
+                insert(annotated).values(annotation_row(new, AnnotationKeys().of(new), (place or 0) + 1, now()))
+            )
             return new
 
         return self._writer.run(work)

@@ -29,7 +29,7 @@ DIED = "died"
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ChatTurn:
     """One message, or one attempt at a reply.
 
     Attributes:
@@ -52,7 +52,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Talk:
+class Chat:
     """A conversation that somebody holds, with all that was said and tried.
 
     Attributes:
@@ -70,22 +70,22 @@ class Talk:
     began: str
     ended: str | None
     assignment: str | None
-    said: tuple[Said, ...] = ()
+    said: tuple[ChatTurn, ...] = ()
 
     @property
-    def heard(self) -> list[Said]:
+    def heard(self) -> list[ChatTurn]:
         """What counts: all messages, and of several replies to one message the last."""
         places = range(len(self.said))
         is_last = [place + 1 == len(self.said) or self.said[place + 1].role == "user" for place in places]
         return [each for each, last in zip(self.said, is_last, strict=True) if last or each.role == "user"]
 
     @property
-    def writing(self) -> Said | None:
+    def writing(self) -> ChatTurn | None:
         """The reply that is being written."""
         return self.said[-1] if self.said and self.said[-1].state == "writing" else None
 
 
-class Limits(NamedTuple):
+class ChatLimits(NamedTuple):
     """How much may be said: messages of a person in a conversation, and conversations of a person in a study."""
 
     messages: int
@@ -96,7 +96,7 @@ Choose = Callable[[Mapping[str, int], Mapping[str, int]], str]
 """From how often each was had in the study, and by this person, to the one that is next."""
 
 
-class Talks:
+class Chats:
     """The conversations of a store."""
 
     def __init__(self, studies: Studies) -> None:
@@ -104,7 +104,9 @@ class Talks:
 
     # --- beginning ----------------------------------------------------------------------------------------------
 
-    def begin(self, study: str, person: str, limits: Limits, assistant: Choose, topic: Choose, greeting: str) -> Talk:
+    def begin(
+        self, study: str, person: str, limits: ChatLimits, assistant: Choose, topic: Choose, greeting: str
+    ) -> Chat:
         """Somebody's conversation: the one that is open, or a new one.
 
         Balance is kept here: who is next is chosen by what all conversations have had that were not dropped.
@@ -113,7 +115,7 @@ class Talks:
             Conflict: This person has held as many as the study wants.
         """
 
-        def work(connection: Connection) -> Talk:
+        def work(connection: Connection) -> Chat:
             self._studies._alone(connection, f"talk {study}")
             found = self._found(connection, _mine(study, person), talks.c.state == "open")
             if found:
@@ -126,10 +128,10 @@ class Talks:
             )
             every = _counts(connection, talks.c.topic, study)
             about = topic(every, _counts(connection, talks.c.topic, study, person, True))
-            made = Talk(secrets.token_urlsafe(18), study, person, with_whom, about, "open", now(), None, None)
+            made = Chat(secrets.token_urlsafe(18), study, person, with_whom, about, "open", now(), None, None)
             connection.execute(insert(talks).values(_talk_row(made)))
             if greeting:
-                _add(connection, made, Said(0, "assistant", greeting, "said", None, None, now()))
+                _add(connection, made, ChatTurn(0, "assistant", greeting, "said", None, None, now()))
             return self._found(connection, talks.c.id == made.id)[0]
 
         return self._writer.run(work)
@@ -150,7 +152,7 @@ class Talks:
 
         self._writer.run(work)
 
-    def talk(self, id: str, person: str) -> Talk:
+    def talk(self, id: str, person: str) -> Chat:
         """A conversation; a reply whose writer is gone is marked as cut off.
 
         Raises:
@@ -164,12 +166,12 @@ class Talks:
         with self._studies._reading() as connection:
             return self._own(connection, id, person)
 
-    def mine(self, study: str, person: str) -> list[Talk]:
+    def mine(self, study: str, person: str) -> list[Chat]:
         """The conversations somebody holds or has held, the last first; without those that were dropped."""
         with self._studies._reading() as connection:
             return self._found(connection, _mine(study, person), talks.c.state != "dropped")[::-1]
 
-    def everything(self, study: str) -> list[Talk]:
+    def everything(self, study: str) -> list[Chat]:
         """All conversations of a study, the first first."""
         with self._studies._reading() as connection:
             return self._found(connection, talks.c.study == study)
@@ -177,8 +179,8 @@ class Talks:
     # --- saying -------------------------------------------------------------------------------------------------
 
     def say(
-        self, id: str, person: str, message: str, text: str, after: int, limits: Limits, until: str
-    ) -> tuple[Talk, bool]:
+        self, id: str, person: str, message: str, text: str, after: int, limits: ChatLimits, until: str
+    ) -> tuple[Chat, bool]:
         """Keep what somebody said, and a place for the reply to it. The same message again changes nothing.
 
         Args:
@@ -198,7 +200,7 @@ class Talks:
             Conflict: It has ended, a reply is being written, more was said in the meantime, or all that may be.
         """
 
-        def work(connection: Connection) -> tuple[Talk, bool]:
+        def work(connection: Connection) -> tuple[Chat, bool]:
             found = self._open(connection, id, person)
             if connection.execute(select(talk_messages.c.place).where(*_named(id, message))).first():
                 return found, False
@@ -206,13 +208,13 @@ class Talks:
             if sum(each.role == "user" for each in found.said) >= limits.messages:
                 raise Conflict(f"a conversation has at most {limits.messages} messages of yours; end this one")
             place = len(found.said)
-            _add(connection, found, Said(place, "user", text, "said", None, None, now()), message)
-            _add(connection, found, Said(place + 1, "assistant", "", "writing", None, until, now()))
+            _add(connection, found, ChatTurn(place, "user", text, "said", None, None, now()), message)
+            _add(connection, found, ChatTurn(place + 1, "assistant", "", "writing", None, until, now()))
             return self._found(connection, talks.c.id == id)[0], True
 
         return self._writer.run(work)
 
-    def ask_again(self, id: str, person: str, after: int, until: str) -> Talk:
+    def ask_again(self, id: str, person: str, after: int, until: str) -> Chat:
         """A place for another reply, where the last one was cut off or stopped; what came of that one stays.
 
         Raises:
@@ -220,12 +222,12 @@ class Talks:
             Conflict: It has ended, or its last reply is whole, or is being written.
         """
 
-        def work(connection: Connection) -> Talk:
+        def work(connection: Connection) -> Chat:
             found = self._open(connection, id, person)
             self._check_turn(found, after)
             if not found.said or found.said[-1].role != "assistant" or found.said[-1].state == "said":
                 raise Conflict("the last reply is whole; answer it, or end the conversation")
-            _add(connection, found, Said(len(found.said), "assistant", "", "writing", None, until, now()))
+            _add(connection, found, ChatTurn(len(found.said), "assistant", "", "writing", None, until, now()))
             return self._found(connection, talks.c.id == id)[0]
 
         return self._writer.run(work)
@@ -249,7 +251,7 @@ class Talks:
         change = update(talk_messages).where(own).values(dict(values))
         return bool(self._writer.run(lambda connection: connection.execute(change).rowcount))
 
-    def _check_turn(self, found: Talk, after: int) -> None:
+    def _check_turn(self, found: Chat, after: int) -> None:
         if found.writing is not None:
             raise Conflict("the assistant is still writing; wait, or stop it first")
         if after != len(found.said):
@@ -257,7 +259,7 @@ class Talks:
 
     # --- ending -------------------------------------------------------------------------------------------------
 
-    def end(self, id: str, person: str, made: Callable[[Talk], Conversation], until: str) -> Assignment:
+    def end(self, id: str, person: str, made: Callable[[Chat], Conversation], until: str) -> Assignment:
         """End a conversation: it becomes one of the store's, and an item for this person alone, all at once.
 
         Args:
@@ -298,7 +300,7 @@ class Talks:
 
     # --- the database -------------------------------------------------------------------------------------------
 
-    def _own(self, connection: Connection, id: str, person: str, locks: bool = False) -> Talk:
+    def _own(self, connection: Connection, id: str, person: str, locks: bool = False) -> Chat:
         """The conversation, which nobody else writes to until this transaction ends where it is locked."""
         if locks and connection.dialect.name == "postgresql":
             connection.execute(select(talks.c.id).where(talks.c.id == id).with_for_update())
@@ -307,13 +309,13 @@ class Talks:
             raise BadInput("this conversation is not yours, or is gone; go back to the list of studies")
         return found[0]
 
-    def _open(self, connection: Connection, id: str, person: str) -> Talk:
+    def _open(self, connection: Connection, id: str, person: str) -> Chat:
         found = self._own(connection, id, person, locks=True)
         if found.state != "open":
             raise Conflict("this conversation has ended; what was said stays as it is")
         return self._settled(connection, found)
 
-    def _settled(self, connection: Connection, found: Talk) -> Talk:
+    def _settled(self, connection: Connection, found: Chat) -> Chat:
         """The conversation, a reply whose writer is gone marked as cut off."""
         dead = and_(talk_messages.c.state == "writing", talk_messages.c.until < now(), talk_messages.c.talk == found.id)
         values = {"state": "cut", "reason": DIED, "until": None}
@@ -321,16 +323,16 @@ class Talks:
             return self._found(connection, talks.c.id == found.id)[0]
         return found
 
-    def _found(self, connection: Connection, *conditions: Any) -> list[Talk]:
+    def _found(self, connection: Connection, *conditions: Any) -> list[Chat]:
         rows = connection.execute(select(talks).where(*conditions).order_by(talks.c.began, talks.c.id)).all()
-        said: dict[str, list[Said]] = {row.id: [] for row in rows}
+        said: dict[str, list[ChatTurn]] = {row.id: [] for row in rows}
         names = list(said)
         for start in range(0, len(names), 500):
             named = talk_messages.c.talk.in_(names[start : start + 500])
             for row in connection.execute(select(talk_messages).where(named).order_by(talk_messages.c.place)):
                 said[row.talk].append(_said(row))
         return [
-            Talk(
+            Chat(
                 row.id, row.study, row.person, row.assistant, row.topic, row.state, row.began, row.ended,
                 row.assignment, tuple(said[row.id]),
             )
@@ -358,7 +360,7 @@ def _counts(
     return {name: count for name, count in connection.execute(query.group_by(column))}
 
 
-def _add(connection: Connection, talk: Talk, said: Said, message: str | None = None) -> None:
+def _add(connection: Connection, talk: Chat, said: ChatTurn, message: str | None = None) -> None:
     row = {
         "talk": talk.id, "place": said.place, "message": message, "role": said.role, "content": said.content,
         "state": said.state, "reason": said.reason, "until": said.until, "time": said.time,
@@ -367,12 +369,12 @@ def _add(connection: Connection, talk: Talk, said: Said, message: str | None = N
     connection.execute(insert(talk_messages).values(row))
 
 
-def _said(row: Any) -> Said:
+def _said(row: Any) -> ChatTurn:
     about = read_json(row.about)
-    return Said(row.place, row.role, row.content, row.state, row.reason, row.until, row.time, about)
+    return ChatTurn(row.place, row.role, row.content, row.state, row.reason, row.until, row.time, about)
 
 
-def _talk_row(each: Talk) -> dict[str, str | None]:
+def _talk_row(each: Chat) -> dict[str, str | None]:
     return {
         "id": each.id, "study": each.study, "person": each.person, "assistant": each.assistant, "topic": each.topic,
         "state": each.state, "began": each.began, "ended": each.ended, "assignment": each.assignment,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from accord.edges import BadInput, sendable
-from accord.values import Kind, Question, Scale, Value, span_of
+from accord.values import Question, Scale, ScaleKind, Value, find_quote
 
 LONGEST = 20_000
 """Characters that a comment or a quote may have."""
@@ -75,7 +75,7 @@ def value_in(question: Question, value: Any) -> Value | None:
 def quoted(text: str, span: Any, quote: str) -> tuple[str, tuple[int, int] | None]:
     """The words between two characters of a turn, or where it has the quoted ones; nothing where neither is named."""
     if span is None and quote.strip():
-        span = span_of(quote, text)
+        span = find_quote(quote, text)
         if span is None:
             raise BadInput(f"the turn does not say {quote.strip()[:60]!r}; copy the words from it, or leave them out")
     if span is None:
@@ -89,5 +89,5 @@ def quoted(text: str, span: Any, quote: str) -> tuple[str, tuple[int, int] | Non
 def both_bad(question: Question) -> Question:
     """What is answered of a pair of which neither is good, beside the question."""
     return Question(
-        id=f"{question.id}:{BOTH_BAD}", text="Neither is good.", scale=Scale(kind=Kind.BINARY, options=(0, 1))
+        id=f"{question.id}:{BOTH_BAD}", text="Neither is good.", scale=Scale(kind=ScaleKind.BINARY, options=(0, 1))
     )

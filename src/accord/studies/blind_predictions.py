@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from accord.edges import BadInput
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator
+from accord.models import run
+from accord.scoring import Perspective, Scorer
 from accord.statistics import STATISTICS, Clusters, Paired, bootstrap_all, mean_sequence
 from accord.store import Assignment, Item, Prediction, now
 from accord.studies.annotator_agreement import CountedEstimate, code_of
@@ -70,11 +72,12 @@ class Expectations:
         if row < 0 or not self.evidence.present[row].any():
             return None
         speaker = person if person in self.evaluator.annotators else None
-        [score] = self.evaluator.score(self.evidence.take([int(row)]), [speaker])
+        scorer = Scorer(self.evaluator, Perspective(speaker))
+        flow = scorer.score(self.study.project.samples([item.target]), self.evidence.take([int(row)]))
+        [score] = run(flow, self.study.project.stored_models)
         if not isinstance(score, Score):
             return None
-        question, shares = self.evaluator.question.id, score.to_json()["distribution"]
-        return Prediction(item.key, person, question, self.named, shares, now())
+        return Prediction(item.key, person, self.evaluator.question.id, self.named, score.distribution, now())
 
     def keep(self, assignment: Assignment) -> None:
         """Keep what is expected before the answer; where somebody answered already, nothing."""

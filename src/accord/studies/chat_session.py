@@ -18,24 +18,24 @@ from threading import Lock
 from time import monotonic
 from typing import Any
 
-from accord.edges import AccordError, BadInput, BudgetReached, UnknownName, redacted, sendable
+from accord.edges import AccordError, BadInput, BudgetReached, UnknownName, redact, sendable
 from accord.models import (
     CallFailed,
     ChatMessage,
     ClientOptions,
-    Heard,
     Prompt,
     Reply,
+    StreamingClient,
     fence_for,
     located_model,
-    open_heard,
+    open_streaming,
     start,
     wait,
 )
-from accord.store import DIED, Assignment, Conflict, Limits, Said, Talk, Talks
+from accord.store import DIED, Assignment, Chat, ChatLimits, Chats, ChatTurn, Conflict
 from accord.studies.study_session import OpenStudy
-from accord.synth import Library
-from accord.values import Assistant, Conversation, Document, TalkSettings, Turn, content_hash
+from accord.synth import DocumentIndex
+from accord.values import Assistant, ChatSettings, Conversation, Document, Turn, content_hash
 
 ALIVE_SECONDS = 15.0
 """How long after its writer last said so a reply is taken to be written still."""
@@ -62,7 +62,7 @@ class Writing:
     @property
     def shown(self) -> str:
         """The text as pages show it."""
-        return redacted(sendable(self.text))
+        return redact(sendable(self.text))
 
 
 class OpenTalk:
@@ -77,13 +77,13 @@ class OpenTalk:
         """
         assert study.settings.chat is not None
         self.study, self.project = study, study.project
-        self.settings: TalkSettings = study.settings.chat
-        self.talks = Talks(study.studies)
+        self.settings: ChatSettings = study.settings.chat
+        self.talks = Chats(study.studies)
         documents = self.settings.documents
-        self.library = None if documents is None else Library.read(self.project.config.folder / documents)
+        self.library = None if documents is None else DocumentIndex.read(self.project.config.folder / documents)
         self.topics = {topic.text: topic for topic in self.settings.topics}
-        self.limits = Limits(self.settings.max_messages, self.settings.max_conversations)
-        self._chats: dict[str, Heard] = {}
+        self.limits = ChatLimits(self.settings.max_messages, self.settings.max_conversations)
+        self._chats: dict[str, StreamingClient] = {}
         self._writing: dict[str, Writing] = {}
         self._lock = Lock()
         self._check()
@@ -101,23 +101,23 @@ class OpenTalk:
 
     # --- what a person does -------------------------------------------------------------------------------------
 
-    def begin(self, person: str) -> Talk:
-        """Somebody's conversation: the open one, or a new one with whoever has had fewest; see `Talks.begin`."""
+    def begin(self, person: str) -> Chat:
+        """Somebody's conversation: the open one, or a new one with whoever has had fewest; see `Chats.begin`."""
         assistant, topic = self._balanced(person, self.settings.assistants), self._fresh(person)
         return self.talks.begin(self.study.name, person, self.limits, assistant, topic, self.settings.greeting)
 
-    def another(self, id: str, person: str) -> Talk:
+    def another(self, id: str, person: str) -> Chat:
         """A conversation about another topic; this one is set aside, with what was said in it."""
         self._of(id, person)
         self.talks.drop(id, person)
         return self.begin(person)
 
-    def talk(self, id: str, person: str) -> Talk:
-        """Somebody's own conversation, as it stands; see `Talks.talk`."""
+    def talk(self, id: str, person: str) -> Chat:
+        """Somebody's own conversation, as it stands; see `Chats.talk`."""
         return self._of(id, person)
 
-    def say(self, id: str, person: str, message: str, text: str, after: int) -> Talk:
-        """Keep a message, and begin to write the reply; see `Talks.say`.
+    def say(self, id: str, person: str, message: str, text: str, after: int) -> Chat:
+        """Keep a message, and begin to write the reply; see `Chats.say`.
 
         Raises:
             BadInput: The text is empty, or longer than allowed.
@@ -133,8 +133,8 @@ class OpenTalk:
             self._begin_writing(talk)
         return talk
 
-    def ask_again(self, id: str, person: str, after: int) -> Talk:
-        """Begin to write another reply in place of one that was cut off; see `Talks.ask_again`."""
+    def ask_again(self, id: str, person: str, after: int) -> Chat:
+        """Begin to write another reply in place of one that was cut off; see `Chats.ask_again`."""
         self._assistant(self._of(id, person))
         talk = self.talks.ask_again(id, person, after, _until())
         self._begin_writing(talk)
@@ -150,7 +150,7 @@ class OpenTalk:
             self.talks.finish(id, found.place, found.content, "stopped", None, found.about)
 
     def end(self, id: str, person: str) -> Assignment:
-        """End a conversation: it is kept like any other, for this person to rate; see `Talks.end`.
+        """End a conversation: it is kept like any other, for this person to rate; see `Chats.end`.
 
         Raises:
             Conflict: Nothing was answered yet.
@@ -162,7 +162,7 @@ class OpenTalk:
         """The reply that this process is writing in a conversation."""
         return self._writing.get(id)
 
-    def _of(self, id: str, person: str) -> Talk:
+    def _of(self, id: str, person: str) -> Chat:
         found = self.talks.talk(id, person)
         if found.study != self.study.name:
             raise BadInput("this conversation is not yours, or is gone; go back to the list of studies")
@@ -184,7 +184,7 @@ class OpenTalk:
         balanced = self._balanced(person, self.topics)
         return lambda every, own: balanced(own, every)
 
-    def _assistant(self, talk: Talk) -> Assistant:
+    def _assistant(self, talk: Chat) -> Assistant:
         found = self.settings.assistants.get(talk.assistant)
         if found is None:
             raise Conflict("the assistant of this conversation is gone; end it, or take another topic")
@@ -192,13 +192,13 @@ class OpenTalk:
 
     # --- a reply ------------------------------------------------------------------------------------------------
 
-    def _begin_writing(self, talk: Talk) -> None:
+    def _begin_writing(self, talk: Chat) -> None:
         writing = Writing()
         with self._lock:
             self._writing[talk.id] = writing
         writing.job = start(self._write(talk, writing))
 
-    async def _write(self, talk: Talk, writing: Writing) -> None:
+    async def _write(self, talk: Chat, writing: Writing) -> None:
         """Write a reply to its end, keeping it every second; whatever happens, the store is told how it ended."""
         place, saved, told = talk.said[-1].place, monotonic(), False
         work = asyncio.create_task(self._hear(talk, writing))
@@ -222,7 +222,7 @@ class OpenTalk:
                 if self._writing.get(talk.id) is writing:
                     del self._writing[talk.id]
 
-    async def _hear(self, talk: Talk, writing: Writing) -> None:
+    async def _hear(self, talk: Chat, writing: Writing) -> None:
         assistant = self._assistant(talk)
         documents = await asyncio.to_thread(self._retrieved, talk, assistant)
         known = {each.id for each in numbered(talk.said)}
@@ -241,19 +241,19 @@ class OpenTalk:
         if not writing.text.strip():
             raise CallFailed("empty", "the assistant said nothing")
 
-    def _chat(self, name: str, assistant: Assistant) -> Heard:
+    def _chat(self, name: str, assistant: Assistant) -> StreamingClient:
         """The assistant's model, opened once."""
         with self._lock:
             if name not in self._chats:
                 self._chats[name] = self._opened(assistant)
             return self._chats[name]
 
-    def _opened(self, assistant: Assistant) -> Heard:
+    def _opened(self, assistant: Assistant) -> StreamingClient:
         budget, role = self.project.budget, assistant.role
         terms = ClientOptions(attempts=assistant.attempts, timeout=assistant.timeout, budget=budget)
         given = self.project.given.get(role or "")
         if given is not None:
-            return Heard(given, terms.limit("given"), budget, assistant.attempts)
+            return StreamingClient(given, terms.limit("given"), budget, assistant.attempts)
         model, base_url = assistant.model, assistant.base_url
         if role is not None:
             settings = self.project.config.models[role]
@@ -261,9 +261,9 @@ class OpenTalk:
             terms = ClientOptions(settings.concurrency, settings.attempts, settings.timeout, budget)
         if not model:
             raise BadInput(f"the role {role!r} names no model to talk with")
-        return open_heard(located_model(model, self.project.config.folder), base_url, terms, assistant.stream)
+        return open_streaming(located_model(model, self.project.config.folder), base_url, terms, assistant.stream)
 
-    def _retrieved(self, talk: Talk, assistant: Assistant) -> list[Document]:
+    def _retrieved(self, talk: Chat, assistant: Assistant) -> list[Document]:
         """The documents for the reply that is next."""
         topic = self.topics.get(talk.topic)
         if self.library is None or assistant.retrieval == "nothing":
@@ -275,7 +275,7 @@ class OpenTalk:
 
     # --- its end ------------------------------------------------------------------------------------------------
 
-    def _conversation(self, talk: Talk) -> Conversation:
+    def _conversation(self, talk: Chat) -> Conversation:
         heard = [each for each in talk.heard if each.content]
         if not any(each.role == "assistant" and each.place for each in heard):
             raise Conflict("nothing was answered yet; say something first, or take another topic")
@@ -336,7 +336,7 @@ def _outcome(work: asyncio.Task[None], writing: Writing) -> tuple[Any, str | Non
 # --- what an assistant is told, and what is kept of it ---------------------------------------------------------------
 
 
-def numbered(said: Sequence[Said]) -> list[Document]:
+def numbered(said: Sequence[ChatTurn]) -> list[Document]:
     """Every document that was retrieved, in the order of the first time: as citations number them."""
     found: dict[str, Document] = {}
     for each in said:
@@ -346,7 +346,7 @@ def numbered(said: Sequence[Said]) -> list[Document]:
     return list(found.values())
 
 
-def prompt_for(talk: Talk, assistant: Assistant, documents: Sequence[Document]) -> Prompt:
+def prompt_for(talk: Chat, assistant: Assistant, documents: Sequence[Document]) -> Prompt:
     """The system message, with the documents fenced as the data that they are, and what was said."""
     parts = [assistant.instructions]
     if assistant.knows_topic:
@@ -371,7 +371,7 @@ def _short(text: str) -> str:
     return text if len(text) <= LONGEST_DOCUMENT else f"{text[:LONGEST_DOCUMENT]}\n(the rest is left out)"
 
 
-def _turn(each: Said, tries: Sequence[Said], said: Sequence[Said]) -> Turn:
+def _turn(each: ChatTurn, tries: Sequence[ChatTurn], said: Sequence[ChatTurn]) -> Turn:
     """A turn as it is kept: of a reply also how it ended, who answered, and what came of earlier attempts."""
     if each.role == "user":
         return Turn("user", each.content, None, each.time)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from accord.edges import BadInput, UnknownName, check, load_yaml
+from accord.edges import BadInput, UnknownName, load_yaml, validate
 from accord.project import Project, annotated_pairs, issues_of
 from accord.store import IssueAnnotations, Studies
 from accord.studies.issue_validity import DETECTION, detection_outcome
@@ -19,7 +19,7 @@ from accord.studies.item_sampling import eligible
 from accord.studies.rating_revision import OVERALL, overall_outcome
 from accord.studies.study_outcome import Outcome, Validated
 from accord.studies.study_session import OpenStudy
-from accord.values import Annotation, Items, StudySettings, Taxonomy
+from accord.values import Annotation, ItemSettings, StudySettings, Taxonomy
 
 FLOWS = (DETECTION, OVERALL)
 USUAL = {DETECTION: (200, 3), OVERALL: (100, 5)}
@@ -35,7 +35,7 @@ def shipped_study(flow: str) -> StudySettings:
     if flow not in FLOWS:
         raise UnknownName("validation flow", flow, FLOWS)
     path = Path(str(files("accord.studies") / "shipped" / f"{flow}.yaml"))
-    return check(StudySettings, load_yaml(path), str(path))
+    return validate(StudySettings, load_yaml(path), str(path))
 
 
 def open_validation(
@@ -77,7 +77,7 @@ def open_validation(
                 "only the first of each dialogue). Ask for fewer, or assess more dialogues."
             )
     about = {
-        "items": Items(assessed=True, sample=draw), "annotators_per_item": per_turn or answers,
+        "items": ItemSettings(assessed=True, sample=draw), "annotators_per_item": per_turn or answers,
         "seed": project.config.seed,
         "guidelines": _guidelines(settings, issues_of(project).taxonomy if flow == DETECTION else None),
         **({} if items_per_annotator is None else {"items_per_annotator": items_per_annotator}),

@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from accord.edges import whole_number
+from accord.edges import parse_whole_number
 from accord.store import Item, Store
 from accord.values import ISSUE, Conversation, IssueAnnotation, StudySettings, Synthetic, Target
 
@@ -112,7 +112,7 @@ def _opening(conversation: Conversation) -> str:
 
 def _target(name: str) -> Target:
     conversation, sign, turn = name.rpartition("#")
-    place = whole_number(turn)
+    place = parse_whole_number(turn)
     return Target(conversation, place) if sign and place is not None else Target(name)
 
 

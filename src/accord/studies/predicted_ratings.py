@@ -16,7 +16,9 @@ from typing import Any, TypedDict
 from accord.edges import AccordError, BadInput
 from accord.evidence import EvidenceTable
 from accord.learning import CARD, Evaluator
-from accord.project import Project, samples_of
+from accord.models import run
+from accord.project import Project
+from accord.scoring import Perspective, Scorer, samples_of
 from accord.studies.background_jobs import Jobs
 from accord.values import Conversation, Sample, Score, Unscored, content_hash
 
@@ -139,14 +141,14 @@ def expected(project: Project, evaluator: Evaluator, conversation: Conversation)
         raise BadInput(f"the evaluator in use compares two conversations ({evaluator.question.id})")
     samples = samples_of(conversation, evaluator.level)
     evidence = project.measure(evaluator.sources, samples)
-    scores = evaluator.score(evidence, [None] * len(samples))
+    scores = run(Scorer(evaluator).score(samples, evidence), project.stored_models)
     metrics = _metrics(evidence)
     if evaluator.level != "turn":
         metrics |= _metrics(_measured(project, conversation))
     return Expected(
         "ready", "", f"{evaluator.name} {evaluator.digest()}", evaluator.question.id,
         evaluator.level or "conversation", {each.target.turn: each.to_json() for each in scores},
-        _of_people(evaluator, evidence, samples), metrics, _reasons(evidence),
+        _of_people(project, evaluator, evidence, samples), metrics, _reasons(evidence),
     )  # fmt: skip
 
 
@@ -157,12 +159,12 @@ def _measured(project: Project, conversation: Conversation) -> EvidenceTable:
 
 
 def _of_people(
-    evaluator: Evaluator, evidence: EvidenceTable, samples: list[Sample]
+    project: Project, evaluator: Evaluator, evidence: EvidenceTable, samples: list[Sample]
 ) -> dict[int | None, dict[str, Guess]]:
     """Each person's own distribution where there is evidence."""
     found: dict[int | None, dict[str, Guess]] = {sample.turn: {} for sample in samples}
     for name in evaluator.annotators[:MOST]:
-        for score in evaluator.score(evidence, [name] * len(samples)):
+        for score in run(Scorer(evaluator, Perspective(name)).score(samples, evidence), project.stored_models):
             found[score.target.turn][name] = _short(score)
     return found
 

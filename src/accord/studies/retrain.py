@@ -16,12 +16,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypedDict, cast
 
-from accord.edges import BadInput, write_whole
+from accord.edges import BadInput, write_atomically
 from accord.evidence import EvidenceTable
-from accord.learning import CARD, Evaluator, System, held_out, learns, load_evaluator
+from accord.learning import CARD, Evaluator, Experiment, Predictions, learns, load_evaluator, untested_groups
 from accord.project import Fitted, Project
 from accord.statistics import grouped_folds
-from accord.validation import Table, always_learned, differences_of
+from accord.validation import MetricsTable, differences_of
 from accord.values import Labels
 
 REPORT = "refit.json"
@@ -66,13 +66,13 @@ def refitted(project: Project, folder: Path) -> Report:
         BadInput: There is too little to learn from, or a source would have to ask.
     """
     recovered(folder)
-    fitted = project.tried(every_question=_predicts_every_question(folder))
+    fitted = project.fit_offline(every_question=_predicts_every_question(folder))
     found = report(project, fitted, folder)
     candidate = candidate_of(folder)
     made = folder.with_name(f"{folder.name}.making")
     shutil.rmtree(made, ignore_errors=True)
     fitted.evaluator.save(made)
-    write_whole(made / REPORT, json.dumps(found, indent=1) + "\n")
+    write_atomically(made / REPORT, json.dumps(found, indent=1) + "\n")
     shutil.rmtree(candidate, ignore_errors=True)
     os.replace(made, candidate)
     return found
@@ -81,7 +81,7 @@ def refitted(project: Project, folder: Path) -> Report:
 def _predicts_every_question(folder: Path) -> bool:
     """Whether the evaluator in use predicts the rubric's other questions too: then so does what takes its place."""
     try:
-        return bool(load_evaluator(folder).questions)
+        return any(other.shares_evidence for other in load_evaluator(folder).other_questions)
     except BadInput:
         return False
 
@@ -131,9 +131,9 @@ def report(project: Project, fitted: Fitted, folder: Path) -> Report:
     learned again without each fold, with its settings, from the labels that it had.
     """
     about = _report(datetime.now(UTC).isoformat(timespec="seconds"), fitted.evaluator.name)
-    if fitted.tried is None:
+    if fitted.held_out is None:
         return {**about, "said": "Nobody rated what it learned: nothing can be compared."}
-    comparison = fitted.tried.comparison
+    comparison = fitted.held_out.comparison
     line = comparison.results[0]
     about |= {"labels": len(comparison.ratings), "digest": fitted.evaluator.digest(), "now": _line(line.to_json())}
     about["usual"] = _against(comparison.differences, "annotator-mean")
@@ -142,8 +142,8 @@ def report(project: Project, fitted: Fitted, folder: Path) -> Report:
         old = _in_use(project, fitted, before, _time_of(folder))
     except (BadInput, FileNotFoundError) as error:
         return {**about, "said": f"There is nothing to compare it with: {error}"}
-    table = Table(comparison.ratings, comparison.folds, comparison.seed, comparison.draws)
-    about["before"] = _line(table.line(old, old.scored & comparison.systems[0].scored).to_json())
+    table = MetricsTable(comparison.ratings, comparison.folds, comparison.seed, comparison.draws)
+    about["before"] = _line(table.row(old, old.scored & comparison.systems[0].scored).to_json())
     tests = [each.to_json() for each in differences_of([comparison.systems[0], old], table)]
     return {**about, "tests": tests, "said": _said(tests)}
 
@@ -162,18 +162,19 @@ def _time_of(folder: Path) -> str:
     return datetime.fromtimestamp(written, UTC).isoformat(timespec="milliseconds")
 
 
-def _in_use(project: Project, fitted: Fitted, before: Evaluator, time: str) -> System:
+def _in_use(project: Project, fitted: Fitted, before: Evaluator, time: str) -> Predictions:
     """What the evaluator in use says of every rating out of fold, learned from the labels that it had."""
-    assert fitted.tried is not None
-    train, comparison = fitted.tried.train, fitted.tried.comparison
+    assert fitted.held_out is not None
+    train, comparison = fitted.held_out.train, fitted.held_out.comparison
     if any(map(learns, before.sources)) or comparison.folds < 2 or train.question.compares:
         raise BadInput("it is compared where it can be learned again without each fold, and its sources learn")
     evidence: EvidenceTable = project.measure(before.sources, train.samples)
     had = Labels((each for each in train.labels if each.time is None or each.time <= time), train.labels.groups)
-    rated, never = comparison.ratings, always_learned(evidence, train.labels, train.question, comparison.seen)
-    splits = list(grouped_folds(list(rated.group), comparison.folds, comparison.seed, never))
-    rated = replace(rated, row=evidence.rows_of(rated.target))
-    found = held_out(IN_USE, lambda question: before.fitting, train.question, evidence, had, rated, splits)
+    never = untested_groups(evidence, train.labels, train.question, comparison.seen)
+    splits = tuple(grouped_folds(list(comparison.ratings.group), comparison.folds, comparison.seed, never))
+    rated = replace(comparison.ratings, row=evidence.rows_of(comparison.ratings.target))
+    experiment = Experiment(train.question, evidence, had, rated, splits, comparison.folds, comparison.seed)
+    found = experiment.run(IN_USE, lambda question: before.learner)
     if not found.scored.any():
         raise BadInput(next(iter(found.reasons), "it predicts nothing"))
     return found

@@ -15,7 +15,7 @@ from typing import Any
 from accord.edges import BadInput, UnknownName, sendable
 from accord.models import run
 from accord.project import Project, annotated_pairs, issues_of
-from accord.store import Assignment, Candidate, Conflict, Item, Person, Prediction, Studies
+from accord.store import Assignment, Candidate, Conflict, Item, Prediction, Studies, UserAccount
 from accord.studies.answer_parsing import (
     ANSWER_ID,
     BOTH_BAD,
@@ -31,8 +31,8 @@ from accord.studies.item_sampling import drawn
 from accord.values import (
     ISSUE,
     Annotation,
-    BrokenStudy,
     Conversation,
+    InvalidStudy,
     Issue,
     Question,
     Rubric,
@@ -114,7 +114,7 @@ class OpenStudy:
         if name not in project.config.studies:
             raise UnknownName("study", name, project.config.studies)
         settings = project.config.studies[name]
-        if isinstance(settings, BrokenStudy):
+        if isinstance(settings, InvalidStudy):
             raise BadInput(settings.error)
         self.project, self.name, self.studies = project, name, studies
         folder = project.config.folder
@@ -163,7 +163,7 @@ class OpenStudy:
         """The page where one begins."""
         return f"/rate/{self.name}" if self.settings.chat is None else f"/talk/{self.name}"
 
-    def is_for(self, person: Person) -> bool:
+    def is_for(self, person: UserAccount) -> bool:
         """Whether somebody takes part."""
         return not self.settings.annotators or person.name in self.settings.annotators
 
@@ -282,7 +282,7 @@ class OpenStudy:
         """The issues that the project's finder has found; neither its name nor its score leaves this function."""
         if "issues" not in stage.show:
             return None
-        detected = run(issues_of(self.project).detect([conversation]), self.project.kept)
+        detected = run(issues_of(self.project).detect([conversation]), self.project.stored_models)
         maker = str((self.studies.study(self.name) or {}).get("maker", ""))
         if maker and detected.signature != maker:
             raise BadInput(

@@ -1,9 +1,11 @@
-from .dialogues import Made as Made, making as making, Outcome as Outcome
-from .document_search import Library as Library
-from .planning import Planned as Planned, planned as planned
+from .dialogues import generate_conversations as generate_conversations, GenerationResult as GenerationResult
+from .dialogues import SynthesisResult as SynthesisResult
+from .document_search import DocumentIndex as DocumentIndex
+from .planning import ConversationPlan as ConversationPlan, plan_conversations as plan_conversations
 from .prompting import PROMPTS as PROMPTS
-from .settings import How as How, HOWS as HOWS, SynthSettings as SynthSettings
+from .settings import SYNTH_METHODS as SYNTH_METHODS, SynthMethod as SynthMethod, SynthSettings as SynthSettings
 from .topics import read_personas as read_personas, read_topics as read_topics
-from .two_sample_test import Giveaway as Giveaway, Unlike as Unlike, unlike as unlike
-from .utterance_parser import END as END, Lost as Lost, read_dialogue as read_dialogue, read_query as read_query
-from .utterance_parser import read_utterance as read_utterance, Utterance as Utterance
+from .two_sample_test import DiscriminativeFeature as DiscriminativeFeature, two_sample_test as two_sample_test
+from .two_sample_test import TwoSampleResult as TwoSampleResult
+from .utterance_parser import END as END, GenerationFailure as GenerationFailure, read_dialogue as read_dialogue
+from .utterance_parser import read_query as read_query, read_utterance as read_utterance, Utterance as Utterance

@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from accord.models import ASSISTANT, USER, Failure, Flow, Known, Prompt, Reply, Request, Who, together
-from accord.synth.document_search import Library
-from accord.synth.planning import Planned, planned, possible
+from accord.models import ASSISTANT, USER, Failure, Flow, ModelInfo, ModelQuery, Prompt, Reply, Request, together
+from accord.synth.document_search import DocumentIndex
+from accord.synth.planning import ConversationPlan, plan_conversations, possible_methods
 from accord.synth.prompting import PROMPTS, Prompts
-from accord.synth.settings import How, SynthSettings
+from accord.synth.settings import SynthMethod, SynthSettings
 from accord.synth.topics import personas_of, topics_of
-from accord.synth.utterance_parser import EMPTY, Lost, Utterance, read_dialogue, read_query, read_utterance
+from accord.synth.utterance_parser import EMPTY, GenerationFailure, Utterance, read_dialogue, read_query, read_utterance
 from accord.values import SYNTHETIC, Conversation, Document, Turn, content_hash
 from accord.version import __version__
 
@@ -27,32 +27,32 @@ _STAND_IN = 4
 
 
 @dataclass(frozen=True)
-class Made:
+class GenerationResult:
     """What came of one plan: the conversation, or why there is none."""
 
-    planned: Planned
+    planned: ConversationPlan
     id: str
-    found: Conversation | Lost
+    found: Conversation | GenerationFailure
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SynthesisResult:
     """What came of all: the ways that were taken, the topics, every id in the order of the plan, and what was made."""
 
-    hows: tuple[How, ...]
+    hows: tuple[SynthMethod, ...]
     topics: int
     personas: int
     ids: tuple[str, ...]
-    made: Sequence[Made]
+    made: Sequence[GenerationResult]
 
 
-def making(
+def generate_conversations(
     settings: SynthSettings,
-    library: Library | None,
+    library: DocumentIndex | None,
     seed: int,
     is_there: Callable[[str], bool] = lambda id: False,
-    on_made: Callable[[Made], None] = lambda made: None,
-) -> Flow[Outcome]:
+    on_made: Callable[[GenerationResult], None] = lambda made: None,
+) -> Flow[SynthesisResult]:
     """Make every planned conversation that is not there yet.
 
     Args:
@@ -67,19 +67,25 @@ def making(
     """
     topics = yield from topics_of(settings, library, seed)
     personas = yield from personas_of(settings, seed)
-    hows = possible(settings, library is not None, topics)
-    user, assistant = yield [Request(USER, Who()), Request(ASSISTANT, Who())]
+    hows = possible_methods(settings, library is not None, topics)
+    user, assistant = yield [Request(USER, ModelQuery()), Request(ASSISTANT, ModelQuery())]
     plans = {
         _id(each, settings, library, seed, (user, assistant)): each
-        for each in planned(settings, hows, topics, personas, seed)
+        for each in plan_conversations(settings, hows, topics, personas, seed)
     }
     who = {USER: user.name, ASSISTANT: assistant.name}
     missing = (_Talk(id, each, settings, library, seed, who).made() for id, each in plans.items() if not is_there(id))
     made = yield from together(missing, settings.concurrency, on_made)
-    return Outcome(hows, len(topics), len(personas), tuple(plans), made)
+    return SynthesisResult(hows, len(topics), len(personas), tuple(plans), made)
 
 
-def _id(each: Planned, settings: SynthSettings, library: Library | None, seed: int, models: tuple[Known, Known]) -> str:
+def _id(
+    each: ConversationPlan,
+    settings: SynthSettings,
+    library: DocumentIndex | None,
+    seed: int,
+    models: tuple[ModelInfo, ModelInfo],
+) -> str:
     """The same for the same plan, whoever looks; it tells a reader neither the way nor the model."""
     reading = settings.model_dump(
         mode="json", exclude={"methods", "topics", "personas", "count", "concurrency", "documents"}
@@ -101,25 +107,25 @@ class _Talk:
     """
 
     id: str
-    planned: Planned
+    planned: ConversationPlan
     settings: SynthSettings
-    library: Library | None
+    library: DocumentIndex | None
     seed: int
     who: Mapping[str, str]
     said: list[tuple[str, str]] = field(default_factory=list)
     read: dict[str, Document] = field(default_factory=dict)
     turns: list[dict[str, Any]] = field(default_factory=list)
 
-    def made(self) -> Flow[Made]:
+    def made(self) -> Flow[GenerationResult]:
         """The conversation, or the reason why there is none."""
         plan = self.planned
         self.prompts = Prompts(self.settings, plan.topic.text, plan.persona, (self.seed, plan.draw))
         lost = yield from self._turns() if self.planned.how in ("DS4", "DS5") else self._whole()
-        return Made(self.planned, self.id, lost if lost is not None else self._conversation())
+        return GenerationResult(self.planned, self.id, lost if lost is not None else self._conversation())
 
     # --- DS1 to DS3 ---------------------------------------------------------------------------------------------
 
-    def _whole(self) -> Flow[Lost | None]:
+    def _whole(self) -> Flow[GenerationFailure | None]:
         how, topic = self.planned.how, self.planned.topic
         documents: list[Document] = []
         if self.library is not None and how == "DS2":
@@ -130,10 +136,10 @@ class _Talk:
         prompt = self.prompts.whole(self._numbered(ids))
         words = self._filler(self.settings.dialogue_tokens)
         reply = yield from self._asked(ASSISTANT, prompt, f"User: {topic.text}\nAssistant: {words}")
-        if isinstance(reply, Lost):
+        if isinstance(reply, GenerationFailure):
             return reply
         found = read_dialogue(reply, self.settings.max_characters)
-        if isinstance(found, Lost):
+        if isinstance(found, GenerationFailure):
             return found
         self.said = found
         self.turns = [{"documents": ids} if ids and role == ASSISTANT else {} for role, _ in found]
@@ -141,27 +147,27 @@ class _Talk:
 
     # --- DS4 and DS5 --------------------------------------------------------------------------------------------
 
-    def _turns(self) -> Flow[Lost | None]:
+    def _turns(self) -> Flow[GenerationFailure | None]:
         lost = yield from self._says(USER, self.prompts.opening(), {})
         while lost is None:
             lost = yield from self._replies()
             if lost is not None or len(self.said) >= 2 * self.settings.max_turns:
                 break
             lost = yield from self._says(USER, self.prompts.user(self.said), {})
-        if isinstance(lost, Lost):
+        if isinstance(lost, GenerationFailure):
             return lost
         if not any(role == ASSISTANT for role, _ in self.said):
-            return Lost(EMPTY, "the conversation was ended before anything was answered")
+            return GenerationFailure(EMPTY, "the conversation was ended before anything was answered")
         return None
 
-    def _replies(self) -> Flow[Lost | bool | None]:
+    def _replies(self) -> Flow[GenerationFailure | bool | None]:
         """The assistant's next reply, on the documents of this turn."""
         about: dict[str, Any] = {}
         looked_for = " ".join(words for _, words in self.said)
         if self.planned.how == "DS5":
             reply = yield from self._asked(ASSISTANT, self.prompts.query(self.said), self.planned.topic.text)
-            query = reply if isinstance(reply, Lost) else read_query(reply)
-            if isinstance(query, Lost):
+            query = reply if isinstance(reply, GenerationFailure) else read_query(reply)
+            if isinstance(query, GenerationFailure):
                 return query
             looked_for = about["query"] = query
         assert self.library is not None
@@ -171,10 +177,12 @@ class _Talk:
         prompt = self.prompts.assistant(self.said, self._numbered(ids))
         return (yield from self._says(ASSISTANT, prompt, about))
 
-    def _says(self, role: str, prompt: Prompt, about: dict[str, Any]) -> Flow[Lost | bool | None]:
+    def _says(self, role: str, prompt: Prompt, about: dict[str, Any]) -> Flow[GenerationFailure | bool | None]:
         """What one side says next is noted; the reason where nothing came, `True` where it ends the conversation."""
         reply = yield from self._asked(role, prompt, self._filler(self.settings.max_tokens))
-        found = reply if isinstance(reply, Lost) else read_utterance(reply, role, self.settings.max_characters)
+        found = (
+            reply if isinstance(reply, GenerationFailure) else read_utterance(reply, role, self.settings.max_characters)
+        )
         if not isinstance(found, Utterance):
             return found
         if found.text:
@@ -184,10 +192,10 @@ class _Talk:
 
     # --- what all share -----------------------------------------------------------------------------------------
 
-    def _asked(self, role: str, prompt: Prompt, stand_in: str) -> Flow[str | Lost]:
+    def _asked(self, role: str, prompt: Prompt, stand_in: str) -> Flow[str | GenerationFailure]:
         [reply] = yield [Request(role, prompt, purpose=PURPOSE, stand_in=Reply(stand_in), fewest=Reply(""))]
         if isinstance(reply, Failure):
-            return Lost(reply.reason, reply.detail)
+            return GenerationFailure(reply.reason, reply.detail)
         return str(reply.text)
 
     def _filler(self, tokens: int) -> str:

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from accord.edges import MB, BadInput, BadRow, MissingExtra, UnknownName, regular
+from accord.edges import MB, BadInput, BadRow, MissingExtra, UnknownName, regular_size
 from accord.formats import documents_from, read_rows
 from accord.values import Document, content_hash
 
@@ -16,7 +16,7 @@ LONGEST = 8 * MB
 """Bytes of a document."""
 
 
-class Library:
+class DocumentIndex:
     """Documents by id, in the order of the file or of their names."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
@@ -30,7 +30,7 @@ class Library:
             raise BadInput("no document, or two of one id; an assistant that retrieves needs documents with ids")
 
     @classmethod
-    def read(cls, path: str | Path) -> Library:
+    def read(cls, path: str | Path) -> DocumentIndex:
         """The text files of a folder, or the rows of a file that have a `text` each.
 
         Raises:
@@ -88,7 +88,7 @@ def _bm25s() -> Any:
 def _of_folder(folder: Path) -> list[Document]:
     found = []
     for path in sorted(each for each in folder.rglob("*") if each.suffix.lower() in ENDINGS):
-        if regular(path) > LONGEST:
+        if regular_size(path) > LONGEST:
             raise BadInput(f"{path.name} has more than {LONGEST // MB} MB; divide it")
         try:
             text = path.read_text(encoding="utf-8-sig")

@@ -8,9 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from accord.values import Topic
 
-How = Literal["DS1", "DS2", "DS3", "DS4", "DS5"]
-HOWS: tuple[How, ...] = get_args(How)
-READERS = frozenset(HOWS) - {"DS1"}
+SynthMethod = Literal["DS1", "DS2", "DS3", "DS4", "DS5"]
+SYNTH_METHODS: tuple[SynthMethod, ...] = get_args(SynthMethod)
+READERS = frozenset(SYNTH_METHODS) - {"DS1"}
 """Ways that need documents."""
 
 
@@ -19,7 +19,7 @@ class SynthSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    methods: tuple[How, ...] = Field(
+    methods: tuple[SynthMethod, ...] = Field(
         default=(),
         description="DS1: the model writes the whole dialogue and knows no document; DS2: it is shown the topic's own "
         "documents; DS3: the best for the topic by BM25; DS4: user and assistant take turns, and the assistant reads "

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from accord.edges import MB, BadInput, BadRow, read_text
 from accord.formats import read_rows
-from accord.models import USER, Failure, Flow, Form, Prompt, Reply, ask_for_list, to, together, twice
-from accord.synth.document_search import Library
+from accord.models import USER, Failure, Flow, ListForm, Prompt, Reply, ask_for_list, stand_in_twice, to_role, together
+from accord.synth.document_search import DocumentIndex
 from accord.synth.prompting import personas_prompt, plain, topics_prompt
 from accord.synth.settings import SynthSettings
 from accord.synth.utterance_parser import clean
@@ -76,7 +76,7 @@ def _lines(path: Path, what: str) -> list[str]:
     return found
 
 
-def topics_of(settings: SynthSettings, library: Library | None, seed: int) -> Flow[tuple[Topic, ...]]:
+def topics_of(settings: SynthSettings, library: DocumentIndex | None, seed: int) -> Flow[tuple[Topic, ...]]:
     """The topics of the settings, each once; those that are written are asked for, a document each where there are.
 
     Raises:
@@ -98,7 +98,7 @@ def topics_of(settings: SynthSettings, library: Library | None, seed: int) -> Fl
     return topics
 
 
-def _written(settings: SynthSettings, library: Library | None, count: int, seed: int) -> Flow[tuple[Topic, ...]]:
+def _written(settings: SynthSettings, library: DocumentIndex | None, count: int, seed: int) -> Flow[tuple[Topic, ...]]:
     """Topics that a model writes: of documents that are drawn, else of what `about` says."""
     documents = [] if library is None else list(library.documents.values())
     drawn = random.Random(f"topics/{seed}").sample(documents, min(count, len(documents)))
@@ -132,11 +132,11 @@ def personas_of(settings: SynthSettings, seed: int) -> Flow[tuple[str, ...]]:
     return tuple(dict.fromkeys(text for entries in found for text in entries))
 
 
-def _listed(prompt: Prompt, form: Form) -> Flow[list[str]]:
+def _listed(prompt: Prompt, form: ListForm) -> Flow[list[str]]:
     """The first field of each entry that a model writes, as one line; none where it fails."""
     expected = partial(_stand_in, form.most)
     asked = ask_for_list(prompt, form)
-    entries = yield from to(USER, asked, PURPOSE, None, expected, partial(_stand_in, 1), twice(expected))
+    entries = yield from to_role(USER, asked, PURPOSE, None, expected, partial(_stand_in, 1), stand_in_twice(expected))
     if isinstance(entries, Failure):
         return []
     texts = (plain(clean(str(next(iter(entry.values()), ""))))[:_LONGEST] for entry in entries)

@@ -34,7 +34,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Giveaway:
+class DiscriminativeFeature:
     """One metric of the two kinds.
 
     Attributes:
@@ -54,7 +54,7 @@ class Giveaway:
 
 
 @dataclass(frozen=True)
-class Unlike:
+class TwoSampleResult:
     """What tells synthetic conversations from real ones.
 
     Attributes:
@@ -73,11 +73,11 @@ class Unlike:
     low: float
     high: float
     p: float
-    giveaways: Sequence[Giveaway]
+    giveaways: Sequence[DiscriminativeFeature]
 
     def to_json(self) -> dict[str, Any]:
         """Everything, and the sentence."""
-        rows = [{name: getattr(each, name) for name in Giveaway.__slots__} for each in self.giveaways]
+        rows = [{name: getattr(each, name) for name in DiscriminativeFeature.__slots__} for each in self.giveaways]
         names = ("synthetic", "real", "groups", "auc", "low", "high", "p")
         return {**{name: getattr(self, name) for name in names}, "giveaways": rows, "said": str(self)}
 
@@ -90,7 +90,9 @@ class Unlike:
         return f"the metrics tell {self.synthetic} synthetic conversations from {self.real} real ones: {about}"
 
 
-def unlike(table: EvidenceTable, groups: Sequence[str], is_synthetic: Sequence[bool], seed: int = 0) -> Unlike:
+def two_sample_test(
+    table: EvidenceTable, groups: Sequence[str], is_synthetic: Sequence[bool], seed: int = 0
+) -> TwoSampleResult:
     """How well, and by what, the two kinds are told apart.
 
     Args:
@@ -124,7 +126,7 @@ def unlike(table: EvidenceTable, groups: Sequence[str], is_synthetic: Sequence[b
     low, high = _interval(scores[0], truth, folds, clusters, seed)
     p = (1 + np.sum(by_chance >= found - 1e-12)) / (1 + len(by_chance))
     sizes = (int(truth.sum()), int((~truth).sum()), len(clusters))
-    return Unlike(*sizes, float(found), low, high, float(p), _giveaways(table, truth, permuted))
+    return TwoSampleResult(*sizes, float(found), low, high, float(p), _giveaways(table, truth, permuted))
 
 
 def _some(is_synthetic: NDArray[np.bool_], seed: int) -> NDArray[np.intp]:
@@ -232,7 +234,9 @@ def _interval(
     return float(low), float(high)
 
 
-def _giveaways(table: EvidenceTable, truth: NDArray[np.bool_], permuted: NDArray[np.bool_]) -> list[Giveaway]:
+def _giveaways(
+    table: EvidenceTable, truth: NDArray[np.bool_], permuted: NDArray[np.bool_]
+) -> list[DiscriminativeFeature]:
     """Each metric alone, over the conversations that have it."""
     from scipy.stats import rankdata
 
@@ -256,5 +260,5 @@ def _giveaways(table: EvidenceTable, truth: NDArray[np.bool_], permuted: NDArray
         higher = float((ranks[kinds].sum() - len(ours) * (len(ours) + 1) / 2) / (len(ours) * len(others)))
         found.append((column.name, float(ours.mean()), float(others.mean()), effect, higher))
     corrected = holm(chances) if chances else []
-    rows = [Giveaway(*each, p) for each, p in zip(found, corrected, strict=True)]
+    rows = [DiscriminativeFeature(*each, p) for each, p in zip(found, corrected, strict=True)]
     return sorted(rows, key=lambda each: -abs(each.effect))

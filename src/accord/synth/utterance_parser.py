@@ -27,7 +27,7 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _QUERY_CHARACTERS = 300
 
 
-class Lost(NamedTuple):
+class GenerationFailure(NamedTuple):
     """Why a conversation came to nothing: one word or two to count by, and a sentence."""
 
     reason: str
@@ -47,36 +47,36 @@ def clean(text: str) -> str:
     return sendable(_CONTROLS.sub("", text.replace("\r\n", "\n"))).strip()
 
 
-def read_utterance(text: str, role: str, most: int) -> Utterance | Lost:
+def read_utterance(text: str, role: str, most: int) -> Utterance | GenerationFailure:
     """One side's next words, at most so many characters."""
     if len(text) > most:
-        return Lost(TOO_LONG, f"the {role} writes {len(text):,} characters, more than {most:,}")
+        return GenerationFailure(TOO_LONG, f"the {role} writes {len(text):,} characters, more than {most:,}")
     said = clean(text)
     marks = list(_MARK.finditer(said))
     starts = [0] if not marks or marks[0].start() else []
     starts += [mark.end() for mark in marks if mark[1].casefold() == role]
     if not starts or not said:
-        return Lost(EMPTY, f"the {role} says nothing")
+        return GenerationFailure(EMPTY, f"the {role} says nothing")
     until = next((mark.start() for mark in marks if mark.start() >= starts[0]), len(said))
     own = said[starts[0] : until]
     end = _END.search(own)
     own = (own[: end.start()] if end is not None else own).strip()
     if not own and end is None:
-        return Lost(EMPTY, f"the {role} says nothing")
+        return GenerationFailure(EMPTY, f"the {role} says nothing")
     is_alone = len(marks) == (starts[0] > 0)
     return Utterance(own, end is not None, not is_alone)
 
 
-def read_dialogue(text: str, most: int) -> list[tuple[str, str]] | Lost:
+def read_dialogue(text: str, most: int) -> list[tuple[str, str]] | GenerationFailure:
     """A whole dialogue as pairs of a role and what it says; two utterances of one side in a row are one.
 
     What stands before the first utterance is no part of it.
     """
     if len(text) > most * 10:
-        return Lost(TOO_LONG, f"a dialogue of {len(text):,} characters")
+        return GenerationFailure(TOO_LONG, f"a dialogue of {len(text):,} characters")
     said = clean(text)
     if not said:
-        return Lost(EMPTY, "the model says nothing")
+        return GenerationFailure(EMPTY, "the model says nothing")
     marks = list(_MARK.finditer(said))
     turns: list[tuple[str, str]] = []
     for place, mark in enumerate(marks):
@@ -91,14 +91,18 @@ def read_dialogue(text: str, most: int) -> list[tuple[str, str]] | Lost:
         if end is not None:
             break
     if {role for role, _ in turns} != {"user", "assistant"}:
-        return Lost(UNREADABLE, "the reply is no dialogue of a user and an assistant")
+        return GenerationFailure(UNREADABLE, "the reply is no dialogue of a user and an assistant")
     longest = max(len(words) for _, words in turns)
-    return turns if longest <= most else Lost(TOO_LONG, f"a message of {longest:,} characters, more than {most:,}")
+    return (
+        turns
+        if longest <= most
+        else GenerationFailure(TOO_LONG, f"a message of {longest:,} characters, more than {most:,}")
+    )
 
 
-def read_query(text: str) -> str | Lost:
+def read_query(text: str) -> str | GenerationFailure:
     """What is looked for: the first line that says something."""
     lines = (line.strip(" \t\"'`“”") for line in clean(text[:20_000]).splitlines())
     found = next((line for line in lines if line), "")
     found = re.sub(r"^query\s*[:\uff1a]\s*", "", found, flags=re.IGNORECASE)[:_QUERY_CHARACTERS]
-    return found or Lost(EMPTY, "the assistant writes no query")
+    return found or GenerationFailure(EMPTY, "the assistant writes no query")

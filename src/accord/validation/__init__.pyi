@@ -1,7 +1,7 @@
-from .comparison import always_learned as always_learned, baselines as baselines, compare as compare
+from .comparison import BASELINES as BASELINES, baselines as baselines, compare as compare
 from .comparison import compare_held_out as compare_held_out, compared as compared, Comparison as Comparison
-from .comparison import Difference as Difference, differences_of as differences_of, folds_of as folds_of
-from .comparison import is_better as is_better, Keep as Keep, TESTED as TESTED
+from .comparison import Difference as Difference, differences_of as differences_of, is_better as is_better
+from .comparison import TESTED as TESTED
 from .drift import chance as chance, one_per_group as one_per_group, said as said, Shift as Shift, SHIFTED as SHIFTED
 from .drift import shifts as shifts, stability as stability
 from .estimation import estimate as estimate, estimates as estimates, Gap as Gap, gaps as gaps, Labelled as Labelled
@@ -15,10 +15,10 @@ from .issue_statistics import GroupCounts as GroupCounts, IssueStatistics as Iss
 from .issue_statistics import KindCounts as KindCounts, summarize_issues as summarize_issues
 from .judge_audit import audit as audit, audit_requests as audit_requests, Finding as Finding, injections as injections
 from .judge_audit import PADDING as PADDING, Probe as Probe, ways_to_ask as ways_to_ask
-from .learning_curve import adaptive_curve as adaptive_curve, Asked as Asked, gain_curve as gain_curve
-from .learning_curve import learning_curve as learning_curve, Point as Point
-from .metrics_table import Leak as Leak, NEW as NEW, other_people as other_people, people_alpha as people_alpha
-from .metrics_table import Result as Result, Table as Table, Within as Within
+from .learning_curve import adaptive_curve as adaptive_curve, AdaptivePoint as AdaptivePoint, CurvePoint as CurvePoint
+from .learning_curve import gain_curve as gain_curve, learning_curve as learning_curve
+from .metrics_table import Leak as Leak, MetricsTable as MetricsTable, NEW as NEW, other_people as other_people
+from .metrics_table import people_alpha as people_alpha, SystemMetrics as SystemMetrics, Within as Within
 from .recommendation import BEST_COLUMN as BEST_COLUMN, CONSTANT as CONSTANT, Cost as Cost, decide as decide
 from .recommendation import Decision as Decision, Gain as Gain, gain_over as gain_over, JUDGE_ALONE as JUDGE_ALONE
 from .recommendation import labels_needed as labels_needed

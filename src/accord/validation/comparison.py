@@ -1,4 +1,4 @@
-"""Every method and baseline on the same labels and honest folds: one table, with intervals and paired tests."""
+"""Comparison of evaluators and baselines on the same labels and folds: a table with intervals and paired tests."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.edges import BadInput, UnknownName
-from accord.evidence import EvidenceTable, Ratings, Tabular, comparison_table, ratings
-from accord.learning import PMI, PRESETS, Factory, JudgeExpected, RandomDraw, System, held_out, make_head
+from accord.edges import UnknownName
+from accord.evidence import EvidenceTable, Ratings, Tabular, comparison_table
+from accord.learning import PMI, PRESETS, Experiment, Factory, JudgeExpected, Predictions, RandomDraw, make_head
 from accord.methods import LOWEST_SCORE, SCORE
 from accord.statistics import (
     DRAWS,
@@ -24,11 +24,17 @@ from accord.statistics import (
     MeanStatistic,
     PairedTest,
     Split,
-    grouped_folds,
     holm,
     paired_test,
 )
-from accord.validation.metrics_table import CORRELATIONS, Leak, Result, Table, other_people, people_alpha
+from accord.validation.metrics_table import (
+    CORRELATIONS,
+    Leak,
+    MetricsTable,
+    SystemMetrics,
+    other_people,
+    people_alpha,
+)
 from accord.validation.recommendation import BEST_COLUMN, CONSTANT, JUDGE_ALONE, Decision
 from accord.values import ISSUE, Labels, Question
 
@@ -37,15 +43,21 @@ BASELINES = (
     "lowest-turn",
 )  # fmt: skip
 TESTED = ("rmse", "pearson", "log_loss")
-Keep = Callable[[str, Any, Callable[[], System]], System]
-"""Predictions by name and by what else they follow from: kept ones, or what the work gives."""
-LinesBy = Callable[[Callable[[System], Result], Sequence[System]], list[Result]]
-"""Makes the line of each system."""
+MapSystems = Callable[[Callable[[Predictions], SystemMetrics], Sequence[Predictions]], list[SystemMetrics]]
+"""Computes the metrics of each system, possibly in several processes."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The first system against another, on one statistic: the paired test, its p corrected by Holm's method."""
+    """Paired test of the first system against another on one statistic.
+
+    Attributes:
+        system: Name of the first system.
+        against: Name of the other system.
+        statistic: Name of the statistic.
+        test: The test; its difference is the first system's statistic minus the other's.
+        p_holm: p of the test, corrected by Holm's method.
+    """
 
     system: str
     against: str
@@ -54,10 +66,12 @@ class Difference:
     p_holm: float
 
     def to_json(self) -> dict[str, Any]:
-        """A flat row."""
+        """Return a flat row."""
         test = self.test
-        ours = {"system": self.system, "against": self.against, "statistic": self.statistic}
-        return ours | {
+        return {
+            "system": self.system,
+            "against": self.against,
+            "statistic": self.statistic,
             "difference": test.difference,
             "difference_low": test.low,
             "difference_high": test.high,
@@ -68,33 +82,34 @@ class Difference:
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Tabular):
-    """What `compare` found: every system on the same ratings, the first tested against all others.
+    """MetricsTable of systems on the same ratings; the first one is tested against all others.
 
     Attributes:
-        question: What is predicted.
-        ratings: The ratings that were predicted.
-        systems: Their predictions.
-        results: A line per system, on the ratings that all of them scored (`Table.common`).
-        differences: The first system against each other one.
-        people: How well the other people predict each rating; `None` where nobody shares a target.
+        question: Question that is predicted.
+        ratings: Ratings that were predicted.
+        systems: Predictions of each system.
+        results: Metrics of each system, on the ratings that every system scored (`MetricsTable.common`).
+        differences: Tests of the first system against each other one.
+        people: Metrics of the other annotators as predictors of each rating; None if no target has two annotators.
         alpha: Krippendorff's ordinal α of the annotators.
-        folds: Of the cross-validation; 1 where one side was held out.
-        seed: Of the folds and the resampling.
-        seen: Groups that are learned from and not tested on.
-        groups: What splits keep together, and why.
-        unmade: Evaluators that could not be made from what is there, with the reason.
-        decision: The evaluator to use, and whether the labels support it; `None` if none was asked for.
-        common: How many ratings the lines are made from, where every system of them scored these.
-        draws: Bootstrap samples and permutations.
-        leak: What folds of single samples would have read, where groups join samples.
+        folds: Number of folds; 1 if one side was held out.
+        seed: Random seed of the folds and the resampling.
+        seen: Groups that are learned from and not tested.
+        groups: Groups that splits keep together, with the reasons.
+        unmade: Evaluators that could not be made, with the reason.
+        decision: Recommended evaluator, and whether the labels support it; None if none was requested.
+        common: Number of ratings that the results are computed from.
+        draws: Number of bootstrap samples and permutations.
+        leak: Metrics under folds of single samples, if groups join samples.
+        synthetic: Number of rated synthetic conversations.
     """
 
     question: Question
     ratings: Ratings
-    systems: Sequence[System]
-    results: Sequence[Result]
+    systems: Sequence[Predictions]
+    results: Sequence[SystemMetrics]
     differences: Sequence[Difference]
-    people: Result | None
+    people: SystemMetrics | None
     alpha: float | None
     folds: int
     seed: int
@@ -109,44 +124,54 @@ class Comparison(Tabular):
 
     @property
     def remarks(self) -> list[str]:
-        """Sentences that a reader of the table needs: on its rows, on probabilities worse than none, on leaks."""
-        said = []
+        """Sentences on synthetic conversations, left-out ratings, useless probabilities and leaks."""
+        remarks = []
         if self.synthetic:
             count = len(set(self.ratings.conversation))
-            said.append(f"{self.synthetic} of {count} rated conversations are synthetic: nobody held them")
+            remarks.append(f"{self.synthetic} of {count} rated conversations are synthetic")
         if self.common < len(self.ratings):
-            said.append(
+            remarks.append(
                 f"compared on the {self.common} of {len(self.ratings)} ratings that every system scored; a system with "
-                "a smaller n scored fewer of them, and paired tests take those that both scored"
+                "a smaller n scored only a part of these, and paired tests use the ratings that both systems scored"
             )
-        said += [_no_better_than_shares(line, *self.worse_than_constant[line.system]) for line in self.results
-                 if line.system in self.worse_than_constant]  # fmt: skip
+        remarks += [
+            f"{row.system}: log loss {loss:.3f} is worse than the constant's {constant:.3f}: its probabilities say "
+            "less than the frequency of each answer"
+            for row in self.results
+            if row.system in self.worse_than_constant
+            for loss, constant in [self.worse_than_constant[row.system]]
+        ]
         if self.leak is not None and self.leak.is_large:
-            said.append(str(self.leak))
-        return said
+            remarks.append(str(self.leak))
+        return remarks
 
     @property
     def choices(self) -> list[str]:
-        """A line per system that chose something inside the folds: the column of `best-column`, a judge's question."""
+        """Lines on systems that chose something inside the folds, such as the column of `best-column`."""
         lines = []
-        for each in self.systems:
-            chosen = [name if self.folds == 1 else f"{name} ({n} of {self.folds} folds)"
-                      for name, n in sorted(each.choices.items(), key=lambda item: -item[1])]  # fmt: skip
-            lines += [f"{each.name}: {', '.join(chosen)}"] if chosen else []
+        for system in self.systems:
+            chosen = [
+                name if self.folds == 1 else f"{name} ({count} of {self.folds} folds)"
+                for name, count in sorted(system.choices.items(), key=lambda item: -item[1])
+            ]
+            lines += [f"{system.name}: {', '.join(chosen)}"] if chosen else []
         return lines
 
     @property
     def worse_than_constant(self) -> dict[str, tuple[float, float]]:
-        """Evaluators whose log loss is above the constant's on the same ratings, with both."""
-        constant = next((line for line in self.results if line.system == BASELINES[0]), None)
+        """Log loss of evaluators that is above the constant's on the same ratings, with the constant's."""
+        constant = next((row for row in self.results if row.system == CONSTANT), None)
         least = None if constant is None else constant.values["log_loss"]
-        lines = [line for line in self.results if line.system not in BASELINES and line.n == (constant and constant.n)]
-        losses = {line.system: line.values["log_loss"] for line in lines}
-        return {} if least is None else {
-            name: (loss, least) for name, loss in losses.items() if loss is not None and loss > least
-        }  # fmt: skip
+        if constant is None or least is None:
+            return {}
+        losses = {
+            row.system: row.values["log_loss"]
+            for row in self.results
+            if row.system not in BASELINES and row.n == constant.n
+        }
+        return {name: (loss, least) for name, loss in losses.items() if loss is not None and loss > least}
 
-    def __getitem__(self, system: str) -> Result:
+    def __getitem__(self, system: str) -> SystemMetrics:
         try:
             return next(result for result in self.results if result.system == system)
         except StopIteration:
@@ -163,11 +188,11 @@ class Comparison(Tabular):
 
     def shown_rows(self) -> list[dict[str, Any]]:
         """Return the statistics of each system with their intervals."""
-        header, lines = comparison_table(self.records())
-        return [dict(zip(header, line, strict=True)) for line in lines]
+        header, rows = comparison_table(self.records())
+        return [dict(zip(header, row, strict=True)) for row in rows]
 
     def to_json(self) -> dict[str, Any]:
-        """The whole table."""
+        """Return the whole table."""
         return {
             "question": self.question.id,
             "ratings": len(self.ratings),
@@ -191,13 +216,6 @@ class Comparison(Tabular):
         }
 
 
-def _no_better_than_shares(line: Result, loss: float, least: float) -> str:
-    return (
-        f"{line.system}: log loss {loss:.3f} is worse than the constant's {least:.3f}: its probabilities say less than "
-        "how often each answer was given"
-    )
-
-
 def compare(
     evidence: EvidenceTable,
     labels: Labels,
@@ -209,125 +227,82 @@ def compare(
     factories: Mapping[str, Factory] | None = None,
     seen: Collection[str] = (),
 ) -> Comparison:
-    """Cross-validate heads and baselines on one table of evidence, on the same folds of whole groups.
+    """Cross-validate heads and baselines on one table of evidence, on the same folds of groups.
 
     Args:
-        evidence: Features of everything that is rated.
+        evidence: Evidence of all rated targets.
         labels: All labels, with their groups; those on `question` are predicted.
-        question: The main question.
-        methods: Names of heads to set beside the baselines; the first is tested against all others.
+        question: Main question.
+        methods: Names of heads or presets; the first one is tested against all others.
         folds: Number of folds.
-        seed: Of the folds, of the resampling, and of the random baseline.
-        draws: Bootstrap samples and permutations.
-        factories: How to make a method that needs settings, by its name.
-        seen: Conversations whose labels shaped the evidence (a rubric was learned on them): they are learned from in
-            every fold, and never tested on.
+        seed: Random seed of the folds, of the resampling, and of the random baseline.
+        draws: Number of bootstrap samples and permutations.
+        factories: Makers of methods that need settings, by name.
+        seen: Conversations whose labels shaped the evidence (a rubric was learned on them); they are learned from in
+            every fold and never tested.
 
     Raises:
         BadInput: Too few rated conversations for the folds, or a label outside the scale.
     """
-    rated, splits, shaped = folds_of(evidence, labels, question, folds, seed, seen)
+    experiment = Experiment.of(evidence, labels, question, folds, seed, seen)
     given = factories or {}
-    own = [
-        held_out(name, given.get(name) or _factory(name), question, evidence, labels, rated, splits) for name in methods
-    ]
-    others = baselines(evidence, labels, question, rated, splits, seed, without=methods)
-    return compared(question, rated, [*own, *others], folds, seed, draws, shaped)
+    systems = [experiment.run(name, given.get(name) or _factory(name)) for name in methods]
+    return compared(experiment, [*systems, *baselines(experiment, without=methods)], draws)
 
 
 def _factory(name: str) -> Factory:
-    """Makes the head of a name, or of the preset of a name."""
+    """Return a maker of the head, or of the preset's head, with this name."""
     preset = PRESETS.get(name)
     head, settings = (preset.head, preset.settings) if preset else (name, {})
     return lambda question: make_head(head, question, settings)
 
 
-def folds_of(
-    evidence: EvidenceTable, labels: Labels, question: Question, folds: int, seed: int, seen: Collection[str] = ()
-) -> tuple[Ratings, list[Split], frozenset[str]]:
-    """The ratings that are predicted, the folds of their groups, and the groups that are never tested.
-
-    Raises:
-        BadInput: Too few rated groups for the folds, nothing to test, or a label outside the scale.
-    """
-    everything = ratings(evidence, labels, question)
-    if not len(everything):
-        raise BadInput(
-            f"no label on {question.id!r} has evidence; import labels, or gather evidence for what they rate"
-        )
-    was_seen = np.array([name in frozenset(seen) for name in everything.conversation], dtype=bool)
-    shaped = frozenset(map(str, everything.group[was_seen]))
-    rated = everything.take(np.flatnonzero([name not in shaped for name in everything.group]))
-    if not len(rated):
-        raise BadInput("every rated conversation was seen when the rubric was learned; label others to try it on")
-    always = always_learned(evidence, labels, question, shaped)
-    return rated, list(grouped_folds(list(rated.group), folds, seed, always)), shaped
+def baselines(experiment: Experiment, without: Collection[str] = ()) -> list[Predictions]:
+    """Return the predictions of the baselines that the evidence allows."""
+    make: dict[str, Factory] = {"random": partial(RandomDraw, random_state=experiment.seed)}
+    return [
+        experiment.run(name, make.get(name) or _factory(name), ["baseline", name, experiment.seed])
+        for name in _possible(experiment.evidence, experiment.question)
+        if name not in without
+    ]
 
 
-def always_learned(
-    evidence: EvidenceTable, labels: Labels, question: Question, shaped: Collection[str]
-) -> frozenset[str]:
-    """The groups that are never tested: those of `shaped`, and those that nobody rated on the question."""
-    rated = {labels.group_of(target) for target in labels.on(question.id).targets}
-    return frozenset(shaped) | ({labels.group_of(target) for target in evidence.targets} - rated)
-
-
-def baselines(
-    evidence: EvidenceTable,
-    labels: Labels,
-    question: Question,
-    rated: Ratings,
-    splits: Sequence[Split],
-    seed: int = 0,
-    without: Collection[str] = (),
-    keep: Keep = lambda name, about, work: work(),
-) -> list[System]:
-    """What any evaluator has to beat, as far as the evidence allows, on the same splits."""
-    names = [name for name in _possible(evidence, question) if name not in without]
-    make: dict[str, Factory] = {"random": partial(RandomDraw, random_state=seed)}
-
-    def predicted(name: str) -> System:
-        return held_out(name, make.get(name) or _factory(name), question, evidence, labels, rated, splits)
-
-    return [keep(name, ["baseline", name, seed], partial(predicted, name)) for name in names]
-
-
-def one_by_one(make: Callable[[System], Result], systems: Sequence[System]) -> list[Result]:
-    """The line of each system."""
-    return [make(system) for system in systems]
+def _one_by_one(metrics: Callable[[Predictions], SystemMetrics], systems: Sequence[Predictions]) -> list[SystemMetrics]:
+    return [metrics(system) for system in systems]
 
 
 def compared(
-    question: Question,
-    rated: Ratings,
-    systems: Sequence[System],
-    folds: int,
-    seed: int = 0,
+    experiment: Experiment,
+    systems: Sequence[Predictions],
     draws: int = DRAWS,
-    seen: frozenset[str] = frozenset(),
     speakers: NDArray[np.object_] | None = None,
-    lines_by: LinesBy = one_by_one,
+    map_systems: MapSystems = _one_by_one,
 ) -> Comparison:
-    """The table of some systems' predictions of the same ratings; the first is tested against all others.
+    """Return the table of systems that predicted the same experiment; the first one is tested against all others.
 
-    `speakers` (n,) says which system each rating is about, for agreement within systems; `lines_by` makes the lines,
-    perhaps several at the same time.
+    Args:
+        experiment: Ratings and folds.
+        systems: Predictions of each system.
+        draws: Number of bootstrap samples and permutations.
+        speakers: (n,) chat system that each rating is about, for agreement within systems.
+        map_systems: Computes the metrics of each system, possibly in several processes.
     """
-    table = Table(rated, folds, seed, draws, speakers)
+    rated = experiment.ratings
+    table = MetricsTable(rated, experiment.folds, experiment.seed, draws, speakers)
     common = table.common(systems)
     people = other_people(rated)
-    lines = lines_by(partial(table.line, among=common), [*systems, *([] if people is None else [people])])
+    rows = map_systems(partial(table.row, among=common), [*systems, *([] if people is None else [people])])
     return Comparison(
-        question=question,
+        question=experiment.question,
         ratings=rated,
         systems=systems,
-        results=lines[: len(systems)],
+        results=rows[: len(systems)],
         differences=differences_of(systems, table, common),
-        people=None if people is None else lines[-1],
+        people=None if people is None else rows[-1],
         alpha=people_alpha(rated),
-        folds=folds,
-        seed=seed,
-        seen=seen,
+        folds=experiment.folds,
+        seed=experiment.seed,
+        seen=experiment.always_train,
         common=int(common.sum()),
         draws=draws,
     )
@@ -345,56 +320,55 @@ def compare_held_out(
     seed: int = 0,
     speakers_of: Callable[[Ratings], NDArray[np.object_] | None] = lambda rated: None,
 ) -> Comparison:
-    """What learned on one side of a split, on the ratings of the other; the baselines and its rivals beside it.
+    """Compare a system that learns on one side of a split with baselines and rivals, on the ratings of the other side.
 
     Args:
-        name: Of what is compared.
-        make: Learns from the evidence of the one side.
-        question: Whose answers are predicted.
-        evidence: Of both sides, each row as if it had not been seen.
-        labels: What people said of both.
+        name: Name of the system.
+        make: Returns the unfitted system.
+        question: Question to predict.
+        evidence: Evidence of both sides, each row as if its labels had not been seen.
+        labels: Labels of both sides.
         split: The two sides.
-        rivals: Other systems' answers about the other side, by name, taken as they are; one that is called like a
-            baseline gets `name` before its own.
-        draws: Of the intervals.
-        seed: Of the draws.
-        speakers_of: Which system each of some ratings is about.
+        rivals: Answers of other systems about the test side by name, used as they are; a rival with the name of a
+            baseline gets `name` as a prefix.
+        draws: Number of bootstrap samples.
+        seed: Random seed of the draws.
+        speakers_of: Returns the chat system that each of some ratings is about.
 
     Raises:
-        BadInput: Nothing that was held out is rated.
+        BadInput: No held-out target is rated.
     """
-    everything = ratings(evidence, labels, question)
-    rated = everything.take(np.flatnonzero([group in split.test for group in everything.group]))
-    if not len(rated):
-        raise BadInput(f"nothing that was held out has a rating of {question.id!r}")
-    systems = [held_out(name, make, question, evidence, labels, rated, [split])]
-    systems += baselines(evidence, labels, question, rated, [split], seed, without=[name])
-    rows = EvidenceTable.from_rows([], {target: {} for target in evidence.targets})
+    experiment = Experiment.on_split(evidence, labels, question, split, seed)
+    systems = [experiment.run(name, make), *baselines(experiment, without=[name])]
+    empty = EvidenceTable.from_rows([], {target: {} for target in evidence.targets})
     taken = {system.name for system in systems}
     for rival, answers in rivals.items():
-        called = f"{name}, {rival}" if rival in taken else rival  # a way to pick examples is called random, too
-        systems.append(held_out(called, JudgeExpected, question, rows.join(answers), labels, rated, [split]))
-    return compared(question, rated, systems, 1, seed, draws, speakers=speakers_of(rated))
+        # A selector of examples may be named like a baseline, such as `random`.
+        rival_name = f"{name}, {rival}" if rival in taken else rival
+        answered = Experiment.on_split(empty.join(answers), labels, question, split, seed)
+        systems.append(answered.run(rival_name, JudgeExpected))
+    return compared(experiment, systems, draws, speakers_of(experiment.ratings))
 
 
 def _possible(evidence: EvidenceTable, question: Question) -> list[str]:
-    """The baselines that have something to go by in this evidence."""
+    """Return the names of the baselines that this evidence allows."""
     columns = {column.name for column in evidence.columns}
     judged = {column.question for column in evidence.columns if column.option is not None}
-    asked = question.id in judged if question.compares else bool(judged)
-    is_mark = f"{ISSUE}{question.id.removeprefix(ISSUE)}" in columns  # more is worse: no score of turns says it
-    turns = {"mean-turn": SCORE in columns and not is_mark, "lowest-turn": LOWEST_SCORE in columns and not is_mark}
+    is_judged = question.id in judged if question.compares else bool(judged)
+    # More of an issue is worse, so turn scores do not predict it.
+    is_issue = f"{ISSUE}{question.id.removeprefix(ISSUE)}" in columns
+    turns = {"mean-turn": SCORE in columns and not is_issue, "lowest-turn": LOWEST_SCORE in columns and not is_issue}
     has_columns = bool(columns) and not question.compares
-    needed = {"label-free": PMI in columns, BEST_COLUMN: has_columns, **turns}
-    return [name for name in BASELINES if needed.get(name, asked or not name.startswith("judge-"))]
+    allowed = {"label-free": PMI in columns, BEST_COLUMN: has_columns, **turns}
+    return [name for name in BASELINES if allowed.get(name, is_judged or not name.startswith("judge-"))]
 
 
 def differences_of(
-    systems: Sequence[System], table: Table, common: NDArray[np.bool_] | None = None
+    systems: Sequence[Predictions], table: MetricsTable, common: NDArray[np.bool_] | None = None
 ) -> list[Difference]:
-    """The first system against each other one, on the common rows that both scored; Holm over all of these tests.
+    """Test the first system against each other one on the common ratings that both scored; Holm over all tests.
 
-    Correlations are not tested where one of the two predicts the same for everything in a fold.
+    Correlations are not tested if one of the two systems predicts a constant in each fold.
     """
     first, rated = systems[0], table.rated
     tests: list[tuple[str, str, PairedTest]] = []
@@ -405,9 +379,9 @@ def differences_of(
             continue
         ours, theirs = first.paired(rated).take(rows), other.paired(rated).take(rows)
         clusters = table.clusters(rows)
-        constant = not (table.moves(first, rows) and table.moves(other, rows))
+        is_constant = not (table.varies(first, rows) and table.varies(other, rows))
         for name in TESTED:
-            if constant and name in CORRELATIONS:
+            if is_constant and name in CORRELATIONS:
                 continue
             statistic = STATISTICS[name]
             assert isinstance(statistic, MeanStatistic)
@@ -422,5 +396,5 @@ def differences_of(
 
 
 def is_better(difference: Difference) -> bool:
-    """Whether the first system's statistic is the better one."""
+    """Return True if the first system's statistic is the better one."""
     return (difference.test.difference < 0) == (difference.statistic in LOWER_IS_BETTER)

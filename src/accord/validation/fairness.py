@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.evidence import Ratings
-from accord.learning import System
+from accord.learning import Predictions
 from accord.statistics import (
     STATISTICS,
     Clusters,
@@ -92,7 +92,7 @@ SHOWN = {
 
 
 def by_group(
-    system: System, rated: Ratings, groups: Sequence[str | None], by: str, draws: int = DRAWS, seed: int = 0
+    system: Predictions, rated: Ratings, groups: Sequence[str | None], by: str, draws: int = DRAWS, seed: int = 0
 ) -> list[Group]:
     """The agreement within each group of ratings, the most biased first.
 

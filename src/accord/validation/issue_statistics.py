@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from accord.values import HIGHEST, LOWEST, Conversation, Estimate, IssueAnnotation, Taxonomy, text_table
+from accord.values import MAX_SCORE, MIN_SCORE, Conversation, Estimate, IssueAnnotation, Taxonomy, text_table
 
-SCORES = range(LOWEST, HIGHEST + 1)
+SCORES = range(MIN_SCORE, MAX_SCORE + 1)
 LATEST_POSITION = 20
 """Turns from here on are counted together."""
 

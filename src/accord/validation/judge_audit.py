@@ -23,23 +23,23 @@ from accord.models import (
     Judge,
     Unanswered,
     as_finished,
-    attacked,
     attacks,
-    fitted,
+    fit_to_context,
     in_requests,
+    insert_attack,
     room_for,
 )
 from accord.statistics import DRAWS, Clusters, estimate_from_draws
 from accord.values import (
     Estimate,
-    Kind,
     Question,
     Rubric,
     Sample,
+    ScaleKind,
 )
 
 AT_ONCE = 8
-MOVABLE = frozenset({Kind.ORDINAL, Kind.BINARY})
+MOVABLE = frozenset({ScaleKind.ORDINAL, ScaleKind.BINARY})
 """Scales along which an answer can move."""
 PADDING = (
     "I hope this answers your question in full. If there is anything else at all, please do not hesitate to ask: "
@@ -118,7 +118,7 @@ def injections(question: Question) -> list[Probe]:
 
     def probe(name: str, text: str) -> Probe:
         return Probe(
-            f"injection: {name}", says, lambda s, q: (attacked(s, text), [question]) if question in q else None
+            f"injection: {name}", says, lambda s, q: (insert_attack(s, text), [question]) if question in q else None
         )
 
     return [probe(kind, text) for kind, text in attacks(str(question.scale.options[-1]))]
@@ -152,7 +152,7 @@ async def audit(
     room = None if context is None else room_for(judge, rubric.judged, context) - len(PADDING)
 
     async def one(whole: Sample) -> None:
-        sample = whole if room is None else fitted(whole, room)
+        sample = whole if room is None else fit_to_context(whole, room)
         questions = _askable(rubric, sample)
         plain = await _answers(judge, sample, questions, over)
         for probe in probes:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from accord.edges import count_of
 from accord.evidence import Ratings
-from accord.learning import System
+from accord.learning import Predictions
 from accord.statistics import DRAWS, STATISTICS, Clusters, MeanStatistic, PairedTest, holm, paired_test
 
 CONSTANT, JUDGE_ALONE, BEST_COLUMN = "constant", "judge-expected", "best-column"
@@ -136,13 +136,13 @@ class Decision:
 
 
 def decide(
-    candidates: Sequence[System],
+    candidates: Sequence[Predictions],
     costs: Mapping[str, Cost],
-    constant: System,
+    constant: Predictions,
     rated: Ratings,
     seed: int,
-    curve: Callable[[System], Sequence[Gain]] = lambda system: (),
-    others: Sequence[System] = (),
+    curve: Callable[[Predictions], Sequence[Gain]] = lambda system: (),
+    others: Sequence[Predictions] = (),
 ) -> Decision:
     """Choose among candidates by their error for a new annotator.
 
@@ -158,7 +158,7 @@ def decide(
             against them all the same.
     """
     by_name = {each.name: each for each in (*candidates, *others, constant)}
-    errors = {name: (each.anybody - rated.value) ** 2 for name, each in by_name.items()}
+    errors = {name: (each.new_value - rated.value) ** 2 for name, each in by_name.items()}
     gains = {each.name: _gain(errors[CONSTANT], errors[each.name], rated) for each in candidates}
     order = sorted(gains, key=lambda name: (costs[name], -gains[name].value))
 
@@ -189,7 +189,7 @@ def decide(
     return replace(decision, evaluator=meanwhile, labels_needed=needed)
 
 
-def gain_over(constant: System, system: System, rated: Ratings, labels: float) -> Gain | None:
+def gain_over(constant: Predictions, system: Predictions, rated: Ratings, labels: float) -> Gain | None:
     """Mean squared error of the constant minus a system's, for a new annotator; `None` without predictions.
 
     Args:
@@ -198,7 +198,7 @@ def gain_over(constant: System, system: System, rated: Ratings, labels: float) -
         rated: The ratings that both predict.
         labels: The number of ratings that both learned from, on average over the folds.
     """
-    ours, other = ((each.anybody - rated.value) ** 2 for each in (system, constant))
+    ours, other = ((each.new_value - rated.value) ** 2 for each in (system, constant))
     gain = _gain(other, ours, rated)
     return gain._replace(labels=labels) if math.isfinite(gain.error) else None
 
@@ -263,7 +263,9 @@ def _simplest_within_one_error(
     return lowest
 
 
-def _better_for_known(chosen: str, candidates: Sequence[System], rated: Ratings) -> tuple[str, float, float] | None:
+def _better_for_known(
+    chosen: str, candidates: Sequence[Predictions], rated: Ratings
+) -> tuple[str, float, float] | None:
     """The candidate that is better for known annotators by over one standard error, with both RMSEs."""
     errors = {each.name: np.where(each.scored, (each.value - rated.value) ** 2, np.nan) for each in candidates}
     better = {name: _gain(errors[chosen], error, rated) for name, error in errors.items() if name != chosen}

@@ -12,10 +12,10 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from accord.edges import is_web_address
-from accord.values.scale import Frozen
+from accord.values.scale import FrozenModel
 
 
-class Topic(Frozen):
+class Topic(FrozenModel):
     """Topic of a conversation."""
 
     text: str = Field(min_length=1, max_length=500, description="Text that the annotator reads.")
@@ -24,7 +24,7 @@ class Topic(Frozen):
     )
 
 
-class Assistant(Frozen):
+class Assistant(FrozenModel):
     """Assistant of a chat study: a model, its instructions and its documents."""
 
     role: str | None = Field(default=None, description="Role under `models:` whose model is used.")
@@ -61,7 +61,7 @@ class Assistant(Frozen):
         return self
 
 
-class TalkSettings(Frozen):
+class ChatSettings(FrozenModel):
     """Settings of chats with assistants."""
 
     assistants: Mapping[str, Assistant] = Field(
@@ -87,7 +87,7 @@ class TalkSettings(Frozen):
         return [{"text": topic} if isinstance(topic, str) else topic for topic in topics]
 
     @model_validator(mode="after")
-    def _fits(self) -> TalkSettings:
+    def _fits(self) -> ChatSettings:
         readers = [name for name, assistant in self.assistants.items() if assistant.retrieval != "nothing"]
         if readers and self.documents is None:
             raise ValueError(f"assistant {readers[0]!r} retrieves documents, but the chat has no `documents`")

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Literal, NamedTuple, overload
 
-NOBODY = frozenset({"system", "developer", "tool", "function"})
+NON_SPEAKERS = frozenset({"system", "developer", "tool", "function"})
 """Roles that neither ask nor reply."""
 SYNTHETIC = "synthetic"
 """The key of the metadata under which a conversation that nobody held says how it was made."""
 Synthetic = Literal["without", "with", "only"]
 """Which conversations count where none are named: those that people held, all, or those that nobody held."""
-WITHOUT: Synthetic = "without"
+WITHOUT_SYNTHETIC: Synthetic = "without"
 
 
 class Target(NamedTuple):
@@ -50,7 +50,7 @@ class Turn:
         return row
 
 
-class Growing(Sequence[Turn]):
+class GrowingTurns(Sequence[Turn]):
     """The turns of a conversation under way, up to one of them: nothing is copied when another is said.
 
     Equal to the tuple of the same turns. `session` is for whoever works through the conversation turn by turn: what is
@@ -64,12 +64,12 @@ class Growing(Sequence[Turn]):
         self._length = length
         self.session = {} if session is None else session
 
-    def plus(self, turn: Turn) -> Growing:
+    def plus(self, turn: Turn) -> GrowingTurns:
         """With one more turn; of the latest view alone, since nothing that was said changes."""
         if len(self._said) != self._length:
             raise ValueError("more was said since; add to the latest turns")
         self._said.append(turn)
-        return Growing(self._said, self._length + 1, self.session)
+        return GrowingTurns(self._said, self._length + 1, self.session)
 
     @overload
     def __getitem__(self, place: int) -> Turn: ...
@@ -81,7 +81,7 @@ class Growing(Sequence[Turn]):
             return self._said[range(self._length)[place]]
         start, stop, step = place.indices(self._length)
         if start == 0 and step == 1:
-            return Growing(self._said, stop, self.session)
+            return GrowingTurns(self._said, stop, self.session)
         return tuple(self._said[each] for each in range(start, stop, step))
 
     def __len__(self) -> int:
@@ -91,7 +91,7 @@ class Growing(Sequence[Turn]):
         return islice(self._said, self._length)
 
     def __eq__(self, other: object) -> bool:
-        return tuple(self) == tuple(other) if isinstance(other, Growing | PlainTurns | tuple) else NotImplemented
+        return tuple(self) == tuple(other) if isinstance(other, GrowingTurns | PlainTurns | tuple) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(tuple(self))
@@ -130,7 +130,7 @@ class PlainTurns(Sequence[Turn]):
         return iter(self._turns())
 
     def __eq__(self, other: object) -> bool:
-        return self._turns() == tuple(other) if isinstance(other, PlainTurns | Growing | tuple) else NotImplemented
+        return self._turns() == tuple(other) if isinstance(other, PlainTurns | GrowingTurns | tuple) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self._turns())
@@ -157,8 +157,8 @@ class Document:
 class Conversation:
     """Turns in order, documents, and metadata (system, topic, user, version, and every key nobody knew).
 
-    The turns are a tuple; those of a conversation under way are `Growing`, those of a plain log `PlainTurns`. `reply`
-    is the one turn that is looked at, where it is only one: see `at`. It is no part of what a log says.
+    The turns are a tuple; those of a conversation under way are `GrowingTurns`, those of a plain log `PlainTurns`.
+    `reply` is the one turn that is looked at, where it is only one: see `at`. It is no part of what a log says.
     """
 
     id: str
@@ -185,14 +185,14 @@ class Conversation:
         if self.reply is not None:
             return (self.turns[self.reply],)
         assistant = self.by("assistant")
-        people = [turn.role for turn in self.turns if turn.role not in NOBODY]
+        people = [turn.role for turn in self.turns if turn.role not in NON_SPEAKERS]
         return assistant or (self.by(people[-1]) if people else ())
 
     @property
     def others(self) -> tuple[Turn, ...]:
         """The turns of those who are replied to, in order; instructions and tools' outputs are nobody's."""
         role = {turn.role for turn in self.replies}
-        return tuple(turn for turn in self.turns if turn.role not in role | NOBODY)
+        return tuple(turn for turn in self.turns if turn.role not in role | NON_SPEAKERS)
 
     @property
     def system(self) -> str | None:

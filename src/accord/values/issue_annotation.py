@@ -9,7 +9,7 @@ from typing import Any
 
 from accord.values.conversation import Conversation, Target, content_hash
 
-LOWEST, HIGHEST = 1, 5
+MIN_SCORE, MAX_SCORE = 1, 5
 """The ends of an overall score: poor and excellent."""
 
 Span = tuple[int, int]
@@ -64,7 +64,7 @@ class IssueAnnotation:
         comment: Why, in at most 25 words.
         signature: How it was made: the model, the taxonomy, the prompts.
         losses: What else the model wrote about the turn and nobody could read, by reason.
-        said: A digest of what was said up to the turn (`digests`); empty where that is not known. The same id with
+        said: A digest of what was said up to the turn (`turn_digests`); empty where that is not known. The same id with
             other words is another turn.
     """
 
@@ -99,7 +99,7 @@ class Unannotated:
     detail: str = ""
 
 
-def digests(conversation: Conversation) -> list[str]:
+def turn_digests(conversation: Conversation) -> list[str]:
     """For each turn a digest of what could be seen up to it: the documents, and every turn with its role and name."""
     last = content_hash([document.to_json() for document in conversation.documents], length=16)
     found = []
@@ -115,13 +115,13 @@ _AROUND = " \t\n\"'.\u2026"
 _GAP = re.compile(r"\s+")
 
 
-def located(found: IssueAnnotation, reply: str) -> IssueAnnotation:
+def with_located_quotes(found: IssueAnnotation, reply: str) -> IssueAnnotation:
     """The assessment with each quote looked up in the reply that it is about."""
-    issues = tuple(replace(issue, span=span_of(issue.quote, reply)) for issue in found.issues)
+    issues = tuple(replace(issue, span=find_quote(issue.quote, reply)) for issue in found.issues)
     return replace(found, issues=issues)
 
 
-def span_of(quote: str, reply: str) -> Span | None:
+def find_quote(quote: str, reply: str) -> Span | None:
     """Where a reply has the quoted words, whatever the case, the white space and the shape of quotation marks.
 
     >>> span_of("much  Better", "It is much better now.")

@@ -11,9 +11,9 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from accord.edges import BadInput, UnknownName, check, load_yaml, reasons
+from accord.edges import BadInput, UnknownName, load_yaml, validate, validation_messages
 from accord.values.conversation import Conversation, content_hash
-from accord.values.scale import MOST_ASKED, Frozen, Kind, Scale, Value
+from accord.values.scale import MAX_JUDGE_OPTIONS, FrozenModel, Scale, ScaleKind, Value
 
 _UNSEEN = {"side", "weight", "reasons"}
 """What belongs to a question and is not shown to whoever answers it."""
@@ -29,14 +29,14 @@ class Applies(StrEnum):
     PAIRS = "pairs"
 
 
-class Side(StrEnum):
+class Polarity(StrEnum):
     """What it says of a conversation that an assertion holds: for it (SAT), or against it (DSAT)."""
 
     SAT = "sat"
     DSAT = "dsat"
 
 
-class Reason(Frozen):
+class AssertionReason(FrozenModel):
     """Where an assertion comes from: a conversation, what was noticed in it, and the words that show it."""
 
     conversation: str
@@ -44,7 +44,7 @@ class Reason(Frozen):
     quote: str = ""
 
 
-class Question(Frozen):
+class Question(FrozenModel):
     """One question: its text, its scale, what each option means, and when it applies.
 
     An assertion that was learned also has a `side`, what it weighs in a sum, and the `reasons` that it comes from;
@@ -56,9 +56,9 @@ class Question(Frozen):
     scale: Scale
     meanings: Mapping[str, str] = Field(default_factory=dict)
     applies: Applies = Applies.ALWAYS
-    side: Side | None = None
+    side: Polarity | None = None
     weight: float = Field(default=1.0, gt=0, le=100)
-    reasons: tuple[Reason, ...] = ()
+    reasons: tuple[AssertionReason, ...] = ()
 
     @model_validator(mode="after")
     def _meanings_name_options(self) -> Question:
@@ -81,7 +81,7 @@ class Question(Frozen):
     @property
     def can_be_judged(self) -> bool:
         """Whether a judge can be asked: about one conversation, with few enough options to choose from."""
-        return not self.compares and 0 < len(self.scale.options) <= MOST_ASKED
+        return not self.compares and 0 < len(self.scale.options) <= MAX_JUDGE_OPTIONS
 
     def applies_to(self, conversation: Conversation) -> bool:
         """Whether the question can be asked of this conversation.
@@ -101,7 +101,7 @@ class Question(Frozen):
                 return True
 
 
-class Rubric(Frozen):
+class Rubric(FrozenModel):
     """Questions in the order they are asked, the main one among them, and instructions shared by all.
 
     `learned_on` names the conversations whose labels were seen when the questions were written and chosen.
@@ -193,17 +193,17 @@ class _QuestionFile(BaseModel):
 
     id: str
     text: str
-    scale: Kind = Kind.ORDINAL
+    scale: ScaleKind = ScaleKind.ORDINAL
     options: Annotated[dict[str, str], BeforeValidator(_options)] = Field(default_factory=dict)
     low: float | None = None
     high: float | None = None
     applies: Applies = Applies.ALWAYS
-    side: Side | None = Field(default=None, alias="class")
+    side: Polarity | None = Field(default=None, alias="class")
     weight: float = 1.0
-    reasons: list[Reason] = Field(default_factory=list)
+    reasons: list[AssertionReason] = Field(default_factory=list)
 
     def question(self) -> Question:
-        ordered = self.scale is not Kind.NOMINAL
+        ordered = self.scale is not ScaleKind.NOMINAL
         options = tuple(_number(option) if ordered else option for option in self.options)
         return Question(
             id=self.id,
@@ -282,11 +282,11 @@ def read_rubric(content: Any, where: str) -> Rubric:
     Raises:
         BadInput: Unknown keys, wrong types, or a rubric that contradicts itself.
     """
-    parsed = check(_RubricFile, content, where)
+    parsed = validate(_RubricFile, content, where)
     try:
         return parsed.rubric()
     except ValueError as error:  # pydantic's ValidationError is one
-        raise BadInput(f"{where}: {reasons(error)[0]}") from None
+        raise BadInput(f"{where}: {validation_messages(error)[0]}") from None
 
 
 def dump_rubric(rubric: Rubric) -> str:
@@ -295,7 +295,7 @@ def dump_rubric(rubric: Rubric) -> str:
 
     def question(entry: Question) -> dict[str, Any]:
         row: dict[str, Any] = {"id": entry.id, "text": entry.text, "scale": entry.scale.kind.value}
-        if entry.scale.kind is Kind.REAL:
+        if entry.scale.kind is ScaleKind.REAL:
             row |= {"low": entry.scale.low, "high": entry.scale.high}
         else:
             row["options"] = {option: entry.meanings.get(str(option), "") for option in entry.scale.options}

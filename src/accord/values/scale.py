@@ -10,16 +10,16 @@ from pydantic import BaseModel, ConfigDict, model_validator
 Value = int | float | str
 """An answer: a number on an ordered or real scale, a word on a nominal one."""
 
-MOST_ASKED = 10
+MAX_JUDGE_OPTIONS = 10
 """The most options that a judge is asked to choose from."""
 MAX_OPTIONS = 101
-ANCHORS = 11
+ANCHOR_COUNT = 11
 """On so many points a recorded answer to a wider scale is written."""
-STEPS = 100
+REAL_STEPS = 100
 """A real-valued answer is read to so many parts of its scale."""
 
 
-class Kind(StrEnum):
+class ScaleKind(StrEnum):
     """What the answers of a scale mean to each other."""
 
     ORDINAL = "ordinal"
@@ -28,23 +28,23 @@ class Kind(StrEnum):
     REAL = "real"
 
 
-class Frozen(BaseModel):
+class FrozenModel(BaseModel):
     """A value that is checked when it is made, and does not change."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Scale(Frozen):
+class Scale(FrozenModel):
     """The answers a question allows: `options` in order, or `low` to `high` for a real-valued one."""
 
-    kind: Kind = Kind.ORDINAL
+    kind: ScaleKind = ScaleKind.ORDINAL
     options: tuple[Value, ...] = ()
     low: float | None = None
     high: float | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Scale:
-        if self.kind is Kind.REAL:
+        if self.kind is ScaleKind.REAL:
             ends = (self.low, self.high)
             finite = all(end is not None and isfinite(end) for end in ends)
             if self.options or not finite or not self.low < self.high:  # type: ignore[operator]
@@ -54,9 +54,9 @@ class Scale(Frozen):
             raise ValueError(f"a scale has 2 to {MAX_OPTIONS} options, got {len(self.options)}")
         if len(set(self.options)) != len(self.options):
             raise ValueError("two options of a scale are equal")
-        if not self.is_ordered and len(self.options) > MOST_ASKED:
-            raise ValueError(f"a nominal scale has 2 to {MOST_ASKED} options, got {len(self.options)}")
-        if self.kind is Kind.BINARY and len(self.options) != 2:
+        if not self.is_ordered and len(self.options) > MAX_JUDGE_OPTIONS:
+            raise ValueError(f"a nominal scale has 2 to {MAX_JUDGE_OPTIONS} options, got {len(self.options)}")
+        if self.kind is ScaleKind.BINARY and len(self.options) != 2:
             raise ValueError(f"a binary scale has 2 options, got {len(self.options)}")
         if self.is_ordered and list(self.options) != sorted(self.options, key=float):
             raise ValueError("options of an ordered scale are numbers in rising order")
@@ -65,34 +65,34 @@ class Scale(Frozen):
     @property
     def is_ordered(self) -> bool:
         """Whether answers are numbers, so that means and distances say something."""
-        return self.kind is not Kind.NOMINAL
+        return self.kind is not ScaleKind.NOMINAL
 
     @property
     def numbers(self) -> tuple[float, ...]:
-        """The answers of an ordered scale as numbers, rising; those of a real one at `STEPS` equal steps.
+        """The answers of an ordered scale as numbers, rising; those of a real one at `REAL_STEPS` equal steps.
 
         Raises:
             ValueError: Answers are words.
         """
-        if self.kind is not Kind.REAL:
+        if self.kind is not ScaleKind.REAL:
             return tuple(float(option) for option in self.options)
         assert self.low is not None and self.high is not None
-        return tuple(self.low + (self.high - self.low) * step / STEPS for step in range(STEPS + 1))
+        return tuple(self.low + (self.high - self.low) * step / REAL_STEPS for step in range(REAL_STEPS + 1))
 
     @property
     def anchored(self) -> Scale:
-        """A scale that is wider than a judge is asked on, as `ANCHORS` equally spaced options; others as they are."""
-        if self.kind is not Kind.REAL and len(self.options) <= MOST_ASKED:
+        """The scale with at most `ANCHOR_COUNT` equally spaced options."""
+        if self.kind is not ScaleKind.REAL and len(self.options) <= MAX_JUDGE_OPTIONS:
             return self
         low, high = self.numbers[0], self.numbers[-1]
-        points = [low + (high - low) * step / (ANCHORS - 1) for step in range(ANCHORS)]
+        points = [low + (high - low) * step / (ANCHOR_COUNT - 1) for step in range(ANCHOR_COUNT)]
         return Scale(options=tuple(int(point) if point.is_integer() else round(point, 9) for point in points))
 
     def holds(self, value: Value) -> bool:
         """Whether `value` is an answer this scale allows."""
         if isinstance(value, bool):
             return False
-        if self.kind is not Kind.REAL:
+        if self.kind is not ScaleKind.REAL:
             return value in self.options
         assert self.low is not None and self.high is not None
         return not isinstance(value, str) and self.low <= value <= self.high
@@ -102,6 +102,6 @@ class Scale(Frozen):
         return next((option for option in self.options if str(option) == text.strip()), None)
 
     def __str__(self) -> str:
-        if self.kind is Kind.REAL:
+        if self.kind is ScaleKind.REAL:
             return f"{self.low} to {self.high}"
         return ", ".join(str(option) for option in self.options)

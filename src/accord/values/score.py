@@ -1,6 +1,6 @@
 """Scores: a distribution over a scale, its mean, spread, quantiles and Bayes decisions (LLM-RUBRIC, eq. 2).
 
-Distributions are K rising options with K probabilities that sum to 1.
+A distribution has K rising options and K probabilities that sum to 1.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from accord.edges import BadInput, UnknownName
 from accord.values.conversation import Target
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Numbers = Sequence[float] | NDArray[np.float64]
-    pass
 
 
 def mean(options: Numbers, probabilities: Numbers) -> float:
@@ -33,12 +33,12 @@ def variance(options: Numbers, probabilities: Numbers) -> float:
 
 
 def entropy(probabilities: Numbers) -> float:
-    """-Σ p·log p, in nats: 0 where one answer is certain, log K where all are equally likely."""
+    """-Σ p·log p, in nats: 0 for a certain answer, log K for a uniform distribution."""
     return float(-sum([p * math.log(p) for p in probabilities if p > 0]))
 
 
 def quantile(options: Numbers, probabilities: Numbers, share: float) -> float:
-    """The smallest option whose cumulative probability reaches `share`."""
+    """Return the smallest option whose cumulative probability reaches `share`."""
     total = 0.0
     for option, probability in zip(options, probabilities, strict=True):
         total += probability
@@ -48,11 +48,11 @@ def quantile(options: Numbers, probabilities: Numbers, share: float) -> float:
 
 
 def central_interval(options: Numbers, probabilities: Numbers, mass: float) -> tuple[float, float]:
-    """The options at the (1 - mass)/2 and (1 + mass)/2 quantiles of the distribution."""
+    """Return the (1 - mass)/2 and (1 + mass)/2 quantiles of the distribution."""
     return quantile(options, probabilities, (1 - mass) / 2), quantile(options, probabilities, (1 + mass) / 2)
 
 
-def _likeliest(options: Numbers, probabilities: Numbers) -> float:
+def _mode(options: Numbers, probabilities: Numbers) -> float:
     return float(max(zip(options, probabilities, strict=True), key=lambda pair: pair[1])[0])
 
 
@@ -63,16 +63,16 @@ def _median(options: Numbers, probabilities: Numbers) -> float:
 LOSSES: Mapping[str, Callable[[Numbers, Numbers], float]] = {
     "squared": mean,  # (ŷ - y)²
     "absolute": _median,  # |ŷ - y|
-    "zero-one": _likeliest,  # [ŷ ≠ y]
+    "zero-one": _mode,  # [ŷ ≠ y]
 }
-"""The answer with the least expected loss, by the loss's name."""
+"""The answer with the least expected loss, by the name of the loss."""
 
 
 def decision(loss: str) -> Callable[[Numbers, Numbers], float]:
-    """What to answer under a loss.
+    """Return the function from a distribution to the answer with the least expected loss.
 
     Raises:
-        UnknownName: No loss is called so.
+        UnknownName: No loss has this name.
     """
     if loss not in LOSSES:
         raise UnknownName("loss", loss, LOSSES)
@@ -80,81 +80,111 @@ def decision(loss: str) -> Callable[[Numbers, Numbers], float]:
 
 
 def decode(options: Numbers, probabilities: Numbers, loss: str = "squared") -> float:
-    """The answer with the least expected loss under the distribution: the Bayes decision.
+    """Return the Bayes decision: the answer with the least expected loss under the distribution.
 
     Raises:
-        UnknownName: No loss is called so.
+        UnknownName: No loss has this name.
     """
     return decision(loss)(options, probabilities)
 
 
 def least_cost(probabilities: Numbers, costs: Sequence[Numbers]) -> int:
-    """The index of the decision with the least expected cost.
+    """Return the index of the decision with the least expected cost.
 
     Args:
         probabilities: (K,) of the answers.
-        costs: (D, K) what each of D decisions costs where an answer is the true one: any table, need not be square.
+        costs: (D, K) cost of each of D decisions for each true answer; any table, not necessarily square.
     """
     expected = [sum(c * p for c, p in zip(row, probabilities, strict=True)) for row in costs]
     return expected.index(min(expected))
 
 
 INTERVAL_MASS = 0.8
-"""Share of the distribution that a score's interval holds."""
+"""Share of the distribution in a score's interval."""
 
 
 Notes = Mapping[str, Any]
-"""Values as JSON, by name."""
+"""JSON values by name."""
 
 POPULATION = "population"
-"""Who a score speaks for when it names no annotator: a person drawn from those of whom the annotators are some."""
+"""Annotator of a score that predicts a new annotator: a person drawn from the population of the known annotators."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """How a number was made, as ordered key-value pairs: `calibration|answer_model:mixed|questions:9|...`."""
+    """Description of how a number was made: `calibration|answer_model:mixed|questions:9|...`."""
 
     name: str
     parts: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(cls, name: str, /, **parts: Any) -> Signature:
-        """A signature from keyword arguments, in their order; `None` values are left out."""
+        """Make a signature from keyword arguments in their order; `None` values are left out."""
         return cls(name, tuple((key, str(value)) for key, value in parts.items() if value is not None))
 
     def with_part(self, key: str, value: Any) -> Signature:
-        """This signature with one more pair at its end."""
+        """Return this signature with one more pair at its end."""
         return Signature(self.name, (*self.parts, (key, str(value))))
 
     def __str__(self) -> str:
         return "|".join([self.name, *(f"{key}:{value}" for key, value in self.parts)])
 
 
+class ScoreRow(TypedDict):
+    """A score, or the reason of a missing one, as a flat row of JSON values.
+
+    `distribution`, `attributions` and `notes` are objects. Without a score, `unscored` holds the reason, and the values
+    are null.
+    """
+
+    conversation: str
+    turn: int | None
+    annotator: str
+    rated: bool
+    in_training: bool
+    value: float | None
+    low: float | None
+    high: float | None
+    band_low: float | None
+    band_high: float | None
+    variance: float | None
+    entropy: float | None
+    distribution: dict[str, float] | None
+    warning: str | None
+    attributions: dict[str, float] | None
+    notes: dict[str, Any] | None
+    unscored: str | None
+    signature: str
+
+
+SCORE_COLUMNS = tuple(ScoreRow.__annotations__)
+"""Names in a score's flat row, in their order."""
+
+
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What an annotator, or a panel of them, would say of a target.
+    """Predicted answer of an annotator, or of a panel, about a target.
 
     Attributes:
         target: The conversation or turn.
-        annotator: One person's id, or the panel's rule (`mean`, `max`, `min`), or `population` for a person
-            nobody has met.
-        options: The scale's values, rising; shape (K,).
-        probabilities: One probability per option, summing to 1; shape (K,).
-        value: The distribution's mean, the answer with the least expected squared error (LLM-RUBRIC, eq. 2);
-            after `decoded`, the answer with the least of another loss.
-        interval: The central `INTERVAL_MASS` of the distribution, as two values of the scale.
-        signature: How the score was made.
-        band: A conformal interval around the mean, where the evaluator has measured one: ratings fall into it as
-            often as it says, whether or not the distribution is right.
-        warning: Why the score deserves less trust than others; `None` where nothing speaks against it.
-        attributions: Pieces of evidence with what each added to the score, in units of the scale, the weightiest first;
-            empty where an evaluator does not say.
-        notes: What sources attach, by name: issues with their quotes, NetSAT and its verdict, demonstrations, ...
+        annotator: An annotator's id, the panel's rule (`mean`, `max`, `min`), or `population` for a new annotator.
+        options: (K,) rising values of the scale.
+        probabilities: (K,) probability of each option, summing to 1.
+        value: Mean of the distribution, the answer with the least expected squared error (LLM-RUBRIC, eq. 2); after
+            `decoded`, the answer with the least expected value of another loss.
+        interval: Central `INTERVAL_MASS` of the distribution, as two values of the scale.
+        signature: Description of how the score was made.
+        band: Conformal interval around the mean, if the evaluator calibrated one: it holds the promised share of
+            ratings even if the distribution is wrong.
+        warning: Reason to trust the score less; `None` without one.
+        attributions: Pieces of evidence with their contributions to the score, in units of the scale, the largest
+            first; empty if the evaluator gives none.
+        notes: Values from sources by name: issues with their quotes, NetSAT and its verdict, demonstrations, ...
         rated: True if people had rated the target when the evaluator was fitted.
         in_training: True if the evaluator learned from the target's conversation: such a score is better than others.
 
     Raises:
-        BadInput: One of its numbers is NaN or infinite.
+        BadInput: A number is NaN or infinite.
     """
 
     target: Target
@@ -174,57 +204,51 @@ class Score:
     def __post_init__(self) -> None:
         numbers = (self.value, *self.interval, *(self.band or ()), *self.options, *self.probabilities)
         if not math.isfinite(sum(numbers)):
-            raise BadInput(f"what was learned gives {self.target} no finite score; fit the evaluator again")
+            raise BadInput(f"the evaluator gives {self.target} no finite score; fit it again")
 
     @property
     def entropy(self) -> float:
-        """How undecided the distribution is, in nats."""
+        """Entropy of the distribution, in nats."""
         return entropy(self.probabilities)
 
     @property
     def variance(self) -> float:
-        """How far answers are expected to spread, in squared units of the scale."""
+        """Variance of the distribution, in squared units of the scale."""
         return variance(self.options, self.probabilities)
 
     @property
     def distribution(self) -> dict[str, float]:
-        """The probability of each option, by its text."""
+        """Probability of each option, by the option's text."""
         return {_text(o): p for o, p in zip(self.options, self.probabilities, strict=True)}
 
     def decoded(self, loss: str) -> Score:
-        """This score with the answer that has the least expected loss as its value: the Bayes decision.
+        """Return this score with the Bayes decision under a loss as its value.
 
         Args:
-            loss: `squared` (the mean), `absolute` (a median) or `zero-one` (the likeliest option).
+            loss: `squared` (the mean), `absolute` (a median) or `zero-one` (the most probable option).
 
         Raises:
-            UnknownName: No loss is called so.
+            UnknownName: No loss has this name.
         """
         value = decode(self.options, self.probabilities, loss)
         return replace(self, value=value, signature=self.signature.with_part("loss", loss))
 
-    def to_json(self) -> dict[str, Any]:
-        """The score as one flat JSON row."""
+    def to_json(self) -> ScoreRow:
+        """Return the score as one flat row."""
         (low, high), (band_low, band_high) = self.interval, self.band or (None, None)
         return {
-            **_row(self),
-            "value": self.value,
-            "low": low,
-            "high": high,
-            "band_low": band_low,
-            "band_high": band_high,
-            "variance": self.variance,
-            "entropy": self.entropy,
-            "distribution": self.distribution,
-            "warning": self.warning,
-            "attributions": dict(self.attributions) or None,
-            "notes": dict(self.notes) or None,
-        }
+            "conversation": self.target.conversation, "turn": self.target.turn, "annotator": self.annotator,
+            "rated": self.rated, "in_training": self.in_training, "value": self.value, "low": low, "high": high,
+            "band_low": band_low, "band_high": band_high, "variance": self.variance, "entropy": self.entropy,
+            "distribution": self.distribution, "warning": self.warning,
+            "attributions": dict(self.attributions) or None, "notes": dict(self.notes) or None, "unscored": None,
+            "signature": _signature_text(self.signature),
+        }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Unscored:
-    """A target without a score, and why: a value in a batch, never NaN, 0 or -1."""
+    """A target without a score, and the reason: a value in a batch, never NaN, 0 or -1."""
 
     target: Target
     annotator: str
@@ -234,30 +258,21 @@ class Unscored:
     rated: bool = False
     in_training: bool = False
 
-    def to_json(self) -> dict[str, Any]:
-        """The same flat row as a score's, with the reason and without a value."""
-        return {**_row(self), "notes": dict(self.notes) or None, "unscored": self.reason}
+    def to_json(self) -> ScoreRow:
+        """Return a score's flat row with the reason and without a value."""
+        return {
+            "conversation": self.target.conversation, "turn": self.target.turn, "annotator": self.annotator,
+            "rated": self.rated, "in_training": self.in_training, "value": None, "low": None, "high": None,
+            "band_low": None, "band_high": None, "variance": None, "entropy": None, "distribution": None,
+            "warning": None, "attributions": None, "notes": dict(self.notes) or None, "unscored": self.reason,
+            "signature": _signature_text(self.signature),
+        }  # fmt: skip
 
 
-ROW = (
-    "conversation", "turn", "annotator", "rated", "in_training", "value", "low", "high", "band_low", "band_high",
-    "variance", "entropy", "distribution", "warning", "attributions", "notes", "unscored",
-    "signature",
-)  # fmt: skip
-"""The names in a score's flat row, in their order."""
-
-
-def _row(score: Score | Unscored) -> dict[str, str | int | bool | None]:
-    """A flat row with nothing said but what it is about, for whom, and how it was made."""
-    about: dict[str, str | int | bool | None] = {
-        "conversation": score.target.conversation,
-        "turn": score.target.turn,
-        "annotator": score.annotator,
-        "rated": score.rated,
-        "in_training": score.in_training,
-        "signature": str(score.signature),
-    }
-    return {name: about.get(name) for name in ROW}
+@lru_cache(maxsize=64)
+def _signature_text(signature: Signature) -> str:
+    """Return the text of a signature; thousands of scores share one."""
+    return str(signature)
 
 
 def score_from(
@@ -270,9 +285,9 @@ def score_from(
     warning: str | None = None,
     attributions: tuple[tuple[str, float], ...] = (),
 ) -> Score:
-    """A score from a distribution: its mean and its central interval follow.
+    """Make a score from a distribution, with its mean and its central interval.
 
-    `options` are K rising values; `probabilities` K numbers summing to 1.
+    `options` are K rising values, `probabilities` K numbers summing to 1.
     """
     values, shares = tuple(map(float, options)), tuple(map(float, probabilities))
     return Score(

@@ -12,13 +12,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from accord.edges import BadInput, check
-from accord.values.chat_settings import TalkSettings
-from accord.values.conversation import WITHOUT, Synthetic
-from accord.values.scale import Frozen, Value
+from accord.edges import BadInput, validate
+from accord.values.chat_settings import ChatSettings
+from accord.values.conversation import WITHOUT_SYNTHETIC, Synthetic
+from accord.values.scale import FrozenModel, Value
 
 Order = Literal["given", "random", "informative"]
-ROUNDS = 20
+MAX_ROUNDS = 20
 """Maximum number of rounds of a study."""
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,59}$"
 StudyName = Annotated[str, WithJsonSchema({"type": "string", "pattern": _NAME})]
@@ -36,7 +36,7 @@ OneOrMore = Annotated[
 ]
 
 
-class Stage(Frozen):
+class Stage(FrozenModel):
     """Stage of a study: questions that are asked together."""
 
     id: str = Field(default="rate", pattern=r"^[a-z][a-z0-9-]{0,39}$", description="Name within the study.")
@@ -46,7 +46,7 @@ class Stage(Frozen):
     )
 
 
-class Items(Frozen):
+class ItemSettings(FrozenModel):
     """Selection and sampling of a study's items."""
 
     filter: Mapping[str, OneOrMore] = Field(
@@ -54,7 +54,7 @@ class Items(Frozen):
     )
     ids: tuple[str, ...] = Field(default=(), description="Ids of conversations; default: all.")
     synthetic: Synthetic = Field(
-        default=WITHOUT, description="Synthetic conversations: `without`, `with`, or `only` them."
+        default=WITHOUT_SYNTHETIC, description="Synthetic conversations: `without`, `with`, or `only` them."
     )
     issues: tuple[str, ...] = Field(
         default=(), description="Only turns in which a model found an issue of these kinds, such as Other."
@@ -69,7 +69,7 @@ class Items(Frozen):
     )
 
 
-class StudySettings(Frozen):
+class StudySettings(FrozenModel):
     """Settings of one study."""
 
     title: str = Field(default="", max_length=200, description="Heading of the page.")
@@ -90,7 +90,7 @@ class StudySettings(Frozen):
         default_factory=dict,
         description="Answers that end the questionnaire, by question; the rest is skipped.",
     )
-    items: Items = Field(default=Items(), description="Selection and sampling of items.")
+    items: ItemSettings = Field(default=ItemSettings(), description="Selection and sampling of items.")
     annotators_per_item: int = Field(default=1, ge=1, le=1000, description="Annotators per item.")
     items_per_annotator: int | None = Field(default=None, ge=1, description="Items per annotator, at most.")
     annotators: tuple[str, ...] = Field(default=(), description="Names of annotators; default: all.")
@@ -115,7 +115,7 @@ class StudySettings(Frozen):
     attention_checks: Mapping[str, Mapping[str, Value]] = Field(
         default_factory=dict, description="Attention checks with obvious answers: by conversation, by question."
     )
-    chat: TalkSettings | None = Field(
+    chat: ChatSettings | None = Field(
         default=None, description="Annotators chat with an assistant first, and rate their own conversations."
     )
     retrain_every: int | None = Field(
@@ -134,7 +134,7 @@ class StudySettings(Frozen):
             raise ValueError("issues are marked in single conversations; remove `issue_taxonomy` or `level: pair`")
         if self.chat is not None and self.level != "conversation":
             raise ValueError("chats are rated as conversations; remove `level`")
-        samples = (self.items != Items(), self.gold, self.attention_checks, self.repeat_share)
+        samples = (self.items != ItemSettings(), self.gold, self.attention_checks, self.repeat_share)
         if self.chat is not None and any(samples):
             raise ValueError(
                 "annotators rate their own chats; remove `items`, `gold`, `attention_checks` and `repeat_share`"
@@ -142,7 +142,7 @@ class StudySettings(Frozen):
         return self
 
 
-class BrokenStudy(Frozen):
+class InvalidStudy(FrozenModel):
     """Study with invalid settings; only commands on this study fail.
 
     Attributes:
@@ -163,12 +163,12 @@ def read_study(name: Any, content: Any) -> StudySettings:
             f"study {name!r}: the name of a study is text of 1 to 60 letters, digits, '.', '_' and '-', the first a "
             "letter or a digit. Rename it"
         )
-    return content if isinstance(content, StudySettings) else check(StudySettings, content, f"study {name!r}")
+    return content if isinstance(content, StudySettings) else validate(StudySettings, content, f"study {name!r}")
 
 
-def study_or_broken(name: Any, content: Any) -> StudySettings | BrokenStudy:
+def validate_study(name: Any, content: Any) -> StudySettings | InvalidStudy:
     """Validate a study, and return its error as a value if it is invalid."""
     try:
-        return content if isinstance(content, BrokenStudy) else read_study(name, content)
+        return content if isinstance(content, InvalidStudy) else read_study(name, content)
     except BadInput as error:
-        return BrokenStudy(error=str(error))
+        return InvalidStudy(error=str(error))

@@ -14,16 +14,16 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from accord.edges import UnknownName, check, load_yaml
+from accord.edges import UnknownName, load_yaml, validate
 from accord.values.conversation import content_hash
 from accord.values.rubric import Question, Rubric
-from accord.values.scale import Frozen, Kind, Scale
+from accord.values.scale import FrozenModel, Scale, ScaleKind
 
 ISSUE = "issue:"
 """What the ids of questions about issues begin with, and the names of their columns."""
 
 
-class IssueType(Frozen):
+class IssueType(FrozenModel):
     """One kind of issue.
 
     Attributes:
@@ -43,14 +43,14 @@ class IssueType(Frozen):
     corresponds: Mapping[str, str] = Field(default_factory=dict)
 
 
-class SecondLook(Frozen):
+class SecondLook(FrozenModel):
     """What is asked again about issues of the residual kind: a yes makes them another kind."""
 
     type: str
     question: str
 
 
-class Taxonomy(Frozen):
+class Taxonomy(FrozenModel):
     """Kinds of issues in the order they are told.
 
     `other` names the residual kind, where there is one: what fits nowhere else becomes it. `looked_at_again` says
@@ -67,7 +67,7 @@ class Taxonomy(Frozen):
     def _names_fit(self) -> Taxonomy:
         seen: dict[str, str] = {}
         for kind in self.issues:
-            for name in dict.fromkeys([plain(kind.name), *map(plain, kind.aliases)]):
+            for name in dict.fromkeys([normalized_name(kind.name), *map(normalized_name, kind.aliases)]):
                 if name in seen:
                     raise ValueError(f"{kind.name!r} and {seen[name]!r} are both called {name!r}")
                 seen[name] = kind.name
@@ -86,8 +86,8 @@ class Taxonomy(Frozen):
 
     @cached_property
     def _by_name(self) -> dict[str, IssueType]:
-        named = {plain(alias): kind for kind in self.issues for alias in kind.aliases}
-        return named | {plain(kind.name): kind for kind in self.issues}
+        named = {normalized_name(alias): kind for kind in self.issues for alias in kind.aliases}
+        return named | {normalized_name(kind.name): kind for kind in self.issues}
 
     def __getitem__(self, name: str) -> IssueType:
         """The kind called so.
@@ -102,7 +102,7 @@ class Taxonomy(Frozen):
 
     def find(self, said: str) -> IssueType | None:
         """The kind that somebody meant by a name: its own, or an alias, whatever the case and the punctuation."""
-        return self._by_name.get(plain(said))
+        return self._by_name.get(normalized_name(said))
 
     @cached_property
     def hash(self) -> str:
@@ -112,7 +112,7 @@ class Taxonomy(Frozen):
     @cached_property
     def rubric(self) -> Rubric:
         """The same as a rubric: one binary question a kind, so that any judge gives its probability."""
-        binary = Scale(kind=Kind.BINARY, options=(0, 1))
+        binary = Scale(kind=ScaleKind.BINARY, options=(0, 1))
         questions = tuple(
             Question(
                 id=ISSUE + kind.name,
@@ -138,7 +138,7 @@ class Taxonomy(Frozen):
         return found
 
 
-def plain(name: str) -> str:
+def normalized_name(name: str) -> str:
     """A name without case, punctuation and repeated spaces: `Non-Textual` is `non textual`."""
     return " ".join(re.sub(r"[\W_]+", " ", name).lower().split())
 
@@ -176,4 +176,4 @@ def read_taxonomy(content: Any, where: str) -> Taxonomy:
     Raises:
         BadInput: Unknown keys, wrong types, two equal names, or a taxonomy that contradicts itself.
     """
-    return check(Taxonomy, content, where)
+    return validate(Taxonomy, content, where)

@@ -21,7 +21,7 @@ from starlette.requests import Request
 
 from accord.edges import BadInput, UnknownName
 from accord.live import Refused, is_local
-from accord.store import ONE_TIME_LINK, ROLES, SINGLE_USER, Person, Role, Studies
+from accord.store import ONE_TIME_LINK, ROLES, SINGLE_USER, Role, Studies, UserAccount
 from accord.web.forms import digest_of, key_in, new_key
 
 COOKIE = "accord_session"
@@ -78,7 +78,7 @@ def _role(role: str) -> Role:
 class Visitor:
     """Who asks: the person, and the key of the browser that its forms are made with."""
 
-    person: Person
+    person: UserAccount
     key: str
 
     def may(self, role: Role) -> bool:
@@ -142,7 +142,7 @@ class Accounts:
                 f"{exposure} makes the workbench reachable from other machines, and no user account protects it. Add "
                 f"one: accord users add NAME --role lead. Or serve this machine alone, without {exposure}"
             )
-        self._single_user = Person(_own_name(), "admin", "")
+        self._single_user = UserAccount(_own_name(), "admin", "")
 
     @property
     def is_single_user(self) -> bool:
@@ -164,12 +164,12 @@ class Accounts:
             person = None
         return None if person is None else Visitor(person, key)
 
-    def invited(self, key: str) -> Person | None:
+    def invited(self, key: str) -> UserAccount | None:
         """Return the account of a personal link."""
         found = key_in(key)
         return None if found is None else self.studies.people.of(digest_of(found))
 
-    def enter(self, person: Person) -> str:
+    def enter(self, person: UserAccount) -> str:
         """Start a session of an account, and return the key for the browser's cookie."""
         return _start(self.studies, person.name, SESSION_DAYS)
 

@@ -22,12 +22,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.exceptions import HTTPException
 
 from accord.charts import STYLE
-from accord.edges import BadInput, on_page, sendable
+from accord.edges import BadInput, page_text, sendable
 from accord.live import AttemptLimiter, Refused, media_type
 from accord.project import Project
 from accord.store import Conflict, LeaseExpired, Role, Studies
 from accord.studies import OpenStudy
-from accord.values import BrokenStudy
+from accord.values import InvalidStudy
 from accord.version import __version__
 from accord.web.accounts import Accounts, Visitor
 from accord.web.forms import JSON, TOKEN, check_same_origin, check_token, fields_of, form_token, object_of
@@ -90,7 +90,7 @@ class WorkbenchContext:
         return {
             name: f"study {name!r} is not available, because its settings are invalid. Ask the person who runs it."
             for name, study in closed.items()
-            if isinstance(study, BrokenStudy) or not study.annotators or visitor.person.name in study.annotators
+            if isinstance(study, InvalidStudy) or not study.annotators or visitor.person.name in study.annotators
         }
 
     def study(self, name: str, visitor: Visitor) -> OpenStudy:
@@ -228,7 +228,7 @@ def reading_address(conversation: str, turn: int | None = None, back: str = "") 
 @cache
 def _templates() -> Environment:
     environment = Environment(
-        loader=PackageLoader("accord.web"), autoescape=True, finalize=on_page, trim_blocks=True,
+        loader=PackageLoader("accord.web"), autoescape=True, finalize=page_text, trim_blocks=True,
         lstrip_blocks=True, undefined=StrictUndefined,
     )  # fmt: skip
     environment.globals.update(static=_address, version=__version__)

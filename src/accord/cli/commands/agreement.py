@@ -38,9 +38,9 @@ def compare(
 
     Nobody is asked: what sources know comes from the store, so run `accord judge` (and `accord fit`) before.
     """
-    from accord.project import AtOnce
+    from accord.learning import WorkerPool
 
-    with AtOnce(jobs) as begun, open_counted(config_file, synthetic, settings) as project:
+    with WorkerPool(jobs) as begun, open_counted(config_file, synthetic, settings) as project:
         with Steps() as steps:
             done = project.compare(only or (), by or (), begun, steps.stage)
         show(done.to_json(), as_json, _compare_text)
@@ -152,7 +152,7 @@ def report(
     with open_counted(config_file, synthetic, settings) as project:
         used = name or project.evaluator_in_use
         note(f"evaluator: {used}")
-        path = write_report(project, out, project.tried(used))
+        path = write_report(project, out, project.fit_offline(used))
         link = path.resolve().as_uri()
         show({"report": str(path)}, as_json, lambda result: f"report in {result['report']}\n{link}")
 
@@ -187,7 +187,7 @@ def gate(
         question = project.question
         scale = question.scale if question.scale.is_ordered and not question.compares else None
         checks = check_gate(
-            project.store, min_agreement, min_mean, max_unscored, min_within, project.config.synthetic,
+            project, min_agreement, min_mean, max_unscored, min_within, project.config.synthetic,
             include_training, scale,
         )  # fmt: skip
     show({"checks": [each.to_json() for each in checks]}, as_json, lambda _: "\n".join(map(str, checks)))

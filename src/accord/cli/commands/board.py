@@ -1,4 +1,4 @@
-"""`accord board`: the scores that the board shows, made anew from what is kept."""
+"""`accord board`: maintenance of the mart, the scores that the board shows."""
 
 from __future__ import annotations
 
@@ -11,37 +11,32 @@ from accord.cli.app import command_group, guarded
 from accord.cli.options import AsJson, ConfigFile, Setting, open_project
 from accord.cli.terminal import show
 
-board = command_group("board", "Look after the scores that the board shows.")
+board = command_group("board", "Maintain the scores that the board shows.")
 
 
 @board.callback()
 def _group() -> None:
-    """Look after the scores that the board shows."""
+    """Maintain the scores that the board shows."""
 
 
-@board.command("rebuild")
+@board.command("repair")
 @guarded
-def rebuild(
+def repair(
     folders: Annotated[
-        list[str] | None, typer.Argument(help="Folders that `accord score --out FOLDER` wrote, here or s3://.")
+        list[str] | None, typer.Argument(help="Folders that `accord score --out FOLDER` wrote, local or s3://.")
     ] = None,
     settings: Setting = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make the mart of scores anew: from the runs in the store, and from folders of score parts.
-
-    What live scoring wrote stands nowhere else and is kept. Scores that come in meanwhile are kept too.
-    """
-    from accord.project import rebuild as made_anew
+    """Repair the mart of scores: set damaged files aside, add folders of score parts, and compact the rest."""
+    from accord.scoring import repair as repair_mart
 
     with open_project(config_file, settings) as project:
-        found = made_anew(project, folders or ())
-    show(found.to_json(), as_json, _text)
+        result = repair_mart(project, folders or ())
+    show(result.to_json(), as_json, _text)
 
 
-def _text(found: Mapping[str, Any]) -> str:
-    counted = f"{found['rows']:,} scores on the board: of {found['runs']} runs, {found['folders']} folders, and "
-    return "\n".join(
-        [f"{counted}{found['live']:,} of live scoring", *(f"note: {each}" for each in found["passed_over"])]
-    )
+def _text(result: Mapping[str, Any]) -> str:
+    lines = [f"{result['rows']:,} scores on the board, {result['added']:,} of them added now"]
+    return "\n".join([*lines, *(f"note: {sentence}" for sentence in result["set_aside"])])

@@ -45,12 +45,12 @@ def issues(
     as_json: AsJson = False,
 ) -> None:
     """Teach a small model to find issues and to rate, from the project's annotations; 70/20/10 by dialogue."""
-    from accord.finetune import Settings
+    from accord.finetune import TrainingSettings
     from accord.project import finetune
 
     with open_counted(config_file, synthetic, settings) as project:
         together = next(size for size in range(min(at_once, batch), 0, -1) if batch % size == 0)
-        training = Settings(
+        training = TrainingSettings(
             rank=rank, alpha=2.0 * max(rank, 1), learning_rate=learning_rate, epochs=epochs, batch=together,
             accumulate=batch // together, max_tokens=max_tokens, seed=project.config.seed,
         )  # fmt: skip

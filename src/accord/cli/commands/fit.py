@@ -91,6 +91,6 @@ def _fitted(
         yield done
         for caution in done.cautions:
             note(caution)
-        if done.lacking:
-            note(f"{name}: {done.lacking} requests came to nothing; the same command asks for them alone")
+        if done.retryable:
+            note(f"{name}: {done.retryable} requests came to nothing; the same command asks for them alone")
             lacking.append(name)

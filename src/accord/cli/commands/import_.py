@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from accord.store import Store
 
 if TYPE_CHECKING:
-    from accord.project import Survey
+    from accord.project import FileSurvey
 
 
 @command("import")
@@ -76,14 +76,14 @@ def import_(
     """
     from accord.project import (
         MOST_SURVEYED,
-        Reading,
+        ImportOptions,
+        default_workers,
         files_in,
-        found_reading,
+        find_recordings,
         import_files,
-        recordings_among,
         register_recordings,
-        survey,
-        workers_here,
+        survey_files,
+        survey_options,
     )
 
     if lists or undo:
@@ -96,12 +96,14 @@ def import_(
     with open_project(config_file, settings, creates=True) as project:
         named = column_map(columns, project.rubric)
         files = files_in(sources, passed)
-        recorded = recordings_among(files)
+        recorded = find_recordings(files)
         files = [path for path in files if path not in recorded or path.is_dir()]
         most = None if labels or raters else MOST_SURVEYED
-        found = survey(files, format, named, labels or (), raters=raters or (), most=most, skips=True)
-        unnamed = unnamed or are_positions(lambda: found.positions)
-        reading = found_reading(found, project.rubric, Reading(unnamed=unnamed, roles=mapped_roles))
+        survey = survey_files(
+            files, format, named, labels or (), raters=raters or (), limit=most, skips_unreadable=True
+        )
+        unnamed = unnamed or are_positions(lambda: survey.positions)
+        options = survey_options(survey, project.rubric, ImportOptions(is_anonymous=unnamed, roles=mapped_roles))
         with Progress("rows read") as progress, _noting_what_stays(project.store):
             done = import_files(
                 project.store,
@@ -111,8 +113,8 @@ def import_(
                 named,
                 skip_bad_rows,
                 progress.at,
-                reading,
-                workers or workers_here(),
+                options,
+                workers or default_workers(),
                 replace,
             )
         registered = register_recordings(recorded, config_file) if recorded else None
@@ -120,28 +122,28 @@ def import_(
         show(result, as_json, _text)
     for sentence in [
         *(f"passed over: {reason}" for reason in passed),
-        *_column_notes(found, reading.beside or (), labels, sources),
+        *_column_notes(survey, options.rating_columns or (), labels, sources),
         *([] if registered is None else [registered.message]),
     ]:
         note(sentence)
     _note_next(result, sources, labels, raters, columns, unnamed)
     _check_traces(result)
-    for sentence in done.seen.role_notes(mapped_roles):
+    for sentence in done.counts.role_notes(mapped_roles):
         note(f"{sentence}. To import again with other roles, undo this import first: accord import --undo")
 
 
 def _column_notes(
-    found: Survey, beside: Sequence[str], labels: Sequence[str] | None, sources: Sequence[Path]
+    survey: FileSurvey, read: Sequence[str], labels: Sequence[str] | None, sources: Sequence[Path]
 ) -> Iterator[str]:
     """Sentences on columns that were read as labels by a guess, and on columns that could have been."""
-    chosen = [name for name in found.beside if name in beside]
-    if found.raters or found.apart:
-        yield from found.said
+    chosen = [name for name in survey.rating_columns if name in read]
+    if survey.raters or survey.mismatched_raters:
+        yield from survey.rater_notes
     elif chosen and not labels:
         yield f"columns read as labels: {', '.join(chosen)} (--labels NAME for others, --labels none for none)"
-    could_be = [name for name in (*found.guessed, *found.could_be) if not labels and name not in beside]
+    could_be = [name for name in (*survey.guessed_columns, *survey.other_candidates) if not labels and name not in read]
     if could_be:
-        raters = [name for name in found.may_be_raters if name in could_be]
+        raters = [name for name in survey.possible_raters if name in could_be]
         by_person = (
             f"; if each holds one person's ratings: {command_line('accord import', sources, raters=raters)}"
             if raters
@@ -258,13 +260,15 @@ def _check_traces(result: Mapping[str, Any]) -> None:
         BadInput: Nothing could be read from them.
     """
     from accord.edges import BadInput
-    from accord.formats import NO_CALL, NO_CONTENT, NO_MESSAGES, SAYS_A_CALL
+    from accord.formats import NO_CALL, NO_CONTENT, NO_MESSAGES, SUPPORTED_CONVENTIONS
 
-    is_lost = NO_MESSAGES in result["passed_over"]
+    is_lost = NO_MESSAGES in result["ignored"]
     is_read = any(sum(result[kind].values()) for kind in ("conversations", "labels", "annotations"))
-    if result["passed_over"] and not is_read and not is_lost and NO_CALL not in result["passed_over"]:
-        raise BadInput(f"nothing was read: {', '.join(result['passed_over'])}")
-    if result["passed_over"] and not is_read:
-        raise BadInput(NO_CONTENT if is_lost else f"these traces hold no model call that can be read; {SAYS_A_CALL}")
+    if result["ignored"] and not is_read and not is_lost and NO_CALL not in result["ignored"]:
+        raise BadInput(f"nothing was read: {', '.join(result['ignored'])}")
+    if result["ignored"] and not is_read:
+        raise BadInput(
+            NO_CONTENT if is_lost else f"these traces hold no model call that can be read; {SUPPORTED_CONVENTIONS}"
+        )
     if is_lost:
         note(NO_CONTENT)

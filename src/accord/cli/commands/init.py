@@ -26,7 +26,7 @@ from accord.cli.outputs import CHECKED_BY_COMMAND
 from accord.cli.terminal import show
 
 if TYPE_CHECKING:
-    from accord.project import Observed, RubricFound, Survey
+    from accord.project import FileSurvey, InferredRubric, ObservedAnswers
     from accord.values import Rubric
 
 HEAD = """\
@@ -96,7 +96,7 @@ def init(
     rubric.yaml exists, and accord.yaml names it.
     """
     from accord.edges import BadInput
-    from accord.project import set_scales, survey
+    from accord.project import set_scales, survey_files
     from accord.report import positions_said
     from accord.values import dump_rubric, load_rubric
 
@@ -110,7 +110,7 @@ def init(
         show({**result, "said": said, "next": command}, as_json, _text)
         return
     paths = [*labels_from, *(conversations or ())]
-    found = survey(paths, "auto", column_map(columns), labels or (), raters=raters or ())
+    found = survey_files(paths, "auto", column_map(columns), labels or (), raters=raters or ())
     ends = scale_map(scales)
     set_scales(found, ends)
     base = _rubric_in_use(found)
@@ -122,11 +122,11 @@ def init(
     if made.rubric != base and "accord.yaml" in result["kept"] and _names_it(name):
         result["kept"].remove("accord.yaml")
         result["changed"] = [f"accord.yaml: rubric: {name}"]
-    said = [*made.said, *found.said]
+    said = [*made.notes, *found.rater_notes]
     if found.positions:
         said.append(positions_said(found.positions))
-    if found.could_be:
-        said.append(f"these could be ratings too: {', '.join(found.could_be)} (--labels NAME)")
+    if found.other_candidates:
+        said.append(f"these could be ratings too: {', '.join(found.other_candidates)} (--labels NAME)")
     asked = [
         {"question": each.id, "scale": str(each.scale), "kind": each.scale.kind.value,
          "labels": found.questions[each.id].total}
@@ -137,19 +137,19 @@ def init(
     show({**result, **more}, as_json, _text)
 
 
-def _main_of(found: Survey, main: str | None) -> str | None:
+def _main_of(found: FileSurvey, main: str | None) -> str | None:
     """The main question: the named one; on a terminal it is asked for where there are several."""
     names = list(found.questions)
     if main is not None or len(names) < 2 or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return main
-    from accord.project import rubric_for
+    from accord.project import infer_rubric
 
-    guess = rubric_for(found.questions.values()).rubric.main
+    guess = infer_rubric(found.questions.values()).rubric.main
     chosen: str = typer.prompt(f"Main question, to be learned ({', '.join(names)})", default=guess, err=True)
     return chosen
 
 
-def _rubric_in_use(found: Survey) -> Rubric | None:
+def _rubric_in_use(found: FileSurvey) -> Rubric | None:
     """The rubric whose questions are kept: the project's, if it was edited or the labels answer a question of it."""
     from accord.project import load_config
     from accord.values import PROJECT_FILE, load_rubric, shipped_rubrics
@@ -163,23 +163,23 @@ def _rubric_in_use(found: Survey) -> Rubric | None:
     return used if is_edited or is_answered else None
 
 
-def _extended(base: Rubric | None, found: Survey, main: str | None, scales: Collection[str]) -> RubricFound:
+def _extended(base: Rubric | None, found: FileSurvey, main: str | None, scales: Collection[str]) -> InferredRubric:
     """A rubric from the labels; with `base`, that rubric with a question for each kind of label that it lacks."""
     from accord.edges import UnknownName, count_of
-    from accord.project import RubricFound, questions_for, rescaled, rubric_for
+    from accord.project import InferredRubric, infer_questions, infer_rubric, rescaled
     from accord.values import Rubric
 
     if base is None:
-        return rubric_for(found.questions.values(), _main_of(found, main), "from-labels")
+        return infer_rubric(found.questions.values(), _main_of(found, main), "from-labels")
     lacking = [each for name, each in found.questions.items() if base.get(name) is None]
     said = [
         _off_scale(base, each)
         for name, each in found.questions.items()
         if base.get(name) is not None and name not in scales
     ]
-    added, more = questions_for(lacking)
+    added, more = infer_questions(lacking)
     if not added and len(lacking) == len(found.questions):
-        rubric_for(lacking)  # raises the error for labels without a scale
+        infer_rubric(lacking)  # raises the error for labels without a scale
     said = [*more, *said]
     if added:
         said.append(f"added to the rubric {base.name!r}, which had {count_of(len(base.questions), 'question')}")
@@ -191,10 +191,10 @@ def _extended(base: Rubric | None, found: Survey, main: str | None, scales: Coll
     rubric = Rubric(**{**fields, "questions": tuple(questions.values()), "main": main or base.main})
     if rubric == base:
         said.append(f"the rubric {base.name!r} asks these already, or they have no scale; nothing was changed")
-    return RubricFound(rubric, [sentence for sentence in said if sentence])
+    return InferredRubric(rubric, [sentence for sentence in said if sentence])
 
 
-def _off_scale(base: Rubric, observed: Observed) -> str:
+def _off_scale(base: Rubric, observed: ObservedAnswers) -> str:
     """A sentence on values that are not on the scale of their question, or an empty text."""
     from accord.project import off_scale
 
@@ -231,9 +231,9 @@ ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 MOST_NAMED = 6
 
 
-def _next(found: Survey, paths: Sequence[Path], columns: list[str] | None) -> tuple[str, list[str]]:
+def _next(found: FileSurvey, paths: Sequence[Path], columns: list[str] | None) -> tuple[str, list[str]]:
     """Return the command that imports the surveyed labels with their conversations, and a sentence to print with it."""
-    labels = found.beside if found.guessed else ()
+    labels = found.rating_columns if found.guessed_columns else ()
     chats = [] if found.conversations else _conversations_beside(paths)
     if not found.conversations and not chats:
         command = command_line("accord import CONVERSATIONS", paths, labels, columns)
@@ -244,12 +244,12 @@ def _next(found: Survey, paths: Sequence[Path], columns: list[str] | None) -> tu
 def _conversations_beside(paths: Sequence[Path]) -> list[Path]:
     """Return the files beside files of labels that hold conversations."""
     from accord.edges import BadInput
-    from accord.project import survey
+    from accord.project import survey_files
 
     found = []
     for path in _data_files({path.parent for path in paths}):
         try:
-            if path not in paths and survey([path]).conversations:
+            if path not in paths and survey_files([path]).conversations:
                 found.append(path)
         except BadInput:  # something else
             continue

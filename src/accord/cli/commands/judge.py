@@ -48,33 +48,33 @@ def judge(
     """Ask the project's models for evidence. Answers are kept; running it again continues where it stopped."""
     from accord.edges import BadInput
     from accord.models import NOT_RECORDED
-    from accord.project import Selected, judge_in_batches
+    from accord.project import JudgeSelection, judge_in_batches
 
-    selected = Selected(everything, limit, longest, people)
+    selection = JudgeSelection(everything, limit, longest, people)
     with open_counted(config_file, synthetic, settings) as project:
         project.cap(requests=max_requests, tokens=max_tokens, money=max_money)
         for model in {each.model or "" for role, each in project.config.models.items() if role == "judge"}:
             _warn_of_small(model)
         if plan:
-            show(project.plan_judge(source or (), selected).to_json(), as_json, plan_text)
+            show(project.plan_judge(source or (), selection).to_json(), as_json, plan_text)
             return
         if batch:
             if source:
                 raise BadInput("--batch asks the judge of the rubric; leave out --source")
-            _brought(judge_in_batches(project, selected), as_json)
+            _brought(judge_in_batches(project, selection), as_json)
             return
-        total = project.plan_judge(source or (), selected).steps if sys.stderr.isatty() else None
+        total = project.plan_judge(source or (), selection).steps if sys.stderr.isatty() else None
         stopped: list[JudgeRun] = []
         try:
             with spending(project.budget), Progress("judged", total) as progress:
-                done = project.judge(source or (), selected, progress.step, stopped.append)
+                done = project.judge(source or (), selection, progress.step, stopped.append)
         finally:
             for partial in stopped:
                 show(partial.to_json(), as_json, lambda _: _text(stopped[0]))
         show(done.to_json(), as_json, lambda _: _text(done))
         if not done.samples and not everything:
             note("nobody has rated a conversation yet, so none was judged; --all judges every one")
-        for line in [*(f"{count} dialogues: {why}" for why, count in done.passed_over.items()), *_notices(done)]:
+        for line in [*(f"{count} dialogues: {why}" for why, count in done.excluded.items()), *_notices(done)]:
             note(line)
         silent = done.unanswered.get(NOT_RECORDED, 0)
         if silent:
@@ -97,11 +97,11 @@ def _brought(run: BatchRun, as_json: bool) -> None:
 def _batch_text(run: BatchRun) -> str:
     from accord.models import UNCONFIRMED
 
-    lines = [_text(run.judged), f"{run.handed_in} requests handed in now"]
+    lines = [_text(run.judged), f"{run.submitted} requests submitted now"]
     for each in run.batches:
         done = f"{each.total} prompts" if each.status == UNCONFIRMED else f"{each.completed} of {each.total} done"
         lines.append(f"{each.id}: {each.status}, {done}{each.says and f', {each.says}'}")
-    lines += [f"  {count} requests of finished batches failed: {reason}" for reason, count in run.dropped.items()]
+    lines += [f"  {count} requests of finished batches failed: {reason}" for reason, count in run.failed.items()]
     return "\n".join(lines)
 
 

@@ -52,10 +52,10 @@ def list_(as_json: AsJson = False) -> None:
 
 def _listed(found: Mapping[str, Any]) -> str:
     def here(about: dict[str, Any]) -> str:
-        return "here" if about["here"] else f"{about['megabytes']} MB"
+        return "downloaded" if about["downloaded"] else f"{about['megabytes']} MB"
 
-    rows = [[name, here(about), about["licence"], about["what"]] for name, about in found.items()]
-    return table(["model", "", "licence", "what"], rows)
+    rows = [[name, here(about), about["license"], about["description"]] for name, about in found.items()]
+    return table(["model", "", "license", "description"], rows)
 
 
 @models.command("check")

@@ -84,7 +84,7 @@ def run(
     Without a project's file the rubric follows the labels; recorded judgements beside the conversations are the judge.
     """
     from accord.edges import BadInput
-    from accord.project import survey, with_settings
+    from accord.project import survey_files, with_settings
     from accord.report import RunOptions, run_settings
     from accord.values import load_rubric
 
@@ -101,7 +101,7 @@ def run(
     if rubric:
         config = config.model_copy(update={"rubric": rubric})
     names = column_map(columns, None if infers else load_rubric(config.rubric))
-    if not unnamed and are_positions(lambda: survey(sources, format, names, labels or ()).positions):
+    if not unnamed and are_positions(lambda: survey_files(sources, format, names, labels or ()).positions):
         unnamed = True
     options = RunOptions(
         infers,
@@ -133,7 +133,7 @@ def main_job(
     from accord.report import verdict, whole_run
 
     done = whole_run(config, sources, out, format, columns, skip_bad_rows, stage, options, note)
-    for sentence in done.imported.seen.role_notes(options.roles):
+    for sentence in done.imported.counts.role_notes(options.roles):
         note(sentence)
     comparison = done.compared.comparison if done.compared is not None else done.fitted.comparison
     tried = done.fitted.comparison
@@ -145,11 +145,11 @@ def main_job(
         "comparison": None if comparison is None else comparison.to_json(),
         "recorded": [row.to_json() for row in done.recorded],
         "scored": done.scored.to_json(),
-        "unscored": dict(done.scored.unscored),
+        "unscored": dict(done.scored.counts.unscored),
         "files": {name: str(path) for name, path in done.files.items()},
         "said": list(done.said),
     }
-    learned = fitted_text(replace(done.fitted, tried=None))
+    learned = fitted_text(replace(done.fitted, held_out=None))
     show(result, as_json, lambda result: _text(result, learned))
 
 

@@ -35,7 +35,7 @@ from accord.cli.outputs import SCORES
 from accord.cli.terminal import Progress, note, show, training_text
 
 if TYPE_CHECKING:
-    from accord.project import Moved, Spread
+    from accord.scoring import Execution, ScoreProgress
 
 
 @command("score")
@@ -114,7 +114,7 @@ def score(
     as_json: AsJson = False,
 ) -> None:
     """Score conversations in batches; predicts an unseen annotator by default, see --annotator and --panel."""
-    from accord.project import Perspective, ScoreOptions
+    from accord.scoring import Perspective, ScoreOptions
 
     speaker = Perspective.named(annotator, tuple(panel or ()), rule)
     options = ScoreOptions(
@@ -135,9 +135,18 @@ def score(
                 on_total=on_total, format=format, columns=names, roles=mapped_roles,
             )  # fmt: skip
         else:
-            spread = _spread(engine, workers, shard)
+            execution = _execution(engine, workers, shard)
             parts = project.score_parts(
-                sources, out, evaluator, speaker, options, spread, format, names, _moved(progress), mapped_roles
+                sources,
+                out,
+                evaluator,
+                speaker,
+                options,
+                execution,
+                format,
+                names,
+                _on_progress(progress),
+                mapped_roles,
             )
     note(f"evaluator: {evaluator}")
     if is_file:
@@ -149,7 +158,7 @@ def score(
 
 
 def _end_of_file(result: Mapping[str, Any], as_json: bool) -> None:
-    from accord.project import LEFT
+    from accord.scoring import LEFT
 
     show(result, as_json, _text)
     if set(result["unscored"]) - {LEFT}:
@@ -157,7 +166,7 @@ def _end_of_file(result: Mapping[str, Any], as_json: bool) -> None:
 
 
 def _end_of_parts(result: Mapping[str, Any], as_json: bool) -> None:
-    from accord.project import LEFT, NOT_COUNTED
+    from accord.scoring import LEFT, NOT_COUNTED
 
     show(result, as_json, _parts_text)
     if result["failed"]:
@@ -175,7 +184,7 @@ def _is_file(out: str) -> bool:
 
 
 def _check_place(
-    is_file: bool, out: str, sources: Sequence[str], spread: tuple[object, ...], skip_bad_rows: bool
+    is_file: bool, out: str, sources: Sequence[str], execution: tuple[object, ...], skip_bad_rows: bool
 ) -> None:
     """Check the options of one file of scores, or of a folder of parts.
 
@@ -189,7 +198,7 @@ def _check_place(
         if skip_bad_rows:
             raise BadInput("parts hold bad rows with their reason, and never stop at one; leave out --skip-bad-rows")
         return
-    if any(each is not None for each in spread):
+    if any(each is not None for each in execution):
         raise BadInput(
             f"--engine, --workers and --shard score into a folder of parts; got the file {out}: --out scores/"
         )
@@ -208,18 +217,18 @@ def _check_place(
         )
 
 
-def _spread(engine: str | None, workers: int | None, shard: str | None) -> Spread:
-    from accord.project import Shard, Spread
+def _execution(engine: str | None, workers: int | None, shard: str | None) -> Execution:
+    from accord.scoring import Execution, Shard
 
-    return Spread(engine or "local", workers, Shard.named(shard))
+    return Execution(engine or "local", workers, Shard.parse(shard))
 
 
-def _moved(progress: Progress) -> Callable[[Moved], None]:
-    def moved(to: Moved) -> None:
+def _on_progress(progress: Progress) -> Callable[[ScoreProgress], None]:
+    def on_progress(to: ScoreProgress) -> None:
         progress.expect(to.expected)
         progress.at(to.rows)
 
-    return moved
+    return on_progress
 
 
 scores = command_group("scores", "Look after scores in parts.")
@@ -238,7 +247,7 @@ def merge(
     """
     from dataclasses import asdict
 
-    from accord.project import merge_parts
+    from accord.scoring import merge_parts
 
     counts = merge_parts(folder, out)
     show(

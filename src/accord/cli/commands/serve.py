@@ -72,7 +72,7 @@ def serve(
     SIGTERM stops the server after the requests under way. For more throughput, run several processes behind a proxy:
     examples/deploy.
     """
-    from accord.edges import BadInput, keep_secret
+    from accord.edges import BadInput, register_secret
     from accord.live import (
         check_installed,
         checked_proxies,
@@ -98,7 +98,7 @@ def serve(
         token = checked_token(env_token, exposed if problem is None else "")
         if env_token is None and problem is None:
             note(f"token of live scoring until this server stops (set ACCORD_TOKEN to choose one): {token}")
-        keep_secret(token)
+        register_secret(token)
         body, loopback_only = int(max_body * 2**20), env_token is None and not exposed
         if problem is not None:
             scores: App = unavailable_app(problem, token, body, loopback_only=loopback_only)

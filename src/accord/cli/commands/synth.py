@@ -90,9 +90,9 @@ def _stop_where_some_are_missing(lost: Mapping[str, int]) -> None:
 
 
 def _named(value: str | None) -> str | int | None:
-    from accord.edges import whole_number
+    from accord.edges import parse_whole_number
 
-    number = None if value is None else whole_number(value)
+    number = None if value is None else parse_whole_number(value)
     return value if number is None else number
 
 

@@ -17,7 +17,7 @@ from math import ceil
 from time import monotonic
 from typing import Any
 
-from accord.edges import BadInput, MissingExtra, whole_number
+from accord.edges import BadInput, MissingExtra, parse_whole_number
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -309,7 +309,7 @@ def host_name(headers: dict[bytes, bytes]) -> str:
     """Return the host of the Host header, in lower case and without the port."""
     host = headers.get(b"host", b"").decode("latin-1").lower()
     name, _, port = host.rpartition(":")
-    return host if whole_number(port) is None else name
+    return host if parse_whole_number(port) is None else name
 
 
 class _Reservation:

@@ -1,7 +1,7 @@
 """Parser of OTLP exports, in JSON or protobuf, into the spans that `accord.formats` reads.
 
-Protobuf spans are converted one by one, without JSON. Of a span without messages (`formats.is_silent`) only the names
-of its attributes are read, because most spans of a collector are such spans.
+Protobuf spans are converted one by one, without JSON. Of a span without messages (`formats.has_no_content`) only the
+names of its attributes are read, because most spans of a collector are such spans.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from accord.edges import BadInput
-from accord.formats import decoded_json, is_silent
+from accord.formats import decoded_json, has_no_content
 from accord.live.service.schemas import JSON, PROTOBUF, TRACES, Signal, media_type
 
 
@@ -56,7 +56,7 @@ def _traces(request: Any) -> dict[str, Any]:
 
 
 def _span(span: Any) -> dict[str, Any]:
-    if not span.events and is_silent({"attributes": dict.fromkeys(entry.key for entry in span.attributes)}):
+    if not span.events and has_no_content({"attributes": dict.fromkeys(entry.key for entry in span.attributes)}):
         return {}
     return {
         "traceId": span.trace_id.hex(),

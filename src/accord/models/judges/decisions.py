@@ -1,6 +1,6 @@
-"""Decisions: every question about one conversation in one request, a probability per option in the answer.
+"""Decisions endpoints: all questions about a conversation in one request, a probability per option in the reply.
 
-Two dialects of one idea: OpenAI's `/v1/decisions` (ordered answers), System One's `/v1/systemone` (answers by name).
+There are two dialects: OpenAI's `/v1/decisions` (ordered answers) and System One's `/v1/systemone` (answers by name).
 """
 
 from __future__ import annotations
@@ -14,18 +14,27 @@ from accord.models.client import Endpoint
 from accord.models.flow import OUT_OF_BUDGET
 from accord.models.model import Answer, CallFailed, Model, Prompt, Reply, Unanswered, Usage
 from accord.models.prompts import answer_labels, material_hash, material_of
-from accord.models.reply_parsing import MALFORMED, NO_DISTRIBUTION, a_list, a_name, an_object, answered, short, usage_of
-from accord.values import Conversation, Kind, Question, Sample
+from accord.models.reply_parsing import (
+    MALFORMED,
+    NO_DISTRIBUTION,
+    make_answer,
+    model_name,
+    read_usage,
+    require_list,
+    require_object,
+    shorten,
+)
+from accord.values import Conversation, Question, Sample, ScaleKind
 
 MOST_QUESTIONS = 400
 REFUSAL = "refusal"
 TOKENS = ("input_tokens", "output_tokens")
-"""What usage is called on these wires."""
+"""Names of the usage fields of both dialects."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """One question as the wire types it: `predicate` (is it so?), `score` (ordered levels), or `choice`."""
+class DecisionQuestion:
+    """One question with its type: `predicate` (yes or no), `score` (ordered levels) or `choice`."""
 
     name: str
     type: str
@@ -38,27 +47,27 @@ class DecisionsRequest:
     """Questions about one input."""
 
     input: str
-    questions: tuple[Asked, ...]
+    questions: tuple[DecisionQuestion, ...]
 
 
-Given = tuple[Mapping[str, Any] | None, str]
-"""One question's numbers by option, unchecked, or `None`; and why there are none."""
+OptionNumbers = tuple[Mapping[str, Any] | None, str]
+"""Unchecked numbers by option, or None with a reason."""
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
-    """Answers in the questions' order: numbers by option as they were given, or `None` with a reason."""
+class DecisionsReply:
+    """Answers in the order of the questions, with usage and model version."""
 
-    answers: tuple[Given, ...]
+    answers: tuple[OptionNumbers, ...]
     usage: Usage = Usage()
     version: str = ""
 
 
-DecisionsModel = Model[DecisionsRequest, Decided]
+DecisionsModel = Model[DecisionsRequest, DecisionsReply]
 
 
 class DecisionsJudge:
-    """Asks a decisions endpoint. Its probabilities are conditional on not refusing; a refusal is one question's own."""
+    """Judge at a decisions endpoint; probabilities are conditional on not refusing the question."""
 
     mode = "decisions"
     together = MOST_QUESTIONS
@@ -66,7 +75,7 @@ class DecisionsJudge:
     def __init__(
         self, model: DecisionsModel, instructions: str = "", endpoint: str = "", dialect: str = "openai"
     ) -> None:
-        """`instructions` stand before the conversation in every input; `endpoint` and `dialect` say who answers how."""
+        """`instructions` begin every input; `endpoint` and `dialect` are part of answers' keys."""
         self.model = model
         self.instructions = instructions
         self.endpoint = endpoint
@@ -74,86 +83,86 @@ class DecisionsJudge:
 
     @property
     def name(self) -> str:
-        """The model's name."""
+        """Name of the model."""
         return self.model.name
 
     def made_from(self, sample: Sample, question: Question) -> Mapping[str, Any]:
-        """The input, and the question as the wire sees it; what else is asked in the same request is no part of it."""
-        asked = asked_of(sample, question)
-        about = [asked.type, asked.instructions, [list(option) for option in asked.options]]
+        """Return the hash of the input, and the question; other questions of the same request are no part of it."""
+        typed = decision_question(sample, question)
+        parts = [typed.type, typed.instructions, [list(option) for option in typed.options]]
         material = material_hash(sample, self.instructions)
         where = {"judge": self.name, "endpoint": self.endpoint, "mode": self.mode, "dialect": self.dialect}
-        return {**where, "input": material, "question": about}
+        return {**where, "input": material, "question": parts}
 
     def requests(self, sample: Sample, questions: Sequence[Question]) -> Sequence[DecisionsRequest]:
-        """One request for all the questions."""
-        asked = tuple(asked_of(sample, question) for question in questions)
-        return [DecisionsRequest(material_of(sample, self.instructions), asked)]
+        """Return one request for all questions."""
+        typed = tuple(decision_question(sample, question) for question in questions)
+        return [DecisionsRequest(material_of(sample, self.instructions), typed)]
 
     async def answer(self, sample: Sample, questions: Sequence[Question]) -> list[Answer | Unanswered]:
-        """All questions in one request; one that is refused does not lose the others."""
+        """Send all questions in one request; a refused question does not affect the others."""
         [request] = self.requests(sample, questions)
         try:
-            decided = await self.model.ask(request)
+            reply = await self.model.ask(request)
         except CallFailed as error:
             return [Unanswered(q.id, error.failure.reason, error.failure.detail) for q in questions]
         except BudgetReached as error:
             return [Unanswered(q.id, OUT_OF_BUDGET, str(error)) for q in questions]
-        found = [read_decided(q, mass, reason) for q, (mass, reason) in zip(questions, decided.answers, strict=True)]
-        return [replace(a, version=decided.version) if isinstance(a, Answer) else a for a in found]
+        answers = [read_decision(q, mass, reason) for q, (mass, reason) in zip(questions, reply.answers, strict=True)]
+        return [replace(a, version=reply.version) if isinstance(a, Answer) else a for a in answers]
 
     async def close(self) -> None:
-        """Let go of the model's connections."""
+        """Close the model's connections."""
         await self.model.close()
 
 
-def asked_of(sample: Sample, question: Question) -> Asked:
-    """A question in the wire's types: two options 0 and 1 are a predicate, ordered ones a score, others a choice.
+def decision_question(sample: Sample, question: Question) -> DecisionQuestion:
+    """Return a question with its type: options 0 and 1 are a predicate, ordered options a score, others a choice.
 
     Raises:
         BadInput: The question's scale is real-valued.
     """
     scale = question.scale
-    if scale.kind is Kind.REAL:
+    if scale.kind is ScaleKind.REAL:
         raise BadInput(f"question {question.id!r} has a real-valued scale, which a decisions endpoint cannot answer")
-    where = "" if sample.turn is None else f"About turn [{sample.turn}] alone, given all turns before it: "
-    text = where + question.text
+    scope = "" if sample.turn is None else f"About turn [{sample.turn}] alone, given all turns before it: "
+    text = scope + question.text
     if tuple(scale.options) == (0, 1):
         words = (("0", "no"), ("1", "yes"))
         meanings = [f"{word}: {question.meanings[key]}" for key, word in words if key in question.meanings]
-        return Asked(question.id, "predicate", " ".join([text, *meanings]))
+        return DecisionQuestion(question.id, "predicate", " ".join([text, *meanings]))
     options = tuple((str(option), question.meanings.get(str(option), "")) for option in scale.options)
-    return Asked(question.id, "score" if scale.is_ordered else "choice", text, options)
+    return DecisionQuestion(question.id, "score" if scale.is_ordered else "choice", text, options)
 
 
-def read_decided(question: Question, mass: Mapping[str, Any] | None, reason: str) -> Answer | Unanswered:
-    """One question's answer from what the wire gave; `reason` says why it gave no probabilities."""
+def read_decision(question: Question, mass: Mapping[str, Any] | None, reason: str) -> Answer | Unanswered:
+    """Return one question's answer from the reply's numbers, or unanswered with the `reason` for having none."""
     if mass is None:
-        return Unanswered(question.id, reason, f"the endpoint gave no proper answer to {question.id!r}")
-    return answered(question, mass)
+        return Unanswered(question.id, reason, f"the endpoint gave no valid answer to {question.id!r}")
+    return make_answer(question, mass)
 
 
-# --- the wires ----------------------------------------------------------------------------------------------------
+# --- endpoints ----------------------------------------------------------------------------------------------------
 
 
 class OpenAIDecisions(Endpoint):
-    """OpenAI's dialect, through the SDK's own method."""
+    """Endpoint of OpenAI's dialect."""
 
-    async def ask(self, request: DecisionsRequest, /) -> Decided:
+    async def ask(self, request: DecisionsRequest, /) -> DecisionsReply:
         """Send one request.
 
         Raises:
-            CallFailed: The call failed, or its answers are not those of the questions.
-            ModelError: No call can succeed.
+            CallFailed: The request failed, or its answers do not match the questions.
+            ModelError: No request can succeed.
         """
-        questions = [_openai_question(asked) for asked in request.questions]
+        questions = [_openai_question(question) for question in request.questions]
         body = {"model": self.name, "input": request.input, "questions": questions}
-        found = an_object(await self.fetch("/decisions", body), "decision")
-        answers = a_list(found.get("answers"), "list of answers")
+        reply = require_object(await self.fetch("/decisions", body), "decision")
+        answers = require_list(reply.get("answers"), "list of answers")
         if len(answers) != len(request.questions):
             raise CallFailed(MALFORMED, f"{len(answers)} answers to {len(request.questions)} questions")
-        given = tuple(_openai_answer(*pair) for pair in zip(request.questions, answers, strict=True))
-        return Decided(given, usage_of(found.get("usage"), *TOKENS), a_name(found.get("model")))
+        numbers = tuple(_openai_answer(*pair) for pair in zip(request.questions, answers, strict=True))
+        return DecisionsReply(numbers, read_usage(reply.get("usage"), *TOKENS), model_name(reply.get("model")))
 
 
 class _OpenAiQuestion(TypedDict):
@@ -166,138 +175,142 @@ class _OpenAiQuestion(TypedDict):
     choices: NotRequired[list[dict[str, str]]]
 
 
-def _openai_question(asked: Asked) -> _OpenAiQuestion:
-    question: _OpenAiQuestion = {"type": asked.type, "name": asked.name, "instructions": asked.instructions}
-    if asked.type == "score":
-        question["levels"] = [_described("label", *option) for option in asked.options]
-    elif asked.type == "choice":
-        question["choices"] = [_described("value", *option) for option in asked.options]
-    return question
+def _openai_question(question: DecisionQuestion) -> _OpenAiQuestion:
+    body: _OpenAiQuestion = {"type": question.type, "name": question.name, "instructions": question.instructions}
+    if question.type == "score":
+        body["levels"] = [_described("label", *option) for option in question.options]
+    elif question.type == "choice":
+        body["choices"] = [_described("value", *option) for option in question.options]
+    return body
 
 
 def _described(key: str, option: str, meaning: str) -> dict[str, str]:
     return {key: option, "description": meaning} if meaning else {key: option}
 
 
-def _openai_answer(asked: Asked, found: Any) -> Given:
-    """One answer's numbers by option.
+def _openai_answer(question: DecisionQuestion, value: Any) -> OptionNumbers:
+    """Return one answer's numbers by option.
 
     Raises:
-        CallFailed: It names another question: the answers belong to another request.
+        CallFailed: The answer is to another question, so the reply belongs to another request.
     """
-    answer = found if isinstance(found, dict) else {}
-    if answer.get("name") not in (None, asked.name):
-        raise CallFailed(MALFORMED, f"an answer to {short(answer['name'])} stands where {asked.name!r} was asked")
+    answer = value if isinstance(value, dict) else {}
+    if answer.get("name") not in (None, question.name):
+        raise CallFailed(MALFORMED, f"the answer to {question.name!r} names {shorten(answer['name'])}")
     if answer.get("type") == REFUSAL:
         return None, "refused"
-    if answer.get("type") != asked.type:
-        raise CallFailed(MALFORMED, f"{asked.name!r} is a {asked.type}, the answer a {short(answer.get('type'))}")
-    if asked.type == "predicate":
+    if answer.get("type") != question.type:
+        raise CallFailed(
+            MALFORMED, f"{question.name!r} is a {question.type}, its answer a {shorten(answer.get('type'))}"
+        )
+    if question.type == "predicate":
         return _predicate(answer.get("probability"))
-    return _each_once(asked, answer.get("probabilities"))
+    return _by_option(question, answer.get("probabilities"))
 
 
-def _predicate(p: Any) -> Given:
+def _predicate(p: Any) -> OptionNumbers:
     is_number = isinstance(p, int | float) and not isinstance(p, bool) and 0 <= p <= 1
     return ({"0": 1.0 - p, "1": float(p)}, "") if is_number else (None, NO_DISTRIBUTION)
 
 
-def _each_once(asked: Asked, rows: Any) -> Given:
-    """Numbers by option from a list that names each at most once: a level by its place, a choice by its text."""
-    found: dict[str, Any] = {}
+def _by_option(question: DecisionQuestion, rows: Any) -> OptionNumbers:
+    """Return numbers by option from a list that has each at most once: a level by its index, a choice by its text."""
+    numbers: dict[str, Any] = {}
     for row in rows if isinstance(rows, list) else [{}]:
-        about = row if isinstance(row, dict) else {}
-        value: Any = about.get("value")
-        if asked.type == "score":
-            is_place = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(asked.options)
-            option = asked.options[value][0] if is_place else None
+        entry = row if isinstance(row, dict) else {}
+        value: Any = entry.get("value")
+        if question.type == "score":
+            is_index = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(question.options)
+            option = question.options[value][0] if is_index else None
         else:
             option = value if isinstance(value, str) else None
-        if option is None or option in found:
+        if option is None or option in numbers:
             return None, NO_DISTRIBUTION
-        found[option] = about.get("probability")
-    return found, ""
+        numbers[option] = entry.get("probability")
+    return numbers, ""
 
 
 class SystemOne(Endpoint):
-    """System One's dialect: `{state, questions: {name: {type: noul|choice|score}}}`, answers by name.
+    """Endpoint of System One's dialect: `{state, questions: {name: {type: noul|choice|score}}}`, answers by name.
 
-    `base_url` ends in `/v1`, as for OpenAI; the request goes to `systemone` under it.
+    `base_url` ends in `/v1`, as for OpenAI; requests go to `systemone` under it.
     """
 
-    async def ask(self, request: DecisionsRequest, /) -> Decided:
-        """Send one request; a question that is missing from the answers was not answered.
+    async def ask(self, request: DecisionsRequest, /) -> DecisionsReply:
+        """Send one request; a question without an answer is refused.
 
         Raises:
-            CallFailed: The call failed, or its answers are not those of the questions.
-            ModelError: No call can succeed.
+            CallFailed: The request failed, or its answers do not match the questions.
+            ModelError: No request can succeed.
         """
-        questions = {asked.name: _system_one_question(asked) for asked in request.questions}
+        questions = {question.name: _system_one_question(question) for question in request.questions}
         body = {"model": self.name, "state": request.input, "questions": questions}
-        found = an_object(await self.fetch("/systemone", body), "decision")
-        answers = an_object(found.get("answers"), "answers")
-        strangers = sorted(set(answers) - set(questions))
-        if strangers:
-            raise CallFailed(MALFORMED, f"an answer to {short(strangers[0])}, which was not asked")
-        given = tuple(_system_one_answer(asked, answers.get(asked.name)) for asked in request.questions)
-        return Decided(given, usage_of(found.get("usage"), *TOKENS), a_name(found.get("model")))
+        reply = require_object(await self.fetch("/systemone", body), "decision")
+        answers = require_object(reply.get("answers"), "answers")
+        unknown = sorted(set(answers) - set(questions))
+        if unknown:
+            raise CallFailed(
+                MALFORMED, f"the reply answers {shorten(unknown[0])}, which is not a question of the request"
+            )
+        numbers = tuple(_system_one_answer(q, answers.get(q.name)) for q in request.questions)
+        return DecisionsReply(numbers, read_usage(reply.get("usage"), *TOKENS), model_name(reply.get("model")))
 
 
 class _SystemOneQuestion(TypedDict):
-    """A question to `/systemone`: a score's levels in their order, or a choice's options with what each means."""
+    """A question to `/systemone`: ordered levels of a score, or options of a choice with their meanings."""
 
     type: str
     instructions: str
     criteria: NotRequired[list[str] | dict[str, str | None]]
 
 
-def _system_one_question(asked: Asked) -> _SystemOneQuestion:
-    if asked.type == "predicate":
-        return {"type": "noul", "instructions": asked.instructions}
-    if asked.type == "score":
-        return {"type": "score", "instructions": asked.instructions, "criteria": _levels(asked)}
-    criteria = {option: meaning or None for option, meaning in asked.options}
-    return {"type": "choice", "instructions": asked.instructions, "criteria": criteria}
+def _system_one_question(question: DecisionQuestion) -> _SystemOneQuestion:
+    if question.type == "predicate":
+        return {"type": "noul", "instructions": question.instructions}
+    if question.type == "score":
+        return {"type": "score", "instructions": question.instructions, "criteria": _levels(question)}
+    criteria = {option: meaning or None for option, meaning in question.options}
+    return {"type": "choice", "instructions": question.instructions, "criteria": criteria}
 
 
-def _levels(asked: Asked) -> list[str]:
-    return [f"{option}: {meaning}" if meaning else option for option, meaning in asked.options]
+def _levels(question: DecisionQuestion) -> list[str]:
+    return [f"{option}: {meaning}" if meaning else option for option, meaning in question.options]
 
 
-def _system_one_answer(asked: Asked, answer: Any) -> Given:
-    """One answer's numbers by option; a score's are listed, or keyed by the level's place or by its text."""
+def _system_one_answer(question: DecisionQuestion, answer: Any) -> OptionNumbers:
+    """Return one answer's numbers by option; those of a score are a list, or keyed by index or text of the level."""
     if answer is None:
         return None, "refused"
     if not isinstance(answer, dict):
         return None, NO_DISTRIBUTION
-    if asked.type == "predicate":
+    if question.type == "predicate":
         return _predicate(answer.get("noul"))
     mass = answer.get("probabilities")
-    if isinstance(mass, list) and asked.type == "score" and len(mass) <= len(asked.options):
+    if isinstance(mass, list) and question.type == "score" and len(mass) <= len(question.options):
         mass = {str(place): p for place, p in enumerate(mass)}
     if not isinstance(mass, dict):
         return None, NO_DISTRIBUTION
-    if asked.type == "choice":
+    if question.type == "choice":
         return mass, ""
-    names = {str(place): option for place, (option, _) in enumerate(asked.options)}
-    names |= {text: asked.options[place][0] for place, text in enumerate(_levels(asked)) if text not in names}
-    found: dict[str, Any] = {}
+    names = {str(place): option for place, (option, _) in enumerate(question.options)}
+    names |= {text: question.options[place][0] for place, text in enumerate(_levels(question)) if text not in names}
+    numbers: dict[str, Any] = {}
     for name, p in mass.items():
-        if name not in names or names[name] in found:
+        if name not in names or names[name] in numbers:
             return None, NO_DISTRIBUTION
-        found[names[name]] = p
-    return found, ""
+        numbers[names[name]] = p
+    return numbers, ""
 
 
-class DecidedChat:
+class DecisionsChat:
     """A chat model that answers every prompt with one question's distribution.
 
-    The reply's `first_token` holds a probability by the label that a prompt shows for each option (`answer_labels`),
-    given that the endpoint does not refuse; its `text` is the likeliest one's.
+    The reply's `first_token` holds a probability per label of the prompt (`answer_labels`), conditional on not
+    refusing. Its `text` is the likeliest label.
     """
 
     def __init__(self, model: DecisionsModel, question: Question) -> None:
-        """`question` is what is asked about each prompt."""
+        """`question` is asked about each prompt."""
         self.name = model.name
         self.question = question
         self._model = model
@@ -306,31 +319,31 @@ class DecidedChat:
         """Ask the question about a prompt.
 
         Raises:
-            CallFailed: The call failed; `refused` where the question was, `no option` where no option has a
+            CallFailed: The request failed; `refused` for a refused question, `no option` if no option has a
                 probability.
             BadInput: The question's scale is real-valued.
-            ModelError: No call can succeed.
+            ModelError: No request can succeed.
         """
-        decided = await self._model.ask(decisions_request_of(prompt, self.question))
-        [(mass, reason)] = decided.answers
-        answer = read_decided(self.question, mass, reason)
+        reply = await self._model.ask(decisions_request_of(prompt, self.question))
+        [(mass, reason)] = reply.answers
+        answer = read_decision(self.question, mass, reason)
         if isinstance(answer, Unanswered):
             raise CallFailed(answer.reason, answer.detail)
         labels = answer_labels(self.question.scale)
         shares = {label: answer.probabilities[option] for label, option in labels.items()}
         likeliest = max(shares, key=lambda label: shares[label])
-        return Reply(likeliest, decided.version, shares, decided.usage)
+        return Reply(likeliest, reply.version, shares, reply.usage)
 
     async def close(self) -> None:
-        """Let go of the model's connections."""
+        """Close the model's connections."""
         await self._model.close()
 
 
 def decisions_request_of(prompt: Prompt, question: Question) -> DecisionsRequest:
-    """What is sent for a prompt, so that it can be priced: its messages' words one after another, and the question.
+    """Return the request for a prompt: the joined texts of its messages, and the question.
 
     Raises:
         BadInput: The question's scale is real-valued.
     """
-    said = "\n\n".join(message.content for message in prompt.messages)
-    return DecisionsRequest(sendable(said), (asked_of(Sample(Conversation("", ())), question),))
+    text = "\n\n".join(message.content for message in prompt.messages)
+    return DecisionsRequest(sendable(text), (decision_question(Sample(Conversation("", ())), question),))

@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from accord.board import DIMENSIONS, NEXT, ORDERS, Board, Density, Figures, OverTime, Selection, Texts
 from accord.charts import Axis, ChartLine, ChartLink, Guide, line_chart
-from accord.edges import BadInput, whole_number
+from accord.edges import BadInput, parse_whole_number
 from accord.web.context import WorkbenchContext
 
 CHART_SIZE = (600, 200)
@@ -169,7 +169,7 @@ def _page_and_back(query: str) -> tuple[int, str]:
     """
     named = parse_qs(query, keep_blank_values=True)
     page, back = named.get("page", ["1"])[-1], named.get("back", [""])[-1]
-    number = whole_number(page)
+    number = parse_whole_number(page)
     if number is None:
         raise BadInput(f"page is a number from 1 up, got {page[:40]!r}")
     return number, back if _is_board(back) else ""

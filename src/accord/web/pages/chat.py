@@ -19,8 +19,8 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
-from accord.edges import BadInput, whole_number
-from accord.store import DIED, Conflict, Said, Talk
+from accord.edges import BadInput, parse_whole_number
+from accord.store import DIED, Chat, ChatTurn, Conflict
 from accord.studies import OpenTalk
 from accord.web.accounts import Visitor
 from accord.web.context import WorkbenchContext
@@ -135,7 +135,7 @@ class _Pages:
         return StreamingResponse(_events(found, id), media_type="text/event-stream")
 
     def _page(
-        self, found: OpenTalk, talk: Talk, visitor: Visitor, status: int = 200, problem: str = "", draft: str = ""
+        self, found: OpenTalk, talk: Chat, visitor: Visitor, status: int = 200, problem: str = "", draft: str = ""
     ) -> Response:
         """The page; what could not be sent stands in its box again, beside what is wrong."""
         shown = self._shown(found, talk)
@@ -143,7 +143,7 @@ class _Pages:
         is_streamed = found.writing(talk.id) is not None
         return self.context.page("talk", visitor, status, talk=shown, key=new_key(), streams=is_streamed, **about)
 
-    def _shown(self, found: OpenTalk, talk: Talk) -> Shown:
+    def _shown(self, found: OpenTalk, talk: Chat) -> Shown:
         """All that anybody is told of a conversation."""
         writing = found.writing(talk.id)
         said = [_line(each, writing.shown if writing is not None and each is talk.writing else each.content)
@@ -182,7 +182,7 @@ class _Pages:
         return RedirectResponse(where, 303)
 
 
-def _after(talk: Talk) -> str:
+def _after(talk: Chat) -> str:
     """Where a conversation leads that is not open any more."""
     return f"/talk/{talk.study}" if talk.assignment is None else f"/rate/{talk.study}/{talk.assignment}"
 
@@ -210,7 +210,7 @@ def _done(found: OpenTalk, person: str, id: str, fields: dict[str, Any]) -> str:
 
 
 def _whole(fields: dict[str, Any]) -> int:
-    after = whole_number(str(fields.get("after", "")))
+    after = parse_whole_number(str(fields.get("after", "")))
     if after is None or after >= 10**6:
         raise BadInput("the form does not say after what it was written; load the page again")
     return after
@@ -246,7 +246,7 @@ def _event(kind: str, text: str) -> str:
     return f"event: {kind}\ndata: {json.dumps(text)}\n\n"
 
 
-def _line(each: Said, text: str) -> Line:
+def _line(each: ChatTurn, text: str) -> Line:
     line: Line = {"role": each.role, "text": text, "state": each.state}
     if each.state == "cut":
         line["reason"] = REASONS.get(each.reason or "", "the assistant could not answer")

@@ -19,12 +19,12 @@ from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
 from accord.charts import Axis, ChartRow, bar_chart, share_bars
-from accord.edges import bounded, in_lines, sendable
+from accord.edges import one_line_json, sendable, truncate_middle
 from accord.live import Refused
 from accord.project import Project
-from accord.store import live_scores
+from accord.store import scores_of_conversation
 from accord.studies import Expected, Guess, Passages, Perspectives, Used, excerpts, tool_calls_of
-from accord.values import ISSUE, NOBODY, SYNTHETIC, Annotation, Conversation, Estimate, Turn
+from accord.values import ISSUE, NON_SPEAKERS, SYNTHETIC, Annotation, Conversation, Estimate, Turn
 from accord.web.context import WorkbenchContext, reading_address
 from accord.web.pages.conversation_details import Answer, Found, Judgement, Place, Reading, reading_of
 from accord.web.pages.rating_view import Finding, Piece, pieces
@@ -70,7 +70,8 @@ class _Transcripts:
         visitor = self.context.visitor(request, "lead")
         reading, is_json = self._read(id)
         if reading is None:
-            if live_scores(self.context.project.mart, id.removesuffix(".json")):
+            project = self.context.project
+            if scores_of_conversation(project.store, project.mart, id.removesuffix(".json")):
                 raise Refused(404, TEXTLESS)
             raise HTTPException(404)
         found = self.perspectives.of(reading.conversation)
@@ -185,7 +186,7 @@ def _blocks(reading: Reading, expected: Expected, project: Project) -> Iterator[
         used = passages.used_by(turn) if id(turn) in replies else ()
         yield Block(
             place, turn.role, " · ".join(filter(None, (turn.name, turn.time))), tuple(pieces(text, spans)),
-            _start(text), turn.role in NOBODY and len(text) > FOLDED, _named_calls(turn),
+            _start(text), turn.role in NON_SPEAKERS and len(text) > FOLDED, _named_calls(turn),
             _more(turn), tuple(_excerpt(conversation, each) for each in used), marks, found,
             _said_of(reading, expected, place, scores),
         )  # fmt: skip
@@ -242,7 +243,7 @@ def _named_calls(turn: Turn) -> tuple[tuple[str, str], ...]:
 def _tool(row: Any) -> str:
     about = row.get("function", row) if isinstance(row, Mapping) else None
     name = about.get("name") if isinstance(about, Mapping) else None
-    return bounded(sendable(name), 80) if isinstance(name, str) else ""
+    return truncate_middle(sendable(name), 80) if isinstance(name, str) else ""
 
 
 def _more(turn: Turn) -> str:
@@ -281,6 +282,6 @@ def _metadata(conversation: Conversation) -> list[tuple[str, str]]:
 def _lines(about: Mapping[str, Any]) -> list[tuple[str, str]]:
     found = []
     for name, value in about.items():
-        text = value if isinstance(value, str) else json.dumps(in_lines(value), ensure_ascii=False, default=str)
+        text = value if isinstance(value, str) else json.dumps(one_line_json(value), ensure_ascii=False, default=str)
         found.append((sendable(str(name)), sendable(text)))
     return found

@@ -11,7 +11,7 @@ from typing import Any, TypedDict, TypeVar
 
 from accord.edges import AccordError, sendable
 from accord.project import Project, issues_of
-from accord.store import RunScores, StoreError, live_scores, scores_about
+from accord.store import EvaluatorScores, StoreError, scores_of_conversation
 from accord.studies import Passages
 from accord.values import (
     ISSUE,
@@ -21,9 +21,9 @@ from accord.values import (
     Rubric,
     Taxonomy,
     Value,
-    digests,
     issues_from,
-    located,
+    turn_digests,
+    with_located_quotes,
 )
 
 Place = int | None
@@ -92,7 +92,7 @@ class Reading:
     marks: Mapping[Place, list[Annotation]] = field(default_factory=dict)
     found: Mapping[Place, list[Found]] = field(default_factory=dict)
     judged: Mapping[Place, list[Judgement]] = field(default_factory=dict)
-    runs: Sequence[RunScores] = ()
+    runs: Sequence[EvaluatorScores] = ()
     kinds: Taxonomy | None = None
 
     def scores(self) -> dict[Place, list[dict[str, Any]]]:
@@ -144,14 +144,14 @@ def reading_of(project: Project, name: str) -> Reading | None:
         _standing_marks([each for each in people if each.question.startswith(ISSUE)]),
         _found(conversation, [each for each in said if each.is_of_issues]),
         _by_place(_judged(project.rubric, said)),
-        [*scores_about(project.store, name), *_live(project, name)],
+        _scores(project, name),
         _kinds(project),
     )
 
 
-def _live(project: Project, name: str) -> list[RunScores]:
+def _scores(project: Project, name: str) -> list[EvaluatorScores]:
     try:
-        return live_scores(project.mart, name)
+        return scores_of_conversation(project.store, project.mart, name)
     except StoreError:
         return []  # the board says what is wrong with the mart; a conversation is read without it
 
@@ -197,7 +197,7 @@ def _standing_marks(marks: Sequence[Annotation]) -> dict[Place, list[Annotation]
 
 def _found(conversation: Conversation, said: Sequence[Annotation]) -> dict[Place, list[Found]]:
     """Issues by turn, each quote looked up in the turn as it is now."""
-    now = digests(conversation) if any(each.seen for each in said) else []
+    now = turn_digests(conversation) if any(each.seen for each in said) else []
     by = {(each.target, each.signature or ""): each.by for each in said}
     found: dict[Place, list[Found]] = {}
     for each in issues_from(said):
@@ -205,7 +205,7 @@ def _found(conversation: Conversation, said: Sequence[Annotation]) -> dict[Place
         if turn is None or not 0 <= turn < len(conversation.turns):
             continue
         is_old = bool(each.said) and each.said != now[turn]
-        shown = located(each, sendable(conversation.turns[turn].content))
+        shown = with_located_quotes(each, sendable(conversation.turns[turn].content))
         found.setdefault(turn, []).append(Found(shown, by[each.target, each.signature], is_old))
     return found
 

@@ -20,7 +20,9 @@ from markupsafe import Markup
 
 from accord.charts import Axis, ChartLine, ChartRow, column_chart, interval_plot, line_chart, ticks
 from accord.edges import BadInput, sendable
-from accord.project import Project, latest
+from accord.project import Project
+from accord.scoring import latest_scored
+from accord.store import scores_of_run
 from accord.values import Conversation, Estimate, Sample
 from accord.web.context import WorkbenchContext
 
@@ -69,12 +71,12 @@ def load_score_table(project: Project, synthetic: bool = False, size: int = SAMP
         synthetic: True to include synthetic conversations.
         size: Maximum number of rows.
     """
-    run = latest(project.store, "score", "run")
+    run = latest_scored(project.store, project.mart)
     if run is None:
         return ScoreTable()
     random, sample, total, left_out = Random(project.config.seed), list[Mapping[str, Any]](), 0, 0
     excluded = set() if synthetic else {each.id for each in project.store.conversations(synthetic="only")}
-    for score in project.store.scores(run["id"]):
+    for score in scores_of_run(project.mart, run):
         if score["conversation"] in excluded:
             left_out += 1
             continue
@@ -90,13 +92,13 @@ def load_score_table(project: Project, synthetic: bool = False, size: int = SAMP
     unknown = sum(score["conversation"] not in conversations for score in sample)
     names = dict.fromkeys(name for row in rows for name in row)
     columns = {name: all(_is_number(row.get(name)) or row.get(name) is None for row in rows) for name in names}
-    return ScoreTable(run["id"], rows, columns, total, left_out, unknown)
+    return ScoreTable(run, rows, columns, total, left_out, unknown)
 
 
 def _table_row(score: Mapping[str, Any], conversation: Conversation | None) -> dict[str, Cell]:
     row: dict[str, Cell] = {f"score: {name}": score.get(name) for name in SCORE_FIELDS}
     row |= {"score: annotator": score.get("annotator"), "score: warning": bool(score.get("warning"))}
-    for name, answer in ((score.get("notes") or {}).get("questions") or {}).items():
+    for name, answer in ((score.get("notes") or {}).get("other_questions") or {}).items():
         row[f"question: {name}"] = answer.get("value")
     if conversation is not None:
         row["turns"] = len(conversation.turns)
@@ -321,8 +323,8 @@ class _ExplorePage:
         visitor = self.context.visitor(request, "lead")
         fields = {name: str(value) for name, value in request.query_params.items()}
         with_synthetic = fields.get("synthetic") == "yes"
-        run = latest(self.context.project.store, "score", "run")
-        table = self._table("" if run is None else run["id"], with_synthetic)
+        run = latest_scored(self.context.project.store, self.context.project.mart)
+        table = self._table(run or "", with_synthetic)
         settings = ChartSettings.from_query(fields, table.columns)
         chart = ExploreChart(table, settings)
         data = {"run": table.run, "shown": len(table.rows), "total": table.total, "synthetic": table.synthetic,

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
 from accord.charts import Axis, ChartLine, ChartRow, Guide, interval_plot, line_chart
-from accord.edges import BadInput, whole_number
+from accord.edges import BadInput, parse_whole_number
 from accord.store import ADJUDICATED, Item
 from accord.studies import (
     FIT,
@@ -37,7 +37,7 @@ from accord.studies import (
     value_in,
     worst,
 )
-from accord.values import ISSUE, ROUNDS, Annotation, Question, Value
+from accord.values import ISSUE, MAX_ROUNDS, Annotation, Question, Value
 from accord.web.context import WorkbenchContext
 from accord.web.forms import new_key
 
@@ -166,11 +166,11 @@ class _Lead:
 
     def _norm(self, name: str, fields: Mapping[str, Any]) -> None:
         standing, items = self._standing(name), str(fields.get("items", NORMING))
-        count = whole_number(items)
+        count = parse_whole_number(items)
         if count is None or not 1 <= count <= 100:
             raise BadInput(f"items: got {items[:20]!r}, allowed: 1 to 100")
-        if max((item.round for item in standing.items), default=1) >= ROUNDS:
-            raise BadInput(f"a study has at most {ROUNDS} rounds; begin another study")
+        if max((item.round for item in standing.items), default=1) >= MAX_ROUNDS:
+            raise BadInput(f"a study has at most {MAX_ROUNDS} rounds; begin another study")
         if len(standing.people) < 2:
             raise BadInput("a norming round needs two people; accord users add NAME, or name them under `people`")
         found = norming_items(standing.study, standing, count, fields.get("do") == "again")

@@ -9,7 +9,7 @@ from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 
-from accord.edges import BadInput, visible, whole_number
+from accord.edges import BadInput, escape_controls, parse_whole_number
 from accord.store import Conflict
 from accord.studies import BOTH_BAD, OpenStudy, Sheet
 from accord.values import ISSUE, Annotation
@@ -179,7 +179,9 @@ def _rows(sheet: Sheet, id: str, fields: Mapping[str, Any]) -> list[tuple[str, d
         given = sheet.given.get(name)
         new = None if value in (None, "") else str(value)
         old = None if given is None or given.value is None else str(given.value)
-        said = () if given is None else (given.comment, visible(given.comment))  # as it is, and as the page wrote it
+        said = (
+            () if given is None else (given.comment, escape_controls(given.comment))
+        )  # as it is, and as the page wrote it
         if value is not None and (new != old or comment not in said):
             row = {"id": fields.get(f"id.{name}"), "question": name, "comment": comment, "value": new}
             found.append((name, {**common, **row}))
@@ -194,7 +196,7 @@ def _mark_of(id: str, fields: Mapping[str, Any], is_gone: bool) -> dict[str, str
     turn = str(fields.get("turn", ""))
     row = {
         "assignment": id, "id": fields.get("id"), "question": f"{ISSUE}{fields.get('kind', '')}",
-        "value": None if is_gone else 1, "turn": whole_number(turn),
+        "value": None if is_gone else 1, "turn": parse_whole_number(turn),
         "stage": fields.get("stage"),
     }  # fmt: skip
     told = {name: fields[name] for name in ("comment", "quote", "replaces") if fields.get(name)}

@@ -9,18 +9,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from accord.edges import visible
+from accord.edges import escape_controls
 from accord.store import Assignment
 from accord.studies import BOTH_BAD, ROWS, Sheet, Side
 from accord.values import (
     ISSUE,
-    NOBODY,
+    NON_SPEAKERS,
     Annotation,
     Issue,
-    Kind,
     Question,
     Rubric,
     Scale,
+    ScaleKind,
     Span,
     StudySettings,
     Taxonomy,
@@ -169,7 +169,7 @@ def _asked(
 
 def typed_range(scale: Scale) -> tuple[float, float, str] | None:
     """Of an answer that is typed as a number: lowest, highest and step; `None` where it is chosen from rows."""
-    if scale.kind is Kind.REAL:
+    if scale.kind is ScaleKind.REAL:
         assert scale.low is not None and scale.high is not None
         return scale.low, scale.high, "any"
     if len(scale.options) <= ROWS:
@@ -286,7 +286,7 @@ def _markable(sheet: Sheet, side: Side) -> set[int]:
         return set()
     rated = {turn.place for turn in side.turns if turn.is_rated}
     assistant = {turn.place for turn in side.turns if turn.role == "assistant"}
-    return rated or assistant or {turn.place for turn in side.turns if turn.role not in NOBODY}
+    return rated or assistant or {turn.place for turn in side.turns if turn.role not in NON_SPEAKERS}
 
 
 def _finding(number: int, issue: Issue, kinds: Taxonomy | None) -> Finding:
@@ -309,18 +309,18 @@ def pieces(text: str, spans: Sequence[tuple[Span, int, bool]]) -> list[Piece]:
     """
     inside = [((max(0, start), min(end, len(text))), number, by_model) for (start, end), number, by_model in spans]
     cuts = {0, len(text), *(each for span, _, _ in inside for each in span)}
-    if visible(text) != text:
-        cuts |= {place for at, char in enumerate(text) if visible(char) != char for place in (at, at + 1)}
+    if escape_controls(text) != text:
+        cuts |= {place for at, char in enumerate(text) if escape_controls(char) != char for place in (at, at + 1)}
     ordered = sorted(cuts)
     found = []
     for start, end in zip(ordered, ordered[1:], strict=False):
         said = text[start:end]
         on = [(number, by_model) for (first, last), number, by_model in inside if first <= start and end <= last]
         own, others = (tuple(number for number, by_model in on if by_model is which) for which in (False, True))
-        is_sign = visible(said) != said
+        is_sign = escape_controls(said) != said
         # A carriage return before a line's end is how files of some systems end lines, and no news to a reader.
         is_line_end = said == "\r" and text[end : end + 1] == "\n"
-        found.append(Piece("" if is_line_end else visible(said), own, others, is_sign))
+        found.append(Piece("" if is_line_end else escape_controls(said), own, others, is_sign))
     return found
 
 

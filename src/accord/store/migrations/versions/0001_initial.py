@@ -54,11 +54,3 @@ def upgrade() -> None:
         sa.Column("started", sa.String, nullable=False),
         sa.Column("finished", sa.String),
     )
-    op.create_table(
-        "scores",
-        sa.Column("run", sa.String, primary_key=True),
-        sa.Column("place", sa.Integer, primary_key=True),
-        sa.Column("conversation", sa.String, nullable=False),
-        sa.Column("content", sa.Text, nullable=False),
-    )
-    op.create_index("scores_by_conversation", "scores", ["conversation"])

@@ -1,0 +1,445 @@
+"""Experiments: out-of-fold predictions of ratings by heads and evaluators, with a cache.
+
+`compare`, `fit`, learning curves and the report read the predictions of one `Experiment`. This file imports no source
+and no model, so that a worker process loads it quickly.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import product
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.edges import AccordError, BadInput
+from accord.evidence import EvidenceTable, Ratings, in_pairs, ratings
+from accord.learning.head import Head, make_head
+from accord.learning.presets import Level
+from accord.statistics import INNER_FOLDS, Paired, Split, grouped_folds
+from accord.values import Labels, Question, Score, Target, Unscored
+
+Floats = NDArray[np.float64]
+
+
+class Predictor(Protocol):
+    """A fitted head, or a rival of a benchmark."""
+
+    def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None], /) -> list[Score | Unscored]:
+        """Return one score per row, each for that row's annotator."""
+        ...
+
+
+class Learner(Protocol):
+    """An unfitted head, or a choice among several."""
+
+    def fit(self, evidence: EvidenceTable, labels: Labels, /) -> Predictor:
+        """Return the fitted predictor."""
+        ...
+
+
+Factory = Callable[[Question], Learner]
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """One system's predictions of all ratings, each made without that rating's group.
+
+    Attributes:
+        name: Name of the system.
+        probabilities: (n, K) distribution for the rating's annotator; rows without a prediction are 0.
+        value: (n,) predicted value for the rating's annotator.
+        new_value: (n,) predicted value for a new annotator; NaN without a prediction.
+        scored: (n,) True for rows with a prediction.
+        band: (n, 2) ends of the conformal interval; NaN without one.
+        new_probabilities: (n, K) distribution for a new annotator; rows without a prediction are 0.
+        reasons: Number of rows without a prediction by reason.
+        choices: Number of folds by choice that the system made inside the folds (`Head.choices`).
+    """
+
+    name: str
+    probabilities: Floats
+    value: Floats
+    new_value: Floats
+    scored: NDArray[np.bool_]
+    band: Floats
+    new_probabilities: Floats
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    choices: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def missing(cls, name: str, rated: Ratings, split: Split | None = None, reason: str = "") -> Predictions:
+        """Return no prediction of any rating; `reason` is why the test side of `split` has none."""
+        n = len(rated)
+        lost = 0 if split is None else sum(group in split.test for group in rated.group)
+        shares = np.zeros((n, len(rated.options)))
+        band, is_scored = np.full((n, 2), np.nan), np.zeros(n, dtype=bool)
+        reasons = {reason: lost} if lost else {}
+        return cls(name, shares, np.zeros(n), np.full(n, np.nan), is_scored, band, shares, reasons)
+
+    def with_rows(self, other: Predictions, rated: Ratings, split: Split) -> Predictions:
+        """Return these predictions with those of `other` for the test side of a split."""
+        rows = np.array([group in split.test for group in rated.group], dtype=bool)
+        wide = rows[:, None]
+        return Predictions(
+            self.name,
+            np.where(wide, other.probabilities, self.probabilities),
+            np.where(rows, other.value, self.value),
+            np.where(rows, other.new_value, self.new_value),
+            np.where(rows, other.scored, self.scored),
+            np.where(wide, other.band, self.band),
+            np.where(wide, other.new_probabilities, self.new_probabilities),
+            Counter(self.reasons) + Counter(other.reasons),
+            Counter(self.choices) + Counter(other.choices),
+        )
+
+    def paired(self, rated: Ratings) -> Paired:
+        """Return the predictions paired with the ratings, all rows; rows without a prediction hold zeros."""
+        return Paired(rated.options, rated.answer, self.probabilities, self.value, self.band)
+
+    def paired_new(self, rated: Ratings) -> Paired:
+        """Return the predictions for a new annotator paired with the ratings; rows without one have value NaN.
+
+        `accord score` makes this prediction unless an annotator is named.
+        """
+        return Paired(rated.options, rated.answer, self.new_probabilities, self.new_value)
+
+
+@dataclass(frozen=True)
+class HeldOutAnswers:
+    """Out-of-fold distributions that are saved with an evaluator.
+
+    Attributes:
+        known: (n, K) distribution for the rating's annotator.
+        new: (n, K) distribution for a new annotator.
+        answer: (n,) index of the chosen option.
+        group: (n,) index of the group.
+        options: (K,) options of the question.
+    """
+
+    known: Floats
+    new: Floats
+    answer: NDArray[np.intp]
+    group: NDArray[np.intp]
+    options: Floats
+
+    @classmethod
+    def of(cls, predictions: Predictions, rated: Ratings) -> HeldOutAnswers:
+        """Return the ratings that have predictions."""
+        rows = np.flatnonzero(predictions.scored & (predictions.new_probabilities.sum(axis=1) > 0))
+        group = np.unique(rated.group[rows].astype(str), return_inverse=True)[1].astype(np.intp)
+        shares = predictions.probabilities[rows], predictions.new_probabilities[rows]
+        return cls(*shares, rated.answer[rows], group, rated.options)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the fields as arrays to save."""
+        return {name: np.asarray(array) for name, array in vars(self).items()}
+
+    @classmethod
+    def restored(cls, arrays: Mapping[str, NDArray[Any]]) -> HeldOutAnswers:
+        """Return the answers from `arrays`.
+
+        Raises:
+            ValueError: The shapes do not match, or an answer is no option.
+        """
+        answers = cls(**{name: arrays[name] for name in cls.__dataclass_fields__})
+        n, options = len(answers.answer), len(answers.options)
+        if answers.known.shape != (n, options) or answers.new.shape != (n, options) or answers.group.shape != (n,):
+            raise ValueError("held-out predictions of another shape")
+        if answers.answer.dtype.kind not in "iu" or ((answers.answer < 0) | (answers.answer >= options)).any():
+            raise ValueError("held-out answers that are no options")
+        return answers
+
+
+class PredictionCache(Protocol):
+    """Store of predictions by experiment and key."""
+
+    def get(self, experiment: Experiment, key: Any) -> Predictions | None:
+        """Return cached predictions, or None."""
+        ...
+
+    def put(self, experiment: Experiment, key: Any, predictions: Predictions) -> None:
+        """Store predictions."""
+        ...
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Ratings to predict, what to learn from, and the folds.
+
+    Attributes:
+        question: Question that is predicted.
+        evidence: Evidence of all rated targets, and of targets with answers to other questions.
+        labels: All labels, with their groups.
+        ratings: n ratings to predict.
+        splits: Train and test groups of each fold.
+        folds: Number of folds; 1 if one side is held out.
+        seed: Random seed of the folds.
+        always_train: Groups that shaped the evidence (a rubric was learned on them) and are never tested.
+        cache: Cache of predictions; None computes them each time.
+    """
+
+    question: Question
+    evidence: EvidenceTable
+    labels: Labels
+    ratings: Ratings
+    splits: Sequence[Split]
+    folds: int
+    seed: int = 0
+    always_train: frozenset[str] = frozenset()
+    cache: PredictionCache | None = None
+
+    @classmethod
+    def of(
+        cls,
+        evidence: EvidenceTable,
+        labels: Labels,
+        question: Question,
+        folds: int,
+        seed: int = 0,
+        seen: Collection[str] = (),
+        cache: PredictionCache | None = None,
+    ) -> Experiment:
+        """Return the cross-validation over groups of a question's ratings.
+
+        Args:
+            evidence: Evidence of all targets.
+            labels: All labels, with their groups.
+            question: Question to predict.
+            folds: Number of folds.
+            seed: Random seed of the folds.
+            seen: Conversations that shaped the evidence; they are learned from in every fold and never tested.
+            cache: Cache of predictions.
+
+        Raises:
+            BadInput: Too few rated groups for the folds, nothing to test, or a label outside the scale.
+        """
+        everything = ratings(evidence, labels, question)
+        if not len(everything):
+            raise BadInput(
+                f"no label on {question.id!r} has evidence; import labels, or gather evidence for the targets they rate"
+            )
+        was_seen = np.array([name in frozenset(seen) for name in everything.conversation], dtype=bool)
+        shaped = frozenset(map(str, everything.group[was_seen]))
+        rated = everything.take(np.flatnonzero([name not in shaped for name in everything.group]))
+        if not len(rated):
+            raise BadInput("every rated conversation was used to learn the rubric; label others to test it on")
+        always = untested_groups(evidence, labels, question, shaped)
+        splits = tuple(grouped_folds(list(rated.group), folds, seed, always))
+        return cls(question, evidence, labels, rated, splits, folds, seed, shaped, cache)
+
+    @classmethod
+    def on_split(
+        cls, evidence: EvidenceTable, labels: Labels, question: Question, split: Split, seed: int = 0
+    ) -> Experiment:
+        """Return the experiment that tests the held-out side of one split.
+
+        Raises:
+            BadInput: No target on the test side is rated.
+        """
+        everything = ratings(evidence, labels, question)
+        rated = everything.take(np.flatnonzero([group in split.test for group in everything.group]))
+        if not len(rated):
+            raise BadInput(f"no held-out target has a rating of {question.id!r}")
+        return cls(question, evidence, labels, rated, (split,), 1, seed)
+
+    def run(self, name: str, make: Factory, key: Any = None) -> Predictions:
+        """Predict each rating without its group, for its own annotator and for a new one.
+
+        Rows of a fold in which nothing can be learned stay unscored with the reason.
+
+        Args:
+            name: Name of the system.
+            make: Returns the unfitted system.
+            key: Key of the predictions in the cache; None does not use the cache.
+        """
+        return self.cached(name, key, partial(self._run, name, make))
+
+    def cached(self, name: str, key: Any, work: Callable[[], Predictions]) -> Predictions:
+        """Return the predictions under a key from the cache, or compute and store them."""
+        if self.cache is None or key is None:
+            return work()
+        predictions = self.cache.get(self, key)
+        if predictions is None:
+            predictions = work()
+            self.cache.put(self, key, predictions)
+        return replace(predictions, name=name)
+
+    def _run(self, name: str, make: Factory) -> Predictions:
+        rated, n, options = self.ratings, len(self.ratings), len(self.ratings.options)
+        probabilities, value, scored = np.zeros((n, options)), np.zeros(n), np.zeros(n, dtype=bool)
+        new_value, band, new_shares = np.full(n, np.nan), np.full((n, 2), np.nan), np.zeros((n, options))
+        reasons: dict[str, int] = {}
+        choices: Counter[str] = Counter()
+        for split in self.splits:
+            rows = np.flatnonzero([group in split.test for group in rated.group])
+            try:
+                train = self.evidence.filter(split.train, self.labels.group_of), self.labels.filter(split.train)
+                fitted = make(self.question).fit(*train)
+                test = self.evidence.take(rated.row[rows])
+                scores = fitted.predict_each(test, list(rated.annotator[rows]))
+                new_scores = fitted.predict_each(test, [None] * len(rows))
+            except AccordError as error:
+                reasons[str(error)] = reasons.get(str(error), 0) + len(rows)
+                continue
+            choices.update(getattr(fitted, "choices", tuple)())
+            for row, score, new_score in zip(rows, scores, new_scores, strict=True):
+                if isinstance(new_score, Score):
+                    new_value[row], new_shares[row] = new_score.value, new_score.probabilities
+                if isinstance(score, Score):
+                    probabilities[row], value[row], scored[row] = score.probabilities, score.value, True
+                    band[row] = score.band or (np.nan, np.nan)
+                else:
+                    reasons[score.reason] = reasons.get(score.reason, 0) + 1
+        return Predictions(name, probabilities, value, new_value, scored, band, new_shares, reasons, choices)
+
+    def thinned(self, share: float) -> Experiment:
+        """Return the experiment with a random share of each fold's training groups."""
+        splits = []
+        for place, split in enumerate(self.splits):
+            groups = sorted(split.train)
+            chosen = random.Random(self.seed + place).sample(groups, max(1, round(share * len(groups))))
+            splits.append(Split(frozenset(chosen), split.test))
+        return replace(self, splits=tuple(splits))
+
+    def single(self, place: int) -> Experiment:
+        """Return the experiment with one fold only, and without its cache, to send to another process."""
+        return replace(self, splits=(self.splits[place],), cache=None)
+
+
+def untested_groups(
+    evidence: EvidenceTable, labels: Labels, question: Question, shaped: Collection[str]
+) -> frozenset[str]:
+    """Return the groups that are learned from and never tested: those of `shaped`, and those without a rating."""
+    rated = {labels.group_of(target) for target in labels.on(question.id).targets}
+    return frozenset(shaped) | ({labels.group_of(target) for target in evidence.targets} - rated)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Chooses the candidate with the lowest log loss on inner folds, and fits it on everything.
+
+    Inside an experiment this is nested cross-validation: the choice never sees a conversation that it is tested on.
+
+    Attributes:
+        question: Main question.
+        candidates: Makers of unfitted heads, simplest first; a tie goes to the simpler one.
+        seed: Random seed of the inner folds.
+    """
+
+    question: Question
+    candidates: Sequence[Callable[[Question], Head]]
+    seed: int = 0
+
+    def fit(self, evidence: EvidenceTable, labels: Labels) -> Head:
+        """Return the best candidate, fitted on everything.
+
+        Raises:
+            BadInput: Too few rated conversations for the inner folds, or for every candidate.
+        """
+        losses = [self._loss(make, evidence, labels) for make in self.candidates]
+        return self.candidates[int(np.argmin(losses))](self.question).fit(evidence, labels)
+
+    def _loss(self, make: Callable[[Question], Head], evidence: EvidenceTable, labels: Labels) -> float:
+        """Return the mean -log probability of the ratings that a candidate scores, predicted without their groups."""
+        rated = ratings(evidence, labels, self.question)
+        splits = tuple(grouped_folds(list(rated.group), INNER_FOLDS, self.seed))
+        experiment = Experiment(self.question, evidence, labels, rated, splits, INNER_FOLDS, self.seed)
+        chances = experiment.run("candidate", make).probabilities[np.arange(len(rated)), rated.answer]
+        return float(-np.log(chances[chances > 0]).mean()) if (chances > 0).any() else np.inf
+
+
+@dataclass(frozen=True)
+class HeadLearner:
+    """An unfitted head and how it learns.
+
+    Attributes:
+        question: Question that is predicted.
+        head: Unfitted head with its settings.
+        head_name: Registered name of the head.
+        choose: Settings to choose on inner folds: values by name, simplest first.
+        seed: Random seed of the inner folds.
+    """
+
+    question: Question
+    head: Head
+    head_name: str
+    choose: Mapping[str, Sequence[Any]]
+    seed: int
+
+    def fit(self, evidence: EvidenceTable, labels: Labels) -> Head:
+        """Return the fitted head.
+
+        Raises:
+            BadInput: There is too little to learn from, or both turns and conversations are rated.
+        """
+        return self.fit_prepared(*self.prepare(evidence, labels))
+
+    def prepare(self, evidence: EvidenceTable, labels: Labels) -> tuple[EvidenceTable, Labels]:
+        """Return the columns that have values and the labels; for a comparison, the differences of pairs.
+
+        Raises:
+            BadInput: No sample has evidence.
+        """
+        known = self.known(evidence)
+        if evidence.columns and not known.columns:
+            reason = "".join(f": {reason}" for reason, _ in Counter(evidence.absences.values()).most_common(1))
+            raise BadInput(
+                f"none of the {len(evidence)} samples to learn from has evidence{reason}; ask the judge: accord judge"
+            )
+        if self.question.compares and all(column.centre is None for column in known.columns):
+            return in_pairs(known, labels, self.question)
+        return known, labels
+
+    def known(self, evidence: EvidenceTable) -> EvidenceTable:
+        """Return the columns with a value in at least one row; all columns if the head needs no labels."""
+        if not self.head.needs_labels:
+            return evidence
+        return evidence.select(np.flatnonzero(evidence.present.any(axis=0)).tolist())
+
+    def fit_prepared(self, evidence: EvidenceTable, labels: Labels) -> Head:
+        """Return the head fitted on prepared evidence, with the settings that predict inner folds best."""
+        level_of(labels.on(self.question.id).targets)
+        given = self.head.settings()
+        tried = [{**given, **dict(zip(self.choose, values, strict=True))} for values in product(*self.choose.values())]
+        candidates = [partial(make_head, self.head_name, settings=settings) for settings in tried]
+        if len(candidates) == 1:
+            return candidates[0](self.question).fit(evidence, labels)
+        return Choice(self.question, candidates, self.seed).fit(evidence, labels)
+
+
+@dataclass(frozen=True)
+class FoldTask:
+    """Work for a process: one fold of one of several heads.
+
+    Attributes:
+        jobs: Learner and experiment by name.
+    """
+
+    jobs: Mapping[str, tuple[HeadLearner, Experiment]]
+
+    def __call__(self, piece: tuple[str, int]) -> Predictions:
+        """Return the predictions of one fold by the head of a name."""
+        name, place = piece
+        learner, experiment = self.jobs[name]
+        return experiment.single(place).run(name, lambda question: learner)
+
+
+def level_of(targets: Iterable[Target]) -> Level | None:
+    """Return the level of targets, or None without any.
+
+    Raises:
+        BadInput: They are turns and whole conversations.
+    """
+    levels: set[Level] = {"conversation" if target.turn is None else "turn" for target in targets}
+    if len(levels) > 1:
+        raise BadInput(
+            "both turns and whole conversations are rated on one question; an evaluator learns from one of them: set "
+            "level: turn or level: conversation in evaluators:"
+        )
+    return next(iter(levels), None)

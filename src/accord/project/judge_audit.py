@@ -1,0 +1,106 @@
+"""Audit the project's judge: changes of its answers under edits that should not matter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from accord.edges import BadInput, BudgetReached
+from accord.evidence import Readable
+from accord.models import JUDGE, Judge, Plan, wait
+from accord.store import Store
+from accord.validation import Finding, Probe, audit, audit_requests, injections, ways_to_ask
+from accord.values import Rubric, Sample, Target
+
+if TYPE_CHECKING:
+    from accord.project.project import Project
+
+AUDIT = "audit"
+
+
+@dataclass(frozen=True, repr=False)
+class AuditRun(Readable):
+    """Result of an audit: the judge and the findings."""
+
+    judge: str
+    mode: str
+    conversations: int
+    findings: Sequence[Finding]
+    spent: Mapping[str, Any]
+
+    def summary(self) -> dict[str, Any]:
+        """Return the judge and the number of conversations and findings."""
+        counts = {"judge": self.judge, "mode": self.mode, "conversations": self.conversations}
+        return {**counts, "findings": len(self.findings)}
+
+    def shown_rows(self) -> list[dict[str, Any]]:
+        """Return a flat row per finding."""
+        return [finding.to_json() for finding in self.findings]
+
+    def to_json(self) -> dict[str, Any]:
+        """Convert to JSON."""
+        return {**vars(self), "findings": [finding.to_json() for finding in self.findings]}
+
+
+def _probes(judge: Judge, rubric: Rubric) -> list[Probe]:
+    """Return the edits: rephrased questions, and hostile transcripts on the main question."""
+    return [*ways_to_ask(judge, rubric), *injections(rubric.main_question)]
+
+
+def _subject(project: Project, limit: int) -> tuple[Judge, list[Sample]]:
+    if not project.models.has(JUDGE):
+        raise BadInput("no judge to audit. Add one to accord.yaml: models: {judge: {model: NAME}}")
+    samples = project.samples(map(Target, islice(project.store.conversation_ids(), limit)))
+    return project.models.role(JUDGE).judge(project.rubric, keeps=False), samples
+
+
+def plan_audit(project: Project, limit: int) -> Plan:
+    """Plan the requests and the cost of `audit_judge` with the same arguments."""
+    judge, samples = _subject(project, limit)
+    plan = Plan(samples=len(samples))
+    requests = audit_requests(judge, project.rubric, samples, _probes(judge, project.rubric))
+    plan.add(JUDGE, judge.name, requests, project.models.role(JUDGE).options.attempts)
+    plan.price(project.budget)
+    return plan
+
+
+def audit_judge(project: Project, limit: int) -> AuditRun:
+    """Audit the judge on the store's first conversations, and store the findings as a run for the report.
+
+    Raises:
+        BadInput: The store has no conversation, or the project has no judge or a recorded one.
+        ModelError: No request can succeed.
+        BudgetReached: The audit would exceed the budget; no request was sent, since half an audit is of no use.
+    """
+    judge, samples = _subject(project, limit)
+    _check_budget(plan_audit(project, limit), project)
+    rubric, seed, context = project.rubric, project.config.seed, project.models.role(JUDGE).context
+    settings = {"judge": judge.name, "mode": judge.mode, "rubric": rubric.hash, "limit": limit, "seed": seed}
+    with project.store.run(AUDIT, settings) as record:
+        findings = wait(audit(judge, rubric, samples, _probes(judge, rubric), seed, context))
+        result = AuditRun(judge.name, judge.mode, len(samples), findings, project.budget.to_json())
+        record.results.update(result.to_json())
+    return result
+
+
+def _check_budget(plan: Plan, project: Project) -> None:
+    """Raise BudgetReached if the budget is too small for the whole audit."""
+    tokens, caps = plan.input_tokens + plan.output_tokens, project.budget.caps
+    needs: dict[str, tuple[float, float | None]] = {
+        "requests": (plan.requests, caps.requests),
+        "tokens": (tokens, caps.tokens),
+        "money": (plan.money or 0.0, caps.money),
+    }
+    for unit, (amount, cap) in needs.items():
+        if cap is not None and amount > cap:
+            raise BudgetReached(
+                f"the audit needs {amount:g} {unit}, the budget is {cap:g}; no request was sent. Lower --limit"
+            )
+
+
+def latest_audit(store: Store) -> dict[str, Any] | None:
+    """Return the results of the last finished audit; `None` if there is none."""
+    finished = [run for run in store.runs() if run["command"] == AUDIT and run["status"] == "done"]
+    return dict(finished[-1]["results"]) if finished else None

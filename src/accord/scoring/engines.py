@@ -1,0 +1,203 @@
+"""Engines that score pieces in parallel: processes of this machine by default, or Ray.
+
+An engine yields every part as it is finished. A piece whose worker is killed is tried again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import redirect_stdout, suppress
+from dataclasses import dataclass, replace
+from queue import SimpleQueue
+from threading import Event, Thread
+from typing import Any
+
+import cloudpickle
+
+from accord.edges import AccordError, MissingExtra, UnknownName
+from accord.formats import FilePiece
+from accord.learning import ONE_THREAD, Worker, WorkerLost
+from accord.scoring.parts import Engine, ScorePart, ScoringJob, score_piece
+
+ATTEMPTS = 3
+"""Workers that a piece may lose before it fails: it may need more memory than there is."""
+_IMPORTS = ("accord.scoring.parts",)
+
+
+def engine_named(name: str) -> Engine:
+    """Return an engine by its name.
+
+    Raises:
+        UnknownName: No engine has this name.
+    """
+    if name not in ENGINES:
+        raise UnknownName("engine", name, ENGINES)
+    return ENGINES[name]
+
+
+def local(job: ScoringJob, pieces: Sequence[FilePiece], workers: int) -> Iterator[ScorePart]:
+    """Score in worker processes of this machine; one worker scores in this process."""
+    if workers == 1 or len(pieces) <= 1:
+        yield from (score_piece(job, piece) for piece in pieces)
+        return
+    left, done, stop = deque(pieces), SimpleQueue[ScorePart | Exception](), Event()
+    threads = list[_PieceThread]()
+    try:
+        for _ in range(min(workers, len(pieces))):
+            threads.append(_PieceThread(job, left, done, stop))
+        for _ in pieces:
+            result = done.get()
+            if isinstance(result, Exception):
+                raise result
+            yield result
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.end()
+
+
+class _PieceThread(Thread):
+    """A thread that hands a worker one piece after another, and replaces a worker that is killed."""
+
+    def __init__(
+        self, job: ScoringJob, left: deque[FilePiece], done: SimpleQueue[ScorePart | Exception], stop: Event
+    ) -> None:
+        super().__init__(daemon=True)
+        self._work, self._left, self._done, self._stop_event = cloudpickle.dumps(_PieceScorer(job)), left, done, stop
+        self._worker = self._start_worker()
+        self.start()
+
+    def _start_worker(self) -> Worker:
+        try:
+            worker = Worker(_IMPORTS)
+        except OSError as error:
+            raise AccordError(f"no further worker process can start: {error.strerror}; lower --workers") from None
+        with suppress(WorkerLost):  # `ask` reports it
+            worker.send_work(self._work)
+        return worker
+
+    def run(self) -> None:
+        """Score pieces until none is left or the run stops."""
+        try:
+            while not self._stop_event.is_set():
+                self._done.put(self._score(self._left.popleft()))
+        except IndexError:
+            pass
+        except AccordError as error:
+            self._done.put(error)
+        self._worker.close()
+
+    def _score(self, piece: FilePiece) -> ScorePart | Exception:
+        for _ in range(ATTEMPTS):
+            if self._stop_event.is_set():
+                break
+            try:
+                return self._worker.ask(piece)  # type: ignore[no-any-return]
+            except WorkerLost:
+                self._worker.close()
+                if not self._stop_event.is_set():
+                    self._worker = self._start_worker()
+        reason = f"its worker process was killed {ATTEMPTS} times, perhaps for lack of memory; lower --workers"
+        return replace(ScorePart.of(piece), failed=reason)
+
+    def end(self) -> None:
+        """Kill the worker and wait for the thread."""
+        self._worker.kill()
+        self.join()
+
+
+@dataclass(frozen=True)
+class _PieceScorer:
+    """Work of a worker: the part of a piece, or an error that stops the run."""
+
+    job: ScoringJob
+
+    def __call__(self, piece: FilePiece) -> ScorePart | Exception:
+        try:
+            return score_piece(self.job, piece)
+        except Exception as error:
+            return error
+
+
+def ray(job: ScoringJob, pieces: Sequence[FilePiece], workers: int) -> Iterator[ScorePart]:
+    """Score on Ray Data with a pool of actors, each of which scores one piece at a time.
+
+    Uses the cluster at RAY_ADDRESS, else a local Ray that ends with the run. Ray's usage reports are off.
+
+    Raises:
+        MissingExtra: `accord[ray]` is not installed.
+    """
+    if not pieces:
+        return
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # before the import
+    try:
+        import ray as _ray
+        import ray.data as _data
+    except ImportError:
+        raise MissingExtra("--engine ray", "ray") from None
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    is_new = not _ray.is_initialized()
+    with redirect_stdout(sys.stderr):  # Ray reports lost workers on stdout, which is for results
+        if is_new:
+            _start_ray(_ray)
+        try:
+            yield from _on_ray(_data, job, pieces, workers)
+        finally:
+            if is_new:
+                _ray.shutdown()
+
+
+def _on_ray(data: Any, job: ScoringJob, pieces: Sequence[FilePiece], workers: int) -> Iterator[ScorePart]:
+    data.DataContext.get_current().enable_progress_bars = False
+    rows = [{"piece": json.dumps(piece.to_json())} for piece in pieces]
+    parts = data.from_items(rows, override_num_blocks=len(rows)).map_batches(
+        _actor_of(job), batch_size=1, batch_format="pyarrow",
+        # Two actors with a whole CPU each hang on two CPUs: none is left to hand out the work.
+        num_cpus=0.5, compute=data.ActorPoolStrategy(min_size=1, max_size=workers),
+    )  # fmt: skip
+    for row in parts.iter_rows():
+        yield _part(json.loads(row["part"]))
+
+
+def _start_ray(ray: Any) -> None:
+    """Join the cluster at RAY_ADDRESS, or start a local one on the loopback address."""
+    if os.environ.get("RAY_ADDRESS"):
+        ray.init(logging_level=logging.ERROR, log_to_driver=False)
+        return
+    for name, value in ONE_THREAD.items():
+        os.environ.setdefault(name, value)  # inherited by Ray's processes
+    ray.init(
+        address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
+        num_cpus=max(2, os.cpu_count() or 2), _node_ip_address="127.0.0.1",
+    )  # fmt: skip
+
+
+def _actor_of(job: ScoringJob) -> type:
+    """Return an actor class that contains the job, so that a restarted actor has it, too."""
+
+    class PieceActor:
+        def __call__(self, batch: Any) -> Any:
+            import pyarrow as pa
+
+            pieces = [FilePiece.from_json(json.loads(text)) for text in batch.column("piece").to_pylist()]
+            return pa.table({"part": [_as_text(score_piece(job, piece)) for piece in pieces]})
+
+    return PieceActor
+
+
+def _as_text(part: ScorePart) -> str:
+    more = {"failed": part.failed, "seconds": part.seconds, "size": part.size}
+    return json.dumps({**part.to_json(), "more": more})
+
+
+def _part(row: Mapping[str, Any]) -> ScorePart:
+    return replace(ScorePart.from_json(row), **row["more"])
+
+
+ENGINES: Mapping[str, Engine] = {"local": local, "ray": ray}
+"""Engines by name."""

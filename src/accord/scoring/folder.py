@@ -1,0 +1,300 @@
+"""Scoring of many files into a folder of parts, in parallel and by shards; and merging of parts into one file."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from accord.edges import BadInput, parse_whole_number, unescape_formula, unpacked_name, unreadable_parquet
+from accord.formats import (
+    BAD_ROW,
+    ENDINGS,
+    TEXT_SUFFIX,
+    File,
+    FilePiece,
+    ScoreWriter,
+    display_path,
+    find_files,
+    is_remote,
+    local_copy,
+    reason_to_skip,
+    split_files,
+    storage_options,
+    write_file,
+)
+from accord.scoring.batch import BatchScorer
+from accord.scoring.engines import engine_named
+from accord.scoring.parts import (
+    ScorePart,
+    ScoringJob,
+    begin,
+    check_parts,
+    conclude,
+    finished,
+    part_rows,
+    part_url,
+    read_manifest,
+    reading_part,
+)
+from accord.scoring.results import PartsRun, ScoreCounts, sum_counts
+from accord.values import SCORE_COLUMNS
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One of `total` shares of the pieces, by the hash of each piece: `3/16` is the third of sixteen.
+
+    Every machine computes the same shares, even while files are added to the input.
+    """
+
+    number: int = 1
+    total: int = 1
+
+    @classmethod
+    def parse(cls, text: str | None) -> Shard:
+        """Return the shard of a user's option; everything without one.
+
+        Raises:
+            BadInput: The text names no shard.
+        """
+        if text is None:
+            return cls()
+        first, _, last = text.strip().partition("/")
+        number, total = parse_whole_number(first), parse_whole_number(last)
+        if number is None or total is None or not 1 <= number <= total:
+            raise BadInput(f"--shard is a share of the work, from 1/N to N/N, got {text!r}; for example 3/16")
+        return cls(number, total)
+
+    def holds(self, piece: FilePiece) -> bool:
+        """Return True if a piece belongs to this shard."""
+        return int(piece.key, 16) % self.total == self.number - 1
+
+
+@dataclass(frozen=True)
+class Execution:
+    """Engine and share of a run.
+
+    Attributes:
+        engine: `local` or `ray`.
+        workers: Number of parallel workers; by default one per core, or one if the evaluator asks a model.
+        shard: Share of the pieces to score.
+    """
+
+    engine: str = "local"
+    workers: int | None = None
+    shard: Shard = Shard()
+
+
+@dataclass(frozen=True)
+class ScoreProgress:
+    """Progress of a run.
+
+    Attributes:
+        rows: Rows scored so far.
+        expected: Estimated number of all rows.
+    """
+
+    rows: int
+    expected: int
+
+
+def score_parts(
+    scorer: BatchScorer,
+    source: str | Path | Sequence[str | Path],
+    out: str | Path,
+    execution: Execution = Execution(),
+    on_progress: Callable[[ScoreProgress], None] = lambda progress: None,
+) -> PartsRun:
+    """Score files, folders, globs or objects of a store into a folder of parts; existing parts are not made again.
+
+    Raises:
+        BadInput: An input cannot be read, or the folder holds something else.
+        BudgetReached: The budget is spent; finished parts stay.
+        MissingExtra: A package is not installed.
+    """
+    engine, workers = engine_named(execution.engine), _worker_count(scorer, execution)
+    job = ScoringJob(scorer, str(out) if is_remote(str(out)) else str(Path(out).resolve()))
+    files = _files([source] if isinstance(source, str | Path) else source)
+    pieces = split_files(files, scorer.format, scorer.columns)
+    evaluator = scorer.evaluator
+    level = evaluator.level or "conversation"
+    manifest = begin(job, {
+        "signature": scorer.signature, "evaluator": evaluator.name, "level": level, "question": evaluator.question.id,
+        "digest": scorer.digest,
+    })  # fmt: skip
+    before = finished(job.out)
+    own = [piece for piece in pieces if execution.shard.holds(piece)]
+    todo = [piece for piece in own if piece.key not in before]
+    made = check_parts(job.out, before & {piece.key for piece in own})
+    existing = len(made)
+    failed: dict[str, str] = {}
+    size, rows, total_size = 0, 0, sum(piece.size for piece in todo)
+    try:
+        for part in engine(job, todo, workers):
+            if part.failed:
+                failed[part.place] = part.failed
+                continue
+            made.append(part)
+            size, rows = size + part.size, rows + part.counts.rows
+            on_progress(ScoreProgress(rows, round(rows * total_size / max(size, 1))))
+    finally:
+        parts = conclude(job, manifest, made, pieces)
+    keys = {part.key for part in parts}
+    return PartsRun(
+        display_path(job.out), len(pieces), len(made) - existing, existing,
+        sum(piece.key not in keys for piece in pieces), sum_counts(part.counts for part in parts), failed,
+        scorer.signature, level,
+    )  # fmt: skip
+
+
+def _worker_count(scorer: BatchScorer, execution: Execution) -> int:
+    if execution.workers is None:
+        return 1 if scorer.evaluator.roles else os.cpu_count() or 1
+    if execution.workers < 1:
+        raise BadInput(f"--workers is a number from 1, got {execution.workers}")
+    access = scorer.access
+    if scorer.evaluator.roles and execution.workers > 1 and access.caps.any and access.shared is None:
+        raise BadInput(
+            f"--workers {execution.workers} needs a shared budget, since each process counts its own requests; leave "
+            "out --workers, or name the budget in accord.yaml: budget: {shared: NAME}"
+        )
+    return execution.workers
+
+
+def _files(sources: Iterable[str | Path]) -> list[File]:
+    """Return the given files and those of given folders, each once; texts without speakers in folders are skipped.
+
+    Raises:
+        BadInput: There is no file.
+    """
+    files, skipped = set[File](), list[str]()
+    for source in map(str, sources):
+        is_folder = Path(source).is_dir() or (is_remote(source) and not source.lower().endswith(TEXT_SUFFIX))
+        for file in find_files(source):
+            reason = _reason_to_pass_over(file) if is_folder else None
+            files |= {file} if reason is None else set()
+            skipped += [] if reason is None else [reason]
+    if not files:
+        raise BadInput(f"no file of conversations: {skipped[0]}")
+    for reason in skipped:
+        logging.getLogger("accord").warning("skipped: %s", reason)
+    return sorted(files)
+
+
+def _reason_to_pass_over(file: File) -> str | None:
+    if not unpacked_name(file.url.lower()).endswith(TEXT_SUFFIX):
+        return None
+    with local_copy(file.url) as path:
+        return reason_to_skip(path)
+
+
+# --- parts as one file ----------------------------------------------------------------------------------------------
+
+
+def merge_parts(folder: str | Path, out: str | Path) -> ScoreCounts:
+    """Write the rows of a folder's parts into one file, in the order of the input.
+
+    Raises:
+        BadInput: The folder holds no parts, lacks planned parts or holds a conversation twice, or the file has an
+            unknown ending.
+    """
+    manifest = read_manifest(str(folder))
+    if manifest is None:
+        raise BadInput(
+            f"{display_path(str(folder))} holds no scores in parts; make them: accord score ... --out {folder}"
+        )
+    ending = Path(str(out)).suffix
+    if ending not in ENDINGS:
+        raise BadInput(f"cannot write scores to {Path(str(out)).name!r}; the ending is one of {', '.join(ENDINGS)}")
+    if manifest.get("left", 1):
+        raise BadInput(
+            f"{manifest.get('left', 'some')} parts are still to be made; run accord score again, with every shard"
+        )
+    keys = {row["key"] for row in manifest["parts"]}
+    if lost := keys - finished(str(folder)):
+        raise BadInput(f"part-{min(lost)}.parquet is gone; run the same accord score again")
+    parts = sorted(check_parts(str(folder), keys, manifest), key=lambda part: (part.urls, part.start))
+    for part in parts:
+        _check_counts(str(folder), part)
+    _check_unique([_scan(str(folder), part) for part in parts])
+    if ending == ".parquet":
+        _sink(str(folder), parts, str(out))
+    else:
+        with ScoreWriter(Path(out)) as writer:
+            for part in parts:
+                writer.write(map(_without_status, part_rows(str(folder), part.key)))
+    return sum_counts(part.counts for part in parts)
+
+
+def _scan(folder: str, part: ScorePart) -> pl.LazyFrame:
+    import polars as pl
+
+    url = part_url(folder, part.key)
+    return pl.scan_parquet(url, storage_options=storage_options(url), glob=False)
+
+
+def _check_counts(folder: str, part: ScorePart) -> None:
+    """Compare the rows of a part with its counts.
+
+    Raises:
+        BadInput: They differ, or the part cannot be read.
+    """
+    import polars as pl
+
+    with reading_part(folder, part.key):
+        is_bad = pl.col("status") == BAD_ROW
+        columns = (pl.col("value").count().alias("scored"), is_bad.sum().alias("bad"))
+        nameless = (pl.col("status").is_null() | pl.col("conversation").is_null()).sum().alias("nameless")
+        [counts] = _scan(folder, part).select(*columns, nameless).collect().rows(named=True)
+        if (counts["scored"], counts["bad"], counts["nameless"]) != (part.counts.scored, part.counts.bad_rows, 0):
+            raise ValueError(f"it holds {counts['scored']} scores, and its metadata say {part.counts.scored}")
+
+
+def _check_unique(scans: Sequence[pl.LazyFrame]) -> None:
+    """Check that every target has one score; bad rows do not count.
+
+    Raises:
+        BadInput: A target has several scores.
+    """
+    import polars as pl
+
+    targets = [scan.filter(pl.col("status") != BAD_ROW).select("conversation", "turn", "annotator") for scan in scans]
+    if not targets:
+        return
+    twice = pl.concat(targets).group_by("conversation", "turn", "annotator").len().filter(pl.col("len") > 1)
+    repeated = twice.sort("conversation", "turn").collect(engine="streaming")
+    if len(repeated):
+        name = unescape_formula(repeated["conversation"][0])
+        raise BadInput(
+            f"{len(repeated)} conversations or turns were scored more than once, such as {name!r}: the id occurs "
+            "twice in the input; give each conversation its own"
+        )
+
+
+def _sink(folder: str, parts: Sequence[ScorePart], out: str) -> None:
+    import tempfile
+
+    import polars as pl
+
+    scans = [_scan(folder, part) for part in parts]
+    with tempfile.TemporaryDirectory(prefix="accord-") as made_in:
+        made = Path(made_in) / "merged"
+        try:
+            pl.concat(scans).sink_parquet(made)
+        except unreadable_parquet():
+            for part, scan in zip(parts, scans, strict=True):
+                with reading_part(folder, part.key):  # names the damaged part
+                    scan.collect()
+            raise
+        write_file(out, made)
+
+
+def _without_status(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {name: row[name] for name in SCORE_COLUMNS}

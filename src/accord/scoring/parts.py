@@ -1,0 +1,445 @@
+"""A folder of score parts, local or in an object store: one part for each piece of the input, and a manifest.
+
+    scores/manifest.json              origin of the scores, and the counts of each part
+    scores/part-4be1….parquet         scores of one piece, named by the hash of its content
+
+A part appears whole or not at all, and its metadata describe it, so that a killed run needs no other state to go on.
+Scoring a piece twice gives the same bytes. A part is removed once its input file has changed and every planned part
+exists.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import json
+import re
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter
+
+from accord.edges import (
+    MB,
+    BadInput,
+    BudgetReached,
+    first_line,
+    one_line,
+    regular_size,
+    unescape_formula,
+    unreadable_parquet,
+    validation_messages,
+)
+from accord.formats import (
+    SCORE_NESTED,
+    FilePiece,
+    delete_file,
+    display_path,
+    is_remote,
+    join_path,
+    list_names,
+    open_file,
+    read_piece,
+    score_schema,
+    storage_options,
+    write_file,
+)
+from accord.models import OUT_OF_BUDGET
+from accord.scoring.batch import BatchScorer
+from accord.scoring.results import ScoreCounts, sum_counts
+from accord.store import batches
+from accord.values import canonical_json, content_hash
+from accord.version import __version__
+
+if TYPE_CHECKING:
+    import polars as pl
+
+MANIFEST, FORMAT = "manifest.json", 2
+_METADATA_KEY = "accord"
+"""Key of a part's metadata in its Parquet file."""
+_BATCH_ROWS = 2000
+_TABLE_ROWS = 20_000
+_PARALLEL_READS = 16
+_GC_THRESHOLD = 100_000
+
+
+@dataclass(frozen=True)
+class ScorePart:
+    """A finished part, or one that failed.
+
+    Attributes:
+        key: Key of its piece.
+        place: Place of the piece in the input.
+        urls: Files of the piece.
+        start: Start of the piece in its files.
+        counts: Counts of its rows.
+        failed: Reason of the failure; empty for a finished part.
+        seconds: Time of scoring; not saved.
+        size: Approximate number of bytes that were read; not saved.
+    """
+
+    key: str
+    place: str
+    urls: tuple[str, ...]
+    start: int = 0
+    counts: ScoreCounts = ScoreCounts()
+    failed: str = ""
+    seconds: float = 0.0
+    size: int = 0
+
+    @classmethod
+    def of(cls, piece: FilePiece) -> ScorePart:
+        """Return the part of a piece before it is scored."""
+        urls = tuple(display_path(file.url) for file in piece.files)
+        return cls(piece.key, piece.place, urls, piece.start, size=piece.size)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the saved fields as JSON values."""
+        piece = {"key": self.key, "place": self.place, "urls": list(self.urls), "start": self.start}
+        return {**piece, **asdict(self.counts)}
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> ScorePart:
+        """Return the part that `to_json` wrote.
+
+        Raises:
+            ValueError, KeyError, TypeError: A value is missing, or is not one that `to_json` writes.
+        """
+        counts = _counts_adapter().validate_python({name: row[name] for name in ScoreCounts.__dataclass_fields__})
+        key, place, urls, start = row["key"], row["place"], row["urls"], row["start"]
+        if not (isinstance(key, str) and _KEY.fullmatch(key)):
+            raise ValueError("the key is not 16 hexadecimal digits")
+        if not (isinstance(place, str) and isinstance(urls, list) and all(isinstance(url, str) for url in urls)):
+            raise ValueError("place and URLs are not text")
+        if type(start) is not int or start < 0:
+            raise ValueError("the start is not a number from 0")
+        return cls(key, place, tuple(urls), start, counts)
+
+
+_KEY = re.compile("[0-9a-f]{16}")
+
+
+@cache
+def _counts_adapter() -> TypeAdapter[ScoreCounts]:
+    return TypeAdapter(ScoreCounts)
+
+
+@dataclass(frozen=True)
+class ScoringJob:
+    """A scorer and the folder that receives its parts."""
+
+    scorer: BatchScorer
+    out: str
+
+    @property
+    def made_from(self) -> str:
+        """Digest of everything that the scores depend on."""
+        scorer = self.scorer
+        parts = [scorer.digest, asdict(scorer.perspective), asdict(scorer.options), scorer.format, dict(scorer.columns)]
+        parts += [dict(scorer.roles)] if scorer.roles else []
+        return content_hash(parts, 24, default=str)
+
+
+def score_piece(job: ScoringJob, piece: FilePiece) -> ScorePart:
+    """Score a piece into its part; a piece that cannot be read becomes a failed part.
+
+    Raises:
+        BudgetReached: The budget is too small for the piece; its part is not written.
+    """
+    begun, scorer = time.perf_counter(), job.scorer
+    part = ScorePart.of(piece)
+    spent = scorer.spent()
+    try:
+        with _rare_collections(), tempfile.TemporaryDirectory(prefix="accord-") as folder:
+            tables = _tables(scorer, piece)
+            first = next(tables, None)
+            second = next(tables, None)
+            if second is None:
+                whole = _empty() if first is None else first
+                part = _with_counts(part, ScoreCounts.of(whole), scorer, spent)
+                content = io.BytesIO()
+                whole.write_parquet(content, metadata=_metadata(part))
+                write_file(part_url(job.out, piece.key), content.getvalue())
+            else:
+                assert first is not None
+                made, counts = Path(folder) / "whole", ScoreCounts()
+                for number, table in enumerate(_chained(first, second, tables)):
+                    counts = counts.plus(ScoreCounts.of(table))
+                    table.write_parquet(Path(folder) / f"{number:08}.parquet")
+                part = _with_counts(part, counts, scorer, spent)
+                _concatenate(Path(folder), made, part)
+                write_file(part_url(job.out, piece.key), made)
+    except BudgetReached:
+        raise
+    except BadInput as error:
+        part = replace(part, failed=str(error))
+    return replace(part, seconds=time.perf_counter() - begun)
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Collect garbage less often: the values of a batch live until its end."""
+    before = gc.get_threshold()
+    gc.set_threshold(_GC_THRESHOLD, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def _tables(scorer: BatchScorer, piece: FilePiece) -> Iterator[pl.DataFrame]:
+    """Yield the scores of a piece in tables of bounded size."""
+    import polars as pl
+
+    found: list[pl.DataFrame] = []
+    for rows in batches(read_piece(piece, scorer.columns), _BATCH_ROWS):
+        items = list(scorer.items(rows))
+        found += [scorer.table(items[at : at + _BATCH_ROWS]) for at in range(0, len(items), _BATCH_ROWS)]
+        if sum(map(len, found)) >= _TABLE_ROWS:
+            yield pl.concat(found)
+            found = []
+    if found:
+        yield pl.concat(found)
+
+
+def _chained(first: pl.DataFrame, second: pl.DataFrame, others: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    yield first
+    yield second
+    yield from others
+
+
+def _with_counts(part: ScorePart, counts: ScoreCounts, scorer: BatchScorer, before: Mapping[str, float]) -> ScorePart:
+    """Return the part with its counts and spending.
+
+    Raises:
+        BudgetReached: A score is missing because the budget is spent.
+    """
+    now = scorer.spent()
+    over = [reason for reason in counts.unscored if OUT_OF_BUDGET in reason]
+    if over:
+        raise BudgetReached(f"the budget is spent: {over[0]}; raise it, and run the same command again")
+    return replace(part, counts=replace(counts, spent={name: now[name] - before.get(name, 0) for name in sorted(now)}))
+
+
+def _metadata(part: ScorePart) -> dict[str, str]:
+    return {_METADATA_KEY: canonical_json(part.to_json())}
+
+
+def _concatenate(folder: Path, made: Path, part: ScorePart) -> None:
+    import polars as pl
+
+    pl.scan_parquet(folder / "*.parquet", glob=True).sink_parquet(made, metadata=_metadata(part))
+
+
+def _empty() -> pl.DataFrame:
+    import polars as pl
+
+    return pl.DataFrame(schema=score_schema())
+
+
+def part_url(out: str, key: str) -> str:
+    """Return the place of a part."""
+    return join_path(out, f"part-{key}.parquet")
+
+
+def finished(out: str) -> set[str]:
+    """Return the keys of the existing parts."""
+    names = list_names(out)
+    return {name[5:-8] for name in names if name.startswith("part-") and name.endswith(".parquet")}
+
+
+# --- the manifest ---------------------------------------------------------------------------------------------------
+
+
+def read_manifest(out: str) -> dict[str, Any] | None:
+    """Return the manifest of a folder of parts, or None if there is none.
+
+    Raises:
+        BadInput: It is damaged, or of another version.
+    """
+    if MANIFEST not in list_names(out):
+        return None
+    where = join_path(out, MANIFEST)
+    try:
+        with open_file(where) as stream:
+            found = dict(json.loads(stream.read(256 * MB), parse_constant=_refuse_constant))
+        if found["format"] != FORMAT:
+            raise BadInput(f"{display_path(where)} was written by another version of Accord; score into another folder")
+        _check_manifest(found)
+        return found
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise BadInput(
+            f"{display_path(where)} is damaged ({_reason(error)}); remove it, and run the same command again"
+        ) from None
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number")
+
+
+def _reason(error: Exception) -> str:
+    """Return a short reason of a failed check."""
+    if isinstance(error, KeyError):
+        return f"{error} is missing"
+    return one_line(validation_messages(error)[0] if isinstance(error, ValueError) else first_line(error), 200)
+
+
+def _check_manifest(found: Mapping[str, Any]) -> None:
+    """Check the values of a manifest.
+
+    Raises:
+        ValueError, KeyError, TypeError: A value is missing or has another type, or a part is listed twice.
+    """
+    if not isinstance(found["made_from"], str):
+        raise ValueError("made_from is not text")
+    if not all(isinstance(found.get(name, ""), str) for name in ("evaluator", "question", "digest", "signature")):
+        raise ValueError("evaluator, question, digest or signature is not text")
+    left = found.get("left", 0)
+    if type(left) is not int or left < 0:
+        raise ValueError("left is not a number from 0")
+    keys = [ScorePart.from_json(row).key for row in found["parts"]]
+    if len(set(keys)) < len(keys):
+        raise ValueError("a part is listed twice")
+
+
+def begin(job: ScoringJob, origin: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the folder's manifest, and write one if there is none.
+
+    Raises:
+        BadInput: The folder holds scores of another evaluator or other options, or is a file.
+    """
+    found = read_manifest(job.out)
+    if found is None:
+        if not is_remote(job.out) and Path(job.out).is_file():
+            raise BadInput(f"{job.out} is a file; name a folder for the parts, such as scores/")
+        found = {"format": FORMAT, "accord_version": __version__, "made_from": job.made_from, **origin, "parts": []}
+        _write(job.out, found)
+    elif found.get("made_from") != job.made_from:
+        raise BadInput(
+            f"{display_path(job.out)} holds scores of another evaluator or other options: {found.get('signature')}; "
+            "name another folder, or remove this one"
+        )
+    return found
+
+
+def conclude(
+    job: ScoringJob, manifest: Mapping[str, Any], made: Iterable[ScorePart], planned: Sequence[FilePiece]
+) -> list[ScorePart]:
+    """Write every existing part into the manifest, remove outdated parts, and return the rest.
+
+    Other processes may do the same for other parts at the same time; the last one to write lists all of them.
+    """
+    known = {part.key: part for part in made if not part.failed}
+    keys, urls = {piece.key for piece in planned}, {display_path(f.url) for piece in planned for f in piece.files}
+    while True:
+        there = finished(job.out)
+        latest = read_manifest(job.out)
+        kept = [] if latest is None else [ScorePart.from_json(row) for row in latest["parts"]]
+        known = {**{part.key: part for part in kept}, **known}
+        known |= {part.key: part for part in _read_parts(job.out, there - known.keys())}
+        parts = {key: known[key] for key in sorted(there & known.keys())}
+        if keys <= there:
+            for key in [key for key, part in parts.items() if key not in keys and urls & set(part.urls)]:
+                delete_file(part_url(job.out, key))
+                del parts[key]
+        counts = sum_counts(part.counts for part in parts.values())
+        of_all = {**asdict(counts), "mean": counts.mean, "left": len(keys - parts.keys())}
+        _write(job.out, {**manifest, **of_all, "parts": [part.to_json() for part in parts.values()]})
+        if finished(job.out) == parts.keys():
+            return list(parts.values())
+
+
+def _read_parts(out: str, keys: Iterable[str]) -> list[ScorePart]:
+    """Return parts by their metadata, checked like `check_parts`."""
+    with ThreadPoolExecutor(_PARALLEL_READS) as pool:
+        return list(pool.map(partial(_read_part, out), sorted(keys)))
+
+
+def check_parts(out: str, keys: Iterable[str], manifest: Mapping[str, Any] | None = None) -> list[ScorePart]:
+    """Return parts after comparing each file with its metadata and with the manifest, without reading its pages.
+
+    Raises:
+        BadInput: A file is missing, no regular file or no part, or its rows differ from its metadata or the manifest.
+    """
+    parts = _read_parts(out, keys)
+    known = {} if manifest is None else {each.key: each for each in map(ScorePart.from_json, manifest["parts"])}
+    for part in parts:
+        if part.key in known and known[part.key].counts != part.counts:
+            raise _not_a_part(
+                out, part.key, f"it holds {part.counts.rows} rows, and the manifest lists {known[part.key].counts.rows}"
+            )
+    return parts
+
+
+def _read_part(out: str, key: str) -> ScorePart:
+    import polars as pl
+
+    url = part_url(out, key)
+    with reading_part(out, key):
+        if not is_remote(url):
+            regular_size(Path(url))
+        said = pl.read_parquet_metadata(url, storage_options=storage_options(url))
+        part = ScorePart.from_json(json.loads(said[_METADATA_KEY], parse_constant=_refuse_constant))
+        scan = pl.scan_parquet(url, storage_options=storage_options(url), glob=False)
+        schema, rows = scan.collect_schema(), int(scan.select(pl.len()).collect().item())
+        if part.key != key:
+            raise ValueError(f"its metadata are those of part-{part.key}")
+        if schema != score_schema():
+            raise ValueError("its columns are not those of scores")
+        if rows != part.counts.rows:
+            raise ValueError(f"it holds {rows} rows, and its metadata say {part.counts.rows}")
+    return part
+
+
+@contextmanager
+def reading_part(out: str, key: str) -> Iterator[None]:
+    """Raise every error of reading a part as a `BadInput` that names the part.
+
+    Raises:
+        BadInput: The part cannot be read, or is no part.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise BadInput(f"part-{key}.parquet is gone; run the same accord score again") from None
+    except unreadable_parquet(BadInput, LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        why = _reason(error).partition("; ")[0] if isinstance(error, Exception) else first_line(error)
+        raise _not_a_part(out, key, why) from None
+
+
+def part_rows(out: str, key: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a part as `ScoreRow`, each with its `status`.
+
+    Raises:
+        BadInput: The part cannot be read.
+    """
+    import polars as pl
+
+    url = part_url(out, key)
+    with reading_part(out, key):
+        frame = pl.read_parquet(url, storage_options=storage_options(url), glob=False)
+    for row in frame.iter_rows(named=True):
+        with reading_part(out, key):
+            texts = {name: unescape_formula(value) for name, value in row.items() if isinstance(value, str)}
+            nested = {name: json.loads(row[name]) for name in SCORE_NESTED if row[name] is not None}
+        yield {**row, **texts, **nested}
+
+
+def _not_a_part(out: str, key: str, why: str) -> BadInput:
+    place = display_path(part_url(out, key))
+    return BadInput(f"{place} is damaged or no part of scores ({why}); remove it, and run the same accord score again")
+
+
+def _write(out: str, manifest: Mapping[str, Any]) -> None:
+    write_file(join_path(out, MANIFEST), json.dumps(manifest, indent=1).encode("utf-8"))
+
+
+Engine = Callable[[ScoringJob, Sequence[FilePiece], int], Iterator[ScorePart]]
+"""A function that scores pieces with a number of workers, and yields each part as it is finished."""

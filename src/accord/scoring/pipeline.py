@@ -1,0 +1,320 @@
+"""The one way from samples to scores: of a file, a batch, a folder, a live reply and a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
+
+from accord.edges import BadInput, UnknownName
+from accord.evidence import EvidenceTable
+from accord.learning import RULES, Evaluator, Head, Level, TrainingSet, predict_panel
+from accord.models import Flow, Models, run
+from accord.scoring.selective import Selection
+from accord.values import (
+    POPULATION,
+    WITHOUT_SYNTHETIC,
+    Conversation,
+    Labels,
+    Rubric,
+    Sample,
+    Score,
+    Synthetic,
+    Target,
+    Unscored,
+    decision,
+)
+
+if TYPE_CHECKING:
+    from accord.evidence import Source
+    from accord.store import Mart, Store
+
+Turns = Literal["rated", "all", "last"]
+TURNS: tuple[Turns, ...] = get_args(Turns)
+Scores = list[Score | Unscored]
+NO_REPLY = "no reply to score"
+"""Reason of a missing score if a conversation has no turn that an evaluator of turns could score."""
+
+
+class ScoringSettings(Protocol):
+    """Settings of a project that scoring reads."""
+
+    @property
+    def synthetic(self) -> Synthetic:
+        """Selection of synthetic conversations."""
+
+    @property
+    def group_by(self) -> Sequence[str]:
+        """Metadata that group conversations."""
+
+    def shown(self) -> dict[str, Any]:
+        """Return the settings that a run records."""
+
+
+class ScoringProject(Protocol):
+    """The parts of a project that scoring uses: storage, models and settings."""
+
+    rubric: Rubric
+    store: Store
+
+    @property
+    def config(self) -> ScoringSettings:
+        """The settings."""
+
+    @property
+    def mart(self) -> Mart:
+        """The mart of scores."""
+
+    @property
+    def models(self) -> Models:
+        """The models by role."""
+
+    def rated(self, question: str) -> Labels:
+        """Return the labels of one question."""
+
+    def measure(self, parts: Sequence[Source], samples: Sequence[Sample], asked: Models | None = None) -> EvidenceTable:
+        """Return the evidence of some sources; without models, only stored answers are used."""
+
+
+@dataclass(frozen=True)
+class ScoreOptions:
+    """Options of scoring.
+
+    Attributes:
+        new_domain: True if the conversations come from another domain: annotator effects are shrunk.
+        ask: Maximum number of questions of an adaptive rubric per conversation; None asks all.
+        until: With `ask`: stop when the score's standard deviation falls below this, in units of the scale.
+        loss: Loss whose expectation the value minimizes.
+        turns: Turns that an evaluator of turns scores. `rated`: turns that people had rated when it was fitted; of a
+            conversation without any, the turn that its file marks, else all replies. `all`: all of these. `last`: the
+            last reply.
+        agree: Share of calls (good or bad) that must agree with people; uncertain samples stay unscored
+            (`accord.scoring.Selection`).
+        good: With `agree`: lowest answer that counts as good; by default the first above the scale's middle.
+        certify: With `new_domain`: file of fresh labels that test the bands.
+        adapt: With `certify`: True to refit bands that fail the test, instead of an error.
+        synthetic: Selection of synthetic conversations in a batch; the others stay unscored.
+        training: True to include training conversations in the comparison with the training data (drift).
+    """
+
+    new_domain: bool = False
+    ask: int | None = None
+    until: float = 0.0
+    loss: str = "squared"
+    turns: Turns = "rated"
+    agree: float | None = None
+    good: float | None = None
+    certify: Path | None = None
+    adapt: bool = False
+    synthetic: Synthetic = WITHOUT_SYNTHETIC
+    training: bool = False
+
+    def check(self) -> None:
+        """Check the combination of options.
+
+        Raises:
+            BadInput: Two options exclude each other, or one needs another.
+            UnknownName: No loss, or no choice of turns, has this name.
+        """
+        if self.certify is not None and not self.new_domain:
+            raise BadInput("--certify tests the bands in a new domain; add --new-domain")
+        if self.adapt and self.certify is None:
+            raise BadInput("--adapt refits the bands on the labels of --certify; name a file of them")
+        if self.good is not None and self.agree is None:
+            raise BadInput("--good is the lowest answer that counts as good for --agree; add --agree, for example .9")
+        if self.agree is not None and (self.new_domain or self.ask is not None):
+            other = "--new-domain" if self.new_domain else "--ask"
+            raise BadInput(
+                f"--agree relies on labels of conversations like the training data, judged in full; leave out {other}"
+            )
+        decision(self.loss)
+        if self.turns not in TURNS:
+            raise UnknownName("choice of turns", self.turns, TURNS)
+
+
+@dataclass(frozen=True)
+class Perspective:
+    """Annotator whose answers are predicted: a known one, a panel by its rule, or by default a new annotator."""
+
+    annotator: str | None = None
+    panel: Sequence[str] = ()
+    rule: str = "mean"
+
+    @classmethod
+    def named(cls, annotator: str | None, panel: Sequence[str], rule: str | None) -> Perspective:
+        """Return the perspective of a user's options.
+
+        Raises:
+            BadInput: An annotator and a panel are given, or a rule without a panel.
+            UnknownName: No rule of panels has this name.
+        """
+        if annotator is not None and panel:
+            raise BadInput("--annotator and --panel exclude each other; leave out one of them")
+        if rule is not None and rule not in RULES:
+            raise UnknownName("panel rule", rule, RULES)
+        if rule is not None and not panel:
+            raise BadInput(f"rule {rule!r} needs a panel; name its members with --panel")
+        return cls(annotator, panel, rule or "mean")
+
+    @property
+    def speaker(self) -> str:
+        """The annotator in rows of scores: an id, the panel's rule, or `population`."""
+        return self.annotator or (self.rule if self.panel else POPULATION)
+
+
+def samples_of(
+    conversation: Conversation, level: Level | None, turns: Turns = "rated", trained_on: TrainingSet | None = None
+) -> list[Sample]:
+    """Return the samples of a conversation that an evaluator scores: the whole, or some turns.
+
+    Args:
+        conversation: The conversation.
+        level: Level of the evaluator.
+        turns: See `ScoreOptions`.
+        trained_on: Training set, with the rated turns.
+    """
+    if level != "turn":
+        return [Sample(conversation)]
+    replies = {id(turn) for turn in conversation.replies}
+    places = [place for place, turn in enumerate(conversation.turns) if id(turn) in replies]
+    if turns == "last":
+        return [Sample(conversation, place) for place in places[-1:]]
+    row = None if trained_on is None else trained_on.place(conversation)
+    known = trained_on.turns(row) if trained_on is not None and row is not None else frozenset[int | None]()
+    rated = {turn for turn in known if turn is not None}
+    if turns == "rated":
+        marked = _marked_turn(conversation, places)
+        places = sorted(rated) or (places if marked is None else [marked])
+    return [Sample(conversation, place) for place in sorted({*places, *rated})]
+
+
+def _marked_turn(conversation: Conversation, replies: Sequence[int]) -> int | None:
+    """Return the turn that a file marks (`response_index`, or `level: turn` for the last reply)."""
+    metadata = conversation.metadata
+    place = metadata.get("response_index")
+    if isinstance(place, int) and not isinstance(place, bool) and 0 <= place < len(conversation.turns):
+        return place
+    return replies[-1] if metadata.get("level") == "turn" and replies else None
+
+
+class Scorer:
+    """A fitted evaluator with a perspective and options, checked before any model is asked.
+
+    Attributes:
+        evaluator: The evaluator that scores; adapted to a new domain if the options say so.
+        perspective: Annotator whose answers are predicted.
+        speaker: Name under which the head learned the annotator; None for a new annotator.
+        selection: Threshold of selective scores; None without `agree`.
+        loss: Loss whose expectation a value minimizes.
+
+    Raises:
+        BadInput: The options are invalid, in general or for this evaluator.
+        UnknownName: The evaluator has not learned an annotator of this name.
+    """
+
+    def __init__(
+        self, evaluator: Evaluator, perspective: Perspective = Perspective(), options: ScoreOptions = ScoreOptions()
+    ) -> None:
+        options.check()
+        self.selection = _selection(evaluator, perspective, options)
+        self.evaluator = evaluator.in_new_domain() if options.new_domain else evaluator
+        self.loss, self.perspective, self._turns = options.loss, perspective, options.turns
+        self.speaker = self.evaluator.head.speaker(perspective.annotator)
+        for name in perspective.panel:
+            self.evaluator.head.speaker(name)
+        for name in perspective.panel:
+            for other in self.evaluator.other_questions:
+                if other.shares_evidence and name not in other.annotators:
+                    raise BadInput(
+                        f"{name!r} never answered {other.question.id!r}, which this evaluator predicts too; leave "
+                        f"{name!r} out of the panel, or fit the main question alone"
+                    )
+
+    def samples(self, conversation: Conversation) -> list[Sample]:
+        """Return the samples of a conversation to score."""
+        return samples_of(conversation, self.evaluator.level, self._turns, self.evaluator.training_set)
+
+    def predict(self, head: Head, evidence: EvidenceTable) -> Sequence[Score | Unscored]:
+        """Predict with a head of this evaluator from the scorer's perspective."""
+        if self.perspective.panel:
+            return predict_panel(head, evidence, annotators=self.perspective.panel, rule=self.perspective.rule)
+        speaker = self.speaker if head is self.evaluator.head else self.perspective.annotator
+        return head.predict_each(evidence, [speaker] * len(evidence))
+
+    def flow(
+        self, samples: Sequence[Sample], is_gated: Callable[[Sample], bool] | None = None
+    ) -> Flow[tuple[EvidenceTable, Scores]]:
+        """Measure samples and score them; `is_gated` selects the samples whose plausibility is checked."""
+        evidence = yield from self.evaluator.evidence(samples)
+        return evidence, (yield from self.score(samples, evidence, is_gated=is_gated))
+
+    def score(
+        self,
+        samples: Sequence[Sample],
+        evidence: EvidenceTable,
+        predict: Callable[[EvidenceTable], Sequence[Score | Unscored]] | None = None,
+        is_gated: Callable[[Sample], bool] | None = None,
+    ) -> Flow[Scores]:
+        """Score measured samples.
+
+        Args:
+            samples: Samples with distinct targets.
+            evidence: A row per sample.
+            predict: Predictions of the main question, in place of the perspective's.
+            is_gated: Samples whose plausibility is checked; all by default.
+        """
+
+        def predicted(head: Head) -> Sequence[Score | Unscored]:
+            is_main = head is self.evaluator.head
+            return predict(evidence) if predict is not None and is_main else self.predict(head, evidence)
+
+        return (yield from self.evaluator.scores(samples, evidence, predicted, is_gated))
+
+    def scores(self, samples: Sequence[Sample], models: Models) -> Scores:
+        """Return a score per sample, with flags of training data and selective calls; see `finish` and `decoded`."""
+        return self.finish(samples, run(self.flow(samples), models)[1])
+
+    def finish(self, samples: Sequence[Sample], scores: Scores) -> Scores:
+        """Set `rated` and `in_training` for known conversations, and leave uncertain scores for people."""
+        known = self.evaluator.training_set
+        if known is not None:
+            scores = _with_training_flags(known, samples, scores)
+        return scores if self.selection is None else [self.selection.call(score) for score in scores]
+
+    def decoded(self, score: Score | Unscored) -> Score | Unscored:
+        """Return the score with the value that minimizes the expected loss."""
+        return score.decoded(self.loss) if isinstance(score, Score) and self.loss != "squared" else score
+
+    def unscored(self, target: Target, reason: str) -> Unscored:
+        """Return a missing score with its reason."""
+        return Unscored(target, self.perspective.speaker, reason, self.evaluator.signature())
+
+
+def _with_training_flags(known: TrainingSet, samples: Sequence[Sample], scores: Scores) -> Scores:
+    rows = {sample.conversation.id: known.place(sample.conversation) for sample in samples}
+    turns: Mapping[str, frozenset[int | None]] = {
+        name: known.turns(row) for name, row in rows.items() if row is not None
+    }
+
+    def flagged(score: Score | Unscored) -> Score | Unscored:
+        name, turn = score.target
+        row = rows[name]
+        if row is None:
+            return score
+        return replace(score, rated=turn in turns[name], in_training=bool(known.used[row]))
+
+    return [flagged(score) for score in scores]
+
+
+def _selection(evaluator: Evaluator, perspective: Perspective, options: ScoreOptions) -> Selection | None:
+    """Return the threshold of selective scores, before any model is asked.
+
+    Raises:
+        BadInput: The perspective is a panel, or no threshold reaches the agreement.
+    """
+    if options.agree is None:
+        return None
+    if perspective.panel:
+        raise BadInput("--agree needs one annotator or none; leave out --panel")
+    return Selection.of(evaluator, options.agree, options.good, for_anyone=perspective.annotator is None)

@@ -1,0 +1,210 @@
+"""Counts of scores, and the results of scoring a file or a folder of parts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
+
+from accord.edges import BadInput
+from accord.evidence import Readable, Tabular
+from accord.formats import BAD_ROW, SCORE_NESTED, SCORE_TYPES, decoded_json, read_rows, score_frame
+from accord.values import ScoreRow
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Count = Annotated[int, Field(ge=0, strict=True)]
+_Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+@dataclass(frozen=True)
+class ScoreCounts:
+    """Counts and sums of rows of scores.
+
+    Attributes:
+        rows: All rows.
+        scored: Rows with a value.
+        total: Sum of the values.
+        unscored: Rows without a value by reason; bad rows are counted separately.
+        rated: Rows whose target people had rated when the evaluator was fitted.
+        in_training: Rows of conversations that the evaluator learned from.
+        bad_rows: Rows of the input that hold no conversation.
+        warnings: Scores with a warning by kind.
+        spent: Requests, tokens, money.
+    """
+
+    rows: Count = 0
+    scored: Count = 0
+    total: Annotated[float, Field(allow_inf_nan=False)] = 0.0
+    unscored: Mapping[str, Count] = field(default_factory=dict)
+    rated: Count = 0
+    in_training: Count = 0
+    bad_rows: Count = 0
+    warnings: Mapping[str, Count] = field(default_factory=dict)
+    spent: Mapping[str, _Amount] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, table: pl.DataFrame) -> ScoreCounts:
+        """Count a table of scores."""
+        is_bad, values = table["status"] == BAD_ROW, table["value"].drop_nulls()
+        reasons = table.filter(~is_bad)["unscored"].drop_nulls()
+        kinds = [warning.split(":")[0] for warning in table["warning"].drop_nulls()]
+        return cls(
+            len(table), len(values), float(values.sum()), dict(Counter(reasons)), int(table["rated"].sum()),
+            int(table["in_training"].sum()), int(is_bad.sum()), dict(Counter(kinds)),
+        )  # fmt: skip
+
+    @classmethod
+    def of_rows(cls, rows: Sequence[ScoreRow]) -> ScoreCounts:
+        """Count rows of scores, none of them bad."""
+        values = [row["value"] for row in rows if row["value"] is not None]
+        return cls(
+            len(rows), len(values), float(sum(values)),
+            dict(Counter(row["unscored"] for row in rows if row["unscored"])),
+            sum(row["rated"] for row in rows), sum(row["in_training"] for row in rows), 0,
+            dict(Counter(row["warning"].split(":")[0] for row in rows if row["warning"])),
+        )  # fmt: skip
+
+    def plus(self, other: ScoreCounts) -> ScoreCounts:
+        """Add other counts."""
+        sums: dict[str, Any] = {}
+        for name, count in vars(self).items():
+            more = getattr(other, name)
+            if isinstance(count, Mapping):
+                names = sorted({*count, *more}) if name == "spent" else dict.fromkeys((*count, *more))
+                sums[name] = {key: count.get(key, 0) + more.get(key, 0) for key in names}
+            else:
+                sums[name] = count + more
+        return ScoreCounts(**sums)
+
+    @property
+    def mean(self) -> float | None:
+        """Mean of the values; None without any."""
+        return self.total / self.scored if self.scored else None
+
+
+def sum_counts(counts: Iterable[ScoreCounts]) -> ScoreCounts:
+    """Add counts."""
+    total = ScoreCounts()
+    for each in counts:
+        total = total.plus(each)
+    return total
+
+
+@dataclass(frozen=True, repr=False)
+class ScoreRun(Tabular):
+    """Result of scoring a file or a table; a table with a row per score.
+
+    Attributes:
+        counts: Counts of the scores.
+        level: Level of the samples: `turn` or `conversation`.
+        out: File of scores; None if `scores` holds them.
+        run: Id of the run in the store.
+        conversations: Number of conversations with a row.
+        in_training: Number of training conversations among them.
+        skipped: Number of bad rows that were skipped.
+        bad_rows: Reasons of the first bad rows.
+        drift: Shift of each feature from the training data.
+        drift_said: Sentence on the shifts.
+        selection: Promise of selective scores and its support (`Selection.to_json`).
+        certificate: Fresh labels on the bands in a new domain (`Certificate.to_json`).
+        left_out: Conversations that the setting `synthetic` excludes.
+        role_notes: Sentences on mapped roles that no conversation has, and on conversations without an assistant.
+        scores: Rows of scores if there is no file.
+    """
+
+    counts: ScoreCounts
+    level: str
+    out: str | None
+    run: str
+    conversations: int = 0
+    in_training: int = 0
+    skipped: int = 0
+    bad_rows: Sequence[str] = ()
+    drift: Sequence[Mapping[str, Any]] = ()
+    drift_said: str | None = None
+    selection: Mapping[str, Any] | None = None
+    certificate: Mapping[str, Any] | None = None
+    left_out: int = 0
+    role_notes: Sequence[str] = ()
+    scores: Sequence[ScoreRow] = field(default=(), compare=False)
+
+    def records(self) -> Sequence[Mapping[str, Any]]:
+        """Return the scores as flat rows, from the file if they were written to one."""
+        if self.out is None:
+            return self.scores
+        rows = (row.fields for row in read_rows(Path(self.out)) if not isinstance(row, BadInput))
+        return [{name: _decoded(name, cell) for name, cell in fields.items()} for fields in rows]
+
+    def summary(self) -> dict[str, Any]:
+        """Return the counts, the mean and the file."""
+        unscored = sum(self.counts.unscored.values())
+        counts = {"scored": self.counts.scored, "unscored": unscored, "skipped": self.skipped or None}
+        return {**counts, "mean": self.counts.mean, "level": self.level, "out": self.out}
+
+    def shown_rows(self) -> list[dict[str, Any]]:
+        """Return the scores with their intervals and warnings."""
+        names = ("conversation", "turn", "annotator", "value", "low", "high", "warning", "unscored")
+        return [{name: row.get(name) for name in names} for row in self.records()]
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return the scores as a Polars DataFrame, with the columns of a Parquet file of scores and their status."""
+        return score_frame(self.records())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts; the scores are in the file or in `scores`."""
+        counts = self.counts
+        return {
+            "scored": counts.scored, "mean": counts.mean, "unscored": counts.unscored, "warnings": counts.warnings,
+            "rated": counts.rated,
+            **{name: value for name, value in vars(self).items() if name not in ("counts", "scores")},
+        }  # fmt: skip
+
+
+def _decoded(name: str, cell: Any) -> Any:
+    """Decode a cell of a text table: a nested or a boolean one."""
+    if cell == "":
+        return None
+    if SCORE_TYPES.get(name) is bool and isinstance(cell, str):
+        return cell.casefold() == "true"
+    return decoded_json(cell) if name in SCORE_NESTED and isinstance(cell, str) else cell
+
+
+@dataclass(frozen=True, repr=False)
+class PartsRun(Readable):
+    """Result of scoring into a folder of parts.
+
+    Attributes:
+        out: The folder.
+        parts: Number of planned parts of all shards.
+        made: Parts made by this run.
+        there: Parts that existed before this run.
+        left: Parts that are missing: of other shards, or failed.
+        counts: Counts of all parts in the folder.
+        failed: Reason of each failed part, by input.
+        signature: Signature of the scores.
+        level: Level of the samples: `turn` or `conversation`.
+    """
+
+    out: str
+    parts: int
+    made: int
+    there: int
+    left: int
+    counts: ScoreCounts
+    failed: dict[str, str] = field(default_factory=dict)
+    signature: str = ""
+    level: str = "conversation"
+
+    def summary(self) -> dict[str, Any]:
+        """Return the folder and the counts of its parts and scores."""
+        return {"out": self.out, "parts": self.parts, "made": self.made, "left": self.left, **asdict(self.counts)}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as JSON values."""
+        return {**vars(self), "counts": {**asdict(self.counts), "mean": self.counts.mean}}

@@ -1,0 +1,242 @@
+"""Rows of the mart: scores with facts about their conversations, from files, folders of parts and live replies.
+
+The metadata of a conversation give its `system`, `version`, `topic`, user group, `language` and time under the names
+below; the first one present counts. `input` hashes everything before the scored reply, or the first user message of a
+whole conversation: versions that answered the same input share it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from accord.edges import BadInput, is_in_calendar, sendable
+from accord.formats import BAD_ROW, display_path, is_remote
+from accord.learning import OTHER_QUESTIONS
+from accord.scoring.parts import check_parts, part_rows, read_manifest
+from accord.scoring.pipeline import ScoringProject
+from accord.store import BATCH_ROWS, DAMAGED, Mart, MartRow, Store, batches
+from accord.values import Conversation, Sample, ScoreRow, Turn
+
+VERSION = ("version", "release", "revision")
+TOPIC = ("topic", "domain", "category", "intent")
+USER_GROUP = ("user_group", "group", "segment", "cohort", "persona")
+LANGUAGE = ("language", "lang", "locale")
+TIME = ("time", "began", "started", "created_at", "created", "timestamp", "date", "ended")
+_WORD = re.compile(r"\w+")
+_MOST_CHARACTERS = 200
+_BATCH_SIZE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationFacts:
+    """Facts about a conversation from its metadata; `time` in milliseconds since 1970."""
+
+    system: str | None = None
+    version: str | None = None
+    topic: str | None = None
+    user_group: str | None = None
+    language: str | None = None
+    time: int | None = None
+    synthetic: bool = False
+
+    @classmethod
+    def of(cls, conversation: Conversation) -> ConversationFacts:
+        """Read the facts from a conversation's metadata, and its time from the first turn with one."""
+        metadata = conversation.metadata
+        start = next((metadata[name] for name in TIME if metadata.get(name) is not None), None)
+        if start is None:
+            start = next((turn.time for turn in conversation.turns if turn.time), None)
+        return cls(
+            _shortened(conversation.system), _first(metadata, VERSION), _first(metadata, TOPIC),
+            _first(metadata, USER_GROUP), _first(metadata, LANGUAGE), milliseconds(start), conversation.is_synthetic,
+        )  # fmt: skip
+
+
+def _first(metadata: Mapping[str, Any], names: Sequence[str]) -> str | None:
+    values = (metadata.get(name) for name in names)
+    return _shortened(next((value for value in values if isinstance(value, str | int | float)), None))
+
+
+def _shortened(value: Any) -> str | None:
+    return None if value is None or value == "" else sendable(str(value)[:_MOST_CHARACTERS])
+
+
+def milliseconds(value: Any) -> int | None:
+    """Return a time in milliseconds since 1970, or None if it is not a time between the years 1 and 9999 UTC.
+
+    Accepts ISO texts and numbers of seconds or milliseconds since 1970.
+    """
+    try:
+        if isinstance(value, str):
+            moment = datetime.fromisoformat(value)
+            if not is_in_calendar(moment):
+                return None
+            return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+        if isinstance(value, int | float) and not isinstance(value, bool) and 1e8 < value < 4e12:
+            return int(value if value > 1e11 else value * 1000)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return None
+
+
+def input_of(turns: Sequence[Turn], turn: int | None) -> str | None:
+    """Return the hash of everything before a reply, or of the first user message; None without any words."""
+    before = [each for each in turns if each.role == "user"][:1] if turn is None else turns[:turn]
+    words = " ".join(word for each in before for word in _WORD.findall(each.content.casefold()))
+    return blake2b(words.encode("utf-8", "replace"), digest_size=8).hexdigest() if words else None
+
+
+@dataclass(frozen=True)
+class RowOrigin:
+    """Values that all rows of one evaluator in one run share.
+
+    Attributes:
+        question: Main question of the evaluator.
+        evaluator: Name of the evaluator with a digest of its learned state; scores of another fit are not replaced.
+        origin: `batch` or `live`.
+        run: Id of the run; None for live replies.
+    """
+
+    question: str
+    evaluator: str
+    origin: str = BATCH_ROWS
+    run: str | None = None
+
+    @classmethod
+    def of(cls, name: str, digest: str, question: str, origin: str = BATCH_ROWS, run: str | None = None) -> RowOrigin:
+        """Return the origin of the rows of an evaluator with a digest of its learned state."""
+        return cls(question, f"{name}@{digest.removeprefix('s256:')[:12]}", origin, run)
+
+    def rows(
+        self, score: ScoreRow | Mapping[str, Any], facts: ConversationFacts, scored: int, input: str | None
+    ) -> Iterator[MartRow]:
+        """Yield the row of a score, and one for each other question in its notes.
+
+        Args:
+            score: The score.
+            facts: Facts about its conversation.
+            scored: Time of the score in milliseconds since 1970.
+            input: Hash from `input_of`.
+        """
+        shared: MartRow = {
+            "conversation": score["conversation"], "turn": score["turn"], "evaluator": self.evaluator,
+            "signature": score["signature"], "scored": scored, "input": input, "origin": self.origin, "run": self.run,
+            "rated": score["rated"], "in_training": score["in_training"], **asdict(facts),
+        }  # fmt: skip
+        yield {
+            **shared, **_answer(score), "question": self.question, "annotator": score["annotator"], "is_main": True,
+            "attributions": _as_text(score["attributions"]), "notes": _as_text(score["notes"]),
+        }  # fmt: skip
+        for question, answer in ((score["notes"] or {}).get(OTHER_QUESTIONS) or {}).items():
+            yield {
+                **shared, **_answer(answer), "question": question, "annotator": answer["annotator"], "is_main": False,
+            }  # fmt: skip
+
+    def batch(self, samples: Sequence[Sample], scores: Sequence[ScoreRow]) -> list[MartRow]:
+        """Return the rows of a batch; a sample has several scores if each member of a panel has one."""
+        scored = int(time.time() * 1000)
+        known = {
+            (each.target.conversation, each.target.turn): (
+                ConversationFacts.of(each.conversation), input_of(each.conversation.turns, each.turn)
+            )
+            for each in samples
+        }  # fmt: skip
+        return [
+            row
+            for score in scores
+            for facts, input in (known[score["conversation"], score["turn"]],)
+            for row in self.rows(score, facts, scored, input)
+        ]
+
+
+def _answer(score: Mapping[str, Any]) -> MartRow:
+    """Return the columns of a predicted answer; also used for answers to other questions in notes."""
+    shares = score.get("distribution") or {}
+    names = ("value", "low", "high", "band_low", "band_high", "warning", "unscored")
+    return {
+        **{name: score.get(name) for name in names},
+        "options": [float(option) for option in shares] or None, "probabilities": list(shares.values()) or None,
+    }  # fmt: skip
+
+
+def _as_text(value: Mapping[str, Any] | None) -> str | None:
+    return json.dumps(value) if value else None
+
+
+# --- folders of parts and repair ------------------------------------------------------------------------------------
+
+
+def add_parts(store: Store, mart: Mart, folder: str, question: str, run: str | None = None) -> int:
+    """Append the parts of a folder of scores to the mart, each once, and return the number of new rows.
+
+    Raises:
+        BadInput: The folder holds no scores in parts, or a part is damaged.
+    """
+    manifest = read_manifest(folder)
+    if manifest is None:
+        raise BadInput(f"{display_path(folder)} holds no scores in parts; make them: accord score ... --out {folder}")
+    origin = RowOrigin.of(
+        str(manifest.get("evaluator", "evaluator")), str(manifest.get("digest") or manifest["made_from"]),
+        str(manifest.get("question") or question), run=run,
+    )  # fmt: skip
+    place = folder if is_remote(folder) else str(Path(folder).resolve())
+    scored, count = int(time.time() * 1000), 0
+    for part in check_parts(folder, [row["key"] for row in manifest["parts"]], manifest):
+        name = blake2b(f"{place} {manifest['made_from']} {part.key}".encode(), digest_size=12).hexdigest()
+        if not mart.has(name):
+            count += mart.add(_rows_of_part(store, folder, part.key, origin, scored), name)
+    return count
+
+
+def _rows_of_part(store: Store, folder: str, key: str, origin: RowOrigin, scored: int) -> Iterator[MartRow]:
+    """Yield the rows of a part with facts about the conversations that the store holds."""
+    rows = (row for row in part_rows(folder, key) if row["status"] != BAD_ROW)
+    for batch in batches(rows, _BATCH_SIZE):
+        names = dict.fromkeys(row["conversation"] for row in batch)
+        known = {each.id: (ConversationFacts.of(each), each.turns) for each in store.conversations(names)}
+        for row in batch:
+            facts, turns = known.get(row["conversation"], (ConversationFacts(), ()))
+            yield from origin.rows(row, facts, scored, input_of(turns, row["turn"]))
+
+
+@dataclass(frozen=True)
+class MartRepair:
+    """Result of repairing the mart.
+
+    Attributes:
+        rows: Number of rows in the mart.
+        added: Number of rows from folders of parts that were not in the mart before.
+        set_aside: Sentences on damaged files.
+    """
+
+    rows: int
+    added: int
+    set_aside: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as JSON values."""
+        return asdict(self)
+
+
+def repair(project: ScoringProject, folders: Sequence[str | Path] = ()) -> MartRepair:
+    """Rename damaged files of the mart to `NAME.damaged`, add folders of score parts, and compact the rest.
+
+    Raises:
+        BadInput: A folder holds no scores in parts, or another process is compacting the mart.
+        StoreError: The mart cannot be written.
+    """
+    store, mart = project.store, project.mart
+    set_aside = [*mart.faults(), *(f"{name} is now {name}{DAMAGED}" for name in mart.set_aside())]
+    added = sum(add_parts(store, mart, str(folder), project.rubric.main) for folder in folders)
+    if not mart.compact():
+        raise BadInput("another process is compacting the mart; run the same command again")
+    count, state = mart.read(lambda rows: int(rows.select("key").collect().height))
+    return MartRepair(count, added, tuple(dict.fromkeys((*set_aside, *state.faults))))

@@ -1,0 +1,116 @@
+"""Selective scores: calls (good or bad) that agree with people at a promised rate; uncertain ones are left to people.
+
+The promise rests on ratings that the evaluator predicted without learning from them (`fixed_sequence`): at least 90% of
+the calls agree with people's ratings, with 95% confidence, for annotators and conversations like these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.edges import BadInput
+from accord.learning import Evaluator
+from accord.statistics import CONFIDENCE, SelectiveTest, fixed_sequence
+from accord.store import Store
+from accord.values import Score, ScoreRow, Target, Unscored
+
+LEFT = "left for a person"
+"""Reason of a missing score that was too uncertain."""
+NOT_COUNTED = "left out by --synthetic"
+"""Reason of a missing score of a conversation that the setting `synthetic` excludes."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Threshold of selective scores.
+
+    Attributes:
+        agree: Share of the calls that must agree with people.
+        good: Lowest answer that counts as good.
+        tested: The threshold and its support in held-out ratings.
+    """
+
+    agree: float
+    good: float
+    tested: SelectiveTest
+
+    @classmethod
+    def of(cls, evaluator: Evaluator, agree: float, good: float | None = None, for_anyone: bool = True) -> Selection:
+        """Choose the lowest threshold that keeps the promise.
+
+        Args:
+            evaluator: A fitted evaluator with held-out predictions.
+            agree: Share of the calls that must agree with people, above .5 and below 1.
+            good: Lowest answer that counts as good; by default the first above the scale's middle.
+            for_anyone: True if scores predict a new annotator, False for a known one.
+
+        Raises:
+            BadInput: `agree` or `good` is out of range, the evaluator has no held-out predictions, or even its most
+                confident calls break the promise.
+        """
+        if not 0.5 < agree < 1:
+            raise BadInput(f"--agree is a share above .5 and below 1, got {agree:g}; for example .9")
+        held_out = evaluator.held_out
+        if held_out is None or not len(held_out.answer):
+            raise BadInput("this evaluator has no held-out predictions; fit it with this version: accord fit")
+        options = held_out.options
+        lowest = float(options[options > (options[0] + options[-1]) / 2][0]) if good is None else good
+        if not options[0] < lowest <= options[-1]:
+            raise BadInput(
+                f"--good is the lowest answer that counts as good, above {options[0]:g} and at most {options[-1]:g}, "
+                f"got {lowest:g}"
+            )
+        is_good = good_share(options, held_out.new if for_anyone else held_out.known, lowest)
+        is_right = (is_good >= 0.5) == (options[held_out.answer] >= lowest)
+        passed, last = fixed_sequence(np.maximum(is_good, 1 - is_good), is_right, held_out.group, agree)
+        if passed is None:
+            raise BadInput(
+                f"no threshold keeps --agree {agree:.0%}: {last.agreement:.1%} of the most confident {last.share:.0%} "
+                f"of {len(is_right)} held-out ratings agree with people, at least {last.at_least:.1%} with "
+                f"{CONFIDENCE:.0%} confidence. Label more, or lower --agree"
+            )
+        return cls(agree, lowest, passed)
+
+    def call(self, score: Score | Unscored) -> Score | Unscored:
+        """Return the score with its call, or without a value if it is too uncertain."""
+        if isinstance(score, Unscored):
+            return score
+        options, shares = np.array(score.options), np.array([score.probabilities])
+        is_good = float(good_share(options, shares, self.good)[0])
+        sure, signature = max(is_good, 1 - is_good), score.signature.with_part("agree", f"{self.agree:g}")
+        if score.warning is not None or sure < self.tested.threshold:
+            notes = {**score.notes, "sure": sure, **({"warning": score.warning} if score.warning else {})}
+            return Unscored(score.target, score.annotator, LEFT, signature, notes)
+        called = "good" if is_good >= 0.5 else "bad"
+        return replace(score, signature=signature, notes={**score.notes, "call": called, "sure": sure})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the promise, its support and the sentence."""
+        return {"agree": self.agree, "good": self.good, **self.tested.to_json(), "said": str(self)}
+
+    def __str__(self) -> str:
+        tested = self.tested
+        return (
+            f"at least {self.agree:.0%} of the calls good ({self.good:g} or more) and bad agree with people, with "
+            f"{CONFIDENCE:.0%} confidence: {tested.agreement:.1%} of the most confident {tested.share:.0%} held-out "
+            f"ratings do ({tested.called} ratings, {tested.groups} groups)"
+        )
+
+
+def good_share(options: NDArray[np.float64], shares: NDArray[np.float64], lowest: float) -> NDArray[np.float64]:
+    """Return (n,) probabilities of a good answer from (n, K) distributions over K options."""
+    return np.asarray(shares[:, options >= lowest - 1e-9].sum(axis=1))
+
+
+def left_for_people(store: Store, scores: Collection[ScoreRow], question: str) -> list[Target]:
+    """Return the targets of uncertain scores that are still unrated, the most uncertain first."""
+    rated = {label.target for label in store.labels(question).on(question)}
+    left = [row for row in scores if row["unscored"] == LEFT]
+    left.sort(key=lambda row: float((row["notes"] or {}).get("sure", 0.0)))
+    targets = (Target(row["conversation"], row["turn"]) for row in left)
+    return [target for target in dict.fromkeys(targets) if target not in rated]

@@ -1,0 +1,158 @@
+"""Work that several processes share: the same results, whatever becomes of the processes beside this one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from accord.edges import BadInput
+from accord.learning import WorkerPool
+
+WAITS = 30
+
+
+def waiting_for(there: Path, work: Callable[[int], int]) -> Callable[[int], int]:
+    """Work whose first piece waits until a process beside this one has begun with another."""
+    own = os.getpid()
+
+    def piece_of(piece: int) -> int:
+        if piece == 0:
+            end = time.monotonic() + WAITS
+            while not there.exists():
+                assert time.monotonic() < end, "no other process took the last piece"
+                time.sleep(0.01)
+        if os.getpid() != own:
+            there.touch()
+        return work(piece)
+
+    return piece_of
+
+
+def test_pieces_come_back_in_their_order_from_several_processes(tmp_path: Path) -> None:
+    own, begun = os.getpid(), list[int]()
+
+    def elsewhere(piece: int) -> int:
+        print("what work prints is no answer")
+        return 10 * piece + (os.getpid() != own)
+
+    with WorkerPool(3, imports=()) as pool:
+        found = pool(waiting_for(tmp_path / "there", elsewhere), range(12), begun.append)
+        again = pool(waiting_for(tmp_path / "again", elsewhere), range(2))
+    assert [each // 10 for each in found] == [*range(12)] and [each // 10 for each in again] == [0, 1]
+    assert [each % 10 for each in found] == [int(piece not in begun) for piece in range(12)]
+    assert any(each % 10 for each in found) and any(each % 10 for each in again)
+
+
+def test_one_process_does_everything_itself() -> None:
+    with WorkerPool(1) as pool:
+        assert pool(lambda piece: (piece, os.getpid()), "ab") == [("a", os.getpid()), ("b", os.getpid())]
+        assert pool(str, []) == []
+
+
+def test_processes_can_be_let_go_before_there_is_work() -> None:
+    with WorkerPool(3, imports=()) as pool:
+        assert pool.is_explicit and pool.processes == 3
+        pool.close()
+        assert pool.processes == 1 and pool(lambda piece: os.getpid(), range(3)) == [os.getpid()] * 3
+
+
+def test_a_piece_whose_process_is_killed_is_done_here(tmp_path: Path) -> None:
+    own = os.getpid()
+
+    def killed(piece: int) -> int:
+        if os.getpid() != own:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return piece
+
+    with WorkerPool(3, imports=()) as pool:
+        assert pool(waiting_for(tmp_path / "there", killed), range(5)) == [*range(5)]
+        assert pool(lambda piece: (piece, os.getpid()), range(3)) == [(piece, own) for piece in range(3)]
+
+
+def test_an_error_is_raised_as_by_one_process(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def fails(piece: int) -> int:
+        if piece == 3:
+            raise ZeroDivisionError(f"piece {piece}")
+        return piece
+
+    with WorkerPool(2, imports=()) as pool, pytest.raises(ZeroDivisionError, match="piece 3"):
+        pool(waiting_for(tmp_path / "there", fails), range(4))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_cannot_be_sent_is_done_here(tmp_path: Path) -> None:
+    lock, own = threading.Lock(), os.getpid()
+
+    def holds(piece: int) -> tuple[int, int]:
+        with lock:
+            return piece, os.getpid()
+
+    class Refused:
+        """Sent, but not read."""
+
+        def __call__(self, piece: int) -> tuple[int, int]:
+            return piece, os.getpid()
+
+        def __reduce__(self) -> tuple[Callable[[str], object], tuple[str]]:
+            return __import__, ("a module that is not there",)
+
+    for work in (holds, Refused()):
+        with WorkerPool(2, imports=()) as pool:
+            assert pool(work, range(4)) == [(piece, own) for piece in range(4)]
+    with WorkerPool(2, imports=["a module that is not there"]) as pool:
+        assert pool(lambda piece: (piece, os.getpid()), range(4)) == [(piece, own) for piece in range(4)]
+
+
+SCRIPT = """
+import os, signal, time
+from accord.learning import WorkerPool
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell ignores it
+
+class Own:
+    pass
+
+def work(piece):
+    if piece == 1:
+        print(os.getpid(), Own.__name__, flush=True, file=open({told!r}, "w"))
+    time.sleep(60)
+
+with WorkerPool(2, imports=()) as pool:  # no `if __name__ == "__main__"`
+    pool(work, range(2))
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_no_process_outlives_the_one_it_works_for(tmp_path: Path, how: signal.Signals) -> None:
+    told = tmp_path / "told"
+    (tmp_path / "script.py").write_text(SCRIPT.format(told=str(told)))
+    with subprocess.Popen([sys.executable, "script.py"], cwd=tmp_path, stderr=subprocess.PIPE, text=True) as script:
+        end = time.monotonic() + WAITS
+        while not (told.exists() and told.read_text().endswith("\n")):
+            assert script.poll() is None and time.monotonic() < end
+            time.sleep(0.02)
+        child, name = told.read_text().split()
+        assert name == "Own" and int(child) != script.pid
+        script.send_signal(how)
+        assert script.wait(WAITS) == -how
+        assert script.stderr is not None and script.stderr.read().count("Traceback") == (how == signal.SIGINT)
+    while Path(f"/proc/{child}").exists():
+        assert time.monotonic() < end, "it still works, for nobody"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("wrong", ["0", "-1", "many", "1.5"])
+def test_a_number_of_processes_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
+    monkeypatch.setenv("ACCORD_JOBS", wrong)
+    with pytest.raises(BadInput, match=f"ACCORD_JOBS must be a number of processes from 1, got '{wrong}'"):
+        WorkerPool()
+    with pytest.raises(BadInput, match="jobs must be a number of processes from 1, got '-2'"):
+        WorkerPool(-2)
