@@ -1,4 +1,4 @@
-"""A decisions endpoint behind the chat seam, over a real wire: what is sent, what is read, what is kept."""
+"""A decisions endpoint as a chat model, against a loopback server."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ PROMPT = Prompt(
 
 @pytest.fixture(autouse=True)
 def key(api_key: None) -> None:
-    """Every test here has a key."""
+    """Set an API key for every test."""
 
 
 def billed(request: Mapping[str, Any]) -> int:
-    """What the loopback server says that a request used."""
+    """Return the usage that the loopback server reports."""
     return tokens_in(request.get("input") or request["state"], json.dumps(request["questions"]))
 
 
@@ -62,7 +62,7 @@ def asked(
     prompt: Prompt = PROMPT,
     terms: ClientOptions | None = None,
 ) -> Reply:
-    """One reply from a model that is opened for it."""
+    """Return one reply of a new model."""
     opened = open_decisions_chat(mode, "m1", url, question, terms or ClientOptions(attempts=1))
     model = Cached(opened, store, decisions_endpoint_of(mode, "m1", url, question))
     try:
@@ -72,7 +72,7 @@ def asked(
 
 
 def failed(mode: str, respond: Respond, store: Store, question: Question = GOOD, timeout: float = 60.0) -> str:
-    """Why there was no reply."""
+    """Return the failure in place of a reply."""
     with ChatServer(respond) as server, pytest.raises(CallFailed) as caught:
         asked(mode, server.url, store, question, terms=ClientOptions(attempts=1, timeout=timeout))
     assert "sk-secret" not in str(caught.value)
@@ -81,7 +81,7 @@ def failed(mode: str, respond: Respond, store: Store, question: Question = GOOD,
 
 @pytest.mark.parametrize("question", [GOOD, DONE, TONE, TEN], ids=lambda question: question.id)
 @pytest.mark.parametrize("mode", DECIDED)
-def test_a_reply_is_one_questions_distribution(mode: str, question: Question, memory: Store) -> None:
+def test_reply_is_the_distribution_of_one_question(mode: str, question: Question, memory: Store) -> None:
     with ChatServer(answer_any) as server:
         reply = asked(mode, server.url, memory, question)
     [request] = server.requests
@@ -89,12 +89,12 @@ def test_a_reply_is_one_questions_distribution(mode: str, question: Question, me
     assert len(request["questions"]) == 1 and question.text in str(request["questions"])
     assert reply.first_token is not None
     assert list(reply.first_token) == list(answer_labels(question.scale))
-    assert 0.9 < sum(reply.first_token.values()) < 1.0 + 1e-9, "as given: what is outside is not shared out"
+    assert 0.9 < sum(reply.first_token.values()) < 1.0 + 1e-9, "outside mass is not redistributed"
     assert reply.text == max(reply.first_token, key=reply.first_token.__getitem__)
     assert (reply.model, reply.usage) == ("m1", Usage(billed(request), 0))
 
 
-def test_probabilities_are_those_of_the_options(memory: Store) -> None:
+def test_reply_keeps_probabilities_of_options(memory: Store) -> None:
     def told(request: Mapping[str, Any]) -> Wire:
         if request["_path"].endswith("/systemone"):
             return Wire({"answers": {"Q1": {"type": "score", "probabilities": {"0": 0.1, "1": 0.0, "2": 0.6}}}})
@@ -109,7 +109,7 @@ def test_probabilities_are_those_of_the_options(memory: Store) -> None:
 
 
 @pytest.mark.parametrize("mode", DECIDED)
-def test_replies_are_kept_by_question_and_by_dialect(mode: str, memory: Store) -> None:
+def test_replies_are_stored_by_question_and_dialect(mode: str, memory: Store) -> None:
     with ChatServer(answer_any) as server:
         first = asked(mode, server.url, memory)
         again = asked(mode, server.url, memory)
@@ -121,7 +121,7 @@ def test_replies_are_kept_by_question_and_by_dialect(mode: str, memory: Store) -
         asked(mode, server.url, memory, prompt=Prompt((ChatMessage("user", "Another."),)))
         assert len(server.requests) == 4
         endpoint = decisions_endpoint_of(mode, "m1", server.url, GOOD)
-        assert memory.reply(reply_key(endpoint, "m1", PROMPT)) is not None, "a plan sees what is kept"
+        assert memory.reply(reply_key(endpoint, "m1", PROMPT)) is not None, "a plan finds the stored reply"
         assert memory.reply(reply_key(decisions_endpoint_of(mode, "m1", server.url, DONE), "m1", PROMPT)) is None
         chat = open_chat("m1", server.url, memory, ClientOptions(attempts=1))
         assert wait(chat.ask(PROMPT)).model == "loopback", "a chat model's reply is another one"
@@ -129,7 +129,7 @@ def test_replies_are_kept_by_question_and_by_dialect(mode: str, memory: Store) -
 
 
 @pytest.mark.parametrize("mode", DECIDED)
-def test_what_is_no_answer_is_a_failure_and_is_not_kept(mode: str, memory: Store) -> None:
+def test_invalid_answer_is_a_failure_and_is_not_stored(mode: str, memory: Store) -> None:
     expected = {
         "refusal": "refused",
         "another request's answer": "malformed",
@@ -159,7 +159,7 @@ def test_what_is_no_answer_is_a_failure_and_is_not_kept(mode: str, memory: Store
 
 @pytest.mark.parametrize("mode", DECIDED)
 @pytest.mark.slow
-def test_faults_that_pass_are_waited_out_and_refusals_are_not(mode: str, memory: Store) -> None:
+def test_passing_faults_are_retried_and_refusals_are_not(mode: str, memory: Store) -> None:
     flaky = Misbehaving(share=0.6, kinds=("429", "truncated"), seed=1)
     with ChatServer(flaky) as server:
         for place in range(3):
@@ -173,7 +173,7 @@ def test_faults_that_pass_are_waited_out_and_refusals_are_not(mode: str, memory:
 
 
 @pytest.mark.parametrize("mode", DECIDED)
-def test_a_budget_counts_what_is_sent(mode: str, memory: Store) -> None:
+def test_budget_counts_sent_requests(mode: str, memory: Store) -> None:
     long = Prompt((ChatMessage("user", "long " * 4000),))
     estimate = estimated_usage(decisions_request_of(long, GOOD))
     assert estimate.input_tokens > 5000 and estimate.output_tokens == 0
@@ -190,14 +190,14 @@ def test_a_budget_counts_what_is_sent(mode: str, memory: Store) -> None:
         asked(mode, server.url, memory, prompt=long, terms=ClientOptions())
 
 
-def test_what_is_sent_can_be_carried_by_every_wire() -> None:
+def test_request_has_no_invalid_characters() -> None:
     odd = Prompt((ChatMessage("user", "half a pair \ud83d"), ChatMessage("assistant", "")))
     assert decisions_request_of(odd, DONE) == DecisionsRequest(
         "half a pair \ufffd\n\n", (DecisionQuestion("Q2", "predicate", "Resolved? yes: It is."),)
     )
 
 
-def test_what_no_decisions_endpoint_can_be_asked_is_said(memory: Store) -> None:
+def test_unsupported_questions_and_modes_are_errors(memory: Store) -> None:
     real = Question(id="Q5", text="How much?", scale=Scale(kind="real", low=0, high=1))
     many = Question(id="Q6", text="How much?", scale=Scale(options=tuple(range(11))))
     pairs = Question(id="Q7", text="Which is better?", scale=GOOD.scale, applies="pairs")

@@ -1,4 +1,4 @@
-"""What an endpoint may answer: one table of odd replies, each one unanswered question, never a traceback or a number."""
+"""Invalid replies of endpoints leave one question unanswered, without a traceback or a wrong number."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ CHAT = Sample(Conversation("c1", (Turn("user", "Is it 4?"), Turn("assistant", "I
 
 @pytest.fixture(autouse=True)
 def key(api_key: None) -> None:
-    """Every test here has a key."""
+    """Set an API key for every test."""
 
 
 def judged(mode: str, respond: Respond, questions: tuple[Question, ...] = QUESTIONS) -> list[Any]:
-    """The answers of one attempt."""
+    """Return the answers of one attempt."""
     with ChatServer(respond) as server:
         judge = open_judge(mode, "m1", server.url, "", ClientOptions(attempts=1), samples=2)
         try:
@@ -66,7 +66,7 @@ ODD_NUMBERS = [math.nan, math.inf, -math.inf, -0.1, 1.5, None, "0.5", True, [0.5
 
 
 def changed(request: Mapping[str, Any], change: Any) -> Wire:
-    """The right decisions with the first question's answer changed in place."""
+    """Return valid decisions with a changed answer to the first question."""
     right = json.loads(json.dumps(answer_any(request).body))
     answers = right["answers"]
     change(answers[0] if isinstance(answers, list) else answers["Q1"])
@@ -75,7 +75,7 @@ def changed(request: Mapping[str, Any], change: Any) -> Wire:
 
 @pytest.mark.parametrize("number", ODD_NUMBERS, ids=repr)
 @pytest.mark.parametrize("mode", ["decisions", "systemone"])
-def test_a_number_that_is_no_probability_loses_its_question_alone(mode: str, number: Any) -> None:
+def test_invalid_probability_affects_one_question(mode: str, number: Any) -> None:
     def change(answer: dict[str, Any]) -> None:
         if mode == "decisions":
             answer["probabilities"][0]["probability"] = number
@@ -88,7 +88,7 @@ def test_a_number_that_is_no_probability_loses_its_question_alone(mode: str, num
 
 @pytest.mark.parametrize("number", ODD_NUMBERS, ids=repr)
 @pytest.mark.parametrize("mode", ["decisions", "systemone"])
-def test_a_predicate_is_one_probability(mode: str, number: Any) -> None:
+def test_predicate_needs_one_probability(mode: str, number: Any) -> None:
     key = "probability" if mode == "decisions" else "noul"
     asked = (QUESTIONS[1].model_copy(update={"id": "Q1"}), QUESTIONS[2])
     answers = judged(mode, lambda request: changed(request, lambda answer: answer.update({key: number})), asked)
@@ -96,14 +96,14 @@ def test_a_predicate_is_one_probability(mode: str, number: Any) -> None:
 
 
 @pytest.mark.parametrize("place", [-1, 3, 10**30, True, "1", None, 1.0, [0]], ids=repr)
-def test_a_level_is_one_that_was_asked(place: Any) -> None:
+def test_unknown_level_is_unanswered(place: Any) -> None:
     answers = judged(
         "decisions", lambda request: changed(request, lambda answer: answer["probabilities"][0].update(value=place))
     )
     assert reasons(answers) == ["no distribution", None, None]
 
 
-def test_a_level_is_given_once() -> None:
+def test_repeated_level_is_unanswered() -> None:
     def twice(answer: dict[str, Any]) -> None:
         answer["probabilities"][0] = {**answer["probabilities"][1], "probability": 0.01}
 
@@ -113,7 +113,7 @@ def test_a_level_is_given_once() -> None:
         assert reasons(answers) == ["no distribution", None, None]
 
 
-def test_a_question_or_a_level_that_json_gives_twice_is_lost_alone() -> None:
+def test_duplicate_json_key_affects_one_question() -> None:
     def twice(request: Mapping[str, Any], old: str, new: str) -> Wire:
         text = json.dumps(answer_any(request).body)
         assert old in text
@@ -125,7 +125,7 @@ def test_a_question_or_a_level_that_json_gives_twice_is_lost_alone() -> None:
         assert reasons(answers) == ["no distribution", None, None]
 
 
-def test_probabilities_that_sum_past_1_are_none_and_rounding_is_no_matter() -> None:
+def test_sum_over_1_is_unanswered_except_for_rounding() -> None:
     question = QUESTIONS[0]
     assert reasons([make_answer(question, {"1": 0.6, "2": 0.6})]) == ["no distribution"]
     assert reasons([make_answer(question, {"1": 0.5, "other": 0.6})]) == ["no distribution"]
@@ -143,7 +143,7 @@ ODD_TOKENS = [
 
 
 @pytest.mark.parametrize("top", [*ODD_TOKENS, {"token": 2, "logprob": -1.0}, {"logprob": -1.0}, None, 3], ids=repr)
-def test_token_probabilities_are_log_probabilities_of_texts(top: Any) -> None:
+def test_invalid_token_probabilities_are_unanswered(top: Any) -> None:
     def odd(request: Mapping[str, Any]) -> Wire:
         right = json.loads(json.dumps(completion("2", {"2": 0.6, "3": 0.3}).body))
         right["choices"][0]["logprobs"]["content"][0]["top_logprobs"][0] = top
@@ -153,7 +153,7 @@ def test_token_probabilities_are_log_probabilities_of_texts(top: Any) -> None:
     assert isinstance(answer, Unanswered) and answer.reason in {"no distribution", "malformed"}
 
 
-def test_tokens_that_are_written_alike_add_up_and_never_pass_1() -> None:
+def test_probabilities_of_equal_token_texts_are_added() -> None:
     def tops(*shares: float) -> Any:
         rows = [{"token": "2", "logprob": math.log(p)} for p in shares]
         message = {"content": "2"}
@@ -164,7 +164,7 @@ def test_tokens_that_are_written_alike_add_up_and_never_pass_1() -> None:
         read_chat_reply(tops(0.6, 0.6), "m1")
 
 
-def test_what_a_judge_of_ones_own_answers_is_checked_before_it_is_kept(memory: Store) -> None:
+def test_answers_of_a_custom_judge_are_checked(memory: Store) -> None:
     rubric = Rubric(name="r", main="Q1", questions=QUESTIONS[:1])
     for mass in ({"1": math.nan}, {"1": -0.5, "2": 1.5}, {"1": 0.9, "2": 0.9}):
         table = judge_samples(ScriptedJudge(lambda sample, question, mass=mass: mass), rubric, [CHAT], memory)
@@ -175,13 +175,13 @@ def test_what_a_judge_of_ones_own_answers_is_checked_before_it_is_kept(memory: S
     assert table.present.all(), "nothing of the others was kept"
 
 
-# --- other shapes -------------------------------------------------------------------------------------------------
+# --- other replies ------------------------------------------------------------------------------------------------
 
 DEEP = b"[" * 100_000
 
 
 def with_(**changes: Any) -> dict[str, Any]:
-    """A right completion with some of its fields replaced, those of the message and the choice too."""
+    """Return a valid completion with some fields replaced, also of its message and choice."""
     body = json.loads(json.dumps(completion("2", {"2": 0.6}).body))
     for place in (body, body["choices"][0], body["choices"][0]["message"]):
         place.update({name: value for name, value in changes.items() if name in place})
@@ -216,7 +216,7 @@ def wire(body: Any) -> Wire:
 
 
 @pytest.mark.parametrize("kind", ODD_REPLIES)
-def test_an_odd_reply_is_one_unanswered_prompt(kind: str, memory: Store) -> None:
+def test_invalid_reply_is_one_failed_prompt(kind: str, memory: Store) -> None:
     with ChatServer(lambda request: wire(ODD_REPLIES[kind])) as server:
         model = open_chat("m1", server.url, memory, ClientOptions(attempts=1))
         with pytest.raises(CallFailed, match="malformed"):
@@ -230,14 +230,14 @@ def test_an_odd_reply_is_one_unanswered_prompt(kind: str, memory: Store) -> None
 
 
 @pytest.mark.parametrize("usage", ["much", [1], {"prompt_tokens": "many"}, {"prompt_tokens": math.nan}, 3, True])
-def test_odd_usage_is_none(usage: Any, memory: Store) -> None:
+def test_invalid_usage_is_zero(usage: Any, memory: Store) -> None:
     assert read_chat_reply(with_(usage=usage), "m1").usage.total == 0
     decided = judged("systemone", lambda request: Wire({**answer_any(request).body, "usage": usage}))  # type: ignore[dict-item]
     assert reasons(decided) == [None, None, None]
 
 
-def test_what_no_store_can_hold_is_replaced(store: Store) -> None:
-    """NUL in a model's name (PostgreSQL) and halves of surrogate pairs (every database)."""
+def test_invalid_characters_are_replaced_before_storing(store: Store) -> None:
+    """NUL fails in PostgreSQL, and halves of surrogate pairs fail in every database."""
     odd = with_(model="m\0 \ud800\x1b[31m" + "x" * 1000, content="fine \udfff\0")
     reply = read_chat_reply(parse_json(json.dumps(odd)), "m1")
     assert reply.text == "fine \ufffd\ufffd"
@@ -257,7 +257,7 @@ ODD_STATED = [
 
 
 @pytest.mark.parametrize("text", ODD_STATED)
-def test_what_is_stated_in_a_text_is_read_as_strictly(text: str) -> None:
+def test_invalid_stated_probabilities_are_unanswered(text: str) -> None:
     [answer] = judged("verbalised", lambda request: completion(text), QUESTIONS[:1])
     assert isinstance(answer, Unanswered) and answer.reason in {"no distribution", "invalid JSON"}
 
@@ -275,7 +275,7 @@ def test_what_is_stated_in_a_text_is_read_as_strictly(text: str) -> None:
         [{"index": 0, "embedding": [1.0]}, {"index": 1, "embedding": []}],
     ],
 )
-def test_vectors_are_numbers_one_per_text(rows: Any) -> None:
+def test_invalid_vectors_are_failures(rows: Any) -> None:
     with ChatServer(lambda request: wire({"data": rows})) as server:
         model = EmbeddingsEndpoint("m1", server.url)
         with pytest.raises(CallFailed, match="malformed"):
@@ -284,7 +284,7 @@ def test_vectors_are_numbers_one_per_text(rows: Any) -> None:
 
 
 @pytest.mark.parametrize("mass", [[None, math.nan], [None, 0.5], [None, "x"], [None, math.inf]])
-def test_likelihoods_are_log_probabilities(mass: Any) -> None:
+def test_invalid_likelihoods_are_failures(mass: Any) -> None:
     def echo(request: Mapping[str, Any]) -> Wire:
         logprobs = {"text_offset": [0, 5], "token_logprobs": mass}
         return wire({"choices": [{"text": request["prompt"], "logprobs": logprobs}]})

@@ -1,4 +1,4 @@
-"""What is refused of an HTTP reply: redirects to another origin, endless bodies, bodies that unpack to gigabytes."""
+"""Refused HTTP replies: redirects to another origin, endless bodies, compression bombs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PROMPT = Prompt((ChatMessage("user", "the whole transcript"),))
 
 @pytest.fixture(autouse=True)
 def key(api_key: None) -> None:
-    """Every test here has a key."""
+    """Set an API key for every test."""
 
 
 def asked(respond: Respond, timeout: float = 30.0) -> Reply:
@@ -49,7 +49,7 @@ def asked(respond: Respond, timeout: float = 30.0) -> Reply:
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_no_transcript_is_carried_to_another_origin(status: int, memory: Store) -> None:
+def test_redirect_to_another_origin_sends_no_transcript(status: int, memory: Store) -> None:
     with ChatServer(answer_any) as other:
         at = other.url.replace("://", "://user:sk-secret-word@") + "/chat/completions?key=sk-secret-word"
         with ChatServer(lambda request: Wire({}, status, {"Location": at})) as server:
@@ -65,7 +65,7 @@ def test_no_transcript_is_carried_to_another_origin(status: int, memory: Store) 
 @pytest.mark.parametrize(
     "where", ["https://127.0.0.1:{port}/v1/x", "//localhost:{port}/v1/x", "http://[::1", "file:///etc"]
 )
-def test_another_scheme_or_host_is_another_origin(where: str) -> None:
+def test_other_scheme_host_or_port_is_another_origin(where: str) -> None:
     def elsewhere(request: Mapping[str, Any]) -> Wire:
         return Wire({}, 307, {"Location": where.replace("{port}", "1")})
 
@@ -73,7 +73,7 @@ def test_another_scheme_or_host_is_another_origin(where: str) -> None:
         asked(elsewhere)
 
 
-def test_a_redirect_within_the_origin_is_followed() -> None:
+def test_redirect_within_the_origin_is_followed() -> None:
     def moved(request: Mapping[str, Any]) -> Wire:
         if request["_path"].startswith("/v2"):
             return answer_any(request)
@@ -85,8 +85,8 @@ def test_a_redirect_within_the_origin_is_followed() -> None:
 # --- time and size ------------------------------------------------------------------------------------------------
 
 
-def test_a_dripping_endpoint_ends_at_the_timeout() -> None:
-    """No byte is late, and all of them would make an answer a minute later."""
+def test_slow_body_ends_at_the_timeout() -> None:
+    """The endpoint sends a byte at a time, which would take a minute."""
     with pytest.raises(CallFailed, match="timeout"):
         asked(lambda request: Wire(completion("2").body, drip=0.1), timeout=0.5)
 
@@ -104,7 +104,7 @@ def raw_deflate(body: bytes) -> bytes:
     ("pack", "encoding"),
     [(gzip.compress, "gzip"), (zlib.compress, "deflate"), (raw_deflate, "deflate"), (bytes, "identity")],
 )
-def test_packed_replies_are_unpacked(pack: Any, encoding: str) -> None:
+def test_compressed_reply_is_unpacked(pack: Any, encoding: str) -> None:
     assert asked(lambda request: packed(request, pack, encoding)).text
 
 
@@ -119,14 +119,14 @@ def test_packed_replies_are_unpacked(pack: Any, encoding: str) -> None:
         (Wire(b"", 429, {"Content-Encoding": "gzip"}), "rate-limited"),
     ],
 )
-def test_a_body_that_is_too_large_or_broken_is_one_failed_call(wire: Wire, reason: str) -> None:
+def test_too_large_or_damaged_body_is_a_failure(wire: Wire, reason: str) -> None:
     with pytest.raises(CallFailed) as caught:
         asked(lambda request: wire)
     assert caught.value.failure.reason == reason
 
 
 @pytest.mark.slow
-def test_what_unpacks_to_gigabytes_is_never_held() -> None:
+def test_compression_bomb_is_stopped_early() -> None:
     packer = zlib.compressobj(9, wbits=zlib.MAX_WBITS | 16)
     bomb = b"".join(packer.compress(bytes(2**20)) for _ in range(300)) + packer.flush()
     assert len(bomb) < 2**20
