@@ -6,8 +6,8 @@ from .ingest import Ingestor as Ingestor, opened as opened, RowLog as RowLog
 from .log_follower import LogFollower as LogFollower
 from .messages import HistoryDeduplicator as HistoryDeduplicator, Message as Message, message_from as message_from
 from .monitoring import DayRow as DayRow, MonitoringReport as MonitoringReport, MonitoringThread as MonitoringThread
-from .monitoring import post_alarms as post_alarms, raise_alarms as raise_alarms, report as report
-from .monitoring import ScoreMonitor as ScoreMonitor, send_alarms as send_alarms, WebhookError as WebhookError
+from .monitoring import raise_alarms as raise_alarms, report as report
+from .monitoring import ScoreMonitor as ScoreMonitor, send_alarms as send_alarms
 from .reward import Reward as Reward
 from .scorer import check_live as check_live, IngestResult as IngestResult, LiveScorer as LiveScorer
 from .service.app import make_app as make_app, open_service as open_service, scoring_problem as scoring_problem
@@ -19,3 +19,4 @@ from .service.middleware import Guard as Guard, host_name as host_name, is_local
 from .service.middleware import Refused as Refused, REQUEST_SECONDS as REQUEST_SECONDS
 from .service.schemas import media_type as media_type, message_schema as message_schema
 from .service.server import checked_proxies as checked_proxies, serve as serve, timeout_protocol as timeout_protocol
+from .webhook import post_alarms as post_alarms, WebhookError as WebhookError

@@ -1,26 +1,21 @@
-"""Monitoring of live scores: daily aggregation in the store, reports, alarms and webhooks.
+"""Monitoring of live scores: daily aggregation in the store, reports and alarms.
 
 Each process aggregates its scores by system and day (`ScoreMonitor`) and writes the sketches to the store, where
-reports and checks merge them. A webhook receives one POST with JSON; redirects are not followed, and messages never
-contain its URL, which may hold a secret.
+reports and checks merge them.
 """
 
 from __future__ import annotations
 
-import json
 import time
-import urllib.error
-import urllib.request
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from http.client import HTTPException
 from itertools import pairwise
 from threading import Event, Lock, Thread
 from typing import Any, NamedTuple, Self, TypedDict
 
-from accord.edges import AccordError, BadInput, is_web_address, one_line
+from accord.edges import AccordError
 from accord.evidence import Column, EvidenceTable
 from accord.live.alarms import (
     FINISHED_DAYS,
@@ -32,10 +27,10 @@ from accord.live.alarms import (
     find_alarms,
 )
 from accord.live.daily_sketch import DaySketch, NameLimit
+from accord.live.webhook import post_alarms
 from accord.store import MonitoringTables, Store
 from accord.validation import one_per_group
 from accord.values import Score, Unscored
-from accord.version import __version__
 
 MAX_SYSTEMS, MAX_OPEN_DAYS = 100, 200
 """Systems that are monitored separately, and days that a process aggregates at once."""
@@ -43,7 +38,6 @@ UNNAMED_SYSTEM = "not said"
 REPORT_DAYS = 28
 FLUSH_SECONDS, CHECK_SECONDS, STOP_SECONDS = 10.0, 300.0, 15.0
 """Seconds between writes to the store, between checks, and for a check under way when the thread stops."""
-WEBHOOK_SECONDS, WEBHOOK_ATTEMPTS = 10.0, 3
 
 
 class SketchRow(TypedDict):
@@ -309,69 +303,6 @@ def send_alarms(store: Store, send: Callable[[Sequence[Mapping[str, Any]]], None
         send(unsent)
         MonitoringTables(store).mark_sent([alarm["key"] for alarm in unsent])
     return len(unsent)
-
-
-class WebhookError(AccordError):
-    """A webhook did not accept alarms; they are sent again at the next check."""
-
-
-def post_alarms(
-    url: str, alarms: Sequence[Mapping[str, Any]], wait: float = 1.0, seconds: float = WEBHOOK_SECONDS
-) -> None:
-    """Post alarms as `{"text": MESSAGES, "alarms": [...]}`, the format of chat webhooks.
-
-    Args:
-        url: Address of the webhook.
-        alarms: Rows of alarms.
-        wait: Seconds before the second attempt; doubled for each further attempt.
-        seconds: Timeout of each attempt.
-
-    Raises:
-        BadInput: The URL is invalid.
-        WebhookError: All attempts failed.
-    """
-    if not is_web_address(url):
-        raise BadInput("a webhook is an address that begins with http:// or https://")
-    text = "\n".join(one_line(str(alarm["message"])) for alarm in alarms)
-    body = json.dumps({"text": text, "alarms": list(alarms)}).encode()
-    error = ""
-    for attempt in range(WEBHOOK_ATTEMPTS):
-        error = _post_within(url, body, seconds)
-        if not error:
-            return
-        if error.startswith("it answered 4") and not error.endswith("429"):
-            break
-        if attempt + 1 < WEBHOOK_ATTEMPTS:
-            time.sleep(wait * 2**attempt)
-    raise WebhookError(f"the webhook did not accept the alarms ({error}); they are sent again at the next check")
-
-
-def _post_within(url: str, body: bytes, seconds: float) -> str:
-    """Post within a time limit, which a slow server cannot extend; return the error, or an empty text."""
-    errors: list[str] = []
-    thread = Thread(target=lambda: errors.append(_post(url, body, seconds)), daemon=True)
-    thread.start()
-    thread.join(seconds)
-    return errors[0] if errors else f"no answer within {seconds:g} s"
-
-
-def _post(url: str, body: bytes, seconds: float) -> str:
-    headers = {"Content-Type": "application/json", "User-Agent": f"accord/{__version__}"}
-    try:
-        request = urllib.request.Request(url, body, headers, method="POST")
-        with urllib.request.build_opener(_NoRedirect).open(request, timeout=seconds):
-            return ""
-    except urllib.error.HTTPError as error:
-        return f"it answered {error.code}"
-    except (OSError, ValueError, HTTPException) as error:  # their messages may contain the URL
-        return type(getattr(error, "reason", error)).__name__
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Handler that treats a redirect as an error."""
-
-    def redirect_request(self, *_: Any) -> None:
-        """Follow no redirect."""
 
 
 class MonitoringThread:
