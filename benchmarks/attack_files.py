@@ -308,8 +308,10 @@ STORES: dict[str, Write] = {
     "cut to its head": lambda path: os.truncate(path, 100),
     "overwritten in the middle": _over(0.1, 200_000),
     "overwritten at the beginning": _over(0.0, 2000),
-    "from the future": _sql("UPDATE alembic_version SET version_num = '9999'"),
-    "of a version that is none": _sql("UPDATE alembic_version SET version_num = char(27) || '[2J'"),
+    "from the future": _sql("UPDATE schema_version SET version = 9999"),
+    "of a version that is none": _sql(
+        "DROP TABLE schema_version", "CREATE TABLE schema_version AS SELECT char(27) || '[2J' AS version"
+    ),
     "without a table": _sql("DROP TABLE annotations"),
     "a row that is no JSON": _sql("UPDATE conversations SET content = '[[[' WHERE id = 'c3'"),
     "a row of numbers": _sql("UPDATE conversations SET content = '7'"),
@@ -391,7 +393,7 @@ def _postgresql(folder: Path) -> str:
         fell = ran.fell((0,)) or accord(folder, "store", "check").fell((0,), "nothing is damaged")
         Store(cluster.url).close()
         engine = sqlalchemy.create_engine(cluster.url.replace("postgresql:", "postgresql+psycopg:"))
-        for statement in ("DROP TABLE scores CASCADE", "UPDATE alembic_version SET version_num = '9999'"):
+        for statement in ("DROP TABLE scores CASCADE", "UPDATE schema_version SET version = 9999"):
             with engine.begin() as connection:
                 connection.execute(sqlalchemy.text(statement))
             fell = fell or accord(folder, "store", "check").fell()

@@ -22,7 +22,7 @@ control = socket.socket(fileno=int(sys.argv[1]))
 for name in ("accord.cli.commands", "accord.project.project", "accord.evidence.rubric_answers", "accord.models.ask_judge",
              "accord.store.store", "accord.learning.loading", "accord.live.service.app", "accord.live.log_follower",
              "accord.project.comparing", "accord.scoring.file", "accord.report.whole_run", "accord.web.app",
-             "accord.testing", "openai", "scipy.optimize", "sklearn.linear_model", "alembic.command", "psycopg",
+             "accord.testing", "openai", "scipy.optimize", "sklearn.linear_model", "psycopg",
              "uvicorn", "fastapi"):
     try:
         importlib.import_module(name)

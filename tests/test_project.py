@@ -103,7 +103,7 @@ def modules() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for path in SOURCE.rglob("*.py"):
         name = ".".join(("accord", *path.relative_to(SOURCE).with_suffix("").parts))
-        if path.name == "__init__.py" or "migrations" in path.parts:
+        if path.name == "__init__.py":
             continue
         needs = {n.module for n in tree_of(path).body if isinstance(n, ast.ImportFrom)}
         found[name] = {each for each in needs if each is not None and each.split(".")[:2] == name.split(".")[:2]}

@@ -255,7 +255,7 @@ def test_a_store_of_people_keeps_names_apart(tmp_path: Path) -> None:
     store = Store(f"sqlite:///{tmp_path}/accord.db")
     studies = Studies(store)
     add_person(studies, "ann", "lead")
-    with pytest.raises(Conflict, match="somebody called 'ann'"):
+    with pytest.raises(Conflict, match="there is a user 'ann' already"):
         add_person(studies, "ANN")
     with pytest.raises(BadInput, match="allowed: 1 to 40 letters"):
         add_person(studies, "../ann")
@@ -280,12 +280,12 @@ def test_people_are_added_listed_and_let_go(tmp_path: Path, monkeypatch: pytest.
     link = json.loads(said("add", "ann", "--role", "lead", "--url", "https://rate.example/", "--json"))["link"]
     assert re.fullmatch(r"https://rate\.example/in/[\w-]{43}", link)
     assert "Available: admin, annotator, lead" in said("add", "bob", "--role", "king", code=1)
-    assert "somebody called 'ann'" in said("add", "Ann", code=1)
+    assert "there is a user 'ann' already" in said("add", "Ann", code=1)
     said("role", "ann", "annotator")
     assert "ann  annotator" in said("list")
     assert link not in said("link", "ann")
     said("remove", "ann")
-    assert "nobody is called 'ann'" in said("link", "ann", code=1)
+    assert "there is no user 'ann'" in said("link", "ann", code=1)
 
 
 def test_a_server_that_other_machines_reach_needs_a_user(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def _board(port: int, config_file: Path | None) -> str:
     with open_project(config_file, creates=True) as project:
         studies = Studies(project.store)
         try:
-            return f"{site}/board" if studies.people.everybody() else local_sign_in_link(studies, site, "/board")
+            return f"{site}/board" if studies.accounts.list_users() else local_sign_in_link(studies, site, "/board")
         finally:
             studies.close()
 
