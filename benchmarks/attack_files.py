@@ -431,7 +431,7 @@ def follow(shop: Workshop) -> Iterator[Case]:
         folder = shop.learned()
         shutil.copy(folder / "chats.jsonl", folder / "log.jsonl")
         first = followed(folder)
-        write(folder / "rows.jsonl.place")
+        write(folder / "rows.jsonl.position")
         return first.fell((0,), megabytes=450) or followed(folder).fell(megabytes=450)
 
     def log(write: Write) -> str:
@@ -440,7 +440,7 @@ def follow(shop: Workshop) -> Iterator[Case]:
         return followed(folder).fell(megabytes=450)
 
     for name, write in PLACES.items():
-        yield f"place: {name}", partial(after, write)
+        yield f"position: {name}", partial(after, write)
     for name, write in {"a pipe": os.mkfifo, "a device": linked("/dev/zero"), "a folder": Path.mkdir}.items():
         yield f"log: {name}", partial(log, write)
     yield "log: odd lines", lambda: _odd_log(shop.learned(), followed)

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from accord import Store
 from accord.cli import app, commands  # noqa: F401 - registers the commands
 from accord.edges import BadInput, validate
-from accord.live import exposure, together
+from accord.live import combine_apps, exposure
 from accord.project import Config, Project
 from accord.store import Conflict, IssueAnnotations, LeaseExpired, Studies
 from accord.studies import StudySession
@@ -302,7 +302,7 @@ def test_a_server_that_other_machines_reach_needs_a_user(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--workers", "4", "--proxy", "127.0.0.1", "--name", "scores.example"],
+        ["--proxy", "127.0.0.1", "--name", "scores.example"],
         ["--name", "scores.example"],
         ["--host", "0.0.0.0"],
     ],
@@ -338,7 +338,7 @@ def test_scores_and_pages_share_an_address() -> None:
     async def pages(scope: Any, receive: Any, send: Any) -> None:
         asked.append("pages")
 
-    both = together(scores, pages)
+    both = combine_apps(scores, pages)
     for path in ("/v1/scores", "/metrics", "/rate/look", "/", "/lead"):
         asyncio.run(both({"type": "http", "path": path}, None, None))  # type: ignore[arg-type]
     asyncio.run(both({"type": "lifespan"}, None, None))  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from accord.edges import AccordError
-from accord.live import SECONDS, App, Guard, Refused, host_name, is_loopback
+from accord.live import REQUEST_SECONDS, App, Guard, Refused, host_name, is_loopback
 from accord.version import __version__
 from accord.web.context import WorkbenchContext
 from accord.web.pages import board, chat, conversation, explore, lead, login, rate
@@ -47,7 +47,7 @@ class _WithHeaders:
 class HostGuard(Guard):
     """Middleware that refuses requests with a Host header that is not a name of this server (DNS rebinding)."""
 
-    def __init__(self, app: App, names: frozenset[str], body: int = MAX_BODY, seconds: float = SECONDS) -> None:
+    def __init__(self, app: App, names: frozenset[str], body: int = MAX_BODY, seconds: float = REQUEST_SECONDS) -> None:
         super().__init__(app, body, seconds)
         self.names = names
 
@@ -57,7 +57,9 @@ class HostGuard(Guard):
             raise Refused(421, f"{name[:80]!r} is not a name of this server; add it: accord serve --name {name[:80]}")
 
 
-def workbench_app(context: WorkbenchContext, names: frozenset[str] = frozenset(), seconds: float = SECONDS) -> App:
+def workbench_app(
+    context: WorkbenchContext, names: frozenset[str] = frozenset(), seconds: float = REQUEST_SECONDS
+) -> App:
     """Return the ASGI application.
 
     Args:

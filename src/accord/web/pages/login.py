@@ -67,7 +67,7 @@ class _LoginPages:
             return self._use_one_time_link(key, request, page if _PAGE.fullmatch(page) else "/")
         person = accounts.account_of_link(key)
         if person is None:
-            raise self.context.guesses.wrong(request.scope, _INVALID_LINK)
+            raise self.context.attempts.record(request.scope, _INVALID_LINK)
         return self.context.render("login", None, person=person, key=key, is_single_user=False)
 
     def _use_one_time_link(self, key: str, request: Request, page: str) -> Response:
@@ -76,7 +76,7 @@ class _LoginPages:
         if session is not None:
             _set_cookie(request, response, session)
         elif self.context.accounts.visitor(request) is None:
-            raise self.context.guesses.wrong(request.scope, _USED_LINK)
+            raise self.context.attempts.record(request.scope, _USED_LINK)
         return response
 
     async def sign_in(self, request: Request) -> Response:
@@ -85,7 +85,7 @@ class _LoginPages:
         accounts = self.context.accounts
         person = await run_in_threadpool(accounts.account_of_link, fields.get("key", ""))
         if person is None:
-            raise self.context.guesses.wrong(request.scope, _INVALID_LINK)
+            raise self.context.attempts.record(request.scope, _INVALID_LINK)
         response = RedirectResponse("/", 303)
         _set_cookie(request, response, await run_in_threadpool(accounts.sign_in, person))
         return response
