@@ -28,7 +28,7 @@ from scipy import stats
 
 from accord.evidence import Training
 from accord.formats import read
-from accord.methods import IN_CONTEXT, Example, InContext, contexts_of, examples_of
+from accord.methods import IN_CONTEXT, InContext, RatedExample, contexts_of, examples_of
 from accord.models import Flow, run
 from accord.project import Project, config_from
 from accord.statistics import Clusters, fold_of
@@ -169,7 +169,7 @@ def _rows(found: InContext, test: Training, about: Row) -> Iterator[Row]:
         }
 
 
-def _examples(part: Training) -> Sequence[Example]:
+def _examples(part: Training) -> Sequence[RatedExample]:
     return examples_of(part.question, part.samples, part.labels, "turn", lambda conversation: False).all
 
 

@@ -36,9 +36,9 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from accord.evidence import EvidenceTable, Ratings, ratings
-from accord.learning import Calibration, MixedAnswers, Shape, answers_to, predict
+from accord.learning import Calibration, MixedAnswers, NetworkShape, answers_to, predict
 from accord.learning.network_grid import Cell, Grid, losses, search
-from accord.learning.network_training import Job, Schedule, Sheets, train
+from accord.learning.network_training import Schedule, Sheets, TrainingJob, train
 from accord.models import RecordedJudge
 from accord.statistics import Clusters, grouped_folds
 from accord.testing import planted
@@ -91,14 +91,14 @@ def timed(work: Callable[[], object], times: int) -> float:
 # --- the network's grid --------------------------------------------------------------------------------------------
 
 
-def sheets_of(evidence: EvidenceTable, labels: Labels, question: Question) -> tuple[Shape, Sheets, Ratings]:
+def sheets_of(evidence: EvidenceTable, labels: Labels, question: Question) -> tuple[NetworkShape, Sheets, Ratings]:
     """The paper's network's shape, and what it learns from: every question's answers as tasks."""
     rated = ratings(evidence, labels, question)
     answers, choices = answers_to(rated, labels)
     people, who = np.unique(rated.annotator.astype(str), return_inverse=True)
     x = evidence.values[rated.row]
     sheets = Sheets(x, np.ones((len(x), 0)), np.ones((0, x.shape[1])), who.astype(np.intp), answers)
-    return Shape(x.shape[1], (1, 1), choices, len(people), "softmax"), sheets, rated
+    return NetworkShape(x.shape[1], (1, 1), choices, len(people), "softmax"), sheets, rated
 
 
 def eager_steps(grid: Grid, batch: int, folds: Sequence[NDArray[np.bool_]]) -> int:
@@ -151,12 +151,12 @@ def network_grid(
 
 
 def standard_error(
-    shape: Shape, sheets: Sheets, folds: Sequence[NDArray[np.bool_]], cell: Cell, rated: Ratings
+    shape: NetworkShape, sheets: Sheets, folds: Sequence[NDArray[np.bool_]], cell: Cell, rated: Ratings
 ) -> float:
     """Of a cell's held-out log loss, a mean over conversations as clusters."""
     sized = replace(shape, hidden=cell.hidden)
     terms = Schedule(cell.pretrain, cell.finetune, cell.batch, dropout=0.0, penalised=False)
-    networks = train(sized, sheets, terms, [Job(rows, cell.rate, 0.0, 0.0, 0) for rows in folds])
+    networks = train(sized, sheets, terms, [TrainingJob(rows, cell.rate, 0.0, 0.0, 0) for rows in folds])
     surprise = np.zeros(len(rated))
     for network, learned in zip(networks, folds, strict=True):
         rest = np.flatnonzero(~learned)

@@ -13,13 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from accord.learning import Shape, blocks
-from accord.learning.network_training import Job, Schedule, Sheets, initial, settings, surprise, tables
+from accord.learning import NetworkShape, blocks
+from accord.learning.network_training import Schedule, Sheets, TrainingJob, initial, settings, surprise, tables
 
 STEPS = 12
 
 
-def seconds_of_a_step(shape: Shape, sheets: Sheets, batch: int) -> dict[str, float]:
+def seconds_of_a_step(shape: NetworkShape, sheets: Sheets, batch: int) -> dict[str, float]:
     """CPU seconds of one step of Adam on one network, by the library that does it; PyTorch where it is installed."""
     rows = np.random.default_rng(0).permutation(len(sheets.annotator))[:batch]
     modes = {"eager-jax": _with_jax(shape, sheets, rows)}
@@ -36,9 +36,11 @@ def _timed(step: Callable[[], object]) -> float:
     return (time.process_time() - start) / STEPS
 
 
-def _with_jax(shape: Shape, sheets: Sheets, rows: Any) -> Callable[[], object]:
+def _with_jax(shape: NetworkShape, sheets: Sheets, rows: Any) -> Callable[[], object]:
     terms = Schedule(1, 1, len(rows), dropout=0.0, penalised=False)
-    job = jax.tree.map(lambda each: each[0], settings([Job(np.ones(len(sheets.annotator), bool), 1e-3, 0.0, 0.0, 0)]))
+    job = jax.tree.map(
+        lambda each: each[0], settings([TrainingJob(np.ones(len(sheets.annotator), bool), 1e-3, 0.0, 0.0, 0)])
+    )
     known, key, adam = tables(sheets, shape.widest), jax.random.key(0), optax.adam(1e-3)
     laid = jnp.asarray(blocks(sheets.annotator, shape.annotators, rows))
     state = [initial(shape, key)]
@@ -53,7 +55,7 @@ def _with_jax(shape: Shape, sheets: Sheets, rows: Any) -> Callable[[], object]:
     return step
 
 
-def _with_torch(shape: Shape, sheets: Sheets, rows: Any) -> Callable[[], object]:
+def _with_torch(shape: NetworkShape, sheets: Sheets, rows: Any) -> Callable[[], object]:
     torch: Any = import_module("torch")
     drawn = initial(shape, jax.random.key(0))
     shared = [

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from accord.evidence import ratings
 from accord.formats import read
 from accord.learning import Calibration
-from accord.statistics import Part, grouped_folds, pearson, reach
+from accord.statistics import CenteredPart, grouped_folds, pearson, reach
 from accord.values import Labels, Question, Rubric, Score
 
 Floats = NDArray[np.float64]
@@ -44,7 +44,7 @@ def means(folder: Path) -> list[Row]:
             row: Row = {"protocol": table, "dataset": name, "system": system, "question": question, "n": len(value)}
             row["mean"] = float(value.mean())
             if len(value) >= FEWEST and np.ptp(value) > 0:
-                half = reach([Part((value - value.mean()) / len(value), names)])
+                half = reach([CenteredPart((value - value.mean()) / len(value), names)])
                 row |= {"mean_low": row["mean"] - half, "mean_high": row["mean"] + half}
                 row["sd"] = float(value.std(ddof=1))
             rows.append(row)

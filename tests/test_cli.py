@@ -34,7 +34,7 @@ from accord.cli import (
     commands,  # noqa: F401 - registers the commands
 )
 from accord.edges import BadInput
-from accord.evidence import Column, EvidenceTable, Learned, Source, Training
+from accord.evidence import Column, EvidenceTable, LearnedEvidence, Source, Training
 from accord.evidence import sources as sources_of_evidence
 from accord.models import Flow, without_requests
 from accord.project import with_settings
@@ -153,7 +153,9 @@ def test_the_report_is_self_contained_and_escapes_what_came_from_outside(project
 def test_demo_and_real_data_are_one_command(project: Path, data: Path) -> None:
     result = CliRunner().invoke(app, ["demo"])
     first, about, *_ = result.stdout.split("\n\n")
-    assert first.startswith("Learned: how 4 annotators answer Q0. On 507 ratings of conversations it has not seen")
+    assert first.startswith(
+        "LearnedEvidence: how 4 annotators answer Q0. On 507 ratings of conversations it has not seen"
+    )
     assert (
         "Its error is smaller than that of every baseline: constant by 0." in first and "annotator-mean by 0." in first
     )
@@ -305,7 +307,7 @@ def test_scores_say_what_is_missing_and_end_with_5(project: Path) -> None:
         (["fit", "--set", "sources.issues.taxonmy=x"], "unknown key 'taxonmy'. Did you mean 'taxonomy'?"),
         (["fit", "--set", "sources.isues.taxonomy=x"], "unknown source 'isues'. Did you mean 'issues'?"),
         (["fit", "--set", "judge.model=x"], "the key 'judge' is replaced by models: {judge: {mode:"),
-        (["label", "next"], "0 labels have evidence; label 8 conversations at random first"),
+        (["label", "next"], "0 labels have evidence, 8 are needed; label random conversations first"),
         (["estimate"], "0 rated conversations cannot make 5 folds; rate more, or use fewer folds"),
         (["export", "out.txt"], "the suffix is one of .jsonl, .csv, .parquet"),
         (["export", "out.csv", "--kind", "persn"], "unknown kind of annotation 'persn'. Did you mean 'person'?"),
@@ -571,7 +573,7 @@ def test_a_full_disk_ends_in_one_line(project: Path) -> None:
     limited = run_with_full_disk(2**20, "import", "many.jsonl")
     assert limited.returncode == 1
     assert "Traceback" not in limited.stderr and limited.stderr.count("\n") == 1, limited.stderr
-    assert "What was written before is kept" in limited.stderr
+    assert "Earlier writes are kept" in limited.stderr
 
 
 def run_with_full_disk(size: int, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -806,10 +808,10 @@ def test_an_evaluator_whose_every_source_learns_is_compared_like_any_other(proje
     class Habit(Source):
         """How many turns there are, scaled by what was learned from."""
 
-        def learn(self, train: Training) -> Flow[Learned]:
+        def learn(self, train: Training) -> Flow[LearnedEvidence]:
             """The longest conversation that was learned from."""
             self.longest = max(len(sample.conversation.turns) for sample in train.samples)
-            return Learned(self, (yield from self.measure(train.samples)))
+            return LearnedEvidence(self, (yield from self.measure(train.samples)))
 
         def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
             """Turns as a share of the longest."""
@@ -1043,7 +1045,7 @@ def test_run_on_one_table_with_transcripts_and_scores_to_a_hundred(project: Path
     ]
     done = whole(write("calls.csv", "id,transcript,score\n" + "\n".join(lines) + "\n"))
     assert done["imported"]["labels"]["new"] == 24 and done["scored"]["scored"] == 24
-    assert "Learned: how one annotator answers score." in Path("out/report.html").read_text()
+    assert "LearnedEvidence: how one annotator answers score." in Path("out/report.html").read_text()
     assert "24 ratings of 24 conversations by 1 annotator (α" in accord("run", "calls.csv", "--out", "out", *QUICK)
 
 

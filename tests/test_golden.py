@@ -143,7 +143,7 @@ def parts_of_scores(rows: list[dict[str, Any]]) -> dict[str, Any]:
     by_reply = {row["conversation"].removesuffix("-live"): row for row in rows}
     return {
         "score": {id: plain({name: row[name] for name in names}) for id, row in by_reply.items()},
-        "questions": {id: plain((row["notes"] or {}).get("questions")) for id, row in by_reply.items()},
+        "questions": {id: plain((row["notes"] or {}).get("other_questions")) for id, row in by_reply.items()},
     }
 
 

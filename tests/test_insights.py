@@ -285,9 +285,9 @@ def test_suggested_labels_are_new_worth_more_than_chance_and_for_those_who_can()
     assert {s.annotator for s in only} == {"p1"}
     with pytest.raises(UnknownName, match="annotator 'p9'"):
         suggest_labels(corpus.evidence, Labels(given), corpus.question, 3, ["p9"])
-    with pytest.raises(BadInput, match="8 conversations at random"):
+    with pytest.raises(BadInput, match="8 are needed; label random conversations"):
         suggest_labels(corpus.evidence, Labels(given[:4]), corpus.question, 3)
-    with pytest.raises(BadInput, match="everyone has labelled everything"):
+    with pytest.raises(BadInput, match="all texts with evidence are labelled"):
         suggest_labels(corpus.evidence, corpus.labels, corpus.question, 3)
 
 
@@ -492,7 +492,7 @@ def test_a_leak_is_large_where_it_lies_outside_the_honest_interval() -> None:
     honest = compared(on(corpus.question, rated), [system_of("it", rated, rated.value + noise)], draws=200)
     leaking = Leak.of(system_of("it", rated, rated.value + 0.3 * noise), honest.results[0], rated, groups=12)
     assert leaking.is_large and leaking.pearson > leaking.honest_pearson  # type: ignore[operator]
-    assert f"12 groups of {len(set(rated.target))} samples keep it honest" in str(leaking)
+    assert f"12 groups of {len(set(rated.target))} samples together" in str(leaking)
     assert str(leaking) in replace(honest, leak=leaking).remarks
     small = Leak.of(system_of("it", rated, rated.value + 0.99 * noise), honest.results[0], rated, groups=12)
     assert not small.is_large and replace(honest, leak=small).remarks == []

@@ -269,7 +269,7 @@ def test_marks_are_tried_on_dialogues_that_were_not_learned_from() -> None:
     calibrated, raw = cross_validate_labels(evidence, labels, list(grouped_folds([chat.id for chat in made])))
     assert set(calibrated) == {"Coherence"} and len(calibrated["Coherence"].marked) == len(labels)
     rows = {(row.system, row.issue): row.to_json() for row in rows_of(calibrated, raw)}
-    ours, found = rows["issues", "Coherence"], rows["as it was found", "Coherence"]
+    ours, found = rows["issues", "Coherence"], rows["raw finding", "Coherence"]
     assert (
         ours["f1"] == pytest.approx(found["f1"], abs=0.03)
         and ours["calibration_error"] < 0.06 < found["calibration_error"] + 0.06
@@ -340,7 +340,7 @@ def test_marks_of_another_taxonomy_count_as_marks_of_their_counterparts() -> Non
 
 def test_a_mark_is_0_or_1() -> None:
     evidence = table(dialogues(2), turns=True)
-    with pytest.raises(BadInput, match="a mark of 'Coherence' is 0 or 1, got 2"):
+    with pytest.raises(BadInput, match="a mark of 'Coherence' must be 0 or 1, got 2"):
         labels_of(evidence, Labels([Label(Target("dialogue-000", 1), "Coherence", "ann", 2)]), "Coherence")
     elsewhere = Labels([Label(Target("nowhere", 1), ISSUE + "Coherence", "ann", 1)])
     assert len(labels_of(evidence, elsewhere, "Coherence")[0]) == 0
@@ -403,9 +403,9 @@ def test_a_finder_that_never_finds_is_learned_from_and_loaded_again(tmp_path: Pa
 def test_what_cannot_be_learned_says_what_is_missing() -> None:
     made = dialogues(10)
     nothing = EvidenceTable.from_rows([Column("x", "m")], {Target("a"): {"x": 1.0}})
-    with pytest.raises(BadInput, match="says nothing of 'Coherence'; it tells of none"):
+    with pytest.raises(BadInput, match="no evidence of issue 'Coherence'. Available: none"):
         IssueLabels(kind_question("Coherence")).fit(nothing, Labels([]))
-    with pytest.raises(BadInput, match="0 turns with a finding are labelled 'Coherence'.*5 of each"):
+    with pytest.raises(BadInput, match="0 assessed turns are labelled 'Coherence'.*5 of each"):
         IssueLabels(kind_question("Coherence")).fit(table(made, turns=True), Labels([]))
     with pytest.raises(BadInput, match="'overall'"):
         learned(shown(made), Labels([]))
@@ -437,9 +437,9 @@ def test_recorded_decisions_on_abc_eval_are_better_after_calibration(data: Path,
         (r.system, r.issue): r.to_json()
         for r in rows_of(*cross_validate_labels(evidence, labels, list(grouped_folds(list(chats), 2))))
     }
-    assert rows["as it was found", "irrelevant"]["f1"] == pytest.approx(0.406, abs=0.005)  # the whole set, by hand
+    assert rows["raw finding", "irrelevant"]["f1"] == pytest.approx(0.406, abs=0.005)  # the whole set, by hand
     for kind in kinds:
-        ours, raw = rows["issues", kind], rows["as it was found", kind]
+        ours, raw = rows["issues", kind], rows["raw finding", kind]
         assert ours["calibration_error"] < 0.06 < raw["calibration_error"] and ours["f1"] > raw["f1"] - 0.04
     head = IssueLabels(kind_question("irrelevant")).fit(evidence, labels)
     assert all(isinstance(score, Score) for score in head.predict(evidence))
@@ -757,11 +757,11 @@ def test_a_wire_that_answers_with_prose_is_told_once_more(monkeypatch: pytest.Mo
         model = open_uncached("m", server.url, ClientOptions())
 
         async def run() -> object:
-            from accord.methods import Asking, IssuePromptBuilder, annotate
+            from accord.methods import FinderOptions, IssuePromptBuilder, annotate
             from accord.models import drive
 
             try:
-                return await drive(annotate(dialogues(1)[0], [1], Asking(IssuePromptBuilder(SODA)), "m"), model)
+                return await drive(annotate(dialogues(1)[0], [1], FinderOptions(IssuePromptBuilder(SODA)), "m"), model)
             finally:
                 await model.close()
 

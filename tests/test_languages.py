@@ -86,7 +86,7 @@ def test_a_language_that_is_not_known_is_said_and_one_that_is_known_is_named() -
         assert english is None
         assert german is not None and german.shown == {"language": "de"} and german.warning is None
         assert latin is not None and latin.warning == (
-            "no known language was recognised (latin script): its words are compared as they stand"
+            "unknown language (latin script): its words are compared without stemming"
         )
         assert hebrew is not None and "hebrew script" in str(hebrew.warning)
 

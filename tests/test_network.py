@@ -12,15 +12,25 @@ import pytest
 from accord import Evaluator, Label, Labels, load_evaluator
 from accord.edges import BadInput, MissingExtra
 from accord.evidence import EvidenceTable, ratings
-from accord.learning import PAPER, Calibration, NetworkSettings, Shape, answers_to, blocks, chances, inputs, predict
+from accord.learning import (
+    PAPER,
+    Calibration,
+    NetworkSettings,
+    NetworkShape,
+    answers_to,
+    blocks,
+    chances,
+    inputs,
+    predict,
+)
 from accord.learning.network_grid import Grid, losses, search
-from accord.learning.network_training import Job, Schedule, Sheets, train
+from accord.learning.network_training import Schedule, Sheets, TrainingJob, train
 from accord.testing import planted
 
 SMALL = {"hidden": (6, 5), "finetune": 40, "members": 1, "pooling": 30.0}
 
 
-def drawn(shape: Shape, seed: int = 0) -> dict[str, dict[str, np.ndarray]]:
+def drawn(shape: NetworkShape, seed: int = 0) -> dict[str, dict[str, np.ndarray]]:
     rng = np.random.default_rng(seed)
     return {
         name: {"shared": rng.normal(size=size), "own": rng.normal(size=(shape.annotators, *size)) * 0.3}
@@ -28,7 +38,7 @@ def drawn(shape: Shape, seed: int = 0) -> dict[str, dict[str, np.ndarray]]:
     }
 
 
-def by_loops(shape: Shape, p: dict[str, dict[str, np.ndarray]], x: np.ndarray, a: int) -> list[list[float]]:
+def by_loops(shape: NetworkShape, p: dict[str, dict[str, np.ndarray]], x: np.ndarray, a: int) -> list[list[float]]:
     """Equations 3 to 5, and appendix B's ordinal answers, one number at a time."""
 
     def layer(name: str, z: np.ndarray) -> np.ndarray:
@@ -53,7 +63,7 @@ def by_loops(shape: Shape, p: dict[str, dict[str, np.ndarray]], x: np.ndarray, a
 
 @pytest.mark.parametrize("head", ["softmax", "ordinal"])
 def test_the_network_is_the_papers_formula(head: str) -> None:
-    shape = Shape(3, (4, 5), (4, 2, 3), 2, head)
+    shape = NetworkShape(3, (4, 5), (4, 2, 3), 2, head)
     p, rng = drawn(shape), np.random.default_rng(1)
     x = rng.normal(size=(2, 6, 3))
     found = chances(np, shape, p, x)
@@ -66,7 +76,7 @@ def test_the_network_is_the_papers_formula(head: str) -> None:
 
 def test_rows_are_laid_out_by_annotator_and_a_stranger_is_the_mean_of_all() -> None:
     assert blocks(np.array([1, 0, 1, 1]), 2, np.arange(4)).tolist() == [[1, 4, 4], [0, 2, 3]]
-    shape = Shape(3, (4, 5), (4, 2), 2, "softmax")
+    shape = NetworkShape(3, (4, 5), (4, 2), 2, "softmax")
     p, x = drawn(shape), np.random.default_rng(1).normal(size=(3, 3))
     each = [np.array([by_loops(shape, p, row, a)[0] for row in x]) for a in range(2)]
     assert predict(shape, [p], x, np.array([1, 0, -1])) == pytest.approx(
@@ -80,11 +90,11 @@ def test_what_is_missing_is_marked_and_moves_nothing_else() -> None:
     assert x.tolist() == [[0.0, 0.0, 3.0, 1.0, 0.0]]
 
 
-def sheets(answers: np.ndarray, seed: int = 0) -> tuple[Shape, Sheets]:
+def sheets(answers: np.ndarray, seed: int = 0) -> tuple[NetworkShape, Sheets]:
     rng = np.random.default_rng(seed)
     n = len(answers)
     x = rng.normal(size=(n, 3))
-    shape = Shape(3, (4, 4), (4, 3), 3, "softmax")
+    shape = NetworkShape(3, (4, 4), (4, 3), 3, "softmax")
     return shape, Sheets(x, np.ones((n, 0)), np.ones((0, 3)), rng.integers(3, size=n), answers)
 
 
@@ -101,19 +111,19 @@ def test_masked_answers_and_rows_of_other_folds_teach_nothing() -> None:
     masked, other = given.copy(), given.copy()
     masked[::7, 1] = -1
     other[~some] = (other[~some] + 1) % 3
-    [a], [b] = (train(*sheets(each), terms, [Job(some, 0.01, 0, 0, 5)]) for each in (given, other))
+    [a], [b] = (train(*sheets(each), terms, [TrainingJob(some, 0.01, 0, 0, 5)]) for each in (given, other))
     assert all(np.array_equal(a[layer]["own"], b[layer]["own"]) for layer in a)
-    [c] = train(*sheets(masked), terms, [Job(everything, 0.01, 0, 0, 5)])
-    [d] = train(*sheets(given), terms, [Job(everything, 0.01, 0, 0, 5)])
+    [c] = train(*sheets(masked), terms, [TrainingJob(everything, 0.01, 0, 0, 5)])
+    [d] = train(*sheets(given), terms, [TrainingJob(everything, 0.01, 0, 0, 5)])
     assert not np.allclose(c["W1"]["shared"], d["W1"]["shared"])
     nobody = np.where(np.arange(2) == 1, -1, given)
-    [e] = train(*sheets(nobody), Schedule(3, 0, 16, 0.0, False), [Job(everything, 0.01, 0, 0, 5)])
+    [e] = train(*sheets(nobody), Schedule(3, 0, 16, 0.0, False), [TrainingJob(everything, 0.01, 0, 0, 5)])
     assert all(np.isfinite(e[layer]["shared"]).all() for layer in e)
 
 
 @pytest.mark.slow
 def test_pooling_pulls_annotators_to_the_shared_weights() -> None:
-    jobs = [Job(np.ones(60, dtype=bool), 0.02, strength, 0.0, 1) for strength in (0.0, 10.0, 1e4)]
+    jobs = [TrainingJob(np.ones(60, dtype=bool), 0.02, strength, 0.0, 1) for strength in (0.0, 10.0, 1e4)]
     nets = train(*sheets(answers()), Schedule(0, 60, None, 0.0, True), jobs)
     distance = [sum(float((net[layer]["own"] ** 2).sum()) for layer in net) for net in nets]
     assert distance[0] > 4 * distance[1] > 40 * distance[2]
@@ -130,7 +140,7 @@ def test_the_grid_gives_what_training_each_cell_gives() -> None:
         for pretrain in (0, 2):
             for finetune in (0, 1):
                 terms = Schedule(grid.epochs[pretrain], grid.epochs[finetune], 16, 0.0, False)
-                nets = train(shape, given, terms, [Job(rows, rate, 0, 0, 3) for rows in folds])
+                nets = train(shape, given, terms, [TrainingJob(rows, rate, 0, 0, 3) for rows in folds])
                 total = 0.0
                 for net, rows in zip(nets, folds, strict=True):
                     shares = predict(shape, [net], given.values[~rows], given.annotator[~rows])

@@ -18,7 +18,7 @@ from accord.cli import (
 )
 from accord.edges import BadInput
 from accord.evidence import Column, EvidenceTable, differences, in_pairs, ratings
-from accord.learning import MOST_LEVELS, Calibration, Levels
+from accord.learning import MOST_LEVELS, Calibration, ScaleLevels
 from accord.statistics import Clusters, Paired, diagrams, pearson, range_names, smece_by_option
 from accord.testing import planted
 from accord.values import Applies
@@ -72,7 +72,7 @@ def test_the_network_learns_a_long_scale_too() -> None:
 def test_levels_hold_about_equally_many_ratings_and_lead_back_to_every_option() -> None:
     evidence, labels, _ = on(SLIDER)
     rated = ratings(evidence, labels, SLIDER)
-    levels = Levels.fit(rated)
+    levels = ScaleLevels.fit(rated)
     coarse = levels.coarse(rated)
     counts = np.bincount(coarse.answer)
     assert len(coarse.options) == len(counts) == MOST_LEVELS and counts.min() > 0.5 * counts.mean()
@@ -89,11 +89,11 @@ def test_levels_of_equal_answers_and_of_short_scales() -> None:
     evidence, labels, _ = on(SLIDER)
     for value in (0, 50, 100):
         same = ratings(evidence, Labels(Label(x.target, x.question, x.annotator, value) for x in labels), SLIDER)
-        levels = Levels.fit(same)
+        levels = ScaleLevels.fit(same)
         assert levels.of.max() >= 1 and levels.within[levels.of == 0].sum() == pytest.approx(1)
     drawn = planted()
     rated = ratings(drawn.evidence, drawn.labels, drawn.question)
-    assert Levels.fit(rated).coarse(rated) is rated
+    assert ScaleLevels.fit(rated).coarse(rated) is rated
 
 
 def test_a_real_answer_is_read_to_a_hundredth_of_its_scale() -> None:

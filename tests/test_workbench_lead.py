@@ -423,7 +423,7 @@ def test_the_informative_order_is_made_as_labels_arrive(tmp_path: Path, monkeypa
         led(tmp_path, monkeypatch, order="informative", random_share=0.3) as opened,
         looked(opened) as (look, loop, panel),
     ):
-        assert "label 8 conversations at random first" in loop.jobs.failed["order look"]
+        assert "8 are needed; label random conversations first" in loop.jobs.failed["order look"]
         panel.everybody(5)
         loop.jobs.wait()
         order = loop.orders["look"]

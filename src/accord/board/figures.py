@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from accord.board.reading import ANYBODY, DAY, Reader, Texts
 from accord.board.resampled import FEWEST, Floats, counts, ends, means, quantiles
 from accord.edges import BadInput
-from accord.statistics import Part, p_value, reach
+from accord.statistics import CenteredPart, p_value, reach
 from accord.store import Store
 from accord.validation import Labelled, estimates
 from accord.values import Estimate
@@ -182,7 +182,7 @@ def over_time(found: Texts, texts: pl.DataFrame, alarms: list[dict[str, Any]]) -
 def drifts(store: Store) -> list[dict[str, Any]]:
     """When what was scored was unlike what was learned from, like alarms: of runs that found so, the last twenty."""
     found = [
-        {"what": "drift", "day": str(run["finished"])[:10], "said": str(run["results"]["drift_said"])}
+        {"what": "drift", "day": str(run["finished"])[:10], "message": str(run["results"]["drift_said"])}
         for run in store.runs()
         if run["command"] in ("score", "run") and (run["results"] or {}).get("drift_said")
     ]
@@ -192,7 +192,7 @@ def drifts(store: Store) -> list[dict[str, Any]]:
 def _happened(found: Texts, alarms: list[dict[str, Any]], shown: tuple[str, str]) -> tuple[Annotated, ...]:
     system = found.selection.system
     said = [
-        Annotated(str(each["day"]), str(each.get("what", "alarm")), str(each["said"]))
+        Annotated(str(each["day"]), str(each.get("what", "alarm")), str(each["message"]))
         for each in alarms
         if shown[0] <= str(each.get("day")) <= shown[1] and (system is None or each.get("system") in (None, system))
     ]
@@ -259,7 +259,7 @@ def difference(found: Texts, texts: pl.DataFrame, by: str, first: str | None, se
         gaps = (joined["value"] - joined["value_other"]).to_numpy().astype(float)
         value, parts = (
             float(gaps.mean()),
-            [Part((gaps - gaps.mean()) / len(gaps), np.arange(shared).astype(str))],
+            [CenteredPart((gaps - gaps.mean()) / len(gaps), np.arange(shared).astype(str))],
         )
         sizes = int(joined["len"].sum()), int(joined["len_other"].sum())
     else:
@@ -270,7 +270,7 @@ def difference(found: Texts, texts: pl.DataFrame, by: str, first: str | None, se
             names_of, place = np.unique(cluster, return_inverse=True)
             adds = np.bincount(place, scores - scores.mean(), len(names_of)) / len(scores)
             value += sign * float(scores.mean())
-            parts.append(Part(sign * adds, names_of.astype(str)))
+            parts.append(CenteredPart(sign * adds, names_of.astype(str)))
         sizes = len(sides[0]), len(sides[1])
     known = all(len(part.adds) >= FEWEST for part in parts)
     half = reach(parts) if known else None

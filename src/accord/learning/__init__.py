@@ -1,4 +1,4 @@
-"""How people's answers follow from evidence: evaluators, their heads, and what they have to beat."""
+"""Evaluators, heads and answer models: learning from labels how annotators answer."""
 
 from lazy_loader import attach_stub
 

@@ -29,7 +29,8 @@ from .mixed_equations import equations_for as equations_for, IterativeEquations 
 from .mixed_equations import RatingEquations as RatingEquations
 from .mixed_model import MixedAnswers as MixedAnswers, MixedModel as MixedModel
 from .moe_ciu import ExpertParameters as ExpertParameters, parts as parts
-from .network import blocks as blocks, chances as chances, inputs as inputs, predict as predict, Shape as Shape
+from .network import blocks as blocks, chances as chances, inputs as inputs, NetworkShape as NetworkShape
+from .network import predict as predict
 from .network_core import answers_to as answers_to, NetworkSettings as NetworkSettings, PAPER as PAPER
 from .ordinal import OrdinalLink as OrdinalLink
 from .panel import predict_panel as predict_panel, RULES as RULES
@@ -38,7 +39,8 @@ from .presets import EvaluatorSettings as EvaluatorSettings, EVIDENCE as EVIDENC
 from .presets import SIMPLE as SIMPLE
 from .rating_layout import GROUP as GROUP, OFFSET as OFFSET, OWN_SLOPE as OWN_SLOPE, RatingLayout as RatingLayout
 from .rating_layout import SLOPE as SLOPE, TEXT as TEXT
-from .training_reference import Levels as Levels, MOST_LEVELS as MOST_LEVELS, shrunk_covariance as shrunk_covariance
+from .training_reference import MOST_LEVELS as MOST_LEVELS, ScaleLevels as ScaleLevels
+from .training_reference import shrunk_covariance as shrunk_covariance
 from .training_set import digest_of as digest_of, TrainingSet as TrainingSet
 from .unsupervised_baseline import LabelFree as LabelFree, PMI as PMI
 from .worker_pool import cores as cores, ONE_THREAD as ONE_THREAD, pickled as pickled, Worker as Worker

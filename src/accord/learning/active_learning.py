@@ -1,18 +1,18 @@
-"""Which conversation, by whom, to label next: the label after which predictions are expected to be surest.
+"""Active learning: the labels that reduce the uncertainty of predictions most.
 
-Under the mixed model the value of a label is known before it is given. With C the posterior covariance of all effects
-over s², w the design of a rating and s the sum of the designs of the k ratings that its text has already, one more is
-an observation of u = w - s/(k + 1/r) with variance 1 + 1/(k + 1/r), where r is the variance ratio of what a text adds
-for everyone: a second label of a text says less. Then
+Under the mixed model the value of a label is known before its answer. With C the posterior covariance of all effects
+over s², w the design of a rating and s the sum of the designs of the k ratings that its text already has, one more
+rating is an observation of u = w - s/(k + 1/r) with variance 1 + 1/(k + 1/r), where r is the variance ratio of the text
+effect: a second label of a text adds less. Then
 
     gain = Σ_p (pᵀCu)² / (uᵀCu + 1 + 1/(k + 1/r)),   C ← C - Cu uᵀC / (uᵀCu + 1 + 1/(k + 1/r))
 
-is how much it lowers the summed variance of what each annotator is predicted to say of each text (rows p). Labels are
-picked one after another; each changes what the next is worth, though not what it says.
+is the decrease of the summed variance of the predictions of each annotator and text (rows p). Labels are chosen one
+after another, and each changes the value of the next.
 
-The design has the evidence, each annotator's level and weights, and a smooth function of the evidence for what the
-judge gets wrong of some kinds of texts, a column per typical text; so that labels are spread over all kinds. A few
-labels often say of a variance that it is nil: none is taken to be less than `LEAST`.
+The design holds the evidence, each annotator's offset and slopes, and a smooth function of the evidence for errors of
+the judge on some kinds of texts, with one column per typical text, so that labels spread over all kinds. A few labels
+often give a variance estimate of 0; each ratio is at least `LEAST`.
 """
 
 from __future__ import annotations
@@ -36,19 +36,25 @@ Indices = NDArray[np.intp]
 
 FEWEST_LABELS = 8
 POOL = 1000
-"""The most texts that are looked at; more are thinned out evenly."""
+"""Largest number of texts to consider; more are thinned evenly."""
 PEOPLE = 50
-"""The most annotators of whom each has a level and weights: those who were asked for first, then who labelled most."""
+"""Largest number of annotators with effects of their own: requested ones first, then those with the most labels."""
 LEAST = {"slope": 0.02, "level": 0.2, "weight": 0.01, "text": 0.1, "deviation": 0.1}
-"""The least variance ratios to the noise, as data of opinions about conversations have them."""
+"""Smallest variance ratios to the noise, typical for ratings of conversations."""
 TYPICAL = 20
-"""How many typical texts the judge's deviation is spanned by."""
+"""Number of typical texts that span the judge's deviation."""
 _ANY_LEVEL = 1e4
 
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A label worth having: of what, by whom, and the share of the remaining uncertainty that it takes away."""
+    """A label to collect.
+
+    Attributes:
+        target: Text to label.
+        annotator: Annotator to ask.
+        gain: Share of the remaining uncertainty that the label removes.
+    """
 
     target: Target
     annotator: str
@@ -64,25 +70,27 @@ def suggest_labels(
     among: Collection[tuple[Target, str]] | None = None,
     only: Collection[Target] | None = None,
 ) -> list[Suggestion]:
-    """The most valuable labels that are not there yet, the best first.
+    """Return the most valuable missing labels, best first.
 
     Args:
-        evidence: Of every text that could be labelled.
-        labels: What was labelled so far.
-        question: The main question.
-        count: How many to suggest.
-        annotators: Who can label; by default everyone who has.
-        among: Which texts are shown to whom: what can be labelled, and what predictions are wanted of; by default every
-            text for everyone. Whoever is named there may be new.
-        only: Only of these, each by one annotator; nothing is suggested where none of them has evidence.
+        evidence: Evidence of every text that could be labelled.
+        labels: Existing labels.
+        question: Main question.
+        count: Number of suggestions.
+        annotators: Annotators who can label; empty means all who have labelled.
+        among: Pairs of text and annotator that can be labelled and should be predicted; None allows all. Annotators
+            named here may be new.
+        only: Restricts suggestions to these texts, one annotator each; returns an empty list if none has evidence.
 
     Raises:
-        BadInput: Too few labels to say what is not known yet, or nothing left to label.
-        UnknownName: An annotator who has not labelled yet: nothing is known of what they would add.
+        BadInput: There are too few labels to estimate uncertainty, or nothing is left to label.
+        UnknownName: An annotator has no labels yet.
     """
     rated = known_ratings(evidence, labels, question)
     if len(rated) < FEWEST_LABELS:
-        raise BadInput(f"{len(rated)} labels have evidence; label {FEWEST_LABELS} conversations at random first")
+        raise BadInput(
+            f"{len(rated)} labels have evidence, {FEWEST_LABELS} are needed; label random conversations first"
+        )
     known = sorted({str(name) for name in rated.annotator} | {str(name) for _, name in among or ()})
     for name in annotators:
         if str(name) not in known:
@@ -92,13 +100,13 @@ def suggest_labels(
     people = sorted(known, key=lambda name: (name not in asked, -given[name]))[:PEOPLE]
     features = evidence.expected()
     X = matrix(features)
-    told = np.flatnonzero(np.isfinite(X).any(axis=1))
+    known_rows = np.flatnonzero(np.isfinite(X).any(axis=1))
     if only is not None:
         wanted = set(only)
-        told = told[[evidence.targets[row] in wanted for row in told]]
-        if not len(told):
+        known_rows = known_rows[[evidence.targets[row] in wanted for row in known_rows]]
+        if not len(known_rows):
             return []
-    rows = told[np.unique(np.linspace(0, len(told) - 1, min(len(told), POOL)).astype(int))]
+    rows = known_rows[np.unique(np.linspace(0, len(known_rows) - 1, min(len(known_rows), POOL)).astype(int))]
     targets = [evidence.targets[row] for row in rows]
     done = {(label.target, str(label.annotator)) for label in rated.labels}
     shape = len(rows), len(people)
@@ -107,31 +115,31 @@ def suggest_labels(
     is_open &= can
     groups = [str(labels.group_of(target)) for target in targets]
     outlook = _Outlook.of(X, rated, sources_of(features.columns), people, can, rows, groups)
-    found: list[Suggestion] = []
-    while len(found) < count and is_open.any():
+    suggestions: list[Suggestion] = []
+    while len(suggestions) < count and is_open.any():
         gains = np.where(is_open, outlook.gains(), -1.0)
         place, who = np.unravel_index(int(np.argmax(gains)), gains.shape)
         is_open[place, slice(None) if only is not None else who] = False
         outlook.learn(int(place), int(who))
-        found.append(Suggestion(targets[place], people[who], float(gains[place, who])))
-    if not found and only is None:
-        raise BadInput("everyone has labelled everything there is evidence of; import more conversations")
-    return found
+        suggestions.append(Suggestion(targets[place], people[who], float(gains[place, who])))
+    if not suggestions and only is None:
+        raise BadInput("all texts with evidence are labelled by all annotators; import more conversations")
+    return suggestions
 
 
 @dataclass
 class _Outlook:
-    """What is known of the effects, as labels are added in thought.
+    """Posterior of the effects as labels are added.
 
-    A row of the design is [1, z, φ], then [1, z] in the places of its annotator. Texts of one group count as one.
+    A row of the design is [1, z, φ], then [1, z] in the columns of its annotator. Texts of one group count as one.
 
     Attributes:
         shown: (T, c) [1, z, φ] of the T texts of the pool.
-        own: 1 + p, how many of these columns each annotator has too.
-        asked: (T, A) what may be predicted of whom.
-        unit: (T,) which texts share an effect.
-        sums: (units, q) the summed designs of each unit's labels.
-        counts: (units,) how many these are, and 1/r.
+        own: 1 + p, the number of these columns that each annotator has too.
+        asked: (T, A) True for predictions that count.
+        unit: (T,) index of the texts that share an effect.
+        sums: (units, q) summed designs of each unit's labels.
+        counts: (units,) number of these labels plus 1/r.
         covariance: (q, q) C.
     """
 
@@ -144,12 +152,12 @@ class _Outlook:
     covariance: Floats
 
     def __post_init__(self) -> None:
-        """The sum of p pᵀ over what may be predicted, and the variance that there is of it at first."""
+        """Compute the sum of p pᵀ over all predictions, and their initial variance."""
         own, common = self.own, self.shown.shape[1]
         self.wanted = np.zeros_like(self.covariance)
         for who in range(self.asked.shape[1]):
-            theirs = self.shown[self.asked[:, who]]
-            p = np.hstack([theirs, theirs[:, :own]])
+            predicted = self.shown[self.asked[:, who]]
+            p = np.hstack([predicted, predicted[:, :own]])
             self.wanted[np.ix_(*2 * [_places(common, own, who)])] += p.T @ p
         self.total = float((self.covariance * self.wanted).sum())
 
@@ -164,7 +172,7 @@ class _Outlook:
         rows: Indices,
         groups: Sequence[str],
     ) -> _Outlook:
-        """After the ratings; `rows` of X (n, p) are the pool, of these `groups`."""
+        """Return the posterior after the ratings; `rows` of X (n, p) form the pool, with these `groups`."""
         model = MixedModel().fit(X[rated.row], rated.value, rated.annotator, rated.text, rated.group, source)
         Z = model.standardize(X)
         shown = np.hstack([np.ones((len(Z), 1)), Z, _kinds(Z, rows)])
@@ -176,8 +184,8 @@ class _Outlook:
         W = np.zeros((len(rated), len(prior)))
         W[:, : shown.shape[1]] = shown[rated.row]
         for who, name in enumerate(people):
-            mine = np.flatnonzero(rated.annotator.astype(str) == name)
-            W[np.ix_(mine, _places(shown.shape[1], own, who)[shown.shape[1] :])] = shown[rated.row[mine], :own]
+            own_rows = np.flatnonzero(rated.annotator.astype(str) == name)
+            W[np.ix_(own_rows, _places(shown.shape[1], own, who)[shown.shape[1] :])] = shown[rated.row[own_rows], :own]
         units, unit = np.unique([*map(str, rated.group), *groups], return_inverse=True)
         sums = np.zeros((len(units), len(prior)))
         np.add.at(sums, unit[: len(rated)], W)
@@ -188,11 +196,11 @@ class _Outlook:
         return cls(shown[rows], own, asked, unit[len(rated) :], sums, counts, covariance)
 
     def gains(self) -> Floats:
-        """(T, A) the share of the variance at first that each label would take away."""
+        """Return (T, A) the share of the initial variance that each label would remove."""
         C, M = self.covariance, self.covariance @ self.wanted @ self.covariance
         s, k = self.sums[self.unit], self.counts[self.unit]
         parts = [(each, s @ each) for each in (M, C)]
-        found = np.empty(self.asked.shape)
+        suggestions = np.empty(self.asked.shape)
         for who in range(self.asked.shape[1]):
             places = _places(self.shown.shape[1], self.own, who)
             w = np.hstack([self.shown, self.shown[:, : self.own]])
@@ -202,11 +210,11 @@ class _Outlook:
                 + (along * s).sum(axis=1) / k**2
                 for each, along in parts
             )
-            found[:, who] = lowered / (doubt + 1 + 1 / k)
-        return found / max(self.total, 1e-12)
+            suggestions[:, who] = lowered / (doubt + 1 + 1 / k)
+        return suggestions / max(self.total, 1e-12)
 
     def learn(self, place: int, who: int) -> None:
-        """One more rating: its value is not needed."""
+        """Add one rating; its value is not needed."""
         w = np.zeros(len(self.covariance))
         w[_places(self.shown.shape[1], self.own, who)] = [*self.shown[place], *self.shown[place, : self.own]]
         unit = self.unit[place]
@@ -218,12 +226,12 @@ class _Outlook:
 
 
 def _places(common: int, own: int, who: int) -> Indices:
-    """Where a row of one annotator has its entries."""
+    """Return the columns of one annotator's rows."""
     return np.concatenate([np.arange(common), common + who * own + np.arange(own)])
 
 
 def _kinds(Z: Floats, rows: Indices) -> Floats:
-    """(n, m) the columns of a smooth function of z: a Gaussian process of variance 1, spanned by typical texts."""
+    """Return (n, m) columns of a smooth function of z: a Gaussian process of variance 1, spanned by typical texts."""
     centres = Z[rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), TYPICAL)).astype(int))]]
 
     def alike(A: Floats, B: Floats) -> Floats:

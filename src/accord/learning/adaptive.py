@@ -1,8 +1,8 @@
-"""The adaptive rubric (LLM-RUBRIC, appendix B): ask next what is expected to say most about the main answer.
+"""Adaptive rubric (LLM-RUBRIC, appendix B): ask next the question that is expected to be most informative.
 
-What the judge might answer is guessed from conversations that it answered in full: each of them completes the answers
-that are missing, with a weight that grows with its likeness in what is known. The predicted main answer then varies
-over the completions; the best next question is the one after whose answer it is expected to vary least.
+Missing answers of the judge are completed from conversations that it answered in full, weighted by their similarity in
+the known answers. The predicted main answer varies over the completions. The best next question is the one whose answer
+is expected to leave the least variance.
 
     V = Var_w(ŷ(x_known, h_j))        gain(q) = V - E_j[Var_w(ŷ | answer to q = h_jq)]
 """
@@ -27,19 +27,18 @@ Floats = NDArray[np.float64]
 
 NEEDED = "sources: [rubric], head: mixed"
 LIKENESS = 0.5
-"""Width of the likeness between conversations, in standard deviations of an answer."""
+"""Kernel width of the similarity between conversations, in standard deviations of an answer."""
 _FEWEST = 10
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """What is expected of a conversation whose answers are known in part.
+    """Prediction for a conversation with some answers missing.
 
     Attributes:
-        spread: How far the predicted main answer varies with what is not known, a standard deviation in units of
-            the scale.
-        gains: For each question that is not answered, the expected fall of that variance; in units squared.
-        distribution: (K,) of the main answer, averaged over what the missing answers might be.
+        spread: Standard deviation of the predicted main answer over possible answers, in units of the scale.
+        gains: Expected decrease of that variance by unanswered question, in squared units.
+        distribution: (K,) distribution of the main answer, averaged over possible answers.
     """
 
     spread: float
@@ -48,19 +47,18 @@ class Outlook:
 
     @property
     def best(self) -> str | None:
-        """The question to ask next; `None` where all are answered."""
+        """Question to ask next; None if all are answered."""
         return max(self.gains, key=lambda name: self.gains[name]) if self.gains else None
 
 
 class AdaptiveRubric:
-    """A fitted calibration that can do with some of its questions."""
+    """A fitted calibration that predicts from some of its questions."""
 
     def __init__(self, evaluator: Head) -> None:
-        """Prepare.
+        """Prepare the completions.
 
         Raises:
-            BadInput: The head cannot do with some answers, or it learned from no answers of a judge, or from too few
-                complete ones.
+            BadInput: The head is no calibration, or learned from no or too few complete answers of a judge.
         """
         if not isinstance(evaluator, Calibration):
             raise BadInput(f"an adaptive rubric needs a calibration of a judge's answers: {NEEDED}")
@@ -73,30 +71,30 @@ class AdaptiveRubric:
             if column.question is not None:
                 self.places.setdefault(column.question, []).append(place)
         if not self.places:
-            raise BadInput("this evaluator learned from no answers of a judge; an adaptive rubric has nothing to ask")
+            raise BadInput("this evaluator learned from no answers of a judge, so there is no question to ask")
         if len(self.table) < _FEWEST:
             raise BadInput(
-                f"{len(self.table)} conversations with every answer were learned from; an adaptive rubric needs "
-                f"{_FEWEST} or more. Judge what is rated in full, and fit again."
+                f"only {len(self.table)} training conversations have all answers; an adaptive rubric needs at least "
+                f"{_FEWEST}. Judge the rated conversations in full, and fit again."
             )
         self._asked = np.isin(np.arange(len(self.table.columns)), [p for each in self.places.values() for p in each])
         self._scale = np.where(self.table.values.std(axis=0) > 0, self.table.values.std(axis=0), 1.0)
 
     @property
     def questions(self) -> list[str]:
-        """What can be asked, in the order of the evidence."""
+        """Questions that can be asked, in the order of the evidence."""
         return list(self.places)
 
     def outlook(self, features: EvidenceTable, row: int, annotators: Sequence[str | None] = (None,)) -> Outlook:
-        """What is expected of one row of evidence, for some annotators together.
+        """Predict one row of evidence for some annotators together.
 
         Args:
             features: The evaluator's own columns; unanswered questions are missing.
-            row: Which row.
-            annotators: Whose answers are predicted, averaged; by default a person's nobody has met.
+            row: Index of the row.
+            annotators: Annotators whose predictions are averaged; None stands for a new annotator.
         """
         present = features.present[row]
-        # Only answers are guessed: a metric that cannot be measured stays missing.
+        # Only answers are completed; a metric that cannot be measured stays missing.
         completed = np.where(self._asked & ~present, self.table.values, features.values[row])
         weight = self._likeness(features.values[row], present & self.table.present.all(axis=0))
         there = np.broadcast_to(self._asked | present, completed.shape)
@@ -110,7 +108,7 @@ class AdaptiveRubric:
         return Outlook(float(np.sqrt(variance)), gains, np.asarray(weight @ shares))
 
     def _likeness(self, values: Floats, present: NDArray[np.bool_]) -> Floats:
-        """(m,) weights of the completions, summing to 1: a Gaussian of the distance in what is known."""
+        """Return (m,) weights of the completions, summing to 1: a Gaussian kernel of the distance in known answers."""
         if not present.any():
             return np.full(len(self.table), 1 / len(self.table))
         apart = ((self.table.values - values) / self._scale)[:, present]
@@ -119,7 +117,7 @@ class AdaptiveRubric:
         return np.asarray(near / near.sum())
 
     def _left(self, predicted: Floats, weight: Floats, places: list[int]) -> float:
-        """E_j[Var_w(ŷ | the answer is h_j's)]: the variance that is expected to be left after one answer."""
+        """Return E_j[Var_w(ŷ | the answer is h_j's)], the variance expected after one answer."""
         answers = self.table.values[:, places] / self._scale[places]
         square = ((answers[:, None] - answers[None]) ** 2).sum(axis=-1)
         near = np.exp(-0.5 * square / LIKENESS**2) * weight
@@ -128,11 +126,11 @@ class AdaptiveRubric:
         return float(weight @ np.maximum(near @ predicted**2 - mean**2, 0.0))
 
     def predict(self, evidence: EvidenceTable, annotator: str | None = None) -> list[Score | Unscored]:
-        """One score a row, whose answers are known in part; the missing ones are averaged over.
+        """Return one score per row, averaged over possible values of missing answers.
 
         Raises:
-            BadInput: The evidence is made otherwise than the evaluator's.
-            UnknownName: The annotator gave no label that was learned from.
+            BadInput: The evidence was computed differently from the evaluator's.
+            UnknownName: No label of the annotator was learned from.
         """
         features, speaker = self.evaluator.features(evidence), self.evaluator.speaker(annotator)
         who = POPULATION if speaker is None else speaker

@@ -277,7 +277,7 @@ class JudgeArgmax(_JudgeAlone):
         return np.asarray(np.eye(len(shares))[int(shares.argmax())])
 
 
-class _Line(NamedTuple):
+class _ColumnLine(NamedTuple):
     """A least-squares line of the ratings on one column: its place, its slope, the means of column and ratings."""
 
     place: int
@@ -286,7 +286,7 @@ class _Line(NamedTuple):
     mean: float
 
 
-def _closest_column(table: EvidenceTable, rated: Ratings, places: Iterable[int]) -> _Line | None:
+def _closest_column(table: EvidenceTable, rated: Ratings, places: Iterable[int]) -> _ColumnLine | None:
     """The column that explains most of the ratings' variance; ratings without it count as unexplained."""
     best, most = None, 0.0
     for place in places:
@@ -296,7 +296,7 @@ def _closest_column(table: EvidenceTable, rated: Ratings, places: Iterable[int])
             continue
         slope, r = float(np.cov(x, y)[0, 1] / np.var(x, ddof=1)), float(np.corrcoef(x, y)[0, 1])
         if r * r * len(rows) > most:
-            best, most = _Line(place, slope, float(x.mean()), float(y.mean())), r * r * len(rows)
+            best, most = _ColumnLine(place, slope, float(x.mean()), float(y.mean())), r * r * len(rows)
     return best
 
 

@@ -30,7 +30,7 @@ from accord.learning.stacking import (
     trials_to_json,
 )
 from accord.learning.svr import SupportVectorAnswers
-from accord.learning.training_reference import Levels, TrainingReference
+from accord.learning.training_reference import ScaleLevels, TrainingReference
 from accord.values import POPULATION, Json, Labels, Question, Score, Signature, Unscored, content_hash, score_from
 from accord.version import __version__
 
@@ -143,7 +143,7 @@ class Calibration(Head):
                 f"{len(rated)} labels on {self.question.id!r} have evidence; at least {FEWEST_LABELS} are needed. "
                 "Import more labels, or gather evidence for the conversations they rate."
             )
-        levels = Levels.fit(rated)
+        levels = ScaleLevels.fit(rated)
         coarse = levels.coarse(rated)
         auxiliary, table = None, evidence
         if self.takes_every_sheet:

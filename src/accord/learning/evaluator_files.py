@@ -1,4 +1,4 @@
-"""The folder of a saved evaluator: `evaluator.json`, `arrays.safetensors`, and the files that people may edit."""
+"""Files of a saved evaluator: `evaluator.json`, `arrays.safetensors`, and files that people may edit."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from accord.version import __version__
 FOLDER_FORMAT = 5
 CARD, _ARRAYS = "evaluator.json", "arrays.safetensors"
 _WITH_ABSENCES = (".history", ".seen")
-"""How arrays of kept evidence are called, where NaN is an absence."""
+"""Endings of arrays of stored evidence, where NaN is a missing value."""
 DAMAGED = (
     LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, AssertionError, StopIteration,
     MemoryError,
 )  # fmt: skip
-"""Exceptions that restoring an evaluator raises if its card or its arrays are not what `save` wrote."""
+"""Exceptions that restoring an evaluator raises if its card or arrays differ from what `save` wrote."""
 HELD_OUT, TRAINING_SET = "held-out", "training-set"
 OTHER_QUESTIONS = "other_questions"
 """Subfolder of the evaluators of other questions, and note of a score with their predictions."""
@@ -38,7 +38,7 @@ _STRICT = ConfigDict(strict=True)
 
 @with_config(_STRICT)
 class HeadCard(TypedDict):
-    """A head: its registered name, its settings, and the JSON of `Head.state`."""
+    """Head: its registered name, its settings, and the JSON of `Head.state`."""
 
     name: _Name
     settings: dict[str, Any]
@@ -47,7 +47,7 @@ class HeadCard(TypedDict):
 
 @with_config(_STRICT)
 class SourceCard(TypedDict):
-    """A source: its name, its settings, and the JSON of `Source.state`."""
+    """Source: its name, its settings, and the JSON of `Source.state`."""
 
     name: _Name
     settings: dict[str, Any]
@@ -80,7 +80,7 @@ _CARDS = TypeAdapter(Card)
 
 
 def write_folder(folder: Path, card: Card, arrays: Arrays, files: Mapping[str, str]) -> None:
-    """Write all of it; what else the folder holds stays."""
+    """Write all files; other files in the folder stay."""
     from safetensors.numpy import save
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -91,42 +91,42 @@ def write_folder(folder: Path, card: Card, arrays: Arrays, files: Mapping[str, s
 
 
 def saved_as(folder: str | Path) -> Card:
-    """The card of a saved evaluator.
+    """Return the card of a saved evaluator.
 
     Raises:
-        BadInput: The folder holds none, or one that this Accord does not read.
+        BadInput: The folder holds no evaluator, or one that this version of Accord cannot read.
     """
     try:
-        about = read_json_file(Path(folder) / CARD)
+        card = read_json_file(Path(folder) / CARD)
     except FileNotFoundError:
         raise BadInput(f"{folder} holds no evaluator: {CARD} is missing; fit one: accord fit") from None
     except BadInput as error:
         raise BadInput(f"{folder} holds a damaged evaluator: {error}; fit it again") from None
-    number = about.get("format") if isinstance(about, dict) else None
+    number = card.get("format") if isinstance(card, dict) else None
     if type(number) is not int:
         raise BadInput(f"{folder} holds a damaged evaluator ({CARD} names no format); fit it again")
     if number != FOLDER_FORMAT:
         newer = "Upgrade Accord." if number > FOLDER_FORMAT else "Fit it again: accord fit."
         raise BadInput(
-            f"{folder} was written by Accord {one_line(str(about.get('accord_version')), 40)} in folder format "
+            f"{folder} was written by Accord {one_line(str(card.get('accord_version')), 40)} in folder format "
             f"{one_line(str(number), 40)}; this Accord ({__version__}) reads {FOLDER_FORMAT}. {newer}"
         )
-    if not is_plain_json(about):
+    if not is_plain_json(card):
         raise BadInput(f"{folder} holds a damaged evaluator ({CARD}: text or number out of range); fit it again")
     try:
-        _CARDS.validate_python(about)
+        _CARDS.validate_python(card)
     except ValidationError as error:
         first = error.errors()[0]
         where = one_line(".".join(map(str, first["loc"])), 100)
         raise BadInput(f"{folder} holds a damaged evaluator ({CARD}: {where}: {first['msg']}); fit it again") from None
-    return about  # type: ignore[no-any-return]
+    return card  # type: ignore[no-any-return]
 
 
 def read_arrays(folder: Path) -> Arrays:
-    """The arrays of a saved evaluator.
+    """Return the arrays of a saved evaluator.
 
     Raises:
-        BadInput: They are damaged, or a number in them is none.
+        BadInput: They are damaged, or hold a number that is not finite.
         FileNotFoundError: There are none.
     """
     from safetensors import SafetensorError
@@ -136,13 +136,13 @@ def read_arrays(folder: Path) -> Arrays:
         arrays = load(read_bytes(folder / _ARRAYS, ARRAYS_BYTES))
     except SafetensorError as error:
         raise BadInput(f"{folder} holds a damaged evaluator ({type(error).__name__}); fit it again") from None
-    if endless := [name for name, array in arrays.items() if not _is_usable(name, array)]:
-        raise BadInput(f"{folder} holds a damaged evaluator ({endless[0]} is no finite number); fit it again")
+    if unusable := [name for name, array in arrays.items() if not _is_usable(name, array)]:
+        raise BadInput(f"{folder} holds a damaged evaluator ({unusable[0]} is no finite number); fit it again")
     return arrays
 
 
 def _is_usable(name: str, array: NDArray[Any]) -> bool:
-    """Whether what was learned is finite; evidence that a head keeps as it saw it may lack values."""
+    """Return True if an array is finite; stored evidence may lack values."""
     if array.dtype.kind != "f":
         return array.dtype.kind in "biu"
     return not (np.isinf(array) if name.endswith(_WITH_ABSENCES) else ~np.isfinite(array)).any()

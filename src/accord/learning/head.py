@@ -1,4 +1,4 @@
-"""The contract of a head: evidence and ratings in, one distribution per sample and annotator out."""
+"""Contract of a head: evidence and labels in, one distribution per sample and annotator out."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from accord.values import Json, Labels, Question, Registry, Score, Signature, Un
 
 
 class Head(ABC):
-    """Learns from evidence and labels how people answer one question, and predicts how they would.
+    """Learns from evidence and labels how annotators answer one question, and predicts their answers.
 
-    Constructor arguments beyond the question are settings, stored untouched; learned attributes end in `_`. A head that
-    `takes_every_sheet` learns from answers to other questions about samples that nobody rated on its own.
+    Constructor arguments beyond the question are settings, stored unchanged; learned attributes end in `_`.
     """
 
     method: ClassVar[str]
@@ -27,17 +26,18 @@ class Head(ABC):
 
     @abstractmethod
     def fit(self, evidence: EvidenceTable, labels: Labels) -> Self:
-        """Learn from every label on the question whose target has evidence.
+        """Learn from all labels on the question whose target has evidence.
 
-        Labels on other questions come along (multi-task learning), and the groups that inner folds keep together.
+        Labels on other questions are included for multi-task learning; groups of labels are kept together in inner
+        folds.
 
         Raises:
-            BadInput: There is too little to learn from; says what is missing.
+            BadInput: There is too little to learn from; the message names what is missing.
         """
 
     @abstractmethod
     def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
-        """One score per row, each for that row's annotator; an unknown one counts as a person nobody has met."""
+        """Return one score per row for that row's annotator; an unknown one counts as a new annotator."""
 
     @property
     def takes_every_sheet(self) -> bool:
@@ -45,85 +45,85 @@ class Head(ABC):
         return False
 
     def settings(self) -> dict[str, Json]:
-        """The constructor's arguments beyond the question, as JSON: each is an attribute of its name."""
+        """Return the constructor's arguments beyond the question, as JSON."""
         names = (name for name in signature(type(self)).parameters if name != "question")
         return {name: _plain(getattr(self, name)) for name in names}
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """What was learned, as JSON that a report can show."""
+        """Return the learned state as JSON for reports."""
 
     def remarks(self) -> list[str]:
-        """Sentences on what was learned that whoever reads the scores should know."""
+        """Return sentences on the learned state that readers of the scores should know."""
         return []
 
     def choices(self) -> list[str]:
-        """Return the names of what `fit` chose from the labels; `compare` counts them over the folds."""
+        """Return the names of choices that `fit` made from the labels; `compare` counts them over the folds."""
         return []
 
     @abstractmethod
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        """What was learned, as JSON and as arrays: all that `restore` needs."""
+        """Return everything that `restore` needs, as JSON and arrays."""
 
     @abstractmethod
     def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
-        """The inverse of `state`, on a head with the same settings."""
+        """Restore the learned state from `state`, on a head with the same settings."""
 
     @property
     @abstractmethod
     def annotators(self) -> list[str]:
-        """The people this head has learned to imitate, sorted; empty before `fit`."""
+        """Sorted names of the annotators that the head learned from; empty before `fit`."""
 
     @property
     @abstractmethod
     def is_fitted(self) -> bool:
-        """Whether `fit` or `restore` has run."""
+        """True after `fit` or `restore`."""
 
     @property
     def columns(self) -> tuple[Column, ...] | None:
-        """The evidence that was learned from; `None` where whatever there is will do."""
+        """Evidence columns that were learned from; None if any evidence will do."""
         return None
 
     def signature(self) -> Signature:
-        """How this head's scores are made."""
+        """Return the signature of this head's scores."""
         return Signature.of(self.method, question=self.question.id)
 
     def predict(self, evidence: EvidenceTable, annotator: str | None = None) -> list[Score | Unscored]:
-        """One score per row: what `annotator` would say, or, without one, what a person nobody has met would say.
+        """Return one score per row, for one annotator or for a new annotator (None).
 
         Raises:
-            NotFitted: Nothing was learned yet.
-            UnknownName: The annotator gave no label that was learned from.
+            NotFitted: The head is not fitted.
+            UnknownName: No label of the annotator was learned from.
         """
         self.check_fitted()
         return self.predict_each(evidence, [self.speaker(annotator)] * len(evidence))
 
     def speaker(self, annotator: str | None) -> str | None:
-        """Under whose name the answers of `annotator` were learned; `None` for a person nobody has met.
+        """Return the name under which an annotator's answers were learned; None for a new annotator.
 
         Raises:
-            UnknownName: The annotator gave no label that was learned from.
+            UnknownName: No label of the annotator was learned from.
         """
         if annotator is not None and annotator not in self.annotators:
             raise UnknownName("annotator", annotator, self.annotators)
         return annotator
 
     def in_new_domain(self) -> Head:
-        """This head for conversations from another place; one that trusts no habits is the same there."""
+        """Return this head for conversations from another domain; a head without annotator habits returns itself."""
         return self
 
     def seen(self, evidence: EvidenceTable) -> tuple[EvidenceTable, EvidenceTable] | None:
-        """The evidence that was learned from, and some more as this head reads it, to tell a drift; `None` without."""
+        """Return the training evidence, and the given evidence as this head reads it, to detect drift; None without."""
         return None
 
     def chosen(self) -> dict[str, Json]:
-        """Settings with which the same is learned again: what was chosen stays chosen."""
+        """Return settings that repeat the choices made during `fit`."""
         return self.settings()
 
     def check_fitted(self) -> None:
-        """Raise `NotFitted` unless something was learned."""
+        """Raise `NotFitted` unless the head is fitted."""
         if not self.is_fitted:
-            raise NotFitted(f"this {self.method} head has learned nothing yet; fit it, or load a fitted evaluator")
+            raise NotFitted(f"this {self.method} head is not fitted; fit it, or load a fitted evaluator")
 
 
 def _plain(value: Any) -> Json:
@@ -148,33 +148,32 @@ RENAMED = {
 
 
 def make_head(name: str, question: Question, settings: Mapping[str, Any]) -> Head:
-    """A head by its registered name.
+    """Return an unfitted head by its registered name.
 
     Raises:
-        UnknownName: No head is called so, or it has no such setting.
-        BadInput: A setting has a value that cannot be.
+        UnknownName: There is no such head or setting.
+        BadInput: A setting has an invalid value.
     """
     kind = heads.get(name)
     try:
         return kind(question, **settings)
     except TypeError:
         check_settings(name, settings, settings_of(kind, question))
-        raise BadInput(
-            f"the settings of the head {name!r} are of another kind than it takes: {dict(settings)}"
-        ) from None
+        raise BadInput(f"settings of the head {name!r} have a wrong type: {dict(settings)}") from None
 
 
 def settings_of(kind: HeadFactory, question: Question) -> list[str]:
-    """The names of a head's settings."""
+    """Return the names of a head's settings."""
     own = [name for name in signature(kind).parameters if name not in {"question", "settings"}]
     return own or [name for name in signature(type(kind(question))).parameters if name != "question"]
 
 
 def check_settings(head: str, names: Iterable[str], allowed: Sequence[str]) -> None:
-    """Refuse a setting that a head does not have.
+    """Reject settings that a head does not have.
 
     Raises:
-        UnknownName: Names it, and those that there are.
+        UnknownName: Names the setting and the allowed ones.
+        BadInput: The setting has a new name.
     """
     for name in names:
         if name not in allowed and name in RENAMED:

@@ -1,10 +1,10 @@
-"""Which question it would pay to do better on (LLM-RUBRIC, appendix A), with bootstrap bands.
+"""Importance of questions for the main one (LLM-RUBRIC, appendix A), with bootstrap intervals.
 
     importance(i) = ∇ŷ₀·∇ŷ_i / ∇ŷ_i·∇ŷ_i
 
-The rise of the main answer per unit of rise of question i's answer, if a text changed in the direction in which
-question i's answer rises most steeply. ŷ_i is what a person nobody has met would answer to question i, by a mixed
-model with a level for each annotator; its gradient is over all evidence, each piece in its standard deviations.
+The rise of the main answer per unit of question i's answer, if a text changes in the direction in which question i's
+answer rises fastest. ŷ_i is the expected answer of a new annotator to question i, by a mixed model with annotator
+offsets; its gradient is over all evidence, in standard deviations.
 """
 
 from __future__ import annotations
@@ -33,7 +33,13 @@ _LEAST_EXPLAINED = 0.002
 
 @dataclass(frozen=True, slots=True)
 class Importance:
-    """One question's importance, in units of the main scale per unit of the question's scale, and its band."""
+    """Importance of one question.
+
+    Attributes:
+        question: Id of the question.
+        estimate: Units of the main scale per unit of the question's scale, with its interval.
+        labels: Number of labels on the question.
+    """
 
     question: str
     estimate: Estimate
@@ -48,14 +54,13 @@ def importance(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> list[Importance]:
-    """Each question's importance for the main one, the most important first.
+    """Return each question's importance for the main one, most important first.
 
-    Questions that fewer than thirty labels answer, whose answers have no order, or hardly follow from the evidence
-    (then nothing says which way improves them) are left out. Intervals draw conversations and learn again, at the
-    variance ratios of the whole.
+    Questions are left out if they have fewer than thirty labels, if their answers have no order, or if the evidence
+    hardly explains them. Intervals resample conversations and fit again at the variance ratios of all data.
 
     Raises:
-        BadInput: Fewer than thirty labels answer the main question, or all are equal.
+        BadInput: The main question has fewer than thirty labels, or all of them are equal.
     """
     of_main = ratings(evidence, labels, main)
     if len(of_main) < _FEWEST:
@@ -102,7 +107,7 @@ def _rise(main: Floats, other: Floats) -> float:
 
 
 class _Fit:
-    """One question's mixed model on the whole, and again on draws of conversations."""
+    """One question's mixed model on all conversations, and on resampled ones."""
 
     def __init__(self, Z: Floats, rated: Ratings) -> None:
         self.rated = rated
@@ -115,11 +120,11 @@ class _Fit:
         self.design = EffectEquations.of(self.X, rated.value, who, len(people), which, own_slopes=False)
 
     def explains(self, gradient: Floats) -> float:
-        """Share of the variance of the answers that lies along a gradient."""
+        """Return the share of the variance of the answers that lies along a gradient."""
         return float(np.var(self.X @ gradient) / np.var(self.rated.value))
 
     def gradient(self, counts: dict[str, float] | None) -> Floats:
-        """(p,) slope of the expected answer, where each conversation counts as often as it was drawn."""
+        """Return (p,) the slope of the expected answer, with conversations counted as often as they were drawn."""
         draws = np.array([1.0 if counts is None else counts[name] for name in self.group_of_text])
         of_row, p = draws[self.design.nesting.text], self.X.shape[1]
         if not of_row.any():
@@ -131,7 +136,7 @@ class _Fit:
         return self.design.drawn_effects(self.ratios, draws, units)[1 : 1 + p]
 
     def _written_out(self, rows: NDArray[np.intp]) -> Floats:
-        """(p,) the same for more people than can be solved densely."""
+        """Return (p,) the same for more annotators than can be solved densely."""
         model = MixedModel(own_slopes=False, ratios=self.ratios)
         model.fit(self.X[rows], self.rated.value[rows], self.annotator[rows], self.text[rows])
         return np.asarray(model.coef_ / model.feature_scale_)

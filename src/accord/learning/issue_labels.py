@@ -1,6 +1,7 @@
-"""The head `issue-labels`: how probable it is that people mark an issue, given what was found (SODA-EVAL).
+"""Head `issue-labels`: probability that people mark an issue, given a detector's findings (SODA-EVAL).
 
-Evidence becomes a linear model's inputs: standardised columns, missing ones at their mean, meaning in few directions.
+Evidence becomes inputs of a linear model: standardized columns, missing values at their mean, and embeddings of replies
+reduced to a few directions.
 """
 
 from __future__ import annotations
@@ -30,19 +31,20 @@ from accord.values import (
 Floats = NDArray[np.float64]
 
 DIRECTIONS = 24
-"""Principal components of the meaning of replies that are looked at."""
+"""Number of principal components of the embeddings of replies."""
 
 
 @dataclass(frozen=True)
 class Design:
-    """How columns become inputs.
+    """Conversion of columns to inputs.
 
     Attributes:
-        columns: The d plain columns that were learned from.
-        mean: (d,) and `scale` (d,): each column is standardised by them; a missing value is its mean.
-        meaning: The e columns of an embedder's vectors; none where there were none.
-        centre: (e,) their mean.
-        directions: (e, k) the first principal components, each divided by its standard deviation.
+        columns: d plain columns that were learned from.
+        mean: (d,) mean of each column, which replaces missing values.
+        scale: (d,) standard deviation of each column.
+        meaning: e columns of an embedder's vectors; empty without one.
+        centre: (e,) mean of the vectors.
+        directions: (e, k) first principal components, each divided by its standard deviation.
     """
 
     columns: tuple[Column, ...]
@@ -54,27 +56,30 @@ class Design:
 
     @classmethod
     def fit(cls, evidence: EvidenceTable, always: str = "") -> Self:
-        """What these rows ask for; columns that never vary, or are never there, are left out, but for one of a name."""
+        """Return the conversion for these rows.
+
+        Constant and empty columns are left out, except the one named `always`.
+        """
         plain = [place for place, column in enumerate(evidence.columns) if not column.name.startswith(MEANING)]
         of_meaning = [place for place, column in enumerate(evidence.columns) if column.name.startswith(MEANING)]
         counts = np.maximum(evidence.present.sum(axis=0), 1)
         mean = evidence.values.sum(axis=0) / counts
         scale = np.sqrt((np.where(evidence.present, evidence.values - mean, 0.0) ** 2).sum(axis=0) / counts)
-        kept = [place for place in plain if scale[place] > 0 or evidence.columns[place].name == always]
+        used = [place for place in plain if scale[place] > 0 or evidence.columns[place].name == always]
         scale = np.where(scale > 0, scale, 1.0)
         known = evidence.present[:, of_meaning].all(axis=1) if of_meaning else np.zeros(len(evidence), dtype=bool)
         vectors = evidence.values[known][:, of_meaning]
         centre = vectors.mean(axis=0) if len(vectors) else np.zeros(len(of_meaning))
         return cls(
-            tuple(evidence.columns[place] for place in kept), mean[kept], scale[kept],
+            tuple(evidence.columns[place] for place in used), mean[used], scale[used],
             tuple(evidence.columns[place] for place in of_meaning), centre, _directions(vectors - centre),
         )  # fmt: skip
 
     def of(self, evidence: EvidenceTable) -> Floats:
-        """(n, d + k) inputs; 0 stands for a column's mean.
+        """Return (n, d + k) inputs; 0 is a column's mean.
 
         Raises:
-            BadInput: A column is missing, or made otherwise than what was learned from.
+            BadInput: A column is missing, or was computed differently from the training column.
         """
         plain, meaning = evidence.align(self.columns), evidence.align(self.meaning)
         values = np.where(plain.present, (plain.values - self.mean) / self.scale, 0.0)
@@ -82,13 +87,16 @@ class Design:
         return np.hstack([values, np.where(there, by_row(meaning.values - self.centre, self.directions), 0.0)])
 
     def to_json(self) -> dict[str, Any]:
-        """The columns."""
+        """Return the columns as JSON."""
         parts = {"columns": self.columns, "meaning": self.meaning}
-        kept = ("name", "signature", "question", "option")
-        return {part: [{name: getattr(each, name) for name in kept} for each in own] for part, own in parts.items()}
+        used = ("name", "signature", "question", "option")
+        return {
+            part: [{name: getattr(each, name) for name in used} for each in findings]
+            for part, findings in parts.items()
+        }
 
     def arrays(self) -> dict[str, Floats]:
-        """The rest."""
+        """Return the other fields as arrays."""
         return {
             "design.mean": self.mean, "design.scale": self.scale, "design.centre": self.centre,
             "design.directions": self.directions,
@@ -96,7 +104,7 @@ class Design:
 
     @classmethod
     def restore(cls, card: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The inverse of both."""
+        """Return the conversion from `to_json` and `arrays`."""
         columns, meaning = (columns_from(card[name]) for name in ("columns", "meaning"))
         mean, scale, centre, directions = (
             arrays[f"design.{name}"] for name in ("mean", "scale", "centre", "directions")
@@ -105,40 +113,40 @@ class Design:
 
 
 def _directions(centred: Floats) -> Floats:
-    """(e, k) principal components that have any spread, scaled so that projections have a variance of 1."""
+    """Return (e, k) principal components with any spread, scaled so that projections have variance 1."""
     if len(centred) < 2 or not centred.shape[1]:
         return np.zeros((centred.shape[1], 0))
     _, spread, axes = np.linalg.svd(centred, full_matrices=False)
-    kept = min(DIRECTIONS, int((spread > 1e-9).sum()))
-    signs = np.sign(axes[np.arange(kept), np.abs(axes[:kept]).argmax(axis=1)])
-    return np.asarray((axes[:kept] * signs[:, None]).T * np.sqrt(len(centred)) / spread[:kept])
+    used = min(DIRECTIONS, int((spread > 1e-9).sum()))
+    signs = np.sign(axes[np.arange(used), np.abs(axes[:used]).argmax(axis=1)])
+    return np.asarray((axes[:used] * signs[:, None]).T * np.sqrt(len(centred)) / spread[:used])
 
 
 Flags = NDArray[np.bool_]
 
 PLATT, ISOTONIC, RIDGE = "platt", "isotonic", "ridge"
 PENALTIES = (0.003, 0.01, 0.03, 0.1)
-"""Inverse strengths of the ridge."""
+"""Inverse strengths of the ridge penalty."""
 FEWEST_LABELLED = 5
-"""Of a kind: with fewer turns marked, and fewer not marked, nothing is learned."""
+"""Smallest number of marked, and of unmarked, turns of a kind."""
 DRAWS = 500
-"""Bootstrap samples of groups, for the interval of α."""
+"""Bootstrap samples of groups for the interval of α."""
 _LEAST = 1e-4
 
 
 @dataclass(frozen=True)
 class IssueCalibration:
-    """How findings become the probability of a mark, and from which probability on an issue is called there.
+    """Conversion of findings to the probability of a mark, and the threshold of a call.
 
     Attributes:
-        way: `platt`, `isotonic` or `ridge`.
-        weights: Of `platt` (1,) and `ridge` (d,): on the model's finding, or on all inputs.
-        intercept: Beside them.
-        steps: Of `isotonic`: (m, 2) findings, rising, and probabilities; between them lines.
-        threshold: The probability from which on calling it there has the highest expected F1.
-        losses: Of the ways that were tried: mean log loss on the inner folds, in nats.
-        marked: Share of the marks that were learned from.
-        alpha_low: Where the 95 % interval, over groups, of the α of calls on the inner folds with marks begins.
+        mode: `platt`, `isotonic` or `ridge`.
+        weights: For `platt` (1,) on the model's finding, for `ridge` (d,) on all inputs.
+        intercept: Constant of the logit.
+        steps: For `isotonic`: (m, 2) rising findings and their probabilities, interpolated linearly.
+        threshold: Probability from which calling the issue has the highest expected F1.
+        losses: Mean log loss on inner folds of each candidate, in nats.
+        marked: Share of marks in training.
+        alpha_low: Lower end of the 95% interval, over groups, of the α of calls on inner folds with marks.
     """
 
     mode: str
@@ -152,18 +160,18 @@ class IssueCalibration:
 
     @property
     def warning(self) -> str | None:
-        """Why calls say nothing, where they do."""
+        """Warning if calls do not agree with people better than chance."""
         return None if (self.alpha_low or 0.0) > 0 else "agreement with people is not above chance"
 
-    def probabilities(self, own: Floats, inputs: Floats) -> Floats:
-        """(n,) from a model's own findings (n,) and all inputs (n, d)."""
+    def probabilities(self, findings: Floats, inputs: Floats) -> Floats:
+        """Return (n,) probabilities from a model's own findings (n,) and all inputs (n, d)."""
         if self.mode == ISOTONIC:
-            return np.clip(np.interp(own, self.steps[:, 0], self.steps[:, 1]), _LEAST, 1 - _LEAST)
-        logit = by_row(inputs if self.mode == RIDGE else own[:, None], self.weights) + self.intercept
+            return np.clip(np.interp(findings, self.steps[:, 0], self.steps[:, 1]), _LEAST, 1 - _LEAST)
+        logit = by_row(inputs if self.mode == RIDGE else findings[:, None], self.weights) + self.intercept
         return np.asarray(1.0 / (1.0 + np.exp(-np.clip(logit, -30, 30))))
 
     def to_json(self) -> dict[str, Any]:
-        """Everything as JSON."""
+        """Return the fields as JSON."""
         return {
             "mode": self.mode, "weights": self.weights.tolist(), "intercept": self.intercept,
             "steps": self.steps.tolist(), "threshold": self.threshold, "losses": dict(self.losses),
@@ -172,22 +180,22 @@ class IssueCalibration:
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> IssueCalibration:
-        """The inverse of `to_json`."""
+        """Return the calibration from `to_json`."""
         weights, steps = np.array(row["weights"], dtype=float), np.array(row["steps"], dtype=float).reshape(-1, 2)
         return cls(**{**row, "weights": weights, "steps": steps})
 
 
 def learn_calibration(
-    own: Floats, inputs: Floats, marked: Flags, groups: list[str], seed: int = 0
+    findings: Floats, inputs: Floats, marked: Flags, groups: list[str], seed: int = 0
 ) -> IssueCalibration | None:
-    """The best way from findings to marks; `None` where too few turns are marked, or left unmarked, to tell.
+    """Return the best conversion of findings to marks; None if too few turns are marked, or unmarked.
 
     Args:
-        own: (n,) the model's finding of this kind, a count or a probability, a row a mark.
-        inputs: (n, d) all evidence, standardised.
-        marked: (n,) whether a person marked it.
-        groups: (n,) the conversation of each row: folds are over whole conversations.
-        seed: Of the folds.
+        findings: (n,) the model's finding of this kind for each mark, a count or a probability.
+        inputs: (n, d) all evidence, standardized.
+        marked: (n,) True if an annotator marked the turn.
+        groups: (n,) conversation of each row; folds keep conversations together.
+        seed: Random seed of the folds.
     """
     few = min(int(marked.sum()), int((~marked).sum())) < FEWEST_LABELLED
     names = sorted(set(groups))
@@ -199,25 +207,32 @@ def learn_calibration(
     folds = [np.isin(named, list(split.test)) for split in grouped_folds(names, INNER_FOLDS, seed)]
     unseen: dict[str, Floats] = {}
     for name, (mode, strength) in modes.items():
-        unseen[name] = np.empty(len(own))
+        unseen[name] = np.empty(len(findings))
         for test in folds:
-            learned = _fitted(mode, strength, own[~test], inputs[~test], marked[~test])
-            unseen[name][test] = learned.probabilities(own[test], inputs[test])
+            learned = _fitted(mode, strength, findings[~test], inputs[~test], marked[~test])
+            unseen[name][test] = learned.probabilities(findings[test], inputs[test])
     losses = {name: _log_loss(chance, marked) for name, chance in unseen.items()}
     best = min(losses, key=lambda name: losses[name])
-    found = _fitted(*modes[best], own, inputs, marked)
+    results = _fitted(*modes[best], findings, inputs, marked)
     threshold = best_threshold(unseen[best])
     alpha = alpha_estimate(marked, unseen[best] >= threshold, groups, DRAWS, seed)
     return IssueCalibration(
-        found.mode, found.weights, found.intercept, found.steps, threshold, losses, float(marked.mean()), alpha.low
+        results.mode,
+        results.weights,
+        results.intercept,
+        results.steps,
+        threshold,
+        losses,
+        float(marked.mean()),
+        alpha.low,
     )
 
 
 def best_threshold(probabilities: Floats) -> float:
-    """The probability from which on calling an issue there has the highest expected F1.
+    """Return the probability from which calling an issue has the highest expected F1.
 
-    With the k likeliest called, expected F1 ≈ 2·Σ p(k likeliest) / (k + Σ p): half of the best F1 that can be had
-    (Lipton et al., 2014), found without looking at a mark once probabilities are calibrated.
+    With the k most likely turns called, the expected F1 is about 2·Σ p(k most likely) / (k + Σ p): half of the best
+    possible F1 (Lipton et al., 2014), computed from calibrated probabilities without looking at marks.
     """
     falling = np.sort(probabilities)[::-1]
     sizes = np.arange(1, len(falling) + 1)
@@ -225,12 +240,12 @@ def best_threshold(probabilities: Floats) -> float:
     return float(falling[int(expected.argmax())])
 
 
-def _fitted(mode: str, strength: float, own: Floats, inputs: Floats, marked: Flags) -> IssueCalibration:
+def _fitted(mode: str, strength: float, findings: Floats, inputs: Floats, marked: Flags) -> IssueCalibration:
     if mode == ISOTONIC:
         from sklearn.isotonic import IsotonicRegression
 
-        # Two imaginary labels per level, marked as often as all are, keep small levels from certainty.
-        levels, place = np.unique(own, return_inverse=True)
+        # Two pseudo-labels per level with the overall share of marks keep small levels from certainty.
+        levels, place = np.unique(findings, return_inverse=True)
         rate = marked.mean()
         count = np.bincount(place)
         shares = (np.bincount(place, weights=marked) + 2 * rate) / (count + 2)
@@ -239,7 +254,7 @@ def _fitted(mode: str, strength: float, own: Floats, inputs: Floats, marked: Fla
         return IssueCalibration(mode, np.zeros(0), 0.0, steps, 0.5, {}, float(rate))
     from sklearn.linear_model import LogisticRegression
 
-    design = inputs if mode == RIDGE else own[:, None]
+    design = inputs if mode == RIDGE else findings[:, None]
     if not marked.any() or marked.all() or not design.shape[1]:
         rate = float(np.clip(marked.mean(), _LEAST, 1 - _LEAST))
         return IssueCalibration(
@@ -256,50 +271,50 @@ def _log_loss(chance: Floats, marked: Flags) -> float:
 
 
 def kinds_of(evidence: EvidenceTable) -> list[str]:
-    """The kinds of issues that evidence tells of, in the order of its columns."""
+    """Return the kinds of issues in the evidence, in the order of its columns."""
     names = [column.name for column in evidence.columns]
     return [name.removeprefix(ISSUE) for name in names if name.startswith(ISSUE) and f"{name}{WORST}" in names]
 
 
 def finding(evidence: EvidenceTable, kind: str) -> tuple[Floats, NDArray[np.bool_]]:
-    """(n,) how much of a kind was found in each row, and where somebody looked (n,).
+    """Return (n,) the finding of a kind in each row, and (n,) True if the row was assessed.
 
     Raises:
-        BadInput: Nobody looked for it.
+        BadInput: The evidence has no such kind.
     """
     names = [column.name for column in evidence.columns]
     if ISSUE + kind not in names:
-        raise BadInput(f"the evidence says nothing of {kind!r}; it tells of {', '.join(kinds_of(evidence)) or 'none'}")
+        raise BadInput(f"no evidence of issue {kind!r}. Available: {', '.join(kinds_of(evidence)) or 'none'}")
     place = names.index(ISSUE + kind)
     return evidence.values[:, place], evidence.present[:, place]
 
 
 def labels_of(evidence: EvidenceTable, labels: Labels, kind: str) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """(n,) rows and whether they were marked: one a label of 0 or 1 on a kind of issue whose target has evidence.
+    """Return (n,) rows and (n,) True for marks, one per label of 0 or 1 on a kind of issue whose target has evidence.
 
     Raises:
-        BadInput: A mark is neither.
+        BadInput: A label is neither 0 nor 1.
     """
     on_kind = [*labels.on(kind), *labels.on(ISSUE + kind)]
     for label in on_kind:
         if label.value not in (0, 1):
-            said = f"label of {label.annotator!r} on {label.target}"
-            raise BadInput(f"{said}: a mark of {kind!r} is 0 or 1, got {label.value!r}")
+            source = f"label of {label.annotator!r} on {label.target}"
+            raise BadInput(f"{source}: a mark of {kind!r} must be 0 or 1, got {label.value!r}")
     rows = evidence.rows_of(label.target for label in on_kind)
-    kept = [(int(row), label.value == 1) for row, label in zip(rows, on_kind, strict=True) if row >= 0]
-    return np.array([row for row, _ in kept], dtype=np.intp), np.array([mark for _, mark in kept], dtype=bool)
+    used = [(int(row), label.value == 1) for row, label in zip(rows, on_kind, strict=True) if row >= 0]
+    return np.array([row for row, _ in used], dtype=np.intp), np.array([mark for _, mark in used], dtype=bool)
 
 
 @heads.register("issue-labels")
 class IssueLabels(Head):
-    """How probable it is that people mark a kind of issue: findings calibrated against their labels of 0 or 1.
+    """Probability that people mark a kind of issue: findings calibrated against labels of 0 or 1.
 
-    The simplest of a logistic curve of the finding (Platt), isotonic regression, and ridge logistic regression on all
-    evidence that predicts folds of the training side best (docs/decisions/0021).
+    It chooses on inner folds among a logistic curve of the finding (Platt), isotonic regression, and ridge logistic
+    regression on all evidence (docs/decisions/0021).
 
     Args:
-        question: A binary question, called like the kind.
-        seed: Of the inner folds.
+        question: Binary question with the name of the kind.
+        seed: Random seed of the inner folds.
     """
 
     method = "issue-labels"
@@ -314,81 +329,81 @@ class IssueLabels(Head):
         """Learn from every label of the kind whose turn has a finding.
 
         Raises:
-            BadInput: Nobody looked for the kind, a label is neither 0 nor 1, or too few of either were given.
+            BadInput: The kind was not assessed, a label is neither 0 nor 1, or there are too few of either.
         """
         turns = [row for row, target in enumerate(evidence.targets) if target.turn is not None]
-        evidence = evidence.take(turns) if turns else evidence  # a label of a whole dialogue is of another kind
-        own, known = finding(evidence, self.kind)
+        evidence = evidence.take(turns) if turns else evidence
+        findings, known = finding(evidence, self.kind)
         self.design_ = Design.fit(evidence, ISSUE + self.kind)
         inputs = self.design_.of(evidence)
         rows, marked = labels_of(evidence, labels, self.kind)
         rows, marked = rows[known[rows]], marked[known[rows]]
         groups = [labels.group_of(evidence.targets[row]) for row in rows]
-        self.calibration_ = learn_calibration(own[rows], inputs[rows], marked, groups, self.seed)
+        self.calibration_ = learn_calibration(findings[rows], inputs[rows], marked, groups, self.seed)
         if self.calibration_ is None:
             raise BadInput(
-                f"{int(marked.sum())} turns with a finding are labelled {self.kind!r} and {int((~marked).sum())} are "
+                f"{int(marked.sum())} assessed turns are labelled {self.kind!r} and {int((~marked).sum())} are "
                 f"labelled without it; {FEWEST_LABELLED} of each in {INNER_FOLDS} conversations are needed"
             )
         return self
 
     def chances(self, evidence: EvidenceTable) -> tuple[Floats, NDArray[np.bool_]]:
-        """(n,) the probability of a label, and (n,) which rows have a finding to go by."""
+        """Return (n,) the probability of a mark, and (n,) True for rows with a finding."""
         self.check_fitted()
         assert self.calibration_ is not None
-        own, known = finding(evidence, self.kind)
-        return self.calibration_.probabilities(own, self.design_.of(evidence)), known
+        findings, known = finding(evidence, self.kind)
+        return self.calibration_.probabilities(findings, self.design_.of(evidence)), known
 
     @property
     def threshold(self) -> float:
-        """The probability from which on calling the issue there has the highest expected F1."""
+        """Probability from which calling the issue has the highest expected F1."""
         self.check_fitted()
         assert self.calibration_ is not None
         return self.calibration_.threshold
 
     def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
-        """One score per row on the scale of 0 and 1: its value is the probability, its notes say whether to call it."""
+        """Return one score per row on the scale of 0 and 1; its value is the probability, its notes hold the call."""
         chances, known = self.chances(evidence)
-        signature, found = self.signature(), list[Score | Unscored]()
+        signature, results = self.signature(), list[Score | Unscored]()
         warning = None if self.calibration_ is None else self.calibration_.warning
         for row, (target, chance) in enumerate(zip(evidence.targets, chances, strict=True)):
             if known[row]:
                 score = score_from(target, POPULATION, (0.0, 1.0), (1.0 - float(chance), float(chance)), signature)
                 notes = {"called": bool(chance >= self.threshold), **({"warning": warning} if warning else {})}
-                found.append(replace(score, notes=notes))
+                results.append(replace(score, notes=notes))
             else:
-                found.append(Unscored(target, POPULATION, "not assessed", signature))
-        return found
+                results.append(Unscored(target, POPULATION, "not assessed", signature))
+        return results
 
     @property
     def columns(self) -> tuple[Column, ...] | None:
-        """The evidence that was learned from, the finding among it."""
+        """Evidence columns that were learned from, with the finding."""
         return None if self.calibration_ is None else (*self.design_.columns, *self.design_.meaning)
 
     @property
     def annotators(self) -> list[str]:
-        """Nobody: labels of all people are learned as one."""
+        """Empty: labels of all annotators are learned together."""
         return []
 
     @property
     def is_fitted(self) -> bool:
-        """Whether `fit` or `restore` has run."""
+        """True after `fit` or `restore`."""
         return self.calibration_ is not None
 
     def describe(self) -> dict[str, Any]:
-        """How findings become probabilities."""
+        """Return the learned conversion as JSON for reports."""
         assert self.calibration_ is not None
-        own = self.calibration_
-        return {"method": self.method, "mode": own.mode, "threshold": own.threshold, "marked": own.marked,
-                "alpha_low": own.alpha_low, "warning": own.warning, "losses": dict(own.losses)}  # fmt: skip
+        learned = self.calibration_
+        return {"method": self.method, "mode": learned.mode, "threshold": learned.threshold, "marked": learned.marked,
+                "alpha_low": learned.alpha_low, "warning": learned.warning, "losses": dict(learned.losses)}  # fmt: skip
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        """What was learned, as JSON and arrays."""
+        """Return the learned state as JSON and arrays."""
         assert self.calibration_ is not None
         return {"design": self.design_.to_json(), "calibration": self.calibration_.to_json()}, self.design_.arrays()
 
     def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
-        """The inverse of `state`."""
+        """Restore the learned state from `state`."""
         self.design_ = Design.restore(card["design"], arrays)
         self.calibration_ = IssueCalibration.from_json(card["calibration"])
         return self

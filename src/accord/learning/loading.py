@@ -1,6 +1,6 @@
-"""An evaluator made of settings, or read back from its folder: then every number in it is finite, and it is tried.
+"""Evaluators from settings or from saved folders, which are checked completely when they are loaded.
 
-Who wrote the folder is not known. What is wrong with it is one line when it is loaded, and no surprise while it scores.
+The author of a folder is unknown, so an error in it must show up at loading and not while scoring.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from accord.edges import CARD_BYTES, BadInput, read_text
-from accord.evidence import Arrays, EvidenceTable, Source, SourceContext, State, make_source
+from accord.evidence import Arrays, EvidenceTable, Source, SourceContext, SourceState, make_source
 from accord.learning.answer_model import part_arrays
 from accord.learning.cross_validation import HeldOutAnswers
 from accord.learning.evaluator import Evaluator
@@ -34,7 +34,7 @@ from accord.models import ModelSettings
 from accord.values import Question, Rubric, Score, Target, find_project_file, project_folder
 
 _NESTED = 2
-"""How deep evaluators of other questions stand inside each other: theirs have none."""
+"""Depth of evaluators of other questions; they have none themselves."""
 
 
 def make_evaluator(
@@ -46,20 +46,20 @@ def make_evaluator(
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     models: Mapping[str, ModelSettings] | None = None,
 ) -> Evaluator:
-    """An evaluator before it learns.
+    """Return an unfitted evaluator.
 
     Args:
-        name: What it is called.
-        about: What it is made of.
-        question: What it predicts.
-        context: The project's rubric and seed.
-        evidence: The names that `evidence` stands for.
-        settings: Of sources, by name.
-        models: Who has which role.
+        name: Name of the evaluator.
+        about: Sources, head and settings.
+        question: Question to predict.
+        context: Rubric and seed of the project.
+        evidence: Names of the sources that `evidence` stands for.
+        settings: Settings of sources by name.
+        models: Settings of models by role.
 
     Raises:
         UnknownName: There is no such source, head or setting.
-        BadInput: A setting has a value that cannot be.
+        BadInput: A setting has an invalid value.
     """
     named = [part for each in about.sources for part in (evidence if each == EVIDENCE else (each,))]
     parts: list[Source] = [make_source(each, (settings or {}).get(each, {}), context) for each in dict.fromkeys(named)]
@@ -75,13 +75,13 @@ def load_evaluator(folder: str | Path, project: Path | None = None) -> Evaluator
     """Read an evaluator that `save` wrote.
 
     Args:
-        folder: The evaluator's folder.
-        project: The folder that relative paths in its settings start from. By default, that of the nearest
-            `accord.yaml` above the evaluator's folder, or the working folder if there is none.
+        folder: Folder of the evaluator.
+        project: Folder that relative paths in its settings start from. By default, that of the nearest `accord.yaml`
+            above the evaluator's folder, or the working folder if there is none.
 
     Raises:
-        BadInput: The folder holds none, is damaged, was edited where it may not be, or was written by another Accord
-            whose folders this one does not read; or a number in it is none.
+        BadInput: The folder holds no evaluator, is damaged or edited where it may not be, or was written by a version
+            of Accord that this one cannot read.
     """
     return _loaded(folder, 0, project_of(folder) if project is None else project)
 
@@ -95,11 +95,11 @@ def project_of(evaluator: str | Path) -> Path:
 def _loaded(folder: str | Path, depth: int, project: Path) -> Evaluator:
     about, source = saved_as(folder), Path(folder)
     if depth > _NESTED:
-        raise BadInput(f"{folder} stands inside itself; fit the evaluator again")
+        raise BadInput(f"{folder} contains itself; fit the evaluator again")
     try:
         arrays = read_arrays(source)
         if about["level"] not in (None, "turn", "conversation") or not isinstance(about["name"], str):
-            raise ValueError("a level or a name that is none")
+            raise ValueError("invalid level or name")
         question = Question.model_validate(about["question"])
         head = make_head(about["head"]["name"], question, about["head"]["settings"])
         _check_scores(head.restore(about["head"]["learned"], part_arrays("head", arrays)), about["level"])
@@ -131,12 +131,10 @@ def _loaded(folder: str | Path, depth: int, project: Path) -> Evaluator:
 
 
 def _check_scores(head: Head, level: Level | None) -> None:
-    """Let a head that was read score evidence that is there, and that is not, for everybody, and describe itself.
-
-    What was learned in arrays of a wrong shape or type is found out here, and not amid somebody's conversations.
+    """Let a restored head score rows with and without evidence for every annotator, and describe itself.
 
     Raises:
-        Exception: One of `DAMAGED`: it cannot score, or a score or its description holds a number that is not finite.
+        Exception: One of `DAMAGED`: the head cannot score, or a score or its description is not finite.
     """
     speakers = [None, *head.annotators]
     targets = tuple(Target(f"trial {place}", 0 if level == "turn" else None) for place in range(2 * len(speakers)))
@@ -154,10 +152,10 @@ def _check_scores(head: Head, level: Level | None) -> None:
             json.dumps(said, allow_nan=False)
     except BadInput as error:
         if head.columns is None:
-            return  # it learned no columns, and asks for those that it needs
+            return  # the head names the columns that it needs
         raise ValueError(str(error)) from None
     if len(scores) != len(targets):
-        raise ValueError("not one score a sample")
+        raise ValueError("not one score per sample")
     scale = head.question.scale
     if scale.is_ordered and any(isinstance(each, Score) and each.options != scale.numbers for each in scores):
         raise ValueError("scores on another scale than the question's")
@@ -166,6 +164,6 @@ def _check_scores(head: Head, level: Level | None) -> None:
 def _restored(row: SourceCard, arrays: Arrays, folder: Path, context: SourceContext) -> Source:
     made = make_source(row["name"], row["settings"], context)
     files = {path.name: read_text(path, CARD_BYTES) for path in folder.iterdir() if path.suffix in {".yaml", ".jsonl"}}
-    restored = made.restored(State(row["learned"], part_arrays(row["name"], arrays), files))
+    restored = made.restored(SourceState(row["learned"], part_arrays(row["name"], arrays), files))
     restored.name = row["name"]
     return restored

@@ -1,4 +1,4 @@
-"""Metrics in bins: where a value stands among those seen, as a place between knots (soft) or as one of five (hard)."""
+"""Metrics in bins by rank, and an additive model of one penalized curve per metric."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ Floats = NDArray[np.float64]
 
 BINS = 5
 KEPT = 1000
-"""The most values of a metric that its ranks are told from."""
+"""Largest number of values of a metric that are stored to compute ranks."""
 
 
 @dataclass(frozen=True)
 class Bins:
-    """Where values stand among those seen.
+    """Stored values of each metric.
 
-    Ranks carry over between places where raw values do not; a value beyond all seen counts as the last.
+    Ranks carry over between domains where raw values do not; a value beyond all stored ones counts as the last.
 
     Attributes:
-        seen: (m, M) each metric's values, rising; NaN at the end where there were fewer.
+        seen: (m, M) each metric's values in ascending order; NaN at the end if there are fewer.
     """
 
     seen: Floats
 
     @classmethod
     def fit(cls, X: Floats) -> Bins:
-        """From (n, M) values, NaN where missing."""
+        """Return the bins of (n, M) values, with NaN for missing ones."""
         ordered = np.sort(X, axis=0)  # NaN comes last
         if len(X) <= KEPT:
             return cls(ordered)
@@ -43,7 +43,7 @@ class Bins:
         return cls(np.take_along_axis(ordered, places.round().astype(int), axis=0))
 
     def ranks(self, X: Floats) -> Floats:
-        """(n, M) each value's mid-rank among those seen, 0 to 1; NaN where it is missing or none was seen."""
+        """Return (n, M) the mid-rank of each value, 0 to 1; NaN if it is missing or no value is stored."""
         found = np.full(X.shape, np.nan)
         for column, known in enumerate(self.known):
             if len(known):
@@ -66,7 +66,10 @@ class Bins:
         return known.searchsorted(values, "left") + known.searchsorted(values, "right")
 
     def hard(self, X: Floats) -> Floats:
-        """(n, M, BINS + 1) 1 for the bin that each value falls into, all bins equally full; the last where missing."""
+        """Return (n, M, BINS + 1) 1 for the bin of each value, with equally full bins.
+
+        The last one marks a missing value.
+        """
         ranks = self.ranks(X)
         place = np.where(np.isnan(ranks), BINS, np.minimum(np.nan_to_num(ranks) * BINS, BINS - 1)).astype(int)
         return np.asarray(np.eye(BINS + 1)[place])
@@ -87,52 +90,52 @@ Indices = NDArray[np.intp]
 
 
 class Form(Protocol):
-    """A learned sum over metrics. X is (n, M), NaN where a value is missing; ŷ = level + Σ contributions."""
+    """A learned sum over metrics. X is (n, M), NaN for missing values; ŷ = level + Σ contributions."""
 
     @property
     def level(self) -> float:
-        """The mean prediction in training, in units of the scale."""
+        """Mean prediction in training, in units of the scale."""
 
     def contributions(self, X: Floats) -> Floats:
-        """(n, M) what each metric adds to each prediction, in units of the scale."""
+        """Return (n, M) the contribution of each metric to each prediction, in units of the scale."""
 
     def among(self, X: Floats) -> Self:
-        """The same with ranks told among other texts."""
+        """Return the model with ranks among other texts."""
 
     def curves(self) -> Floats:
-        """(M, BINS + 1) what each bin of each metric adds, the last where it is missing."""
+        """Return (M, BINS + 1) the contribution of each bin of each metric; the last one is for a missing value."""
 
     def settings(self) -> dict[str, float]:
-        """What was chosen inside the training side."""
+        """Return the settings chosen on the training side."""
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        """All that `restored` needs, as JSON and as arrays."""
+        """Return everything that `restored` needs, as JSON and arrays."""
 
     @classmethod
     def restored(cls, card: Mapping[str, Any], arrays: Arrays) -> Self:
-        """The inverse of `state`."""
+        """Return the model from `state`."""
 
 
 def predicted(form: Form, X: Floats) -> Floats:
-    """(n,) predictions."""
+    """Return (n,) predictions."""
     return np.asarray(form.level + form.contributions(X).sum(axis=1))
 
 
 STRENGTHS = ((1.0, 1.0), (3.0, 3.0), (10.0, 3.0), (30.0, 10.0), (100.0, 30.0), (300.0, 100.0))
-"""Penalties to choose from: how flat, and how smooth, the curves are."""
+"""Candidate penalties for slope and for curvature."""
 _RIDGE = 1e-3
 FEW_GROUPS = 10
-"""What a missing value adds is shrunk by n/(n + 10), n the groups in which it was missing: one context is no rule."""
+"""Shrinkage of missing-value contributions: n/(n + 10), with n the number of groups with the missing value."""
 
 
 @dataclass(frozen=True)
 class Additive:
-    """Curves that were fitted.
+    """Fitted curves.
 
     Attributes:
-        bins: Where values stand among those seen.
+        bins: Stored values of each metric.
         level: b, the mean prediction in training.
-        values: (M, BINS + 1) what each bin of each metric adds, 0 on average in training; the last where it is missing.
+        values: (M, BINS + 1) contribution of each bin, 0 on average in training; the last one is for a missing value.
         strength: λ₁ and λ₂.
     """
 
@@ -151,15 +154,15 @@ class Additive:
         group: Indices,
         strengths: Sequence[tuple[float, float]] = STRENGTHS,
     ) -> tuple[Self, Floats]:
-        """Fit with the penalties that predict other folds best; also (n,) predictions without each fold.
+        """Fit with the penalties that predict other folds best; also return (n,) held-out predictions.
 
         Args:
-            X: (n, M) metrics, NaN where missing.
+            X: (n, M) metrics, NaN for missing ones.
             y: (n,) mean ratings.
-            weight: (n,) how many ratings each is the mean of.
-            fold: (n,) which texts are left out together.
-            group: (n,) which texts belong together.
-            strengths: Pairs of λ₁ and λ₂ to choose from.
+            weight: (n,) number of ratings in each mean.
+            fold: (n,) fold of each text.
+            group: (n,) group of each text.
+            strengths: Candidate pairs of λ₁ and λ₂.
         """
         found = np.zeros((len(strengths), len(y)))
         for each in np.unique(fold):
@@ -176,7 +179,10 @@ class Additive:
     def fit(
         cls, bins: Bins, X: Floats, y: Floats, weight: Floats, group: Indices, strength: tuple[float, float]
     ) -> Self:
-        """The curves that minimise the penalised squared error; what is missing is shrunk by its groups afterwards."""
+        """Return the curves that minimize the penalized squared error.
+
+        Contributions of missing values are shrunk afterwards.
+        """
         return cls.fit_each(bins, X, y, weight, group, [strength])[0]
 
     @classmethod
@@ -189,7 +195,7 @@ class Additive:
         group: Indices,
         strengths: Sequence[tuple[float, float]],
     ) -> list[Self]:
-        """`fit` for several strengths, which share all but the penalty."""
+        """Return `fit` for several strengths, which share everything except the penalty."""
         basis = bins.soft(X)
         n, metrics, count = basis.shape
         share = weight / weight.sum()
@@ -259,30 +265,30 @@ class Additive:
         return found
 
     def among(self, X: Floats) -> Self:
-        """The same with ranks told among other texts."""
+        """Return the model with ranks among other texts."""
         return replace(self, bins=Bins.fit(X))
 
     def curves(self) -> Floats:
-        """(M, BINS + 1) what each bin of each metric adds."""
+        """Return (M, BINS + 1) the contribution of each bin of each metric."""
         return self.values
 
     def settings(self) -> dict[str, float]:
-        """The penalties that were chosen."""
+        """Return the chosen penalties."""
         return {"flat": self.strength[0], "smooth": self.strength[1]}
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        """All of it, as JSON and as arrays."""
+        """Return the learned state as JSON and arrays."""
         return {"level": self.level, "strength": list(self.strength)}, {"values": self.values, "seen": self.bins.seen}
 
     @classmethod
     def restored(cls, card: Mapping[str, Any], arrays: Arrays) -> Self:
-        """The inverse of `state`."""
+        """Return the model from `state`."""
         flat, smooth = card["strength"]
         return cls(Bins(arrays["seen"]), card["level"], arrays["values"], (flat, smooth))
 
 
 def _penalty(flat: float, smooth: float) -> Floats:
-    """(BINS + 1, BINS + 1) λ₁ ΔᵀΔ + λ₂ Δ²ᵀΔ² over the bins, and λ₁ for what a missing value adds."""
+    """Return (BINS + 1, BINS + 1) λ₁ ΔᵀΔ + λ₂ Δ²ᵀΔ² over the bins, and λ₁ for a missing value."""
     first, second = np.diff(np.eye(BINS), axis=0), np.diff(np.eye(BINS), 2, axis=0)
     whole = np.full((BINS + 1, BINS + 1), 0.0)
     whole[:BINS, :BINS] = flat * first.T @ first + smooth * second.T @ second

@@ -2,14 +2,13 @@
 
 The design W = [1, Z, U, U∘Z] holds the intercept, features, annotators, and annotators times features. Effects that the
 ratings of one text share, and effects that the texts of one group share, are eliminated first, so that the work grows
-with the number of annotators and features, not of texts. With V = I + r_t·(same text) + r_g·(same group),
-w_t = 1/(n_t + 1/r_t), a_t = 1 - n_t·w_t, s_g = Σ_t n_t·a_t and k_g = 1/(s_g + 1/r_g),
+with the number of annotators and features, not of texts. With V = I + r_t·(same text) + r_g·(same group), w_t = 1/(n_t
++ 1/r_t), a_t = 1 - n_t·w_t, s_g = Σ_t n_t·a_t and k_g = 1/(s_g + 1/r_g),
 
     V⁻¹ = I - w_t·(same text) - k_g·a·aᵀ (same group).
 
 `equations_for` picks the system to solve: over effects (`EffectEquations`), over ratings (`RatingEquations`) or, if
-both
-are too many for a dense system, by conjugate gradients (`IterativeEquations`).
+both are too many for a dense system, by conjugate gradients (`IterativeEquations`).
 """
 
 from __future__ import annotations
@@ -163,8 +162,7 @@ class EffectEquations(Equations):
         """Return the gradient by log r_k, (q_k - tr(C_kk)/r_k - |effect_k|²/(r_k·s²)) / 2.
 
         For text and group effects, with Z their indicators, it is r/2·(tr(ZᵀV⁻¹Z) - Σ xᵀKx) over the rows x of ZᵀV⁻¹[W,
-        y],
-        where K = C + bbᵀ/s² and b holds the negative effects, and 1 for y.
+        y], where K = C + bbᵀ/s² and b holds the negative effects, and 1 for y.
         """
         gradient = np.zeros(self.count)
         uncertainty = np.diag(covariance)

@@ -53,8 +53,7 @@ class MixedModel:
         offset_error_: (A,) standard error of u.
         own_slopes_: (A, p) g.
         ratios_: (3 + 2·sources,) variance ratios to the noise, 0 for an absent effect: of b, u, g of the first source,
-            v and w,
-            then of b and g of each further source.
+            v and w, then of b and g of each further source.
         sources_: (p,) index of each column's source, starting at 0.
         noise_: s², the residual variance of a rating.
         feature_mean_, feature_scale_: (p,) the standardization.
@@ -105,7 +104,7 @@ class MixedModel:
         return self
 
     def predict(self, X: ArrayLike, annotator: ArrayLike | None = None) -> Floats:
-        """(n,) expected ratings; an annotator nobody met is one without habits."""
+        """Return (n,) expected ratings; a new annotator has no habits."""
         Z = self.standardize(np.asarray(X, dtype=float))
         who = self.index_of(annotator, len(Z))
         offsets = np.append(self.offsets_, 0.0)[who]
@@ -113,22 +112,22 @@ class MixedModel:
         return np.asarray(self.intercept_ + by_row(Z, self.coef_) + offsets + (Z * own).sum(axis=1))
 
     def habit_variance(self, X: ArrayLike) -> Floats:
-        """(n,) how much one person differs from another on each row: the variance of u + z·g."""
+        """Return (n,) the variance of u + z·g between annotators on each row."""
         Z = self.standardize(np.asarray(X, dtype=float))
         return np.asarray(self.noise_ * (self.ratios_[OFFSET] + by_row(Z**2, self.own_ratios)))
 
     @property
     def own_ratios(self) -> Floats:
-        """(p,) the variance ratio of the people's own slopes of each column."""
+        """(p,) variance ratio of the annotators' slopes of each column."""
         return np.asarray(self.ratios_[own_effects(len(self.sources_), self.sources_, True)[1]])
 
     @property
     def slope_ratios(self) -> Floats:
-        """(p,) the variance ratio of each column's slope."""
+        """(p,) variance ratio of each column's slope."""
         return np.asarray(self.ratios_[own_effects(len(self.sources_), self.sources_, True)[0]])
 
     def index_of(self, annotator: ArrayLike | None, rows: int) -> Indices:
-        """(n,) each row's annotator as an index into `annotators_`; -1 for one nobody met."""
+        """Return (n,) the index of each row's annotator in `annotators_`; -1 for a new annotator."""
         if annotator is None:
             return np.full(rows, -1, dtype=np.intp)
         place = {str(name): index for index, name in enumerate(self.annotators_)}
@@ -166,10 +165,9 @@ def adapted(
 ) -> MixedModel:
     """Return the model updated by k labels from the new domain; new annotators are added.
 
-    The residuals r of the rows around the carried-over model have covariance
-    K = τ·1 + same annotator·h·s²·(r_u + Σ_s r_gs·z_s·z_s') + same text·s²·r_v + s²·I, with h = 1 - domain_correlation²
-    for
-    known annotators and 1 for new ones. τ, the variance of the domain's own level, is the variance of the ratings.
+    The residuals r of the rows around the carried-over model have covariance K = τ·1 + same annotator·h·s²·(r_u + Σ_s
+    r_gs·z_s·z_s') + same text·s²·r_v + s²·I, with h = 1 - domain_correlation² for known annotators and 1 for new ones.
+    τ, the variance of the domain's own level, is the variance of the ratings.
     """
     moved = _with_newcomers(shrunk_habits(model, domain_correlation), annotator)
     Z = moved.standardize(X)
@@ -199,8 +197,8 @@ def remaining_doubt(
 ) -> Floats:
     """Return (A,) the share of each annotator's habit that k labels from the new domain leave unknown.
 
-    The offset has prior variance h·s²·r_u. One label has the noise of a rating and of a text, so k labels leave
-    h / (1 + k·h·r_u / (1 + r_v)).
+    The offset has prior variance h·s²·r_u. One label has the noise of a rating and of a text, so k labels leave h / (1
+    + k·h·r_u / (1 + r_v)).
     """
     prior = np.where(np.isin(annotators, model.annotators_), 1 - domain_correlation**2, 1.0)
     given = np.array([labels.get(str(name), 0) for name in annotators], dtype=float)
@@ -238,8 +236,7 @@ class MixedAnswers(AnswerModel):
     Args:
         own_slopes: True to give annotators their own slopes, False to give them an offset only.
         threshold_spread: Prior standard deviation of an annotator's thresholds around the common ones, in units of the
-            latent
-            scale.
+            latent scale.
         only: Name of the single column to learn from, or `BEST`; None learns from all columns.
         name: Name among the candidates.
     """

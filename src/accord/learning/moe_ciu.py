@@ -2,9 +2,10 @@
 
     concat:  ŷ = b + Σ_m u_m·e_m          gated:  ŷ = b + M·Σ_m g_m u·e_m,   g = softmax(W [e_1; …; e_M])
 
-e_m = E_m[bin of metric m], E of shape (M, bins, D). A regressor (squared error), or a classifier (cross-entropy) of the
-rating's place between the ends of the scale: ŷ = low + (high - low)·σ(z). Adam, stopped when other folds say so. With
-a few hundred labels it overfits within some tens of steps; it stands here to be compared with.
+e_m = E_m[bin of metric m], E of shape (M, bins, D). The model is a regressor (squared error), or a classifier
+(cross-entropy) of the rating's position between the ends of the scale: ŷ = low + (high - low)·σ(z). It is trained by
+Adam with early stopping on inner folds. With a few hundred labels it overfits within some tens of steps; it serves as a
+baseline.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from accord.learning.metric_curves import BINS, Bins, Floats, Indices
 
 LOSSES = ("squared", "cross-entropy")
 WIDTH = 16
-"""D, the size of an embedding."""
+"""Embedding size D."""
 RATE, STEPS = 0.02, 200
 START = 0.3
-"""Standard deviation of the embeddings at the start."""
+"""Standard deviation of the initial embeddings."""
 
 
 class ExpertParameters(NamedTuple):
-    """E (M, BINS + 1, D), u (M, D) or, gated, (D,), b (), of a gate also W (M·D, M); while training, arrays of JAX."""
+    """E (M, BINS + 1, D), u (M, D) or, gated, (D,), b (), and W (M·D, M) of a gate; JAX arrays during training."""
 
     E: Floats
     u: Floats
@@ -38,22 +39,22 @@ class ExpertParameters(NamedTuple):
     W: Floats | None = None
 
     def arrays(self) -> dict[str, Floats]:
-        """Those that there are, by name."""
+        """Return the parameters by name, without missing ones."""
         return {name: array for name, array in self._asdict().items() if array is not None}
 
 
 @dataclass(frozen=True)
 class Experts:
-    """Embeddings and what reads them.
+    """Trained embeddings and their readout.
 
     Attributes:
-        bins: Where values stand among those seen.
-        parameters: As trained.
-        scale: What a prediction is in: its middle and its unit (squared), its low end and its width (cross-entropy).
+        bins: Stored values of each metric.
+        parameters: Trained parameters.
+        scale: Center and unit of a prediction (squared), or the low end and width of the scale (cross-entropy).
         loss: One of `LOSSES`.
-        steps: Of training.
-        level: The mean prediction in training, in units of the scale.
-        centre: (M,) the mean of each metric's part in training.
+        steps: Number of training steps.
+        level: Mean prediction in training, in units of the scale.
+        centre: (M,) mean of each metric's part in training.
     """
 
     bins: Bins
@@ -69,17 +70,17 @@ class Experts:
         cls, X: Floats, y: Floats, weight: Floats, fold: Indices, ends: tuple[float, float], gated: bool, loss: str,
         seed: int = 0,
     ) -> tuple[Self, Floats]:  # fmt: skip
-        """Train as many steps as predict other folds best; also (n,) predictions without each fold.
+        """Train for the number of steps that predicts other folds best; also return (n,) held-out predictions.
 
         Args:
-            X: (n, M) metrics, NaN where missing.
+            X: (n, M) metrics, NaN for missing ones.
             y: (n,) mean ratings.
-            weight: (n,) how many ratings each is the mean of.
-            fold: (n,) which texts are left out together.
-            ends: Of the scale.
-            gated: Whether a gate mixes the metrics.
+            weight: (n,) number of ratings in each mean.
+            fold: (n,) fold of each text.
+            ends: Ends of the scale.
+            gated: True if a gate mixes the metrics.
             loss: One of `LOSSES`.
-            seed: Of the embeddings at the start.
+            seed: Random seed of the initial embeddings.
 
         Raises:
             MissingExtra: JAX is not installed.
@@ -104,11 +105,14 @@ class Experts:
         return replace(plain, level=level, centre=centre), predictions[steps - 1]
 
     def _parts(self, basis: Floats) -> Floats:
-        """(n, M) what each metric adds, before it is centred and put into units."""
+        """Return (n, M) the part of each metric, before it is centered and scaled."""
         return np.asarray(parts(np, self.parameters, basis))
 
     def contributions(self, X: Floats) -> Floats:
-        """(n, M) what each metric adds to each prediction, in units of the scale; of a classifier in proportion."""
+        """Return (n, M) the contribution of each metric in units of the scale.
+
+        For a classifier the prediction is shared out in proportion.
+        """
         own = self._parts(self.bins.hard(X)) - self.centre
         if self.loss == "squared":
             return np.asarray(own * self.scale[1])
@@ -118,27 +122,30 @@ class Experts:
         return np.asarray(own * slope)
 
     def among(self, X: Floats) -> Self:
-        """The same with ranks told among other texts."""
+        """Return the model with ranks among other texts."""
         return replace(self, bins=Bins.fit(X))
 
     def curves(self) -> Floats:
-        """(M, BINS + 1) what each bin adds where the gate is even; of a classifier, at the middle of the scale."""
+        """Return (M, BINS + 1) the contribution of each bin for an even gate.
+
+        For a classifier it is taken at the middle of the scale.
+        """
         E, u = self.parameters.E, self.parameters.u
         slope = self.scale[1] if self.loss == "squared" else self.scale[1] / 4
         return np.asarray(np.einsum("mbd,md->mb", E, np.broadcast_to(u, (len(E), WIDTH))) * slope)
 
     def settings(self) -> dict[str, float]:
-        """How long it was trained."""
+        """Return the number of training steps."""
         return {"steps": self.steps}
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        """All of it, as JSON and as arrays."""
+        """Return the learned state as JSON and arrays."""
         card = {"level": self.level, "scale": list(self.scale), "loss": self.loss, "steps": self.steps}
         return card, {**self.parameters.arrays(), "centre": self.centre, "seen": self.bins.seen}
 
     @classmethod
     def restored(cls, card: Mapping[str, Any], arrays: Arrays) -> Self:
-        """The inverse of `state`."""
+        """Return the model from `state`."""
         low, width = card["scale"]
         parameters = ExpertParameters(arrays["E"], arrays["u"], arrays["b"], arrays.get("W"))
         bins, centre = Bins(arrays["seen"]), arrays["centre"]
@@ -146,12 +153,12 @@ class Experts:
 
 
 def parts(xp: Any, parameters: ExpertParameters, basis: Any) -> Any:
-    """(n, M) what each metric adds; `xp` is NumPy or JAX's."""
+    """Return (n, M) the part of each metric; `xp` is NumPy or JAX's NumPy."""
     e = xp.einsum("nmb,mbd->nmd", basis, parameters.E)
     read = (e * parameters.u).sum(axis=-1)
     if parameters.W is None:
         return read
-    # As `by_row`, in JAX too.
+    # The same order of summation as `by_row`.
     z = xp.einsum("nk,km->nm", e.reshape(len(e), -1), parameters.W)
     gate = xp.exp(z - z.max(axis=1, keepdims=True))
     return read * gate / gate.mean(axis=1, keepdims=True)
@@ -170,7 +177,7 @@ def _start(metrics: int, gated: bool, level: float, seed: int) -> ExpertParamete
 def _trained(
     start: ExpertParameters, basis: Floats, target: Floats, weight: Floats, loss: str
 ) -> tuple[Floats, ExpertParameters]:
-    """(STEPS, n) what each step predicts of every row, and the parameters after each step, stacked."""
+    """Return (STEPS, n) the predictions of each step for every row, and the parameters after each step, stacked."""
     run = _program(loss)
     import jax
     import jax.numpy as jnp
@@ -182,7 +189,7 @@ def _trained(
 
 @cache
 def _program(loss: str) -> Any:
-    """Training as one program, compiled once for all folds: they share their shapes, and weigh their rows.
+    """Return the training program, compiled once for all folds, which share their shapes and differ in weights.
 
     Raises:
         MissingExtra: JAX is not installed.

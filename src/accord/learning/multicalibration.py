@@ -1,12 +1,12 @@
-"""Scores that are right on the mean for every audited group (multicalibration: LLM-RUBRIC, footnote 17).
+"""Group shifts: scores without bias on the mean of each audited group (multicalibration; LLM-RUBRIC, footnote 17).
 
-    p'(y) ∝ p(y)·exp(λ·y),   λ = Σ of the groups that a conversation belongs to,   λ_group ~ N(0, τ²)
+    p'(y) ∝ p(y)·exp(λ·y),   λ = Σ over the groups of a conversation,   λ_group ~ N(0, τ²)
 
-At the likeliest λ the ratings of each group are on the mean what is predicted of them (Hébert-Johnson and others, 2018;
-a tilt in place of an addition, so that no prediction leaves the scale), but for the shrinkage: τ² is by what the groups
-differ beyond their standard errors over conversations (DerSimonian & Laird, 1986). Where that is nothing, nothing is
-shifted. λ is learned from predictions made without the rating's group, and used where a conversation itself names what
-the groups are made by; all others stay as they are.
+At the most likely λ the mean prediction of each group equals its mean rating, up to shrinkage (Hébert-Johnson et al.,
+2018; a tilt instead of an addition, so that predictions stay on the scale). τ² is estimated from the differences
+between groups beyond their standard errors over conversations (DerSimonian & Laird, 1986). λ is learned from
+predictions made without the rating's group, and applies to conversations that name the group's attribute; all others
+stay unchanged.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from accord.evidence import EvidenceTable, Ratings
 Floats = NDArray[np.float64]
 
 FEWEST_TEXTS = 10
-"""A group of fewer rated texts is left as it is."""
+"""Smallest number of rated texts for a group to be shifted."""
 JUDGE_VERSION = "judge-version"
-"""Groups by which version of the judge answered; every other name is an entry of the conversation's metadata."""
+"""Groups by the version of the judge; every other name is an entry of the conversation's metadata."""
 _STEPS = 50
 _TINY = 1e-12
 
 
 @dataclass(frozen=True)
 class GroupShifts:
-    """How the scores of each group are tilted; not at all where groups do not differ.
+    """Tilt of each group's distributions; empty if groups do not differ.
 
     Attributes:
-        tilts: λ, per unit of the scale: by what groups are made by, then by group.
-        worst: By what groups are made by, the largest |mean prediction - mean rating| of a group, of ratings predicted
-            without their conversations: as the core predicts, and with tilts learned from the other inner folds.
+        tilts: λ per unit of the scale, by attribute and group.
+        worst: Largest |mean prediction - mean rating| of a group by attribute, on held-out ratings: before the shift,
+            and with tilts learned from the other inner folds.
     """
 
     tilts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -47,46 +47,48 @@ class GroupShifts:
     def learn(
         cls, by: Sequence[str], evidence: EvidenceTable, rated: Ratings, shares: Floats, fold: NDArray[np.intp]
     ) -> tuple[Self, Floats]:
-        """Learn from n ratings.
+        """Learn the tilts from n ratings.
 
         Args:
-            by: What groups are made by.
-            evidence: That the ratings are of.
-            rated: The ratings.
-            shares: (n, K) each rating's distribution, predicted without its group.
-            fold: (n,) the inner fold of each rating.
+            by: Attributes that define groups.
+            evidence: Evidence of the ratings.
+            rated: Ratings.
+            shares: (n, K) distribution of each rating, predicted without its group.
+            fold: (n,) inner fold of each rating.
 
         Returns:
-            The shifts, and (n, K) the distributions shifted by what the other folds say.
+            The shifts, and (n, K) distributions shifted by what the other folds learned.
         """
         named = {name: large for name in by if (large := _large(groups_in(evidence, name)[rated.row], rated))}
         if not named:
             return cls(), shares
-        belongs = np.column_stack([each for large in named.values() for each in large.values()]).astype(float)
+        belongs = np.column_stack([fold_index for large in named.values() for fold_index in large.values()]).astype(
+            float
+        )
         attribute = np.repeat(np.arange(len(named)), [len(large) for large in named.values()])
         shifted = shares.copy()
-        for each in np.unique(fold):
-            seen, rest = np.flatnonzero(fold != each), fold == each
-            found = _likeliest(rated.take(seen), shares[seen], belongs[seen], attribute)
-            shifted[rest] = tilted(rated.options, shares[rest], belongs[rest] @ found)
+        for fold_index in np.unique(fold):
+            seen, rest = np.flatnonzero(fold != fold_index), fold == fold_index
+            result = _likeliest(rated.take(seen), shares[seen], belongs[seen], attribute)
+            shifted[rest] = tilted(rated.options, shares[rest], belongs[rest] @ result)
         tilts = iter(_likeliest(rated, shares, belongs, attribute).tolist())
         worst = {name: (_worst(rated, shares, large), _worst(rated, shifted, large)) for name, large in named.items()}
         return cls({name: dict(zip(large, tilts, strict=False)) for name, large in named.items()}, worst), shifted
 
     def apply(self, evidence: EvidenceTable, options: Floats, shares: Floats) -> Floats:
-        """(n, K) the distributions of n rows, tilted by the groups that each row's conversation names."""
+        """Return (n, K) the distributions, tilted by the groups that each row's conversation names."""
         tilt = np.zeros(len(evidence))
         for by, own in self.tilts.items():
             tilt += [own.get(name, 0.0) for name in groups_in(evidence, by)]
         return tilted(options, shares, tilt) if tilt.any() else shares
 
     def scaled(self, by: float) -> GroupShifts:
-        """The same, each tilt times a number."""
+        """Return the shifts with each tilt multiplied by a number."""
         scaled = {name: {group: by * tilt for group, tilt in own.items()} for name, own in self.tilts.items()}
         return replace(self, tilts=scaled)
 
     def lines(self) -> list[str]:
-        """What was shifted, a sentence for each way to make groups."""
+        """Return a sentence for each attribute with shifts."""
         return [
             f"Scores are shifted by {by}: on held-out ratings the mean of one {by} was off by up to {before:.2f}, "
             f"now by {after:.2f}"
@@ -95,48 +97,51 @@ class GroupShifts:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """The tilts and the audit."""
+        """Return the tilts and the audit."""
         return {"tilts": {by: dict(own) for by, own in self.tilts.items()},
                 "worst": {by: list(pair) for by, pair in self.worst.items()}}  # fmt: skip
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Self:
-        """The inverse of `to_json`."""
-        tilts = {by: {group: float(tilt) for group, tilt in own.items()} for by, own in found["tilts"].items()}
-        return cls(tilts, {by: (float(before), float(after)) for by, (before, after) in found["worst"].items()})
+    def from_json(cls, result: Mapping[str, Any]) -> Self:
+        """Return the shifts from `to_json`."""
+        tilts = {by: {group: float(tilt) for group, tilt in own.items()} for by, own in result["tilts"].items()}
+        return cls(tilts, {by: (float(before), float(after)) for by, (before, after) in result["worst"].items()})
 
 
 def groups_in(evidence: EvidenceTable, by: str) -> NDArray[np.object_]:
-    """(n,) the group that each row names; "" for none."""
+    """Return (n,) the group that each row names; "" for none."""
     if by == JUDGE_VERSION:
         return np.array([evidence.versions.get(target) or "" for target in evidence.targets], dtype=object)
-    found = [evidence.metadata.get(target, {}).get(by) for target in evidence.targets]
-    return np.array(["" if name is None else str(name) for name in found], dtype=object)
+    result = [evidence.metadata.get(target, {}).get(by) for target in evidence.targets]
+    return np.array(["" if name is None else str(name) for name in result], dtype=object)
 
 
 def tilted(options: Floats, shares: Floats, tilt: Floats) -> Floats:
-    """(n, K) distributions ∝ p(y)·exp(λ·y), with (n,) λ."""
+    """Return (n, K) distributions ∝ p(y)·exp(λ·y), with (n,) λ."""
     weight = shares * np.exp(tilt[:, None] * (options - options.mean()))
     return np.asarray(weight / weight.sum(axis=1, keepdims=True))
 
 
 def _large(names: NDArray[np.object_], rated: Ratings) -> dict[str, NDArray[np.bool_]]:
-    """Which ratings belong to each group of `FEWEST_TEXTS` texts or more; none where there are not two such groups."""
-    found = {name: names == name for name in sorted(set(names) - {""})}
-    large = {name: mine for name, mine in found.items() if len(set(rated.text[mine])) >= FEWEST_TEXTS}
+    """Return the ratings of each group with at least `FEWEST_TEXTS` texts.
+
+    The result is empty if there are fewer than two such groups.
+    """
+    result = {name: names == name for name in sorted(set(names) - {""})}
+    large = {name: in_group for name, in_group in result.items() if len(set(rated.text[in_group])) >= FEWEST_TEXTS}
     return large if len(large) > 1 else {}
 
 
 def _worst(rated: Ratings, shares: Floats, groups: Mapping[str, NDArray[np.bool_]]) -> float:
     error = shares @ rated.options - rated.value
-    return max(abs(float(error[mine].mean())) for mine in groups.values())
+    return max(abs(float(error[in_group].mean())) for in_group in groups.values())
 
 
 def _likeliest(rated: Ratings, shares: Floats, belongs: Floats, attribute: NDArray[np.intp]) -> Floats:
-    """(G,) the tilts with the highest penalised likelihood, by Newton's method.
+    """Return (G,) tilts that maximize the penalized likelihood, by Newton's method.
 
-    Ratings of one conversation depend on each other: the likelihood counts for as much less as the variance of a
-    group's total error over conversations is more than that of independent ratings.
+    Ratings of one conversation are dependent. The likelihood is divided by the ratio of the variance of a group's total
+    error over conversations to that of independent ratings.
     """
     slope, curve = _likelihood(rated, shares, belongs)
     own = np.maximum(np.diag(curve), _TINY)
@@ -146,10 +151,10 @@ def _likeliest(rated: Ratings, shares: Floats, belongs: Floats, attribute: NDArr
     inflation = max(1.0, float(np.mean((totals**2).sum(axis=0) / own)))
     first, error = slope / own, inflation / own
     variance = np.zeros(len(own))
-    for each in np.unique(attribute):
-        mine = attribute == each
-        beyond = (first[mine] ** 2 / error[mine]).sum() - mine.sum()
-        variance[mine] = max(beyond, 0.0) / (1 / error[mine]).sum()
+    for fold_index in np.unique(attribute):
+        in_group = attribute == fold_index
+        beyond = (first[in_group] ** 2 / error[in_group]).sum() - in_group.sum()
+        variance[in_group] = max(beyond, 0.0) / (1 / error[in_group]).sum()
     tilts, moves = np.zeros(len(own)), variance > 0
     for _ in range(_STEPS if moves.any() else 0):
         slope, curve = _likelihood(rated, tilted(rated.options, shares, belongs @ tilts), belongs)
@@ -163,7 +168,7 @@ def _likeliest(rated: Ratings, shares: Floats, belongs: Floats, attribute: NDArr
 
 
 def _likelihood(rated: Ratings, shares: Floats, belongs: Floats) -> tuple[Floats, Floats]:
-    """The slope (G,) of the log-likelihood by the tilts, and its negative curvature (G, G)."""
+    """Return the gradient (G,) of the log likelihood by the tilts, and its negative curvature (G, G)."""
     mean = shares @ rated.options
     variance = shares @ rated.options**2 - mean**2
     return belongs.T @ (rated.value - mean), belongs.T @ (variance[:, None] * belongs)

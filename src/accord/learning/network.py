@@ -1,9 +1,9 @@
-"""The calibration network as a formula (Hashemi et al., ACL 2024, eq. 3 to 5), with NumPy or JAX as its arrays.
+"""Formula of the calibration network (Hashemi et al., ACL 2024, eq. 3 to 5), for NumPy or JAX arrays.
 
     z₁ = σ((W₁ + W₁ᵃ)[1; x])    z₂ = σ((W₂ + W₂ᵃ)[1; z₁])    p̂_a(y_i) = head((V_i + V_iᵃ)[1; z₂])
 
-Rows are laid out by annotator, (A, c, d): each annotator's part of a layer is then one matrix product, and a batch
-of it all annotators. `xp` is the module of arrays: training differentiates this very formula, prediction needs NumPy.
+Rows are arranged by annotator, (A, c, d), so that each annotator's part of a layer is one matrix product. `xp` is the
+array module: training differentiates this formula with JAX, prediction uses NumPy.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from accord.learning.rating_layout import standardization
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Array = Any
-"""An array of `xp`."""
+"""Array of `xp`."""
 Parameters = dict[str, dict[str, Array]]
-"""By layer, `shared` (…) and `own` (A, …): W of eq. 3 to 5, and each annotator's Wᵃ."""
+"""`shared` (…) and `own` (A, …) weights by layer: W of eq. 3 to 5, and each annotator's Wᵃ."""
 
 _FAR = 1e4
 _LARGEST = 80.0
@@ -33,16 +33,16 @@ _UNKNOWN_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
-class Shape:
-    """What the network's arrays look like.
+class NetworkShape:
+    """Dimensions of the network.
 
     Attributes:
         inputs: d, without the constant 1.
         hidden: h₁ and h₂.
         options: K_i of each question, the main one first.
         annotators: A.
-        head: `softmax` (eq. 5) or `ordinal` (appendix B): a latent answer with a logistic distribution, whose
-            mean and scale the network predicts, cut by thresholds that are the annotator's own.
+        head: `softmax` (eq. 5) or `ordinal` (appendix B): a latent answer with a logistic distribution, whose mean and
+            scale the network predicts, cut by each annotator's thresholds.
     """
 
     inputs: int
@@ -53,16 +53,16 @@ class Shape:
 
     @property
     def widest(self) -> int:
-        """The most options of any question; narrower ones are padded."""
+        """Largest number of options of a question; others are padded."""
         return max(self.options)
 
     @property
     def outputs(self) -> int:
-        """What the head gives for one question: a number an option, or a mean and a scale."""
+        """Number of outputs per question: one per option, or a mean and a scale."""
         return self.widest if self.head == "softmax" else 2
 
     def sizes(self) -> dict[str, tuple[int, ...]]:
-        """The shape of each layer's shared part."""
+        """Return the shape of each layer's shared part."""
         first, second = self.hidden
         outputs = len(self.options) * self.outputs
         layers: dict[str, tuple[int, ...]] = {
@@ -74,24 +74,24 @@ class Shape:
 
 
 def inputs(xp: Any, values: Array, present: Array, group: Array) -> Array:
-    """(…, d + G) x: values where they are there, and for each group of them whether it is missing (footnote 23).
+    """Return (…, d + G) x: values, 0 for missing ones, and a flag for each missing group of values (footnote 23).
 
-    `values` is (…, d), `present` (…, G) 1 or 0, `group` (G, d) which values belong together; with G = 0 nothing may
-    be missing and x is `values`.
+    `values` is (…, d), `present` (…, G) 1 or 0, `group` (G, d) the groups of values. With G = 0 no value may be missing
+    and x equals `values`.
     """
     if not group.shape[0]:
         return values
     return xp.concatenate([values * (present @ group), 1 - present], axis=-1)
 
 
-def chances(xp: Any, shape: Shape, parameters: Parameters, x: Array) -> Array:
-    """(A, c, Q, K) p̂_a of every question's options, 0 for options that a question does not have.
+def chances(xp: Any, shape: NetworkShape, parameters: Parameters, x: Array) -> Array:
+    """Return (A, c, Q, K) p̂_a of every question's options, 0 for padding.
 
     Args:
         xp: `numpy` or `jax.numpy`.
-        shape: Of the network.
-        parameters: Its layers.
-        x: (A, c, d) inputs, each row with its annotator.
+        shape: Dimensions of the network.
+        parameters: Layers of the network.
+        x: (A, c, d) inputs of each annotator's rows.
     """
     z1 = _sigmoid(xp, _layer(xp, parameters["W1"], x))
     z2 = _sigmoid(xp, _layer(xp, parameters["W2"], z1))
@@ -102,8 +102,8 @@ def chances(xp: Any, shape: Shape, parameters: Parameters, x: Array) -> Array:
     return _cut(xp, outputs, _thresholds(xp, parameters["cuts"]), allowed)
 
 
-def main_alone(shape: Shape, parameters: Parameters) -> tuple[Shape, Parameters]:
-    """The same network for its first question alone: what fine-tuning starts from, and what is kept."""
+def main_alone(shape: NetworkShape, parameters: Parameters) -> tuple[NetworkShape, Parameters]:
+    """Return the network of the first question only, which fine-tuning starts from."""
     alone = replace(shape, options=shape.options[:1])
     V = {part: weights[..., : shape.outputs] for part, weights in parameters["V"].items()}
     if shape.head == "softmax":
@@ -114,7 +114,7 @@ def main_alone(shape: Shape, parameters: Parameters) -> tuple[Shape, Parameters]
 
 
 def _layer(xp: Any, weights: dict[str, Array], z: Array) -> Array:
-    """(W + Wᵃ)[1; z], for each annotator's rows."""
+    """Return (W + Wᵃ)[1; z] for each annotator's rows."""
     with_one = xp.concatenate([xp.ones_like(z[..., :1]), z], axis=-1)
     return with_one @ (weights["shared"] + weights["own"])
 
@@ -124,19 +124,19 @@ def _sigmoid(xp: Any, z: Array) -> Array:
 
 
 def _softmax(xp: Any, outputs: Array) -> Array:
-    # exp overflows float32 from 88 on; cutting is a pass less than subtracting the largest, and the same below 80.
+    # exp overflows float32 above 88. Clipping needs one pass less than subtracting the maximum.
     powers = xp.exp(xp.minimum(outputs, _LARGEST))
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
 def _thresholds(xp: Any, cuts: dict[str, Array]) -> Array:
-    """(A, Q, K-1) rising: the first as it is, each next one further by the exponential of its step."""
+    """Return (A, Q, K-1) rising thresholds; each step after the first is exponentiated."""
     steps = cuts["shared"] + cuts["own"]
     return xp.cumsum(xp.concatenate([steps[..., :1], xp.exp(steps[..., 1:])], axis=-1), axis=-1)
 
 
 def _cut(xp: Any, outputs: Array, thresholds: Array, allowed: NDArray[np.bool_]) -> Array:
-    """P(y = k) = F((θ_k - r)/s) - F((θ_{k-1} - r)/s), F logistic, r and log s the network's outputs."""
+    """Return P(y = k) = F((θ_k - r)/s) - F((θ_{k-1} - r)/s), with F logistic, r and log s the network's outputs."""
     r, scale = outputs[..., :1], xp.exp(outputs[..., 1:])
     below = _sigmoid(xp, (thresholds[:, None] - r) / scale)
     below = xp.where(allowed[:, 1:], below, 1.0)
@@ -148,54 +148,53 @@ def _cut(xp: Any, outputs: Array, thresholds: Array, allowed: NDArray[np.bool_])
 
 
 def blocks(annotator: Indices, annotators: int, rows: Indices, width: int = 1) -> Indices:
-    """(A, c) rows by annotator, each annotator's in the order of `rows`; empty places hold `len(annotator)`.
+    """Return (A, c) rows by annotator in the order of `rows`; empty places hold `len(annotator)`.
 
     Args:
-        annotator: (n,) whose each row is, 0 to A-1.
+        annotator: (n,) annotator of each row, 0 to A-1.
         annotators: A.
-        rows: The rows to lay out.
-        width: The least c; it is at least the most rows of any annotator.
+        rows: Rows to arrange.
+        width: Smallest c; it is at least the largest number of rows of an annotator.
     """
-    whose = annotator[rows]
-    order = np.argsort(whose, kind="stable")
-    count = np.bincount(whose, minlength=annotators)
-    laid = np.full((annotators, max(int(count.max(initial=0)), width)), len(annotator), dtype=np.intp)
+    owner = annotator[rows]
+    order = np.argsort(owner, kind="stable")
+    count = np.bincount(owner, minlength=annotators)
+    layout = np.full((annotators, max(int(count.max(initial=0)), width)), len(annotator), dtype=np.intp)
     place = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
-    laid[whose[order], place] = rows[order]
-    return laid
+    layout[owner[order], place] = rows[order]
+    return layout
 
 
-def predict(shape: Shape, members: Sequence[Parameters], x: Floats, annotator: Indices) -> Floats:
-    """(n, K) distributions of the first question's answers, averaged over the members of an ensemble.
+def predict(shape: NetworkShape, members: Sequence[Parameters], x: Floats, annotator: Indices) -> Floats:
+    """Return (n, K) distributions of the first question's answers, averaged over an ensemble.
 
-    A row whose annotator is -1 is for a person nobody has met, one drawn from those that are known: the mean of
-    their distributions (appendix A).
+    A row with annotator -1 is for a new annotator: the mean over the known annotators (appendix A).
     """
     known, unknown = np.flatnonzero(annotator >= 0), np.flatnonzero(annotator < 0)
-    found = np.zeros((len(x), shape.options[0]))
-    laid = blocks(annotator, shape.annotators, known)
-    here = laid < len(x)
+    shares = np.zeros((len(x), shape.options[0]))
+    layout = blocks(annotator, shape.annotators, known)
+    is_filled = layout < len(x)
     padded = np.vstack([x, np.zeros((1, x.shape[1]))])
     for parameters in members:
         alone, own = main_alone(shape, parameters)
         if len(known):
-            found[laid[here]] += chances(np, alone, own, padded[laid])[here][:, 0]
+            shares[layout[is_filled]] += chances(np, alone, own, padded[layout])[is_filled][:, 0]
         for start in range(0, len(unknown), _UNKNOWN_AT_ONCE):
             rows = unknown[start : start + _UNKNOWN_AT_ONCE]
             everyone = np.broadcast_to(x[rows], (shape.annotators, len(rows), x.shape[1]))
-            found[rows] += chances(np, alone, own, everyone).mean(axis=0)[:, 0]
-    return np.asarray(found / found.sum(axis=-1, keepdims=True))
+            shares[rows] += chances(np, alone, own, everyone).mean(axis=0)[:, 0]
+    return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """How columns become inputs.
+    """Conversion of columns to inputs.
 
     Attributes:
         mean: (d,) subtracted from each column; 0 for the probability of an option.
-        scale: (d,) each is divided by; 1 for the probability of an option.
-        groups: (d,) the group of each column: the options of one question are there together or missing together.
-        group: (G, d) the same as a table; G is 0 where nothing was ever missing, nor is hidden in training.
+        scale: (d,) divisor of each column; 1 for the probability of an option.
+        groups: (d,) group of each column: options of one question are missing together.
+        group: (G, d) the same as a table; G is 0 if no value can be missing.
     """
 
     mean: Floats
@@ -205,7 +204,10 @@ class Inputs:
 
     @classmethod
     def fit(cls, features: EvidenceTable, with_mask: bool) -> Self:
-        """What the training rows ask for; `with_mask` marks missing groups even if none is missing here."""
+        """Return the conversion for the training rows.
+
+        `with_mask` adds flags of missing groups even if none is missing here.
+        """
         mean, scale = standardization(matrix(features))
         is_chance = np.array([column.option is not None for column in features.columns], dtype=bool)
         names = [column.question if column.option is not None else column.name for column in features.columns]
@@ -216,7 +218,7 @@ class Inputs:
         return cls(np.where(is_chance, 0.0, mean), np.where(is_chance, 1.0, scale), groups, table)
 
     def of(self, features: EvidenceTable) -> tuple[Floats, Floats]:
-        """Values (n, d), 0 where missing, and which groups are there (n, G)."""
+        """Return values (n, d), 0 for missing ones, and flags of present groups (n, G)."""
         values = np.where(features.present, (features.values - self.mean) / self.scale, 0.0)
         if not len(self.group):
             return values, np.ones((len(values), 0))
@@ -224,7 +226,7 @@ class Inputs:
         return values, 1.0 - missing.astype(float)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The same as arrays to save."""
+        """Return the fields as arrays to save."""
         return {
             "inputs.mean": self.mean,
             "inputs.scale": self.scale,
@@ -234,5 +236,5 @@ class Inputs:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The inverse of `arrays`."""
+        """Return the conversion from `arrays`."""
         return cls(*(arrays[f"inputs.{name}"] for name in ("mean", "scale", "groups", "group")))

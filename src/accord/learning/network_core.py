@@ -1,6 +1,6 @@
-"""The network as a core of the calibration (LLM-RUBRIC, section 2): its settings, its tasks, what it learned.
+"""Answer model `network` (LLM-RUBRIC, section 2): its settings, its tasks and its learned state.
 
-Each question is a task: what an annotator answered to the other questions is learned beside the main rating.
+Each question is a task: an annotator's answers to other questions are learned together with the main rating.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from accord.edges import BadInput
 from accord.evidence import Arrays, EvidenceTable, Ratings
 from accord.learning.answer_model import AnswerModel, Floats, inner_folds
-from accord.learning.network import Indices, Inputs, Parameters, Shape, inputs, predict
+from accord.learning.network import Indices, Inputs, NetworkShape, Parameters, inputs, predict
 from accord.statistics import INNER_FOLDS
 from accord.values import Labels, Target, Value
 
@@ -29,36 +29,43 @@ MOST_OPTIONS = 10
 
 
 Sheet = tuple[Target, str]
-"""What was asked about, and who answered."""
+"""Target and annotator."""
 
 
 def answers_to(
     rated: Ratings, labels: Labels, beyond: Sequence[Sheet] = ()
 ) -> tuple[NDArray[np.intp], tuple[int, ...]]:
-    """Every question's answers on the sheets of the main question's ratings, then on those `beyond` them.
+    """Return every question's answers on the sheets of the main ratings, followed by those of the sheets `beyond`.
 
-    A question counts as a task where at least two of its options were chosen; its options are those that somebody
-    chose, or, where those are more than `MOST_OPTIONS`, as many ranges of them. Where a person rated a text several
-    times, their k-th answer to any question belongs to their k-th rating.
+    A question is a task if at least two of its options were chosen. Its options are the chosen ones, or at most
+    `MOST_OPTIONS` ranges of them. If an annotator rated a text several times, the k-th answer to any question belongs
+    to the k-th rating.
 
     Returns:
-        (n + beyond, Q) index of the chosen option, the main question first, -1 where nobody answered; and the number of
-        options of each question.
+        (n + beyond, Q) index of the chosen option, the main question first, -1 for no answer; and the number of options
+        of
+        each question.
     """
     main = rated.labels[0].question if len(rated.labels) else ""
-    said: dict[tuple[Target, str], dict[str, list[Value]]] = defaultdict(lambda: defaultdict(list))
+    answers_by_sheet: dict[tuple[Target, str], dict[str, list[Value]]] = defaultdict(lambda: defaultdict(list))
     for label in labels:
         if label.value is not None and label.question != main:
-            said[label.target, label.annotator][label.question].append(label.value)
+            answers_by_sheet[label.target, label.annotator][label.question].append(label.value)
     chosen: dict[str, set[Value]] = defaultdict(set)
     sheets: list[dict[str, Value]] = []
-    again: dict[tuple[Target, str], int] = defaultdict(int)
+    counts: dict[tuple[Target, str], int] = defaultdict(int)
     for label in rated.labels:
-        who = (label.target, label.annotator)
-        sheet = {q: values[again[who]] for q, values in said[who].items() if again[who] < len(values)}
-        again[who] += 1
+        sheet_key = (label.target, label.annotator)
+        sheet = {
+            q: values[counts[sheet_key]]
+            for q, values in answers_by_sheet[sheet_key].items()
+            if counts[sheet_key] < len(values)
+        }
+        counts[sheet_key] += 1
         sheets.append(sheet)
-    sheets += [{question: values[0] for question, values in said[who].items()} for who in beyond]
+    sheets += [
+        {question: values[0] for question, values in answers_by_sheet[sheet_key].items()} for sheet_key in beyond
+    ]
     for sheet in sheets:
         for question, value in sheet.items():
             chosen[question].add(value)
@@ -70,7 +77,7 @@ def answers_to(
 
 
 def sheets_beyond(features: EvidenceTable, rated: Ratings, labels: Labels) -> list[Sheet]:
-    """The sheets without a main rating of what there is evidence of (eq. 1 sums over them too)."""
+    """Return the sheets with evidence and without a main rating (eq. 1 sums over them too)."""
     main = {label.question for label in rated.labels}
     own: set[Sheet] = {(label.target, label.annotator) for label in rated.labels}
     known = {features.targets[row] for row in np.flatnonzero(features.present.any(axis=1))}
@@ -82,36 +89,36 @@ def sheets_beyond(features: EvidenceTable, rated: Ratings, labels: Labels) -> li
 
 
 def _places(values: set[Value]) -> dict[Value, int]:
-    """Each value's place: numbers in their order, words by the alphabet, at most `MOST_OPTIONS` places."""
+    """Return the index of each value: numbers by size, words alphabetically, at most `MOST_OPTIONS` indices."""
     ordered = sorted(values, key=lambda value: (isinstance(value, str), value))
     count = min(len(ordered), MOST_OPTIONS)
     return {value: place * count // len(ordered) for place, value in enumerate(ordered)}
 
 
 POOLING = (30.0, 100.0, 300.0)
-"""Strengths of partial pooling to choose from."""
+"""Candidate strengths of partial pooling."""
 
 
 @dataclass(frozen=True)
 class NetworkSettings:
-    """How a network is made and trained. The defaults are the regularised variant; `paper` names the paper's.
+    """Architecture and training of a network. The defaults are the regularized variant; `PAPER` holds the paper's.
 
     Attributes:
-        reads: `distributions` (the paper's x) or `expected` answers, standardised.
+        reads: `distributions` (the paper's x) or `expected` answers, standardized.
         head: `softmax` (eq. 5) or `ordinal` (appendix B).
         hidden: h₁ and h₂.
-        batch: The most rows of a step; `None` takes all.
+        batch: Largest number of rows per step; None takes all.
         rate: Adam's step size.
         pretrain: Epochs on all questions.
-        finetune: Epochs on the main question alone.
-        pooling: Strength of the pull of each annotator's weights towards the shared ones; `None` chooses among
-            `POOLING` inside the training side, 0 is no pull.
-        decay: Strength of the pull of the shared weights towards 0.
-        dropout: Share of the questions that a training step hides: above 0 the network can do without some.
-        members: Networks whose distributions are averaged, each from another seed.
-        seed: Of the first one.
-        search: Of the paper's network: sizes, batch, rate and epochs are the best of the paper's grid on inner folds,
-            or of so many of its 64 programs, the cheapest first; `None` takes them as they are.
+        finetune: Epochs on the main question.
+        pooling: Strength that pulls each annotator's weights towards the shared ones; None chooses among `POOLING` on
+            inner folds, 0 disables it.
+        decay: Strength that pulls the shared weights towards 0.
+        dropout: Share of the questions that a training step hides; above 0 the network tolerates missing questions.
+        members: Number of networks with different seeds whose distributions are averaged.
+        seed: Random seed of the first network.
+        search: For the paper's network: choose sizes, batch, rate and epochs from the paper's grid on inner folds,
+            limited to this number of its 64 programs, cheapest first; None uses the settings as they are.
     """
 
     reads: str = "expected"
@@ -130,35 +137,35 @@ class NetworkSettings:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> NetworkSettings:
-        """Settings from a mapping: `like` names where to begin (`regularised` or `paper`), the others change it.
+        """Return settings from a mapping; `like` names the defaults to start from (`regularised` or `paper`).
 
         Raises:
-            BadInput: There is no such setting, or a value that cannot be.
+            BadInput: There is no such setting, or a value is invalid.
         """
         rest = {name: value for name, value in given.items() if name != "like"}
-        like, strange = given.get("like", "regularised"), sorted(set(rest) - set(cls.__dataclass_fields__))
-        if strange or like not in ("regularised", "paper"):
+        like, unknown = given.get("like", "regularised"), sorted(set(rest) - set(cls.__dataclass_fields__))
+        if unknown or like not in ("regularised", "paper"):
             allowed = ", ".join(["like", *cls.__dataclass_fields__])
-            what = f"unknown setting of a network: {', '.join(strange)}" if strange else "like is regularised or paper"
+            what = f"unknown setting of a network: {', '.join(unknown)}" if unknown else "like is regularised or paper"
             raise BadInput(f"{what}; allowed: {allowed}")
-        begun = PAPER if like == "paper" else cls()
-        hidden = rest.get("hidden", begun.hidden)
+        defaults = PAPER if like == "paper" else cls()
+        hidden = rest.get("hidden", defaults.hidden)
         if not isinstance(hidden, list | tuple) or len(hidden) != 2 or not all(map(_is_count, hidden)):
-            raise BadInput(f"hidden is two numbers of units from 1, got {hidden!r}")
-        found = replace(begun, **{**rest, "hidden": tuple(hidden)})
+            raise BadInput(f"hidden must be two numbers of units from 1, got {hidden!r}")
+        found = replace(defaults, **{**rest, "hidden": tuple(hidden)})
         if found.reads not in ("expected", "distributions") or found.head not in ("ordinal", "softmax"):
-            raise BadInput("a network reads 'expected' or 'distributions', and its head is 'ordinal' or 'softmax'")
+            raise BadInput("reads must be 'expected' or 'distributions', and head must be 'ordinal' or 'softmax'")
         for name in ("batch", "members", "search"):
             value = getattr(found, name)
             if not _is_count(value) and (value is not None or name == "members"):
-                raise BadInput(f"{name} of a network is a number from 1, got {value!r}")
+                raise BadInput(f"{name} of a network must be a number from 1, got {value!r}")
         if not all(_is_count(epochs) or epochs == 0 for epochs in (found.pretrain, found.finetune)):
-            raise BadInput(f"epochs are numbers from 0, got {found.pretrain!r} and {found.finetune!r}")
+            raise BadInput(f"epochs must be numbers from 0, got {found.pretrain!r} and {found.finetune!r}")
         if found.pretrain + found.finetune < 1:
-            raise BadInput("a network is trained for one epoch at least")
+            raise BadInput("pretrain and finetune are both 0; a network needs at least one epoch")
         as_in_the_grid = found.pooling == 0 and found.decay == 0 and found.dropout == 0
         if found.search is not None and not as_in_the_grid:
-            raise BadInput("search is of the paper's grid: it takes a number of programs from 1, and like: paper")
+            raise BadInput("search needs like: paper, because it searches the paper's grid")
         return found
 
 
@@ -169,12 +176,12 @@ PAPER = NetworkSettings(
 
 
 def _is_count(value: object) -> bool:
-    """Whether it is a whole number from 1."""
+    """Return True for a whole number from 1."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 class NetworkAnswers(AnswerModel):
-    """Evidence in; the distribution that the network, or the mean of an ensemble, gives for each annotator."""
+    """Distributions by an ensemble of networks."""
 
     name = "network"
 
@@ -183,7 +190,7 @@ class NetworkAnswers(AnswerModel):
         self.trust_ = 1.0
 
     def prepare(self, evidence: EvidenceTable) -> EvidenceTable:
-        """Answer blocks as they are, masses outside the options left out, or as expected answers."""
+        """Return answer blocks unchanged without mass outside the options, or as expected answers."""
         return evidence.expected() if self.settings.reads == "expected" else evidence
 
     def fit_predict(self, features: EvidenceTable, rated: Ratings, labels: Labels) -> Floats:
@@ -202,7 +209,7 @@ class NetworkAnswers(AnswerModel):
         from accord.learning.network_training import Sheets
 
         with_mask = self.settings.dropout > 0
-        # Without pre-training no answer but the main one is looked at.
+        # Without pretraining only main answers are used.
         beyond = sheets_beyond(features, rated, labels) if self.settings.pretrain else []
         rows = np.append(rated.row, features.rows_of(target for target, _ in beyond))
         self.inputs_ = Inputs.fit(features.take(np.unique(rated.row)), with_mask)
@@ -210,11 +217,11 @@ class NetworkAnswers(AnswerModel):
         names = [*map(str, rated.annotator), *(str(name) for _, name in beyond)]
         self.people_ = np.unique(rated.annotator.astype(str))
         place = {name: number for number, name in enumerate(dict.fromkeys([*self.people_, *sorted(names)]))}
-        who = np.array([place[name] for name in names], dtype=np.intp)
+        sheet_key = np.array([place[name] for name in names], dtype=np.intp)
         values, present = self.inputs_.of(features.take(rows))
-        sheets = Sheets(values, present, self.inputs_.group, who, answers)
+        sheets = Sheets(values, present, self.inputs_.group, sheet_key, answers)
         width = values.shape[1] + present.shape[1]
-        self.shape_ = Shape(width, self.settings.hidden, options, len(place), self.settings.head)
+        self.shape_ = NetworkShape(width, self.settings.hidden, options, len(place), self.settings.head)
         self._sheets = sheets
         fold = self._folds(rated, labels, beyond)
         if self.settings.search is not None:
@@ -222,7 +229,7 @@ class NetworkAnswers(AnswerModel):
         return self._choose(sheets, rated, fold)
 
     def _folds(self, rated: Ratings, labels: Labels, beyond: Sequence[Sheet]) -> Indices:
-        """The inner fold of each sheet; -1 for one that is always learned from, as nothing of its group is rated."""
+        """Return the inner fold of each sheet; -1 for a sheet of an unrated group, which is always learned from."""
         fold = inner_folds(rated, self.settings.seed)
         several = len(set(rated.group)) > 1
         place = dict(zip(rated.group if several else rated.text, fold, strict=True))
@@ -230,7 +237,7 @@ class NetworkAnswers(AnswerModel):
         return np.append(fold, np.array(others, dtype=np.intp))
 
     def operations(self, features: EvidenceTable, rated: Ratings) -> float:
-        """About how many operations learning takes, so that it can be known beforehand whether that is affordable."""
+        """Return the approximate number of operations that learning takes."""
         own, (first, second) = self.settings, self.settings.hidden
         _, labels = np.unique(rated.annotator.astype(str), return_counts=True)
         weights = (2 * len(features.columns) + 1) * first + (first + 1) * second + (second + 1) * len(rated.options)
@@ -240,7 +247,7 @@ class NetworkAnswers(AnswerModel):
         return float(networks * (own.pretrain + own.finetune) * weights * (6 * laid_out + 10 * len(labels)))
 
     def _search(self, sheets: Sheets, fold: Indices) -> None:
-        """Take the settings of the grid's best cell over inner folds."""
+        """Set the settings of the grid's best cell over inner folds."""
         from accord.learning.network_grid import Grid, search
 
         folds, own = [fold != each for each in range(INNER_FOLDS)], self.settings
@@ -252,7 +259,11 @@ class NetworkAnswers(AnswerModel):
         )
 
     def _choose(self, sheets: Sheets, rated: Ratings, fold: Indices) -> Floats:
-        """The strength of the pooling with the lowest log loss over inner folds."""
+        """Choose the pooling strength with the lowest log loss on inner folds.
+
+        Returns:
+            (n, K) held-out distributions at that strength.
+        """
         folds = [fold != each for each in range(INNER_FOLDS)]
         strengths = POOLING if self.settings.pooling is None else (self.settings.pooling,)
         nets = self._networks(sheets, [(rows, strength, 0) for strength in strengths for rows in folds])
@@ -267,22 +278,22 @@ class NetworkAnswers(AnswerModel):
             self.cross_predict(lambda: self, features, rated, labels)
         everything = np.ones(len(self._sheets.annotator), dtype=bool)
         wanted = [(everything, self.pooling_, member) for member in range(self.settings.members)]
-        # Whoever gave no main rating has taught the shared weights; nobody asks for their own.
+        # Annotators without a main rating only train the shared weights.
         self.members_ = [_first(network, len(self.people_)) for network in self._networks(self._sheets, wanted)]
         self.shape_ = replace(self.shape_, annotators=len(self.people_))
         del self._sheets
 
     def _networks(self, sheets: Sheets, wanted: Sequence[tuple[NDArray[np.bool_], float, int]]) -> list[Parameters]:
-        from accord.learning.network_training import Job, Schedule, train
+        from accord.learning.network_training import Schedule, TrainingJob, train
 
         own = self.settings
-        jobs = [Job(rows, own.rate, pooling, own.decay, own.seed + member) for rows, pooling, member in wanted]
-        # What is tried and what is kept are trained by one compiled program, whatever strength was chosen.
+        jobs = [TrainingJob(rows, own.rate, pooling, own.decay, own.seed + member) for rows, pooling, member in wanted]
+        # Trials and members share one compiled program for any pooling strength.
         penalised = own.decay > 0 or own.pooling is None or own.pooling > 0
         return train(self.shape_, sheets, Schedule(own.pretrain, own.finetune, own.batch, own.dropout, penalised), jobs)
 
     def _held_out(self, sheets: Sheets, nets: Sequence[Parameters], fold: Indices) -> Floats:
-        """(n, K) each rating predicted by the network that did not learn from its fold."""
+        """Return (n, K) each rating predicted by the network that did not learn from its fold."""
         rated = sheets.answers[:, 0] >= 0
         x, fold = inputs(np, sheets.values[rated], sheets.present[rated], sheets.group), fold[rated]
         shares = np.zeros((len(x), self.shape_.options[0]))
@@ -292,11 +303,14 @@ class NetworkAnswers(AnswerModel):
         return shares
 
     def distributions(self, features: EvidenceTable, annotators: Sequence[str | None]) -> Floats:
-        """(n, K) each row's distribution for its annotator; in a new domain partly that of a person nobody has met."""
+        """Return (n, K) the distribution of each row for its annotator.
+
+        In a new domain it is mixed with that of a new annotator.
+        """
         x = inputs(np, *self.inputs_.of(features), self.inputs_.group)
         place = {str(name): index for index, name in enumerate(self.people_)}
-        who = np.array([-1 if name is None else place.get(str(name), -1) for name in annotators], dtype=np.intp)
-        own = predict(self.shape_, self.members_, x, who)
+        sheet_key = np.array([-1 if name is None else place.get(str(name), -1) for name in annotators], dtype=np.intp)
+        own = predict(self.shape_, self.members_, x, sheet_key)
         if self.trust_ == 1:
             return own
         anybody = predict(self.shape_, self.members_, x, np.full(len(x), -1, dtype=np.intp))
@@ -304,17 +318,20 @@ class NetworkAnswers(AnswerModel):
 
     @property
     def annotators(self) -> list[str]:
-        """Everyone whose labels were learned from."""
+        """Annotators whose labels were learned from."""
         return [str(name) for name in self.people_]
 
     def in_new_domain(self, domain_correlation: float) -> NetworkAnswers:
-        """A person speaks as before with weight `domain_correlation`, and as anybody with the rest."""
+        """Return the model for another domain.
+
+        It mixes an annotator's own distribution, weighted by `domain_correlation`, with that of a new annotator.
+        """
         moved = copy.copy(self)
         moved.trust_ = domain_correlation
         return moved
 
     def describe(self) -> dict[str, Any]:
-        """The settings, the chosen pooling, and how far each annotator's weights are from the shared ones."""
+        """Return the settings, the chosen pooling, and the distance of annotators' weights from the shared ones."""
         own = [np.sqrt(sum(_squares(m[layer]["own"]) for layer in sorted(m))) for m in self.members_]
         return {
             "network": {**asdict(self.settings), "pooling": self.pooling_},
@@ -323,7 +340,7 @@ class NetworkAnswers(AnswerModel):
         }
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        """What was learned, as JSON and arrays."""
+        """Return the learned state as JSON and arrays."""
         card = {
             "pooling": self.pooling_,
             "trust": self.trust_,
@@ -339,12 +356,12 @@ class NetworkAnswers(AnswerModel):
         return card, {**arrays, **self.inputs_.arrays()}
 
     def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
-        """The inverse of `state`."""
+        """Restore the learned state from `state`."""
         self.pooling_, self.trust_ = card["pooling"], card["trust"]
         self.settings = NetworkSettings.of(card["settings"])
         self.people_ = np.array(card["people"], dtype=object)
         about = card["shape"]
-        self.shape_ = Shape(**{**about, "hidden": tuple(about["hidden"]), "options": tuple(about["options"])})
+        self.shape_ = NetworkShape(**{**about, "hidden": tuple(about["hidden"]), "options": tuple(about["options"])})
         self.inputs_ = Inputs.from_arrays(arrays)
         layers = ("W1", "W2", "V", *(("cuts",) if self.shape_.head == "ordinal" else ()))
         count = len(arrays["W1.shared"])
@@ -356,10 +373,10 @@ class NetworkAnswers(AnswerModel):
 
 
 def _squares(own: Any) -> Floats:
-    """(annotators,) the sum of squares of each annotator's weights of a layer, (annotators, ...)."""
+    """Return (annotators,) the sum of squares of each annotator's weights of a layer, (annotators, ...)."""
     return np.asarray((np.ascontiguousarray(own, dtype=float).reshape(len(own), -1) ** 2).sum(axis=1))
 
 
 def _first(network: Parameters, people: int) -> Parameters:
-    """A network with its first annotators' own weights alone."""
+    """Return a network with the own weights of its first annotators only."""
     return {name: {**weights, "own": weights["own"][:people]} for name, weights in network.items()}

@@ -1,8 +1,8 @@
-"""The paper's grid (LLM-RUBRIC, section 4): every cell's held-out log loss, for a fraction of training every cell.
+"""The paper's grid (LLM-RUBRIC, section 4): the held-out log loss of every cell at a fraction of the cost.
 
-All lengths of pre-training are stops on one way, and all lengths of fine-tuning stops on the way from each: the 36
-pairs of lengths cost 350 epochs instead of 1,860. Networks of one shape and batch size, all rates and folds of them,
-are one compiled program.
+All lengths of pretraining are checkpoints of one run, and all lengths of fine-tuning are checkpoints of the run from
+each of them: the 36 pairs of lengths cost 350 epochs instead of 1,860. Networks of one shape and batch size, with all
+rates and folds, are one compiled program.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.learning.network import Array, Parameters, Shape, blocks, inputs, main_alone
+from accord.learning.network import Array, NetworkShape, Parameters, blocks, inputs, main_alone
 from accord.learning.network_training import (
     HALF_THE_EFFORT,
-    Job,
     Schedule,
     Settings,
     Sheets,
     Tables,
+    TrainingJob,
     initial,
     on_main,
     phase,
@@ -40,7 +40,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Grid:
-    """The values that each setting ranges over; the defaults are the paper's, 16,128 cells."""
+    """Values of each setting; the defaults are the paper's, 16,128 cells."""
 
     hidden: Sequence[int] = (10, 25, 50, 100)
     batch: Sequence[int] = (32, 64, 128, 256)
@@ -48,7 +48,7 @@ class Grid:
     epochs: Sequence[int] = (5, 10, 20, 30, 40, 50)
 
     def programs(self) -> list[tuple[int, int, int]]:
-        """(h₁, h₂, batch size) of each compiled program, the cheapest first."""
+        """Return (h₁, h₂, batch size) of each compiled program, cheapest first."""
         every = product(self.hidden, self.hidden, self.batch)
         return sorted(every, key=lambda one: ((one[0] + one[1]) * 36 + one[0] * one[1]) * (1 / one[2] + 1 / 256))
 
@@ -58,7 +58,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of the grid with its held-out log loss, a mean over the answers of all folds."""
+    """Cell of the grid with its held-out log loss, a mean over the answers of all folds."""
 
     hidden: tuple[int, int]
     batch: int
@@ -69,7 +69,7 @@ class Cell:
 
 
 def search(
-    shape: Shape,
+    shape: NetworkShape,
     sheets: Sheets,
     folds: Sequence[NDArray[np.bool_]],
     grid: Grid,
@@ -77,17 +77,17 @@ def search(
     seconds: float | None = None,
     most: int | None = None,
 ) -> list[Cell]:
-    """Cells with their held-out log loss on the main question, the best first.
+    """Return cells with their held-out log loss on the main question, best first.
 
     Args:
-        shape: Of the networks; its hidden layers are replaced by the grid's.
-        sheets: What to learn from.
-        folds: For each fold, (n,) which rows are learned from; the others are predicted.
-        grid: The cells.
-        seed: Of first weights and batches, the same for every cell.
-        seconds: Start no further program after so long; programs go from the cheapest to the dearest. The first one
-            always runs. Without it the whole grid is searched.
-        most: Run no more programs than so many, the cheapest.
+        shape: Dimensions of the networks; its hidden layers are replaced by the grid's.
+        sheets: Training sheets.
+        folds: For each fold, (n,) True for rows to learn from; the others are predicted.
+        grid: Cells to search.
+        seed: Random seed of initial weights and batches, the same for every cell.
+        seconds: Start no further program after this time; programs run cheapest first, and the first one always runs.
+            None searches the whole grid.
+        most: Largest number of programs, cheapest first.
     """
     start, found = time.monotonic(), list[Cell]()
     for first, second, batch in grid.programs()[:most]:
@@ -98,19 +98,19 @@ def search(
     return sorted(found, key=lambda cell: cell.loss)
 
 
-def _cells(shape: Shape, batch: int, loss: Floats, grid: Grid) -> Iterator[Cell]:
+def _cells(shape: NetworkShape, batch: int, loss: Floats, grid: Grid) -> Iterator[Cell]:
     for rate, pretrain, finetune in np.ndindex(*loss.shape):
         lengths = grid.epochs[pretrain], grid.epochs[finetune]
         yield Cell(shape.hidden, batch, grid.rate[rate], *lengths, float(loss[rate, pretrain, finetune]))
 
 
 def losses(
-    shape: Shape, batch: int, sheets: Sheets, folds: Sequence[NDArray[np.bool_]], grid: Grid, seed: int
+    shape: NetworkShape, batch: int, sheets: Sheets, folds: Sequence[NDArray[np.bool_]], grid: Grid, seed: int
 ) -> Floats:
-    """(R, P, F) held-out log loss by rate, length of pre-training and of fine-tuning: one program of the grid."""
+    """Return (R, P, F) held-out log loss of one program, by rate, length of pretraining and of fine-tuning."""
     longest = max(grid.epochs)
     terms = Schedule(longest, longest, batch, dropout=0.0, penalised=False)
-    jobs = [Job(rows, rate, 0.0, 0.0, seed) for rate in grid.rate for rows in folds]
+    jobs = [TrainingJob(rows, rate, 0.0, 0.0, seed) for rate in grid.rate for rows in folds]
     first = jobs[: len(folds)]
     both = (first, on_main(sheets, first))
     steps, last = (schedules(sheets.annotator, shape.annotators, some, terms) for some in both)
@@ -123,8 +123,8 @@ def losses(
     return np.asarray(by_fold.sum(axis=1) / count.reshape(len(grid.rate), len(folds))[0].sum())
 
 
-def _unseen(shape: Shape, sheets: Sheets, folds: Sequence[NDArray[np.bool_]]) -> Array:
-    """(folds, A, c) the rows that each fold predicts, by annotator."""
+def _unseen(shape: NetworkShape, sheets: Sheets, folds: Sequence[NDArray[np.bool_]]) -> Array:
+    """Return (folds, A, c) the rows that each fold predicts, by annotator."""
     rows = [np.flatnonzero(~learned) for learned in folds]
     width = max(int(np.bincount(sheets.annotator[each]).max(initial=1)) for each in rows)
     return jnp.asarray(np.stack([blocks(sheets.annotator, shape.annotators, each, width) for each in rows]))
@@ -132,7 +132,7 @@ def _unseen(shape: Shape, sheets: Sheets, folds: Sequence[NDArray[np.bool_]]) ->
 
 @partial(jax.jit, static_argnums=(0, 1, 2), compiler_options=HALF_THE_EFFORT)
 def _losses(
-    shape: Shape,
+    shape: NetworkShape,
     terms: Schedule,
     stops: tuple[int, ...],
     sheets: Tables,
@@ -140,7 +140,7 @@ def _losses(
     unseen: Array,
     jobs: Settings,
 ) -> tuple[Array, Array]:
-    """Each job's (P, F) sums of held-out -log p̂, and how many answers they are sums of."""
+    """Return each job's (P, F) sums of held-out -log p̂, and the number of answers."""
     alone = main_alone(shape, initial(shape, jax.random.key(0)))[0]
 
     def one(place: Array) -> tuple[Array, Array]:

@@ -1,9 +1,8 @@
-"""Training the calibration network: maximum likelihood (LLM-RUBRIC, eq. 1) by Adam, many networks by one program.
+"""Training of the calibration network: maximum likelihood (LLM-RUBRIC, eq. 1) by Adam, many networks in one program.
 
-A network is first trained on all questions, then on the main one alone (section 2, multi-task learning). Answers
-that nobody gave are masked: they are no part of the sum. Beyond the paper, each annotator's part may be pulled
-towards the shared one (partial pooling), and whole questions may be hidden at random (appendix B: a network that
-has met missing answers can do without them).
+A network is trained on all questions first, then on the main one (section 2, multi-task learning). Missing answers are
+masked. Beyond the paper, each annotator's weights may be pulled towards the shared ones (partial pooling), and whole
+questions may be hidden at random (appendix B), so that the network tolerates missing answers.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import MissingExtra
-from accord.learning.network import Array, Indices, Parameters, Shape, blocks, chances, inputs, main_alone
+from accord.learning.network import Array, Indices, NetworkShape, Parameters, blocks, chances, inputs, main_alone
 
 try:
     import jax
@@ -32,23 +31,25 @@ Settings = dict[str, Array]
 State = tuple[Parameters, Any]
 
 HALF_THE_EFFORT = {"xla_backend_optimization_level": 1}
-"""Of the compiler, which costs these programs nothing: they train as quickly, and to the same networks."""
+"""Compiler option; these programs train equally fast with it, and to the same networks."""
 _TINY = 1e-12
 _NUMBERS = ("rate", "pooling", "decay")
 _WIDTH, _ROUND = 4, 128
-"""Least places by annotator, and rows; more come in steps (`_rounded`), so that folds share one compiled program."""
+"""Smallest number of places per annotator, and of rows; sizes grow in steps (`_rounded`) so that folds share one
+program.
+"""
 
 
 @dataclass(frozen=True)
 class Sheets:
-    """n answer sheets: what one annotator said of one text, on every question.
+    """n answer sheets: one annotator's answers about one text, on every question.
 
     Attributes:
-        values: (n, d) inputs; 0 where missing.
-        present: (n, G) which groups of inputs are there; G is 0 where nothing may ever be missing.
-        group: (G, d) which inputs belong to which group.
-        annotator: (n,) index of who answered.
-        answers: (n, Q) index of the chosen option, the main question first; -1 where nobody answered.
+        values: (n, d) inputs; 0 for missing ones.
+        present: (n, G) flags of present groups of inputs; G is 0 if no input can be missing.
+        group: (G, d) groups of inputs.
+        annotator: (n,) index of the annotator.
+        answers: (n, Q) index of the chosen option, the main question first; -1 for no answer.
     """
 
     values: Floats
@@ -60,14 +61,14 @@ class Sheets:
 
 @dataclass(frozen=True)
 class Schedule:
-    """What the networks of one program have in common.
+    """Settings that the networks of one program share.
 
     Attributes:
         pretrain: Epochs on all questions.
         finetune: Epochs on the main question.
-        batch: The most rows of a step; `None` takes all of them.
+        batch: Largest number of rows per step; None takes all.
         dropout: Share of the groups of inputs that a step hides.
-        penalised: Whether any job has a penalty; without one, none is computed.
+        penalised: True if any job has a penalty.
     """
 
     pretrain: int
@@ -78,15 +79,15 @@ class Schedule:
 
 
 @dataclass(frozen=True)
-class Job:
+class TrainingJob:
     """One network to train.
 
     Attributes:
-        rows: (n,) which sheets it may learn from.
+        rows: (n,) True for sheets to learn from.
         rate: Adam's step size.
-        pooling: Strength λ of the penalty λ/2·|Wᵃ|² on log-likelihood; 0 is the paper's network.
-        decay: The same for the shared weights, their constants excepted.
-        seed: Of its first weights, its batches and what is hidden.
+        pooling: Strength λ of the penalty λ/2·|Wᵃ|² on the log likelihood; 0 for the paper's network.
+        decay: The same for the shared weights, except their constants.
+        seed: Random seed of initial weights, batches and hidden questions.
     """
 
     rows: NDArray[np.bool_]
@@ -96,15 +97,15 @@ class Job:
     seed: int
 
 
-def train(shape: Shape, sheets: Sheets, terms: Schedule, jobs: Sequence[Job]) -> list[Parameters]:
-    """Train one network a job, all by one compiled program; the same jobs give the same networks.
+def train(shape: NetworkShape, sheets: Sheets, terms: Schedule, jobs: Sequence[TrainingJob]) -> list[Parameters]:
+    """Train one network per job in one compiled program; the same jobs give the same networks.
 
     Returns:
-        The networks for the main question alone.
+        The networks of the main question.
     """
     steps, last = (schedules(sheets.annotator, shape.annotators, some, terms) for some in (jobs, on_main(sheets, jobs)))
     laid, each = tables(sheets, shape.widest), settings(jobs)
-    # One network after another: a network's arrays then stay in the processor's cache (docs/decisions/0011).
+    # Training networks one after another keeps their arrays in the processor's cache (docs/decisions/0011).
     found = [
         _train(
             shape,
@@ -120,21 +121,23 @@ def train(shape: Shape, sheets: Sheets, terms: Schedule, jobs: Sequence[Job]) ->
 
 
 @partial(jax.jit, static_argnums=(0, 1), compiler_options=HALF_THE_EFFORT)
-def _train(shape: Shape, terms: Schedule, sheets: Tables, steps: Array, last: Array, job: Settings) -> Parameters:
+def _train(
+    shape: NetworkShape, terms: Schedule, sheets: Tables, steps: Array, last: Array, job: Settings
+) -> Parameters:
     key = jax.random.key(job["seed"])
     learned, _ = phase(shape, terms, sheets, steps, job, key, initial(shape, key), terms.pretrain)
     main, begun = main_alone(shape, learned)
     return phase(main, terms, sheets, last, job, key, begun, terms.finetune)[0]
 
 
-def on_main(sheets: Sheets, jobs: Sequence[Job]) -> Sequence[Job]:
-    """The jobs on the sheets with a main rating alone: what the last epochs learn from."""
+def on_main(sheets: Sheets, jobs: Sequence[TrainingJob]) -> Sequence[TrainingJob]:
+    """Return the jobs on the sheets with a main rating only, for the last epochs."""
     rated = sheets.answers[:, 0] >= 0
     return jobs if rated.all() else [replace(job, rows=job.rows & rated) for job in jobs]
 
 
-def initial(shape: Shape, key: Array) -> Parameters:
-    """Weights to start from: the shared ones drawn (Glorot & Bengio, 2010), each annotator's own at 0."""
+def initial(shape: NetworkShape, key: Array) -> Parameters:
+    """Return initial weights: shared ones drawn (Glorot & Bengio, 2010), each annotator's own at 0."""
     drawn: Parameters = {}
     for place, (name, size) in enumerate(shape.sizes().items()):
         width = np.sqrt(6 / sum(size))
@@ -147,7 +150,7 @@ def initial(shape: Shape, key: Array) -> Parameters:
 
 
 def phase(
-    shape: Shape,
+    shape: NetworkShape,
     terms: Schedule,
     sheets: Tables,
     steps: Array,
@@ -157,12 +160,12 @@ def phase(
     epochs: int,
     watch: Callable[[Parameters, Array], Any] = lambda parameters, epoch: None,
 ) -> tuple[Parameters, Any]:
-    """Some epochs of Adam, begun afresh, on the first questions that `shape` has.
+    """Run some epochs of Adam, with fresh moments, on the first questions that `shape` has.
 
     `steps` is (E, S, A, c): epoch e takes the batches of row e mod E.
 
     Returns:
-        The parameters, and what `watch` said of them and of the epoch's number after each epoch, stacked.
+        The parameters, and the stacked results of `watch` after each epoch.
     """
     adam = optax.scale_by_adam()
     slope = jax.grad(partial(surprise, shape, terms, sheets, job))
@@ -185,9 +188,9 @@ def phase(
 
 
 def surprise(
-    shape: Shape, terms: Schedule, sheets: Tables, job: Settings, parameters: Parameters, rows: Array, key: Array
+    shape: NetworkShape, terms: Schedule, sheets: Tables, job: Settings, parameters: Parameters, rows: Array, key: Array
 ) -> Array:
-    """-log p̂ of the answers in some rows (eq. 1), a mean over the answers that are there, and the penalties."""
+    """Return the mean -log p̂ of the answers in some rows (eq. 1) plus the penalties."""
     present = sheets["present"][rows]
     if terms.dropout > 0:
         present = present * jax.random.bernoulli(key, 1 - terms.dropout, present.shape)
@@ -202,20 +205,20 @@ def surprise(
 
 
 def total_surprise(
-    shape: Shape, sheets: Tables, parameters: Parameters, x: Array, rows: Array, allowed: Array
+    shape: NetworkShape, sheets: Tables, parameters: Parameters, x: Array, rows: Array, allowed: Array
 ) -> tuple[Array, Array]:
-    """Σ -log p̂ of the answers in some rows with inputs `x`, as far as they are `allowed`, and how many those are."""
+    """Return Σ -log p̂ of the `allowed` answers in some rows with inputs `x`, and their number."""
     answers = sheets["answers"][rows][..., : len(shape.options), : shape.widest]
     chance = (chances(jnp, shape, parameters, x) * answers).sum(axis=-1)
     said = answers.sum(axis=-1) * allowed[rows][..., None]
     return -(jnp.log(jnp.where(said > 0, chance, 1.0) + _TINY) * said).sum(), said.sum()
 
 
-# --- what the compiled program takes -------------------------------------------------------------------------------
+# --- arrays of the compiled program --------------------------------------------------------------------------------
 
 
 def tables(sheets: Sheets, widest: int) -> Tables:
-    """The sheets as arrays, answers as 1 for the chosen option; empty rows at the end fill a batch."""
+    """Return the sheets as arrays, with answers one-hot; empty rows at the end pad batches."""
 
     def with_empty(rows: NDArray[Any], fill: float, kind: Any) -> Array:
         empty = np.full((_empty(len(rows)), *rows.shape[1:]), fill)
@@ -231,14 +234,14 @@ def tables(sheets: Sheets, widest: int) -> Tables:
 
 
 def _empty(rows: int) -> int:
-    """How many empty rows follow so many: one at least, and up to a round number that folds of one data set share."""
+    """Return the number of empty rows to append: at least one, up to a size that folds of one data set share."""
     return _rounded(rows + 1, _ROUND) - rows
 
 
 def _rounded(count: int, least: int) -> int:
-    """The smallest of `least` times 1, 1.5, 2, 3, 4, 6, 8, ... that is no smaller.
+    """Return the smallest of `least` times 1, 1.5, 2, 3, 4, 6, 8, ... that is not below `count`.
 
-    Compiling takes longer than training on some rows that are empty.
+    Compiling takes longer than training on some empty rows.
 
     >>> [_rounded(count, 16) for count in (3, 16, 17, 25, 70)]
     [16, 16, 24, 32, 96]
@@ -249,19 +252,19 @@ def _rounded(count: int, least: int) -> int:
     return size
 
 
-def settings(jobs: Sequence[Job]) -> Settings:
-    """The jobs as arrays."""
+def settings(jobs: Sequence[TrainingJob]) -> Settings:
+    """Return the jobs as arrays."""
     numbers = {name: np.asarray([getattr(job, name) for job in jobs], dtype=np.float32) for name in _NUMBERS}
     rows = np.array([np.append(job.rows, np.zeros(_empty(len(job.rows)), dtype=bool)) for job in jobs])
     return {**numbers, "rows": np.asarray(rows), "seed": np.asarray([job.seed for job in jobs], dtype=np.uint32)}
 
 
-def schedules(annotator: Indices, annotators: int, jobs: Sequence[Job], terms: Schedule) -> Array:
-    """(J, E, S, A, c) the rows of each step of each epoch of each job; `len(annotator)` where a place is empty.
+def schedules(annotator: Indices, annotators: int, jobs: Sequence[TrainingJob], terms: Schedule) -> Array:
+    """Return (J, E, S, A, c) the rows of each step of each epoch of each job; `len(annotator)` marks an empty place.
 
-    Batches are drawn anew in each epoch, from the job's seed, as even as can be and none larger than `terms.batch`;
-    each annotator's rows are dealt out among them, so that few places stay empty (docs/decisions/0011).
-    Without batches all jobs share one step of all rows: those that a job may not learn from are masked.
+    Batches are drawn anew in each epoch from the job's seed, of nearly equal size and at most `terms.batch` rows. Each
+    annotator's rows are dealt out among them, which keeps the number of empty places small (docs/decisions/0011).
+    Without batches all jobs share one step of all rows, and rows that a job may not learn from are masked.
     """
     if terms.batch is None:
         everything = blocks(annotator, annotators, np.arange(len(annotator)), _WIDTH)
@@ -277,8 +280,8 @@ def schedules(annotator: Indices, annotators: int, jobs: Sequence[Job], terms: S
     return np.asarray(laid.reshape(len(jobs), epochs, count, annotators, width), dtype=np.int32)
 
 
-def _orders(job: Job, annotator: Indices, annotators: int, epochs: int) -> Iterator[Indices]:
-    """For each epoch a job's rows at random, those of one annotator together, to be dealt out in turn."""
+def _orders(job: TrainingJob, annotator: Indices, annotators: int, epochs: int) -> Iterator[Indices]:
+    """Yield a job's rows for each epoch in random order, each annotator's together, to be dealt out in turn."""
     rng = np.random.default_rng(job.seed)
     rows = np.flatnonzero(job.rows)
     for _ in range(epochs):

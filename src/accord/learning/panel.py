@@ -1,4 +1,4 @@
-"""A panel of trusted annotators (LLM-RUBRIC, appendix A): what they would say together, by a rule the user names."""
+"""Scores of a panel of annotators (LLM-RUBRIC, appendix A), combined by a rule."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ RULES = ("each", "mean", "max", "min")
 
 
 def predict_panel(head: Head, evidence: EvidenceTable, annotators: Sequence[str], rule: str) -> list[Score | Unscored]:
-    """Scores of a panel.
+    """Return scores of a panel.
 
     Args:
-        head: A fitted head.
-        evidence: n rows.
-        annotators: The panel's members.
-        rule: `each` gives every member's own score (n·m, row by row); `mean` the mean of the members' predictions,
-            with the distribution of what a member drawn at random would say, and a band that holds every member's;
-            `max` and `min` the member with the highest or lowest prediction, with that member's band.
+        head: Fitted head.
+        evidence: Evidence of n rows.
+        annotators: Members of the panel.
+        rule: `each` returns every member's own score (n·m, row by row); `mean` the average of the members'
+            distributions, with a band that covers every member's band; `max` and `min` the score of the member with the
+            highest or lowest value.
 
     A panel's score carries its members' warnings, and a signature that names the rule and the members.
 
     Raises:
         BadInput: The panel is empty.
-        UnknownName: No such rule, or a member that the head does not know.
+        UnknownName: There is no such rule, or the head does not know a member.
     """
     if rule not in RULES:
         raise UnknownName("panel rule", rule, RULES)

@@ -1,9 +1,9 @@
-"""Whether a reply could have been said where it stands: a gate against what word counts cannot see.
+"""Plausibility gate: lowers scores of replies that a language model finds implausible in their context.
 
-Counts do not know the order of words, nor whether a reply answers anything: shuffled words, words at random and replies
-to something else look like any reply to them. What a small language model expects tells these apart. It learns from
-unrated replies alone, against fakes made of them, p = P(real | log p per token: alone, given all before it), a
-multinomial logistic regression over the kinds of fakes; a score becomes the mixture
+Word counts ignore the order of words and the relation to the context, so shuffled words, random words and replies to
+something else score like genuine replies. A small language model distinguishes them. The gate learns from unrated
+replies and fakes made of them, p = P(real | log p per token: alone, given the context), by multinomial logistic
+regression over the kinds of fakes. A score becomes the mixture
 
     p · score + (1 - p) · the scale's floor.
 """
@@ -28,13 +28,13 @@ KINDS = {
     "foreign": "a reply to something else",
     "random": "words at random",
 }
-"""Kinds of fakes, and what a reply that reads like one reads like."""
+"""Kinds of fakes, with the description of a reply that resembles one."""
 FEWEST, MOST = 20, 60
-"""Replies that the gate is learned from: at least, and at most, since each has a model read eight passages."""
+"""Smallest and largest number of replies to learn from; each one needs eight passages."""
 MODEST = 0.05
-"""The share of the real replies' score that the gate may take away, on average over what it learned from."""
+"""Share of the score of genuine training replies that the gate may remove on average."""
 DOUBTED = 0.5
-"""A reply is said to be implausible below it."""
+"""A reply is reported as implausible below this probability."""
 _FEATURES = 4
 _REGULARISATION = 1.0
 Floats = NDArray[np.float64]
@@ -42,14 +42,14 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Plausibility:
-    """What was learned of real replies and fakes.
+    """Fitted classifier of genuine replies and fakes.
 
     Attributes:
-        model: The language model's name.
-        mean: (4,) of the features.
-        scale: (4,) their standard deviations.
-        weights: (4, 4) of real replies, then of each of `KINDS`.
-        bias: (4,) their constants, that of real replies so high that the gate takes `MODEST` of what real ones get.
+        model: Name of the language model.
+        mean: (4,) mean of the features.
+        scale: (4,) standard deviation of the features.
+        weights: (4, 4) weights of genuine replies, then of each of `KINDS`.
+        bias: (4,) constants; that of genuine replies is raised until the gate removes `MODEST` of their score.
     """
 
     model: str
@@ -60,10 +60,10 @@ class Plausibility:
 
     @classmethod
     def learn(cls, samples: Sequence[Sample], group_of: Callable[[Target], str], seed: int = 0) -> Flow[Self]:
-        """Learn from replies as they were said, and from fakes of them; asks the likelihood model.
+        """Learn from genuine replies and fakes of them; asks the likelihood model.
 
         Raises:
-            BadInput: There are too few replies, or all of one group.
+            BadInput: There are too few replies, or all are of one group.
         """
         from sklearn.linear_model import LogisticRegression
 
@@ -71,24 +71,22 @@ class Plausibility:
         drawn = np.random.default_rng(seed).permutation(len(spoken))[:MOST]
         made = {REAL: [spoken[place] for place in sorted(drawn.tolist())]}
         if len(made[REAL]) < FEWEST or len({group_of(each.target) for each in made[REAL]}) < 2:
-            raise BadInput(
-                f"plausibility is learned from at least {FEWEST} replies in two groups, got {len(made[REAL])}"
-            )
+            raise BadInput(f"plausibility needs at least {FEWEST} replies in two groups, got {len(made[REAL])}")
         made |= fakes(made[REAL], group_of, seed)
-        # One context after the other, since a model that has read it goes on from there.
+        # Passages of one context follow each other, so that the model can reuse the context.
         X, model = yield from measured([each for of_sample in zip(*made.values(), strict=True) for each in of_sample])
         kind = np.tile(np.arange(len(made)), len(made[REAL]))
         known = ~np.isnan(X).any(axis=1)
         X, kind = X[known], kind[known]
         if len(set(kind)) < len(made):
-            raise BadInput("the likelihood model measured no reply; accord models check says whether it can")
+            raise BadInput("the likelihood model measured no reply; check it: accord models check")
         mean, scale = X.mean(axis=0), np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
         fitted = LogisticRegression(C=_REGULARISATION, max_iter=1000).fit((X - mean) / scale, kind)
         bare = cls(model, mean, scale, fitted.coef_, fitted.intercept_)
         return bare._modest(X[kind == 0])
 
     def _modest(self, real: Floats) -> Self:
-        """With that constant for real replies at which they keep all but `MODEST` of what they get."""
+        """Return the gate with the constant of genuine replies at which they keep all but `MODEST` of their score."""
         low, high = -20.0, 20.0
         for _ in range(50):
             middle = (low + high) / 2
@@ -100,15 +98,17 @@ class Plausibility:
         return replace(self, bias=self.bias + by * np.eye(len(self.bias))[0])
 
     def _shares(self, X: Floats) -> Floats:
-        """(n, 4) the probability of each kind."""
+        """Return (n, 4) the probability of each kind."""
         from scipy.special import softmax
 
         Z = (X - self.mean) / self.scale
-        logits = (Z[:, None] * self.weights).sum(axis=2) + self.bias  # row by row: the same in a batch and live
+        logits = (Z[:, None] * self.weights).sum(
+            axis=2
+        ) + self.bias  # row by row, so that batch and live scores are equal
         return np.asarray(softmax(logits, axis=1))
 
     def gated(self, samples: Sequence[Sample], scores: Sequence[Score | Unscored]) -> Flow[list[Score | Unscored]]:
-        """Scores of samples as the gate leaves them; asks the likelihood model about each scored reply."""
+        """Return the scores after the gate; asks the likelihood model about each scored reply."""
         asked = [sample for sample, score in zip(samples, scores, strict=True) if isinstance(score, Score)]
         X, _ = yield from measured(asked)
         shares = dict(zip([each.target for each in asked], self._shares(X), strict=True))
@@ -117,7 +117,7 @@ class Plausibility:
     def _gated(self, score: Score, shares: Floats) -> Score:
         signature = score.signature.with_part("plausibility", self.model)
         if np.isnan(shares).any():
-            unknown = "whether the reply is plausible is not known"
+            unknown = "plausibility unknown"
             return replace(score, signature=signature, warning="; ".join(filter(None, (score.warning, unknown))))
         p = float(shares[0])
         mixed = p * np.array(score.probabilities) + (1 - p) * np.eye(len(score.options))[0]
@@ -132,7 +132,7 @@ class Plausibility:
         return replace(found, attributions=attributions, notes={**score.notes, "plausibility": round(p, 4)})
 
     def to_json(self) -> dict[str, Any]:
-        """What was learned."""
+        """Return the learned state."""
         return {
             "model": self.model,
             **{name: getattr(self, name).tolist() for name in ("mean", "scale", "weights", "bias")},
@@ -140,29 +140,29 @@ class Plausibility:
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Self:
-        """What `to_json` gave.
+        """Return the gate from `to_json`.
 
         Raises:
-            ValueError: Numbers of another shape, or that are none.
+            ValueError: Numbers have a wrong shape or are not finite.
         """
         numbers = {name: np.array(row[name], dtype=float) for name in ("mean", "scale", "weights", "bias")}
         shapes = [numbers[name].shape for name in ("mean", "scale", "weights", "bias")]
         if shapes != [(_FEATURES,), (_FEATURES,), (len(KINDS) + 1, _FEATURES), (len(KINDS) + 1,)] or not all(
             np.isfinite(each).all() for each in numbers.values()
         ):
-            raise ValueError("a plausibility that is none")
+            raise ValueError("invalid plausibility gate")
         return cls(str(row["model"]), **numbers)
 
 
 _OUTSIDE = 0.05
-"""Where the floor has more than this share, a band reaches down to it."""
+"""If the floor has more than this share, a band extends down to it."""
 
 
 def measured(samples: Sequence[Sample]) -> Flow[tuple[Floats, str]]:
-    """(n, 4) features of each sample's replies, and the language model's name.
+    """Return (n, 4) features of each sample's replies, and the language model's name.
 
-    Log p per token of the replies alone, what all before them adds to it, and their length, as logarithm and inverse;
-    NaN where a reply could not be measured.
+    The features are log p per token of the replies alone, the gain from the context, and the logarithm and inverse of
+    their length; NaN if a reply could not be measured.
     """
     [who] = yield [Request(LIKELIHOOD, ModelQuery())]
     wanted = [passages_of(sample) for sample in samples]
@@ -181,9 +181,9 @@ def measured(samples: Sequence[Sample]) -> Flow[tuple[Floats, str]]:
 
 
 def fakes(samples: Sequence[Sample], group_of: Callable[[Target], str], seed: int) -> dict[str, list[Sample]]:
-    """Of each sample one with its replies' words shuffled, one with another group's reply, one with words at random.
+    """Return fakes of each sample: words of its replies shuffled, replies of another group, and random words.
 
-    As many words each as the reply has; what is foreign is as long as it was said.
+    Shuffled and random replies have as many words as the original.
     """
     rng = np.random.default_rng(seed)
     said = [
@@ -207,7 +207,7 @@ def fakes(samples: Sequence[Sample], group_of: Callable[[Target], str], seed: in
 
 
 def _faked(sample: Sample, kind: str, way: Callable[[str, str], str], group: str) -> Sample:
-    """The sample with other replies, under a name of its own."""
+    """Return the sample with other replies and a name of its own."""
     conversation, turns = sample.conversation, list(sample.conversation.turns)
     for place in _places(sample):
         turns[place] = replace(turns[place], content=way(turns[place].content, group))
@@ -216,7 +216,7 @@ def _faked(sample: Sample, kind: str, way: Callable[[str, str], str], group: str
 
 
 def _places(sample: Sample) -> list[int]:
-    """The replies of a sample that say something."""
+    """Return the positions of a sample's replies that are not empty."""
     turns = sample.conversation.turns
     first = next((turn.role for turn in sample.conversation.replies), None)
     where = [place for place, turn in enumerate(turns) if turn.role == first] if sample.turn is None else [sample.turn]

@@ -1,4 +1,4 @@
-"""What evaluators are made of, by name: the published methods as presets, and what a project writes itself."""
+"""Evaluator settings, and presets for the published methods."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ EVIDENCE = "evidence"
 
 
 class EvaluatorSettings(BaseModel):
-    """What an evaluator is made of: an entry of `evaluators:` in `accord.yaml`."""
+    """Sources and head of an evaluator: an entry of `evaluators:` in `accord.yaml`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     sources: tuple[str, ...] = Field(
         default=(EVIDENCE,),
-        description="Sources by name (`accord plugins`); `evidence` stands for all that measure without learning.",
+        description="Names of sources (`accord plugins`); `evidence` stands for all that measure without learning.",
     )
-    head: str = Field(default="auto", description="What learns from them: auto, mixed, network, curves, ...")
-    settings: dict[str, Any] = Field(default_factory=dict, description="The head's settings.")
+    head: str = Field(default="auto", description="Name of the head: auto, mixed, network, curves, ...")
+    settings: dict[str, Any] = Field(default_factory=dict, description="Settings of the head.")
     tune: dict[str, list[Any]] = Field(
         default_factory=dict,
         description="Settings of the head to choose inside the training folds: values by name, simplest first.",
     )
     level: Level | None = Field(
-        default=None, description="What is scored, where people rated both turns and whole conversations."
+        default=None, description="Level to score, if both turns and whole conversations are rated."
     )
     plausibility: bool = Field(
         default=False,
-        description="Whether the model `likelihood` lowers scores of replies that nobody would say there.",
+        description="Lower the scores of replies that the model `likelihood` finds implausible in their context.",
     )
 
 
@@ -45,11 +45,11 @@ PRESETS: Mapping[str, EvaluatorSettings] = {
     "in-context": EvaluatorSettings(sources=("in-context",), head="mixed", settings={"own_slopes": False}),
     "label-free": EvaluatorSettings(sources=("likelihood",), head="label-free"),
 }
-"""LLM-RUBRIC, MoE-CIU, its paper's SVR, SODA-EVAL, RUBICON, ADOROR as sources with a head; a score without labels."""
+"""LLM-RUBRIC, MoE-CIU and its SVR, SODA-EVAL, RUBICON, ADOROR as sources with a head; and a score without labels."""
 
 SIMPLE: Mapping[str, EvaluatorSettings] = {
     "constant": EvaluatorSettings(sources=(), head="constant"),
     "best-column": EvaluatorSettings(head="best-column"),
     "judge-expected": EvaluatorSettings(sources=("rubric",), head="judge-expected"),
 }
-"""Baselines that can be fitted as evaluators; `compare` recommends them if nothing better is shown to be."""
+"""Baselines that can be fitted as evaluators; `compare` recommends them if nothing better is found."""

@@ -44,8 +44,7 @@ class Nesting:
         """Return the nesting of n ratings.
 
         An empty `text` puts each rating into a text of its own; an empty `group` puts each text into a group of its
-        own. All
-        ratings of a text must belong to one group.
+        own. All ratings of a text must belong to one group.
         """
         text = text if text.size else np.arange(n)
         texts = int(text.max()) + 1 if n else 0

@@ -1,8 +1,8 @@
-"""Answers on a long or real scale as a few levels: what a core learns, and the way back to every option.
+"""Reference to the training data: levels of long scales, distance to training inputs, bands and warnings.
 
-A core gives each level a probability for each annotator; inside a level the options keep the shares that all
-annotators together give them. The two make a piecewise density over the scale (LLM-RUBRIC, appendix B, asks for a
-parametric one; this one follows the data).
+Answers on a long or real scale are reduced to a few levels for learning. A model gives each level a probability for
+each annotator; inside a level the options keep the shares that all annotators together give them. Together they form a
+piecewise density over the scale (LLM-RUBRIC, appendix B, asks for a parametric one; this one follows the data).
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ MOST_LEVELS = 10
 
 
 @dataclass(frozen=True)
-class Levels:
-    """How K options fall into L levels; with `MOST_LEVELS` options or fewer each is a level of its own.
+class ScaleLevels:
+    """Assignment of K options to L levels; with at most `MOST_LEVELS` options each one is a level.
 
     Attributes:
-        of: (K,) each option's level, rising from 0 to L-1.
-        within: (K,) each option's share of its level, summing to 1 in each.
+        of: (K,) level of each option, rising from 0 to L-1.
+        within: (K,) share of each option in its level, summing to 1 in each level.
     """
 
     of: NDArray[np.intp]
     within: Floats
 
     @classmethod
-    def fit(cls, rated: Ratings) -> Levels:
-        """Levels with about equally many of the ratings in each."""
+    def fit(cls, rated: Ratings) -> ScaleLevels:
+        """Return levels with about the same number of ratings each."""
         options = len(rated.options)
         if options <= MOST_LEVELS:
             return cls(np.arange(options), np.ones(options))
@@ -54,19 +54,19 @@ class Levels:
         return cls(of, counts / np.bincount(of, weights=counts)[of])
 
     def coarse(self, rated: Ratings) -> Ratings:
-        """The ratings with levels as their options; what was said keeps its value."""
+        """Return the ratings with levels as options; values stay unchanged."""
         if len(self.of) == self.of[-1] + 1:
             return rated
         middles = np.bincount(self.of, weights=self.within * rated.options).astype(float)
         return replace(rated, answer=self.of[rated.answer], options=middles)
 
     def fine(self, distributions: Floats) -> Floats:
-        """(n, K) distributions over the options from (n, L) over the levels."""
+        """Return (n, K) distributions over the options from (n, L) distributions over the levels."""
         return np.asarray(distributions[:, self.of] * self.within)
 
 
 USUAL = 0.95
-"""Evidence that so large a share of the training rows had is missed where it is missing."""
+"""Share of training rows with a value from which on a row without it gets a warning."""
 IN_DISTRIBUTION = 0.99
 """Share of inputs like the training data that pass without a warning."""
 _FEWEST = 20
@@ -74,7 +74,7 @@ _FOLDS = 5
 
 
 def shrunk_covariance(Z: Floats) -> Floats:
-    """(d, d) Σ = (1 - ρ)S + ρ·(tr S/d)·I, S = ZᵀZ/n, of n centred rows Z (n, d) (Ledoit & Wolf, 2004).
+    """Return (d, d) Σ = (1 - ρ)S + ρ·(tr S/d)·I, S = ZᵀZ/n, of n centered rows Z (n, d) (Ledoit & Wolf, 2004).
 
     ρ = min(b², δ²)/δ² with δ² = |S - (tr S/d)·I|² and b² = Σᵢ |zᵢzᵢᵀ - S|²/n².
     """
@@ -92,11 +92,11 @@ class OutOfDistribution:
     """Mahalanobis distance to the training inputs, √(z'Σ⁻¹z) with Σ shrunk (Ledoit & Wolf, 2004).
 
     Attributes:
-        mean: (d,) of the training inputs.
-        scale: (d,) their standard deviations.
-        usual: (d,) whether nearly all training rows (`USUAL`) had it: a row without it lacks something.
-        precision: (d, d) Σ⁻¹ of the standardised inputs; missing ones are their mean.
-        limit: The distance within which `FAMILIAR` of the training inputs lie, each measured from the others.
+        mean: (d,) mean of the training inputs.
+        scale: (d,) standard deviation of the training inputs.
+        usual: (d,) True if nearly all training rows (`USUAL`) have a value; a row without it lacks evidence.
+        precision: (d, d) Σ⁻¹ of the standardized inputs, with missing values at their mean.
+        limit: Distance within which `IN_DISTRIBUTION` of the training inputs are, each measured from other groups.
     """
 
     mean: Floats
@@ -107,7 +107,7 @@ class OutOfDistribution:
 
     @classmethod
     def fit(cls, features: EvidenceTable, group: Sequence[str]) -> Self:
-        """Of the rows that were learned from, each of a group; with fewer than twenty nothing is called unlike."""
+        """Fit to the training rows, each of a group; with fewer than twenty rows no input is out of distribution."""
         X = matrix(features)
         whole = cls._of(X)
         if len(X) < _FEWEST or not X.shape[1] or len(set(group)) < 2:
@@ -133,50 +133,50 @@ class OutOfDistribution:
         return np.asarray(np.sqrt(np.maximum((by_row(Z, self.precision) * Z).sum(axis=1), 0.0)))
 
     def warnings(self, features: EvidenceTable) -> list[str | None]:
-        """For each row what to say of it, `None` where it is like what was learned from."""
+        """Return a warning for each row that is out of distribution, None for the others."""
         distance = self._distance(matrix(features))
         return [self._said(each) if each > self.limit else None for each in distance]
 
     def _said(self, distance: float) -> str:
         return (
-            f"unlike what was learned from: its evidence lies {distance:.1f} away, "
-            f"{IN_DISTRIBUTION:.0%} of the training data within {self.limit:.1f}"
+            f"unlike the training data: its evidence is {distance:.1f} away, {IN_DISTRIBUTION:.0%} of the training "
+            f"data are within {self.limit:.1f}"
         )
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The same as arrays to save."""
+        """Return the fields as arrays to save."""
         return {
-            "familiar.mean": self.mean,
-            "familiar.scale": self.scale,
-            "familiar.precision": self.precision,
-            "familiar.limit": np.array([self.limit] if np.isfinite(self.limit) else []),  # what is saved is finite
-            "familiar.usual": self.usual.astype(np.float64),
+            "distance.mean": self.mean,
+            "distance.scale": self.scale,
+            "distance.precision": self.precision,
+            "distance.limit": np.array([self.limit] if np.isfinite(self.limit) else []),  # saved arrays are finite
+            "distance.usual": self.usual.astype(np.float64),
         }
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The inverse of `arrays`."""
-        mean, scale, precision = (np.asarray(arrays[f"familiar.{name}"]) for name in ("mean", "scale", "precision"))
-        limit = arrays["familiar.limit"]
+        """Return the distance from `arrays`."""
+        mean, scale, precision = (np.asarray(arrays[f"distance.{name}"]) for name in ("mean", "scale", "precision"))
+        limit = arrays["distance.limit"]
         return cls(
-            mean, scale, precision, float(limit[0]) if len(limit) else float("inf"), arrays["familiar.usual"] > 0
+            mean, scale, precision, float(limit[0]) if len(limit) else float("inf"), arrays["distance.usual"] > 0
         )
 
 
 HISTORY = 400
-"""The most texts whose evidence is kept, to guess from them what is missing."""
+"""Largest number of texts whose evidence is stored, to complete missing evidence."""
 DRAWN = 20
-"""How many of them stand for what a row lacks."""
+"""Number of stored texts that complete a row."""
 _ROWS_AT_ONCE = 500
 _MOST_PATTERNS = 1000
 _NAMED = 3
 Predict = Callable[[EvidenceTable, NDArray[np.intp]], Floats]
-"""(n, m) of a table, given for each of its rows which row of the first table it is."""
+"""Return (n, m) predictions for a table, given the original row of each of its rows."""
 CHANGED_JUDGE = "the judge answered as version"
 
 
-class _TrainedOnCard(BaseModel):
-    """The JSON of `TrainingReference.state`."""
+class _ReferenceCard(BaseModel):
+    """JSON of `TrainingReference.state`."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
@@ -191,26 +191,26 @@ class _TrainedOnCard(BaseModel):
 
 @dataclass(frozen=True)
 class TrainingReference:
-    """The training side of a fitted calibration.
+    """Facts about the training data of a fitted calibration.
 
     Attributes:
-        columns: The evidence, by how it was made.
-        options: (K,) of the main question.
-        levels: What the core learned of them.
-        counts: Labels of each annotator.
-        quantile: q of the conformal bands; ∞ where there are too few groups for one.
-        groups: How many groups the band rests on.
-        coverage: Of the bands.
-        out_of_distribution: How far inputs like these lie from each other.
-        versions: Of the judge, sorted; none where its endpoint does not say.
-        history: (m, d) evidence of texts of which the judge gave all answers; NaN where something else is missing.
-        history_group: (m,) which of these texts belong together.
-        of_turns: Whether the texts were single turns, not whole conversations.
+        columns: Evidence columns, by how they were computed.
+        options: (K,) options of the main question.
+        levels: Levels that the answer model learned.
+        counts: Number of labels by annotator.
+        quantile: q of the conformal bands; ∞ if there are too few groups.
+        groups: Number of groups that the bands rest on.
+        coverage: Coverage of the bands.
+        out_of_distribution: Distance to the training inputs.
+        versions: Sorted versions of the judge; empty if its endpoint reports none.
+        history: (m, d) evidence of texts with all answers of the judge; NaN for other missing values.
+        history_group: (m,) group of each of these texts.
+        of_turns: True if the texts were single turns.
     """
 
     columns: tuple[Column, ...]
     options: Floats
-    levels: Levels
+    levels: ScaleLevels
     counts: Mapping[str, int]
     quantile: float
     out_of_distribution: OutOfDistribution
@@ -226,12 +226,12 @@ class TrainingReference:
         cls,
         features: EvidenceTable,
         rated: Ratings,
-        levels: Levels,
+        levels: ScaleLevels,
         distributions: Floats,
         annotators: list[str],
         coverage: float,
     ) -> Self:
-        """From the evaluator's own evidence, its ratings, and (n, K) what was said of each without its group."""
+        """Return the reference of an evaluator's evidence, ratings and (n, K) held-out distributions."""
         rows, first = np.unique(rated.row, return_index=True)
         learned_from, groups = features.take(rows), [str(name) for name in rated.group]
         kept = _complete(learned_from)
@@ -252,12 +252,12 @@ class TrainingReference:
         )
 
     def over_missing(self, features: EvidenceTable, predict: Predict) -> Floats:
-        """(n, m) what `predict` says, averaged over what usual evidence that a row lacks might be.
+        """Return (n, m) predictions, averaged over possible values of usual evidence that a row lacks.
 
             p(y | known) = 1/D Σ_d p(y | known, missing = that of training row d)
 
-        A mean put in its place would leave the prediction as sure as if it were known; draws from the training rows
-        add the variance of what is missing, so that the band widens by what it could have said.
+        Filling in the mean would leave the prediction as certain as with the value. Drawing from training rows adds
+        the variance of the missing value and widens the band accordingly.
         """
         lacks = self.lacking(features)
         patterns: dict[bytes, list[int]] = {}
@@ -312,20 +312,21 @@ class TrainingReference:
         return {}
 
     @cached_property
-    def made(self) -> str:
-        """A short digest of how the evidence is made."""
+    def evidence_digest(self) -> str:
+        """Short digest of how the evidence was computed."""
         return content_hash(sorted(column.signature for column in self.columns), length=8)
 
     def texts(self) -> EvidenceTable:
-        """The history as a table, without the texts' names: a group of them is a conversation, a text a turn of it."""
+        """Return the history as a table without names: a group is a conversation, a text is a turn of it."""
         names = tuple(Target(f"group {group}", place) for place, group in enumerate(self.history_group.tolist()))
         present = np.isfinite(self.history)
         return EvidenceTable(names, self.columns, np.where(present, self.history, 0.0), present)
 
     def bands(self, features: EvidenceTable, distributions: Floats) -> Floats:
-        """(n, 2) each row's band; one that lacks usual evidence reaches at least as far as a normal's would.
+        """Return (n, 2) the band of each row; a row that lacks usual evidence gets at least a normal interval.
 
-        q was measured on rows that lack nothing: of a distribution that is wide for want of evidence it says nothing.
+        q was measured on complete rows, so it does not apply to distributions that are wide because evidence is
+        missing.
         """
         is_lacking = self.lacking(features).any(axis=1)
         return bands(self.options, distributions, np.where(is_lacking, self._normal_quantile, self.quantile))
@@ -335,14 +336,14 @@ class TrainingReference:
         return max(self.quantile, float(normal_quantile((1 + self.coverage) / 2)))
 
     def lacking(self, features: EvidenceTable) -> NDArray[np.bool_]:
-        """(n, d) what each row lacks of the evidence that nearly all training rows had."""
+        """Return (n, d) True for missing values that nearly all training rows had."""
         return np.asarray(~features.present & self.out_of_distribution.usual)
 
     def warnings(self, features: EvidenceTable, lacking: bool = True) -> list[str | None]:
-        """Why each row's score deserves less trust.
+        """Return a warning for each row, or None.
 
-        It is unlike what was learned from, lacks what nearly all of that had (unless `lacking` is false), was judged by
-        a changed judge, or there were too few groups for a band.
+        A row gets one if it is out of distribution, lacks usual evidence (unless `lacking` is false), was judged by
+        another version of the judge, or if there were too few groups for a band.
         """
         found = []
         lacks = self.lacking(features) & lacking
@@ -362,22 +363,22 @@ class TrainingReference:
 
     @property
     def no_band(self) -> str | None:
-        """Why the band is the whole scale, where it is."""
+        """Reason why the band is the whole scale, or None."""
         if np.isfinite(self.quantile):
             return None
         return (
-            f"its band is the whole scale: a {self.coverage:.0%} band takes {groups_needed(self.coverage)} groups, "
+            f"its band is the whole scale: a {self.coverage:.0%} band needs {groups_needed(self.coverage)} groups, "
             f"learned from {self.groups}"
         )
 
     def describe(self) -> dict[str, Any]:
-        """The band, as JSON."""
+        """Return the band as JSON."""
         if self.no_band:
             return {"band_quantile": None, "band": self.no_band}
         return {"band_quantile": self.quantile}
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        """The same as JSON and arrays."""
+        """Return the reference as JSON and arrays."""
         card = {
             "columns": [asdict(column) for column in self.columns],
             "counts": dict(self.counts),
@@ -393,16 +394,16 @@ class TrainingReference:
 
     @classmethod
     def restored(cls, card: Mapping[str, Any], arrays: Arrays) -> Self:
-        """The inverse of `state`.
+        """Return the reference from `state`.
 
         Raises:
-            ValueError: The card or an array is of another type or shape.
+            ValueError: The card or an array has a wrong type or shape.
         """
-        about = _TrainedOnCard.model_validate(card)
+        about = _ReferenceCard.model_validate(card)
         return cls(
             columns=columns_from(about.columns),
             options=arrays["options"],
-            levels=Levels(arrays["level_of"], arrays["share_within"]),
+            levels=ScaleLevels(arrays["level_of"], arrays["share_within"]),
             counts=about.counts,
             quantile=float("inf") if about.quantile is None else about.quantile,
             groups=about.groups,
@@ -416,19 +417,19 @@ class TrainingReference:
 
 
 def _named(names: Sequence[str]) -> str:
-    """What a row lacks, by name as far as few words can say it."""
+    """Return a sentence on missing evidence that names a few columns."""
     lacking = list(dict.fromkeys(names))
     more = f" and {len(lacking) - _NAMED} more" if len(lacking) > _NAMED else ""
     return f"lacks evidence that nearly all of the training data had: {', '.join(lacking[:_NAMED])}{more}"
 
 
 def judge_versions(evidence: EvidenceTable, rated: Ratings) -> list[str]:
-    """Every version of the judge that answered about what was rated, sorted."""
+    """Return the sorted versions of the judge that answered about rated targets."""
     return sorted({version for target in rated.target if (version := evidence.versions.get(target, ""))})
 
 
 def _complete(features: EvidenceTable) -> NDArray[np.intp]:
-    """(m,) the rows with all answers, evenly spaced ones where they are more than `HISTORY`."""
+    """Return (m,) the rows with all answers, evenly thinned to `HISTORY`."""
     answers = [place for place, column in enumerate(features.columns) if column.question is not None]
     whole = np.flatnonzero(features.present[:, answers].all(axis=1))
     spaced = np.linspace(0, len(whole) - 1, min(len(whole), HISTORY)).astype(int)

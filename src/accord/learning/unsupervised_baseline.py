@@ -1,4 +1,4 @@
-"""A score before anyone has rated anything: replies are ordered by how much they owe to what was before them."""
+"""Head `label-free`: ranks replies by the likelihood that context adds to them, without labels."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ Floats = NDArray[np.float64]
 
 PMI = "pmi"
 TRUST = 0.5
-"""Believed correlation of the feature with people's answers: what pmi reached on Topical-USR (docs/methods.md)."""
+"""Assumed correlation of the feature with ratings, as measured for pmi on Topical-USR (docs/methods.md)."""
 
 
 @heads.register("label-free")
 class LabelFree(Head):
-    """Orders by likelihood evidence without a label; its order means something, its level does not.
+    """Ranks by likelihood evidence without labels; the order is meaningful, the level is not.
 
-    With z the feature standardised on the conversations it was shown, the latent quality is N(trust·z, 1 - trust²),
-    and the scale is cut so that all options are equally frequent. Labels are never looked at.
+    With z the feature standardized on the given conversations, the latent quality is N(trust·z, 1 - trust²), and the
+    scale is cut so that all options are equally frequent. Labels are ignored.
     """
 
     method = "label-free"
     needs_labels: ClassVar[bool] = False
 
     def __init__(self, question: Question, features: Sequence[str] = (PMI,), trust: float = TRUST) -> None:
-        """`features` are columns of evidence whose standardised sum orders; higher is better.
+        """Store the settings; `features` are columns of evidence whose standardized sum is used, higher is better.
 
         Raises:
-            BadInput: The trust is no correlation between 0 and 1.
+            BadInput: `trust` is not a correlation between 0 and 1.
         """
         super().__init__(question)
         if isinstance(trust, bool) or not isinstance(trust, int | float) or not 0 < trust < 1:
-            raise BadInput(f"trust is a correlation between 0 and 1, got {trust!r}")
+            raise BadInput(f"trust must be a correlation between 0 and 1, got {trust!r}")
         if isinstance(features, str) or not features:
-            raise BadInput(f"features is a list of columns of evidence, got {features!r}; for example [pmi]")
+            raise BadInput(f"features must be a list of evidence columns such as [pmi], got {features!r}")
         self.features = tuple(features)
         self.trust = trust
         self.options_ = options_of(question)
@@ -52,25 +52,25 @@ class LabelFree(Head):
         self.spread_: Floats | None = None
 
     def fit(self, evidence: EvidenceTable, labels: Labels) -> Self:
-        """Learn the features' mean and spread; `labels` may be empty.
+        """Learn mean and spread of the features; `labels` may be empty.
 
         Raises:
-            BadInput: A feature is missing from the evidence, or says the same of every conversation.
+            BadInput: A feature is missing from the evidence, or is constant.
         """
         values, known = self._values(evidence)
         if known.sum() < 2:
             raise BadInput(
-                f"{' and '.join(self.features)} of two conversations at least are needed, got {known.sum()}; "
+                f"only {known.sum()} conversations have {' and '.join(self.features)}, at least 2 are needed; "
                 "measure them first: accord judge --all"
             )
         self.centre_, self.spread_ = values[known].mean(axis=0), values[known].std(axis=0)
         flat = [name for name, spread in zip(self.features, self.spread_, strict=True) if spread == 0]
         if flat:
-            raise BadInput(f"{flat[0]!r} is the same for every conversation, so nothing can be ordered by it")
+            raise BadInput(f"{flat[0]!r} is the same for every conversation, so it cannot rank them")
         return self
 
     def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
-        """The same distribution for everyone who might be asked."""
+        """Return the same distribution for every annotator."""
         assert self.centre_ is not None and self.spread_ is not None
         values, known = self._values(evidence)
         latent = ((values - self.centre_) / self.spread_).sum(axis=1) / np.sqrt(len(self.features))
@@ -91,32 +91,32 @@ class LabelFree(Head):
         return scores
 
     def describe(self) -> dict[str, Any]:
-        """What it orders by, and what its numbers are not."""
-        says = "orders without labels; levels are spread evenly over the scale and are nobody's"
-        return {"method": self.method, "features": list(self.features), "trust": self.trust, "says": says}
+        """Return the features and a note on the levels."""
+        note = "ranks without labels; levels are spread evenly over the scale and match no annotator"
+        return {"method": self.method, "features": list(self.features), "trust": self.trust, "note": note}
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        """The features' mean and spread."""
+        """Return mean and spread of the features."""
         assert self.centre_ is not None and self.spread_ is not None
         return {}, {"centre": self.centre_, "spread": self.spread_}
 
     def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
-        """The inverse of `state`."""
+        """Restore the learned state from `state`."""
         self.centre_, self.spread_ = arrays["centre"], arrays["spread"]
         return self
 
     @property
     def annotators(self) -> list[str]:
-        """Nobody: it imitates no one."""
+        """Empty: no annotator is modeled."""
         return []
 
     @property
     def is_fitted(self) -> bool:
-        """Whether `fit` or `restore` has run."""
+        """True after `fit` or `restore`."""
         return self.centre_ is not None
 
     def _values(self, evidence: EvidenceTable) -> tuple[Floats, NDArray[np.bool_]]:
-        """(n, features) values, and which rows (n) have them all.
+        """Return (n, features) values, and (n,) True for rows with all of them.
 
         Raises:
             BadInput: The evidence has no such column.
@@ -125,7 +125,7 @@ class LabelFree(Head):
         missing = [name for name in self.features if name not in place]
         if missing:
             raise BadInput(
-                f"label-free scores need the evidence {missing[0]!r}; name a model for it in accord.yaml: "
+                f"label-free scores need the evidence {missing[0]!r}; configure a model for it in accord.yaml: "
                 "models: {likelihood: {model: embedded:smollm2-135m}}"
             )
         places = [place[name] for name in self.features]

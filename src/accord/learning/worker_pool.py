@@ -1,7 +1,7 @@
 """Pool of worker processes: this process takes pieces of work from the front, each worker from the back.
 
-Workers are fresh Python processes, so that no lock of this process is copied and scripts need no
-`if __name__ == "__main__"`. Work is sent by cloudpickle.
+Workers are fresh Python processes, so that no lock of this process is copied and scripts need no `if __name__ ==
+"__main__"`. Work is sent by cloudpickle.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class WorkerPool:
             on_begin: Called with each piece that this process begins.
         """
         payload = pickled(work) if self._workers and len(pieces) > 1 else None
-        batch = _Batch(pieces, payload or b"")
+        batch = _PoolCall(pieces, payload or b"")
         for worker in self._workers if payload else ():
             worker.batches.put(batch)
         results = dict[int, T]()
@@ -129,7 +129,7 @@ def pickled(work: Callable[..., Any]) -> bytes | None:
         return None
 
 
-class _Batch:
+class _PoolCall:
     """One call of the pool: pieces that are left, and results of the workers."""
 
     def __init__(self, pieces: Sequence[Any], work: bytes) -> None:
@@ -149,7 +149,7 @@ class _WorkerThread:
 
     def __init__(self, imports: Sequence[str]) -> None:
         self._worker = Worker(imports)
-        self.batches = SimpleQueue[_Batch | None]()
+        self.batches = SimpleQueue[_PoolCall | None]()
         self._thread = Thread(target=self._hand_out, daemon=True)
         self._thread.start()
 
@@ -177,7 +177,7 @@ class WorkerLost(Exception):
 
 
 class Worker:
-    """A fresh Python process that receives work once, and then pieces of it.
+    """A fresh Python process that receives a function and then computes it for pieces of work.
 
     Args:
         imports: Modules to import at the start.

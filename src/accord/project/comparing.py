@@ -37,7 +37,7 @@ MOST_COPIED = 10_000
 """With more ratings, processes are used only if `--jobs` asks for them: each copies some hundred MB of evidence."""
 
 
-class Candidate(NamedTuple):
+class CandidateEvaluator(NamedTuple):
     """An evaluator to compare, its training data, and its experiment on the common folds."""
 
     evaluator: Evaluator
@@ -87,7 +87,7 @@ def compare(
     for name, evaluator in evaluators.items():
         samples = singles if evaluator.takes_every_sheet else singles.rated()
         known, own = in_question(_known(evaluator, tables, samples), samples)
-        candidates[name] = Candidate(evaluator, own, replace(experiment, evidence=known, labels=own.labels))
+        candidates[name] = CandidateEvaluator(evaluator, own, replace(experiment, evidence=known, labels=own.labels))
     with single_threaded(len(experiment.ratings)):
         systems = _systems(project, candidates, unmade, pool, on_step)
         if not systems:
@@ -119,7 +119,7 @@ def _decision(
     project: Project,
     systems: Sequence[Predictions],
     others: Sequence[Predictions],
-    candidates: Mapping[str, Candidate],
+    candidates: Mapping[str, CandidateEvaluator],
     experiment: Experiment,
 ) -> Decision:
     """Return the evaluator to use, among those made, the raw judge and the best column."""
@@ -232,7 +232,7 @@ def _known(evaluator: Evaluator, tables: Mapping[str, EvidenceTable], train: Tra
 
 def _systems(
     project: Project,
-    candidates: Mapping[str, Candidate],
+    candidates: Mapping[str, CandidateEvaluator],
     unmade: dict[str, str],
     pool: WorkerPool,
     on_step: OnStep,
@@ -277,7 +277,7 @@ def _failure(result: Predictions | str) -> str | None:
 
 
 def _run_folds(
-    candidates: Mapping[str, Candidate], pool: WorkerPool, on_step: OnStep = lambda name: None
+    candidates: Mapping[str, CandidateEvaluator], pool: WorkerPool, on_step: OnStep = lambda name: None
 ) -> dict[str, Predictions]:
     """Return the predictions of candidates whose sources do not learn, one fold of one candidate per piece of work."""
     jobs = {
@@ -293,7 +293,7 @@ def _run_folds(
     return results
 
 
-def _run_learning(project: Project, candidate: Candidate) -> Predictions | str:
+def _run_learning(project: Project, candidate: CandidateEvaluator) -> Predictions | str:
     """Return the predictions of a candidate with sources that learn, or the reason why it cannot be made.
 
     A source that pays to learn is tested on its own side.

@@ -1,4 +1,4 @@
-"""What to know before an evaluator is trusted: for whom it is wrong, what it lacks, and what was odd in the data."""
+"""Diagnostics of an evaluator for the report: errors by group, importance, learning curves, and odd data."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from accord.project.project import Project
 
 AUTOMATIC = ("system", "annotator", "judge-version", "wording")
-"""What groups are made by without being asked for, wherever there is more than one."""
+"""Attributes that are always checked if they have more than one value."""
 T = TypeVar("T")
 GROUP_DRAWS, IMPORTANCE_DRAWS = 1000, 100
-"""The most draws for intervals of single groups, and of importance; `draws:` may ask for fewer."""
+"""Largest number of draws for intervals of groups, and of importance; `draws:` may set fewer."""
 _CURVE_RATINGS = 150
-"""The most ratings whose questions are asked one by one for the adaptive curve of a report."""
+"""Largest number of ratings in the adaptive curve of a report."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,8 @@ def _importance(cache: FitCache, experiment: Experiment, rubric: Rubric, draws: 
     few = min(IMPORTANCE_DRAWS, draws)
 
     def work() -> list[dict[str, Any]]:
-        found = importance(experiment.evidence, experiment.labels, rubric.main_question, rubric.questions, few)
-        return [asdict(one) for one in found]
+        conversations = importance(experiment.evidence, experiment.labels, rubric.main_question, rubric.questions, few)
+        return [asdict(one) for one in conversations]
 
     key = ["importance", few, [question.model_dump(mode="json") for question in rubric.questions]]
     rows = cache.rows(experiment, key, work)
@@ -125,12 +125,12 @@ def _if_possible(work: Callable[[], list[T]]) -> list[T]:
 
 
 def groups_of(comparison: Comparison, samples: Sequence[Sample], evidence: EvidenceTable, by: str) -> list[Group]:
-    """Agreement of the first method by group.
+    """Return the agreement of the first system by group.
 
     Args:
-        comparison: With predictions of every rating.
-        samples: What was rated.
-        evidence: Of them.
+        comparison: Comparison with predictions of every rating.
+        samples: Rated samples.
+        evidence: Evidence of the samples.
         by: `system`, `annotator`, `judge-version`, `wording`, or the name of a metadata entry of conversations.
     """
     rated = comparison.ratings
@@ -139,10 +139,10 @@ def groups_of(comparison: Comparison, samples: Sequence[Sample], evidence: Evide
 
 
 def speakers_of(rated: Ratings, samples: Sequence[Sample]) -> NDArray[np.object_] | None:
-    """(n,) which system each rating is about; `None` where no conversation says."""
+    """Return (n,) the chat system that each rating is about; None if no conversation names one."""
     named = {sample.conversation.id: sample.conversation.shown_system for sample in samples}
-    found = [named.get(name) for name in rated.conversation]
-    return np.array([name or "" for name in found], dtype=object) if any(found) else None
+    conversations = [named.get(name) for name in rated.conversation]
+    return np.array([name or "" for name in conversations], dtype=object) if any(conversations) else None
 
 
 def _groups(rated: Ratings, samples: Sequence[Sample], evidence: EvidenceTable, by: str) -> list[str | None]:
@@ -152,35 +152,37 @@ def _groups(rated: Ratings, samples: Sequence[Sample], evidence: EvidenceTable, 
         return [label.wording for label in rated.labels]
     if by == "judge-version":
         return [evidence.versions.get(target) or None for target in rated.target]
-    found = {sample.conversation.id: sample.conversation for sample in samples}
+    conversations = {sample.conversation.id: sample.conversation for sample in samples}
     if by == "system":
-        return [found[name].shown_system if name in found else None for name in rated.conversation]
-    values = [found[name].metadata.get(by) if name in found else None for name in rated.conversation]
+        return [conversations[name].shown_system if name in conversations else None for name in rated.conversation]
+    values = [conversations[name].metadata.get(by) if name in conversations else None for name in rated.conversation]
     return [None if value is None else str(value) for value in values]
 
 
 def cautions(comparison: Comparison, evidence: EvidenceTable) -> list[str]:
-    """What was odd: one annotator, equal answers, changed judges and wordings, annotators who do not follow."""
-    rated, said = comparison.ratings, []
+    """Return sentences on oddities of labels, answers, judges and annotators."""
+    rated, sentences = comparison.ratings, []
     people = Counter(map(str, rated.annotator))
     if len(people) == 1:
-        said.append(f"all labels are {next(iter(people))}'s: what is learned is one person's taste, not a panel's")
+        sentences.append(f"all labels are by {next(iter(people))}; predictions reflect a single annotator")
     if np.ptp(rated.value) == 0:
-        said.append(f"every label of {comparison.question.id!r} is {rated.value[0]:g}: there is nothing to learn")
+        sentences.append(
+            f"every label of {comparison.question.id!r} is {rated.value[0]:g}, so there is nothing to learn"
+        )
     versions = Counter(evidence.versions.get(target, "") for target in set(rated.target))
     versions.pop("", None)
     if len(versions) > 1:
         counted = ", ".join(f"{count} by {name}" for name, count in versions.most_common())
-        said.append(f"the judge changed: rated targets were judged {counted}; compare the groups before trusting both")
+        sentences.append(f"rated targets were judged by several versions of the judge: {counted}; compare the groups")
     wordings = Counter(label.wording for label in rated.labels if label.wording)
-    now = comparison.question.key
-    old = sum(count for key, count in wordings.items() if key != now)
-    if old:
-        said.append(
-            f"{old} of {len(rated)} labels answer {comparison.question.id!r} as it was worded before the rubric was "
-            "edited; they are used. Compare the groups by wording, and leave them out where they differ"
+    present_wording = comparison.question.key
+    old_labels = sum(count for key, count in wordings.items() if key != present_wording)
+    if old_labels:
+        sentences.append(
+            f"{old_labels} of {len(rated)} labels answer an earlier wording of {comparison.question.id!r}; they are "
+            "used. Compare the groups by wording, and leave them out if they differ"
         )
-    return [*said, *map(str, annotator_quality(rated, comparison.systems[0].new_value))]
+    return [*sentences, *map(str, annotator_quality(rated, comparison.systems[0].new_value))]
 
 
 def _adaptive(evaluator: Evaluator, experiment: Experiment) -> list[AdaptivePoint]:
@@ -197,7 +199,7 @@ def _adaptive(evaluator: Evaluator, experiment: Experiment) -> list[AdaptivePoin
 
 
 def synthetic_note(project: Project) -> str:
-    """A sentence on the store's synthetic conversations: left out, or counted; empty without any."""
+    """Return a sentence on the store's synthetic conversations; empty without any."""
     count = project.store.count_conversations("only")
     if not count:
         return ""

@@ -1,4 +1,4 @@
-"""What a project's labels can still be asked for: which are worth most next, and how good each system is."""
+"""`label next` and `estimate`: labels worth collecting, and each chat system's mean rating."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def label_next(project: Project, count: int, annotators: Collection[str] = ()) -> list[NextLabel]:
-    """The labels on the main question that would teach most, the best first; asks no model.
+    """Return the labels on the main question that are most informative, best first; asks no model.
 
-    What the latest selective scores left for a person comes before everything else.
+    Conversations that the latest selective scores left for a person come first.
 
     Raises:
-        BadInput: Too few labels to say, nothing left to label, or a main question that compares.
-        UnknownName: An annotator who has not labelled yet.
+        BadInput: Too few labels, nothing left to label, or a main question that compares.
+        UnknownName: An annotator has no labels yet.
     """
     _check_rates(project)
     samples = list(project.all_samples(project.level()))
@@ -44,34 +44,34 @@ def label_next(project: Project, count: int, annotators: Collection[str] = ()) -
 
 
 def _check_rates(project: Project) -> None:
-    """Refuse a main question that compares.
+    """Reject a main question that compares.
 
     Raises:
-        BadInput: It does.
+        BadInput: The question compares.
     """
     if project.question.compares:
         raise BadInput(f"{project.question.id!r} compares two conversations; this needs a main question that rates one")
 
 
 def estimate(project: Project) -> Estimates:
-    """Each system's mean rating from its labels and the scores of all its conversations, and every difference.
+    """Return each system's mean rating from its labels and all its scores, and the differences between systems.
 
-    Conversations that the rubric was learned on are left out. Systems are compared by what they share: the same first
-    message, or what `group_by` names.
+    Conversations that the rubric was learned on are left out. Systems are compared on what they share: the same first
+    message, or the attributes in `group_by`.
 
     Raises:
         BadInput: Labels are about turns or comparisons, or a system has too few labelled conversations.
     """
     _check_rates(project)
     question, config = project.question, project.config
-    seen = frozenset(project.rubric.learned_on)  # what a rubric was learned on is no random part of what it scores
+    seen = frozenset(project.rubric.learned_on)  # they are no random sample of the scored conversations
     labels = Labels(label for label in project.store.labels() if label.target.conversation not in seen)
     if any(label.target.turn is not None for label in labels.on(question.id)):
-        raise BadInput("labels are about turns; a system's mean is taken over whole conversations")
+        raise BadInput("labels are about turns; a system's mean needs labels of whole conversations")
     samples = [sample for sample in project.all_samples() if sample.conversation.id not in seen]
     evaluator = project.evaluator()
     evidence = project.measure(evaluator.sources, samples)
-    topics = [name for name in config.group_by if name != "system"]  # what is compared is no topic
+    topics = [name for name in config.group_by if name != "system"]
     labels = labels.grouped(groups_of(samples, topics, by_input=True).of)
     systems = {sample.conversation.id: sample.conversation.shown_system or "not said" for sample in samples}
     found = system_means(evidence, labels, question, lambda _: evaluator.learner, systems, config.folds, config.seed)

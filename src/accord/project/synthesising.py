@@ -14,7 +14,7 @@ from accord.evidence import Readable, SourceContext, make_source
 from accord.formats import ConversationWriter
 from accord.models import OnAnswer, Plan, plan_range, run
 from accord.project.results import Spent
-from accord.statistics import Texts, groups_of
+from accord.statistics import TextIndex, groups_of
 from accord.store import Store
 from accord.synth import (
     SYNTH_METHODS,
@@ -139,7 +139,7 @@ class _Kept:
     """
 
     def __init__(self, store: Store) -> None:
-        self.store, self.texts, self.known = store, defaultdict[str | None, Texts](Texts), set[str]()
+        self.store, self.texts, self.known = store, defaultdict[str | None, TextIndex](TextIndex), set[str]()
         for each in store.conversations(synthetic="only"):
             self.texts[each.system].add(each.id, each.turns)
             self.known.add(each.id)

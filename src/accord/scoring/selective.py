@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from accord.edges import BadInput
 from accord.learning import Evaluator
-from accord.statistics import CONFIDENCE, Tested, fixed_sequence
+from accord.statistics import CONFIDENCE, SelectiveTest, fixed_sequence
 from accord.store import Store
 from accord.values import Score, ScoreRow, Target, Unscored
 
@@ -37,7 +37,7 @@ class Selection:
 
     agree: float
     good: float
-    tested: Tested
+    tested: SelectiveTest
 
     @classmethod
     def of(cls, evaluator: Evaluator, agree: float, good: float | None = None, for_anyone: bool = True) -> Selection:

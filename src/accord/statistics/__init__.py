@@ -1,4 +1,4 @@
-"""Agreement, calibration error, resampling with paired tests, and honest splits."""
+"""Agreement, calibration error, resampling with paired tests, and grouped splits."""
 
 from lazy_loader import attach_stub
 

@@ -1,8 +1,8 @@
-"""Agreement of predictions with people.
+"""Agreement of predictions with ratings.
 
-Most statistics are means of per-row numbers, finished by a formula: so every one of them can be recomputed on
-thousands of resamples without looking at a prediction again. `None` says that a statistic is undefined (nothing
-varies, nothing is there, the impossible happened); it is never 0 or NaN.
+Most statistics are means of per-row numbers followed by a formula, so that they can be recomputed on thousands of
+resamples without looking at a prediction again. `None` marks an undefined statistic (no variation, no rows); it is
+never reported as 0 or NaN.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.statistics import resampled_statistics as drawn
+from accord.statistics import resampled_statistics as resampled
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Level = Literal["ordinal", "interval", "nominal"]
 
 LONG, RANGES = 10, 5
-"""A scale with more options than `LONG` is shown in `RANGES` parts of equal width."""
+"""A scale with more options than `LONG` is reported in `RANGES` parts of equal width."""
 _TINY = 1e-12
 
 
 @dataclass(frozen=True)
 class Paired:
-    """n predictions beside what people said.
+    """n predictions paired with ratings.
 
     Attributes:
-        options: (K,) values of the scale, rising.
-        answer: (n,) index of the option that was said.
-        probabilities: (n, K) predicted.
+        options: (K,) rising values of the scale.
+        answer: (n,) index of the chosen option.
+        probabilities: (n, K) predicted distribution.
         value: (n,) predicted number, in units of the scale.
-        band: (n, 2) ends of the interval around it; NaN, or nothing at all, where it has none.
+        band: (n, 2) ends of the interval around it; NaN or None without one.
     """
 
     options: Floats
@@ -48,21 +48,21 @@ class Paired:
 
     @property
     def truth(self) -> Floats:
-        """(n,) what was said, as numbers."""
+        """(n,) ratings as numbers."""
         return np.asarray(self.options[self.answer])
 
     @property
     def step(self) -> float:
-        """The mean distance between neighbouring options, in units of the scale; of a long one, a tenth of it."""
+        """Mean distance between neighboring options, in units of the scale; a tenth of a long scale."""
         return float(np.ptp(self.options)) / min(max(len(self.options) - 1, 1), 10)
 
     @property
     def decided(self) -> Indices:
-        """(n,) index of the option nearest to each predicted value: what a reader of one number takes it for."""
+        """(n,) index of the option nearest to each predicted value."""
         return np.asarray(np.abs(self.value[:, None] - self.options).argmin(axis=1))
 
     def in_ranges(self) -> Paired:
-        """The same with the ranges of a long scale as its options (`ranges`); a short scale stays as it is."""
+        """Return the pairs with the ranges of a long scale as options (`ranges`); a short scale is unchanged."""
         groups = ranges(self.options)
         if groups[-1] + 1 == len(self.options):
             return self
@@ -71,13 +71,13 @@ class Paired:
         return Paired(middles, groups[self.answer], self.probabilities @ members, self.value, self.band)
 
     def take(self, rows: Indices) -> Paired:
-        """The rows with these indices, repeats included."""
+        """Return the rows with these indices, repeats included."""
         band = None if self.band is None else self.band[rows]
         return Paired(self.options, self.answer[rows], self.probabilities[rows], self.value[rows], band)
 
 
 def ranges(options: Floats) -> Indices:
-    """(K,) which range each option is shown in: of a scale with more than ten, one of at most five; else its own."""
+    """Return (K,) the range of each option: one of at most five for more than ten options, otherwise its own."""
     if len(options) <= LONG:
         return np.arange(len(options))
     part = (options - options[0]) / np.ptp(options)
@@ -86,7 +86,7 @@ def ranges(options: Floats) -> Indices:
 
 
 def range_names(options: Floats) -> list[str]:
-    """What the ranges are called: `3`, or `20 to 38`."""
+    """Return the names of the ranges: `3`, or `20 to 38`."""
     groups = ranges(options)
     ends = [options[groups == group][[0, -1]] for group in range(groups[-1] + 1)]
     return [f"{low:g}" if low == high else f"{low:g} to {high:g}" for low, high in ends]
@@ -94,44 +94,44 @@ def range_names(options: Floats) -> list[str]:
 
 @dataclass(frozen=True)
 class MeanStatistic:
-    """A statistic that is a formula of means over rows.
+    """Statistic that is a formula of means over rows.
 
     Attributes:
-        rows: From n predictions to (n, m) numbers.
-        finish: From their means, (..., m), to the statistic, (...); NaN where it is undefined.
+        rows: Maps n predictions to (n, m) numbers.
+        finish: Maps their means, (..., m), to the statistic, (...); NaN if undefined.
     """
 
     rows: Callable[[Paired], Floats]
     finish: Callable[[Floats], Floats]
 
     def __call__(self, paired: Paired) -> float | None:
-        """The statistic of all rows."""
+        """Return the statistic of all rows."""
         return number(self.finish(self.rows(paired).mean(axis=0))) if len(paired) else None
 
 
 @dataclass(frozen=True)
 class WeightedStatistic:
-    """A statistic that needs all its rows together, of many draws at once.
+    """Statistic that needs all rows together, computed for many draws at once.
 
     Attributes:
-        of: From n predictions and (D, n) how often each is drawn to the statistic, (D,); NaN where it is undefined.
+        of: Maps n predictions and (D, n) draw counts to the statistic, (D,); NaN if undefined.
     """
 
     of: Callable[[Paired, Floats], Floats]
 
     def __call__(self, paired: Paired) -> float | None:
-        """The statistic of all rows."""
+        """Return the statistic of all rows."""
         return number(self.of(paired, np.ones((1, len(paired))))[0]) if len(paired) else None
 
 
 @dataclass(frozen=True)
 class RankStatistic:
-    """A statistic that needs all its rows together, one draw at a time: any function of predictions."""
+    """Statistic that needs all rows together, computed for one draw at a time: any function of predictions."""
 
     of: Callable[[Paired], float | None]
 
     def __call__(self, paired: Paired) -> float | None:
-        """The statistic of all rows."""
+        """Return the statistic of all rows."""
         return self.of(paired) if len(paired) else None
 
 
@@ -139,7 +139,7 @@ Statistic = MeanStatistic | WeightedStatistic | RankStatistic
 
 
 def number(value: Any) -> float | None:
-    """A float, or `None` where it is not finite."""
+    """Return a float, or None if it is not finite."""
     return float(value) if np.isfinite(value) else None
 
 
@@ -178,7 +178,7 @@ def _covered(paired: Paired) -> Floats:
 
 
 def _products(paired: Paired) -> Floats:
-    # Measured from the middle of the scale, the same for all systems: less rounding, and predictions can be swapped.
+    # Centering on the middle of the scale reduces rounding, and is the same for all systems, so they can be swapped.
     middle = paired.options.mean()
     y, v = paired.truth - middle, paired.value - middle
     return np.column_stack([y, v, y * y, v * v, y * v])
@@ -209,15 +209,15 @@ def _kappa(means: Floats) -> Floats:
 
 
 def _spearman(paired: Paired, weights: Floats) -> Floats:
-    return drawn.spearman(paired.truth, paired.value, weights)
+    return resampled.spearman(paired.truth, paired.value, weights)
 
 
 def _kendall(paired: Paired, weights: Floats) -> Floats:
-    return drawn.kendall(paired.truth, paired.value, weights)
+    return resampled.kendall(paired.truth, paired.value, weights)
 
 
 def _alpha(paired: Paired, weights: Floats) -> Floats:
-    return drawn.ordinal_alpha(len(paired.options), paired.answer, paired.decided, weights)
+    return resampled.ordinal_alpha(len(paired.options), paired.answer, paired.decided, weights)
 
 
 STATISTICS: Mapping[str, Statistic] = {
@@ -239,15 +239,15 @@ STATISTICS: Mapping[str, Statistic] = {
     "weighted_kappa": MeanStatistic(_places, _kappa),
     # Krippendorff's ordinal α between people and the nearest options, as two coders
     "alpha": WeightedStatistic(_alpha),
-    # share of answers inside the conformal band, which promises one
+    # share of answers inside the conformal band
     "coverage": MeanStatistic(_covered, _only),
     # mean -log p(answer), in nats
     "log_loss": MeanStatistic(_surprise, _only),
 }
-"""Every one-number statistic by its name in tables and benchmark rows."""
+"""One-number statistics by their names in tables and benchmark rows."""
 
 
-def _called(paired: Paired) -> Floats:
+def _hits(paired: Paired) -> Floats:
     said, called = paired.answer == 1, paired.decided == 1
     return np.column_stack([said & called, said, ~said & ~called, ~said]).astype(float)
 
@@ -263,30 +263,31 @@ def _share(part: int) -> Callable[[Floats], Floats]:
 TWO_VALUED: Mapping[str, Statistic] = {
     # Cohen's κ between the answer and the nearest option: with two options every weighting is the same
     "kappa": MeanStatistic(_places, _kappa),
-    # share of the answers of the upper option that are called so
-    "tpr": MeanStatistic(_called, _share(0)),
-    # share of the answers of the lower option that are called so
-    "tnr": MeanStatistic(_called, _share(2)),
-    # share of the upper option among the answers: what a caller that always says it gets right
+    # share of the answers of the upper option that are predicted as such
+    "tpr": MeanStatistic(_hits, _share(0)),
+    # share of the answers of the lower option that are predicted as such
+    "tnr": MeanStatistic(_hits, _share(2)),
+    # share of the upper option among the answers: the accuracy of always predicting it
     "base_rate": MeanStatistic(lambda paired: (paired.answer == 1).astype(float)[:, None], _only),
 }
-"""What is said besides where a scale has two options."""
+"""Additional statistics for a scale of two options."""
 
 
 def within(groups: NDArray[np.object_]) -> dict[str, WeightedStatistic]:
-    """Agreement inside groups of rows: who rates (or which system spoke) adds nothing to it.
+    """Return agreement inside groups of rows, which removes differences between annotators or between chat systems.
 
     Args:
-        groups: (n,) the annotator, or the system, of each prediction.
+        groups: (n,) annotator, or chat system, of each prediction.
 
     Returns:
-        `pearson`: r after each group's means are taken off what was said and what was predicted. `kendall`: τ-b over
-        the pairs inside groups.
+        `pearson`: r after subtracting each group's means from ratings and predictions. `kendall`: τ-b over the pairs
+            inside
+        groups.
     """
     code = np.unique(groups.astype(str), return_inverse=True)[1].astype(np.intp)
     return {
-        "pearson": WeightedStatistic(lambda p, weights: drawn.pearson_within(p.truth, p.value, weights, code)),
-        "kendall": WeightedStatistic(lambda p, weights: drawn.kendall(p.truth, p.value, weights, code)),
+        "pearson": WeightedStatistic(lambda p, weights: resampled.pearson_within(p.truth, p.value, weights, code)),
+        "kendall": WeightedStatistic(lambda p, weights: resampled.kendall(p.truth, p.value, weights, code)),
     }
 
 
@@ -294,12 +295,12 @@ LOWER_IS_BETTER = frozenset({"rmse", "mae", "log_loss", "smece"})
 
 
 def summary(paired: Paired, names: Sequence[str] = tuple(STATISTICS)) -> dict[str, float | None]:
-    """The named statistics of all rows together."""
+    """Return the named statistics of all rows."""
     return {name: STATISTICS[name](paired) for name in names}
 
 
 def pearson(truth: Floats, value: Floats) -> float | None:
-    """Pearson's r of two (n,) arrays, -1 to 1; `None` where one of them does not vary."""
+    """Return Pearson's r of two (n,) arrays, -1 to 1; None if one of them is constant."""
     nobody = np.zeros((len(truth), 0))
     if not len(truth):
         return None
@@ -308,16 +309,11 @@ def pearson(truth: Floats, value: Floats) -> float | None:
 
 
 def krippendorff_alpha(units: Sequence[Mapping[str, float]], level: Level = "ordinal") -> float | None:
-    """Krippendorff's α of several annotators on the same units: 1 - observed / expected disagreement.
-
-    Coincidences are counted as in Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability".
+    """Return Krippendorff's α of several annotators on the same units: 1 - observed / expected disagreement.
 
     Args:
-        units: One mapping per unit (a conversation or a turn) from annotator to value.
+        units: One mapping per unit (a conversation, a turn) from annotator to value.
         level: `ordinal`, `interval` or `nominal`.
-
-    Returns:
-        α, at most 1; None if no unit has two ratings or all ratings are equal.
     """
     shared = [list(unit.values()) for unit in units if len(unit) > 1]
     values = np.unique([value for unit in shared for value in unit])
@@ -338,28 +334,30 @@ def krippendorff_alpha(units: Sequence[Mapping[str, float]], level: Level = "ord
 
 
 def smece(probability: Floats, happened: NDArray[np.bool_]) -> float | None:
-    """Smooth expected calibration error (Błasiok & Nakkiran, 2023), 0 to 1; see `resampled_statistics`.
+    """Return the smooth expected calibration error (Błasiok & Nakkiran, 2023), 0 to 1; see `resampled_statistics`.
 
     Args:
-        probability: (n,) predicted.
-        happened: (n,) whether it did.
+        probability: (n,) predicted probability.
+        happened: (n,) True for an event that occurred.
     """
-    return float(drawn.smece(probability, happened, np.ones((1, probability.size)))[0]) if probability.size else None
+    return (
+        float(resampled.smece(probability, happened, np.ones((1, probability.size)))[0]) if probability.size else None
+    )
 
 
 def smece_of(option: int) -> WeightedStatistic:
-    """The smECE of one option's predicted probability, by its index, as a statistic of predictions."""
+    """Return the smECE of one option's predicted probability, by its index, as a statistic of predictions."""
     return WeightedStatistic(
-        lambda paired, weights: drawn.smece(paired.probabilities[:, option], paired.answer == option, weights)
+        lambda paired, weights: resampled.smece(paired.probabilities[:, option], paired.answer == option, weights)
     )
 
 
 def smece_by_option(paired: Paired) -> list[float | None]:
-    """The smECE of each option's predicted probability, in the order of the options; of a long scale, each range's."""
+    """Return the smECE of each option's predicted probability, or of each range of a long scale."""
     shown = paired.in_ranges()
     return [smece_of(option)(shown) for option in range(len(shown.options))]
 
 
 def lowest_rmse(truth: Floats, r: float) -> float:
-    """SD·√(1 - r²): no prediction with this correlation can have a lower RMSE (SD over n)."""
+    """Return SD·√(1 - r²), the smallest RMSE of any prediction with this correlation (SD over n)."""
     return float(np.std(truth) * np.sqrt(1 - r**2))

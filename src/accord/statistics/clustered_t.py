@@ -1,9 +1,9 @@
-"""t intervals of sums to which whole groups add: means, and differences of means that share groups.
+"""t intervals of sums over whole groups: means, and differences of means that share groups.
 
-The variance comes from what each group adds, so that what two systems were both asked is compared input by input. The
-degrees of freedom come from how much that variance would itself vary if members were independent (Satterthwaite, 1946;
-Welch, 1947; by groups Bell & McCaffrey, 2002). With one member per group these are Welch's; where two means share every
-group, those of the paired t.
+The variance is estimated from each group's contribution, so that systems that answered the same inputs are compared
+input by input. The degrees of freedom follow from the variance that the estimate would have if members were independent
+(Satterthwaite, 1946; Welch, 1947; by groups Bell & McCaffrey, 2002). With one member per group they are Welch's; if two
+means share every group, those of the paired t test.
 """
 
 from __future__ import annotations
@@ -21,33 +21,34 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Part:
-    """What a sum owes to n conversations: its deviations, grouped.
+class CenteredPart:
+    """Centered contributions of n conversations to a sum, with their groups.
 
     Attributes:
-        adds: (n,) how much each conversation adds to the sum beyond its expectation, estimated; they sum to 0.
-        group: (n,) names of what belongs together.
+        adds: (n,) estimated contribution of each conversation beyond its expectation; they sum to 0.
+        group: (n,) group of each conversation.
     """
 
     adds: Floats
     group: NDArray[np.str_]
 
-    def times(self, factor: float) -> Part:
-        """The part in so many times the sum."""
-        return Part(factor * self.adds, self.group)
+    def times(self, factor: float) -> CenteredPart:
+        """Return the contributions to a multiple of the sum."""
+        return CenteredPart(factor * self.adds, self.group)
 
 
-def spread_of(parts: Sequence[Part], spent: float = 0.0) -> tuple[float, float]:
-    """The standard error of a sum of parts, and the degrees of freedom of its square.
+def spread_of(parts: Sequence[CenteredPart], spent: float = 0.0) -> tuple[float, float]:
+    """Return the standard error of a sum of parts, and the degrees of freedom of its square.
 
-    With z_pg what group g adds by part p, the variance is Σ_g (Σ_p f_p·z_pg)². Were the n_p conversations of part p
-    independent with variance σ_p², the f_p·z_pg would have the covariances M_p = f_p²·σ_p²·(diag(n_pg) - n_p·n_p'/n_p):
-    f_p makes tr M_p = n_p·σ_p², so that the variance is right then, and with M = Σ_p M_p its degrees of freedom are
-    (tr M)² / tr M².
+    With z_pg the contribution of group g to part p, the variance is Σ_g (Σ_p f_p·z_pg)². If the n_p conversations of
+    part p were independent with variance σ_p², the f_p·z_pg would have the covariances M_p = f_p²·σ_p²·(diag(n_pg) -
+    n_p·n_p'/n_p). f_p makes tr M_p = n_p·σ_p², which makes the variance unbiased then, and with M = Σ_p M_p its degrees
+    of freedom are (tr M)² / tr M².
 
     Args:
-        parts: Each centred around a mean of its own; one of a single group counts as if each conversation stood alone.
-        spent: Share of the degrees of freedom that something else took.
+        parts: Parts, each centered around its own mean; a part with a single group counts every conversation as a
+            group.
+        spent: Share of the degrees of freedom that other estimates used.
     """
     counted = [part for part in parts if len(part.adds) > 1 and np.ptp(part.adds) > 0]
     if not counted:
@@ -68,13 +69,13 @@ def spread_of(parts: Sequence[Part], spent: float = 0.0) -> tuple[float, float]:
     return float(np.sqrt(added @ added / left)), max(trace**2 / squared * left, 1.0)
 
 
-def reach(parts: Sequence[Part], spent: float = 0.0) -> float:
-    """How far the interval of a sum of parts reaches on either side; arguments as `spread_of`."""
+def reach(parts: Sequence[CenteredPart], spent: float = 0.0) -> float:
+    """Return the half width of the interval of a sum of parts; arguments as in `spread_of`."""
     error, freedom = spread_of(parts, spent)
     return t_quantile((1 + CONFIDENCE) / 2, freedom) * error
 
 
-def p_value(value: float, parts: Sequence[Part], spent: float = 0.0) -> float:
-    """Two-sided p of a sum of parts that should be 0; 1 where nothing varies."""
+def p_value(value: float, parts: Sequence[CenteredPart], spent: float = 0.0) -> float:
+    """Return the two-sided p of a sum of parts with expectation 0; 1 if nothing varies."""
     error, freedom = spread_of(parts, spent)
     return 2 * t_tail(abs(value) / error, freedom) if error > 0 else 1.0

@@ -1,13 +1,14 @@
-"""Intervals that may be looked at after every label: a confidence sequence for the mean of bounded values, by betting.
+"""Confidence sequence for the mean of bounded values, valid at every number of labels.
 
-An interval of fixed size is right once; whoever looks again and again, and stops when it suits, sees it fail in the
-end. A confidence sequence holds at all times together. For each possible mean m somebody bets against it, with capital
+A fixed-size interval is valid once. A reader who looks after every label and stops at will would eventually see it
+fail. A confidence sequence holds at all times together. For each candidate mean m, a bet against it has the capital
 
     K⁺_t(m) = Π_i (1 + λ⁺_i(m)·(x_i - m)),    K⁻_t(m) = Π_i (1 - λ⁻_i(m)·(x_i - m)),
 
-λ_i chosen from x_1 … x_{i-1} alone. Were m the mean, neither would ever pass 2/α with a probability above α/2 (Ville's
-inequality). The means against which nobody has won are the interval: the hedged capital process of Waudby-Smith and
-Ramdas, "Estimating means of bounded random variables by betting", JRSS B 86 (2024), theorem 3. It is exact for every n.
+with λ_i chosen from x_1 … x_{i-1} only. If m is the mean, each capital exceeds 2/α with probability at most α/2
+(Ville's inequality). The interval holds the means whose capital never exceeded it: the hedged capital process of
+Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", JRSS B 86 (2024), theorem 3. It is
+exact for every n.
 """
 
 from __future__ import annotations
@@ -22,28 +23,28 @@ Floats = NDArray[np.float64]
 
 _POINTS = 1000
 _MOST = 0.75
-"""The largest share of its capital that a bet risks."""
+"""Largest share of the capital that a bet risks."""
 
 
 def mean_sequence(values: Floats, low: float, high: float, confidence: float = CONFIDENCE) -> Estimate:
-    """The interval of a mean after n values that came one by one; all of them together hold with this confidence.
+    """Return the interval of a mean after n values; the intervals at all n hold together with this confidence.
 
     Args:
-        values: (n,) independent given those before, each with the same mean: one per conversation, in the order in
-            which they came. What is above `high` or below `low` must be impossible.
-        low: The least value there can be.
-        high: The largest.
-        confidence: Of holding at every n.
+        values: (n,) values in order of arrival, one per conversation, independent given earlier ones and with the same
+            mean.
+        low: Smallest possible value.
+        high: Largest possible value.
+        confidence: Confidence at all n together.
 
     Returns:
-        Within `low` to `high`; all of it before anything is known.
+        Interval within `low` to `high`; all of it without values.
 
     Raises:
-        ValueError: A value lies outside.
+        ValueError: A value is outside `low` to `high`.
     """
     x = (np.asarray(values, dtype=float) - low) / (high - low)
     if ((x < -1e-9) | (x > 1 + 1e-9)).any():
-        raise ValueError(f"values from {low} to {high} are wanted")
+        raise ValueError(f"values must be from {low} to {high}")
     if not len(x):
         return Estimate(None, low, high)
     bound = np.log(2 / (1 - confidence))
@@ -58,7 +59,7 @@ def mean_sequence(values: Floats, low: float, high: float, confidence: float = C
     off = x[:, None] - m
     wealth = np.maximum(np.cumsum(np.log1p(up * off), axis=0), np.cumsum(np.log1p(-down * off), axis=0))
     left = np.flatnonzero(wealth.max(axis=0) < bound)
-    if not len(left):  # the mean has moved: nothing fits all that came
+    if not len(left):  # the mean has changed, so no mean fits all values
         return Estimate(float(values.mean()))
-    first, last = max(left[0] - 1, 0), min(left[-1] + 1, _POINTS)  # the ends lie between two points
+    first, last = max(left[0] - 1, 0), min(left[-1] + 1, _POINTS)  # the ends are between two points
     return Estimate(float(values.mean()), float(low + m[first] * (high - low)), float(low + m[last] * (high - low)))

@@ -1,8 +1,8 @@
-"""What resampling and cross-validation do where nobody says otherwise; needs no array, so that settings can name it."""
+"""Defaults of resampling and cross-validation, free of NumPy so that settings can import them."""
 
 DRAWS = 2000
-"""Bootstrap samples, and permutations."""
+"""Number of bootstrap samples and of permutations."""
 FOLDS = 5
-"""Of a cross-validation."""
+"""Number of folds of a cross-validation."""
 CONFIDENCE = 0.95
-"""Of every interval."""
+"""Confidence of every interval."""

@@ -1,8 +1,8 @@
-"""What belongs together: samples that honest splits keep on one side, found without being told.
+"""Groups of samples that honest splits keep on one side.
 
-Turns of one conversation, replies to the same turns, and equal or nearly equal texts share what an evaluator could
-remember; so does whatever `group_by` names (a user, a topic). Texts are nearly equal where the Jaccard similarity of
-their word 5-grams is at least `ALIKE`; candidates are found by MinHash (Broder, 1997).
+Turns of one conversation, replies to the same turns, and equal or nearly equal texts share content that an evaluator
+could memorize; so do samples with the same value of a `group_by` attribute (a user, a topic). Texts are nearly equal if
+the Jaccard similarity of their word 5-grams is at least `ALIKE`; candidates are found by MinHash (Broder, 1997).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from accord.values import Sample, Target, Turn
 
 ALIKE = 0.8
 FEWEST_WORDS = 12
-"""Shorter openings, of conversations that go on after the reply, are greetings: they join nothing."""
+"""Shorter openings of conversations that continue after the reply are greetings and join nothing."""
 OPENING, TEXT = "the same turns before the reply", "the same text"
 INPUT = "the same first message to several systems"
 _WORD = re.compile(r"\w+")
@@ -31,13 +31,13 @@ _PRIME = (1 << 61) - 1
 
 @dataclass(frozen=True)
 class Groups:
-    """Which targets stay together.
+    """Groups of targets.
 
     Attributes:
-        of: The group of each target whose group is more than its conversation; others belong to their conversation.
-        count: How many groups there are.
-        largest: How many targets the largest has.
-        joined: Why conversations were joined, with the number of conversations that were.
+        of: Group of each target whose group is larger than its conversation.
+        count: Number of groups.
+        largest: Number of targets in the largest group.
+        joined: Number of joined conversations by reason.
     """
 
     of: Mapping[Target, str] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Groups:
     joined: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, object]:
-        """The counts, and the same as words."""
+        """Return the counts, and the same as text."""
         return {"groups": self.count, "largest": self.largest, "joined": dict(self.joined), "said": str(self)}
 
     def __str__(self) -> str:
@@ -55,13 +55,13 @@ class Groups:
 
 
 def groups_of(samples: Sequence[Sample], group_by: Iterable[str] = (), by_input: bool = False) -> Groups:
-    """The groups of some samples.
+    """Return the groups of some samples.
 
     Args:
-        samples: What was rated.
+        samples: Rated samples.
         group_by: Names of metadata entries, or `system`: conversations with the same value stay together.
-        by_input: Whether conversations of several systems belong together that begin with the same message; what one
-            system was told several times (a greeting) joins nothing.
+        by_input: True to join conversations of several systems that begin with the same message. A message that one
+            system received several times (a greeting) joins nothing.
     """
     union = _Union()
     for sample in samples:
@@ -80,7 +80,7 @@ def groups_of(samples: Sequence[Sample], group_by: Iterable[str] = (), by_input:
 
 
 class _Union:
-    """Names that were joined, and why (union-find)."""
+    """Union-find over names, with the reasons of joins."""
 
     def __init__(self) -> None:
         self.parent: dict[str, str] = {}
@@ -103,7 +103,7 @@ class _Union:
 
 
 def _keys(samples: Sequence[Sample], group_by: Sequence[str]) -> dict[str, list[list[str]]]:
-    """By reason, lists of conversations that belong together."""
+    """Return lists of conversations that belong together, by reason."""
     found: dict[str, list[list[str]]] = {}
     texts: dict[str, dict[str, list[str]]] = {OPENING: {}, TEXT: {}}
     openings = {" ".join(_words(sample.conversation.turns[: sample.turn])) for sample in samples if sample.turn}
@@ -125,7 +125,7 @@ def _keys(samples: Sequence[Sample], group_by: Sequence[str]) -> dict[str, list[
 
 
 def _same_inputs(samples: Sequence[Sample]) -> list[list[str]]:
-    """Lists of conversations of several systems, one of each, that begin with the same message."""
+    """Return lists of conversations of several systems, one each, that begin with the same message."""
     found: dict[str, dict[str, list[str]]] = {}
     for about in {sample.conversation.id: sample.conversation for sample in samples}.values():
         words = " ".join(_words([turn for turn in about.turns if turn.role == "user"][:1]))
@@ -139,7 +139,7 @@ def _same_inputs(samples: Sequence[Sample]) -> list[list[str]]:
 
 
 def _texts(sample: Sample, openings: Collection[str]) -> Iterator[tuple[str, str]]:
-    """What a sample shares with others that have it too: its text, or the openings of rated turns it began with."""
+    """Yield the keys that a sample shares with others: its text, or the openings of rated turns that it begins with."""
     turns = sample.conversation.turns
     if sample.turn is None:
         if words := _words(turns):
@@ -159,7 +159,7 @@ def _words(turns: Sequence[Turn]) -> list[str]:
 
 
 def nearly_equal(texts: Sequence[str]) -> list[tuple[str, str]]:
-    """Pairs of different texts whose word 5-grams have a Jaccard similarity of at least `ALIKE`."""
+    """Return pairs of different texts whose word 5-grams have a Jaccard similarity of at least `ALIKE`."""
     grams = {text: _grams(text) for text in texts}
     long = [text for text in texts if len(grams[text]) > _GRAM]
     if len(long) < 2:
@@ -174,15 +174,15 @@ def nearly_equal(texts: Sequence[str]) -> list[tuple[str, str]]:
     return sorted(pairs)
 
 
-class Texts:
-    """Texts one after another: whether one was there before, equal or nearly equal as `groups_of` has it."""
+class TextIndex:
+    """Index of texts that finds equal and nearly equal earlier texts, as `groups_of` defines them."""
 
     def __init__(self) -> None:
         self._equal: dict[str, str] = {}
         self._buckets: dict[tuple[int, bytes], list[tuple[str, set[int]]]] = {}
 
     def add(self, name: str, turns: Sequence[Turn]) -> str | None:
-        """The name of the text that was there before; `None` for a new one, which is there from now on."""
+        """Return the name of an equal or nearly equal earlier text; None for a new text, which is added."""
         text = " ".join(_words(turns))
         if text in self._equal:
             return self._equal[text]
@@ -199,7 +199,7 @@ class Texts:
 
 
 def _buckets(grams: set[int]) -> list[tuple[int, bytes]]:
-    """Where a text lies: texts that are nearly equal share one of these (MinHash)."""
+    """Return the MinHash buckets of a text; nearly equal texts share one."""
     a, b = _hashes()
     hashes = np.fromiter(grams, dtype=np.uint64)
     least = ((hashes[:, None] * a + b) % np.uint64(_PRIME)).min(axis=0).reshape(_BANDS, _ROWS)
@@ -218,7 +218,7 @@ def _alike(one: set[int], other: set[int]) -> bool:
 
 
 def _grams(text: str) -> set[int]:
-    """The hashes of a text's word 5-grams, below 2³²."""
+    """Return the hashes of a text's word 5-grams, below 2³²."""
     words = text.split()
     runs = (" ".join(words[place : place + _GRAM]) for place in range(max(len(words) - _GRAM + 1, 1)))
     return {int.from_bytes(hashlib.blake2b(run.encode(), digest_size=4).digest(), "big") for run in runs}

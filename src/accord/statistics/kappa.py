@@ -1,4 +1,4 @@
-"""Agreement beyond chance, on answers without an order: of two annotators (Cohen), of as many on each item (Fleiss)."""
+"""Agreement beyond chance on nominal answers: Cohen's κ of two annotators, Fleiss' κ of several."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Counts = NDArray[np.intp]
 
 
 def cohen_kappa(first: Floats, second: Floats) -> float | None:
-    """Cohen (1960), by scikit-learn: κ = (p_o - p_e) / (1 - p_e), p_o = mean [a = b], p_e = Σ_k p_a(k)·p_b(k).
+    """Return Cohen's κ (1960): κ = (p_o - p_e) / (1 - p_e), p_o = mean [a = b], p_e = Σ_k p_a(k)·p_b(k).
 
     Args:
-        first: (n,) what one annotator answered.
-        second: (n,) what the other answered to the same items.
+        first: (n,) answers of one annotator.
+        second: (n,) answers of the other annotator to the same items.
 
     Returns:
-        At most 1; `None` where there are no items, or both gave one and the same answer to all of them.
+        At most 1; None without items, or if both gave a single answer to all of them.
     """
     if len(np.unique([first, second])) < 2:
         return None
@@ -35,13 +35,13 @@ def cohen_kappa(first: Floats, second: Floats) -> float | None:
 
 
 def fleiss_kappa(counts: Counts) -> float | None:
-    """Fleiss (1971): κ = (P̄ - P̄_e) / (1 - P̄_e), P_i = (Σ_k n_ik² - n) / (n(n - 1)), P̄_e = Σ_k p_k².
+    """Return Fleiss' κ (1971): κ = (P̄ - P̄_e) / (1 - P̄_e), P_i = (Σ_k n_ik² - n) / (n(n - 1)), P̄_e = Σ_k p_k².
 
     Args:
-        counts: (N, K) how many annotators gave item i the answer k; n of them an item.
+        counts: (N, K) number of annotators who gave item i the answer k, with n annotators per item.
 
     Returns:
-        At most 1; `None` where it is undefined, for the reason that `no_fleiss` says.
+        At most 1; None if it is undefined (`no_fleiss` gives the reason).
     """
     if no_fleiss(counts) is not None:
         return None
@@ -52,12 +52,12 @@ def fleiss_kappa(counts: Counts) -> float | None:
 
 
 def no_fleiss(counts: Counts) -> str | None:
-    """Why Fleiss' κ of (N, K) counts is undefined; `None` where it is defined."""
+    """Return the reason why Fleiss' κ of (N, K) counts is undefined, or None."""
     if not len(counts):
-        return "nothing is answered"
+        return "no item has answers"
     raters = np.unique(counts.sum(axis=1))
     if len(raters) > 1:
-        return f"items have from {raters[0]} to {raters[-1]} answers; it needs the same number on each"
+        return f"items have {raters[0]} to {raters[-1]} answers; Fleiss' κ needs the same number for each"
     if raters[0] < 2:
         return "items have fewer than two answers"
     if (counts.sum(axis=0) > 0).sum() < 2:
@@ -66,12 +66,19 @@ def no_fleiss(counts: Counts) -> str | None:
 
 
 def counted(answers: Floats, options: tuple[int, ...]) -> Counts:
-    """(N, K) how many gave each option, of (N, A) answers with NaN where an annotator has not answered."""
+    """Return (N, K) counts of each option, from (N, A) answers with NaN for missing ones."""
     return np.stack([(answers == option).sum(axis=1) for option in options], axis=1)
 
 
 def pairwise_kappas(answers: Floats) -> list[tuple[int, int, int, float | None]]:
-    """For every two annotators that share items, of (N, A) answers: both, the number of items, and Cohen's κ."""
+    """Return Cohen's κ of every pair of annotators with shared items.
+
+    Args:
+        answers: (N, A) answers with NaN for missing ones.
+
+    Returns:
+        Both annotators, the number of shared items, and κ.
+    """
     found = []
     for one, other in combinations(range(answers.shape[1]), 2):
         shared = ~np.isnan(answers[:, one]) & ~np.isnan(answers[:, other])
@@ -82,20 +89,20 @@ def pairwise_kappas(answers: Floats) -> list[tuple[int, int, int, float | None]]
 
 
 def mean_kappa(answers: Floats) -> float | None:
-    """The mean of all annotators' pairwise Cohen's κ; pairs for whom it is undefined are left out."""
+    """Return the mean of all defined pairwise Cohen's κ."""
     defined = [kappa for *_, kappa in pairwise_kappas(answers) if kappa is not None]
     return float(np.mean(defined)) if defined else None
 
 
 def two_valued_alpha(both: Floats, first: Floats, second: Floats, units: Floats) -> Floats:
-    """(D,) Krippendorff's α of two people who say 0 or 1 of the same units, from counts; NaN where all say the same.
+    """Return (D,) Krippendorff's α of two annotators with answers 0 or 1 to the same units; NaN if undefined.
 
         α = 1 - (2n - 1)·disagreements / (ones·zeros), of 2n values
 
     Args:
-        both: (D,) units of which both say 1.
-        first: (D,) units of which the one says it.
-        second: (D,) units of which the other does.
+        both: (D,) units to which both answer 1.
+        first: (D,) units to which the first answers 1.
+        second: (D,) units to which the second answers 1.
         units: (D,) n.
     """
     ones = first + second
@@ -104,7 +111,7 @@ def two_valued_alpha(both: Floats, first: Floats, second: Floats, units: Floats)
 
 
 def alpha_estimate(marked: Flags, called: Flags, group: Sequence[str], draws: int, seed: int = 0) -> Estimate:
-    """The 95 % interval, over groups, of the α of calls with marks, each (n,)."""
+    """Return the α of calls with marks, each (n,), with its interval over groups."""
     clusters = Clusters(group)
     counts = np.column_stack([marked & called, marked, called, np.ones(len(marked))]).astype(float)
     value = number(two_valued_alpha(*counts.sum(axis=0)[:, None])[0])

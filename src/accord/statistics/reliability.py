@@ -1,7 +1,7 @@
-"""Reliability diagrams (LLM-RUBRIC, appendix K): how often an option was chosen where it was given a probability.
+"""Reliability diagrams (LLM-RUBRIC, appendix K): observed frequency of an option by its predicted probability.
 
-The curve is a kernel regression of what happened on what was predicted, with the width at which the smooth
-calibration error is measured (Błasiok & Nakkiran, 2023); its density is that of the predictions.
+The curve is a kernel regression of outcomes on predictions, with the bandwidth at which the smooth calibration error is
+measured (Błasiok & Nakkiran, 2023); its density is that of the predictions.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ _THINNEST = 0.02
 
 @dataclass(frozen=True)
 class Diagram:
-    """One option's curve.
+    """Curve of one option.
 
     Attributes:
-        option: Its name, or that of a range of a long scale.
-        predicted: (m,) probabilities along the axis, where there are predictions.
-        happened: (m,) share of ratings that chose the option there; `low` and `high` its band over conversations.
-        density: (m,) how many predictions lie there, 1 at the most.
+        option: Name of the option, or of a range of a long scale.
+        predicted: (m,) probabilities along the axis with enough predictions.
+        happened: (m,) share of ratings with the option; `low` and `high` are its band over conversations.
+        low: (m,) lower end of the band.
+        high: (m,) upper end of the band.
+        density: (m,) density of the predictions, at most 1.
         error: Smooth calibration error with its interval.
     """
 
@@ -45,7 +47,7 @@ class Diagram:
 
 
 def diagrams(paired: Paired, clusters: Clusters, draws: int = DRAWS, seed: int = 0) -> list[Diagram]:
-    """One diagram an option of the scale, or a range of a long one; its bands take at most `DRAWS` draws."""
+    """Return one diagram per option of the scale, or per range of a long one; bands use at most `DRAWS` draws."""
     counts, shown = clusters.counts(min(draws, DRAWS), seed), paired.in_ranges()
     names = enumerate(range_names(paired.options))
     return [_diagram(shown, option, name, clusters, counts) for option, name in names]

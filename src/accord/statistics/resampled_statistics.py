@@ -1,8 +1,8 @@
-"""Statistics that need all their rows together, computed for many bootstrap draws at once.
+"""Statistics that need all rows together, for many bootstrap draws at once.
 
-A draw is a row of weights: how often each of n predictions was drawn. Ranks, τ, α and smECE follow from sorted sums of
-weights, so that four hundred draws cost four hundred rows of one array and no loop. A draw whose statistic is undefined
-is NaN.
+A draw is a row of weights: the number of times that each of n predictions was drawn. Ranks, τ, α and smECE follow from
+sorted sums of weights, so that all draws are one array operation without a loop. A draw with an undefined statistic is
+NaN.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Indices = NDArray[np.intp]
 _TINY = 1e-12
 _SMECE_BINS, _SMECE_CELLS = 1000, 1024
 _NO_WAVE = 9.0
-"""exp(-9²/2) of a wave is less than rounding leaves of it."""
+"""exp(-9²/2) of a wave is below rounding error."""
 _FIRST_LOOK = 32
-"""Where among the widths the search begins: few waves are left there, and most answers are near."""
+"""Index of the width at which the search begins: few waves remain there, and most solutions are close."""
 
 
 def spearman(truth: Floats, value: Floats, weights: Floats) -> Floats:
-    """(D,) Pearson's r of the ranks, ties at their mean rank, of two (n,) arrays under (D, n) weights."""
+    """Return (D,) Pearson's r of the ranks, ties at their mean rank, of two (n,) arrays under (D, n) weights."""
     middle = (weights.sum(axis=1) + 1) / 2
     ranks, spread = [], []
     for each in (truth, value):
@@ -37,15 +37,15 @@ def spearman(truth: Floats, value: Floats, weights: Floats) -> Floats:
 
 
 def kendall(truth: Floats, value: Floats, weights: Floats, within: Indices | None = None) -> Floats:
-    """(D,) Kendall's τ-b: (concordant - discordant) / √((pairs untied in y)(pairs untied in ŷ)).
+    """Return (D,) Kendall's τ-b: (concordant - discordant) / √((pairs untied in y)(pairs untied in ŷ)).
 
-    Pairs that differ in y differ in a highest bit of y's code: one sorted sum per bit counts all of them (⌈log₂ K⌉ sums
-    for K values), instead of one look at each pair.
+    Pairs that differ in y differ in a highest bit of y's code. One sorted sum per bit counts all of them, ⌈log₂ K⌉ sums
+    for K values instead of a comparison of every pair.
 
     Args:
         truth: (n,) y.
         value: (n,) ŷ.
-        weights: (D, n).
+        weights: (D, n) draw counts.
         within: (n,) codes of groups; only pairs inside a group count.
     """
     group = np.zeros(len(truth), dtype=np.intp) if within is None else within
@@ -60,7 +60,7 @@ def kendall(truth: Floats, value: Floats, weights: Floats, within: Indices | Non
 
 
 def _crossing(block: Indices, upper: Indices, value: Indices, weights: Floats) -> Floats:
-    """(D,) concordant less discordant pairs of a lower and an upper row in the same block."""
+    """Return (D,) concordant minus discordant pairs of a lower and an upper row in the same block."""
     order = np.lexsort((value, block))
     block, value, upper = block[order], value[order], upper[order].astype(bool)
     if not upper.any() or upper.all():
@@ -79,13 +79,13 @@ def _crossing(block: Indices, upper: Indices, value: Indices, weights: Floats) -
 
 
 def _pairs(code: Indices, weights: Floats) -> Floats:
-    """(D,) pairs of rows with the same code; two draws of one row are a pair, too."""
+    """Return (D,) pairs of rows with the same code; two draws of one row count as a pair."""
     sums = _sums(code, weights)
     return np.asarray((sums * (sums - 1)).sum(axis=1) / 2)
 
 
 def pearson_within(truth: Floats, value: Floats, weights: Floats, within: Indices) -> Floats:
-    """(D,) Pearson's r after each group's means are taken off both sides; the mean over groups of pairs, pooled."""
+    """Return (D,) Pearson's r after subtracting each group's means from both sides, pooled over groups."""
     y, v = truth - truth.mean(), value - value.mean()
     sizes = _sums(within, weights)
     of_y, of_v = _sums(within, weights * y), _sums(within, weights * v)
@@ -99,13 +99,19 @@ def pearson_within(truth: Floats, value: Floats, weights: Floats, within: Indice
     return _ratio(left(y * v, of_y, of_v), left(y * y, of_y, of_y), left(v * v, of_v, of_v))
 
 
-def ordinal_alpha(options: int, said: Indices, predicted: Indices, weights: Floats) -> Floats:
-    """(D,) Krippendorff's ordinal α of two coders who both answered every row, in codes of `options` rising options.
+def ordinal_alpha(options: int, first: Indices, second: Indices, weights: Floats) -> Floats:
+    """Return (D,) Krippendorff's ordinal α of two coders who both answered every row.
 
     α = 1 - (m - 1) Σ o_ck δ²_ck / Σ n_c n_k δ²_ck with m = 2n answers and δ_ck = Σ_{g=c..k} n_g - (n_c + n_k) / 2.
+
+    Args:
+        options: Number of rising options.
+        first: (n,) answers of the first coder.
+        second: (n,) answers of the second coder.
+        weights: (D, n) draw counts.
     """
     cells = np.zeros((len(weights), options * options))
-    used, code = np.unique(said * options + predicted, return_inverse=True)
+    used, code = np.unique(first * options + second, return_inverse=True)
     cells[:, used] = _sums(code, weights)
     seen = cells.reshape(-1, options, options)
     seen = seen + seen.transpose(0, 2, 1)
@@ -113,14 +119,14 @@ def ordinal_alpha(options: int, said: Indices, predicted: Indices, weights: Floa
 
 
 def units_alpha(counts: Floats, weights: Floats, is_ordered: bool = True) -> Floats:
-    """(D,) Krippendorff's α of any number of people, under weights of units; NaN where all answers are the same.
+    """Return (D,) Krippendorff's α of any number of annotators, under weights of units; NaN if all answers are equal.
 
-    A unit of m answers adds its pairs of answers, each with weight 1/(m - 1), to the matrix of coincidences o.
+    A unit of m answers adds its pairs of answers, each with weight 1/(m - 1), to the coincidence matrix o.
 
     Args:
-        counts: (U, K) how many people gave each of K rising options to each unit.
-        weights: (D, U) how often each unit is drawn.
-        is_ordered: Ordinal distances, of ranks; else all that differs differs alike.
+        counts: (U, K) number of annotators who gave each of K rising options to each unit.
+        weights: (D, U) number of times each unit is drawn.
+        is_ordered: True for ordinal distances of ranks, False for nominal ones.
     """
     answers = counts.sum(axis=1)
     pairs = counts[:, :, None] * (counts[:, None, :] - np.eye(counts.shape[1]))
@@ -130,7 +136,7 @@ def units_alpha(counts: Floats, weights: Floats, is_ordered: bool = True) -> Flo
 
 
 def _alpha(seen: Floats, is_ordered: bool) -> Floats:
-    """(D,) α from (D, K, K) coincidences: 1 - (m - 1) Σ o_ck δ²_ck / Σ n_c n_k δ²_ck."""
+    """Return (D,) α from (D, K, K) coincidences: 1 - (m - 1) Σ o_ck δ²_ck / Σ n_c n_k δ²_ck."""
     given = seen.sum(axis=2)
     if is_ordered:
         upto = np.cumsum(given, axis=1) - given / 2
@@ -144,10 +150,10 @@ def _alpha(seen: Floats, is_ordered: bool) -> Floats:
 
 
 def smece(probability: Floats, happened: NDArray[np.bool_], weights: Floats) -> Floats:
-    """(D,) smooth expected calibration error (Błasiok & Nakkiran, 2023), 0 to 1.
+    """Return (D,) the smooth expected calibration error (Błasiok & Nakkiran, 2023), 0 to 1.
 
-    The residuals y - p, smoothed along p by a reflected Gaussian of width σ, in absolute value:
-    smECE_σ = ∫ |Σᵢ K_σ(t, pᵢ)(yᵢ - pᵢ)| dt / n, at the σ where smECE_σ = σ.
+    The residuals y - p are smoothed along p by a reflected Gaussian of width σ: smECE_σ = ∫ |Σᵢ K_σ(t, pᵢ)(yᵢ - pᵢ)| dt
+    / n, at the σ with smECE_σ = σ.
     """
     from scipy.fft import dct, idct
     from scipy.sparse import csr_array
@@ -160,34 +166,34 @@ def smece(probability: Floats, happened: NDArray[np.bool_], weights: Floats) -> 
     at_bins = (np.tile(np.arange(rows), 2), np.concatenate([left, left + 1]))
     mass = (csr_array((shares, at_bins), shape=(rows, bins)).T @ weights.T).T / weights.sum(axis=1)[:, None]
 
-    # A Gaussian reflected at 0 and 1 multiplies the k-th cosine by exp(-(πkσ)²/2): smoothing costs one transform.
+    # A Gaussian reflected at 0 and 1 multiplies the k-th cosine by exp(-(πkσ)²/2), so smoothing is one transform.
     waves, frequency = dct(mass, axis=1), np.pi * np.arange(bins)
 
     widths = np.linspace(1.0 / bins, 1.0, _SMECE_CELLS + 1)
 
     def at(cell: Indices, which: Indices) -> Floats:
-        used = min(bins, 1 + int(_NO_WAVE / (np.pi * widths[cell.min()])))  # what is beyond is smoothed away
+        used = min(bins, 1 + int(_NO_WAVE / (np.pi * widths[cell.min()])))  # higher waves are smoothed away
         left_over = np.exp(-0.5 * (frequency[:used] * widths[cell, None]) ** 2)
         smoothed = idct(waves[which, :used] * left_over, n=bins, axis=1, overwrite_x=True)
         return np.asarray(np.abs(smoothed, out=smoothed).sum(axis=1))
 
-    return _where_it_is_its_own(at, widths, len(weights))
+    return _fixed_width(at, widths, len(weights))
 
 
-def _where_it_is_its_own(at: Callable[[Indices, Indices], Floats], widths: Floats, draws: int) -> Floats:
-    """(draws,) a falling function's value at the first of some rising, evenly spaced widths that it does not exceed.
+def _fixed_width(at: Callable[[Indices, Indices], Floats], widths: Floats, draws: int) -> Floats:
+    """Return (draws,) a falling function's value at the first of some rising widths that it does not exceed.
 
-    What it says of any width lies on the other side of that place, so one look bounds it on both sides; the straight
-    line through the last two looks tells where to look next.
+    The value at any width bounds the solution from the other side, so one evaluation bounds it on both sides. The line
+    through the last two evaluations gives the next width.
 
     Args:
-        at: From places among the widths, and the draws they are for, to the function's values.
-        widths: (W,) the last of them exceeds the function everywhere.
-        draws: How many.
+        at: Maps indices of widths, and the draws they are for, to the function's values.
+        widths: (W,) evenly spaced widths; the last one exceeds the function everywhere.
+        draws: Number of draws.
     """
     last, step = len(widths) - 1, widths[1] - widths[0]
-    low, high = np.full(draws, -1), np.full(draws, last)  # it exceeds the width at `low`, and does not at `high`
-    found = np.full(draws, np.nan)  # its value at `high`, once that was looked at
+    low, high = np.full(draws, -1), np.full(draws, last)  # the function exceeds the width at `low`, not at `high`
+    found = np.full(draws, np.nan)  # value at `high` once it is evaluated
     place, before = np.full(draws, min(_FIRST_LOOK, last)), np.full(draws, -1)
     excess_before = np.zeros(draws)
     which = np.arange(draws)
@@ -209,19 +215,19 @@ def _where_it_is_its_own(at: Callable[[Indices, Indices], Floats], widths: Float
 
 
 def _codes(values: Floats) -> tuple[Indices, int]:
-    """(n,) each value's place among the different ones, and how many there are."""
+    """Return (n,) the index of each value among the distinct ones, and their number."""
     different, code = np.unique(values, return_inverse=True)
     return code.astype(np.intp), len(different)
 
 
 def _sums(code: Indices, weights: Floats) -> Floats:
-    """(D, C) sums of weights by code; codes from 0 on that no row has are left out."""
+    """Return (D, C) sums of weights by code; codes without rows are left out."""
     order = np.argsort(code, kind="stable")
     starts = np.flatnonzero(np.diff(code[order], prepend=-1))
     return np.asarray(np.add.reduceat(weights[:, order], starts, axis=1))
 
 
 def _ratio(product: Floats, first: Floats, second: Floats) -> Floats:
-    """(D,) product / √(first · second); NaN where either does not vary."""
+    """Return (D,) product / √(first · second); NaN if either is constant."""
     varies = (first > _TINY) & (second > _TINY)
     return np.where(varies, product / np.sqrt(np.where(varies, first * second, 1.0)), np.nan)

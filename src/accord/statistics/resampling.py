@@ -1,4 +1,4 @@
-"""Intervals and tests by resampling conversations: whole conversations are drawn, never single ratings."""
+"""Intervals and tests by resampling groups: whole conversations are drawn, never single ratings."""
 
 from __future__ import annotations
 
@@ -18,11 +18,15 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 RANK_DRAWS, FEWEST_RANK_DRAWS, _RANKED = 400, 100, 2_000_000
-"""Of statistics of ranks: at most, at least, and how many rows are ranked in all where that lies between the two."""
+"""Draws of rank statistics: the largest and smallest number, and the total of rows that sets the number in between.
+
+Fewer draws are enough for a percentile interval of statistics that need all rows together.
+"""
 """Fewer draws for statistics that need all rows together: enough for a percentile interval."""
 _AT_ONCE, _LEAST_AT_ONCE = 100_000, 50
-"""Numbers of draws by rows, or by conversations, that are held at one time, so that they stay in a processor's cache;
-and the fewest draws, since what is sorted for each part is sorted again."""
+"""Numbers held in memory at a time so that they fit the processor's cache, and the smallest number of draws per
+part.
+"""
 
 
 def estimate_from_draws(value: float | None, draws: Floats, confidence: float = CONFIDENCE) -> Estimate:
@@ -40,7 +44,7 @@ def estimate_from_draws(value: float | None, draws: Floats, confidence: float = 
 class Clusters:
     """Rows grouped by conversation, so that resampling and swapping move whole conversations.
 
-    `names` is (n,), the conversation of each row. Conversations are ordered by name: results do not depend on the
+    `names` is (n,), the conversation of each row. Conversations are sorted by name, so results do not depend on the
     order of the rows.
     """
 
@@ -57,22 +61,22 @@ class Clusters:
         return len(self.names)
 
     def sums(self, rows: Floats) -> Floats:
-        """(C, m) sums of (n, m) row values by conversation."""
+        """Return (C, m) sums of (n, m) row values by conversation."""
         columns = [np.bincount(self.of_row, column, len(self)) for column in rows.T]
         return np.column_stack(columns) if columns else np.zeros((len(self), 0))
 
     def counts(self, draws: int, seed: int) -> Floats:
-        """(draws, C) how often each conversation is drawn, with replacement, C at a time."""
+        """Return (draws, C) the number of times each conversation is drawn, with replacement, C at a time."""
         return self._drawn(draws, seed).astype(float)
 
     def counts_in_parts(self, draws: int, seed: int, width: int) -> Iterator[Floats]:
-        """The same, so many draws at a time that arrays `width` wide stay small."""
+        """Yield the counts for some draws at a time, so that arrays `width` wide stay small."""
         kept = self._drawn(draws, seed)
         for start, end in _parts(draws, width):
             yield kept[start:end].astype(float)
 
     def coins(self, draws: int, seed: int) -> Iterator[Floats]:
-        """(at most draws, C) 1 for conversations left as they are and 0 for swapped ones, some draws at a time."""
+        """Yield (at most draws, C) 1 for unchanged conversations and 0 for swapped ones, some draws at a time."""
         if (draws, seed) not in self._tossed:
             rng = np.random.default_rng(seed)
             parts = [rng.random((end - start, len(self))) < 0.5 for start, end in _parts(draws, len(self))]
@@ -81,32 +85,30 @@ class Clusters:
         return (kept[start:end].astype(float) for start, end in _parts(draws, len(self)))
 
     def _drawn(self, draws: int, seed: int) -> NDArray[np.uint8]:
-        """The counts in a byte each: every statistic of every system is drawn alike, and drawing them is not free."""
+        """Return the counts as bytes; they are drawn once for all statistics of all systems."""
         if seed not in self._counts or len(self._counts[seed]) < draws:
             rng, even = np.random.default_rng(seed), np.full(len(self), 1 / len(self))
-            parts = (
-                rng.multinomial(len(self), even, size=end - start) for start, end in _parts(draws, len(self))
-            )  # one after the other they are the same draws as all at once
+            parts = (rng.multinomial(len(self), even, size=end - start) for start, end in _parts(draws, len(self)))
             self._counts = {seed: np.concatenate([np.minimum(part, 255).astype(np.uint8) for part in parts])}
         return self._counts[seed][:draws]
 
     def rows(self, counts: Floats) -> Indices:
-        """Row indices of one draw: each conversation's rows as often as it was drawn."""
+        """Return the row indices of one draw, each conversation's rows as often as it was drawn."""
         return np.concatenate([self.members[c] for c in np.repeat(np.arange(len(self)), counts.astype(int))])
 
 
 def bootstrap(
     clusters: Clusters, statistic: Statistic, repeats: Sequence[Paired], draws: int = DRAWS, seed: int = 0
 ) -> Estimate:
-    """Percentile bootstrap interval of a statistic, over conversations.
+    """Return a statistic with its percentile bootstrap interval over conversations.
 
     Args:
-        clusters: Which of the n rows belong together.
-        statistic: What is computed.
+        clusters: Groups of the n rows.
+        statistic: Statistic to compute.
         repeats: The n rows as predicted in each repetition of the splits; the statistic is averaged over them.
-        draws: Number of bootstrap samples; statistics of ranks take at most `RANK_DRAWS`, and from
-            5,000 rows on fewer, down to `FEWEST_RANK_DRAWS`.
-        seed: Fixes them.
+        draws: Number of bootstrap samples; rank statistics use at most `RANK_DRAWS`, and fewer from 5,000 rows, down to
+            `FEWEST_RANK_DRAWS`.
+        seed: Random seed.
     """
     return bootstrap_all(clusters, {"it": statistic}, repeats, draws, seed)["it"]
 
@@ -134,7 +136,7 @@ def bootstrap_all(
 
 
 def mean_over(statistic: Statistic, repeats: Sequence[Paired]) -> float | None:
-    """Return a statistic's mean over repetitions of the splits; None if it is undefined in one of them."""
+    """Return a statistic's mean over repetitions of the splits; None if any of them is undefined."""
     values = [statistic(paired) for paired in repeats]
     return (
         None
@@ -144,7 +146,7 @@ def mean_over(statistic: Statistic, repeats: Sequence[Paired]) -> float | None:
 
 
 def _on_draws(clusters: Clusters, statistic: Statistic, repeats: Sequence[Paired], counts: Floats) -> Floats:
-    """(D,) a statistic that needs all rows together on (D, C) counts of conversations, averaged over repeats."""
+    """Return (D,) a statistic that needs all rows together on (D, C) counts of conversations, averaged over repeats."""
     if isinstance(statistic, WeightedStatistic):
         weights = counts[:, clusters.of_row]
         each = [statistic.of(paired, weights) for paired in repeats]
@@ -158,21 +160,21 @@ def _on_draws(clusters: Clusters, statistic: Statistic, repeats: Sequence[Paired
 def resampled_means(
     clusters: Clusters, statistic: MeanStatistic, repeats: Sequence[Paired], draws: int, seed: int
 ) -> Floats:
-    """(draws,) the statistic on resamples of conversations, averaged over repeats."""
+    """Return (draws,) the statistic on resamples of conversations, averaged over repeats."""
     return _resampled(clusters, [statistic], repeats, draws, seed)[0]
 
 
 def _resampled(
     clusters: Clusters, statistics: Sequence[MeanStatistic], repeats: Sequence[Paired], draws: int, seed: int
 ) -> list[Floats]:
-    """(draws,) each statistic on the same resamples, averaged over repeats."""
+    """Return (draws,) each statistic on the same resamples, averaged over repeats."""
     if not statistics:
         return []
     sums = [[clusters.sums(statistic.rows(paired)) for statistic in statistics] for paired in repeats]
     ends = np.cumsum([each.shape[1] for each in sums[0]])[:-1]
     stacked = np.hstack([clusters.sizes[:, None], *(each for of_repeat in sums for each in of_repeat)])
     parts: list[list[Floats]] = []
-    with np.errstate(invalid="ignore"):  # an infinite row times a count of 0 is undefined, and counted so
+    with np.errstate(invalid="ignore"):  # an infinite row times a count of 0 is undefined
         for counts in clusters.counts_in_parts(draws, seed, len(clusters)):
             drawn = counts @ stacked
             repeated = np.split(drawn[:, 1:] / drawn[:, :1], len(repeats), axis=1)
@@ -189,7 +191,13 @@ def _resampled(
 
 @dataclass(frozen=True, slots=True)
 class PairedTest:
-    """A difference between two systems on the same rows, first minus second; p two-sided, by permutation."""
+    """Difference between two systems on the same rows, first minus second.
+
+    Attributes:
+        difference: Difference of the statistic.
+        low, high: Ends of its 95% interval; None if undefined.
+        p: Two-sided p of the permutation test.
+    """
 
     difference: float
     low: float | None
@@ -205,14 +213,14 @@ def paired_test(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> PairedTest | None:
-    """Permutation test of statistic(first) - statistic(second), with a paired bootstrap interval of the difference.
+    """Return the permutation test of statistic(first) - statistic(second), with a paired bootstrap interval.
 
-    Under the null hypothesis the two systems are exchangeable within each conversation: each permutation swaps
-    their predictions in a random half of the conversations. p = (1 + #{|d*| ≥ |d|}) / (1 + draws). Both systems
-    come as the same repetitions of the splits, and the difference is averaged over them.
+    Under the null hypothesis the two systems are exchangeable within each conversation: each permutation swaps their
+    predictions in a random half of the conversations. p = (1 + #{|d*| ≥ |d|}) / (1 + draws). Both systems come as the
+    same repetitions of the splits, and the difference is averaged over them.
 
     Returns:
-        `None` where the statistic is undefined on either system, or there are fewer than two conversations.
+        None if the statistic is undefined for either system, or there are fewer than two conversations.
     """
     if len(clusters) < 2:
         return None
@@ -242,13 +250,13 @@ def paired_test(
 
 
 def _parts(draws: int, width: int) -> Iterator[tuple[int, int]]:
-    """From which draw to which, so that arrays `width` wide hold about `_AT_ONCE` numbers."""
+    """Yield the first and last draw of parts for which arrays `width` wide hold about `_AT_ONCE` numbers."""
     step = max(_LEAST_AT_ONCE, _AT_ONCE // max(width, 1))
     return ((start, min(start + step, draws)) for start in range(0, draws, step))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down correction: adjusted p-values in the given order, each at most 1."""
+    """Return p-values with Holm's step-down correction in the given order, each at most 1."""
     order = sorted(range(len(p_values)), key=lambda index: p_values[index])
     adjusted, worst = [0.0] * len(p_values), 0.0
     for rank, index in enumerate(order):
@@ -258,7 +266,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 INNER_FOLDS = 4
-"""Folds inside a training side, by which settings are chosen."""
+"""Number of folds inside a training side, used to choose settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +278,7 @@ class Split:
 
 
 def fold_of(groups: Iterable[str], folds: int = FOLDS, seed: int = 0) -> dict[str, int]:
-    """Each group's fold: names sorted, shuffled by `random.Random(seed)`, position modulo `folds`."""
+    """Return each group's fold: names sorted, shuffled by `random.Random(seed)`, position modulo `folds`."""
     names = sorted(set(groups))
     random.Random(seed).shuffle(names)
     return {name: position % folds for position, name in enumerate(names)}
@@ -279,9 +287,13 @@ def fold_of(groups: Iterable[str], folds: int = FOLDS, seed: int = 0) -> dict[st
 def grouped_folds(
     groups: Sequence[str], folds: int = FOLDS, seed: int = 0, always: Collection[str] = ()
 ) -> Iterator[Split]:
-    """Cross-validation over groups: every group is tested once, and never learned from in that fold.
+    """Yield the splits of a cross-validation over groups: every group is tested once.
 
-    Other groups, that are `always` learned from, are never tested.
+    Args:
+        groups: Names of the groups to test, repeats allowed.
+        folds: Number of folds.
+        seed: Random seed.
+        always: Groups that are learned from in every fold and never tested.
 
     Raises:
         BadInput: There are fewer groups than folds.

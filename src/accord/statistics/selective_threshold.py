@@ -1,12 +1,12 @@
-"""Which calls are sure enough: the widest share of them that agrees with people as often as is promised.
+"""Threshold of selective prediction: the widest share of calls that agree with people as often as required.
 
-Ratings that were predicted without their groups are sorted by how sure the call was. The surest fifth is tested first,
-then 5 % more at a time, each at the same level: is the share of wrong calls, at its upper confidence bound, within what
-was promised? At the first that fails testing stops; the last that passed gives the threshold (fixed-sequence testing;
-Jung, Brahman & Choi, "Trust or Escalate", 2024). Chance that the threshold breaks the promise: 1 - confidence.
+Held-out ratings are sorted by the confidence of the call. The most confident fifth is tested first, then 5% more at a
+time, each at the same level: is the share of wrong calls, at its upper confidence bound, within the limit? Testing
+stops at the first failure, and the last share that passed gives the threshold (fixed-sequence testing; Jung, Brahman &
+Choi, "Trust or Escalate", 2024). The probability that the threshold violates the requirement is 1 - confidence.
 
-Ratings of one group may be wrong together, so the bound is Clopper and Pearson's for as many independent ratings as
-they are worth (Korn & Graubard, 1998).
+Ratings of one group may be wrong together, so the bound is Clopper and Pearson's for the effective number of
+independent ratings (Korn & Graubard, 1998).
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from accord.statistics.tails import beta_quantile, t_quantile
 Floats = NDArray[np.float64]
 
 FIRST, STEP = 0.2, 0.05
-"""Share of the ratings that is tested first, and how much wider each further one is."""
+"""Share of the ratings that is tested first, and the increase of each further share."""
 
 
 @dataclass(frozen=True)
-class Tested:
-    """The surest calls of the held-out ratings.
+class SelectiveTest:
+    """The most confident calls of the held-out ratings.
 
     Attributes:
-        threshold: How sure the least sure of them is, a probability from .5 to 1.
-        share: Of all held-out ratings.
-        called: How many they are.
-        agreement: Share of them that agrees with what people said.
-        at_least: Its lower confidence bound.
-        groups: How many groups they are of.
+        threshold: Confidence of the least confident of them, a probability from .5 to 1.
+        share: Share of all held-out ratings.
+        called: Number of calls.
+        agreement: Share of them that agrees with the ratings.
+        at_least: Lower confidence bound of the agreement.
+        groups: Number of groups.
     """
 
     threshold: float
@@ -46,29 +46,29 @@ class Tested:
     groups: int
 
     def to_json(self) -> dict[str, float]:
-        """Everything."""
+        """Return the fields."""
         return asdict(self)
 
 
 def fixed_sequence(
     sure: Floats, right: NDArray[np.bool_], group: ArrayLike, agree: float, confidence: float = CONFIDENCE
-) -> tuple[Tested | None, Tested]:
-    """The widest share that passed, `None` where the first one failed; and the one that was tested last.
+) -> tuple[SelectiveTest | None, SelectiveTest]:
+    """Return the widest share that passed, None if the first one failed, and the one that was tested last.
 
     Args:
         sure: (n,) probability of the called side.
-        right: (n,) whether a person said the same.
-        group: (n,) what belongs together.
-        agree: Share of the calls that people should agree with.
-        confidence: With which the promise should hold.
+        right: (n,) True if the rating agrees with the call.
+        group: (n,) group of each rating.
+        agree: Required share of calls that agree with the ratings.
+        confidence: Confidence of the requirement.
     """
     order, names = np.argsort(-sure, kind="stable"), np.asarray(group).astype(str)
     passed = None
     for share in np.arange(FIRST, 1.0 + STEP / 2, STEP):
         least = sure[order[max(int(np.ceil(share * len(sure) - 1e-9)), 1) - 1]]
-        rows = np.flatnonzero(sure >= least)  # of equally sure ones all
+        rows = np.flatnonzero(sure >= least)  # includes all ties
         bound = upper_bound(~right[rows], names[rows], confidence)
-        tested = Tested(
+        tested = SelectiveTest(
             float(least), len(rows) / len(sure), len(rows), float(right[rows].mean()), 1.0 - bound,
             len(set(names[rows])),
         )  # fmt: skip
@@ -80,11 +80,11 @@ def fixed_sequence(
 
 
 def upper_bound(wrong: NDArray[np.bool_], group: ArrayLike, confidence: float = CONFIDENCE) -> float:
-    """The one-sided upper confidence bound of a share, from rows that come in groups.
+    """Return the one-sided upper confidence bound of a share, from rows in groups.
 
         n* = p(1 - p) / v · (t_{n-1} / t_{G-1})²,  bound = Beta⁻¹(confidence; n*·p + 1, n*·(1 - p))
 
-    v is the variance of p between groups; n* is at most n, and G where nothing was wrong or everything was.
+    v is the variance of p between groups. n* is at most n, and G if no row or every row was wrong.
     """
     n, p = len(wrong), float(np.mean(wrong))
     _, place, size = np.unique(np.asarray(group).astype(str), return_inverse=True, return_counts=True)

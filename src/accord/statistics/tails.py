@@ -1,4 +1,4 @@
-"""Tails and quantiles of distributions: `scipy.stats` has them too, and takes half a second to import."""
+"""Tails and quantiles of distributions from `scipy.special`; importing `scipy.stats` would take half a second."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from numpy.typing import ArrayLike
 
 
 def normal_tail(z: ArrayLike) -> Any:
-    """P(Z > z) of a standard normal variable, in the shape of `z`."""
+    """Return P(Z > z) of a standard normal variable, in the shape of `z`."""
     return scipy.special.ndtr(np.negative(z))
 
 
 def normal_quantile(p: ArrayLike) -> Any:
-    """Where a standard normal variable is at most with probability `p`."""
+    """Return the `p` quantile of a standard normal variable."""
     return scipy.special.ndtri(p)
 
 
 def t_tail(value: float, freedom: float) -> float:
-    """P(T > value) of Student's t."""
+    """Return P(T > value) of Student's t."""
     return float(scipy.special.stdtr(freedom, -value))
 
 
 def t_quantile(p: float, freedom: float) -> float:
-    """Where Student's t is at most with probability `p`."""
+    """Return the `p` quantile of Student's t."""
     return float(scipy.special.stdtrit(freedom, p))
 
 
 def beta_quantile(p: float, a: float, b: float) -> float:
-    """Where a Beta(a, b) variable is at most with probability `p`."""
+    """Return the `p` quantile of a Beta(a, b) variable."""
     return float(scipy.special.betaincinv(a, b, p))
 
 
 def gamma_quantile(p: float, shape: float) -> float:
-    """Where a Gamma(shape) variable of scale 1 is at most with probability `p`."""
+    """Return the `p` quantile of a Gamma(shape) variable with scale 1."""
     return float(scipy.special.gammaincinv(shape, p))

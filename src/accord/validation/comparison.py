@@ -88,7 +88,7 @@ class Comparison(Tabular):
         question: Question that is predicted.
         ratings: Ratings that were predicted.
         systems: Predictions of each system.
-        results: Metrics of each system, on the ratings that all of them scored (`MetricsTable.common`).
+        results: Metrics of each system, on the ratings that every system scored (`MetricsTable.common`).
         differences: Tests of the first system against each other one.
         people: Metrics of the other annotators as predictors of each rating; None if no target has two annotators.
         alpha: Krippendorff's ordinal α of the annotators.
@@ -132,7 +132,7 @@ class Comparison(Tabular):
         if self.common < len(self.ratings):
             remarks.append(
                 f"compared on the {self.common} of {len(self.ratings)} ratings that every system scored; a system with "
-                "a smaller n scored fewer of them, and paired tests use those that both scored"
+                "a smaller n scored only a part of these, and paired tests use the ratings that both systems scored"
             )
         remarks += [
             f"{row.system}: log loss {loss:.3f} is worse than the constant's {constant:.3f}: its probabilities say "

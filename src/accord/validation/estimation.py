@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from accord.edges import BadInput
 from accord.evidence import EvidenceTable, Ratings, ratings
 from accord.learning import MixedModel
-from accord.statistics import FOLDS, Part, fold_of, grouped_folds, holm, p_value, reach
+from accord.statistics import FOLDS, CenteredPart, fold_of, grouped_folds, holm, p_value, reach
 from accord.values import Labels, Question, Score
 
 Floats = NDArray[np.float64]
@@ -63,7 +63,7 @@ class SystemMean:
     label_high: float | None
     trust: float
     reason: str | None = None
-    parts: tuple[Part, ...] = field(default=(), repr=False)
+    parts: tuple[CenteredPart, ...] = field(default=(), repr=False)
     spent: float = field(default=0.0, repr=False)
 
     @property
@@ -181,9 +181,10 @@ def _estimate(given: Labelled, trust: Floats, spent: float) -> SystemMean:
     off = given.said - trust * (given.predicted - middle)
     group, other_group = given.groups
     parts = (
-        Part((off - off.mean()) / n, group), Part(used * (given.unlabelled - middle) / max(rest, 1), other_group),
+        CenteredPart((off - off.mean()) / n, group),
+        CenteredPart(used * (given.unlabelled - middle) / max(rest, 1), other_group),
     )  # fmt: skip
-    alone = Part((given.said - given.said.mean()) / n, group)
+    alone = CenteredPart((given.said - given.said.mean()) / n, group)
     why = _nothing_said(given)
     mean, label_mean = float(off.mean()), float(given.said.mean())
     half, label_half = (None, None) if why else (reach(parts, spent), reach([alone]))

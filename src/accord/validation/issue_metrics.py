@@ -1,8 +1,8 @@
-"""How well labels of issues are predicted where nothing was learned from: a row per kind, the raw finding beside it.
+"""Accuracy of predicted issue labels on held-out dialogues, by kind of issue.
 
-Calling an issue everywhere has an F1 of 2p/(1 + p) of a share of p marks, and so has a finder that knows nothing, under
-the threshold of highest expected F1. So that calling everywhere stands beside it, and what agrees with people no better
-than chance (α's 95 % interval reaches 0) is named and left out of a second mean.
+Calling an issue everywhere has an F1 of 2p/(1 + p) for a share p of marks, and so does a detector without any
+information at the threshold of highest expected F1. The table therefore includes calling everywhere, and kinds whose
+agreement with people is not above chance (the 95% interval of α includes 0) are named and left out of a second mean.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 CALIBRATED = "issues"
-"""What the evaluator of issues calls, under its name."""
-RAW, ALWAYS = "as it was found", "always"
+"""Name of the calls of the evaluator of issues."""
+RAW, ALWAYS = "raw finding", "always"
 MACRO, ABOVE_CHANCE = "macro", "macro, above chance"
-"""The mean F1 over all kinds, and over those whose calibrated calls agree with people better than chance."""
+"""Mean F1 over all kinds, and over those whose calibrated calls agree with people better than chance."""
 CALLED = 0.5
-"""A raw finding, a count or a probability, counts as a call from here on."""
+"""Smallest raw finding, a count or a probability, that counts as a call."""
 DRAWS = 500
 
 
 @dataclass(frozen=True)
 class CalledFigures:
-    """How well calls of one kind agree with people's marks; precision, recall and F1 are `None` where nothing counts.
+    """Agreement of the calls of one kind with people's marks; precision, recall and F1 are None if undefined.
 
     Attributes:
-        marks: How many labels there are.
+        marks: Number of labels.
         marked, called: Shares of them, 0 to 1.
-        f1_low, f1_high: Ends of the 95 % interval over conversations.
-        alpha: Krippendorff's, of the calls with people; 0 is chance.
-        alpha_low, alpha_high: Ends of its 95 % interval over conversations.
+        f1_low, f1_high: Ends of the 95% interval over conversations.
+        alpha: Krippendorff's α of the calls with people; 0 is chance.
+        alpha_low, alpha_high: Ends of its 95% interval over conversations.
         calibration_error: smECE of the probabilities.
     """
 
@@ -62,13 +62,13 @@ class CalledFigures:
 
     @property
     def is_above_chance(self) -> bool:
-        """Whether the calls agree with people better than chance."""
+        """True if the calls agree with people better than chance."""
         return (self.alpha_low or 0.0) > 0
 
 
 @dataclass(frozen=True)
 class CalledRow:
-    """The figures of a system and a kind of issue; of `MACRO` and `ABOVE_CHANCE` a mean F1 over kinds alone."""
+    """Metrics of a system and a kind of issue; a mean F1 only for `MACRO` and `ABOVE_CHANCE`."""
 
     system: str
     issue: str
@@ -76,20 +76,20 @@ class CalledRow:
     figures: CalledFigures | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """A flat row."""
+        """Return a flat row."""
         own = {"system": self.system, "issue": self.issue, "f1": self.f1}
         return own if self.figures is None else own | asdict(self.figures)
 
 
 @dataclass
 class Called:
-    """The marks of one kind that were held out, a row a mark, and what was said of them without seeing them.
+    """Held-out marks of one kind, with calls that were made without seeing them.
 
     Attributes:
-        marked: Whether a person marked the turn.
-        called: Whether the system calls the issue there.
-        chance: How probable it finds a mark.
-        conversation: Of the turn.
+        marked: True if an annotator marked the turn.
+        called: True if the system calls the issue.
+        chance: Predicted probability of a mark.
+        conversation: Conversation of the turn.
     """
 
     marked: list[bool] = field(default_factory=list)
@@ -98,7 +98,7 @@ class Called:
     conversation: list[str] = field(default_factory=list)
 
     def figures(self, draws: int = DRAWS, seed: int = 0) -> CalledFigures:
-        """Precision, recall, F1 and α with people with their intervals over conversations, calibration error."""
+        """Return precision, recall, F1, α and calibration error, with intervals over conversations."""
         marked, called = np.array(self.marked, dtype=bool), np.array(self.called, dtype=bool)
         counts = np.column_stack([marked & called, called, marked]).astype(float)
         clusters = Clusters(self.conversation)
@@ -122,14 +122,14 @@ class Called:
         )
 
     def everywhere(self) -> Called:
-        """The same marks, where the issue is called each time."""
+        """Return the same marks with the issue called each time."""
         return replace(self, called=[True] * len(self.marked), chance=[1.0] * len(self.marked))
 
 
 def cross_validate_labels(
     evidence: EvidenceTable, labels: Labels, splits: Sequence[Split], seed: int = 0
 ) -> tuple[dict[str, Called], dict[str, Called]]:
-    """By kind what is called where the group was not learned from: calibrated, and as it was found."""
+    """Return held-out calls by kind, calibrated and raw."""
     calibrated: dict[str, Called] = {}
     raw: dict[str, Called] = {}
     for split in splits:
@@ -152,24 +152,24 @@ def cross_validate_labels(
 
 
 def rows_of(calibrated: dict[str, Called], raw: dict[str, Called], seed: int = 0) -> list[CalledRow]:
-    """A row per system and kind, then its mean F1 over all kinds, and over those told better than by chance."""
+    """Return a row per system and kind, the mean F1 over all kinds, and over those predicted better than by chance."""
     always = {kind: called.everywhere() for kind, called in calibrated.items()}
     figures = {
         system: {kind: called.figures(seed=seed) for kind, called in by_kind.items()}
         for system, by_kind in ((CALIBRATED, calibrated), (RAW, raw), (ALWAYS, always))
     }
-    told = {kind for kind, found in figures[CALIBRATED].items() if found.is_above_chance}
+    above_chance = {kind for kind, found in figures[CALIBRATED].items() if found.is_above_chance}
     rows = []
     for system, each in figures.items():
         rows += [CalledRow(system, kind, found.f1, found) for kind, found in each.items()]
-        for name, kinds in ((MACRO, each.keys()), (ABOVE_CHANCE, told)):
+        for name, kinds in ((MACRO, each.keys()), (ABOVE_CHANCE, above_chance)):
             scores = [each[kind].f1 or 0.0 for kind in each if kind in kinds]
             rows.append(CalledRow(system, name, sum(scores) / len(scores) if scores else None))
     return rows
 
 
 def no_better_than_chance(rows: Sequence[CalledRow]) -> list[str]:
-    """The kinds whose calibrated calls agree with people no better than chance."""
+    """Return the kinds whose calibrated calls agree with people no better than chance."""
     ours = [row for row in rows if row.system not in (RAW, ALWAYS)]
     return [row.issue for row in ours if row.figures is not None and not row.figures.is_above_chance]
 

@@ -1,7 +1,7 @@
-"""One system's line of a table: each statistic with its interval, pooled, within annotators and within systems.
+"""Metrics of one system with intervals: pooled, within annotators and within chat systems.
 
-A pooled correlation also counts knowing who rates and which system spoke. Within annotators, each one's mean is taken
-off both sides, and only pairs of one annotator are put in order; within systems likewise.
+A pooled correlation also rewards knowing the annotator and the chat system. Within annotators, each annotator's mean is
+subtracted from both sides and only pairs of one annotator are ordered; within systems likewise.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from accord.values import Estimate, Target
 Indices = NDArray[np.intp]
 
 SMECE_DRAWS = 100
-"""Draws for the intervals of calibration errors."""
+"""Number of draws for intervals of calibration errors."""
 CORRELATIONS = ("pearson", "spearman", "kendall", "weighted_kappa", "alpha", "kappa")
-"""Statistics that mean nothing of a prediction that is the same for everything in a fold."""
+"""Statistics that are undefined for a prediction that is constant in each fold."""
 NEW = "rmse_new_annotator"
 """RMSE of the prediction for a new annotator, which `accord score` makes unless an annotator is named."""
 
 
 @dataclass(frozen=True)
 class Within:
-    """Agreement inside groups of ratings: of one annotator each, or about one system each.
+    """Agreement inside groups of ratings: of one annotator each, or about one chat system each.
 
     Attributes:
-        groups: How many there are.
-        pearson: r after each group's means are taken off both sides, -1 to 1.
+        groups: Number of groups.
+        pearson: r after subtracting each group's means from both sides, -1 to 1.
         kendall: τ-b over the pairs inside groups, -1 to 1.
     """
 
@@ -55,7 +55,7 @@ class Within:
     kendall: Estimate
 
     def to_json(self, by: str) -> dict[str, Any]:
-        """Flat entries: `pearson_within_annotators`, ..."""
+        """Return flat entries: `pearson_within_annotators`, ..."""
         row: dict[str, Any] = {f"groups_within_{by}": self.groups}
         for name, estimate in (("pearson", self.pearson), ("kendall", self.kendall)):
             key = f"{name}_within_{by}"
@@ -65,18 +65,18 @@ class Within:
 
 @dataclass(frozen=True)
 class SystemMetrics:
-    """One system's line in the table: each statistic with its interval, on `n` ratings.
+    """Metrics of one system on `n` ratings.
 
     Attributes:
-        system: Its name.
-        n: Ratings that the line is made from: those common to the table, as far as it scored them.
-        unscored: How many of all ratings it has no score for; `reasons` says why.
+        system: Name of the system.
+        n: Number of ratings: those common to the table that the system scored.
+        unscored: Number of all ratings without a score; `reasons` explains them.
         estimates: Statistics by name, with intervals over conversations; for a scale of two options also `kappa`,
             `tpr`, `tnr` and `base_rate`. All are about the prediction for the rating's own annotator, except
             `rmse_new_annotator`.
-        smece: The calibration error of each option, or of each range of a long scale.
-        reasons: Why ratings have no score, counted.
-        within: Agreement inside groups, by `annotators` and by `systems`, where there are several.
+        smece: Calibration error of each option, or of each range of a long scale.
+        reasons: Number of ratings without a score by reason.
+        within: Agreement inside groups, by `annotators` and by `systems` if there are several.
     """
 
     system: str
@@ -105,17 +105,17 @@ class SystemMetrics:
 
 @dataclass(frozen=True)
 class Leak:
-    """What folds of single samples would have made of the first system, where honest folds keep groups together.
+    """Metrics of the first system under folds of single samples, next to those under honest folds of groups.
 
     Attributes:
-        system: The evaluator that was tried both ways.
-        groups: How many groups the honest folds hold together.
-        samples: How many rated samples there are in them.
+        system: Evaluator that was tested both ways.
+        groups: Number of groups in the honest folds.
+        samples: Number of rated samples in them.
         pearson: r with folds of single samples, -1 to 1.
         rmse: RMSE with folds of single samples, in units of the scale.
         honest_pearson: r in the table.
         honest_rmse: RMSE in the table.
-        is_large: Whether either lies on the better side of the table's interval.
+        is_large: True if either is on the better side of the table's interval.
     """
 
     system: str
@@ -129,7 +129,7 @@ class Leak:
 
     @classmethod
     def of(cls, leaking: Predictions, line: SystemMetrics, rated: Ratings, groups: int) -> Leak:
-        """What some leaking predictions of the same ratings read, beside the honest line of so many groups."""
+        """Return the metrics of leaking predictions, compared with the honest row."""
         paired = leaking.paired(rated).take(np.flatnonzero(leaking.scored))
         r, rmse = STATISTICS["pearson"](paired), STATISTICS["rmse"](paired)
         highest, lowest = line.estimates["pearson"].high, line.estimates["rmse"].low
@@ -140,7 +140,7 @@ class Leak:
         return cls(line.system, groups, samples, r, rmse, line.values["pearson"], line.values["rmse"], is_large)
 
     def to_json(self) -> dict[str, Any]:
-        """A flat row, with the same as words."""
+        """Return a flat row, with the same as text."""
         return {**asdict(self), "said": str(self)}
 
     def __str__(self) -> str:
@@ -148,22 +148,22 @@ class Leak:
             return "–" if value is None else f"{value:.2f}"
 
         return (
-            f"with folds of single samples r of {self.system} would read {shown(self.pearson)} (RMSE "
-            f"{shown(self.rmse)}) in place of {shown(self.honest_pearson)} (RMSE {shown(self.honest_rmse)}): "
-            f"{self.groups} groups of {self.samples} samples keep it honest"
+            f"folds of single samples would give r = {shown(self.pearson)} (RMSE {shown(self.rmse)}) for "
+            f"{self.system} instead of {shown(self.honest_pearson)} (RMSE {shown(self.honest_rmse)}); folds keep the "
+            f"{self.groups} groups of {self.samples} samples together"
         )
 
 
 @dataclass(frozen=True)
 class MetricsTable:
-    """What all lines of one table share: ratings, folds, draws.
+    """Ratings, folds and draws that all rows of a table share.
 
     Attributes:
         rated: n ratings.
-        folds: Of the cross-validation; 1 where one side was held out.
-        seed: Of the folds and the draws.
-        draws: Bootstrap samples and permutations.
-        speakers: (n,) which system each rating is about, where that is known.
+        folds: Number of folds; 1 if one side was held out.
+        seed: Random seed of the folds and the draws.
+        draws: Number of bootstrap samples and permutations.
+        speakers: (n,) chat system that each rating is about; None if unknown.
     """
 
     rated: Ratings
@@ -174,13 +174,13 @@ class MetricsTable:
 
     @cached_property
     def fold(self) -> Indices:
-        """(n,) the fold in which each rating was predicted."""
+        """(n,) fold in which each rating was predicted."""
         place = fold_of(map(str, self.rated.group), self.folds, self.seed)
         return np.array([place[str(name)] for name in self.rated.group], dtype=np.intp)
 
     @cached_property
     def groupings(self) -> dict[str, NDArray[np.object_]]:
-        """(n,) groups inside which agreement is also told: annotators, and systems, where there are several."""
+        """(n,) groups for agreement inside groups: annotators, and chat systems, if there are several."""
         found = {"annotators": self.rated.annotator.astype(object)}
         if self.speakers is not None:
             found["systems"] = self.speakers
@@ -191,35 +191,35 @@ class MetricsTable:
         return {}
 
     def clusters(self, rows: Indices) -> Clusters:
-        """The groups of some rows; made once, with their draws, for all systems that scored the same."""
+        """Return the groups of some rows; systems that scored the same rows share them and their draws."""
         key = rows.tobytes()
         if key not in self._clusters:
             self._clusters[key] = Clusters(self.rated.group[rows])
         return self._clusters[key]
 
     def common(self, systems: Sequence[Predictions]) -> NDArray[np.bool_]:
-        """(n,) the ratings that every system scored which scored at least half as many as any.
+        """Return (n,) True for ratings that were scored by all systems with at least half of the most scores.
 
-        One that was tried on a part alone (its learning is paid for) stands beside the others on that part.
+        A system that was tested on a part of the ratings (because its learning is paid for) is compared on that part.
         """
         most = max((int(system.scored.sum()) for system in systems), default=0)
         wide = [system.scored for system in systems if 2 * system.scored.sum() >= most]
         return np.logical_and.reduce(wide) if wide else np.zeros(len(self.rated), dtype=bool)
 
     def varies(self, system: Predictions, rows: Indices) -> bool:
-        """Whether a system's predictions of some ratings differ anywhere inside a fold."""
+        """Return True if a system's predictions of some ratings differ inside a fold."""
         return _varies(system.value[rows], [self.fold[rows]])
 
     def row(self, system: Predictions, among: NDArray[np.bool_] | None = None) -> SystemMetrics:
-        """A system's line, on those of some ratings that it scored."""
+        """Return a system's metrics, on those of some ratings that it scored."""
         rated = self.rated
         rows = np.flatnonzero(system.scored if among is None else system.scored & among)
         paired, clusters = system.paired(rated).take(rows), self.clusters(rows)
         shown = paired.in_ranges()
         statistics = {**STATISTICS, **(TWO_VALUED if len(rated.options) == 2 else {})}
         is_constant = not self.varies(system, rows)
-        told = {name: each for name, each in statistics.items() if not (is_constant and name in CORRELATIONS)}
-        estimates = bootstrap_all(clusters, told, [paired], self.draws, self.seed)
+        defined = {name: each for name, each in statistics.items() if not (is_constant and name in CORRELATIONS)}
+        estimates = bootstrap_all(clusters, defined, [paired], self.draws, self.seed)
         errors = {str(option): smece_of(option) for option in range(len(shown.options))}
         around = bootstrap_all(clusters, errors, [shown], min(self.draws, SMECE_DRAWS), self.seed)
         return SystemMetrics(
@@ -250,9 +250,9 @@ class MetricsTable:
 
 
 def _varies(value: NDArray[np.float64], by: Sequence[NDArray[Any]]) -> bool:
-    """Whether predictions differ anywhere inside a cell of these groupings.
+    """Return True if predictions differ inside a cell of these groupings.
 
-    What is the same for everything in a fold is a figure of the other folds: its correlation says how folds were drawn.
+    The correlation of a prediction that is constant in each fold only shows how the folds were drawn.
     """
     codes = np.zeros(len(value), dtype=np.intp)
     for names in by:
@@ -269,17 +269,17 @@ def _varies(value: NDArray[np.float64], by: Sequence[NDArray[Any]]) -> bool:
 
 
 def other_people(rated: Ratings) -> Predictions | None:
-    """Each rating predicted by the other annotators of the same target.
+    """Return predictions of each rating by the other annotators of the same target.
 
-    The prediction is the mean of the other people's ratings of the target, its distribution theirs with one rating's
-    worth of everyone's habit (the rating itself left out). A few noisy ratings are no ceiling where people differ by
-    habit: an evaluator that knows the habits can pass it. `None` where nobody shares a target.
+    The prediction is the mean of the others' ratings, its distribution theirs with one rating's worth of the overall
+    distribution (without the rating itself). A few noisy ratings are no ceiling if annotators differ by habit: an
+    evaluator that knows the habits can be better. Returns None if no target has two annotators.
     """
     by_target: dict[Target, list[int]] = {}
     for row, target in enumerate(rated.target):
         by_target.setdefault(target, []).append(row)
     options, n = len(rated.options), len(rated)
-    everyone = np.bincount(rated.answer, minlength=options)
+    all_counts = np.bincount(rated.answer, minlength=options)
     probabilities, value, scored = np.zeros((n, options)), np.zeros(n), np.zeros(n, dtype=bool)
     annotator = rated.annotator
     for rows in by_target.values():
@@ -287,7 +287,7 @@ def other_people(rated: Ratings) -> Predictions | None:
             others = [other for other in rows if annotator[other] != annotator[row]]
             if others:
                 counts = np.bincount(rated.answer[others], minlength=options)
-                rest = everyone - (np.arange(options) == rated.answer[row])
+                rest = all_counts - (np.arange(options) == rated.answer[row])
                 probabilities[row] = (counts + rest / rest.sum()) / (len(others) + 1.0)
                 value[row], scored[row] = rated.value[others].mean(), True
     if not scored.any():
@@ -297,10 +297,10 @@ def other_people(rated: Ratings) -> Predictions | None:
 
 
 def people_alpha(rated: Ratings) -> float | None:
-    """Krippendorff's ordinal α of the annotators on the main question."""
+    """Return Krippendorff's ordinal α of the annotators on the main question."""
     units: dict[Target, dict[str, float]] = {}
     for label, value in zip(rated.labels, rated.value, strict=True):
         unit = units.setdefault(label.target, {})
-        again = sum(name.split("\0")[0] == label.annotator for name in unit)
-        unit[f"{label.annotator}\0{again}"] = float(value)
+        repeats = sum(name.split("\0")[0] == label.annotator for name in unit)
+        unit[f"{label.annotator}\0{repeats}"] = float(value)
     return krippendorff_alpha(list(units.values()))
