@@ -1,4 +1,4 @@
-"""`accord watch`: what was scored live in the last days, and what is alarming."""
+"""`accord watch`: live scores of the last days, and alarms."""
 
 from __future__ import annotations
 
