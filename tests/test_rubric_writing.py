@@ -165,7 +165,7 @@ def test_a_longer_conversation_is_shown_in_part_and_said_so() -> None:
     found = run_flow(extract(Sample(Conversation("long", turns)), True, RubricPromptBuilder(TASK), show), model)
     assert found.truncated_share > 0.5 and "are left out here: the conversation is long" in text_of(model.asked[0])
     assert found.reasons[0].quote == "turn 0 word"
-    with pytest.raises(BadInput, match="raise writer: context"):
+    with pytest.raises(BadInput, match="Raise writer: context"):
         windowed(RubricPromptBuilder(TASK), 600)
 
 

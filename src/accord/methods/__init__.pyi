@@ -1,5 +1,5 @@
-from .in_context.experiment import at_random as at_random, Choose as Choose, Experiment as Experiment
-from .in_context.experiment import ExperimentResult as ExperimentResult, FEW_SHOT as FEW_SHOT
+from .in_context.experiment import at_random as at_random, Choose as Choose, InContextTraining as InContextTraining
+from .in_context.experiment import InContextResult as InContextResult, FEW_SHOT as FEW_SHOT
 from .in_context.experiment import InContextFindings as InContextFindings, PromptFigures as PromptFigures
 from .in_context.experiment import rivals as rivals, ZERO_SHOT as ZERO_SHOT
 from .in_context.prompt_assembly import at_level as at_level, EnsembleSizes as EnsembleSizes

@@ -29,9 +29,9 @@ from accord.methods.in_context.experiment import (
     FEW_SHOT,
     TEST_SIDE,
     Choose,
-    Experiment,
-    ExperimentResult,
     InContextFindings,
+    InContextResult,
+    InContextTraining,
     check_examples,
     rivals,
     vectors_of,
@@ -130,7 +130,7 @@ class InContext(LearnedSource[Recipe]):
         super().__init__(settings, context)
         self.held_out_: EvidenceTable | None = None
         self._rivals: Mapping[str, EvidenceTable] = {}
-        self._result: ExperimentResult | None = None
+        self._result: InContextResult | None = None
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -186,7 +186,7 @@ class InContext(LearnedSource[Recipe]):
         groups = contexts_of(examples.all, train.group_of)
         check_examples(examples, groups, settings.demonstrations)
         writer = (yield from _writer()) if settings.candidates else None
-        experiment = Experiment(settings, wording, examples, groups, train.seed, scorer.where)
+        experiment = InContextTraining(settings, wording, examples, groups, train.seed, scorer.where)
         result = yield from experiment.learn(prompts, writer, inversion)
         answers: Sequence[Ensemble | Failure] = [Failure("not asked")] * len(examples)
         if settings.calibrate:
@@ -233,7 +233,7 @@ class InContext(LearnedSource[Recipe]):
         """Return the answers of the baselines."""
         return self._rivals
 
-    def _with(self, recipe: Recipe, findings: InContextFindings | None, result: ExperimentResult | None) -> Self:
+    def _with(self, recipe: Recipe, findings: InContextFindings | None, result: InContextResult | None) -> Self:
         source = self.having(recipe, findings)
         source._result, source.held_out_, source._rivals = result, None, {}
         return source
