@@ -218,13 +218,13 @@ class InContextTraining:
             candidates += yield from self._written(writer, inversion)
         candidates = distinct(candidates)
         search = yield from self._searched(candidates)
-        tasks = list(search.prompts[: settings.kept])
+        tasks = list(search.prompts[: settings.top_prompts])
         pairs = yield from self._pairs(tasks, texts)
         prompt_vectors = yield from vectors_of([task.text for task in tasks], settings.embedder)
         library = ExampleLibrary(pairs.queries, self.train.unit, texts, prompt_vectors)
         trials = [try_selector(name, self.made, library, pairs, self.folds) for name in self._contest()]
         chosen = simplest(trials, self.groups) if settings.selector == AUTO else trials[-1]
-        sizes = EnsembleSizes(settings.demonstrations, settings.ranked, settings.ensemble, self.seed)
+        sizes = EnsembleSizes(settings.demonstrations, settings.candidate_sets, settings.ensemble, self.seed)
         selector = self.made(chosen.name).fit(library, pairs)
         recipe = Recipe(self.wording, self.train.all, tasks, library, selector, sizes, settings.embedder, self.model)
         return InContextResult(self, recipe, search, candidates, trials, chosen, pairs)
@@ -253,7 +253,7 @@ class InContextTraining:
         """Run algorithm 1 on the training side; inputs are the examples themselves."""
         settings, counts = self.settings, self.counts_of(SETS)
         query, nodes = pair_draws(
-            self._rng(3), self.groups, len(tasks), settings.demonstrations, settings.sets, settings.together
+            self._rng(3), self.groups, len(tasks), settings.demonstrations, settings.sets, settings.inputs_per_set
         )
         flow = try_pairs(self.wording, self.train, tasks, query, nodes, counts)
         rows, targets = yield from to_scorer(self.wording, flow, SETS)
