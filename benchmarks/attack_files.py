@@ -308,8 +308,10 @@ STORES: dict[str, Write] = {
     "cut to its head": lambda path: os.truncate(path, 100),
     "overwritten in the middle": _over(0.1, 200_000),
     "overwritten at the beginning": _over(0.0, 2000),
-    "from the future": _sql("UPDATE alembic_version SET version_num = '9999'"),
-    "of a version that is none": _sql("UPDATE alembic_version SET version_num = char(27) || '[2J'"),
+    "from the future": _sql("UPDATE schema_version SET version = 9999"),
+    "of a version that is none": _sql(
+        "DROP TABLE schema_version", "CREATE TABLE schema_version AS SELECT char(27) || '[2J' AS version"
+    ),
     "without a table": _sql("DROP TABLE annotations"),
     "a row that is no JSON": _sql("UPDATE conversations SET content = '[[[' WHERE id = 'c3'"),
     "a row of numbers": _sql("UPDATE conversations SET content = '7'"),
@@ -391,7 +393,7 @@ def _postgresql(folder: Path) -> str:
         fell = ran.fell((0,)) or accord(folder, "store", "check").fell((0,), "nothing is damaged")
         Store(cluster.url).close()
         engine = sqlalchemy.create_engine(cluster.url.replace("postgresql:", "postgresql+psycopg:"))
-        for statement in ("DROP TABLE scores CASCADE", "UPDATE alembic_version SET version_num = '9999'"):
+        for statement in ("DROP TABLE scores CASCADE", "UPDATE schema_version SET version = 9999"):
             with engine.begin() as connection:
                 connection.execute(sqlalchemy.text(statement))
             fell = fell or accord(folder, "store", "check").fell()
@@ -429,7 +431,7 @@ def follow(shop: Workshop) -> Iterator[Case]:
         folder = shop.learned()
         shutil.copy(folder / "chats.jsonl", folder / "log.jsonl")
         first = followed(folder)
-        write(folder / "rows.jsonl.place")
+        write(folder / "rows.jsonl.position")
         return first.fell((0,), megabytes=450) or followed(folder).fell(megabytes=450)
 
     def log(write: Write) -> str:
@@ -438,7 +440,7 @@ def follow(shop: Workshop) -> Iterator[Case]:
         return followed(folder).fell(megabytes=450)
 
     for name, write in PLACES.items():
-        yield f"place: {name}", partial(after, write)
+        yield f"position: {name}", partial(after, write)
     for name, write in {"a pipe": os.mkfifo, "a device": linked("/dev/zero"), "a folder": Path.mkdir}.items():
         yield f"log: {name}", partial(log, write)
     yield "log: odd lines", lambda: _odd_log(shop.learned(), followed)

@@ -573,7 +573,7 @@ def test_a_full_disk_ends_in_one_line(project: Path) -> None:
     limited = run_with_full_disk(2**20, "import", "many.jsonl")
     assert limited.returncode == 1
     assert "Traceback" not in limited.stderr and limited.stderr.count("\n") == 1, limited.stderr
-    assert "What was written before is kept" in limited.stderr
+    assert "Earlier writes are kept" in limited.stderr
 
 
 def run_with_full_disk(size: int, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -290,7 +290,7 @@ def test_labels_that_an_import_did_not_come_to_are_added_by_the_next_one(
         raise StoreError("no room")
 
     with monkeypatch.context() as broken, pytest.raises(StoreError, match="no room"):
-        broken.setattr(Store, "add_label_rows", fails)
+        broken.setattr(Store, "add_annotation_rows", fails)
         imported(file, rubric, 1)
     done, rows = imported(file, rubric, 1)
     assert (done.conversations.known, done.labels.new, len(rows)) == (400, 650, 1300)  # four parts of a hundred

@@ -119,26 +119,6 @@ def test_pairs_with_one_that_nobody_held_are_left_out(memory: Store) -> None:
     assert [(label.target.conversation, label.against) for label in memory.labels()] == [("1", Target("3"))]
 
 
-def test_an_older_store_learns_which_nobody_held(tmp_path: Path) -> None:
-    from test_store import migrated_to
-
-    from accord.store import conversation_row
-
-    url = f"sqlite:///{tmp_path}/old.db"
-    with migrated_to("0012", url) as connection:
-        for each in chats():
-            row = {**conversation_row(each, "2026-01-01T00:00:00.000+00:00")}
-            row.pop("synthetic")
-            row.pop("imported", None)
-            names = ", ".join(row)
-            connection.exec_driver_sql(
-                f"INSERT INTO conversations ({names}) VALUES ({', '.join('?' * len(row))})", tuple(row.values())
-            )
-    with closing(Store(url)) as store:
-        assert [each.id for each in store.conversations()] == ["1", "3"]
-        assert store.count_conversations("only") == 2
-
-
 # --- what a project does ----------------------------------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from accord import Store
 from accord.cli import app, commands  # noqa: F401 - registers the commands
 from accord.edges import BadInput, validate
-from accord.live import exposure, together
+from accord.live import combine_apps, exposure
 from accord.project import Config, Project
 from accord.store import Conflict, IssueAnnotations, LeaseExpired, Studies
 from accord.studies import OpenStudy
@@ -255,7 +255,7 @@ def test_a_store_of_people_keeps_names_apart(tmp_path: Path) -> None:
     store = Store(f"sqlite:///{tmp_path}/accord.db")
     studies = Studies(store)
     add_person(studies, "ann", "lead")
-    with pytest.raises(Conflict, match="somebody called 'ann'"):
+    with pytest.raises(Conflict, match="there is a user 'ann' already"):
         add_person(studies, "ANN")
     with pytest.raises(BadInput, match="allowed: 1 to 40 letters"):
         add_person(studies, "../ann")
@@ -280,12 +280,12 @@ def test_people_are_added_listed_and_let_go(tmp_path: Path, monkeypatch: pytest.
     link = json.loads(said("add", "ann", "--role", "lead", "--url", "https://rate.example/", "--json"))["link"]
     assert re.fullmatch(r"https://rate\.example/in/[\w-]{43}", link)
     assert "Available: admin, annotator, lead" in said("add", "bob", "--role", "king", code=1)
-    assert "somebody called 'ann'" in said("add", "Ann", code=1)
+    assert "there is a user 'ann' already" in said("add", "Ann", code=1)
     said("role", "ann", "annotator")
     assert "ann  annotator" in said("list")
     assert link not in said("link", "ann")
     said("remove", "ann")
-    assert "nobody is called 'ann'" in said("link", "ann", code=1)
+    assert "there is no user 'ann'" in said("link", "ann", code=1)
 
 
 def test_a_server_that_other_machines_reach_needs_a_user(tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ def test_a_server_that_other_machines_reach_needs_a_user(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--workers", "4", "--proxy", "127.0.0.1", "--name", "scores.example"],
+        ["--proxy", "127.0.0.1", "--name", "scores.example"],
         ["--name", "scores.example"],
         ["--host", "0.0.0.0"],
     ],
@@ -338,7 +338,7 @@ def test_scores_and_pages_share_an_address() -> None:
     async def pages(scope: Any, receive: Any, send: Any) -> None:
         asked.append("pages")
 
-    both = together(scores, pages)
+    both = combine_apps(scores, pages)
     for path in ("/v1/scores", "/metrics", "/rate/look", "/", "/lead"):
         asyncio.run(both({"type": "http", "path": path}, None, None))  # type: ignore[arg-type]
     asyncio.run(both({"type": "lifespan"}, None, None))  # type: ignore[arg-type]

@@ -39,8 +39,20 @@ RowsOut = Annotated[Path, typer.Option("--out", "-o", help="Append one JSON line
 RowsOutIfNamed = Annotated[
     Path | None, typer.Option("--out", "-o", help="Append one JSON line per reply to this file."), LIVE_ROWS
 ]
-IsWatched = Annotated[
+Monitoring = Annotated[
     bool, typer.Option("--watch/--no-watch", help="Aggregate scores by day in the store, and raise alarms.")
+]
+Host = Annotated[
+    str,
+    typer.Option(
+        "--host",
+        help="Address to listen on. Beyond this machine, pages need users, live scoring ACCORD_TOKEN.",
+    ),
+]
+Port = Annotated[int, typer.Option("--port", min=1, max=65535, help="Port to listen on.")]
+HostNames = Annotated[
+    list[str] | None,
+    typer.Option("--name", help="Host name that browsers use from other machines; repeatable."),
 ]
 Main = Annotated[str | None, typer.Option("--main", help="The main question, in place of a guess.")]
 LabelColumns = Annotated[
@@ -62,8 +74,8 @@ Roles = Annotated[
     list[str] | None,
     typer.Option("--role", metavar="THEIRS=OURS", help="Map a role, e.g. operator=assistant; repeat."),
 ]
-Asks = Annotated[
-    bool, typer.Option("--ask", help="Also take sources that are not live: they ask their models about every reply.")
+AskModels = Annotated[
+    bool, typer.Option("--ask", help="Let sources that are not live send requests to their models for every reply.")
 ]
 SkipBadRows = Annotated[bool, typer.Option("--skip-bad-rows", help="Report and skip bad rows instead of stopping.")]
 
@@ -191,8 +203,8 @@ def note_broken_studies(bench: WorkbenchContext) -> None:
         note_broken_study(bench.broken[study])
 
 
-def site_of(host: str, port: int) -> str:
-    """Return the URL of a server of this machine."""
+def server_url(host: str, port: int) -> str:
+    """Return the URL of a server on this machine."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 

@@ -33,7 +33,7 @@ def set_verbosity(verbose: bool, quiet: bool) -> None:
 
     from accord.edges import BadInput
 
-    loggers = [logging.getLogger(name) for name in ("accord", "httpx", "alembic")]
+    loggers = [logging.getLogger(name) for name in ("accord", "httpx")]
     for logger in loggers:
         logger.setLevel(logging.INFO if verbose else logging.ERROR if quiet else logging.NOTSET)
         for handler in _handlers:

@@ -163,7 +163,7 @@ class OpenTalk:
         return self._writing.get(id)
 
     def _of(self, id: str, person: str) -> Chat:
-        found = self.talks.talk(id, person)
+        found = self.talks.chat(id, person)
         if found.study != self.study.name:
             raise BadInput("this conversation is not yours, or is gone; go back to the list of studies")
         return found

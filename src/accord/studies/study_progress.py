@@ -254,7 +254,7 @@ _NOT_SAID = object()
 
 def taking_part(study: OpenStudy) -> list[str]:
     """Whom the study asks, by name: those it names, or all annotators."""
-    everybody = study.studies.people.everybody()
+    everybody = study.studies.accounts.list_users()
     return sorted(study.settings.annotators) or [each.name for each in everybody if each.role == "annotator"]
 
 

@@ -43,7 +43,7 @@ def add_person(studies: Studies, name: str, role: str = "annotator") -> str:
             "letter or a digit. Choose such a name."
         )
     key = new_key()
-    studies.people.add(name, _role(role), digest_of(key))
+    studies.accounts.add(name, _role(role), digest_of(key))
     return key
 
 
@@ -54,7 +54,7 @@ def new_link(studies: Studies, name: str) -> str:
         BadInput: There is nobody of that name.
     """
     key = new_key()
-    studies.people.change(name, digest=digest_of(key))
+    studies.accounts.change(name, digest=digest_of(key))
     return key
 
 
@@ -65,7 +65,7 @@ def change_role(studies: Studies, name: str, role: str) -> None:
         BadInput: There is nobody of that name.
         UnknownName: There is no such role.
     """
-    studies.people.change(name, role=_role(role))
+    studies.accounts.change(name, role=_role(role))
 
 
 def _role(role: str) -> Role:
@@ -106,7 +106,7 @@ def local_sign_in_link(studies: Studies, site: str, page: str = "/") -> str:
     Raises:
         BadInput: There are user accounts, which have personal links.
     """
-    if people := studies.people.everybody():
+    if people := studies.accounts.list_users():
         raise BadInput(
             f"this project has user accounts, which sign in by personal links. accord users link {people[0].name} "
             "prints a new one"
@@ -118,7 +118,7 @@ def local_sign_in_link(studies: Studies, site: str, page: str = "/") -> str:
 def _start(studies: Studies, person: str, days: int) -> str:
     """Add a session or a one-time link to the store, and return its key."""
     key, until = new_key(), datetime.now(UTC) + timedelta(days=days)
-    studies.people.start_session(digest_of(key), person, until.isoformat(timespec="milliseconds"))
+    studies.accounts.start_session(digest_of(key), person, until.isoformat(timespec="milliseconds"))
     return key
 
 
@@ -136,7 +136,7 @@ class Accounts:
             BadInput: There is no account, and other machines can reach the server.
         """
         self.studies = studies
-        self._is_single_user = not studies.people.everybody()
+        self._is_single_user = not studies.accounts.list_users()
         if self._is_single_user and exposure:
             raise BadInput(
                 f"{exposure} makes the workbench reachable from other machines, and no user account protects it. Add "
@@ -147,7 +147,7 @@ class Accounts:
     @property
     def is_single_user(self) -> bool:
         """True while there are no accounts; never True again once there was one."""
-        if self._is_single_user and self.studies.people.everybody():
+        if self._is_single_user and self.studies.accounts.list_users():
             self._is_single_user = False
         return self._is_single_user
 
@@ -157,8 +157,8 @@ class Accounts:
         if key is None:
             return None
         if not self.is_single_user:
-            person = self.studies.people.session(digest_of(key))
-        elif is_local(request.scope) and self.studies.people.is_single_user(digest_of(key)):
+            person = self.studies.accounts.session(digest_of(key))
+        elif is_local(request.scope) and self.studies.accounts.is_single_user(digest_of(key)):
             person = self._single_user
         else:
             person = None
@@ -167,7 +167,7 @@ class Accounts:
     def invited(self, key: str) -> UserAccount | None:
         """Return the account of a personal link."""
         found = key_in(key)
-        return None if found is None else self.studies.people.of(digest_of(found))
+        return None if found is None else self.studies.accounts.of(digest_of(found))
 
     def enter(self, person: UserAccount) -> str:
         """Start a session of an account, and return the key for the browser's cookie."""
@@ -178,12 +178,12 @@ class Accounts:
         found = key_in(key)
         if found is None or not self.is_single_user or not is_local(request.scope):
             return None
-        is_valid = self.studies.people.use_link(digest_of(found))
+        is_valid = self.studies.accounts.use_link(digest_of(found))
         return _start(self.studies, SINGLE_USER, SESSION_DAYS) if is_valid else None
 
     def leave(self, visitor: Visitor) -> None:
         """End a session."""
-        self.studies.people.end_session(digest_of(visitor.key))
+        self.studies.accounts.end_session(digest_of(visitor.key))
 
 
 def _own_name() -> str:

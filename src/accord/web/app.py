@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from accord.edges import AccordError
-from accord.live import SECONDS, App, Guard, Refused, host_name, is_loopback
+from accord.live import REQUEST_SECONDS, App, Guard, Refused, host_name, is_loopback
 from accord.version import __version__
 from accord.web.context import WorkbenchContext
 from accord.web.pages import board, chat, conversation, explore, lead, login, rate
@@ -50,7 +50,7 @@ class _WithHeaders:
 class HostGuard(Guard):
     """Refuse requests whose Host header is not a name of this server, so that no page elsewhere can rebind one."""
 
-    def __init__(self, app: App, names: frozenset[str], body: int = BODY, seconds: float = SECONDS) -> None:
+    def __init__(self, app: App, names: frozenset[str], body: int = BODY, seconds: float = REQUEST_SECONDS) -> None:
         super().__init__(app, body, seconds)
         self.names = names
 
@@ -60,7 +60,9 @@ class HostGuard(Guard):
             raise Refused(421, f"this server is not called {name[:80]!r}; accord serve --name says how it is")
 
 
-def workbench_app(context: WorkbenchContext, names: frozenset[str] = frozenset(), seconds: float = SECONDS) -> App:
+def workbench_app(
+    context: WorkbenchContext, names: frozenset[str] = frozenset(), seconds: float = REQUEST_SECONDS
+) -> App:
     """The ASGI application.
 
     Args:

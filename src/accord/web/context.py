@@ -23,7 +23,7 @@ from starlette.exceptions import HTTPException
 
 from accord.charts import STYLE
 from accord.edges import BadInput, page_text, sendable
-from accord.live import Guesses, Refused, media_type
+from accord.live import AttemptLimiter, Refused, media_type
 from accord.project import Project
 from accord.store import Conflict, LeaseExpired, Role, Studies
 from accord.studies import OpenStudy
@@ -64,7 +64,7 @@ class WorkbenchContext:
                 self.open[name] = OpenStudy(project, name, self.studies)
             except BadInput as error:
                 self.withdraw(name, error)
-        self.guesses = Guesses()
+        self.attempts = AttemptLimiter()
         self.on_close: list[Callable[[], None]] = []
 
     def close(self) -> None:

@@ -116,7 +116,7 @@ def role(
 def remove(name: Name, config_file: ConfigFile = None) -> None:
     """Let somebody in no more; what they said stays."""
     with _studies(config_file) as studies:
-        studies.people.remove(name)
+        studies.accounts.remove(name)
     note(f"{name} is out; their answers are kept")
 
 
@@ -125,6 +125,6 @@ def remove(name: Name, config_file: ConfigFile = None) -> None:
 def list_(config_file: ConfigFile = None, as_json: AsJson = False) -> None:
     """List everybody with their role."""
     with _studies(config_file) as studies:
-        found = [person._asdict() for person in studies.people.everybody()]
+        found = [person._asdict() for person in studies.accounts.list_users()]
     lines = [f"{each['name']}  {each['role']}  since {each['added'][:10]}" for each in found]
     show({"users": found}, as_json, lambda _: "\n".join(lines) or "nobody yet: accord users add NAME --role lead")

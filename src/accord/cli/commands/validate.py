@@ -14,7 +14,7 @@ from accord.cli.options import (
     note_broken_studies,
     note_sign_in_link,
     open_project,
-    site_of,
+    server_url,
 )
 from accord.cli.terminal import note, show
 
@@ -76,8 +76,10 @@ def validate(
         bench = web.WorkbenchContext(project, exposure(host, name or ()))
         pages = web.workbench_app(bench, frozenset(map(str.lower, [host, *(name or ())])))
         note_broken_studies(bench)
-        note(f"{turns} turns, {study.settings.annotators_per_item} people each, at {site_of(host, port)}/rate/{flow}")
-        note_sign_in_link(bench, site_of(host, port), f"/rate/{flow}")
+        note(
+            f"{turns} turns, {study.settings.annotators_per_item} people each, at {server_url(host, port)}/rate/{flow}"
+        )
+        note_sign_in_link(bench, server_url(host, port), f"/rate/{flow}")
         try:
             serve(pages, host, port)
         finally:

@@ -67,7 +67,7 @@ class _Doors:
             return self._enter_by_link(key, request, page if _PAGE.fullmatch(page) else "/")
         person = accounts.invited(key)
         if person is None:
-            raise self.context.guesses.wrong(request.scope, _NO_LINK)
+            raise self.context.attempts.record(request.scope, _NO_LINK)
         return self.context.page("door", None, person=person, key=key, is_single_user=False)
 
     def _enter_by_link(self, key: str, request: Request, page: str) -> Response:
@@ -75,7 +75,7 @@ class _Doors:
         if session is not None:
             _keep(request, answer, session)
         elif self.context.accounts.visitor(request) is None:
-            raise self.context.guesses.wrong(request.scope, _USED_LINK)
+            raise self.context.attempts.record(request.scope, _USED_LINK)
         return answer
 
     async def enter(self, request: Request) -> Response:
@@ -84,7 +84,7 @@ class _Doors:
         accounts = self.context.accounts
         person = await run_in_threadpool(accounts.invited, fields.get("key", ""))
         if person is None:
-            raise self.context.guesses.wrong(request.scope, _NO_LINK)
+            raise self.context.attempts.record(request.scope, _NO_LINK)
         answer = RedirectResponse("/", 303)
         _keep(request, answer, await run_in_threadpool(accounts.enter, person))
         return answer
