@@ -665,7 +665,7 @@ def test_nothing_is_asked_after_a_budget_is_spent(store: Store) -> None:
         ("sources: {issues: {by: judge}}", ["judge", "--source", "issues"], "'judge'.*models: {judge: "),
         ("sources: {issues: {by: recorded, model: gpt-9}}", ["fit", "issues"], "0 sets of annotations by 'gpt-9'"),
         ("sources: {issues: {by: recorded}}", ["issues"], "by: recorded, model: NAME"),
-        (FINDER, ["issues"], "no turn was annotated yet"),
+        (FINDER, ["issues"], "no turn is annotated yet"),
         ("models: {finder: {modle: m}}", ["issues"], "unknown key 'modle'.*model,"),
         ("issues: {model: m}", ["issues"], "models: {finder: {model: ...}} and sources: {issues: {...}}"),
     ],
@@ -774,7 +774,7 @@ def test_people_validate_and_the_page_says_what_came_of_it(project: Path, monkey
     with ChatServer(Finder()) as server:
         served(monkeypatch, server.url)
         invoke("import", "chats.jsonl", "labels.csv")
-        assert "no turn was annotated yet" in invoke("validate").stderr
+        assert "no turn is annotated yet" in invoke("validate").stderr
         invoke("judge", "--source", "issues")
     assert invoke("validate", "detection", "--outcome").exit_code == 1
     opened = accord.open()

@@ -140,7 +140,7 @@ def test_a_comparison_says_that_it_counts_them(folder: Path, capsys: pytest.Capt
     assert code == 0 and f"{MADE} synthetic conversations left out; --synthetic with counts them" in said
     assert "synthetic" not in out
     _, out, said = command(capsys, "compare", "--only", "plain", "--synthetic", "with")
-    assert f"{MADE} of 52 rated conversations are synthetic: nobody held them" in out and "counted with" in said
+    assert f"{MADE} of 52 rated conversations are synthetic" in out and "counted with" in said
     code, _, said = command(capsys, "compare", "--synthetic", "yes")
     assert code == 1 and "synthetic" in said and "without" in said
 

@@ -1,4 +1,4 @@
-"""`accord issues`: what was found wrong with the turns, as numbers and as a page with plots."""
+"""`accord issues`: the issues found in turns, as numbers and as a page with plots."""
 
 from __future__ import annotations
 
