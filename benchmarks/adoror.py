@@ -28,7 +28,7 @@ from scipy import stats
 
 from accord.evidence import Training
 from accord.formats import read
-from accord.methods import IN_CONTEXT, Example, InContext, contexts_of, examples_of
+from accord.methods import IN_CONTEXT, InContext, RatedExample, contexts_of, examples_of
 from accord.models import Flow, run
 from accord.project import Project, config_from
 from accord.statistics import Clusters, fold_of
@@ -44,7 +44,7 @@ SPLITS = ("context", "random")
 FOLDS = 5
 TURNS, FACT = 1, 240
 """Turns before the reply, and characters of the fact, that this small model is shown."""
-SMALL = {"candidates": 2, "kept": 2, "demonstrations": 2, "sets": 2, "ranked": 64}
+SMALL = {"candidates": 2, "top_prompts": 2, "demonstrations": 2, "sets": 2, "candidate_sets": 64}
 """Sizes for a model that reads some hundreds of tokens a second; the paper's are 80, 4, 5, 4 and 512."""
 CONTEXT = 1024
 TINY = {**SMALL, "candidates": 1, "sets": 1, "ensemble": 3}
@@ -169,7 +169,7 @@ def _rows(found: InContext, test: Training, about: Row) -> Iterator[Row]:
         }
 
 
-def _examples(part: Training) -> Sequence[Example]:
+def _examples(part: Training) -> Sequence[RatedExample]:
     return examples_of(part.question, part.samples, part.labels, "turn", lambda conversation: False).all
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from harness import Row
 from synthetic_corpus import rated_chats
 
-from accord.methods import SEPARATOR, Examples, PromptTemplate, contexts_of, examples_of, pair_draws
+from accord.methods import SEPARATOR, PromptTemplate, RatedExamples, contexts_of, examples_of, pair_draws
 from accord.values import Sample
 
 PROMPTS, K, EACH = 4, 5, 4
@@ -36,7 +36,7 @@ def prefix_rows(seed: int = 0) -> list[Row]:
 
 
 def _text(
-    wording: PromptTemplate, found: Examples, row: int, shown: Sequence[int], task: int, input_last: bool = True
+    wording: PromptTemplate, found: RatedExamples, row: int, shown: Sequence[int], task: int, input_last: bool = True
 ) -> str:
     made = wording.prompt(
         [found.all[place] for place in shown], f"Prompt {task}. {wording.by_hand()}", found.all[row].sample

@@ -20,18 +20,18 @@ from accord.methods import (
     IN_CONTEXT,
     PARTS,
     ZERO_SHOT,
-    Asked,
     Choose,
-    ExperimentResult,
+    ExampleLibrary,
     Floats,
-    Library,
+    InContextResult,
     Neighbours,
     Nodes,
     Pairs,
-    Prepared,
+    PreparedNodes,
     Query,
+    ScoreRequest,
     Selector,
-    Towers,
+    TowerSelector,
     TowerSettings,
     Vectors,
     at_random,
@@ -90,12 +90,12 @@ class SharedWords(Selector):
 
     cost = 1
 
-    def fit(self, library: Library, pairs: Pairs | None = None) -> Self:
+    def fit(self, library: ExampleLibrary, pairs: Pairs | None = None) -> Self:
         """Count the library's words."""
         self.index_ = Bm25(library.texts)
         return self
 
-    def weights(self, query: Query, prepared: Prepared) -> Floats:
+    def weights(self, query: Query, prepared: PreparedNodes) -> Floats:
         """(N,) mean BM25 of a set's demonstrations, over the largest of any example; 0 where no word is shared."""
         scores = self.index_.scores(query.text)
         share = scores / (scores.max(initial=0.0) or 1.0)
@@ -122,18 +122,18 @@ class Diverse(Selector):
         super().__init__(seed, towers)
         self.relevance = relevance
 
-    def fit(self, library: Library, pairs: Pairs | None = None) -> Self:
+    def fit(self, library: ExampleLibrary, pairs: Pairs | None = None) -> Self:
         """Keep the library's vectors."""
         self.vectors_, self.near_ = library.vectors, Neighbours().fit(library)
         return self
 
-    def prepare(self, nodes: Nodes) -> Prepared:
+    def prepare(self, nodes: Nodes) -> PreparedNodes:
         """(N,) mean (1 + cos)/2 of each set's pairs of demonstrations; with one demonstration 0."""
         starts = range(0, len(nodes), NODES_AT_ONCE)
         parts = [_likeness(self.vectors_[nodes.demonstrations[start : start + NODES_AT_ONCE]]) for start in starts]
-        return Prepared(nodes, np.concatenate(parts) if parts else np.zeros(0))
+        return PreparedNodes(nodes, np.concatenate(parts) if parts else np.zeros(0))
 
-    def weights(self, query: Query, prepared: Prepared) -> Floats:
+    def weights(self, query: Query, prepared: PreparedNodes) -> Floats:
         """(N,) λ · the set's mean nearness + (1 - λ) · (1 - its mean likeness)."""
         assert prepared.known is not None
         near = self.near_.weights(query, prepared)
@@ -166,16 +166,16 @@ def _likeness(sets: Vectors) -> Floats:
 
 
 @selectors.register("utility")
-def utility(seed: int, towers: TowerSettings) -> Towers:
+def utility(seed: int, towers: TowerSettings) -> TowerSelector:
     """The towers without the transformer: embeddings pooled as they are."""
-    made = Towers(seed, towers.model_copy(update={"layers": 0}))
+    made = TowerSelector(seed, towers.model_copy(update={"layers": 0}))
     made.cost = 5
     return made
 
 
-def without(*parts: str) -> Callable[[int, TowerSettings], Towers]:
+def without(*parts: str) -> Callable[[int, TowerSettings], TowerSelector]:
     """The towers without some of what they know beside the texts."""
-    return partial(Towers, parts=PARTS - set(parts))
+    return partial(TowerSelector, parts=PARTS - set(parts))
 
 
 ABLATIONS: Mapping[str, Callable[[int, TowerSettings], Selector]] = {
@@ -210,7 +210,7 @@ def subgraph_of_means(weights: Floats, nodes: Nodes, size: int = 5) -> list[int]
 
 
 @rivals.register("Auto-P-Random")
-def random_prompt(result: ExperimentResult) -> Choose | None:
+def random_prompt(result: InContextResult) -> Choose | None:
     """A written prompt drawn at random, with random examples."""
     written = [task for task in result.candidates if task.examples]
     rng = np.random.default_rng([result.experiment.seed, 4])
@@ -218,25 +218,25 @@ def random_prompt(result: ExperimentResult) -> Choose | None:
 
 
 @rivals.register("Auto-P-Selected")
-def best_prompt(result: ExperimentResult) -> Choose:
+def best_prompt(result: InContextResult) -> Choose:
     """The best prompt, with random examples."""
     return at_random(result.recipe, result.recipe.tasks[:1])
 
 
 @rivals.register("Auto-P-Selected-Ensemble")
-def all_prompts(result: ExperimentResult) -> Choose:
+def all_prompts(result: InContextResult) -> Choose:
     """Every prompt that is kept, with random examples."""
     return at_random(result.recipe, result.recipe.tasks)
 
 
-def retrieved_by(name: str, result: ExperimentResult) -> Choose:
+def retrieved_by(name: str, result: InContextResult) -> Choose:
     """The very set that a selector retrieves, with the best prompt."""
     recipe = result.recipe
     selector = make_selector(name, result.experiment.seed).fit(recipe.library, result.pairs)
 
-    def choose(sample: Sample, query: Query, left_out: Collection[int]) -> list[Asked]:
+    def choose(sample: Sample, query: Query, left_out: Collection[int]) -> list[ScoreRequest]:
         places = selector.retrieved(query, recipe.sizes.k, left_out) or ()
-        return [Asked(tuple(recipe.examples[place] for place in places), recipe.tasks[0].text, sample)]
+        return [ScoreRequest(tuple(recipe.examples[place] for place in places), recipe.tasks[0].text, sample)]
 
     return choose
 
@@ -246,13 +246,13 @@ rivals.register("Auto-P-Selected with neighbours")(partial(retrieved_by, "neighb
 
 
 @rivals.register("ADOROR w/o subgraph")
-def one_request(result: ExperimentResult) -> Choose:
+def one_request(result: InContextResult) -> Choose:
     """The heaviest set alone."""
     recipe = result.recipe
     return replace(recipe, sizes=replace(recipe.sizes, ensemble=1)).requests
 
 
-def selected_by(name: str, result: ExperimentResult) -> Choose | None:
+def selected_by(name: str, result: InContextResult) -> Choose | None:
     """The method with another selector; `None` for the one that is used."""
     recipe = result.recipe
     if name == recipe.selector.name:

@@ -1,4 +1,4 @@
-"""Hostile endpoints: replies that are none, wires that misbehave, usage that is a lie, and keys that are repeated."""
+"""Hostile endpoints: invalid replies, misbehaving connections, false usage, and repeated keys."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from accord.store import MonitoringTables, Store
 from accord.testing import ChatServer, Wire
 
 Change = Callable[[Any], object]
-"""Changes a right reply's body in place, or gives another body."""
+"""Function that changes a valid body in place, or returns another one."""
 
 
 def _usage(**usage: object) -> Change:
@@ -29,7 +29,7 @@ def _usage(**usage: object) -> Change:
 
 
 def _first(**changes: object) -> Change:
-    """The first answer of decisions changed."""
+    """Change the first answer of decisions."""
     return lambda body: body["answers"][0].update(changes)
 
 
@@ -45,7 +45,7 @@ KEPT: dict[str, Change] = {
     "usage that is a list": lambda body: body.update(usage=[[[]]]),
     "NUL and escapes in the model": lambda body: body.update(model="m\0\x1b[2J" + "m" * 90_000),
 }
-"""What is odd beside good answers: they are kept."""
+"""Unusual parts of replies with valid answers, which are stored."""
 DECISIONS: dict[str, Change] = {
     "null": _levels(lambda levels: levels[0].update(probability=None)),
     "below 0": _levels(lambda levels: levels[0].update(probability=-0.2)),
@@ -64,7 +64,7 @@ DECISIONS: dict[str, Change] = {
     "half a text": lambda body: b'{"answers": [{"name": "qual',
     "not UTF-8": lambda body: b'{"answers": "\xff\xfe"}',
 }
-"""What is no answer: one question or more stays unanswered."""
+"""Invalid answers, which leave a question unanswered."""
 
 
 def _choice(**changes: object) -> Change:
@@ -93,7 +93,7 @@ LOGPROBS: dict[str, Change] = {
 
 
 def replies(shop: Workshop) -> Iterator[Case]:
-    """`accord judge`: each conversation is answered in one odd way, and those after them as they should be."""
+    """`accord judge` with one unusual reply per conversation, followed by valid ones."""
     for mode, odd in (("decisions", DECISIONS), ("logprobs", LOGPROBS)):
         judged: list[tuple[Ran, Mapping[int, int], str]] = []
         ways = {**KEPT, **odd}
@@ -103,13 +103,13 @@ def replies(shop: Workshop) -> Iterator[Case]:
                 judged.append(_judged(shop, mode, tuple(ways.values())))
             return judged[0]
 
-        yield f"{mode}: the command and what it keeps", partial(_whole, once, len(ways))
+        yield f"{mode}: the command and its stored answers", partial(_whole, once, len(ways))
         for place, name in enumerate(ways):
             yield f"{mode}: {name}", partial(_counted, once, place, name in KEPT)
 
 
 def _judged(shop: Workshop, mode: str, changes: tuple[Change, ...]) -> tuple[Ran, Mapping[int, int], str]:
-    """How the command ended, how many answers each conversation has, and what the store's numbers are like."""
+    """Return the end of the command, the answers per conversation, and a check of the store's numbers."""
 
     def respond(request: Mapping[str, Any]) -> Wire:
         place = int(re.findall(r"Is it (\d+)\?", json.dumps(request))[-1])
@@ -153,7 +153,7 @@ def _counted(once: Callable[[], tuple[Ran, Mapping[int, int], str]], place: int,
 
 @contextmanager
 def raw(answer: Callable[[socket.socket, Event], object]) -> Iterator[str]:
-    """A server that speaks no HTTP unless `answer` does; gives its URL."""
+    """Start a raw server, which speaks HTTP only if `answer` does; returns its URL."""
     over = Event()
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
@@ -180,7 +180,7 @@ def raw(answer: Callable[[socket.socket, Event], object]) -> Iterator[str]:
 
 
 def _says(*parts: bytes, again: bytes = b"", every: float = 0.0) -> Callable[[socket.socket, Event], object]:
-    """Sends parts, and then another one until the command has ended."""
+    """Send parts, then another part repeatedly until the command ends."""
 
     def answer(connection: socket.socket, over: Event) -> None:
         for part in parts:
@@ -212,7 +212,7 @@ RAW: dict[str, Callable[[socket.socket, Event], object]] = {
 NO_ANSWER = (
     "no HTTP", "headers without end", "one header without end", "headers that drip", "100 Continue without end",
 )  # fmt: skip
-"""What says nothing of a status that counts."""
+"""Connections without a valid HTTP status."""
 
 
 def _bomb(layers: int) -> bytes:
@@ -239,7 +239,7 @@ WIRES: dict[str, Wire] = {
 
 
 def endpoints(shop: Workshop) -> Iterator[Case]:
-    """`accord judge` of two conversations at an endpoint that misbehaves all the time."""
+    """`accord judge` of two conversations at an endpoint that always misbehaves."""
 
     def judged(url: str, codes: tuple[int, ...] = (1, 5)) -> str:
         folder = shop.learned(models=judge_at(url, timeout=2, attempts=2))
@@ -274,14 +274,14 @@ def endpoints(shop: Workshop) -> Iterator[Case]:
 
 
 def webhooks(shop: Workshop) -> Iterator[Case]:
-    """`accord watch` with an alarm to tell, and a webhook that misbehaves; its address holds the key."""
+    """`accord watch` with an alarm and a misbehaving webhook, whose address has the key."""
 
     def told(url: str, tries: int, count: Callable[[], int] = lambda: 0) -> str:
         folder = shop.bare(monitoring={"webhook": f"{url}/{KEY}?token={KEY}"})
         with closing(Store(f"sqlite:///{folder}/accord.db")) as store:
             said = "the mean fell \x1b[2J\u202e ${OPENAI_API_KEY} <script>alert(1)</script>"
             MonitoringTables(store).raise_alarms(
-                {"one": {"kind": "mean", "said": said, "system": "bot", "day": "2026-11-20"}}
+                {"one": {"kind": "mean", "message": said, "system": "bot", "day": "2026-11-20"}}
             )
         (folder / "accord.yaml").rename(folder / "kept.yaml")
         ran = accord(folder, "watch", "--config", "kept.yaml")
@@ -303,7 +303,7 @@ def webhooks(shop: Workshop) -> Iterator[Case]:
             return fell or ("the alarm was carried to another host" if other.requests else "")
 
     for name, answer in WIRES.items():
-        if answer.status >= 300:  # whatever else it says, it took the alarm
+        if answer.status >= 300:  # a lower status accepts the alarm
             yield name, partial(wire, answer)
     for name in NO_ANSWER:
         yield name, partial(wild, RAW[name])
@@ -320,11 +320,11 @@ URLS = (
     "simplecache::s3://{}bucket/a", "s3://bucket/a::http://{}127.0.0.1:9/a{}", "s3://{}bucket/a{}", "gs://{}bucket/a{}",
     "abfs://{}account/a{}", "s3://[::1/a", "\x1b[31m://{}a",
 )  # fmt: skip
-"""Places of conversations and scores, with a user and a query."""
+"""Locations of conversations and scores, with a user and a query."""
 
 
 def urls(shop: Workshop) -> Iterator[Case]:
-    """Places that are no local path: one line, without the user, the password and the query of the URL."""
+    """Remote locations: a one-line error without user, password and query of the URL."""
     for url in URLS:
         named = url.format(f"ada:{KEY}@", f"?X-Amz-Signature={KEY}")
         commands: list[tuple[str, ...]] = [("score", named, "--out", "parts")]
@@ -348,7 +348,7 @@ PRICES = "models: {m1: {input: 1000, output: 1000}}\n"
 
 
 def budgets(shop: Workshop) -> Iterator[Case]:
-    """Caps that are none, and endpoints that say they cost nothing, or give something back."""
+    """Invalid caps, and endpoints that report no or negative usage."""
     for option, value in (("money", "nan"), ("money", "inf"), ("money", "-1"), ("money", "1e999"), ("tokens", "-5"),
                           ("requests", "-1"), ("requests", "1" + "0" * 400), ("tokens", "1e3")):  # fmt: skip
         yield f"--max-{option} {value[:9]}", partial(_capped, shop, option, value)
@@ -375,7 +375,7 @@ def _budget_of(shop: Workshop, value: object) -> str:
 
 
 def _misreported(shop: Workshop, usage: object) -> str:
-    """Whether a cap of a third of the tokens is held by an endpoint that lies as it is by one that does not."""
+    """Compare the effect of a cap of a third of the tokens at endpoints with false and with true usage."""
     asked = list[int]()
     for given in (None, usage):
 
@@ -393,7 +393,7 @@ def _misreported(shop: Workshop, usage: object) -> str:
 
 
 def _repeating(status: int, part: str, refuses: bool = False) -> Callable[[Mapping[str, Any]], Wire]:
-    """Answers in which a part of the key stands wherever a text may."""
+    """Replies with a part of the key in every text."""
 
     def respond(request: Mapping[str, Any]) -> Wire:
         if status != 200:
@@ -413,7 +413,7 @@ def _repeating(status: int, part: str, refuses: bool = False) -> Callable[[Mappi
 
 
 def secrets(shop: Workshop) -> Iterator[Case]:
-    """A key that an endpoint repeats, and a password in a database's URL: in no output, store, report or log."""
+    """A repeated key and a database password must be in no output, store, report or log."""
     for status in (200, 400, 401, 403, 404, 422, 429, 500):
         yield f"repeated with HTTP {status}", partial(_leaked, shop, _repeating(status, KEY))
     yield "the half of it", partial(_leaked, shop, _repeating(200, KEY[:13]))

@@ -1,7 +1,7 @@
-"""A command under attack: run as a process of its own with a deadline, and judged by how it ended.
+"""A command under attack: run in its own process with a deadline, and judged by its end.
 
-What may never happen, whatever comes in: a traceback, a hang, memory without bound, a success where something was
-wrong, control characters on the terminal, more than a few lines where one says it.
+No input may cause a traceback, a hang, unbounded memory, success after a failure, control characters on the terminal,
+or more than a few lines of output for one error.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from typing import IO
 sys.path.append(str(Path(__file__).parents[1] / "tests"))  # scripted endpoints
 
 Attack = Callable[[], str]
-"""Tries one case; what fell, or an empty text."""
+"""Tries one case; returns the failure, or an empty string."""
 Case = tuple[str, Attack]
 Area = Callable[["Workshop"], Iterator[Case]]
 
 DEADLINE = 150.0
-"""Seconds after which a command hangs: some twenty times what one takes where two others run beside it."""
+"""Seconds after which a command counts as hanging, about twenty times its usual duration under load."""
 BOUND_MB = 300.0
 KEY = "sk-live-9fQxT4uLw0BzR7ydKc2N"
-"""The key of every process: nothing that any of them shows or keeps may hold a part of it."""
+"""API key of every process; no output or file may have a part of it."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-_LONGEST_LINE = 2100  # 2,000 of what is told, and what says that the rest is left out
+_LONGEST_LINE = 2100  # 2,000 characters of a message, and the note about the rest
 
 
 @dataclass(frozen=True)
 class Ran:
-    """How a command ended: `code` is `None` where it was killed at the deadline; CPU seconds, peak memory in MB."""
+    """End of a command: `code` is None if it was killed at the deadline; CPU seconds, peak memory in MB."""
 
     code: int | None
     out: str
@@ -47,7 +47,7 @@ class Ran:
     megabytes: float
 
     def fell(self, codes: Collection[int] = (1,), says: str = "", megabytes: float = BOUND_MB) -> str:
-        """Why this is no good end: one of `codes`, with `says` among what was said, within so many MB; else ''."""
+        """Return the failure of an end without one of `codes`, the text `says` or the memory limit; otherwise ''."""
         said = self.out + self.err
         last = shortened(self.err.strip().rpartition("\n")[2])
         if "Traceback" in said:
@@ -64,7 +64,7 @@ class Ran:
 
 
 def shown_badly(text: str) -> str:
-    """Why a text should not stand on a terminal."""
+    """Return the reason why a text is unsafe for a terminal."""
     if odd := control(text):
         return odd
     longest = max(map(len, text.splitlines()), default=0)
@@ -72,24 +72,24 @@ def shown_badly(text: str) -> str:
 
 
 def control(text: str) -> str:
-    """The first control character of a text and its line, or ''."""
+    """Return the first control character of a text and its line, or ''."""
     odd = _CONTROL.search(text)
     return f"control character {odd[0]!r} in line {text[: odd.start()].count(chr(10)) + 1}" if odd else ""
 
 
 def shortened(text: str, most: int = 200) -> str:
-    """The beginning of a text, printable."""
+    """Return the printable beginning of a text."""
     return "".join(each if each.isprintable() else "?" for each in text[:most])
 
 
 def repeats_key(*texts: str) -> str:
-    """Whether texts hold a part of the key."""
+    """Return True if a text has a part of the key."""
     parts = {KEY[at : at + 8] for at in range(len(KEY) - 7)}
     return "a part of the key is shown or kept" if any(part in text for text in texts for part in parts) else ""
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
-    """A process's environment: one key, state of its own, UTF-8."""
+    """Return an environment with one key, its own state folder and UTF-8."""
     own = {"OPENAI_API_KEY": KEY, "XDG_STATE_HOME": str(folder / "state"), "PYTHONUTF8": "1", "COLUMNS": "200"}
     source = {"PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
     return {**{name: value for name, value in os.environ.items() if name != "ACCORD_STORE"}, **source, **own, **more}
@@ -102,11 +102,11 @@ _, status, used = os.wait4(number, 0)
 ended = os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
 os.write(int(sys.argv[1]), " ".join(map(str, ended)).encode())
 """
-"""A small process between this one and a command: a process inherits the peak memory of the one that starts it."""
+"""A small process that starts the command, since a process inherits the peak memory of its parent."""
 
 
 def accord(folder: Path, *arguments: str | Path, deadline: float = DEADLINE, **more: str) -> Ran:
-    """Run `python -m accord` in a folder; `more` goes into its environment."""
+    """Run `python -m accord` in a folder; `more` extends its environment."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as end:
         launched = [sys.executable, "-S", "-c", _LAUNCH, str(end.fileno()), "-m", "accord", *map(str, arguments)]
         process = subprocess.Popen(
@@ -139,12 +139,12 @@ CONVERSATIONS = 24
 
 
 def messages(asked: str, replied: str) -> list[dict[str, str]]:
-    """An exchange."""
+    """Return a conversation of one exchange."""
     return [{"role": "user", "content": asked}, {"role": "assistant", "content": replied}]
 
 
 def settings(models: Mapping[str, object] | None = None, **more: object) -> str:
-    """An `accord.yaml`, as JSON, which YAML is."""
+    """Return an `accord.yaml` as JSON, which is valid YAML."""
     made = {"m": {"sources": ["metrics"], "head": "mixed"}}
     about = {
         "rubric": "rubric.yaml",
@@ -158,18 +158,18 @@ def settings(models: Mapping[str, object] | None = None, **more: object) -> str:
 
 
 def judge_at(url: str, mode: str = "decisions", **more: object) -> dict[str, object]:
-    """The models of a project whose judge answers at a URL."""
+    """Return the models of a project with a judge at a URL."""
     return {"judge": {"mode": mode, "model": "m1", "base_url": url, "attempts": 1, "timeout": 20, **more}}
 
 
 class Workshop:
-    """Folders for cases, each its own; a project that has learned is made once and copied."""
+    """Folders of cases; a fitted project is made once and copied."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self._made, self._lock = folder, 0, Lock()
 
     def place(self) -> Path:
-        """A new folder."""
+        """Return a new folder."""
         with self._lock:
             self._made += 1
             made = self.folder / f"case-{self._made}"
@@ -177,14 +177,14 @@ class Workshop:
         return made
 
     def bare(self, **more: object) -> Path:
-        """A new folder with a project's two files."""
+        """Return a new folder with a project's two files."""
         made = self.place()
         (made / "rubric.yaml").write_text(RUBRIC)
         (made / "accord.yaml").write_text(settings(**more))  # type: ignore[arg-type]
         return made
 
     def learned(self, **more: object) -> Path:
-        """A copy of a project with conversations, labels and a fitted evaluator."""
+        """Return a copy of a project with conversations, labels and a fitted evaluator."""
         with self._lock:
             origin = self.folder / "learned"
             if not origin.exists():

@@ -17,7 +17,7 @@ import numpy as np
 from harness import Row, chosen, finish, options
 from synthetic_corpus import PlantedUtility, planted_utility
 
-from accord.methods import Nodes, Towers, greedy_subgraph, initial, make_selector, random_nodes
+from accord.methods import Nodes, TowerSelector, greedy_subgraph, initial, make_selector, random_nodes
 
 PARTS = ("rank-100000", "subgraph-2048", "train")
 COLUMNS = ("what", "seconds", "baseline_seconds", "ratio", "target_seconds", "same")
@@ -93,13 +93,13 @@ def _train(world: PlantedUtility, quick: bool) -> Row:
     started = time.perf_counter()
     selector = make_selector("adoror", epochs=epochs).fit(world.library, pairs)
     ours = time.perf_counter() - started
-    assert isinstance(selector, Towers)
+    assert isinstance(selector, TowerSelector)
     started = time.perf_counter()
     _one_epoch(selector, world)
     return {"pairs": len(pairs), "seconds": ours, "baseline_seconds": (time.perf_counter() - started) * epochs}
 
 
-def _one_epoch(selector: Towers, world: PlantedUtility) -> None:
+def _one_epoch(selector: TowerSelector, world: PlantedUtility) -> None:
     """One epoch of Adam, a compiled step for each batch, with a Python loop around it."""
     import jax
     import optax

@@ -1,17 +1,17 @@
-"""What the embedded model costs and what its evidence is worth.
+"""Speed of the embedded model, and agreement of its evidence with people.
 
     python benchmarks/embedded_model.py --data ../shared/data [--only PARTS] [--quick] --json OUT
 
 Parts: judge-speed, agreement, asked-directly.
 
-Speed: nine questions about one 640-token conversation against one question, and against nine that share nothing (what a
-runtime without shared prefixes does); likelihood evidence of a 600-token conversation with six responses, in both
-readings: six candidates for the last reply, and six replies within it. Medians over conversations of different texts,
-so that no earlier one is of help; the first response after a cold start is a process of its own.
+Speed: nine questions about one 640-token conversation against one question, and against nine without a common
+beginning, as in a runtime without shared prefixes; likelihood evidence of a 600-token conversation with six responses,
+as six candidates for the last reply and as six replies within it. Medians over conversations of different texts; the
+first response after a cold start is measured in its own process.
 
-Agreement: Spearman with the mean human Overall on Topical-USR, intervals by bootstrap over contexts. `label-free` sees
-no label; `calibrated` is learned on four fifths of the contexts and predicts the rest. Asked directly, the model is no
-judge: that row is printed beside them.
+Agreement: Spearman with the mean human Overall on Topical-USR, intervals by bootstrap over contexts. `label-free` uses
+no label; `calibrated` is learned on four fifths of the contexts and predicts the rest. A last row asks the model for a
+rating directly.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from accord.values import Conversation, Document, Labels, Question, Sample, Scal
 MODEL = "smollm2-135m"
 QUICK_RESPONSES = 36
 FORMAT_TOKENS, TURN_TOKENS = 23, 5
-"""What the chat format adds to a conversation, and to each turn."""
+"""Tokens that the chat format adds to a conversation, and to each turn."""
 WORDS = (
     "router light office window meeting garden ticket train winter coffee answer update cable screen morning problem "
     "letter season market river bridge doctor school paper kitchen street number battery signal member castle forest"
@@ -60,13 +60,13 @@ print(opened, time.perf_counter() - start)
 
 
 def text_of(model: LanguageModel, tokens: int, rng: np.random.Generator) -> str:
-    """Some words of so many tokens."""
+    """Return words with a number of tokens."""
     words = " ".join(rng.choice(WORDS.split(), tokens).tolist())
     return model.text_of(model.tokens_of(words)[:tokens])
 
 
 def made(model: LanguageModel, rng: np.random.Generator, tokens: int, replies: int, documents: int) -> Conversation:
-    """A conversation of so many tokens in its turns, what the chat format adds included, and so many in a document."""
+    """Return a conversation with given numbers of tokens in its turns, chat format included, and in a document."""
     each = (tokens - FORMAT_TOKENS) // (2 * replies) - TURN_TOKENS
     turns = [Turn(role, text_of(model, each, rng)) for _ in range(replies) for role in ("user", "assistant")]
     found = (Document(text_of(model, documents, rng)),) if documents else ()
@@ -74,7 +74,7 @@ def made(model: LanguageModel, rng: np.random.Generator, tokens: int, replies: i
 
 
 def questions_speed(model: LanguageModel, rounds: int) -> Iterable[Row]:
-    """One question, nine that share the conversation, and nine that share nothing."""
+    """Time one question, nine about one conversation, and nine about different conversations."""
     rng = np.random.default_rng(0)
     questions = load_rubric("llm-rubric").questions
     judge = LogprobsJudge(EmbeddedChat(model), "", "", IN_PROCESS_LOGPROBS)
@@ -102,7 +102,7 @@ def questions_speed(model: LanguageModel, rounds: int) -> Iterable[Row]:
 
 
 def likelihood_speed(model: LanguageModel, rounds: int) -> Iterable[Row]:
-    """A 600-token conversation with six responses, with and without a document among the tokens."""
+    """Time a 600-token conversation with six responses, with and without a document."""
     rng = np.random.default_rng(0)
     likelihood = EmbeddedLikelihood(model)
 
@@ -129,7 +129,7 @@ def likelihood_speed(model: LanguageModel, rounds: int) -> Iterable[Row]:
 
 
 def speed(rounds: int) -> Iterable[Row]:
-    """Every figure of speed and memory."""
+    """Yield the rows of speed and memory."""
     model = open_language_model(MODEL)
     yield from questions_speed(model, rounds)
     yield from likelihood_speed(model, rounds)
@@ -144,7 +144,7 @@ def speed(rounds: int) -> Iterable[Row]:
 
 
 def topical(folder: str, limit: int | None) -> tuple[list[Sample], Labels, Question]:
-    """Topical-USR's responses, three people's Overall of each, and the question they answered."""
+    """Return Topical-USR's responses, three ratings of Overall for each, and the question."""
     samples, labels = [], []
     for record in read(folder):
         overall = [label for label in record.labels if label.question == "Overall"]
@@ -158,12 +158,12 @@ def topical(folder: str, limit: int | None) -> tuple[list[Sample], Labels, Quest
 
 
 def context_of(target: Target) -> str:
-    """The context that six responses share: the id without the response's number."""
+    """Return the context of six responses: the id without the number of the response."""
     return target.conversation.rsplit("-", 1)[0]
 
 
 def calibrated(evidence: EvidenceTable, labels: Labels, question: Question, seed: int) -> NDArray[np.float64]:
-    """Each response's score by an evaluator that has seen nothing of its context."""
+    """Return each response's score by an evaluator that was fitted on other contexts."""
     contexts = [context_of(target) for target in evidence.targets]
     score = np.zeros(len(evidence))
     for split in grouped_folds(contexts, 5, seed):
@@ -177,7 +177,7 @@ def calibrated(evidence: EvidenceTable, labels: Labels, question: Question, seed
 
 
 def people(samples: list[Sample], labels: Labels) -> NDArray[np.float64]:
-    """(n,) the mean of what three people said of each response."""
+    """Return (n,) the mean of three ratings of each response."""
     said: dict[Target, list[float]] = {}
     for label in labels:
         assert label.value is not None
@@ -186,7 +186,7 @@ def people(samples: list[Sample], labels: Labels) -> NDArray[np.float64]:
 
 
 def correlated(what: str, values: NDArray[np.float64], samples: list[Sample], mean: NDArray[np.float64]) -> Row:
-    """A row: Spearman with people, its interval by bootstrap over contexts."""
+    """Return a row with Spearman's correlation and its bootstrap interval over contexts."""
     paired = Paired(mean, np.arange(len(mean)), np.zeros((len(mean), 0)), values)
     clusters = Clusters([context_of(sample.target) for sample in samples])
     found = bootstrap(clusters, STATISTICS["spearman"], [paired])
@@ -195,7 +195,7 @@ def correlated(what: str, values: NDArray[np.float64], samples: list[Sample], me
 
 
 def agreement(folder: str, seeds: int, limit: int | None) -> Iterable[Row]:
-    """Likelihood evidence without labels, and all cheap evidence with labels of other contexts."""
+    """Yield rows of likelihood evidence without labels, and of all cheap evidence with labels of other contexts."""
     samples, labels, question = topical(folder, limit)
     mean = people(samples, labels)
     store = Store("sqlite://")
@@ -220,7 +220,7 @@ def agreement(folder: str, seeds: int, limit: int | None) -> Iterable[Row]:
 
 
 def asked_directly(folder: str, limit: int | None) -> Iterable[Row]:
-    """What the model says where it is asked for a rating, six responses of a context at a time."""
+    """Return the model's own ratings, for six responses of a context at a time."""
     samples, labels, question = topical(folder, limit)
     judge = LogprobsJudge(EmbeddedChat(open_language_model(MODEL)), "", "", IN_PROCESS_LOGPROBS)
 
@@ -234,7 +234,7 @@ def asked_directly(folder: str, limit: int | None) -> Iterable[Row]:
 
 
 def expected(answer: Answer | Unanswered) -> float:
-    """The mean of an answer's distribution over its options."""
+    """Return the mean of an answer's distribution."""
     assert isinstance(answer, Answer)
     mass = {float(option): p for option, p in answer.probabilities.items()}
     return sum(option * p for option, p in mass.items()) / sum(mass.values())
@@ -242,7 +242,7 @@ def expected(answer: Answer | Unanswered) -> float:
 
 def main() -> None:
     parts = ("judge-speed", "agreement", "asked-directly")
-    parser = options("embedded_model", "What the embedded model costs and what its evidence is worth.", parts)
+    parser = options("embedded_model", "Speed of the embedded model, and agreement of its evidence with people.", parts)
     given = parser.parse_args()
     run = chosen(parser, given.only, parts)
     limit = given.limit or (QUICK_RESPONSES if given.quick else None)

@@ -1,17 +1,17 @@
-"""Judging while servers fail, processes are killed and stores die: nothing lost, and nothing paid for twice.
+"""Judging while servers fail, processes are killed and stores die: no answer is lost or paid for twice.
 
     python benchmarks/faults.py [--quick] [--only killed,paid_twice,store_dies] --json OUT
 
-Questions are asked through Accord, in processes of their own, from a loopback server that notes which it answered well.
+Accord asks questions in several processes; the loopback server records which it answered correctly.
 
 - `killed`: the server fails one request in five; the process is killed with SIGKILL three times and started again with
-  the same command. A question is `doubled` where a later run asks it although its answer was stored before.
+  the same command. A question is `doubled` if a later run asks it although its answer was stored before.
 - `paid_twice`: two and four processes are started on one store at once, on SQLite and on PostgreSQL.
 - `store_dies`: PostgreSQL is killed, or SQLite runs out of room (RLIMIT_FSIZE), in the middle of a run; then the store
-  is there again, and the same command goes on. `kept` and `spooled` are counted between the two; `lost` is what was
-  answered well and is in neither.
+  returns, and the same command continues. `kept` and `spooled` are counted in between; `lost` answers were correct and
+  are in neither.
 
-`repeated` counts questions that were answered well more than once: never more than were under way when something died.
+`repeated` counts questions with several correct answers: never more than were in progress at the failure.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ AT_ONCE = 32
 PARTS = ("killed", "paid_twice", "store_dies")
 PROCESSES = (2, 4)
 ROOM_BYTES = 400_000
-"""What a file may hold in `store_dies` on SQLite: a part of the answers."""
+"""Most bytes of a file in `store_dies` on SQLite, enough for a part of the answers."""
 COLUMNS = (
     "what", "store", "processes", "asked", "answered", "kept", "spooled", "lost", "doubled", "repeated", "under_way",
     "requests", "kills", "runs", "seconds",
@@ -74,7 +74,7 @@ except AccordError as error:
 
 
 class Noting:
-    """A misbehaving server that remembers every question it was asked, and which ones it answered well."""
+    """A misbehaving server that records every question and those that it answered correctly."""
 
     def __init__(self, share: float = 0.2) -> None:
         self.asked: list[str] = []
@@ -86,7 +86,7 @@ class Noting:
         return answer_any(request)
 
     def __call__(self, request: Mapping[str, Any]) -> Wire:
-        """The answer, right or wrong, noted."""
+        """Return and record an answer, correct or faulty."""
         question = asked_in(request["messages"][0]["content"])
         wire = self.misbehaving(request)
         with self._lock:
@@ -97,12 +97,12 @@ class Noting:
 
     @property
     def repeated(self) -> int:
-        """How many answers were given well that had been given before."""
+        """Number of correct answers to questions with an earlier correct answer."""
         return sum(count - 1 for count in self.well.values())
 
 
 def asked_in(prompt: str) -> str:
-    """Which question of which conversation a prompt asks: the conversation's number, and the question's own words."""
+    """Return the number of the conversation and the text of the question in a prompt."""
     number = re.search(r"Is it (\d+)\?", prompt)
     words = re.search(r"^Question: (.*)$", prompt, re.MULTILINE)
     assert number is not None and words is not None
@@ -110,7 +110,7 @@ def asked_in(prompt: str) -> str:
 
 
 class Judging:
-    """The command under test: judging so many conversations into a store."""
+    """The command under test, which judges a number of conversations into a store."""
 
     def __init__(self, server: ChatServer, store: str, conversations: int, folder: Path) -> None:
         self.store, self.asked = store, conversations * QUESTIONS
@@ -120,7 +120,7 @@ class Judging:
         self._folder = folder
 
     def start(self, room: int | None = None) -> subprocess.Popen[str]:
-        """Start it; `room` is the most bytes that a file may have."""
+        """Start the command; `room` is the most bytes of a file."""
 
         def limit() -> None:
             if room is not None:
@@ -130,7 +130,7 @@ class Judging:
         return subprocess.Popen(self._command, preexec_fn=limit, **about)
 
     def finish(self, runs: int, most: int) -> int:
-        """Run it until everything is answered; how many runs there were by then."""
+        """Run the command until all questions are answered; return the number of runs."""
         # Refusals and answers of another request are final for a run; the same command asks for them again.
         while len(self.kept()) < self.asked and runs < most:
             running = self.start()
@@ -141,14 +141,14 @@ class Judging:
         return runs
 
     def kept(self) -> set[str]:
-        """The questions whose answers the store holds."""
+        """Return the questions with a stored answer."""
         if self.store.startswith("sqlite") and not Path(self.store.removeprefix("sqlite:///")).exists():
             return set()
         with closing(Store(self.store)) as store:
             return {f"{conversation} {TEXTS[question]}" for conversation, question in store.answered()}
 
     def until(self, goal: int, running: subprocess.Popen[str]) -> None:
-        """Wait until the store holds so many answers, or the process has ended."""
+        """Wait until the store has `count` answers, or the process has ended."""
         while running.poll() is None and len(self.kept()) < goal:
             time.sleep(0.05)
 
@@ -157,7 +157,7 @@ TEXTS = {question.id: question.text for question in load_rubric("llm-rubric").qu
 
 
 def killed(conversations: int) -> Iterator[Row]:
-    """One process, killed again and again."""
+    """Kill one process several times."""
     noting, stored_at, start = Noting(), list[tuple[int, set[str]]](), time.perf_counter()
     with tempfile.TemporaryDirectory() as folder, ChatServer(noting) as server:
         judging = Judging(server, f"sqlite:///{folder}/faults.db", conversations, Path(folder))
@@ -189,7 +189,7 @@ def killed(conversations: int) -> Iterator[Row]:
 
 
 def paid_twice(conversations: int) -> Iterator[Row]:
-    """Several processes on one store at once."""
+    """Run several processes on one store."""
     for kind in STORES:
         for processes in PROCESSES:
             noting = Noting()
@@ -222,7 +222,7 @@ def paid_twice(conversations: int) -> Iterator[Row]:
 
 
 def store_dies(conversations: int) -> Iterator[Row]:
-    """The store goes away in the middle of a run, and comes back."""
+    """Remove the store in the middle of a run, and restore it."""
     for kind in STORES:
         noting, start = Noting(0.0), time.perf_counter()
         with STORES[kind]() as (url, folder, cluster), ChatServer(noting) as server:
@@ -283,7 +283,7 @@ STORES: dict[str, Callable[[], Any]] = {"sqlite": _sqlite, "postgresql": _postgr
 
 
 def main() -> None:
-    parser = options("faults", "Nothing lost and nothing paid twice, whatever fails.", PARTS)
+    parser = options("faults", "No answer lost and none paid for twice after failures.", PARTS)
     given = parser.parse_args()
     parts: dict[str, Callable[[int], Iterator[Row]]] = {
         "killed": killed, "paid_twice": paid_twice, "store_dies": store_dies,

@@ -1,8 +1,8 @@
-"""The worst requests that `accord serve` takes, sent beside a client whose waits are measured.
+"""Expensive requests to `accord serve`, sent while the waits of another client are measured.
 
-Each kind costs the most of something: words that all differ have to be stemmed; words between full stops alone are no
-words to whoever splits at blanks; a batch keeps the scorer busy for long; of many documents each is compared with every
-reply; junk is much to read and nothing to score; packed requests are sent at no cost; guessers name wrong tokens.
+Each kind is expensive in one respect: different words have to be stemmed; words between full stops are not split at
+spaces; a batch keeps the scorer busy; each of many documents is compared with every reply; junk is large and has
+nothing to score; compressed requests cost the sender nothing; guessers send wrong tokens.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from threading import Thread
 from typing import Any
 
 LARGEST = 4 * 2**20 - 2**14
-"""Bytes of a request; four MB may be."""
+"""Bytes of a request; the limit is 4 MB."""
 CONNECTIONS, BODIES = 2, 3
-"""Connections for each kind, and requests that each sends in turn: more words than the service remembers."""
+"""Connections per kind and requests per connection, with more words than the service caches."""
 
 
 @dataclass(frozen=True)
 class Waits:
-    """What came of the measured client's requests.
+    """Results of the measured client's requests.
 
     Attributes:
-        seconds: Of each, from sending it to its answer.
-        refused: How many were not answered with 200.
+        seconds: Seconds of each request until its answer.
+        refused: Number of requests without status 200.
     """
 
     seconds: list[float]
@@ -41,7 +41,7 @@ class Waits:
 
 
 def _differing(rng: random.Random, characters: int, blank: str = " ") -> str:
-    """A text of so many characters whose words all differ."""
+    """Return a text of about `characters` characters with different words."""
     drawn = rng.randbytes(3 * (characters // 7)).hex()
     return blank.join(drawn[place : place + 6] for place in range(0, len(drawn), 6)) + blank
 
@@ -69,7 +69,7 @@ def _repeating(rng: random.Random, name: str) -> Any:
 
 
 def _conversations(rng: random.Random, name: str) -> Any:
-    """Whatever is kept is kept of these: small ones, each with ids and a document of its own."""
+    """Return small requests, each with its own ids and document, that fill the caches."""
     return {"messages": [{**_said(f"{name}-{i}", _differing(rng, 60), [_differing(rng, 3000)]), "id": f"{i}"}
                          for i in range(999)]}  # fmt: skip
 
@@ -81,7 +81,7 @@ KINDS: dict[str, Callable[[random.Random, str], Any]] = {
 
 
 def _bodies(kind: str, seed: str) -> list[tuple[bytes, dict[str, str]]]:
-    """Requests of a kind, with their headers."""
+    """Return the requests of a kind, with their headers."""
     rng, packed = random.Random(seed), {"Content-Encoding": "gzip"}
     if kind == "junk":
         lists, objects = (part * (LARGEST // 3 - 8) for part in (b"[],", b"{},"))
@@ -98,7 +98,7 @@ ALL = (*KINDS, "junk", "packed", "wrong tokens")
 
 
 def _send(port: int, kind: str, token: str, ready: Any, stop: Event, answered: Any) -> None:
-    """Ask again and again on some connections until told to stop."""
+    """Send requests on several connections until stopped."""
 
     def one(bodies: list[tuple[bytes, dict[str, str]]]) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
@@ -123,7 +123,7 @@ def _send(port: int, kind: str, token: str, ready: Any, stop: Event, answered: A
 
 @contextmanager
 def sending(port: int, kinds: Sequence[str], token: str) -> Iterator[Any]:
-    """Others ask meanwhile, each kind by a process; gives the count of answers that they had."""
+    """Send requests of each kind from a process during the block; yields the count of answers."""
     context = multiprocessing.get_context("spawn")
     ready, answered, stop = context.Value("i", 0), context.Value("i", 0), context.Event()
     processes = [context.Process(target=_send, args=(port, kind, token, ready, stop, answered)) for kind in kinds]
@@ -142,7 +142,7 @@ def sending(port: int, kinds: Sequence[str], token: str) -> Iterator[Any]:
 
 
 def post(connection: http.client.HTTPConnection, body: bytes, token: str, headers: dict[str, str]) -> int:
-    """Post a request; the status of its answer, which is read."""
+    """Post a request, read its answer, and return its status."""
     named = {"Content-Type": "application/json", "Authorization": f"Bearer {token}", **headers}
     connection.request("POST", "/v1/scores", body, named)
     answer = connection.getresponse()
@@ -151,7 +151,7 @@ def post(connection: http.client.HTTPConnection, body: bytes, token: str, header
 
 
 def waits(port: int, bodies: Sequence[bytes], token: str, every: float) -> Waits:
-    """The waits of one client that sends a request each so many seconds, or as soon as it is answered."""
+    """Return the waits of a client that sends requests at an interval, or one after the other."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
     found, refused, start = list[float](), 0, time.perf_counter()
     for place, body in enumerate(bodies):

@@ -27,7 +27,7 @@ from issue_finder import dialogues, ratings, verdict, written
 from accord.embedded import is_pulled
 from accord.evidence import EvidenceTable, ask_rubric
 from accord.learning import kinds_of
-from accord.methods import WORST, Unread, Verdict, assessed, issue_table, postprocess, read_verdict, settled
+from accord.methods import WORST, UnreadableVerdict, Verdict, assessed, issue_table, postprocess, read_verdict, settled
 from accord.models import Models, ModelSettings, run
 from accord.project import Project, config_from
 from accord.statistics import Split, fold_of
@@ -187,7 +187,7 @@ def reading_rows(count: int) -> list[Row]:
     invented = other_score = 0
     for reply in written(count):
         found = read_verdict(reply.text)
-        if isinstance(found, Unread):
+        if isinstance(found, UnreadableVerdict):
             outcomes[reply.kind, f"not read: {found.reason}"] += 1
             continue
         invented += not {stated.type for stated in found.issues} <= reply.types

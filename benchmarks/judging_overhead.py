@@ -1,11 +1,11 @@
-"""What Accord adds to judging: requests a second beside a bare loop of the same SDK and a raw HTTP client.
+"""Overhead of judging: requests per second of Accord, of a bare loop with the same SDK, and of a raw HTTP client.
 
     python benchmarks/judging_overhead.py [--quick] --json OUT
 
-All three ask the same loopback server the same prompts, 64 at a time, each in a process of its own, in turn. Then
-answers that the store holds already (put there by a scripted model) are read by a second run, for a tenth of the
-conversations and for all of them, so that growth shows in seconds and in peak memory. Last, a run is priced: one whose
-answers are all kept, and one of which nobody has answered anything.
+All three send the same prompts to a loopback server, 64 at a time, each in a process of its own, one after the other.
+Then a second run reads stored answers (written by a scripted model), for a tenth of the conversations and for all of
+them, which shows the growth of time and peak memory. Last, two runs are planned: with all answers stored, and with
+none.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CONCURRENCY = 64
 ROUNDS = 3
 QUESTIONS = 9
 KEPT_AT = "http://127.0.0.1/v1"
-"""Where the answers come from that are kept."""
+"""Endpoint of the stored answers."""
 
 SERVER = """
 import asyncio, json
@@ -55,7 +55,7 @@ asyncio.run(main())
 
 COMMON = """
 import asyncio, json, resource, sys, time
-import openai.resources.chat.completions  # before the time runs, whoever asks
+import openai.resources.chat.completions  # imported before the time is measured
 from accord import Conversation, Store, Turn, load_rubric
 from accord.models import prompt_for
 from accord.values import Sample
@@ -75,7 +75,7 @@ def done(asked, start):
 RUN = """
 async def run():
     asked = 0
-    async for judged in judge_all(judge, rubric, samples(count), store, at_once=16):
+    async for judged in judge_all(judge, rubric, samples(count), store, concurrency=16):
         asked += len(judged.answers)
     return asked
 start = time.perf_counter()
@@ -86,7 +86,7 @@ ACCORD = (
     COMMON
     + """
 from accord.models import ClientOptions, judge_all, open_judge, wait
-judge = open_judge("logprobs", "m", url, rubric.instructions, ClientOptions(at_once=64), 1)
+judge = open_judge("logprobs", "m", url, rubric.instructions, ClientOptions(concurrency=64), 1)
 store = Store(path)
 """
     + RUN
@@ -173,7 +173,7 @@ done(asyncio.run(run()), start)
 
 
 def ran(code: str, url: str, store: Path, conversations: int) -> tuple[int, float, float]:
-    """Questions asked, seconds, and peak megabytes of one way in a process of its own."""
+    """Return questions, seconds and peak megabytes of one client in its own process."""
     command = [sys.executable, "-c", code, url, str(store), str(conversations)]
     environment = {**os.environ, "OPENAI_API_KEY": "k"}
     found = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)

@@ -23,16 +23,16 @@ from accord.methods import (
     ALL,
     RUBICON,
     TOP,
-    Budget,
-    Decided,
+    AssertionBudget,
+    ClassifiedSamples,
     LearnedRubric,
     LearnedRubricSettings,
     Pool,
     RubricFindings,
     RubricFit,
     RubricPromptBuilder,
-    Writing,
-    Written,
+    WriterOptions,
+    WrittenAssertions,
     load_prompts,
     nearest,
     only,
@@ -58,13 +58,13 @@ BATCH = 10
 
 
 @selection_policies.register("brute-force")
-def brute_force(pool: Pool, budget: Budget, seed: int = 0) -> list[int]:
+def brute_force(pool: Pool, budget: AssertionBudget, seed: int = 0) -> list[int]:
     """The best assertions of each class one by one, by Σ y·eval."""
     return _best(reward(pool), pool.sat, budget)
 
 
 @selection_policies.register("ucb")
-def ucb(pool: Pool, budget: Budget, seed: int = 0, pulls: int = PULLS) -> list[int]:
+def ucb(pool: Pool, budget: AssertionBudget, seed: int = 0, pulls: int = PULLS) -> list[int]:
     """UCB1 over the assertions, each pull a random batch: as if evaluations were dear (Pryzant et al., 2023).
 
     A pull's reward is Σ y·eval over the batch, brought to [0, 1]; pulls go to the largest mean + √(2·ln t / n).
@@ -93,7 +93,7 @@ def reward(pool: Pool) -> Floats:
     return np.asarray(pool.points @ np.where(pool.good, 1.0, -1.0))
 
 
-def _best(values: Floats, sat: NDArray[np.bool_], budget: Budget) -> list[int]:
+def _best(values: Floats, sat: NDArray[np.bool_], budget: AssertionBudget) -> list[int]:
     """The rubrics with the largest values, so many of each class; the earlier of equals."""
     order: NDArray[np.intp] = np.argsort(-values, kind="stable")
     return [*order[sat[order]][: budget.sat].tolist(), *order[~sat[order]][: budget.dsat].tolist()]
@@ -133,10 +133,10 @@ NO_PRINCIPLES = {"responsibility": "", "maxims": ""}
 
 def rewrite(
     reasons: Sequence[AssertionReason], side: Polarity, guidance: RubricPromptBuilder, size: int = SPUR_SIZE
-) -> PromptFlow[Written]:
+) -> PromptFlow[WrittenAssertions]:
     """At most `size` assertions of one class, written anew with every mini-batch of reasons."""
     fields = {"text": '"one assertion"', "numbers": "[the numbers of the reasons it covers]"}
-    written, form = Written(), ListForm("assertions", fields, size, "one assertion in one sentence.")
+    written, form = WrittenAssertions(), ListForm("assertions", fields, size, "one assertion in one sentence.")
     for start in range(0, len(reasons), REASONS):
         batch, before = reasons[start : start + REASONS], written.assertions
         parts = {**summary_parts(batch, [each.text for each in before], side), "most": size}
@@ -155,9 +155,11 @@ def rewrite(
 def spur(train: Training, settings: LearnedRubricSettings) -> Flow[Rubric]:
     """SPUR's rubric: a list of ten per class without domain or principles, nothing selected, answered from 0 to 10."""
     [who] = yield [Request(WRITER, ModelQuery())]
-    own = Writing.by(who, settings)
+    own = WriterOptions.by(who, settings)
     told = replace(own.guidance, task=None, prompts={"rewrite": REWRITE, **NO_PRINCIPLES})
-    written = yield from write_pool(replace(own, guidance=told), Decided.of(train, settings), "for SPUR", rewrite)
+    written = yield from write_pool(
+        replace(own, guidance=told), ClassifiedSamples.of(train, settings), "for SPUR", rewrite
+    )
     shown = {"scale": NUMBERS, "meanings": AMOUNT}
     questions = [each.model_copy(update=shown) for each in questions_of(written.assertions, train.question.id)]
     return rubric_of(questions, train.question, "SPUR", "", [sample.conversation.id for sample in train.samples])
@@ -175,7 +177,7 @@ def table_rows(
         settings: Of the source `learned-rubric`.
         context: Of its project.
         train: Everything that is labelled.
-        models: Who judges and writes.
+        models: ModelQuery judges and writes.
         folder: Where SPUR's rubric and the prompt files of the ablations are written.
     """
     own = _source(settings, context)
@@ -186,8 +188,8 @@ def table_rows(
         path.write_text(dump_rubric(run(spur(seen, own.settings), models)), encoding="utf-8")
     except BadInput as error:
         rows.append({"table": 1, "system": "SPUR", "failed": str(error)})
-    given = [*own.settings.given, *([str(path)] if path.exists() else [])]
-    learned, found = _learned(_source({**settings, "given": given}, context), train, split, models)
+    given = [*own.settings.rivals, *([str(path)] if path.exists() else [])]
+    learned, found = _learned(_source({**settings, "rivals": given}, context), train, split, models)
     names = {str(path): "SPUR"}
     rows += [{**row.to_json(), "table": 1, "system": names.get(row.system, row.system)} for row in found.rows]
     rows += [{**row, "table": 3} for row in policy_rows(learned, train.only(split.test), models)]
@@ -236,7 +238,7 @@ def policy_rows(learned: LearnedRubric, test: Training, models: Models) -> list[
     """Table 3: every registered selection policy on the learned rubric's pool, its own policy first."""
     fit, settings = learned.fit_, learned.settings
     assert fit is not None
-    decided = Decided.of(test, settings, fewest=1)
+    decided = ClassifiedSamples.of(test, settings, fewest=1)
     others = [name for name in (RUBICON, *selection_policies.names()) if name not in (ALL, settings.policy)]
     selectors = {settings.policy: fit.selector, **{name: fit.select_by(name, settings) for name in others}}
     names = {name for selector in selectors.values() for name in selector.names_}

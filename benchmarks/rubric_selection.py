@@ -22,10 +22,10 @@ from accord.methods import (
     ALPHAS,
     DIGITS,
     POINT,
-    Budget,
+    AssertionBudget,
     Candidates,
     Pool,
-    Window,
+    UncertaintyWindow,
     select,
     stratified,
     threshold_of,
@@ -34,7 +34,7 @@ from accord.methods import (
 
 PARTS = ("speed", "growth")
 COLUMNS = ("part", "system", "pool", "conversations", "seconds", "ratio", "same")
-BUDGET = Budget(10, 10)
+BUDGET = AssertionBudget(10, 10)
 SIZES = ((200, 500), (500, 1000), (1000, 2000), (2000, 2000), (500, 10000), (2000, 10000))
 REPEATS = 5
 Result = tuple[float, list[int], float, float, float]
@@ -96,7 +96,7 @@ def _ours(pool: Pool, fold: NDArray[np.intp]) -> Result:
     chosen = select(Candidates(pool), BUDGET, found.alpha)
     scores = pool.net_sat(chosen) / POINT
     threshold = threshold_of(scores, pool.good)
-    window = Window.read(scores, pool.good, threshold, 0.9)
+    window = UncertaintyWindow.read(scores, pool.good, threshold, 0.9)
     return found.alpha, chosen, threshold, window.low, window.high
 
 
@@ -122,7 +122,7 @@ def _straightforward(pool: Pool, fold: NDArray[np.intp]) -> Result:
     chosen = _selected(points, pool.sat, pool.good, alpha)
     scores = np.round(points[chosen].sum(axis=0), 3)
     threshold = threshold_of(scores, pool.good)
-    window = Window.read(scores, pool.good, threshold, 0.9)
+    window = UncertaintyWindow.read(scores, pool.good, threshold, 0.9)
     return alpha, chosen, threshold, window.low, window.high
 
 

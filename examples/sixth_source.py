@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from accord import sample
-from accord.evidence import Column, Learned, Source, State, ask_rubric, ratings, sources
+from accord.evidence import Column, LearnedEvidence, Source, SourceState, ask_rubric, ratings, sources
 from accord.models import SCORER
 from accord.project import Project, config_from
 from accord.testing import ChatServer, completion
@@ -27,8 +27,8 @@ class Politeness(Source):
         """The line through all ratings; what was rated itself is placed by the line through other groups' ratings."""
         raw = yield from self.measure(train.samples)
         placed = [np.polyval(_line(raw, train, train.group_of(t)), raw.values[i]) for i, t in enumerate(raw.targets)]
-        own = type(self)(self.settings, self.context).restored(State({"line": _line(raw, train)}))
-        return Learned(own, replace(raw, values=placed * raw.present))
+        own = type(self)(self.settings, self.context).restored(SourceState({"line": _line(raw, train)}))
+        return LearnedEvidence(own, replace(raw, values=placed * raw.present))
 
     def measure(self, samples):
         """One column: the mean answer, on the line; missing with its reason where nobody answered."""
@@ -38,7 +38,7 @@ class Politeness(Source):
 
     def state(self):
         """The line."""
-        return State({"line": self.line})
+        return SourceState({"line": self.line})
 
     def restored(self, state):
         """On the line that was learned."""

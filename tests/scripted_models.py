@@ -1,4 +1,4 @@
-"""Scripted models: one that finds planted issues on the wire, and what likelihood models of tests share."""
+"""Scripted models: one that finds planted issues, and a base for likelihood models."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _TURN = re.compile(r"^\[(\d+)\] (\w+):\n(.*?)(?=\n\n\[\d+\] |\Z)", re.MULTILINE 
 
 
 class Finder:
-    """A chat model behind a wire that finds the planted issues, by a dialogue or by a turn."""
+    """A chat model on a loopback server that finds planted issues, per dialogue or per turn."""
 
     def __init__(self) -> None:
-        """`asked` remembers what each request was for: `turns`, `turn`, `kinds`, `yes`, or `decisions`."""
+        """`asked` records the kind of each request: `turns`, `turn`, `kinds`, `yes`, or `decisions`."""
         self.asked: list[str] = []
 
     def __call__(self, request: Mapping[str, Any]) -> Wire:
-        """A reply on the wire."""
+        """Return a reply of the server."""
         if request["_path"].endswith("/decisions"):
             self.asked.append("decisions")
             return self._decide(request)
@@ -64,7 +64,7 @@ def _replies(text: str) -> Iterator[tuple[int, str]]:
 
 
 class ScriptedLikelihood:
-    """A likelihood model that remembers what it was asked; `_one` says what it makes of a passage."""
+    """A likelihood model that records its passages; subclasses define `_one`."""
 
     def __init__(self, fail: str = "") -> None:
         self.asked: list[LikelihoodRequest] = []

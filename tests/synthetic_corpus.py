@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.methods import Indices, Library, Nodes, Pairs, Query, Vectors, random_nodes
+from accord.methods import ExampleLibrary, Indices, Nodes, Pairs, Query, Vectors, random_nodes
 from accord.testing import Planted, annotator_levels
 from accord.values import Conversation, Label, Labels, Question, Rubric, Scale, Target, Turn
 
@@ -102,7 +102,7 @@ class PlantedUtility:
         loud: How much of an error's size is chance: 0 none, 1 as much as of a normal deviate.
     """
 
-    library: Library
+    library: ExampleLibrary
     queries: Vectors
     topics: Indices
     truth: Floats
@@ -194,7 +194,7 @@ def planted_utility(
     tasks = _units(_directions(rng, 1, width) + _directions(rng, prompts, width))
     best = np.stack([np.roll(np.linspace(1, 0, prompts), topic % prompts) for topic in range(topics)])
     return PlantedUtility(
-        library=Library(vectors[:examples], truth[:examples], texts, tasks),
+        library=ExampleLibrary(vectors[:examples], truth[:examples], texts, tasks),
         queries=vectors,
         topics=of,
         truth=truth,

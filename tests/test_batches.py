@@ -1,4 +1,4 @@
-"""Judging by batch files: handed in, waited for, fetched, and what failed handed in again."""
+"""Judging by batch files: submission, waiting, results, and repeated submission of failed requests."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def configure(url: str, mode: str = "logprobs", timeout: float = 60) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["logprobs", "sampling", "verbalised"])
-def test_a_night_of_judging(project: Path, mode: str) -> None:
+def test_batch_run_submits_waits_and_fetches(project: Path, mode: str) -> None:
     provider = Batches(answer_any)
     with ChatServer(provider) as server:
         configure(server.url, mode)
@@ -57,7 +57,7 @@ def test_a_night_of_judging(project: Path, mode: str) -> None:
         assert asked and first["answered"] == 0 and first["unanswered"].keys() == {"in batch"}
         assert [batch["status"] for batch in first["batches"]] == ["validating"]
         second = judged(5)
-        assert second["submitted"] == 0, "what is waited for is not handed in again"
+        assert second["submitted"] == 0, "prompts of an open batch are not submitted again"
         assert second["batches"][0]["status"] == "in_progress"
         third = judged(0)
         assert third["answered"] and not third["unanswered"] and third["submitted"] == 0
@@ -73,7 +73,7 @@ def test_a_night_of_judging(project: Path, mode: str) -> None:
         )
 
 
-def test_requests_that_fail_are_counted_and_handed_in_again(project: Path) -> None:
+def test_failed_requests_are_counted_and_submitted_again(project: Path) -> None:
     seen: list[str] = []
 
     def moody(request: Any) -> Wire:
@@ -95,7 +95,7 @@ def test_requests_that_fail_are_counted_and_handed_in_again(project: Path) -> No
         assert judged(0)["answered"] == asked
 
 
-def test_a_batch_that_expires_is_handed_in_again(project: Path) -> None:
+def test_expired_batch_is_submitted_again(project: Path) -> None:
     provider = Batches(answer_any, looks=0, ends="expired")
     with ChatServer(provider) as server:
         configure(server.url)
@@ -106,7 +106,7 @@ def test_a_batch_that_expires_is_handed_in_again(project: Path) -> None:
         assert judged(0)["answered"] == asked
 
 
-def test_a_batch_that_the_provider_refuses_or_forgets(project: Path) -> None:
+def test_refused_and_unknown_batches(project: Path) -> None:
     provider = Batches(answer_any, looks=0, ends="failed")
     with ChatServer(provider) as server:
         configure(server.url)
@@ -114,14 +114,14 @@ def test_a_batch_that_the_provider_refuses_or_forgets(project: Path) -> None:
         refused = RUNNER.invoke(app, ["judge", "--batch", "--limit", "4"])
         assert refused.exit_code == 1 and "the provider refused batch-0" in refused.stderr
         provider.ends = "completed"
-        assert judged(5)["submitted"] == asked, "handed in again when the user says so"
+        assert judged(5)["submitted"] == asked, "submitted again on request"
         provider.batches.clear()
         gone = judged(5)
         assert gone["failed_requests"] == {"gone": asked} and gone["submitted"] == asked
         assert judged(0)["answered"] == asked
 
 
-def test_what_is_refused_in_a_batch_is_not_paid_for_again(project: Path) -> None:
+def test_refused_request_is_not_submitted_again(project: Path) -> None:
     refusing = fault("refusal", {"_path": "/chat/completions"}, Wire({}))
     with ChatServer(Batches(lambda request: refusing, looks=0)) as server:
         configure(server.url)
@@ -131,7 +131,7 @@ def test_what_is_refused_in_a_batch_is_not_paid_for_again(project: Path) -> None
             assert again["submitted"] == 0 and again["unanswered"] == {"refused": asked}
 
 
-def test_an_answer_waits_for_all_of_its_samples(project: Path) -> None:
+def test_sampled_answer_waits_for_all_replies(project: Path) -> None:
     class Halting(Batches):
         def _answer(self, batch: dict[str, Any]) -> None:
             super()._answer(batch)
@@ -333,7 +333,7 @@ def test_batch_that_was_certainly_not_started_is_submitted_at_once(project: Path
 
 @pytest.mark.parametrize("path", ["/files", "/batches"])
 @pytest.mark.slow
-def test_what_one_process_is_handing_in_no_other_hands_in(project: Path, path: str) -> None:
+def test_concurrent_processes_submit_each_prompt_once(project: Path, path: str) -> None:
     provider = Batches(answer_any, looks=0)
     beside: list[dict[str, Any]] = []
 
@@ -353,14 +353,14 @@ def test_what_one_process_is_handing_in_no_other_hands_in(project: Path, path: s
 
 
 def judged_elsewhere() -> dict[str, Any]:
-    """The same command in a process of its own, while another is at work."""
+    """Run the same command in another process at the same time."""
     command = [sys.executable, "-m", "accord", "judge", "--batch", "--json", "--limit", "4"]
     found = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert found.returncode == 5, found.stderr
     return json.loads(found.stdout)  # type: ignore[no-any-return]
 
 
-def test_answers_to_what_was_not_asked_are_no_answers(project: Path) -> None:
+def test_results_with_unknown_keys_are_ignored(project: Path) -> None:
     class Confused(Batches):
         def _answer(self, batch: dict[str, Any]) -> None:
             super()._answer(batch)
@@ -388,7 +388,7 @@ SOUND = {"id": "b1", "status": "completed", "output_file_id": "f1"}
      {"output_file_id": 5}, {"output_file_id": "../secrets"}, {"error_file_id": "a b\n"}],
     ids=str,
 )  # fmt: skip
-def test_what_is_no_batch_is_a_failed_call(wrong: dict[str, Any], api_key: None) -> None:
+def test_invalid_batch_description_is_a_failure(wrong: dict[str, Any], api_key: None) -> None:
     said = {**SOUND, **wrong} if wrong else []
     with ChatServer(lambda request: Wire(said)) as server:  # type: ignore[arg-type]
         wire = ChatCompletions("m1", server.url)
@@ -397,7 +397,7 @@ def test_what_is_no_batch_is_a_failed_call(wrong: dict[str, Any], api_key: None)
         wait(wire.close())
 
 
-def test_what_a_batch_says_of_itself_is_taken_as_far_as_it_can_be(api_key: None) -> None:
+def test_batch_description_with_invalid_counts(api_key: None) -> None:
     odd = {"request_counts": {"completed": "many", "failed": -1, "total": 3}, "metadata": 7}
     said = {**SOUND, **odd, "errors": {"data": [{"message": "no\x1b[31m" + "x" * 100_000}, {"message": 5}]}}
     listed = {"object": "list", "data": [said, {**SOUND, "metadata": {"accord": "mine"}}]}
@@ -427,7 +427,7 @@ def test_wrong_input(project: Path) -> None:
         assert "has no model 'm1', or no such route" in refused()
     with ChatServer(lambda request: Wire({"id": "file-1"} if request["_path"].endswith("/files") else {})) as server:
         configure(server.url)
-        assert "200 without a proper batch" in refused()
+        assert "200 without a valid batch" in refused()
     with ChatServer(lambda request: Wire({"error": {"message": "sk-secret"}}, status=401)) as server:
         configure(server.url)
         assert "refused the key" in refused()
@@ -437,7 +437,7 @@ def test_wrong_input(project: Path) -> None:
         assert not server.requests, "nothing is handed in that the budget does not cover"
 
 
-def test_batch_files_keep_to_the_providers_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_files_keep_the_limits_of_the_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     pending = {f"k{i}": Prompt((ChatMessage("user", "x" * 100 * i),)) for i in range(10)}
     monkeypatch.setattr(batching, "MOST_REQUESTS", 4)
     files = list(batch_files(pending, "m1"))

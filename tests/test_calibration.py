@@ -656,7 +656,7 @@ def test_evidence_with_another_signature_is_rejected() -> None:
     learned = Calibration(corpus.question, answer_model="mixed").fit(corpus.evidence, corpus.labels)
     columns = tuple(type(c)(c.name, "another judge") for c in corpus.evidence.columns)
     other = EvidenceTable(corpus.evidence.targets, columns, corpus.evidence.values, corpus.evidence.present)
-    with pytest.raises(BadInput, match="'f0' is made by another judge, the evaluator learned from planted"):
+    with pytest.raises(BadInput, match="'f0' comes from another judge, the evaluator learned from planted"):
         learned.predict(other)
     fewer = EvidenceTable(corpus.evidence.targets, columns[1:], other.values[:, 1:], other.present[:, 1:])
     with pytest.raises(BadInput, match="the evidence has no 'f0'"):
@@ -690,7 +690,7 @@ def test_too_few_labels_are_rejected() -> None:
     with pytest.raises(BadInput, match="3 labels on 'main' have evidence; at least 8 are needed"):
         Calibration(corpus.question, answer_model="mixed").fit(corpus.evidence, Labels(list(corpus.labels)[:3]))
     nominal = Question(id="main", text="?", scale=Scale(kind="nominal", options=("a", "b")))
-    with pytest.raises(BadInput, match="has a nominal scale; the main question needs an ordered one"):
+    with pytest.raises(BadInput, match="has a nominal scale. The main question needs an ordered scale"):
         Calibration(nominal).fit(corpus.evidence, corpus.labels)
     with pytest.raises(UnknownName, match="unknown answer_model 'netwrok'"):
         Calibration(corpus.question, answer_model="netwrok")

@@ -34,12 +34,12 @@ from accord.cli import (
     commands,  # noqa: F401 - registers the commands
 )
 from accord.edges import BadInput
-from accord.evidence import Column, EvidenceTable, Learned, Source, Training
+from accord.evidence import Column, EvidenceTable, LearnedEvidence, Source, Training
 from accord.evidence import sources as sources_of_evidence
 from accord.models import Flow, without_requests
 from accord.project import with_settings
 from accord.store import Store, Studies
-from accord.studies import OpenStudy
+from accord.studies import StudySession
 from accord.testing import ChatServer, completion, tokens_in
 from accord.values import Sample
 
@@ -153,11 +153,13 @@ def test_the_report_is_self_contained_and_escapes_what_came_from_outside(project
 def test_demo_and_real_data_are_one_command(project: Path, data: Path) -> None:
     result = CliRunner().invoke(app, ["demo"])
     first, about, *_ = result.stdout.split("\n\n")
-    assert first.startswith("Learned: how 4 annotators answer Q0. On 507 ratings of conversations it has not seen")
+    assert first.startswith(
+        "LearnedEvidence: how 4 annotators answer Q0. On 507 ratings of conversations it has not seen"
+    )
     assert (
         "Its error is smaller than that of every baseline: constant by 0." in first and "annotator-mean by 0." in first
     )
-    assert "were drawn by a script" in about and about in html.unescape(Path("accord-demo/report.html").read_text())
+    assert "A script" in about and about in html.unescape(Path("accord-demo/report.html").read_text())
     assert "507 ratings of 150 conversations by 4 annotators" in result.stdout
     assert "accord models pull" in refused("demo", "--with-models", "--out", "other")
     assert sorted(path.name for path in Path("accord-demo").iterdir()) == [
@@ -353,9 +355,9 @@ def test_a_broken_study_blocks_no_command_and_is_named_once(study: str, error: s
             == opened.config.broken_studies
         )
         studies = Studies(opened.store)
-        assert OpenStudy(opened, "good", studies).title == "Fine"
+        assert StudySession(opened, "good", studies).title == "Fine"
         with pytest.raises(BadInput, match=re.escape(error)):
-            OpenStudy(opened, *opened.config.broken_studies, studies)
+            StudySession(opened, *opened.config.broken_studies, studies)
         studies.close()
 
 
@@ -557,7 +559,7 @@ def test_an_interrupt_in_the_middle_keeps_what_was_done_and_the_command_goes_on(
     running.send_signal(signal.SIGINT)
     _, errors = running.communicate(timeout=PATIENCE)
     assert running.returncode == 130, errors
-    assert errors.strip().splitlines()[-1].startswith("accord: interrupted. What was done is kept")
+    assert errors.strip().splitlines()[-1].startswith("accord: interrupted. Completed work is saved")
     assert "Traceback" not in errors
     result = json.loads(accord("import", "many.jsonl", "--json"))["conversations"]
     assert 0 < result["known"] < 5000 and result["new"] + result["known"] == 5000
@@ -571,7 +573,7 @@ def test_a_full_disk_ends_in_one_line(project: Path) -> None:
     limited = run_with_full_disk(2**20, "import", "many.jsonl")
     assert limited.returncode == 1
     assert "Traceback" not in limited.stderr and limited.stderr.count("\n") == 1, limited.stderr
-    assert "What was written before is kept" in limited.stderr
+    assert "Earlier writes are kept" in limited.stderr
 
 
 def run_with_full_disk(size: int, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -806,10 +808,10 @@ def test_an_evaluator_whose_every_source_learns_is_compared_like_any_other(proje
     class Habit(Source):
         """How many turns there are, scaled by what was learned from."""
 
-        def learn(self, train: Training) -> Flow[Learned]:
+        def learn(self, train: Training) -> Flow[LearnedEvidence]:
             """The longest conversation that was learned from."""
             self.longest = max(len(sample.conversation.turns) for sample in train.samples)
-            return Learned(self, (yield from self.measure(train.samples)))
+            return LearnedEvidence(self, (yield from self.measure(train.samples)))
 
         def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
             """Turns as a share of the longest."""
@@ -1043,7 +1045,7 @@ def test_run_on_one_table_with_transcripts_and_scores_to_a_hundred(project: Path
     ]
     done = whole(write("calls.csv", "id,transcript,score\n" + "\n".join(lines) + "\n"))
     assert done["imported"]["labels"]["new"] == 24 and done["scored"]["scored"] == 24
-    assert "Learned: how one annotator answers score." in Path("out/report.html").read_text()
+    assert "LearnedEvidence: how one annotator answers score." in Path("out/report.html").read_text()
     assert "24 ratings of 24 conversations by 1 annotator (α" in accord("run", "calls.csv", "--out", "out", *QUICK)
 
 

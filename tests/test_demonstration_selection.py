@@ -17,12 +17,12 @@ from synthetic_corpus import planted_utility
 from accord.edges import BadInput, MissingExtra, NotFitted, UnknownName
 from accord.methods import (
     PARTS,
-    Library,
+    ExampleLibrary,
     Nodes,
     Query,
-    Shape,
-    Towers,
+    TowerSelector,
     TowerSettings,
+    TowerShape,
     bucket_edges,
     by_cost,
     demonstration_tower,
@@ -107,8 +107,8 @@ def test_the_search_at_its_edges(load: Load) -> None:
 # --- retrieval -------------------------------------------------------------------------------------------------------
 
 
-def library(texts: tuple[str, ...], vectors: np.ndarray) -> Library:
-    return Library(
+def library(texts: tuple[str, ...], vectors: np.ndarray) -> ExampleLibrary:
+    return ExampleLibrary(
         vectors.astype(np.float32), np.linspace(0, 1, len(texts)), texts, np.eye(1, vectors.shape[1], dtype=np.float32)
     )
 
@@ -169,7 +169,7 @@ def test_buckets_are_those_of_freedman_and_diaconis() -> None:
     assert len(bucket_edges(np.array([*np.linspace(0.5, 0.5001, 50), 0, 1]))) == 31
 
 
-def inputs_of(shape: Shape, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def inputs_of(shape: TowerShape, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     text = rng.normal(size=(7, shape.k, shape.width)).astype(np.float32)
     return (
@@ -179,7 +179,9 @@ def inputs_of(shape: Shape, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.n
     )
 
 
-def by_loops(shape: Shape, parameters: dict, text: np.ndarray, bucket: np.ndarray, prompt: np.ndarray) -> np.ndarray:
+def by_loops(
+    shape: TowerShape, parameters: dict, text: np.ndarray, bucket: np.ndarray, prompt: np.ndarray
+) -> np.ndarray:
     """The demonstration tower of one set, one head and one pair of demonstrations at a time."""
     k, d = shape.k, shape.width // shape.heads
     E = np.stack(
@@ -212,7 +214,7 @@ def by_loops(shape: Shape, parameters: dict, text: np.ndarray, bucket: np.ndarra
 @pytest.mark.slow
 def test_the_tower_is_its_formula_in_loops_in_numpy_and_in_jax() -> None:
     jnp = pytest.importorskip("jax.numpy", reason="needs accord[networks]")
-    shape = Shape(embedding=9, width=8, k=4, buckets=3, heads=2, feed_forward=6)
+    shape = TowerShape(embedding=9, width=8, k=4, buckets=3, heads=2, feed_forward=6)
     parameters, (text, bucket, prompt) = initial(shape, 0), inputs_of(shape)
     found = demonstration_tower(np, shape, parameters, text, bucket, prompt)
     loops = [by_loops(shape, parameters, text[row], bucket[row], prompt[row]) for row in range(7)]
@@ -225,7 +227,9 @@ def test_the_tower_is_its_formula_in_loops_in_numpy_and_in_jax() -> None:
 
 @pytest.mark.parametrize(("relative", "absolute"), [(True, True), (True, False), (False, True), (False, False)])
 def test_the_order_matters_where_positions_are_known(relative: bool, absolute: bool) -> None:
-    shape = Shape(embedding=9, width=8, k=4, buckets=3, heads=2, feed_forward=6, relative=relative, absolute=absolute)
+    shape = TowerShape(
+        embedding=9, width=8, k=4, buckets=3, heads=2, feed_forward=6, relative=relative, absolute=absolute
+    )
     parameters, (text, bucket, prompt) = initial(shape, 0), inputs_of(shape)
     shown = demonstration_tower(np, shape, parameters, text, bucket, prompt)
     turned = demonstration_tower(np, shape, parameters, text[:, ::-1], bucket[:, ::-1], prompt)
@@ -233,7 +237,7 @@ def test_the_order_matters_where_positions_are_known(relative: bool, absolute: b
 
 
 def test_scores_matter_where_they_are_shown() -> None:
-    shape = Shape(embedding=9, width=8, k=4, buckets=3, heads=2, feed_forward=6)
+    shape = TowerShape(embedding=9, width=8, k=4, buckets=3, heads=2, feed_forward=6)
     text, bucket, prompt = inputs_of(shape)
     for scores in (True, False):
         given = replace(shape, scores=scores)
@@ -293,9 +297,9 @@ def test_what_cannot_be_done_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnknownName, match="unknown selector 'adorer'. Did you mean 'adoror'"):
         make_selector("adorer")
     world = planted_utility(examples=20, unseen=1)
-    with pytest.raises(BadInput, match="learns from observed pairs"):
+    with pytest.raises(BadInput, match="needs observed pairs"):
         make_selector("adoror").fit(world.library)
-    with pytest.raises(NotFitted, match="call fit first"):
+    with pytest.raises(NotFitted, match="Call fit first"):
         make_selector("adoror").prepare(drawn(4)[1])
     monkeypatch.delitem(sys.modules, "accord.methods.in_context.tower_training", raising=False)
     monkeypatch.setitem(sys.modules, "optax", None)
@@ -306,7 +310,9 @@ def test_what_cannot_be_done_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_towers_know_the_parts_that_are_named(load: Load) -> None:
     world = planted_utility(examples=20, unseen=1, width=16)
     for parts in (PARTS, {"scores"}, {"relative"}, set()):
-        shape, _ = Towers(0, TowerSettings(width=8, heads=2), parts).training_tables(world.library, world.pairs(1))
+        shape, _ = TowerSelector(0, TowerSettings(width=8, heads=2), parts).training_tables(
+            world.library, world.pairs(1)
+        )
         assert {part for part in PARTS if getattr(shape, part)} == set(parts)
     pooled, _ = load("adoror_systems").utility(0, TowerSettings(width=8)).training_tables(world.library, world.pairs(1))
     assert (pooled.layers, pooled.relative, pooled.absolute, pooled.scores) == (0, False, False, True)

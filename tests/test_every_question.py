@@ -27,7 +27,7 @@ from accord.scoring import (
     ScoreOptions,
     score,
 )
-from accord.studies.retrain import candidate_of, refitted
+from accord.studies.retrain import candidate_folder, retrain
 from accord.testing import check_batch_scorer
 from accord.values import Label, Sample, Score, Target
 
@@ -172,8 +172,8 @@ def test_retrained_evaluator_predicts_the_same_questions(tmp_path: Path, monkeyp
         folder = opened.folder().resolve()
         for every, asked in ((False, []), (True, ["Q1"])):
             opened.fit(every_question=every)
-            refitted(opened, folder)
-            assert [each.question.id for each in load_evaluator(candidate_of(folder)).other_questions] == asked
+            retrain(opened, folder)
+            assert [each.question.id for each in load_evaluator(candidate_folder(folder)).other_questions] == asked
 
 
 @pytest.mark.slow

@@ -127,7 +127,7 @@ def test_a_distribution_is_taken_from_its_block() -> None:
     options, shares, known = block().distribution("Q")
     assert options == (1.0, 2.0, 3.0) and known.tolist() == [True, False, False]
     assert shares[0] == pytest.approx([0.25, 0.25, 0.5])
-    with pytest.raises(BadInput, match="no judge answered 'R'"):
+    with pytest.raises(BadInput, match="no judge answered question 'R'"):
         block().distribution("R")
 
 
@@ -196,7 +196,7 @@ def test_a_judge_that_dies_half_way_leaves_what_it_answered(store: Store, rubric
         return even(sample, question)
 
     with pytest.raises(ModelError, match="refused the key"):
-        judge_samples(ScriptedJudge(script), rubric, samples(9), store, at_once=1)
+        judge_samples(ScriptedJudge(script), rubric, samples(9), store, concurrency=1)
     healthy = ScriptedJudge(even)
     judge_samples(healthy, rubric, samples(9), store)
     assert {sample.conversation.id for sample, _ in healthy.asked} == {f"c{i}" for i in range(3, 9)}

@@ -1,4 +1,4 @@
-"""Fine-tuning: a model of random weights learns what was planted, and ends the same however often it was stopped."""
+"""Fine-tuning: a model with random weights learns a planted phrase, and a resumed training has the same result."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ SMALL_TALK = ["nice day", "i like tea", "my dog is old", "see you soon", "that i
 
 
 def planted(count: int, seed: int = 0) -> list[tuple[Conversation, IssueAnnotation]]:
-    """Dialogues of two replies; half of the replies hold a planted phrase, which is their issue and sets their score."""
+    """Dialogues of two replies; a planted phrase in half of the replies sets issue and score."""
     rng = random.Random(seed)
     pairs = []
     for number in range(count):
@@ -98,12 +98,12 @@ def planted(count: int, seed: int = 0) -> list[tuple[Conversation, IssueAnnotati
 
 @pytest.fixture(scope="module", autouse=True)
 def one_thread() -> Iterator[None]:
-    """PyTorch's threads spin while they wait, and every core runs tests already."""
+    """Use one thread: PyTorch's threads spin while they wait."""
     import torch
     import transformers.trainer  # noqa: F401 - what training will import
 
     gc.collect()
-    gc.freeze()  # accelerate looks for garbage before each training, in all that was imported
+    gc.freeze()  # accelerate collects garbage before each training
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -140,10 +140,10 @@ def exported(trained: Trained, tmp_path_factory: pytest.TempPathFactory) -> Path
     return export(trained.folder, tmp_path_factory.mktemp("models") / "evaluator")
 
 
-# --- what is learned --------------------------------------------------------------------------------------------------
+# --- training --------------------------------------------------------------------------------------------------------
 
 
-def test_it_learns_what_was_planted(exported: Path, trained: Trained, parts: Parts) -> None:
+def test_model_learns_the_planted_phrase(exported: Path, trained: Trained, parts: Parts) -> None:
     model = open_hf(f"hf:{exported}")
     samples = [example.sample for example in parts.test]
     found = run_flow(predict(samples, SHORT, model.name), model)
@@ -157,7 +157,7 @@ def test_it_learns_what_was_planted(exported: Path, trained: Trained, parts: Par
     assert trained.validation[trained.epoch] == min(trained.validation) < trained.validation[0] / 4
 
 
-def test_the_export_says_how_it_was_made(exported: Path, trained: Trained, parts: Parts) -> None:
+def test_export_describes_its_training(exported: Path, trained: Trained, parts: Parts) -> None:
     made = json.loads((exported / MADE).read_text())
     assert made["guidance"]["taxonomy"]["name"] == TAXONOMY.name and made["guidance"]["hash"] == SHORT.hash
     assert made["settings"] == asdict(ALL_WEIGHTS) and made["base"]["name"] == "tiny"
@@ -167,7 +167,7 @@ def test_the_export_says_how_it_was_made(exported: Path, trained: Trained, parts
     assert not list(exported.glob("*.bin")) and list(exported.glob("*.safetensors"))
 
 
-def test_the_export_is_a_judge(exported: Path) -> None:
+def test_export_works_as_a_judge(exported: Path) -> None:
     scale = Scale(kind=ScaleKind.ORDINAL, options=(1, 2, 3, 4, 5))
     question = Question(id="overall", text="How good is it?", scale=scale)
     name = f"hf:{exported}"
@@ -186,7 +186,7 @@ def test_the_export_is_a_judge(exported: Path) -> None:
 
 @pytest.fixture
 def interrupts() -> Iterator[None]:
-    """Ctrl-C interrupts, also where a shell's background jobs ignore it."""
+    """Enable Ctrl-C, which background jobs of a shell ignore."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -206,7 +206,7 @@ def _weights(folder: Path, step: int) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("rank", [0, 4])
-def test_a_resumed_training_ends_as_an_uninterrupted_one(
+def test_resumed_training_equals_an_uninterrupted_one(
     base: Path, parts: Parts, tmp_path: Path, rank: int, interrupts: None
 ) -> None:
     settings = TrainingSettings(
@@ -230,7 +230,7 @@ def test_a_resumed_training_ends_as_an_uninterrupted_one(
     assert one.keys() == other.keys() and all(np.array_equal(one[key], other[key]) for key in one)
 
 
-def test_the_seed_decides(base: Path, parts: Parts, tmp_path: Path) -> None:
+def test_seed_decides_the_result(base: Path, parts: Parts, tmp_path: Path) -> None:
     settings = TrainingSettings(rank=4, epochs=1, batch=4, accumulate=1, max_tokens=200)
     some, others = parts.train[:12], parts.validation[:4]
     found = [
@@ -241,8 +241,8 @@ def test_the_seed_decides(base: Path, parts: Parts, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rank", [0, 4])
-def test_the_loss_is_of_the_answers_alone(base: Path, parts: Parts, tmp_path: Path, rank: int) -> None:
-    """With a learning rate of next to nothing, both losses are those of the base, computed here row by row."""
+def test_loss_covers_answers_alone(base: Path, parts: Parts, tmp_path: Path, rank: int) -> None:
+    """With a tiny learning rate, both losses are those of the base, computed here row by row."""
     import torch
 
     settings = TrainingSettings(
@@ -262,7 +262,7 @@ def test_the_loss_is_of_the_answers_alone(base: Path, parts: Parts, tmp_path: Pa
     assert found.validation == (pytest.approx(np.mean([each.mean() for each in losses[1]]), rel=1e-4),)
 
 
-def test_lora_learns_a_few_matrices_and_merges_into_the_base(base: Path, parts: Parts, tmp_path: Path) -> None:
+def test_lora_adapts_a_few_matrices_and_merges(base: Path, parts: Parts, tmp_path: Path) -> None:
     settings = TrainingSettings(rank=4, learning_rate=2e-2, epochs=2, batch=8, accumulate=1, max_tokens=200)
     found = train(base, parts.train[:64], parts.validation[:16], SHORT, tmp_path / "training", settings)
     assert found.training[1] < found.training[0]
@@ -274,10 +274,10 @@ def test_lora_learns_a_few_matrices_and_merges_into_the_base(base: Path, parts: 
     assert changed and all("proj" in name for name in changed)
 
 
-# --- what is learned from ---------------------------------------------------------------------------------------------
+# --- examples --------------------------------------------------------------------------------------------------------
 
 
-def test_an_answer_reads_back_as_its_assessment() -> None:
+def test_answer_parses_to_its_assessment() -> None:
     conversation = Conversation("c", (Turn("user", "hi"), Turn("assistant", 'so "it" is\n{late}')))
     issues = (Issue("Fluency", 'A "brace"', '"it" is', (3, 10)), Issue("Other", "Made up.", "never said"))
     made = IssueAnnotation(Target("c", 1), issues, 2, "It is { odd }", "somebody")
@@ -289,7 +289,7 @@ def test_an_answer_reads_back_as_its_assessment() -> None:
     assert "Commonsense" not in SHORT.of_turn(example.sample).messages[0].content
 
 
-def test_examples_need_a_turn_each() -> None:
+def test_examples_need_one_turn_each() -> None:
     [(conversation, made), *_] = planted(1)
     for wrong, said in [
         ([(conversation, replace(made, target=Target("else", 1)))], "stands beside"),
@@ -303,7 +303,7 @@ def test_examples_need_a_turn_each() -> None:
         IssuePromptBuilder(TAXONOMY, style="compactt")
 
 
-def test_the_split_is_by_dialogue_and_alike(examples: list[TrainingExample]) -> None:
+def test_split_is_by_dialogue_and_balanced(examples: list[TrainingExample]) -> None:
     parts = split_by_dialogue(examples)
     dialogues = [{e.target.conversation for e in part} for part in (parts.train, parts.validation, parts.test)]
     assert sum(map(len, dialogues)) == len(set.union(*dialogues)) == 150
@@ -317,7 +317,7 @@ def test_the_split_is_by_dialogue_and_alike(examples: list[TrainingExample]) -> 
     assert split_by_dialogue(examples, seed=1).test != parts.test
 
 
-def test_a_rare_kind_is_in_every_part() -> None:
+def test_rare_kind_is_in_every_part() -> None:
     made = [
         (conversation, replace(found, issues=(Issue("Antisocial", "Rude."),), score=1))
         if found.target.turn == 1 and place % 2 == 0 and place < 20
@@ -328,7 +328,7 @@ def test_a_rare_kind_is_in_every_part() -> None:
     assert [row["types"]["Antisocial"] for row in rows] == [7, 2, 1]
 
 
-def test_few_dialogues_make_three_parts_or_an_error(examples: list[TrainingExample]) -> None:
+def test_split_of_few_dialogues(examples: list[TrainingExample]) -> None:
     assert [row["dialogues"] for row in split_by_dialogue(examples[:6]).counts()] == [1, 1, 1]
     with pytest.raises(BadInput, match="2 assessed dialogues"):
         split_by_dialogue(examples[:4])
@@ -337,9 +337,7 @@ def test_few_dialogues_make_three_parts_or_an_error(examples: list[TrainingExamp
             split_by_dialogue(examples, shares)  # type: ignore[arg-type]
 
 
-def test_what_is_too_long_loses_its_first_turns_and_never_its_answer(
-    base: Path, examples: list[TrainingExample]
-) -> None:
+def test_long_example_loses_first_turns_and_keeps_its_answer(base: Path, examples: list[TrainingExample]) -> None:
     opened = open_folder(base)
     last = [example for example in examples if example.target.turn == 3][:8]
     talk = "i like tea and my dog is old " * 10
@@ -367,7 +365,7 @@ def _beginning_with(example: TrainingExample, text: str) -> TrainingExample:
 # --- what cannot be ---------------------------------------------------------------------------------------------------
 
 
-def test_a_training_that_cannot_be(base: Path, parts: Parts, tmp_path: Path) -> None:
+def test_invalid_training_is_an_error(base: Path, parts: Parts, tmp_path: Path) -> None:
     some, others = parts.train[:4], parts.validation[:2]
     quick = TrainingSettings(rank=2, epochs=1, max_tokens=200)
 
@@ -404,7 +402,7 @@ def test_a_training_that_cannot_be(base: Path, parts: Parts, tmp_path: Path) -> 
         tried(to="full")
 
 
-def test_an_export_that_cannot_be(base: Path, exported: Path, trained: Trained, tmp_path: Path) -> None:
+def test_invalid_export_is_an_error(base: Path, exported: Path, trained: Trained, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no training in"):
         export(tmp_path, tmp_path / "to")
     with pytest.raises(BadInput, match="is not empty"):
@@ -427,7 +425,7 @@ def _asked(text: str, **more: object) -> Prompt:
 
 
 @pytest.mark.parametrize("chat", [True, False])
-def test_a_folder_writes_and_counts(tmp_path: Path, chat: bool) -> None:
+def test_folder_writes_text_and_counts_tokens(tmp_path: Path, chat: bool) -> None:
     name = f"hf:{write_tiny_lm(tmp_path / 'tiny', ['a good day'], vocabulary=270, context=64, chat=chat)}"
     model = open_hf(name)
     reply = wait(model.ask(_asked("hello")))
@@ -447,20 +445,20 @@ def test_a_folder_writes_and_counts(tmp_path: Path, chat: bool) -> None:
         wait(model.ask(_asked("x", schema={})))
 
 
-def test_a_dialogue_cannot_end_its_own_message(base: Path) -> None:
+def test_dialogue_has_no_control_tokens(base: Path) -> None:
     opened, model = open_folder(base), open_hf(f"hf:{base}")
     mark = opened.tokenizer.eos_token
     long, short = (wait(model.ask(_asked(f"a {text} b"))).usage.input_tokens for text in (mark, "."))
     assert long > short + 2
 
 
-def test_another_model_under_the_same_name_is_another_endpoint(tmp_path: Path) -> None:
+def test_other_weights_with_the_same_name_are_another_endpoint(tmp_path: Path) -> None:
     one, other = (write_tiny_lm(tmp_path / str(seed) / "m", ["x"], seed=seed, vocabulary=262) for seed in (0, 1))
     assert open_hf(f"hf:{one}").endpoint != open_hf(f"hf:{other}").endpoint
     assert open_hf(f"hf:{one}").name == open_hf(f"hf:{other}").name
 
 
-def test_a_folder_that_is_none(tmp_path: Path) -> None:
+def test_invalid_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="download the model there first"):
         open_hf(f"hf:{tmp_path / 'nothing'}")
     broken = write_tiny_lm(tmp_path / "broken", ["x"], vocabulary=262)
@@ -556,7 +554,7 @@ def test_template_that_fails_on_some_prompts_names_the_fault(base: Path, tmp_pat
         wait(open_hf(f"hf:{folder}").ask(_asked("x")))
 
 
-def test_half_of_a_surrogate_pair_can_be_learned_from(base: Path) -> None:
+def test_surrogate_halves_are_replaced_in_examples(base: Path) -> None:
     conversation, assessment = planted(1)[0]
     [example] = examples_of([(conversation, replace(assessment, comment="odd \ud800"))], SHORT)
     assert "odd \ufffd" in example.answer
@@ -593,7 +591,7 @@ def test_checkpoint_that_pytorch_refuses_is_one_line(
     assert "\n" not in str(raised.value)
 
 
-def test_a_missing_part_says_how_to_install_it(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra_names_its_install_command(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copied = shutil.copytree(base, tmp_path / "never-opened-before")
     (copied / "generation_config.json").write_text('{"_of": "this test"}')
     monkeypatch.setitem(sys.modules, "transformers", None)
@@ -604,7 +602,7 @@ def test_a_missing_part_says_how_to_install_it(base: Path, tmp_path: Path, monke
 # --- comparing --------------------------------------------------------------------------------------------------------
 
 
-def test_evaluation_counts_what_it_says() -> None:
+def test_evaluation_counts() -> None:
     def of(place: int, score: int, *types: str, comment: str = "it is a rather good reply") -> IssueAnnotation:
         return IssueAnnotation(Target(f"d{place}", 1), tuple(Issue(t, "") for t in types), score, comment, "x")
 
@@ -634,7 +632,7 @@ def test_evaluation_counts_what_it_says() -> None:
     assert [row["value"] for row in nothing[:3]] == [None] * 3
 
 
-def test_bleu_is_sacrebleus_own() -> None:
+def test_bleu_equals_sacrebleu() -> None:
     import sacrebleu
 
     said = ["It ignores what the user just said.", "A good and friendly reply.", "It repeats the question again."]
@@ -647,9 +645,7 @@ def test_bleu_is_sacrebleus_own() -> None:
     assert row["value"] == pytest.approx(sacrebleu.corpus_bleu(said, [own]).score)
 
 
-def test_the_command_teaches_tries_and_names_a_model_that_serves(
-    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_command_trains_evaluates_and_exports(tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import json
 
     from typer.testing import CliRunner

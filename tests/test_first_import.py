@@ -1,4 +1,4 @@
-"""First files of a new user: labels under any name, raters in columns, transcripts, workbooks, and common mistakes."""
+"""First imports of new users: labels under any name, raters in columns, transcripts, workbooks, common mistakes."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _tool(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("files", [_beside, _table, _long, _wide, _tool])
-def test_labels_that_the_rubric_does_not_ask_are_stored_and_reported_with_a_command_that_works(files: Any) -> None:
+def test_labels_outside_the_rubric_are_stored_and_reported_with_a_command(files: Any) -> None:
     sources = files("stars")
     said = accord("import", *sources)
     assert "6 labels imported" in said or "6 annotations imported" in said
@@ -201,7 +201,9 @@ def _people(*names: str) -> dict[str, Any]:
     ],
 )
 @pytest.mark.parametrize("alone", [False, True])
-def test_columns_of_people_are_raters_of_one_question(columns: tuple[str, ...], raters: list[str], alone: bool) -> None:
+def test_columns_named_after_people_are_raters_of_one_question(
+    columns: tuple[str, ...], raters: list[str], alone: bool
+) -> None:
     name = exchanges(**({} if alone else _people(*columns)))
     files = [name]
     if alone:
@@ -221,7 +223,7 @@ def test_columns_of_people_are_raters_of_one_question(columns: tuple[str, ...], 
     assert f"--labels {columns[0]}" in said
 
 
-def test_the_user_decides_between_raters_and_questions() -> None:
+def test_options_override_raters_and_questions() -> None:
     name = exchanges(**_people("nora", "sam"))
     assert imported(name, "--labels", "nora", "--labels", "sam")["questions"] == {"nora": 24, "sam": 24}
     other = exchanges("dims.csv", prefix="d", **_people("warmth", "depth"))
@@ -231,7 +233,7 @@ def test_the_user_decides_between_raters_and_questions() -> None:
     assert "no file has a column 'nobody'" in accord("import", name, "--rater", "nobody", code=1)
 
 
-def test_people_on_different_scales_are_no_raters_of_one_question() -> None:
+def test_columns_of_people_on_different_scales_are_not_raters() -> None:
     name = exchanges(nora=lambda i: i % 5 + 1, sam=lambda i: 20 * (i % 5) + 20)
     said = accord("init", "--from", name)
     assert "columns nora, sam look like raters, but their values share no scale" in said
@@ -261,7 +263,7 @@ def test_a_scale_from_extremes_is_reported_as_a_guess_and_can_be_set() -> None:
     assert "guess: 1, 2" not in said and "5" in Path("out/rubric.yaml").read_text()
 
 
-def test_usual_scales_are_no_guess() -> None:
+def test_usual_scales_are_not_reported_as_guesses() -> None:
     said = accord("init", "--from", exchanges(stars=lambda i: i % 5 + 1, resolved=lambda i: i % 2))
     assert "the scale of" not in said
 
@@ -315,7 +317,7 @@ def test_dividers_separate_the_conversations_of_a_text_file() -> None:
     assert len(list(read("one.txt"))) == 1
 
 
-def test_json_lines_in_a_text_file_are_read_as_such_and_a_readme_is_passed_over(tmp_path: Path) -> None:
+def test_json_lines_in_a_text_file_are_read_and_a_readme_is_skipped(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     folder.mkdir()
     (folder / "chats.txt").write_text(json.dumps({"id": "a", "messages": CHAT}) + "\n")
@@ -450,7 +452,7 @@ MISTAKES: dict[str, tuple[str, Any, list[str]]] = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_common_mistake_ends_in_one_line_with_the_next_step(mistake: str) -> None:
+def test_a_common_mistake_gives_one_line_with_the_next_step(mistake: str) -> None:
     command, files, parts = MISTAKES[mistake]
     if command == "run":
         Path("accord.yaml").unlink()
@@ -460,12 +462,12 @@ def test_a_common_mistake_ends_in_one_line_with_the_next_step(mistake: str) -> N
 
 
 @pytest.mark.skipif(HAS_READER, reason="fastexcel is installed")
-def test_a_workbook_without_its_reader_names_the_package() -> None:
+def test_a_missing_workbook_reader_is_named() -> None:
     said = accord("import", workbook("chats.xlsx", ROWS), code=1)
     assert "[excel]'" in said and "CSV UTF-8" in said
 
 
-def test_commands_that_messages_print_work() -> None:
+def test_printed_commands_work() -> None:
     said = accord("import", *MISTAKES["wrong columns"][1](), code=1)
     columns = [part for part in shlex.split(said) if part.startswith(("prompt=", "response="))]
     done = imported("x.csv", *(part for pair in columns for part in ("--columns", pair)))
@@ -500,7 +502,7 @@ def test_labels_with_an_unknown_id_column_are_refused_with_the_columns_that_may_
 
 
 @pytest.mark.parametrize("row", ["hi,yes,4", "你好,好,4", "Is it open?,Until six.,4"])
-def test_a_short_exchange_with_a_rating_is_no_label(row: str) -> None:
+def test_a_short_exchange_with_a_rating_is_a_conversation(row: str) -> None:
     assert imported(write("qa.csv", f"prompt,response,rating\n{row}\n"))["conversations"]["new"] == 1
 
 
@@ -642,5 +644,5 @@ def test_a_foreign_word_for_conversation_is_its_text_in_a_table_of_transcripts(h
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/x.jsonl", "ftp://host/x.jsonl", "s3://bucket/x.jsonl"])
-def test_an_import_of_a_url_says_that_files_are_read(url: str) -> None:
+def test_importing_a_url_explains_that_files_are_read(url: str) -> None:
     assert "is a URL, and this command reads local files" in accord("import", url, code=1)

@@ -96,7 +96,7 @@ def test_rows_of_another_import_stay(url: str) -> None:
 def test_ratings_of_the_workbench_and_answers_of_models_stay(url: str) -> None:
     first = read(chats("a.jsonl", "abc"), labels("a.csv", "abc"))["id"]
     store = Store(url)
-    store.add_labels([Label(Target("a"), "Q0", "bob", 1)])  # as the workbench adds them: by no import
+    store.add_labels([Label(Target("a"), "Q0", "bob", 1)])  # added by the workbench, without an import
     answer = {
         "key": "k", "conversation": "b", "turn": None, "question": "Q0", "judge": "m", "mode": "logprobs",
         "probabilities": '{"1": 1.0}', "made_from": "{}", "outside": 0.0, "version": "",
@@ -149,7 +149,7 @@ def test_a_replacement_that_fails_leaves_everything(url: str, name: str, content
     assert (held(url), read("--list")) == before
 
 
-def test_files_of_one_name_from_several_folders_are_not_guessed(url: str) -> None:
+def test_replacing_a_name_used_in_several_folders_is_refused(url: str) -> None:
     read(chats("a/x.jsonl", "a"))
     read(chats("b/x.jsonl", "b"))
     assert "from several folders" in accord("import", "--replace", chats("c/x.jsonl", "c"), code=1)
@@ -176,7 +176,7 @@ def test_the_rows_before_a_bad_one_can_be_undone(url: str) -> None:
     assert held(url) == ("ab", [])
 
 
-def test_conversations_that_other_labels_held_go_with_the_last_of_them(url: str) -> None:
+def test_conversations_are_removed_with_their_last_labels(url: str) -> None:
     first = read(chats("a.jsonl", "ab"))["id"]
     read(labels("a.csv", "a"))
     assert read("--undo", first)["removed"] == {

@@ -30,16 +30,16 @@ from accord.methods import (
     SHORT,
     SPREAD,
     TURN,
-    Asked,
-    Counts,
     Ensemble,
-    Example,
-    Examples,
+    ParsedScore,
     PromptTemplate,
-    Reading,
+    RatedExample,
+    RatedExamples,
+    RequestCounts,
+    ScoreRequest,
+    SelectorTrial,
     TaskPrompt,
     TowerSettings,
-    Tried,
     as_evidence,
     checked,
     contexts_of,
@@ -78,16 +78,16 @@ from accord.values import Applies, Document, Sample, ScaleKind
 
 QUESTION = Question(id="overall", text="How good?", scale=Scale(options=(1, 2, 3, 4, 5)))
 REAL = Question(id="warmth", text="How warm?", scale=Scale(kind=ScaleKind.REAL, low=0.0, high=2.0))
-ASKED = Prompt((ChatMessage("user", "Example: the roses in our garden need some water. Score: 4"),))
+ASKED = Prompt((ChatMessage("user", "RatedExample: the roses in our garden need some water. Score: 4"),))
 
 
-def example(name: str, score: float = 3.0, turns: int = 2, turn: int | None = None, words: str = "") -> Example:
+def example(name: str, score: float = 3.0, turns: int = 2, turn: int | None = None, words: str = "") -> RatedExample:
     said = tuple(Turn("user" if n % 2 == 0 else "assistant", f"{name} says {n} {words}") for n in range(turns))
-    return Example(Sample(Conversation(name, said), turn), score)
+    return RatedExample(Sample(Conversation(name, said), turn), score)
 
 
-def examples(count: int, question: Question = QUESTION) -> Examples:
-    return Examples(question, DIALOGUE, [example(f"c{n}", 1 + n % 5) for n in range(count)])
+def examples(count: int, question: Question = QUESTION) -> RatedExamples:
+    return RatedExamples(question, DIALOGUE, [example(f"c{n}", 1 + n % 5) for n in range(count)])
 
 
 # --- examples -----------------------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ def test_examples_are_means_over_people_and_what_is_private_or_silent_is_left_ou
     )
     found = examples_of(QUESTION, [*chats, marked], labels, None, private_by([r"\d{4} \d{4}"], "secret"))
     assert [(e.target.conversation, e.score) for e in found.all] == [("a", 3.0), ("b", 4.0)]
-    assert dict(found.left_out) == {"nothing was said": 1, "private": 2}
+    assert dict(found.left_out) == {"empty conversation": 1, "private": 2}
     assert found.reasons[Target("m")] == "private"
     assert found.level == DIALOGUE and found.unit.tolist() == [0.5, 0.75]
     with pytest.raises(BadInput, match="regular expression"):
@@ -123,14 +123,14 @@ def test_turns_and_dialogues_are_not_mixed_unless_one_is_named() -> None:
 def test_turns_of_one_conversation_and_replies_to_the_same_turns_belong_together() -> None:
     context = (Turn("user", "hi"), Turn("assistant", "hello"), Turn("user", "tell me more"))
 
-    def reply(name: str, text: str, turns: tuple[Turn, ...] = context) -> Example:
-        return Example(Sample(Conversation(name, (*turns, Turn("assistant", text))), len(turns)), 3.0)
+    def reply(name: str, text: str, turns: tuple[Turn, ...] = context) -> RatedExample:
+        return RatedExample(Sample(Conversation(name, (*turns, Turn("assistant", text))), len(turns)), 3.0)
 
     made = [reply("a", "one"), reply("b", "two"), reply("b", "x", context[:1]), example("d"), example("e")]
     found = contexts_of(made)
     assert found[0] == found[1] == found[2] and len({found[0], found[3], found[4]}) == 3
     assert contexts_of([]) == []
-    alone = [Example(Sample(Conversation(name, (Turn("user", "the same words"),))), 3.0) for name in "xy"]
+    alone = [RatedExample(Sample(Conversation(name, (Turn("user", "the same words"),))), 3.0) for name in "xy"]
     assert len(set(contexts_of(alone))) == 1  # one would stand beside itself, with its score
     named = contexts_of(
         [example("d"), example("e"), example("f")], lambda target: "z" if target.conversation != "f" else "f"
@@ -241,7 +241,7 @@ def test_demonstrations_are_shortened_by_whole_turns_then_dropped_and_the_input_
 )
 def test_the_number_that_is_meant_is_the_score(text: str, value: float) -> None:
     found = read(PromptTemplate(QUESTION, DIALOGUE), ASKED, Reply(text))
-    assert isinstance(found, Reading) and found.value == value
+    assert isinstance(found, ParsedScore) and found.value == value
     assert np.array(found.shares) @ np.arange(1, 6) == pytest.approx(value) and sum(found.shares) == pytest.approx(1)
 
 
@@ -264,10 +264,10 @@ def test_the_label_of_a_long_dimension_is_no_echo_and_real_ends_are_on_their_sca
     long = Question(id="maintains_context", text="?", scale=Scale(options=(1, 2, 3, 4, 5)))
     asked = Prompt((ChatMessage("user", "...\nmaintains_context score:"),))
     found = read(PromptTemplate(long, DIALOGUE), asked, Reply("maintains_context score: 4"))
-    assert isinstance(found, Reading) and found.value == 4.0
+    assert isinstance(found, ParsedScore) and found.value == 4.0
     real = Question(id="r", text="?", scale=Scale(kind=ScaleKind.REAL, low=-5.0, high=-1.7))
     top = read(PromptTemplate(real, DIALOGUE), ASKED, Reply("-1.7"))
-    assert isinstance(top, Reading) and top.value == -1.7
+    assert isinstance(top, ParsedScore) and top.value == -1.7
     fine = Question(id="f", text="?", scale=Scale(kind=ScaleKind.REAL, low=0.0, high=0.01))
     assert [PromptTemplate(fine, DIALOGUE).shown(score) for score in (0.002, 0.0041)] == ["0.002", "0.0041"]
     large = Question(id="l", text="?", scale=Scale(kind=ScaleKind.REAL, low=0.0, high=10_000_000.0))
@@ -280,7 +280,7 @@ def test_the_label_of_a_long_dimension_is_no_echo_and_real_ends_are_on_their_sca
 def test_token_probabilities_are_a_distribution_and_their_absence_is_said() -> None:
     wording = PromptTemplate(QUESTION, DIALOGUE, LOGPROBS)
     found = read(wording, ASKED, Reply("4", "m", {"4": 0.6, " 5": 0.2, "the": 0.2}))
-    assert isinstance(found, Reading) and found.shares == pytest.approx((0, 0, 0, 0.75, 0.25))
+    assert isinstance(found, ParsedScore) and found.shares == pytest.approx((0, 0, 0, 0.75, 0.25))
     assert found.value == pytest.approx(4.25)
     missing = read(wording, ASKED, Reply("4", "m"))
     assert isinstance(missing, Failure) and missing.reason == "no logprobs"
@@ -314,7 +314,7 @@ def test_replies_that_are_no_prompt_are_told_from_prompts() -> None:
     assert checked("```\nRate the answer from 1 to 5.\n```", shown) == "Rate the answer from 1 to 5."
     copied = "Rate it; a good one: the roses of my grandmother need more water than anybody could ever carry up there"
     chinese = [
-        Example(
+        RatedExample(
             Sample(
                 Conversation(
                     "z",
@@ -336,7 +336,7 @@ def test_replies_that_are_no_prompt_are_told_from_prompts() -> None:
 
 
 def test_prompts_are_written_from_draws_and_losses_are_counted() -> None:
-    wording, counts = PromptTemplate(QUESTION, DIALOGUE), Counts()
+    wording, counts = PromptTemplate(QUESTION, DIALOGUE), RequestCounts()
     rng = np.random.default_rng(0)
     draws = [rng.permutation(20)[:EXAMPLES].tolist() for _ in range(3)]
     replies = iter(["Rate how good the answer is.", Failure("refused", "no"), "Rate  how good the ANSWER is."])
@@ -350,9 +350,9 @@ def test_prompts_are_written_from_draws_and_losses_are_counted() -> None:
         run_flow(invert(wording, "w", examples(20).all, draws, counts, own="Write $prompt"), model)
     over = ScriptedModel(lambda prompt: Failure(OUT_OF_BUDGET, "spent"))
     with pytest.raises(BudgetReached, match="spent"):
-        run_flow(invert(wording, "w", examples(20).all, draws, Counts()), over)
+        run_flow(invert(wording, "w", examples(20).all, draws, RequestCounts()), over)
     tight = run_flow(
-        invert(wording, "w", examples(20).all, draws[:1], Counts(), context=1200), ScriptedModel(["x" * 30])
+        invert(wording, "w", examples(20).all, draws[:1], RequestCounts(), context=1200), ScriptedModel(["x" * 30])
     )
     assert 0 < len(tight[0].examples) < EXAMPLES
 
@@ -371,7 +371,7 @@ def test_the_contest_keeps_the_prompt_with_the_least_squared_error() -> None:
 
     prompts = [TaskPrompt("a near prompt"), TaskPrompt("a silent prompt"), TaskPrompt("an exact prompt")]
     draws = [list(range(6))] * 3
-    counts = Counts()
+    counts = RequestCounts()
     flow = prompt_search(
         PromptTemplate(QUESTION, DIALOGUE), prompts, train, [f"g{n}" for n in range(6)], draws, 3, counts
     )
@@ -403,14 +403,14 @@ def test_pairs_never_show_an_input_its_own_group_and_sets_are_shared() -> None:
 
 
 def test_targets_fall_with_the_error_on_the_scale_from_0_to_1() -> None:
-    right = Reading((0, 0, 0, 1, 0), 4.0)
+    right = ParsedScore((0, 0, 0, 1, 0), 4.0)
     assert target(right, 0.75, QUESTION) == 1.0
     assert target(right, 0.25, QUESTION) == pytest.approx(np.exp(-0.5))
     assert target(Failure(OUTSIDE), 0.5, QUESTION) == LEAST_TARGET and target(Failure("timeout"), 0.5, QUESTION) is None
     train = examples(8)
     query, nodes = pair_draws(np.random.default_rng(0), [f"g{n}" for n in range(8)], 1, 3, 2, 2)
     replies = iter([Failure("timeout")] * 3 + ["3"] * 20)
-    counts = Counts()
+    counts = RequestCounts()
     flow = try_pairs(PromptTemplate(QUESTION, DIALOGUE), train, [TaskPrompt("Score.")], query, nodes, counts)
     kept, targets = run_flow(flow, ScriptedModel(lambda prompt: next(replies)))
     assert len(kept) == len(targets) == 13 and counts.again == 3
@@ -419,15 +419,15 @@ def test_targets_fall_with_the_error_on_the_scale_from_0_to_1() -> None:
 
 def test_requests_that_begin_alike_are_neighbours_and_a_spent_budget_stops() -> None:
     shown = [tuple(example(f"{name}{n}") for n in range(2)) for name in "pq"]
-    asked = [Asked(shown[n % 2], "Score.", example(f"i{n}").sample) for n in range(6)]
+    asked = [ScoreRequest(shown[n % 2], "Score.", example(f"i{n}").sample) for n in range(6)]
     model = ScriptedModel(lambda prompt: "3")
-    found = run_flow(score_each(PromptTemplate(QUESTION, DIALOGUE), asked, counts := Counts()), model)
-    assert all(isinstance(each, Reading) for each in found) and counts.asked == 6
+    found = run_flow(score_each(PromptTemplate(QUESTION, DIALOGUE), asked, counts := RequestCounts()), model)
+    assert all(isinstance(each, ParsedScore) for each in found) and counts.asked == 6
     order = ["p0" in prompt.messages[0].content for prompt in model.asked]
     assert order == [True] * 3 + [False] * 3
     with pytest.raises(BudgetReached):
         run_flow(
-            score_each(PromptTemplate(QUESTION, DIALOGUE), asked, Counts()),
+            score_each(PromptTemplate(QUESTION, DIALOGUE), asked, RequestCounts()),
             ScriptedModel(lambda p: Failure(OUT_OF_BUDGET)),
         )
 
@@ -440,13 +440,13 @@ def test_the_simplest_selector_that_is_not_worse_is_used() -> None:
     rng = np.random.default_rng(0)
     base = rng.uniform(0.6, 0.8, 40)
     tried = [
-        Tried("random", base, ()), Tried("bm25", base + 0.1, ()),
-        Tried("neighbours", base + 0.1 - 0.004, ()),
-        Tried("adoror", base + 0.101 + np.tile([0.05, -0.05], 20), ()),
+        SelectorTrial("random", base, ()), SelectorTrial("bm25", base + 0.1, ()),
+        SelectorTrial("neighbours", base + 0.1 - 0.004, ()),
+        SelectorTrial("adoror", base + 0.101 + np.tile([0.05, -0.05], 20), ()),
     ]  # fmt: skip
     assert simplest(tried, groups).name == "bm25"
-    assert simplest([*tried[:3], Tried("adoror", base + 0.2, ())], groups).name == "adoror"
-    assert simplest([Tried("random", base, ()), Tried("bm25", base - 0.1, ())], groups).name == "random"
+    assert simplest([*tried[:3], SelectorTrial("adoror", base + 0.2, ())], groups).name == "adoror"
+    assert simplest([SelectorTrial("random", base, ()), SelectorTrial("bm25", base - 0.1, ())], groups).name == "random"
     rows = selector_figures(tried, "bm25", groups, seed=0)
     assert [row.chosen for row in rows] == [False, True, False, False]
     assert rows[0].gain.value == 0 and rows[1].gain.value == pytest.approx(0.1) and (rows[1].gain.low or 0) > 0
@@ -463,7 +463,7 @@ def test_the_simplest_selector_that_is_not_worse_is_used() -> None:
 
 
 def test_an_ensemble_keeps_its_spread_and_says_what_was_lost() -> None:
-    one, other = Reading((0, 0.5, 0.5, 0, 0), 2.5), Reading((0, 0, 0, 0, 1), 5.0)
+    one, other = ParsedScore((0, 0.5, 0.5, 0, 0), 2.5), ParsedScore((0, 0, 0, 0, 1), 5.0)
     found = ensemble_of([one, other, Failure(OUTSIDE)])
     assert isinstance(found, Ensemble) and found.value == 3.75 and found.spread == 1.25 and found.dropped == 1
     assert found.shares == pytest.approx((0, 0.25, 0.25, 0, 0.5))
@@ -498,6 +498,6 @@ def test_calibration_learns_that_a_model_is_too_kind_and_that_spread_means_doubt
     assert error(learned, "ann") < 0.5 * error(raw)
     assert learned.annotators == ["ann", "bob"]
     assert isinstance(learned.in_new_domain().predict(table)[0], Score)
-    with pytest.raises(BadInput, match="made by"):
+    with pytest.raises(BadInput, match="comes from"):
         other = as_evidence(QUESTION, "another recipe", found)
         learned.predict(replace(other))

@@ -31,7 +31,17 @@ from accord.cli import (
     commands,  # noqa: F401 - registers the commands
 )
 from accord.edges import BadInput, BudgetReached, NotFitted, UnknownName
-from accord.evidence import Column, EvidenceTable, Learned, Source, SourceContext, State, Training, make_source, sources
+from accord.evidence import (
+    Column,
+    EvidenceTable,
+    LearnedEvidence,
+    Source,
+    SourceContext,
+    SourceState,
+    Training,
+    make_source,
+    sources,
+)
 from accord.learning import Calibration
 from accord.methods import IN_CONTEXT, InContext, InContextFindings, at_level, by_cost, prompt_text
 from accord.models import (
@@ -56,10 +66,10 @@ from accord.validation import Comparison, compare_held_out
 from accord.values import Sample, ScaleKind, dump_rubric
 
 SMALL = {
-    "candidates": 3, "kept": 2, "demonstrations": 3, "sets": 2, "ranked": 32, "ensemble": 3, "selector": "neighbours",
+    "candidates": 3, "top_prompts": 2, "demonstrations": 3, "sets": 2, "candidate_sets": 32, "ensemble": 3, "selector": "neighbours",
     "embedder": "endpoint:vectors",
 }  # fmt: skip
-FEW = {"candidates": 1, "kept": 1, "sets": 1, "ensemble": 2}
+FEW = {"candidates": 1, "top_prompts": 1, "sets": 1, "ensemble": 2}
 """Beside `SMALL` half of the requests, where a server answers them."""
 SMALL_TOWERS = {"epochs": 1, "width": 4, "heads": 2}
 RUBRIC = rated_chats(4)[2]
@@ -257,10 +267,10 @@ def studied(respond: Respond, monkeypatch: pytest.MonkeyPatch, **settings: Any) 
     return found, server
 
 
-def saved(made: InContext) -> State:
+def saved(made: InContext) -> SourceState:
     """What a folder would give back: JSON, arrays and files."""
     kept = made.state()
-    return State(json.loads(json.dumps(kept.card)), dict(kept.arrays), dict(kept.files))
+    return SourceState(json.loads(json.dumps(kept.card)), dict(kept.arrays), dict(kept.files))
 
 
 # --- from the first request to the last ---------------------------------------------------------------------------
@@ -320,7 +330,7 @@ def test_scores_of_new_conversations_come_from_what_was_saved(asked: Asked) -> N
     worth = [int(chat.turns[-1].content.split("worth ")[1][0]) for chat in new[:-1]]
     assert np.abs((shares @ np.array(options))[:-1] - worth).mean() < 0.8
     assert known.tolist() == [True] * 8 + [False] and table.values[:8, -1].max() > 0
-    assert "nothing was said" in table.absences[Target("silent"), "overall"]
+    assert "empty conversation" in table.absences[Target("silent"), "overall"]
     assert "recipe" in table.columns[0].signature
     note = table.notes[Target(new[0].id)].shown
     recipe = restored.recipe
@@ -350,7 +360,7 @@ def test_evidence_of_the_training_side_is_as_if_it_had_not_been_seen(asked: Aske
     part = training(chats, labels)
     part = replace(part, samples=(*part.samples, Sample(chats[-1])))
     scorer = scripted()
-    learned = run(source(private=[r"\d{4} \d{4}"]).learn(part), asked.given(scorer))
+    learned = run(source(private_patterns=[r"\d{4} \d{4}"]).learn(part), asked.given(scorer))
     table = learned.evidence
     assert set(table.targets) == set(part.targets)
     _, _, known = table.distribution("overall")
@@ -358,17 +368,17 @@ def test_evidence_of_the_training_side_is_as_if_it_had_not_been_seen(asked: Aske
     assert table.absences[Target("secret"), "overall"] == "private"
     assert table.absences[Target("unrated"), "overall"] == "not rated"
     assert learned.source.describe()["left_out"] == {"private": 1} and learned.source.describe()["tested"] == 0
-    assert "1 rated examples were left out: private" in learned.source.describe()["cautions"]
+    assert "1 rated examples were excluded: private" in learned.source.describe()["cautions"]
     assert asked.server is not None and not any("4111" in str(request) for request in asked.server.requests)
     assert not any("4111" in text for text in texts_of(scorer))
     count = len(scorer.asked)
-    plain = run(source(private=[r"\d{4} \d{4}"], calibrate=False).learn(part), asked.given(scorer))
+    plain = run(source(private_patterns=[r"\d{4} \d{4}"], calibrate=False).learn(part), asked.given(scorer))
     assert len(scorer.asked) == count and plain.evidence.columns == table.columns and not plain.evidence.present.any()
     assert plain.evidence.absences[part.samples[0].target, "overall"] == "not asked"
     # Beside an example none of its own group is shown, whichever the project groups.
     marks = [f"case {number} " for number in range(40)]
     grouped = replace(part, labels=labels.grouped({Target(f"chat-{n:03d}"): f"g{n // 4}" for n in range(40)}))
-    run(source(private=[r"\d{4} \d{4}"]).learn(grouped), asked.given(scorer))
+    run(source(private_patterns=[r"\d{4} \d{4}"]).learn(grouped), asked.given(scorer))
     for text in [text for text in texts_of(scorer)[count:] if "task prompt alone" not in text]:
         *shown, own = [number for _, number in sorted((text.find(m), n) for n, m in enumerate(marks) if m in text)]
         assert not {number // 4 for number in shown} & {own // 4}
@@ -386,11 +396,11 @@ def test_the_held_out_side_is_a_share_of_whole_groups() -> None:
     assert first <= joined.train or first <= joined.test  # replies to the same turns
     grouped = labels.grouped({label.target: f"g{int(label.target.conversation[-3:]) // 10}" for label in labels})
     assert source().hold_out(training(chats, grouped)).test <= {"g0", "g1", "g2", "g3"}
-    secret = source(private=["case"]).hold_out(everything)
+    secret = source(private_patterns=["case"]).hold_out(everything)
     assert len(secret.train) == 40 and not secret.test
     with pytest.raises(NotFitted, match="is not fitted"):
         next(source().measure([Sample(chats[0])]))
-    with pytest.raises(NotFitted, match="right after it learned"):
+    with pytest.raises(NotFitted, match="only in the process that fitted it"):
         next(source().examine(everything))
 
 
@@ -466,7 +476,7 @@ def test_a_dimension_of_turns_is_learned_beside_the_main_question(asked: Asked) 
     assert [target.turn for target in scored.targets] == [1, 1, 1, None]
     options, shares, _ = scored.distribution("warm")
     assert float((shares[:3] @ np.array(options)).max()) > 2
-    assert "nothing was said" in scored.absences[Target("c"), "warm"]
+    assert "empty conversation" in scored.absences[Target("c"), "warm"]
 
 
 def test_turns_and_conversations_are_not_mixed_without_a_level(nobody: Asked) -> None:
@@ -534,9 +544,9 @@ def test_distributions_are_read_where_the_model_gives_them(
 
 def test_a_writer_is_needed_where_a_decisions_endpoint_scores(nobody: Asked) -> None:
     models = nobody.models(mode="decisions")
-    with pytest.raises(BadInput, match=r"writes no prompts.*candidates: 0"):
+    with pytest.raises(BadInput, match=r"cannot write prompts.*candidates: 0"):
         run(source().learn(training()), models)
-    with pytest.raises(BadInput, match="cannot be asked by verbalised"):
+    with pytest.raises(BadInput, match="unknown mode 'verbalised' of the scorer"):
         run(source().learn(training()), nobody.models(mode="verbalised"))
 
 
@@ -545,7 +555,7 @@ def test_a_model_of_one_s_own_scores_and_writes(asked: Asked) -> None:
     found = run(study(source(), training()), asked.given(own))
     assert not asked.chats and len(own.asked) == found.source.describe()["asked"]
     assert {prompt["by"] for prompt in found.source.describe()["prompts"]} == {"by hand", "own"}
-    with pytest.raises(BadInput, match="were tried with own"):
+    with pytest.raises(BadInput, match="were learned with own"):
         run(found.source.measure(training().samples[:1]), asked.models())
 
 
@@ -586,7 +596,7 @@ def test_models_misbehave_and_nothing_is_lost(asked: Asked, monkeypatch: pytest.
 def test_a_model_that_ignores_the_scale_or_echoes_is_told_of(
     said: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(BadInput, match=rf"none of \d+ requests gave a score: {reason} .*mode: logprobs"):
+    with pytest.raises(BadInput, match=rf"0 of \d+ requests returned a score: {reason} .*mode: logprobs"):
         studied(serving(lambda prompt: said), monkeypatch, candidates=0)
 
 
@@ -600,7 +610,7 @@ def test_a_model_that_sometimes_gives_no_score_is_cautioned_about(asked: Asked) 
 
     found = run(study(source(), training()), asked.given(scripted(script)))
     told = found.source.describe()
-    assert any("held no score on the scale" in caution for caution in told["cautions"])
+    assert any("had no score on the scale" in caution for caution in told["cautions"])
     assert told["failures"].keys() == {"no number"} and told["again"] == 0
     lost = rows_of(figures(found))["judge-expected"]
     assert lost["unscored"] > 0 and any("no number (3 of 3 requests)" in reason for reason in lost["reasons"])
@@ -618,7 +628,7 @@ def test_a_writer_s_reply_that_is_no_prompt_is_not_asked_for_again(asked: Asked)
 
     found = run(study(source(), training()), asked.given(scripted(script)))
     told = found.source.describe()
-    assert any("1 of 3 replies were no prompt: no prompt (1)" in caution for caution in told["cautions"])
+    assert any("1 of 3 replies were not a prompt: no prompt (1)" in caution for caution in told["cautions"])
     assert told["failures"] == {"no prompt": 1} and told["again"] == 0
 
 
@@ -628,9 +638,9 @@ def test_few_large_groups_are_refused_before_anything_is_paid_for(nobody: Asked)
     marks = [Label(Target("one", 2 * n + 1), "overall", "ann", label.value) for n, label in enumerate(labels[:38])]
     rest = [Label(Target(chat.id, 1), "overall", "ann", 2) for chat in chats[38:]]
     part = training([many, *chats[38:]], Labels([*marks, *rest]))
-    with pytest.raises(BadInput, match="of one conversation or reply to the same turns"):
+    with pytest.raises(BadInput, match="share a conversation or the turns before the reply"):
         run(source().learn(part), nobody.models())
-    with pytest.raises(BadInput, match="of one conversation|rated examples"):
+    with pytest.raises(BadInput, match="share a conversation|rated examples"):
         run(study(source(held_out=0.1), part), nobody.models())
 
 
@@ -642,12 +652,12 @@ def test_wrong_input_is_said_in_one_line(nobody: Asked, tmp_path: Path) -> None:
 
     (tmp_path / "prompts.yaml").write_text("prompts: []")
     assert "prompts" in said(prompts=str(tmp_path / "prompts.yaml"))
-    assert "cannot be read" in said(inversion=str(tmp_path / "none.txt"))
+    assert "cannot read" in said(inversion=str(tmp_path / "none.txt"))
     assert "unknown selector 'magic'" in said(selector="magic")
     with pytest.raises(BadInput, match="unknown key 'depth'"):
         source(towers={"depth": 2})
     assert "rated examples" in said(demonstrations=30) and "demonstrations: " in said(demonstrations=30)
-    assert "40 private, which are left out" in said(private=["case"])
+    assert "40 private, which are excluded" in said(private_patterns=["case"])
     assert "too long to be shown" in said(demonstrations=12, context=512)
     assert "no embedder 'nope'" in said(embedder="nope")
     chats, labels, _ = rated_chats(40)
@@ -680,7 +690,7 @@ def test_another_model_or_mode_than_the_recipe_s_is_refused(asked: Asked) -> Non
     found = run(study(source(**FEW), training()), asked.models())
     kept, some = saved(found.source), training().samples[:1]
     restored = source(**FEW).restored(kept)
-    for settings, match in (({"mode": "logprobs"}, "by way of number"), ({"model": "n"}, "were tried with m")):
+    for settings, match in (({"mode": "logprobs"}, "with mode number"), ({"model": "n"}, "were learned with m")):
         with pytest.raises(BadInput, match=match):
             run(restored.measure(some), asked.models(**settings))
     assert len(run(restored.measure(some), asked.models(mode="number"))) == 1
@@ -688,7 +698,7 @@ def test_another_model_or_mode_than_the_recipe_s_is_refused(asked: Asked) -> Non
     for other in (lines[::-1], lines[1:], [*lines, lines[0]]):
         with pytest.raises(BadInput, match="was edited"):
             source(**FEW).restored(replace(kept, files={**kept.files, "demonstrations.jsonl": "".join(other)}))
-    with pytest.raises(BadInput, match=r"demonstrations.jsonl is missing"):
+    with pytest.raises(BadInput, match=r"demonstrations.jsonl of the evaluator is missing"):
         source(**FEW).restored(replace(kept, files={"prompts.yaml": kept.files["prompts.yaml"]}))
     with pytest.raises(BadInput, match="damaged"):
         source(**FEW).restored(replace(kept, card={"format": 2}))
@@ -842,7 +852,7 @@ def test_the_command_learns_tells_and_scores(project: Path, monkeypatch: pytest.
     worth = [int(chat.turns[-1].content.split("worth ")[1][0]) for chat in new]
     assert np.abs(np.array([row["value"] for row in rows]) - worth).mean() < 0.8
     assert all(1 <= row["low"] <= row["high"] <= 5 and row["band_low"] < row["band_high"] for row in rows)
-    assert "nothing was said" in silent["unscored"] and silent["value"] is None
+    assert "empty conversation" in silent["unscored"] and silent["value"] is None
     kept = {prompt["hash"] for prompt in found["prompts"] if prompt["kept"]}
     examples = {chat.id for chat in rated_chats(40)[0]}
     for row in rows:
@@ -915,7 +925,7 @@ def test_another_question_is_learned_into_a_folder_of_its_own(project: Path, mon
 
 @pytest.mark.slow
 def test_a_folder_that_was_damaged_or_edited_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {**FEW, "kept": 2}
+    settings = {**FEW, "top_prompts": 2}
     with imported(serving(Scorer()), monkeypatch, **settings) as server:
         invoke("fit")
         for name, change in (
@@ -948,9 +958,9 @@ def test_a_folder_that_was_damaged_or_edited_is_refused(project: Path, monkeypat
             assert f"holds no evaluator: {name} is missing" in invoke(*SCORE, code=1).stderr
             path.write_bytes(kept)
         configure(server.url, scorer="model: n", **settings)
-        assert "were tried with m" in invoke(*SCORE, code=1).stderr
+        assert "were learned with m" in invoke(*SCORE, code=1).stderr
         configure(server.url, scorer="mode: logprobs, model: m", **settings)
-        assert "by way of number" in invoke(*SCORE, code=1).stderr
+        assert "with mode number" in invoke(*SCORE, code=1).stderr
         assert chats_of(server) == before
 
 
@@ -969,7 +979,7 @@ def test_wrong_input_of_a_command_is_said_in_one_line(project: Path, monkeypatch
     assert "unknown key 'selectr'. Did you mean 'selector'" in told("--set", "sources.in-context.selectr=bm25")
     assert "rated examples" in told("--set", "sources.in-context.demonstrations=30")
     assert "no embedder 'nope'" in told("--set", "sources.in-context.embedder=nope")
-    assert "40 private" in told("--set", "sources.in-context.private=[case]")
+    assert "40 private" in told("--set", "sources.in-context.private_patterns=[case]")
     assert "KEY=VALUE" in told("--set", "sources.in-context")
     with Path("rubric.yaml").open("a") as stream:
         stream.write("- {id: warm, text: 'How warm?', options: [1, 2]}\n")
@@ -983,8 +993,8 @@ class Guessing(Source):
         names = sorted({train.group_of(target) for target in train.targets})
         return Split(frozenset(names[::2]), frozenset(names[1::2]))
 
-    def learn(self, train: Training) -> Flow[Learned]:
-        return Learned(self, (yield from self.measure(train.samples)))
+    def learn(self, train: Training) -> Flow[LearnedEvidence]:
+        return LearnedEvidence(self, (yield from self.measure(train.samples)))
 
     def examine(self, test: Training) -> Flow[Guessing]:
         self.truth = {label.target: float(label.value or 0) for label in test.labels}
@@ -1010,7 +1020,7 @@ def test_whoever_does_better_on_what_was_held_out_is_named(project: Path, monkey
     invoke("import", "chats.jsonl", "labels.csv")
     with accord.open() as opened:
         tried = opened.fit_offline()
-    assert tried.cautions == ["whoever knows does better on new examples, beyond chance"]
-    assert "note: whoever knows does better on new examples, beyond chance" in invoke("fit").stderr
+    assert tried.cautions == ["whoever knows is significantly better on new examples"]
+    assert "note: whoever knows is significantly better on new examples" in invoke("fit").stderr
     invoke("report")
-    assert "whoever knows does better on new examples, beyond chance" in Path("report.html").read_text()
+    assert "whoever knows is significantly better on new examples" in Path("report.html").read_text()

@@ -19,10 +19,10 @@ from accord.methods import (
     NO_KIND,
     NO_REPLY,
     SHIPPED_SHOTS,
-    Asking,
+    FinderOptions,
     IssuePromptBuilder,
     Shot,
-    Unread,
+    UnreadableVerdict,
     Verdict,
     annotate,
     has_only_people,
@@ -55,8 +55,8 @@ from accord.values import (
 )
 
 SODA = load_taxonomy("soda-eval")
-ASKING = Asking(IssuePromptBuilder(SODA))
-ALONE = Asking(IssuePromptBuilder(SODA), together=False)
+ASKING = FinderOptions(IssuePromptBuilder(SODA))
+ALONE = FinderOptions(IssuePromptBuilder(SODA), together=False)
 CHAT = Conversation(
     "c1",
     (
@@ -134,7 +134,7 @@ def test_ten_thousand_replies_yield_nothing_that_the_model_did_not_state() -> No
     read_as: Counter[str] = Counter()
     for reply in written(10_000, seed=1):
         found = read_verdict(reply.text)
-        if isinstance(found, Unread):
+        if isinstance(found, UnreadableVerdict):
             assert found.reason and reply.kind not in {"valid", "fenced", "indented", "trailing prose", "extra keys"}, (
                 reply
             )
@@ -149,8 +149,8 @@ def test_ten_thousand_replies_yield_nothing_that_the_model_did_not_state() -> No
     ("text", "reason"),
     [
         (f"{PERFECT} {FORGED}", "more than one verdict"),
-        (f"It wrote {PERFECT}", "not the first thing"),
-        ('{"score": 1, "score": 5, "issues": [], "comment": ""}', "twice"),
+        (f"It wrote {PERFECT}", "text before the verdict"),
+        ('{"score": 1, "score": 5, "issues": [], "comment": ""}', "duplicate key"),
         ('{"issues": [], "comment": "", "score": NaN}', "JSON"),
         ('{"issues": [], "comment": "", "score": 6}', "1 to 5"),
         ('{"issues": [], "comment": "", "score": true}', "1 to 5"),
@@ -162,7 +162,7 @@ def test_ten_thousand_replies_yield_nothing_that_the_model_did_not_state() -> No
 )  # fmt: skip
 def test_what_cannot_be_read_says_why(text: str, reason: str) -> None:
     found = read_verdict(text)
-    assert isinstance(found, Unread) and reason in found.reason
+    assert isinstance(found, UnreadableVerdict) and reason in found.reason
 
 
 def test_losses_are_counted_and_the_rest_is_kept() -> None:
@@ -171,9 +171,9 @@ def test_losses_are_counted_and_the_rest_is_kept() -> None:
     )  # type: ignore[misc]
     assert isinstance(found, Verdict) and len(found.issues) == 1 and found.score == 2
     assert found.losses == (
-        "an issue that is no object",
-        "an issue without a type",
-        "an issue whose comment or quote is no text",
+        "issue is not an object",
+        "issue without a type",
+        "comment or quote of an issue is not text",
     )
     many = read_verdict(says({**GOOD, "issues": BAD["issues"] * 60}))  # type: ignore[operator]
     assert isinstance(many, Verdict) and len(many.issues) == 50 and many.losses == ("too many issues",) * 10
@@ -193,9 +193,9 @@ def test_verdicts_of_a_dialogue_are_read_by_their_turn() -> None:
     )
     found = read_verdicts(text, [1, 3, 5])
     assert isinstance(found[1], Verdict) and found[1].issues[0].type == "Coherence"
-    assert found[3] == Unread("no verdict on this turn")
-    assert found[5] == Unread("two verdicts on one turn")
-    assert read_verdicts(PERFECT, [1]) == {1: Unread("no list of turns")}
+    assert found[3] == UnreadableVerdict("no verdict on this turn")
+    assert found[5] == UnreadableVerdict("two verdicts on one turn")
+    assert read_verdicts(PERFECT, [1]) == {1: UnreadableVerdict("no list of turns")}
 
 
 def test_quotes_are_found_whatever_their_spaces_and_marks() -> None:
@@ -298,16 +298,16 @@ def test_a_turn_of_a_hundred_thousand_characters_is_shown_in_part_and_the_rest_i
     long = Conversation(
         "l", (Turn("user", "x " * 50_000), Turn("assistant", "yes"), Turn("user", "k"), Turn("assistant", "no"))
     )
-    asking = Asking(IssuePromptBuilder(SODA), context=4096)
+    asking = FinderOptions(IssuePromptBuilder(SODA), context=4096)
     prompts = prompts_of(long, [1, 3], asking)
     assert len(prompts) == 2 and all(len(prompt.messages[0].content) < 4 * 4096 for prompt in prompts)
     assert "characters left out here" in prompts[0].messages[0].content
     with pytest.raises(BadInput, match="issues: context"):
-        prompts_of(long, [1], Asking(IssuePromptBuilder(SODA), context=700))
+        prompts_of(long, [1], FinderOptions(IssuePromptBuilder(SODA), context=700))
 
 
 def test_examples_are_shown_and_at_most_five() -> None:
-    [prompt] = prompts_of(CHAT, [1], Asking(IssuePromptBuilder(SODA, shots=SHIPPED_SHOTS), together=False))
+    [prompt] = prompts_of(CHAT, [1], FinderOptions(IssuePromptBuilder(SODA, shots=SHIPPED_SHOTS), together=False))
     assert prompt.messages[0].content.count("An example:") == 2 and "I sold my car" in prompt.messages[0].content
     assert IssuePromptBuilder(SODA, shots=SHIPPED_SHOTS).hash != IssuePromptBuilder(SODA).hash
     with pytest.raises(BadInput, match="at most 5"):
@@ -388,7 +388,7 @@ def test_replies_need_a_turn_before_them_and_words() -> None:
     people = Conversation(
         "p", (Turn("speaker_a", "a", "Ann"), Turn("speaker_b", "b", "Bo"), Turn("speaker_a", "c", "Cy"))
     )
-    assert judged_turns(people).turns == [2] and judged_turns(people, everyone=True).turns == [1, 2]
+    assert judged_turns(people).turns == [2] and judged_turns(people, all_speakers=True).turns == [1, 2]
     assert judged_turns(people).odd == {MORE_SPEAKERS: 1} and speakers(people) == ["Ann", "Bo", "Cy"]
     assert "tool" in NON_SPEAKERS
 
@@ -470,7 +470,7 @@ def test_released_annotations_are_read_with_their_kinds_mapped(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("change", "says"),
-    [({"score": 0}, "1 to 5"), ({"score": "high"}, "1 to 5"), ({"turn_index": 7}, "none of the dialogue's 2"),
+    [({"score": 0}, "1 to 5"), ({"score": "high"}, "1 to 5"), ({"turn_index": 7}, "not one of the dialogue's 2"),
      ({"issues": {"a": 1}}, "issues are a list"), ({"issues": [{"comment": "x"}]}, "an object with a type")],
 )  # fmt: skip
 def test_a_bad_annotation_names_its_line(tmp_path: Path, change: dict[str, object], says: str) -> None:
@@ -562,7 +562,7 @@ def test_who_assesses_twice_is_kept_twice_and_counted_once(tmp_path: Path) -> No
         (2, False),
         (5, True),
     ]
-    with pytest.raises(BadRow, match="tell it differently"):
+    with pytest.raises(BadRow, match="have different texts"):
         list(read(lines(tmp_path / "b.jsonl", [row, {**row, "turn_index": 0, "dialogue": ["x", "y"]}])))
 
 

@@ -1,4 +1,4 @@
-"""Every way to a distribution against a real server, behaving and misbehaving; and what stands around the wire."""
+"""Every mode of a judge against a loopback server with and without faults, and the wrappers of models."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ from accord.models import (
     ChatCompletions,
     ChatMessage,
     ClientOptions,
-    Deduplicated,
     EmbeddingText,
     Failure,
     Limit,
@@ -70,7 +69,7 @@ CHAT = Conversation("c1", (Turn("user", "Is it 4?"), Turn("assistant", "It is 4.
 
 @pytest.fixture(autouse=True)
 def key(api_key: None) -> None:
-    """Every test here has a key."""
+    """Set an API key for every test."""
 
 
 def prompt(text: str = "hello", **fields: Any) -> Prompt:
@@ -80,7 +79,7 @@ def prompt(text: str = "hello", **fields: Any) -> Prompt:
 def judged(
     mode: str, respond: Any, terms: ClientOptions | None = None, sample: Sample | None = None
 ) -> tuple[list[Any], ChatServer]:
-    """The answers to all questions over a real wire, and the server that was asked."""
+    """Return the answers to all questions, and the loopback server."""
     with ChatServer(respond) as server:
         judge = open_judge(mode, "m1", server.url, "Judge.", terms or ClientOptions(attempts=1), samples=5)
 
@@ -95,7 +94,7 @@ def judged(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_every_way_gives_a_distribution_per_question_with_the_mass_outside(mode: str) -> None:
+def test_every_mode_gives_distributions_with_outside_mass(mode: str) -> None:
     answers, server = judged(mode, answer_any)
     for question, answer in zip(QUESTIONS, answers, strict=True):
         assert isinstance(answer, Answer), answer
@@ -105,7 +104,7 @@ def test_every_way_gives_a_distribution_per_question_with_the_mass_outside(mode:
     assert len(server.requests) == expected[mode], "questions go together where the wire allows it"
 
 
-def test_decisions_are_typed_by_their_scale_and_hold_the_conversation_fenced() -> None:
+def test_decisions_request_has_types_and_a_fenced_conversation() -> None:
     _, server = judged("decisions", answer_any)
     [request] = server.requests
     assert [question["type"] for question in request["questions"]] == ["score", "predicate", "choice", "score"]
@@ -115,12 +114,12 @@ def test_decisions_are_typed_by_their_scale_and_hold_the_conversation_fenced() -
     [request] = server.requests
     assert request["questions"]["Q1"]["criteria"] == ["1: Bad.", "2", "3"]
     assert request["questions"]["Q2"]["type"] == "noul"
-    assert "It is 4." not in request["state"], "a turn is judged on what came before it"
+    assert "It is 4." not in request["state"], "a turn is judged with the turns before it"
 
 
 @pytest.mark.parametrize("kind", FAULTS)
 @pytest.mark.parametrize("mode", MODES)
-def test_no_fault_on_any_wire_is_an_answer(mode: str, kind: str) -> None:
+def test_faults_are_never_answers(mode: str, kind: str) -> None:
     if kind == "no logprobs" and mode in {"sampling", "verbalised"}:
         pytest.skip("this way needs none")
     terms = ClientOptions(attempts=1, timeout=0.3 if kind == "slow" else 60.0)
@@ -136,7 +135,7 @@ def test_no_fault_on_any_wire_is_an_answer(mode: str, kind: str) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.slow
-def test_faults_that_pass_are_waited_out(mode: str) -> None:
+def test_passing_faults_are_retried(mode: str) -> None:
     flaky = Misbehaving(share=0.4, kinds=("429", "500", "truncated", "half-closed", "wrong content type"), seed=3)
     answers, _ = judged(mode, flaky, ClientOptions(attempts=12))
     assert all(isinstance(answer, Answer) for answer in answers) and sum(flaky.met.values()) > 0
@@ -145,7 +144,7 @@ def test_faults_that_pass_are_waited_out(mode: str) -> None:
 # --- reading ------------------------------------------------------------------------------------------------------
 
 
-def test_frequencies_are_smoothed_and_strays_count_as_outside() -> None:
+def test_frequencies_are_smoothed_and_other_replies_are_outside() -> None:
     answer = frequencies(QUESTIONS[0], ["2", " 2.", "3", "well"])
     assert isinstance(answer, Answer) and answer.outside == pytest.approx(0.25)
     assert answer.probabilities == pytest.approx({"1": 0.75 * 0.5 / 4.5, "2": 0.75 * 2.5 / 4.5, "3": 0.75 * 1.5 / 4.5})
@@ -172,7 +171,7 @@ def test_frequencies_are_smoothed_and_strays_count_as_outside() -> None:
         (None, "invalid JSON"),
     ],
 )
-def test_stated_numbers_are_a_distribution_or_no_answer(stated: Any, reason: str | None) -> None:
+def test_invalid_stated_numbers_are_unanswered(stated: Any, reason: str | None) -> None:
     answer = read_stated(QUESTIONS[0], stated)
     assert getattr(answer, "reason", None) == reason
 
@@ -180,7 +179,7 @@ def test_stated_numbers_are_a_distribution_or_no_answer(stated: Any, reason: str
 # --- wrappers -----------------------------------------------------------------------------------------------------
 
 
-def test_equal_prompts_under_way_are_asked_once_and_one_who_leaves_takes_nothing_along() -> None:
+def test_equal_prompts_in_progress_are_sent_once(memory: Store) -> None:
     class Slow(ScriptedModel):
         async def ask(self, prompt: Prompt) -> Reply:
             await asyncio.sleep(0.02)
@@ -189,7 +188,7 @@ def test_equal_prompts_under_way_are_asked_once_and_one_who_leaves_takes_nothing
     model = Slow(lambda p: p.messages[0].content.upper())
 
     async def ask() -> list[Any]:
-        once = Deduplicated(model)
+        once = Cached(model, memory, "http://here")
         leaver = asyncio.create_task(once.ask(prompt("a")))
         await asyncio.sleep(0)
         others = [asyncio.create_task(once.ask(p)) for p in (prompt("a"), prompt("a", repeat=1), prompt("b"))]
@@ -200,7 +199,7 @@ def test_equal_prompts_under_way_are_asked_once_and_one_who_leaves_takes_nothing
     assert len(model.asked) == 3
 
 
-def test_replies_are_kept_and_failures_are_not(memory: Store) -> None:
+def test_replies_are_stored_and_failures_are_not(memory: Store) -> None:
     failing = [Failure("server"), Reply("fine", usage=Usage(5, 1))]
     model = ScriptedModel(failing)
     cached = Cached(model, memory, "http://here")
@@ -208,13 +207,13 @@ def test_replies_are_kept_and_failures_are_not(memory: Store) -> None:
         wait(cached.ask(prompt()))
     assert wait(cached.ask(prompt())).text == "fine"
     again = wait(cached.ask(prompt()))
-    assert again.text == "fine" and again.usage == Usage(), "a kept reply costs nothing"
+    assert again.text == "fine" and again.usage == Usage(), "a stored reply costs nothing"
     assert len(model.asked) == 2
     elsewhere = Cached(ScriptedModel(["other"]), memory, "http://there")
-    assert wait(elsewhere.ask(prompt())).text == "other", "the same name elsewhere is another model"
+    assert wait(elsewhere.ask(prompt())).text == "other", "the same name at another endpoint is another model"
 
 
-def test_retries_wait_as_asked_and_give_up_on_what_cannot_pass() -> None:
+def test_retries_wait_and_stop_on_permanent_failures() -> None:
     model = ScriptedModel([Failure("rate-limited", retry_after=0.15), Failure("server"), "done"])
     start = time.monotonic()
     assert wait(Retrying(model, first=0.01).ask(prompt())).text == "done"
@@ -230,7 +229,7 @@ def test_retries_wait_as_asked_and_give_up_on_what_cannot_pass() -> None:
         assert len(model.asked) == asked
 
 
-def test_the_limit_grows_slowly_and_shrinks_when_told() -> None:
+def test_limit_grows_slowly_and_shrinks_on_rate_limits() -> None:
     limit = Limit(most=20, start=4)
     most = 0
 
@@ -252,10 +251,10 @@ def test_the_limit_grows_slowly_and_shrinks_when_told() -> None:
     before = limit.height
     limit.slow_down()
     limit.slow_down()
-    assert limit.height == pytest.approx(before * 0.7), "one bad moment shrinks it once"
+    assert limit.height == pytest.approx(before * 0.7), "a burst shrinks it once"
 
 
-def test_one_who_gives_up_waiting_leaves_no_slot_behind() -> None:
+def test_cancelled_wait_releases_its_slot() -> None:
     async def run() -> int:
         limit = Limit(most=1, start=1)
 
@@ -278,7 +277,7 @@ def test_one_who_gives_up_waiting_leaves_no_slot_behind() -> None:
 # --- budget -------------------------------------------------------------------------------------------------------
 
 
-def test_a_budget_stops_before_the_call_that_would_pass_it() -> None:
+def test_budget_stops_before_the_request_that_would_exceed_it() -> None:
     prices = {"scripted": Price(input=10.0, output=30.0)}
     for caps, calls in ((Caps(requests=3), 3), (Caps(tokens=1000), 3), (Caps(money=0.01), 2)):
         model = ScriptedModel(lambda p: Reply("x", usage=Usage(200, 50)))
@@ -296,7 +295,7 @@ def test_a_budget_stops_before_the_call_that_would_pass_it() -> None:
 
 
 def spent_at(usage: Any, cap: int) -> tuple[Budget, int]:
-    """The budget after prompts of 400 characters until it is spent, at an endpoint that reports `usage`, and how many."""
+    """Return the budget and the number of prompts of 400 characters until it is spent."""
 
     def respond(request: Any) -> Wire:
         return Wire({**completion("x" * 80).body, "usage": usage})  # type: ignore[dict-item]
@@ -320,7 +319,7 @@ def spent_at(usage: Any, cap: int) -> tuple[Budget, int]:
     ids=repr,
 )  # fmt: skip
 @pytest.mark.slow
-def test_a_budget_is_hard_whatever_the_endpoint_reports(usage: Any) -> None:
+def test_budget_is_hard_for_any_reported_usage(usage: Any) -> None:
     honest, sent = spent_at({"prompt_tokens": 100, "completion_tokens": 20}, 2000)
     assert honest.spent == Usage(100 * sent, 20 * sent)
     budget, asked = spent_at(usage, 2000)
@@ -329,7 +328,7 @@ def test_a_budget_is_hard_whatever_the_endpoint_reports(usage: Any) -> None:
     assert budget.spent == Usage(asked * estimate.input_tokens, asked * (len(json.dumps("x" * 80)) // 4 + 1))
 
 
-def test_what_was_answered_and_is_of_no_use_is_counted_too() -> None:
+def test_budget_counts_invalid_answers() -> None:
     for failure, is_billed in (("malformed", True), ("refused", True), ("timeout", True), ("rate-limited", False)):
         budget = Budget(Caps(), {})
         with pytest.raises(CallFailed):
@@ -338,7 +337,7 @@ def test_what_was_answered_and_is_of_no_use_is_counted_too() -> None:
 
 
 @pytest.mark.parametrize("cap", ["nan", "inf", "-inf", "-1"])
-def test_a_cap_is_a_number_that_caps(cap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_cap_is_an_error(cap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BadInput, match="invalid budget of .*; allowed: a finite number from 0"):
         Caps(money=float(cap))
     monkeypatch.chdir(tmp_path)
@@ -356,9 +355,7 @@ def test_a_cap_is_a_number_that_caps(cap: str, tmp_path: Path, monkeypatch: pyte
     assert result.exit_code == 1 and said in result.stderr
 
 
-def test_an_embeddings_endpoint_is_paid_from_the_budget_and_what_it_gave_is_kept(
-    memory: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_budget_stops_embeddings_and_keeps_earlier_vectors(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def embeds(request: Any) -> Wire:
         return Wire({"data": [{"index": i, "embedding": [1.0, i]} for i, _ in enumerate(request["input"])]})
 
@@ -376,7 +373,7 @@ def test_an_embeddings_endpoint_is_paid_from_the_budget_and_what_it_gave_is_kept
         assert len(server.requests) == 4 and sum(len(each["input"]) for each in server.requests) == 200
 
 
-def test_calls_under_way_are_counted_before_they_are_over() -> None:
+def test_budget_counts_requests_in_progress() -> None:
     class Slow(ScriptedModel):
         async def ask(self, prompt: Prompt) -> Reply:
             await asyncio.sleep(0.01)
@@ -391,7 +388,9 @@ def test_calls_under_way_are_counted_before_they_are_over() -> None:
     assert sum(isinstance(result, BudgetReached) for result in results) == 15
 
 
-def test_prices_are_the_users_and_an_unknown_one_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prices_come_from_the_file_and_a_missing_one_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert load_prices() == {}
     Path("prices.yaml").write_text("models: {m1: {input: 1, output: 2}}\n")
@@ -407,25 +406,23 @@ def test_prices_are_the_users_and_an_unknown_one_is_said(tmp_path: Path, monkeyp
 
 
 @pytest.mark.slow
-def test_a_run_that_reaches_its_budget_keeps_what_it_paid_for_and_goes_on_from_there(
-    memory: Store, rubric: Rubric
-) -> None:
+def test_stopped_run_keeps_paid_answers_and_continues(memory: Store, rubric: Rubric) -> None:
     turns = [(Turn("user", f"Is it {i}?"), Turn("assistant", "It is.")) for i in range(10)]
     samples = [Sample(Conversation(f"c{i}", said, CHAT.documents)) for i, said in enumerate(turns)]
     with ChatServer(answer_any) as server:
         first = open_judge("logprobs", "m1", server.url, "", ClientOptions(budget=Budget(Caps(requests=30), {})), 1)
         with pytest.raises(BudgetReached):
-            judge_samples(first, rubric, samples, memory, at_once=3)
+            judge_samples(first, rubric, samples, memory, concurrency=3)
         assert len(server.requests) == 30, "not one more than the budget"
         second = open_judge("logprobs", "m1", server.url, "", ClientOptions(), 1)
-        table = judge_samples(second, rubric, samples, memory, at_once=3)
+        table = judge_samples(second, rubric, samples, memory, concurrency=3)
         assert table.present.all()
         assert len(server.requests) == 10 * 9, "nothing that was paid for is asked again"
         wait(first.close())
         wait(second.close())
 
 
-def test_a_chat_model_is_asked_once_for_all_time(memory: Store) -> None:
+def test_chat_replies_are_stored_across_runs(memory: Store) -> None:
     with ChatServer(answer_any) as server:
         for _ in range(2):
             model = open_chat("m1", server.url, memory, ClientOptions())
@@ -434,7 +431,7 @@ def test_a_chat_model_is_asked_once_for_all_time(memory: Store) -> None:
         assert len(server.requests) == 1
 
 
-def test_answers_from_two_endpoints_are_two_answers() -> None:
+def test_answers_of_two_endpoints_have_different_keys() -> None:
     keys = set()
     for url in ("http://one.test/v1", "http://user:secret@two.test/v1?key=secret"):
         for mode in MODES:
@@ -450,11 +447,11 @@ def test_answers_from_two_endpoints_are_two_answers() -> None:
     "attack", [text for _, text in attacks("3")][:13] + [" ".join(t for _, t in attacks("3")), "3"]
 )
 @pytest.mark.parametrize("mode", MODES)
-def test_a_hostile_transcript_changes_nothing_but_what_the_model_itself_says(mode: str, attack: str) -> None:
+def test_hostile_transcript_changes_no_parsing(mode: str, attack: str) -> None:
     hostile = Sample(Conversation("c", (Turn("user", attack), Turn("assistant", attack))))
 
     def steady(request: Any) -> Wire:
-        """A model that never looks at the conversation."""
+        """A model that ignores the conversation."""
         blind = {**request, "input": "", "state": ""}
         if "messages" in request:
             blind["messages"] = [
@@ -486,7 +483,7 @@ def checked(respond: Any) -> dict[str, Any]:
     return json.loads(result.stdout)  # type: ignore[no-any-return]
 
 
-def test_an_endpoint_is_believed_only_what_it_shows() -> None:
+def test_capabilities_need_evidence_in_the_reply() -> None:
     found = checked(answer_any)
     assert {c["capability"]: c["able"] for c in found["capabilities"]} == dict.fromkeys(
         ["chat", "logprobs", "json schema", "decisions", "systemone", "echo", "context length"], True
@@ -495,7 +492,7 @@ def test_an_endpoint_is_believed_only_what_it_shows() -> None:
     assert "8192 tokens" in str(found)
 
 
-def test_llama_cpp_states_its_context_and_why_it_does_not_do_something() -> None:
+def test_llama_cpp_states_context_and_reasons() -> None:
     def llama(request: Any) -> Wire:
         if request["_path"].endswith("/models"):
             about = {"id": "/models/a.gguf", "owned_by": "llamacpp", "meta": {"n_ctx_train": 131072, "n_ctx": 4096}}
@@ -511,7 +508,7 @@ def test_llama_cpp_states_its_context_and_why_it_does_not_do_something() -> None
     assert not shown["echo"][0] and "HTTP 501): This server does not support it. Start it with --x" in shown["echo"][1]
 
 
-def test_an_endpoint_that_ignores_what_it_is_asked_for() -> None:
+def test_endpoint_that_ignores_parameters_lacks_capabilities() -> None:
     def only_chat(request: Any) -> Wire:
         if request["_path"].endswith("/chat/completions"):
             return answer_any({k: v for k, v in request.items() if k not in {"logprobs", "response_format"}})
@@ -523,7 +520,7 @@ def test_an_endpoint_that_ignores_what_it_is_asked_for() -> None:
     shown = {c["capability"]: (c["able"], c["shown_by"]) for c in found["capabilities"]}
     assert shown["chat"][0] and found["best_mode"] == "sampling"
     assert shown["logprobs"] == (False, "no token probabilities in the reply")
-    assert shown["echo"] == (False, "answered, but did not echo the prompt")
+    assert shown["echo"] == (False, "the reply has no tokens of the prompt")
     assert not shown["decisions"][0] and not shown["json schema"][0] and not shown["context length"][0]
 
 

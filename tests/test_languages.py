@@ -86,7 +86,7 @@ def test_known_languages_are_named_and_unknown_ones_reported() -> None:
         assert english is None
         assert german is not None and german.shown == {"language": "de"} and german.warning is None
         assert latin is not None and latin.warning == (
-            "no known language was recognised (latin script): its words are compared as they stand"
+            "unknown language (latin script): its words are compared without stemming"
         )
         assert hebrew is not None and "hebrew script" in str(hebrew.warning)
 

@@ -1,4 +1,4 @@
-"""Likelihood evidence: its columns, what is kept, what echoing endpoints give, and the score that needs no labels."""
+"""Likelihood evidence: columns, stored values, endpoints with echo, and the score without labels."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CHAT = Conversation(
 
 
 class Scripted(ScriptedLikelihood):
-    """A likelihood model whose tokens are words: the more was said before, the likelier each."""
+    """A likelihood model with words as tokens, which are likelier after more words."""
 
     name = "scripted"
 
@@ -54,7 +54,7 @@ def column(table: EvidenceTable, name: str) -> float:
     return float(table.values[0, place])
 
 
-def test_a_conversation_is_measured_on_all_its_replies(memory: Store) -> None:
+def test_conversation_uses_all_its_replies(memory: Store) -> None:
     table = measure_likelihoods(Scripted(), [Sample(CHAT)], memory)
     assert [c.name for c in table.columns] == list(LIKELIHOOD) and table.present.all()
     # words before: "[1] Facts It is so." is 5; "Is it?" 2, "It is." 2, "Sure?" 1
@@ -69,7 +69,7 @@ def test_a_conversation_is_measured_on_all_its_replies(memory: Store) -> None:
     assert "model:scripted" in table.columns[0].signature
 
 
-def test_a_turn_is_measured_on_that_turn_alone() -> None:
+def test_turn_uses_that_turn_alone() -> None:
     wanted = passages_of(Sample(CHAT, 1))
     assert wanted is not None
     assert [m.content for m in wanted.given_turns.messages] == ["Is it?", "It is."]
@@ -80,7 +80,7 @@ def test_a_turn_is_measured_on_that_turn_alone() -> None:
     assert wanted.given_all == wanted.given_turns, "without documents nothing is measured twice"
 
 
-def test_what_was_measured_is_not_measured_again(memory: Store) -> None:
+def test_stored_likelihood_is_not_measured_again(memory: Store) -> None:
     model = Scripted()
     first = measure_likelihoods(model, [Sample(CHAT), Sample(CHAT, 1)], memory)
     asked = len(model.asked)
@@ -95,7 +95,7 @@ def test_what_was_measured_is_not_measured_again(memory: Store) -> None:
     assert set(absent.absences.values()) == {"not measured yet"} and len(model.asked) == asked
 
 
-def test_what_cannot_be_measured_says_why_and_is_tried_again(memory: Store) -> None:
+def test_failed_measurement_has_a_reason_and_is_repeated(memory: Store) -> None:
     silent = Conversation("s", (Turn("user", "hello?"), Turn("assistant", " ")))
     bare = Conversation("b", CHAT.turns)
     empty = Conversation("n", ())
@@ -109,10 +109,10 @@ def test_what_cannot_be_measured_says_why_and_is_tried_again(memory: Store) -> N
         measure_likelihoods(Scripted("out of budget"), [Sample(Conversation("f", CHAT.turns[:2]))], memory)
 
 
-# --- endpoints that echo --------------------------------------------------------------------------------------------
+# --- endpoints with echo -------------------------------------------------------------------------------------------
 
 
-def test_an_endpoint_that_echoes_gives_likelihoods(memory: Store, api_key: None) -> None:
+def test_endpoint_with_echo_gives_likelihoods(memory: Store, api_key: None) -> None:
     with ChatServer(answer_any) as server:
         model = open_likelihood("m1", server.url, ClientOptions(attempts=1))
         assert len(model.requests([LikelihoodRequest((), ())])) == 1
@@ -127,7 +127,7 @@ def test_an_endpoint_that_echoes_gives_likelihoods(memory: Store, api_key: None)
     assert column(table, "log-p-alone") == pytest.approx(-(0.3 + 0.4 + 0.6) / 2)
 
 
-def test_a_token_that_begins_with_its_space_belongs_to_the_reply(memory: Store, api_key: None) -> None:
+def test_token_with_leading_space_belongs_to_the_reply(memory: Store, api_key: None) -> None:
     def gpt_like(request: Any) -> Wire:
         tokens = list(re.finditer(r"\s?[^\s]+|\s", request["prompt"]))
         mass = {"token_logprobs": [None, *[-1.0] * (len(tokens) - 1)], "text_offset": [t.start() for t in tokens]}
@@ -144,7 +144,7 @@ def test_a_token_that_begins_with_its_space_belongs_to_the_reply(memory: Store, 
 
 
 @pytest.mark.parametrize("kind", ["429", "500", "truncated", "half-closed", "wrong content type", "invalid JSON"])
-def test_no_fault_is_a_likelihood(kind: str, memory: Store, api_key: None) -> None:
+def test_faults_are_failures(kind: str, memory: Store, api_key: None) -> None:
     with ChatServer(lambda request: fault(kind, request, answer_any(request))) as server:
         model = open_likelihood("m1", server.url, ClientOptions(attempts=1))
         table = measure_likelihoods(model, [Sample(CHAT)], memory)
@@ -152,7 +152,7 @@ def test_no_fault_is_a_likelihood(kind: str, memory: Store, api_key: None) -> No
     assert not table.present.any() and all(table.absences.values())
 
 
-def test_an_endpoint_that_ignores_echo_is_no_likelihood_model(memory: Store, api_key: None) -> None:
+def test_endpoint_that_ignores_echo_is_rejected(memory: Store, api_key: None) -> None:
     with ChatServer(lambda request: answer_any({**request, "echo": False})) as server:
         model = open_likelihood("m1", server.url, ClientOptions(attempts=1))
         chats = [Sample(Conversation(f"c{place}", CHAT.turns[: place + 1])) for place in range(len(CHAT.turns))]
@@ -162,7 +162,7 @@ def test_an_endpoint_that_ignores_echo_is_no_likelihood_model(memory: Store, api
     assert "no echo" in set(table.absences.values()) and not table.present.any()
 
 
-def test_likelihoods_keep_to_the_budget(memory: Store, api_key: None) -> None:
+def test_budget_stops_likelihoods(memory: Store, api_key: None) -> None:
     with ChatServer(answer_any) as server:
         model = open_likelihood("m1", server.url, ClientOptions(budget=Budget(Caps(requests=2), {})))
         with pytest.raises(BudgetReached):
@@ -172,17 +172,17 @@ def test_likelihoods_keep_to_the_budget(memory: Store, api_key: None) -> None:
         model = open_likelihood("m1", server.url, ClientOptions())
         assert measure_likelihoods(model, [Sample(CHAT)], memory).present.all()
         wait(model.close())
-        assert len(server.requests) == 4, "what was paid for is kept"
+        assert len(server.requests) == 4, "paid likelihoods are stored"
 
 
 # --- without labels ---------------------------------------------------------------------------------------------------
 
 
-def test_the_label_free_score_keeps_the_contract() -> None:
+def test_label_free_head_keeps_the_contract() -> None:
     check_head(lambda question: LabelFree(question, features=("f0", "f1")))
 
 
-def test_without_a_label_conversations_are_ordered(tmp_path: Any) -> None:
+def test_label_free_head_orders_conversations(tmp_path: Any) -> None:
     corpus = planted()
     head = make_head("label-free", corpus.question, {"features": ["f0"]})
     evaluator = Evaluator(corpus.question, (), head, name="label-free", head_name="label-free")
@@ -197,7 +197,7 @@ def test_without_a_label_conversations_are_ordered(tmp_path: Any) -> None:
     assert "label-free" in str(scores[0].signature)
 
 
-def test_the_label_free_score_says_what_it_lacks() -> None:
+def test_label_free_head_reports_missing_columns() -> None:
     corpus = planted(conversations=20)
     with pytest.raises(
         BadInput, match=r"need the evidence 'pmi'.*models: \{likelihood: \{model: embedded:smollm2-135m\}\}"

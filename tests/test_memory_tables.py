@@ -161,7 +161,7 @@ def test_roles_are_mapped_and_paths_and_tables_are_mixed() -> None:
          "<DataFrame>, row 2: a turn names no conversation"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_is_refused_with_its_row(given: Any, says: str) -> None:
+def test_unreadable_rows_are_refused_with_their_number(given: Any, says: str) -> None:
     with opened() as project, pytest.raises(BadInput) as caught:
         project.import_(given)
     assert str(caught.value).startswith(says)
@@ -183,7 +183,7 @@ def test_cells_of_other_types_are_read_as_json() -> None:
     assert found.metadata.get("nothing") is None
 
 
-def test_two_pandas_columns_of_one_name_are_refused() -> None:
+def test_duplicate_pandas_columns_are_refused() -> None:
     pd = pytest.importorskip("pandas", reason="pandas is not installed")
     with opened() as project, pytest.raises(BadInput, match="two columns called 'prompt'"):
         project.import_(pd.DataFrame([["a", "b", "c"]], columns=["prompt", "prompt", "response"]))
@@ -206,7 +206,7 @@ def test_a_table_is_scored_like_a_file(make: Callable[[list[Any]], Any], evaluat
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
-def test_scores_are_a_table_wherever_they_are(ending: str, evaluator: Evaluator) -> None:
+def test_scores_are_a_table_in_memory_and_in_files(ending: str, evaluator: Evaluator) -> None:
     with opened() as project:
         in_memory = project.score(ROWS, evaluator=evaluator)
         in_file = project.score(ROWS, f"scores.{ending}", evaluator)

@@ -1,4 +1,4 @@
-"""Judging offline: requests in files by shard, an engine's batch output, and its replies as a recorded judge."""
+"""Offline judging: request files by shard, an engine's batch output, and replies as a recorded judge."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def project(tmp_path: Path, rubric: Rubric) -> Iterator[Project]:
 
 
 def engine(requests: Path, replies: Path) -> None:
-    """What an engine's batch run does: a line out per line in, in any order, some of which failed."""
+    """Imitate an engine's batch run: a line of output per request, in any order, with some failures."""
     lines = []
     for line in requests.read_text().splitlines():
         asked = json.loads(line)
@@ -56,9 +56,7 @@ def engine(requests: Path, replies: Path) -> None:
     replies.write_text("\n".join([*reversed(lines), "", "{cut off"]))
 
 
-def test_what_an_engine_answered_offline_is_a_recorded_judge(
-    offline: ModuleType, project: Project, tmp_path: Path
-) -> None:
+def test_offline_answers_are_a_recorded_judge(offline: ModuleType, project: Project, tmp_path: Path) -> None:
     counts = []
     for number, name in ((1, "one"), (2, "two")):
         asked = offline.write_requests(project, tmp_path / "requests", "big", (number, 2))
@@ -75,7 +73,5 @@ def test_what_an_engine_answered_offline_is_a_recorded_judge(
     )
 
 
-def test_every_conversation_has_its_requests_where_all_are_asked_for(
-    offline: ModuleType, project: Project, tmp_path: Path
-) -> None:
+def test_all_conversations_have_requests(offline: ModuleType, project: Project, tmp_path: Path) -> None:
     assert offline.write_requests(project, tmp_path / "requests", "big", every=True) == 14

@@ -1,4 +1,4 @@
-"""Nothing is paid twice and nothing that was paid is lost: claims, stores that fail, spools, draws, processes."""
+"""Requests are paid once and no paid answer is lost: claims, failing stores, spools, processes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ SECRET = "sk-not-to-be-written-anywhere"
 
 
 class Clock:
-    """A time that passes when it is told to."""
+    """A clock that a test moves forward."""
 
     def __init__(self) -> None:
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
@@ -76,7 +76,7 @@ class Clock:
 # --- claims ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_claim_is_one_owners_until_it_is_freed_or_runs_out(store: Store) -> None:
+def test_claim_has_one_owner_until_it_is_released_or_expires(store: Store) -> None:
     clock = Clock()
     one, two = (Claims(store, clock, lease=60) for _ in range(2))
     assert one.exchange((), KEYS[:3]).mine == set(KEYS[:3])
@@ -84,13 +84,13 @@ def test_a_claim_is_one_owners_until_it_is_freed_or_runs_out(store: Store) -> No
     assert taken.mine == set(KEYS[3:5]) and taken.until == "2026-01-01T00:01:00.000+00:00"
     assert two.held(KEYS) == set(KEYS[:3]) and one.held(KEYS) == set(KEYS[3:5])
     one.exchange(KEYS[:1], ())
-    assert two.exchange((), KEYS[:3]).mine == {KEYS[0]}, "what was given up is free; nobody gives up another's"
+    assert two.exchange((), KEYS[:3]).mine == {KEYS[0]}, "a released key is free; other owners' keys stay claimed"
     clock.forward(59)
-    one.exchange((), (), renewed=True)
+    one.exchange((), (), renew=True)
     clock.forward(2)
-    assert two.exchange((), KEYS[1:3]).mine == frozenset(), "what was renewed is held"
+    assert two.exchange((), KEYS[1:3]).mine == frozenset(), "renewed claims are held"
     late = one.exchange((), [KEYS[0], *KEYS[3:5]])
-    assert (late.mine, late.over) == ({KEYS[0], *KEYS[3:5]}, 3), "what was not renewed has run out"
+    assert (late.mine, late.over) == ({KEYS[0], *KEYS[3:5]}, 3), "claims that were not renewed have expired"
 
 
 @pytest.mark.parametrize("ahead", [timedelta(minutes=3), timedelta(days=3650)], ids=str)
@@ -112,10 +112,10 @@ def test_claim_of_a_clock_slightly_ahead_is_held(store: Store) -> None:
     assert other.held(KEYS) == set(KEYS[:3]) and not other.exchange((), KEYS[:3]).mine
 
 
-@pytest.mark.parametrize("before", ["free", "run out"])
-def test_of_many_who_claim_at_once_each_key_is_given_to_one(store: Store, before: str) -> None:
+@pytest.mark.parametrize("before", ["free", "expired"])
+def test_concurrent_claims_give_each_key_to_one_owner(store: Store, before: str) -> None:
     clock = Clock()
-    if before == "run out":
+    if before == "expired":
         Claims(store, clock, lease=60).exchange((), KEYS)
         clock.forward(61)
 
@@ -128,12 +128,12 @@ def test_of_many_who_claim_at_once_each_key_is_given_to_one(store: Store, before
         assert sorted(key for keys in pool.map(claim, range(4)) for key in keys) == KEYS
 
 
-def test_who_give_up_and_claim_at_once_never_wait_for_each_other_in_a_ring(store: Store) -> None:
+def test_concurrent_releases_and_claims_do_not_deadlock(store: Store) -> None:
     def exchange(seed: int) -> None:
         drawn, claims, mine = random.Random(seed), Claims(store), frozenset[str]()
         for _ in range(25):
             freed = drawn.sample(sorted(mine), len(mine))
-            mine = claims.exchange(freed, drawn.sample(KEYS[:60], 30), renewed=True).mine
+            mine = claims.exchange(freed, drawn.sample(KEYS[:60], 30), renew=True).mine
         claims.exchange(mine, ())
 
     with ThreadPoolExecutor(4) as pool:
@@ -141,11 +141,11 @@ def test_who_give_up_and_claim_at_once_never_wait_for_each_other_in_a_ring(store
     assert not Claims(store).held(KEYS)
 
 
-# --- who asks -------------------------------------------------------------------------------------------------------
+# --- the ledger ------------------------------------------------------------------------------------------------------
 
 
 class Asking:
-    """Asks for replies through a ledger of its own, and remembers what it asked."""
+    """Asks for replies through its own ledger, and records the keys it asks for."""
 
     def __init__(
         self, store: Store, lease: Lease | None = None, fails: Callable[[str], bool] = lambda _: False
@@ -172,13 +172,13 @@ def paid(key: str, said: str = "hello") -> PaidRow:
 
 @pytest.fixture
 def other(store: Store) -> Iterator[Store]:
-    """The same store, as another process has it."""
+    """A second connection to the same store, like another process."""
     opened = Store(store.url)
     yield opened
     opened.close()
 
 
-def test_what_another_asks_is_waited_for_and_not_asked(store: Store, other: Store) -> None:
+def test_ledger_waits_for_keys_of_another_owner(store: Store, other: Store) -> None:
     one, two = Asking(store), Asking(other)
 
     async def both() -> None:
@@ -192,12 +192,12 @@ def test_what_another_asks_is_waited_for_and_not_asked(store: Store, other: Stor
     assert set(store.replies(KEYS)) == set(KEYS[:60]) and not Claims(store).held(KEYS)
 
 
-def test_what_another_could_not_get_is_asked_here(store: Store, other: Store) -> None:
+def test_ledger_asks_for_keys_that_another_owner_failed_to_get(store: Store, other: Store) -> None:
     one, two = Asking(store, fails=lambda key: True), Asking(other)
 
     async def both() -> None:
         first = asyncio.create_task(one.all(KEYS[:5]))
-        while not one.asked:  # it holds all of them by then, or has given them up again
+        while not one.asked:  # by then it holds all keys, or has released them
             await asyncio.sleep(0.001)
         await two.all(KEYS[:5])
         await first
@@ -206,9 +206,7 @@ def test_what_another_could_not_get_is_asked_here(store: Store, other: Store) ->
     assert one.asked == two.asked == KEYS[:5] and set(store.replies(KEYS)) == set(KEYS[:5])
 
 
-def test_claims_of_a_process_that_was_killed_are_taken_over_when_they_run_out(
-    store: Store, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_expired_claims_of_a_killed_process_are_taken_over(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     Claims(store, clock, lease=60).exchange((), KEYS[:5])
     next_one = Asking(store, Lease(60, 0.01, clock))
@@ -227,7 +225,7 @@ def test_claims_of_a_process_that_was_killed_are_taken_over_when_they_run_out(
     assert caplog.text.count("waiting") == 1
 
 
-def test_an_interrupt_gives_claims_up(store: Store) -> None:
+def test_interrupt_releases_claims(store: Store) -> None:
     asking = Asking(store)
 
     async def interrupted() -> None:
@@ -245,7 +243,7 @@ def test_an_interrupt_gives_claims_up(store: Store) -> None:
     assert not Claims(store).held(KEYS)
 
 
-# --- every part that pays -------------------------------------------------------------------------------------------
+# --- every kind of request -----------------------------------------------------------------------------------------
 
 OPTIONS = Scale(options=(1, 2))
 QUESTIONS = tuple(Question(id=name, text=f"{name}?", scale=OPTIONS, applies="always") for name in ("Q1", "Q2"))
@@ -265,11 +263,11 @@ PARTS: dict[str, tuple[str, list[Request]]] = {
     "embeddings": ("", [Request("embedder", EmbeddingText("endpoint:e1", "x" * n)) for n in range(1, 600)]),
 }
 QUICKEST_FIRST = ["logprobs", *(pytest.param(part, marks=pytest.mark.slow) for part in PARTS if part != "logprobs")]
-"""One kind of question in `make check`, all in `make test`."""
+"""One kind of request in `make check`, all in `make test`."""
 
 
 class Payment:
-    """What one part asks, and a server that answers and remembers; before its answer number `n`, `then[n]` is called."""
+    """Requests of one kind, and a server that records them; before answer number `n` it calls `then[n]`."""
 
     def __init__(self, part: str) -> None:
         role, self.requests = PARTS[part]
@@ -278,7 +276,7 @@ class Payment:
         self.server = ChatServer(self._answer)
 
     def _answer(self, request: Mapping[str, Any]) -> Wire:
-        for number in [n for n in list(self.then) if n <= len(self.server.requests)]:  # others take from it meanwhile
+        for number in [n for n in list(self.then) if n <= len(self.server.requests)]:  # other threads remove entries
             self.then.pop(number, lambda: None)()
         if "input" in request and self._part == "embeddings":
             said = enumerate(request["input"])
@@ -299,7 +297,7 @@ class Payment:
 
     @property
     def paid(self) -> Counter[str]:
-        """How often each thing was paid for."""
+        """Number of payments for each request."""
         if self._part == "embeddings":
             return Counter(said for request in self.server.requests for said in request["input"])
         return Counter(json.dumps(request, sort_keys=True) for request in self.server.requests)
@@ -315,7 +313,7 @@ def payment(part: str, api_key: None, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 @pytest.fixture
 def once(payment: Payment, memory: Store) -> Counter[str]:
-    """What is paid where one user asks alone."""
+    """Payments of a single user."""
     assert said(payment.ask(memory))
     expected = payment.paid
     payment.server.requests.clear()
@@ -323,7 +321,7 @@ def once(payment: Payment, memory: Store) -> Counter[str]:
 
 
 @pytest.mark.parametrize("part", QUICKEST_FIRST)
-def test_two_who_ask_the_same_at_once_pay_once(
+def test_two_users_with_the_same_requests_pay_once(
     payment: Payment, once: Counter[str], store: Store, other: Store
 ) -> None:
     with ThreadPoolExecutor(2) as pool:
@@ -334,7 +332,7 @@ def test_two_who_ask_the_same_at_once_pay_once(
 
 
 @pytest.mark.parametrize("part", QUICKEST_FIRST)
-def test_a_plan_is_what_is_paid_next_and_looks_for_all_of_it_at_once(
+def test_plan_equals_the_next_payments_and_uses_one_lookup(
     payment: Payment, memory: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     everything, payment.requests = payment.requests, payment.requests[::2]
@@ -355,7 +353,7 @@ def test_a_plan_is_what_is_paid_next_and_looks_for_all_of_it_at_once(
 
 
 def said(answers: Sequence[Any]) -> list[Any]:
-    """Answers, all of which there are, without what they cost and how they were come by."""
+    """Return the answers without usage, and check that none is missing."""
     plain: list[Any] = []
     for each in answers:
         if isinstance(each, Judged):
@@ -383,7 +381,7 @@ def execute(url: str, sql: str) -> None:
 
 
 def later(url: str) -> None:
-    """Some time passes: claims run out."""
+    """Let all claims expire."""
     execute(url, "UPDATE claims SET until = '2000-01-01T00:00:00.000+00:00'")
 
 
@@ -392,7 +390,7 @@ KEPT_AS = {"logprobs": "annotations", "verbalised": "annotations", "decisions": 
 
 @pytest.mark.parametrize("lost", ["claims", "answers"])
 @pytest.mark.parametrize("part", QUICKEST_FIRST)
-def test_a_store_that_fails_loses_nothing_and_nothing_is_paid_again(
+def test_failing_store_loses_no_paid_answer(
     payment: Payment,
     once: Counter[str],
     store: Store,
@@ -404,7 +402,9 @@ def test_a_store_that_fails_loses_nothing_and_nothing_is_paid_again(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     table = lost if lost == "claims" else KEPT_AS.get(part, "cache")
     payment.then[2] = lambda: execute(store.url, f"ALTER TABLE {table} RENAME TO elsewhere")
-    payment.then |= {number: lambda: time.sleep(1) for number in range(6, 40)}  # a write fails sooner than all is asked
+    payment.then |= {
+        number: lambda: time.sleep(1) for number in range(6, 40)
+    }  # a write fails before all requests are sent
     with pytest.raises(StoreError, match=table) as caught:
         payment.ask(store)
     payment.then.clear()
@@ -412,22 +412,20 @@ def test_a_store_that_fails_loses_nothing_and_nothing_is_paid_again(
     assert payment.paid < once, "asking stopped"
     execute(store.url, f"ALTER TABLE elsewhere RENAME TO {table}")
     later(store.url)
-    spooled = re.search(r"(\d+) answers that were paid for are in (\S+);", str(caught.value))
+    spooled = re.search(r"(\d+) paid answers are in (\S+);", str(caught.value))
     if lost == "answers":
-        assert spooled and tmp_path in Path(spooled[2]).parents, "wherever the next command is run"
+        assert spooled and tmp_path in Path(spooled[2]).parents, "in a folder that the next command finds"
         assert private(Path(spooled[2])) and len(list(Path(spooled[2]).iterdir()))
     for line in Spool(store).take_in():
-        assert (
-            spooled and line == f"took in {spooled[1]} answers that were paid for when the store could not be written"
-        )
-    assert not list(tmp_path.rglob("*.unsaved")), "what was taken in is removed"
+        assert spooled and line == f"stored {spooled[1]} paid answers that the store could not take before"
+    assert not list(tmp_path.rglob("*.unsaved")), "loaded files are removed"
     again = said(payment.ask(store))
     assert payment.paid == once
     assert again == said(payment.ask(store)) and payment.paid == once
 
 
 def private(folder: Path) -> bool:
-    """Whether nobody but its owner can read a folder, and what is in it."""
+    """Return True if only the owner can read a folder and its files."""
     return all(stat.S_IMODE(path.stat().st_mode) & 0o077 == 0 for path in (folder, *folder.iterdir()))
 
 
@@ -435,7 +433,7 @@ def private(folder: Path) -> bool:
 
 
 def spooled(store: Store, *rows: PaidRow) -> Path:
-    """The one file of a spool that holds some rows."""
+    """Return the one file of a spool with these rows."""
     folder = Spool(store).put(rows)
     assert folder is not None
     [path] = folder.iterdir()
@@ -458,13 +456,13 @@ ANSWER: PaidRow = {
 VECTOR: PaidRow = {"kind": "vector", "key": "v", "maker": "e", "bytes": np.array([1, 2], "<f4").tobytes()}
 
 
-def test_a_spool_is_private_and_gives_back_every_kind_without_secrets(
+def test_spool_is_private_and_restores_every_kind_without_secrets(
     file_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     path = spooled(file_store, ANSWER, VECTOR, paid("k", f"odd \u2028 {SECRET} \n"))
     assert private(path.parent) and SECRET not in path.read_text()
-    assert Spool(file_store).take_in() == ["took in 3 answers that were paid for when the store could not be written"]
+    assert Spool(file_store).take_in() == ["stored 3 paid answers that the store could not take before"]
     assert not path.parent.exists() and Spool(file_store).take_in() == []
     assert json.loads(file_store.replies(["k"])["k"])["text"] == "odd \u2028 [secret] \n"
     assert VectorCache(file_store).vectors(["v"])["v"].tolist() == [1, 2]
@@ -473,40 +471,40 @@ def test_a_spool_is_private_and_gives_back_every_kind_without_secrets(
 
 
 WRONG = {
-    "no JSON": "{",
-    "deep": "[" * 5000,
-    "no object": "7",
+    "invalid JSON": "{",
+    "deeply nested": "[" * 5000,
+    "not an object": "7",
     "another kind": json.dumps({**paid("k"), "kind": "label"}),
     "another field": json.dumps({**paid("k"), "more": 1}),
     "a number as a key": json.dumps({**paid("k"), "key": 7}),
-    "a reply that is none": json.dumps({**paid("k"), "content": '{"text": 7}'}),
-    "a reply that is no JSON": json.dumps({**paid("k"), "content": "hello"}),
-    "a token that is no probability": json.dumps(paid("k")).replace("null", '{\\"1\\": 1.5}'),
+    "an invalid reply": json.dumps({**paid("k"), "content": '{"text": 7}'}),
+    "a reply that is not JSON": json.dumps({**paid("k"), "content": "hello"}),
+    "an invalid token probability": json.dumps(paid("k")).replace("null", '{\\"1\\": 1.5}'),
     "a likelihood above 1": json.dumps({**paid("k"), "content": "[[0.5, 3]]"}),
-    "a share that is none": json.dumps({**ANSWER, "probabilities": '{"1": -0.5}'}),
-    "a share that is no number": json.dumps({**ANSWER, "probabilities": '{"1": NaN}'}),
-    "a vector that is none": json.dumps({**VECTOR, "bytes": "AAA="}),
-    "a vector of nothing": json.dumps({**VECTOR, "bytes": "AADAfw=="}),
+    "a negative probability": json.dumps({**ANSWER, "probabilities": '{"1": -0.5}'}),
+    "a probability that is not a number": json.dumps({**ANSWER, "probabilities": '{"1": NaN}'}),
+    "an invalid vector": json.dumps({**VECTOR, "bytes": "AAA="}),
+    "an infinite vector": json.dumps({**VECTOR, "bytes": "AADAfw=="}),
 }
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_a_spool_is_read_as_strictly_as_any_file(file_store: Store, wrong: str) -> None:
+def test_spool_rejects_invalid_lines(file_store: Store, wrong: str) -> None:
     path = spooled(file_store, paid("first"))
     path.write_text(path.read_text() + WRONG[wrong] + "\n")
     said_first, said_then = Spool(file_store).take_in()
-    assert said_first.startswith("took in 1 answers") and "line 2 is no answer that can be kept" in said_then
+    assert said_first.startswith("stored 1 paid answers") and "line 2 is not a paid answer" in said_then
     assert set(file_store.replies(["first", "k"])) == {"first"} and not list(file_store.annotations())
     assert Spool(file_store).take_in() == [] and path.with_suffix(".refused").exists(), (
-        "it is kept aside, and said once"
+        "it is moved aside, and reported once"
     )
 
 
-def test_a_spool_that_others_may_write_or_that_is_no_file_is_left_alone(file_store: Store, tmp_path: Path) -> None:
+def test_spool_ignores_files_that_others_can_write_and_pipes(file_store: Store, tmp_path: Path) -> None:
     path = spooled(file_store, paid("k"))
     path.chmod(0o622)
     [said_once] = Spool(file_store).take_in()
-    assert "can be written by others than its owner" in said_once and path.exists()
+    assert "can be written by other users" in said_once and path.exists()
     path.unlink()
     os.mkfifo(path)
     [said_once] = Spool(file_store).take_in()
@@ -514,26 +512,26 @@ def test_a_spool_that_others_may_write_or_that_is_no_file_is_left_alone(file_sto
     assert not file_store.replies(["k"])
 
 
-def test_a_spool_goes_where_there_is_room_and_says_where_there_is_none(
+def test_spool_uses_the_user_folder_and_reports_lost_answers(
     file_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "store.db.unsaved").write_text("something else")
     elsewhere = Spool(file_store).put([paid("k")])
     assert elsewhere is not None and elsewhere.is_relative_to(tmp_path / "state") and private(elsewhere)
-    assert Spool(file_store).take_in()[0].startswith("took in 1 ") and file_store.reply("k")
+    assert Spool(file_store).take_in()[0].startswith("stored 1 ") and file_store.reply("k")
     (tmp_path / "state").rename(tmp_path / "gone")
     (tmp_path / "state").write_text("something else")
     assert Spool(file_store).put([paid("k")]) is None
     failure = UnsavedAnswers("the store failed.")
     failure.spooled(3, None)
-    assert str(failure) == "the store failed. 3 answers that were paid for could be written nowhere and are lost."
+    assert str(failure) == "the store failed. 3 paid answers could not be written anywhere and are lost."
 
 
-def test_opening_a_project_takes_the_spool_in_and_says_so(file_store: Store, caplog: pytest.LogCaptureFixture) -> None:
+def test_opening_a_project_loads_the_spool(file_store: Store, caplog: pytest.LogCaptureFixture) -> None:
     path = spooled(file_store, paid("k"))
     with Project(config_from({"store": file_store.url}), RUBRIC) as project:
         assert project.store.reply("k")
-    assert "took in 1 answers" in caplog.text and not path.exists()
+    assert "stored 1 paid answers" in caplog.text and not path.exists()
 
 
 # --- draws, processes -----------------------------------------------------------------------------------------------
@@ -541,7 +539,7 @@ def test_opening_a_project_takes_the_spool_in_and_says_so(file_store: Store, cap
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", ["sampling"])
-def test_a_budget_loses_no_draw(payment: Payment, once: Counter[str], store: Store) -> None:
+def test_budget_stop_loses_no_sampled_reply(payment: Payment, once: Counter[str], store: Store) -> None:
     for _ in range(once.total() // 5):
         with pytest.raises(BudgetReached):
             payment.ask(store, Budget(Caps(requests=5), {}))
@@ -577,7 +575,7 @@ def test_processes_on_one_store_pay_once(store: Store, api_key: None) -> None:
 
 
 class Held(ScriptedJudge):
-    """A judge that lets go of its answers when it is told to."""
+    """A judge that holds its answers until an event."""
 
     def __init__(self, until: asyncio.Event) -> None:
         super().__init__(lambda *_: {"1": 0.5, "2": 0.5})
@@ -589,13 +587,13 @@ class Held(ScriptedJudge):
         return found
 
 
-def test_what_another_is_asking_holds_nobody_up(store: Store, other: Store) -> None:
+def test_requests_of_another_process_do_not_delay_the_others(store: Store, other: Store) -> None:
     async def both() -> tuple[Held, ScriptedJudge]:
         slow, quick = Held(asyncio.Event()), ScriptedJudge(lambda *_: {"1": 0.5, "2": 0.5})
 
         async def judged(judge: ScriptedJudge, store: Store) -> int:
             lease = Lease(look=0.02)
-            return sum([1 async for _ in judge_all(judge, RUBRIC, SAMPLES, store, at_once=1, lease=lease)])
+            return sum([1 async for _ in judge_all(judge, RUBRIC, SAMPLES, store, concurrency=1, lease=lease)])
 
         first = asyncio.create_task(judged(slow, store))
         while not slow.asked:
@@ -612,7 +610,7 @@ def test_what_another_is_asking_holds_nobody_up(store: Store, other: Store) -> N
     assert [each.target for each, _ in quick.asked[::2]] == [each.target for each in SAMPLES[1:]]
 
 
-def test_questions_that_are_the_same_are_asked_once(store: Store) -> None:
+def test_questions_with_equal_wording_are_asked_once(store: Store) -> None:
     twins = tuple(Question(id=name, text="How?", scale=OPTIONS, applies="always") for name in ("A", "B"))
     judge = ScriptedJudge(lambda *_: {"1": 0.5, "2": 0.5})
     judge.made_from = lambda sample, question: {"target": str(sample.target), "text": question.text}  # type: ignore[method-assign]

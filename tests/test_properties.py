@@ -1,4 +1,4 @@
-"""What one part lets in, every part after it can take: rows that nobody would write, from the reader to a score."""
+"""Property tests: rows that the reader accepts pass every later stage up to a score."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ROW = st.fixed_dictionaries(
 
 
 def let_in(*rows: Any) -> tuple[list[Conversation], list[BadRow]]:
-    """What the reader makes of rows after one that is good."""
+    """Read rows after a valid one."""
     bad: list[BadRow] = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.jsonl"
@@ -52,7 +52,7 @@ def let_in(*rows: Any) -> tuple[list[Conversation], list[BadRow]]:
 
 @pytest.fixture(scope="module")
 def evaluator() -> Evaluator:
-    """Cheap metrics and a head, learned on planted chats."""
+    """An evaluator of cheap metrics, fitted on planted chats."""
     from accord.evidence import Training
 
     chats, labels, rubric = rated_chats()
@@ -63,7 +63,7 @@ def evaluator() -> Evaluator:
 
 
 def taken(conversation: Conversation, evaluator: Evaluator, rubric: Rubric) -> None:
-    """Every part after the reader, on one conversation and each of its turns."""
+    """Run every stage after the reader on a conversation and each of its turns."""
     json.loads(canonical_json(conversation.to_json()), parse_constant=lambda name: pytest.fail(name))
     assert Conversation.from_json(json.loads(canonical_json(conversation.to_json()))) == conversation
     assert len(turn_digests(conversation)) == len(conversation.turns)
@@ -85,7 +85,7 @@ def taken(conversation: Conversation, evaluator: Evaluator, rubric: Rubric) -> N
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(row=ROW)
 @pytest.mark.slow
-def test_what_a_reader_lets_in_everything_after_it_can_take(row: Any, evaluator: Evaluator, rubric: Rubric) -> None:
+def test_accepted_rows_pass_every_later_stage(row: Any, evaluator: Evaluator, rubric: Rubric) -> None:
     whole = {"id": "good", "messages": MESSAGES}
     for conversation in let_in(whole if "messages" in row else {"conversation_id": "good", **MESSAGES[0]}, row)[0]:
         taken(conversation, evaluator, rubric)
@@ -110,12 +110,12 @@ def said(**message: Any) -> dict[str, Any]:
         ({"messages": [5]}, "a message is an object"),
     ],
 )
-def test_a_row_that_nothing_could_take_is_a_bad_row(row: Any, reason: str) -> None:
+def test_an_unusable_row_is_a_bad_row(row: Any, reason: str) -> None:
     found, [bad] = let_in({"id": "good", "messages": MESSAGES}, row)
     assert [each.id for each in found] == ["good"] and reason in bad.reason
 
 
-def test_what_is_no_json_beside_a_text_is_kept_as_text(evaluator: Evaluator, rubric: Rubric) -> None:
+def test_metadata_that_is_not_json_becomes_text(evaluator: Evaluator, rubric: Rubric) -> None:
     call = {"function": {"name": "look", "arguments": 5}}
     row = {**said(tool_calls=call, score=math.nan), "metadata": {"a": math.nan, "b": -math.inf, "c": [math.nan, 1.5]}}
     [found], bad = let_in(row)

@@ -1,4 +1,4 @@
-"""Behind a proxy: whom a request comes from is believed of the proxy that was named, and of nobody else."""
+"""Forwarded headers are trusted from configured proxies alone."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ pytest.importorskip("fastapi", reason="needs accord[serve]")
 import uvicorn
 
 from accord.live import checked_proxies
-from accord.live.service.server import config_of
+from accord.live.service.server import server_config
 
 
 async def says(scope: Any, receive: Any, send: Any) -> None:
-    """Who asks, and by which scheme."""
+    """Return client address and scheme."""
     found = f"{scope['scheme']} {scope['client'][0]}".encode()
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(found))]})
     await send({"type": "http.response.body", "body": found})
@@ -34,10 +34,10 @@ async def says(scope: Any, receive: Any, send: Any) -> None:
         (("10.0.0.7",), "http 127.0.0.1"),
     ],
 )  # fmt: skip
-def test_forwarded_headers_are_believed_of_a_named_proxy_alone(proxies: tuple[str, ...], seen: str) -> None:
+def test_forwarded_headers_are_trusted_from_configured_proxies(proxies: tuple[str, ...], seen: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as public:
         port = public.getsockname()[1]
-        server = uvicorn.Server(config_of(says, "127.0.0.1", port, proxies, "off"))
+        server = uvicorn.Server(server_config(says, "127.0.0.1", port, proxies))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [public]}, daemon=True)
         thread.start()
         while not server.started:
@@ -52,6 +52,6 @@ def test_forwarded_headers_are_believed_of_a_named_proxy_alone(proxies: tuple[st
 
 
 @pytest.mark.parametrize("proxy", ["*", "0.0.0.0/0", "::/0", "proxy.example", "", "127.0.0.1, 10.0.0.1"])
-def test_everybody_is_no_proxy(proxy: str) -> None:
+def test_wildcard_proxy_is_rejected(proxy: str) -> None:
     with pytest.raises(BadInput, match="--proxy"):
         checked_proxies([proxy])

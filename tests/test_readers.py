@@ -1,4 +1,4 @@
-"""Every format, read from files as people have them; and every way a row or a file can be wrong."""
+"""Readers of all formats, and errors of invalid rows and files."""
 
 from __future__ import annotations
 
@@ -70,18 +70,18 @@ def test_openai_messages_keep_unknown_keys_tool_calls_and_parts(tmp_path: Path) 
     assert found.metadata == {"system": "a", "model": "m1"} and found.system == "a"
 
 
-def test_a_conversation_says_that_nobody_held_it() -> None:
+def test_a_synthetic_conversation_is_marked() -> None:
     made = Conversation("1", (Turn("user", "Hello"),), metadata={SYNTHETIC: {"how": "DS1"}})
     assert made.is_synthetic and Conversation.from_json(made.to_json()).is_synthetic
     assert not replace(made, metadata={SYNTHETIC: None}).is_synthetic and not replace(made, metadata={}).is_synthetic
 
 
-def test_a_conversation_survives_json(tmp_path: Path) -> None:
+def test_a_conversation_round_trips_through_json(tmp_path: Path) -> None:
     found = only(lines(tmp_path / "c.jsonl", {"messages": MESSAGES, "documents": ["d"], "odd": [1]}))
     assert Conversation.from_json(json.loads(json.dumps(found.to_json()))) == found
 
 
-def test_sharegpt(tmp_path: Path) -> None:
+def test_sharegpt_rows_become_conversations(tmp_path: Path) -> None:
     row = {"conversations": [{"from": "human", "value": "hello"}, {"from": "gpt", "value": "hi there"}]}
     found = only(lines(tmp_path / "s.jsonl", row))
     assert said(found) == HELLO
@@ -89,7 +89,7 @@ def test_sharegpt(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
-def test_a_table_with_one_row_a_turn_even_scattered(tmp_path: Path, delimiter: str) -> None:
+def test_a_table_of_scattered_turns_is_grouped_by_conversation(tmp_path: Path, delimiter: str) -> None:
     path = tmp_path / ("t.tsv" if delimiter == "\t" else "t.csv")
     rows = [
         ("conversation_id", "role", "content"),
@@ -104,7 +104,7 @@ def test_a_table_with_one_row_a_turn_even_scattered(tmp_path: Path, delimiter: s
     assert said(found[1]) == [("user", "two\nlines")]
 
 
-def test_a_table_with_one_row_an_exchange_and_a_column_map(tmp_path: Path) -> None:
+def test_a_table_of_exchanges_is_read_with_a_column_map(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("chat,asked,replied,bot\nx,hello,hi there,b1\nx,bye,see you,b1\n", encoding="utf-8")
     columns = {"conversation": "chat", "prompt": "asked", "response": "replied", "system": "bot"}
@@ -115,7 +115,7 @@ def test_a_table_with_one_row_an_exchange_and_a_column_map(tmp_path: Path) -> No
         list(read(path, columns={"prompt": "nothere"}))
 
 
-def test_parquet_with_a_column_of_messages(tmp_path: Path) -> None:
+def test_a_parquet_column_of_messages_becomes_turns(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     pl.DataFrame({"id": ["x"], "messages": [MESSAGES]}).write_parquet(path)
     assert said(only(path)) == HELLO
@@ -141,7 +141,7 @@ def part(role: str, text: str) -> dict[str, Any]:
     return {"role": role, "parts": [{"type": "text", "content": text}]}
 
 
-def test_otel_spans_in_any_order_with_or_without_repeated_history(tmp_path: Path) -> None:
+def test_otel_spans_merge_in_any_order_with_or_without_history(tmp_path: Path) -> None:
     hello, hi, bye, see = (
         part("user", "hello"),
         part("assistant", "hi there"),
@@ -162,7 +162,7 @@ def test_otel_spans_in_any_order_with_or_without_repeated_history(tmp_path: Path
     assert found["long"].metadata["model"] == "m1"
 
 
-def test_otlp_batches_and_system_instructions(tmp_path: Path) -> None:
+def test_an_otlp_batch_keeps_system_instructions(tmp_path: Path) -> None:
     def value(text: str) -> dict[str, str]:
         return {"stringValue": text}
 
@@ -206,13 +206,13 @@ CONVENTIONS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", CONVENTIONS)
-def test_messages_under_each_convention_of_spans(name: str, tmp_path: Path) -> None:
+def test_messages_are_read_under_each_span_convention(name: str, tmp_path: Path) -> None:
     path = lines(tmp_path / "spans.jsonl", {"span_id": "1", "trace_id": "t", "attributes": CONVENTIONS[name]})
     found = only(path)
     assert said(found) == [("system", "be kind"), *HELLO] and (found.id, found.metadata["model"]) == ("s", "m1")
 
 
-def test_openinference_spans_with_tool_calls_documents_and_chains(tmp_path: Path) -> None:
+def test_openinference_spans_keep_tool_calls_and_documents(tmp_path: Path) -> None:
     kinds = ("CHAIN", "RETRIEVER", "LLM", "CHAIN")
     call = "llm.output_messages.0.message.tool_calls.0.tool_call"
     attributes: list[dict[str, Any]] = [
@@ -231,10 +231,12 @@ def test_openinference_spans_with_tool_calls_documents_and_chains(tmp_path: Path
     assert [turn.role for turn in found.turns] == ["user", "assistant"] and found.turns[0].content == "hello"
     assert found.turns[1].extra["tool_calls"] == [{"function": {"name": "look", "arguments": "{}"}}]
     assert [(each.id, each.text) for each in found.documents] == [("d1", "Herons eat fish.")]
-    assert said(only(lines(tmp_path / "b.jsonl", rows[0], rows[3]))) == HELLO  # no model call: the root tells
+    assert (
+        said(only(lines(tmp_path / "b.jsonl", rows[0], rows[3]))) == HELLO
+    )  # no model call: the root span has the messages
 
 
-def test_messages_that_are_events_or_log_records(tmp_path: Path) -> None:
+def test_messages_are_read_from_events_and_log_records(tmp_path: Path) -> None:
     def event(name: str, time: int, **attributes: str) -> dict[str, Any]:
         return {"name": name, "timeUnixNano": str(time), "attributes": attributes}
 
@@ -268,7 +270,7 @@ def test_messages_that_are_events_or_log_records(tmp_path: Path) -> None:
     assert said(only(lines(tmp_path / "otlp.jsonl", export))) == whole
 
 
-def test_spans_that_say_nothing_are_passed_over_with_the_reason(tmp_path: Path) -> None:
+def test_spans_without_content_are_skipped_with_the_reason(tmp_path: Path) -> None:
     rows = [
         {"span_id": "1", "trace_id": "t", "attributes": {"http.method": "GET"}},
         {"span_id": "2", "trace_id": "t", "attributes": {"gen_ai.operation.name": "chat"}},
@@ -283,7 +285,7 @@ def test_spans_that_say_nothing_are_passed_over_with_the_reason(tmp_path: Path) 
     assert reasons == ["no model call", lost, "no model call", lost, lost]
 
 
-def test_langfuse_sessions_and_human_scores(tmp_path: Path) -> None:
+def test_langfuse_sessions_keep_human_scores_only(tmp_path: Path) -> None:
     rows = [
         {
             "id": "t2", "sessionId": "s1", "timestamp": "2", "input": "bye", "output": {"content": "see you"},
@@ -300,7 +302,7 @@ def test_langfuse_sessions_and_human_scores(tmp_path: Path) -> None:
     assert (label.target, label.question, label.annotator, label.value) == (Target("s1", 3), "Q0", "ann", 3)
 
 
-def test_mlflow_traces_and_human_assessments(tmp_path: Path) -> None:
+def test_mlflow_traces_keep_human_assessments_only(tmp_path: Path) -> None:
     def assessment(kind: str, value: Any) -> dict[str, Any]:
         source = {"source_type": kind, "source_id": "ann"}
         return {"assessment_name": "Q0", "source": source, "feedback": {"value": value}, "create_time": "2026-01-01"}
@@ -322,7 +324,7 @@ def test_mlflow_traces_and_human_assessments(tmp_path: Path) -> None:
     assert [(label.annotator, label.value) for label in record.labels] == [("ann", 4)]
 
 
-def test_benchmark_rows_carry_ratings_turns_and_not_applicable(tmp_path: Path) -> None:
+def test_benchmark_rows_keep_ratings_and_not_applicable(tmp_path: Path) -> None:
     row = {
         "id": "b1", "dataset": "d", "level": "turn", "system": "s", "messages": MESSAGES, "response_index": 1,
         "knowledge": ["fact"], "references": [], "meta": {"not_applicable": [["ann", "Q2"]]},
@@ -336,7 +338,7 @@ def test_benchmark_rows_carry_ratings_turns_and_not_applicable(tmp_path: Path) -
     assert record.conversation.metadata["dataset"] == "d"
 
 
-def test_the_real_benchmark_files(data: Path) -> None:
+def test_published_benchmark_files_are_read(data: Path) -> None:
     counts = {name: [0, 0] for name in ("llm_rubric_real", "llm_rubric_synth", "topical_usr", "abc_eval")}
     for name, count in counts.items():
         for record in read(data / name):
@@ -351,7 +353,7 @@ def test_the_real_benchmark_files(data: Path) -> None:
 
 
 @pytest.mark.parametrize("indent", [None, 2])
-def test_a_json_array_streams_whatever_its_layout(tmp_path: Path, indent: int | None) -> None:
+def test_a_json_array_is_read_in_every_layout(tmp_path: Path, indent: int | None) -> None:
     path = tmp_path / "chats.json"
     rows = [{"id": f"c{i}", "messages": [{"role": "user", "content": "x" * 40_000}]} for i in range(9)]
     path.write_text(json.dumps(rows, indent=indent), encoding="utf-8")
@@ -359,7 +361,7 @@ def test_a_json_array_streams_whatever_its_layout(tmp_path: Path, indent: int | 
 
 
 @pytest.mark.parametrize(("ending", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress)])
-def test_packed_files_of_each_kind(tmp_path: Path, ending: str, pack: Callable[[bytes], bytes]) -> None:
+def test_compressed_files_are_read(tmp_path: Path, ending: str, pack: Callable[[bytes], bytes]) -> None:
     path, table = tmp_path / f"one.json{ending}", tmp_path / f"two.csv{ending}"
     path.write_bytes(pack(json.dumps({"messages": MESSAGES}, indent=1).encode()))
     assert said(only(path)) == HELLO
@@ -379,9 +381,7 @@ def test_packed_files_of_each_kind(tmp_path: Path, ending: str, pack: Callable[[
         ('{"messages": 5}', "messages are a list, got int"),
     ],
 )
-def test_a_bad_row_is_named_by_file_line_and_reason_and_skipped_only_on_demand(
-    tmp_path: Path, bad: str, reason: str
-) -> None:
+def test_a_bad_row_is_reported_with_file_line_and_reason(tmp_path: Path, bad: str, reason: str) -> None:
     good = json.dumps({"messages": MESSAGES})
     path = tmp_path / "chats.jsonl"
     path.write_text(f"{good}\n\n{bad}\n{good}\n", encoding="utf-8")
@@ -393,7 +393,7 @@ def test_a_bad_row_is_named_by_file_line_and_reason_and_skipped_only_on_demand(
     assert [error.line for error in skipped] == [3]
 
 
-def test_a_row_that_is_not_utf8_is_one_bad_row(tmp_path: Path) -> None:
+def test_a_row_of_invalid_utf8_is_one_bad_row(tmp_path: Path) -> None:
     path = tmp_path / "chats.jsonl"
     path.write_bytes(json.dumps({"messages": MESSAGES}).encode() + b'\n{"messages": "\xe9"}\n')
     with pytest.raises(BadRow, match="line 2: not UTF-8"):
@@ -416,14 +416,14 @@ def test_a_row_that_is_not_utf8_is_one_bad_row(tmp_path: Path) -> None:
         ("a.jsonl", b'{"strange": 1}\n', "cannot tell the format"),
     ],
 )
-def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, name: str, content: bytes, reason: str) -> None:
+def test_an_unreadable_file_gives_the_reason(tmp_path: Path, name: str, content: bytes, reason: str) -> None:
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(BadInput, match=reason):
         list(read(path))
 
 
-def test_unknown_files_and_formats() -> None:
+def test_unknown_files_and_formats_are_errors() -> None:
     with pytest.raises(BadInput, match="no file nowhere.jsonl"):
         list(read("nowhere.jsonl"))
     with pytest.raises(UnknownName, match="Did you mean 'sharegpt'"):
@@ -431,7 +431,7 @@ def test_unknown_files_and_formats() -> None:
     assert detect({"conversations": []}, "x") == "sharegpt"
 
 
-def test_otel_reads_what_happened_once(tmp_path: Path) -> None:
+def test_otel_messages_of_agent_and_model_spans_are_read_once(tmp_path: Path) -> None:
     said_ = [
         ("user", "one"),
         ("assistant", "A1"),
@@ -475,7 +475,7 @@ def test_malformed_spans_are_bad_rows(tmp_path: Path, row: dict[str, Any]) -> No
     assert said(record.conversation) == HELLO and [error.line for error in skipped] == [1]
 
 
-def test_tool_results_are_text_and_roles_have_one_name(tmp_path: Path) -> None:
+def test_tool_results_become_text_and_roles_are_normalized(tmp_path: Path) -> None:
     result = {"role": "tool", "parts": [{"type": "tool_call_response", "response": {"sum": 42}}]}
     path = lines(
         tmp_path / "m.jsonl",
@@ -484,7 +484,7 @@ def test_tool_results_are_text_and_roles_have_one_name(tmp_path: Path) -> None:
     assert said(only(path)) == [("user", "hi"), ("tool", '{"sum": 42}'), ("assistant", "yo")]
 
 
-def test_what_a_person_typed_is_never_taken_for_structure(tmp_path: Path) -> None:
+def test_json_typed_by_a_user_stays_text(tmp_path: Path) -> None:
     def trace(name: str, sent: Any, received: Any) -> dict[str, Any]:
         return {"id": name, "sessionId": None, "scores": "[]", "input": sent, "output": received}
 
@@ -500,7 +500,7 @@ def test_what_a_person_typed_is_never_taken_for_structure(tmp_path: Path) -> Non
     assert found[2] == [*HELLO, ("user", "q"), ("assistant", "x")]
 
 
-def test_tables_are_read_in_the_order_of_their_turns_with_all_documents(tmp_path: Path) -> None:
+def test_tables_are_sorted_by_turn_and_keep_all_documents(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(
         "conversation,turn,role,content,context,system,tokens\n"
@@ -513,7 +513,7 @@ def test_tables_are_read_in_the_order_of_their_turns_with_all_documents(tmp_path
     assert found.metadata == {"system": "s1"} and found.turns[0].extra == {"tokens": "5"}
 
 
-def test_a_turn_that_names_no_conversation_is_a_bad_row(tmp_path: Path) -> None:
+def test_a_turn_without_a_conversation_is_a_bad_row(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("role,content\nuser,hello\nassistant,hi\n", encoding="utf-8")
     with pytest.raises(BadRow, match="a turn names no conversation"):
@@ -528,7 +528,7 @@ def test_a_turn_that_names_no_conversation_is_a_bad_row(tmp_path: Path) -> None:
         ("conversation,role,content\na,user\n", "2 columns, the header has 3"),
     ],
 )
-def test_tables_that_contradict_themselves(tmp_path: Path, text: str, reason: str) -> None:
+def test_contradictory_tables_are_errors(tmp_path: Path, text: str, reason: str) -> None:
     path = tmp_path / "t.csv"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(BadInput, match=reason):
@@ -538,14 +538,14 @@ def test_tables_that_contradict_themselves(tmp_path: Path, text: str, reason: st
 @pytest.mark.parametrize(
     "text", ["sep=;\nconversation; role ;content\na;user;hello\n", "conversation,role,content\na,user,hello,\n"]
 )
-def test_tables_as_spreadsheets_write_them(tmp_path: Path, text: str) -> None:
+def test_tables_of_spreadsheet_programs_are_read(tmp_path: Path, text: str) -> None:
     path = tmp_path / "t.csv"
     path.write_text(text, encoding="utf-8-sig")
     assert said(only(path)) == [("user", "hello")]
 
 
 @pytest.mark.parametrize("tail", ["garbage", "{}", ","])
-def test_an_array_with_something_after_it_or_between_is_refused(tmp_path: Path, tail: str) -> None:
+def test_an_array_with_text_after_or_between_elements_is_refused(tmp_path: Path, tail: str) -> None:
     path = tmp_path / "a.json"
     row = json.dumps({"messages": MESSAGES})
     path.write_text(f"[{row}]{tail}" if tail != "{}" else f"[{row}{row}]", encoding="utf-8")
@@ -555,13 +555,13 @@ def test_an_array_with_something_after_it_or_between_is_refused(tmp_path: Path, 
 
 @pytest.mark.parametrize("lead", ["\ufeff", "\n\n", ""])
 @pytest.mark.parametrize("indent", [None, 1])
-def test_a_wrapper_around_rows_whatever_its_layout(tmp_path: Path, lead: str, indent: int | None) -> None:
+def test_a_wrapper_around_rows_is_read_in_every_layout(tmp_path: Path, lead: str, indent: int | None) -> None:
     path = tmp_path / "export.json"
     path.write_text(lead + json.dumps({"data": [{"messages": MESSAGES}] * 2}, indent=indent), encoding="utf-8")
     assert len(list(read(path))) == 2
 
 
-def test_a_truncated_archive_gives_the_rows_before_the_break(tmp_path: Path) -> None:
+def test_a_truncated_archive_gives_the_rows_before_the_end(tmp_path: Path) -> None:
     import random
 
     rows = [
@@ -578,7 +578,7 @@ def test_a_truncated_archive_gives_the_rows_before_the_break(tmp_path: Path) -> 
     assert 500 < found < 1500
 
 
-def test_a_bad_first_row_is_skipped_like_any_other(tmp_path: Path) -> None:
+def test_a_bad_first_row_is_skipped(tmp_path: Path) -> None:
     path = lines(tmp_path / "c.jsonl", {"foo": 1}, {"messages": MESSAGES})
     skipped: list[BadRow] = []
     assert len(list(read(path, on_bad_row=skipped.append))) == 1
@@ -588,7 +588,7 @@ def test_a_bad_first_row_is_skipped_like_any_other(tmp_path: Path) -> None:
 # --- labels -------------------------------------------------------------------------------------------------------
 
 
-def test_labels_in_long_and_wide_tables(tmp_path: Path, rubric: Rubric) -> None:
+def test_labels_are_read_from_long_and_wide_tables(tmp_path: Path, rubric: Rubric) -> None:
     long, wide = tmp_path / "long.csv", tmp_path / "wide.csv"
     long.write_text(
         "item_id,rater,question,rating,turn,rated_at\nc1,ann,Q0,4,,\nc1,ann,Q2,NA,3,2026-01-01\n", encoding="utf-8"
@@ -604,7 +604,7 @@ def test_labels_in_long_and_wide_tables(tmp_path: Path, rubric: Rubric) -> None:
     assert sniff(long).content == "labels" and sniff(wide).content == "labels"
 
 
-def test_a_label_outside_its_scale_is_a_bad_row(tmp_path: Path, rubric: Rubric) -> None:
+def test_a_label_off_its_scale_is_a_bad_row(tmp_path: Path, rubric: Rubric) -> None:
     path = tmp_path / "labels.csv"
     path.write_text("conversation,annotator,question,value\nc1,ann,Q0,4\nc1,ann,Q0,5\n", encoding="utf-8")
     with pytest.raises(BadRow, match=r"line 3: label of 'ann' on c1, question 'Q0': got 5, allowed: 1, 2, 3, 4"):
@@ -614,17 +614,17 @@ def test_a_label_outside_its_scale_is_a_bad_row(tmp_path: Path, rubric: Rubric) 
     assert len(skipped) == 1
 
 
-def test_a_conversation_file_is_no_label_file(tmp_path: Path) -> None:
+def test_a_file_of_messages_is_a_conversation_file(tmp_path: Path) -> None:
     assert sniff(lines(tmp_path / "c.jsonl", {"messages": MESSAGES})).content == "conversations"
 
 
-def test_turn_views() -> None:
+def test_turns_are_viewed_without_copies() -> None:
     found = Conversation("c", tuple(Turn(role, text) for role, text in HELLO))
     assert [turn.content for turn in found.by("assistant")] == ["hi there"]
     assert len(found.up_to(0)) == 1 and len(found.up_to(None)) == 2
 
 
-def test_a_wide_table_keeps_its_questions_whatever_else_it_holds(tmp_path: Path, rubric: Rubric) -> None:
+def test_a_wide_table_keeps_its_questions_among_other_columns(tmp_path: Path, rubric: Rubric) -> None:
     path = tmp_path / "labels.csv"
     path.write_text("conversation, annotator ,score,Q0\nc0 ,b,1,3\n", encoding="utf-8")
     [label] = read_labels(path, rubric)
@@ -644,13 +644,13 @@ def test_a_wide_table_keeps_its_questions_whatever_else_it_holds(tmp_path: Path,
         ({"annotator": "b", "value": 3, "question": "\ud800"}, "cannot be an id"),
     ],
 )
-def test_labels_that_are_none(tmp_path: Path, rubric: Rubric, row: dict[str, Any], reason: str) -> None:
+def test_invalid_labels_are_bad_rows(tmp_path: Path, rubric: Rubric, row: dict[str, Any], reason: str) -> None:
     path = lines(tmp_path / "labels.jsonl", {"conversation": 0, **row})
     with pytest.raises(BadRow, match=reason):
         list(read_labels(path, rubric))
 
 
-def test_transcripts_and_labels_in_one_table_are_both_read(tmp_path: Path) -> None:
+def test_transcripts_and_labels_of_one_table_are_both_read(tmp_path: Path) -> None:
     row = {"conversation": "c", "annotator": "b", "prompt": "hello", "response": "hi there", "Q0": 3}
     path = lines(tmp_path / "both.jsonl", row)
     assert sniff(path).content != "labels"
@@ -665,9 +665,7 @@ def test_transcripts_and_labels_in_one_table_are_both_read(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("as_text", [False, True])
 @pytest.mark.parametrize(("asked", "replied"), [("prompt", "completion"), ("input", "output"), ("question", "answer")])
-def test_messages_in_the_cells_of_an_exchange_are_turns(
-    tmp_path: Path, asked: str, replied: str, as_text: bool
-) -> None:
+def test_messages_in_cells_of_an_exchange_become_turns(tmp_path: Path, asked: str, replied: str, as_text: bool) -> None:
     before = [{"role": "system", "content": "be kind"}, MESSAGES[0]]
     cells = {asked: before, replied: [MESSAGES[1]]}
     row = {name: json.dumps(cell) for name, cell in cells.items()} if as_text else cells
@@ -684,7 +682,7 @@ def test_a_cell_that_is_neither_text_nor_messages_is_refused(tmp_path: Path, cel
         list(read(path))
 
 
-def test_the_history_that_each_row_repeats_is_told_once(tmp_path: Path) -> None:
+def test_history_repeated_in_each_row_is_read_once(tmp_path: Path) -> None:
     later = [*MESSAGES, {"role": "user", "content": "bye"}]
     path = lines(
         tmp_path / "calls.jsonl",
@@ -707,7 +705,7 @@ def test_generations_of_one_trace_are_one_conversation(tmp_path: Path) -> None:
     assert found.id == "t1" and said(found) == [*HELLO, ("user", "bye"), ("assistant", "see you")]
 
 
-def test_ids_of_spans_are_the_same_from_protobuf_and_from_json(tmp_path: Path) -> None:
+def test_span_ids_are_equal_in_protobuf_json_and_otlp_json(tmp_path: Path) -> None:
     trace, span_id = bytes(range(16)), bytes(range(8))
     attributes = {
         "gen_ai.input.messages": json.dumps([part("user", "hello")]),
@@ -727,7 +725,7 @@ def test_ids_of_spans_are_the_same_from_protobuf_and_from_json(tmp_path: Path) -
     assert (first.system, second.system) == ("shop-bot", "m1")
 
 
-def test_a_transcript_in_plain_text_is_turns(tmp_path: Path) -> None:
+def test_a_plain_text_transcript_becomes_turns(tmp_path: Path) -> None:
     path = tmp_path / "calls.csv"
     path.write_text('id,transcript,score\nx,"Kunde: Wo ist es?\nUnd wann?\nBerater: Morgen.",70\n', encoding="utf-8")
     found = only(path)
@@ -744,7 +742,7 @@ def test_speakers_of_support_desks_are_users_and_assistants(tmp_path: Path) -> N
     assert [turn.role for turn in found.turns] == ["user", "assistant", "user", "assistant", "speaker_a"]
 
 
-# --- ratings beside the text --------------------------------------------------------------------------------------
+# --- ratings in columns and metadata --------------------------------------------------------------------------------------
 
 
 def test_rows_of_several_raters_are_one_conversation_with_a_label_each(tmp_path: Path) -> None:
@@ -778,7 +776,7 @@ def test_rows_of_several_raters_are_one_conversation_with_a_label_each(tmp_path:
         ({"other": 4}, []),
     ],
 )  # fmt: skip
-def test_ratings_beside_a_conversation(
+def test_ratings_in_columns_and_metadata_are_found(
     tmp_path: Path, beside: dict[str, Any], expected: list[tuple[int | None, str, Any]]
 ) -> None:
     found = only(lines(tmp_path / "c.jsonl", {"id": "c", "messages": MESSAGES, **beside}))
@@ -796,7 +794,7 @@ def test_a_rating_of_a_message_is_about_that_turn(tmp_path: Path) -> None:
     assert label.target == Target("c", 1) and label.value == "5"
 
 
-def test_a_label_may_be_written_as_what_its_option_means(tmp_path: Path) -> None:
+def test_a_label_may_be_the_meaning_of_an_option(tmp_path: Path) -> None:
     scale = Scale(kind=ScaleKind.BINARY, options=(0, 1))
     thumbs = Question(id="thumbs", text="?", scale=scale, meanings={"0": "down", "1": "up"})
     asks = Rubric(name="r", questions=(thumbs,), main="thumbs")
@@ -804,7 +802,7 @@ def test_a_label_may_be_written_as_what_its_option_means(tmp_path: Path) -> None
     assert [label.value for label in read_labels(path, asks)] == [1, 0, 1, 0, None]
 
 
-def test_labels_without_a_rater_and_with_one_per_column(tmp_path: Path, rubric: Rubric) -> None:
+def test_labels_are_read_without_raters_and_with_one_per_column(tmp_path: Path, rubric: Rubric) -> None:
     path = lines(tmp_path / "l.jsonl", {"chat_id": "c", "Q0": 3})
     assert sniff(path).content == "labels"
     assert [(label.annotator, label.value) for label in read_labels(path, rubric)] == [(UNNAMED, 3)]
@@ -813,7 +811,7 @@ def test_labels_without_a_rater_and_with_one_per_column(tmp_path: Path, rubric: 
 
 
 @pytest.mark.parametrize("name", ["conversations", "dialogues"])
-def test_conversations_in_a_list_or_under_their_ids(tmp_path: Path, name: str) -> None:
+def test_conversations_are_read_from_a_list_or_an_object_by_id(tmp_path: Path, name: str) -> None:
     rows = [{"id": f"c{place}", "messages": MESSAGES, "rating": place} for place in range(3)]
     listed = lines(tmp_path / "list.json", {name: rows})
     by_id = lines(tmp_path / "ids.json", {row["id"]: {"messages": MESSAGES, "rating": row["rating"]} for row in rows})
@@ -822,7 +820,7 @@ def test_conversations_in_a_list_or_under_their_ids(tmp_path: Path, name: str) -
         assert [(each.id, each.metadata["rating"]) for each in found] == [("c0", 0), ("c1", 1), ("c2", 2)]
 
 
-def test_a_decimal_comma_is_read_as_one(tmp_path: Path) -> None:
+def test_a_decimal_comma_is_read(tmp_path: Path) -> None:
     scale = Scale(kind=ScaleKind.REAL, low=1.0, high=5.0)
     asks = Rubric(name="r", questions=(Question(id="note", text="?", scale=scale),), main="note")
     path = tmp_path / "l.csv"
@@ -834,7 +832,7 @@ CHAT = json.dumps({"messages": MESSAGES}).encode() + b"\n"
 
 
 def sparse(head: bytes) -> Callable[[Path], None]:
-    """A file of a gigabyte that takes no room on the disk."""
+    """Create a sparse file of one gigabyte."""
 
     def make(path: Path) -> None:
         with path.open("wb") as stream:
@@ -845,13 +843,13 @@ def sparse(head: bytes) -> Callable[[Path], None]:
 
 
 def bomb(head: bytes, unit: bytes) -> Callable[[Path], None]:
-    """Half a gigabyte of the same, packed."""
+    """Compress half a gigabyte of one repeated piece."""
 
     def make(path: Path) -> None:
         packer, piece = zlib.compressobj(1, wbits=31), unit * ((1 << 22) // len(unit))
         first = packer.compress(head + piece) + packer.flush(zlib.Z_FULL_FLUSH)
-        again = packer.compress(piece) + packer.flush(zlib.Z_FULL_FLUSH)  # stands by itself, wherever it is
-        path.write_bytes(first + again * 127)  # nobody comes to its end
+        again = packer.compress(piece) + packer.flush(zlib.Z_FULL_FLUSH)  # a whole conversation in one row
+        path.write_bytes(first + again * 127)  # is never read to the end
 
     return make
 
@@ -887,7 +885,7 @@ for path in sys.argv[1:]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux how much memory was used")
 @pytest.mark.slow
-def test_no_file_takes_more_than_300_mb_to_refuse(tmp_path: Path) -> None:
+def test_refusing_a_hostile_file_takes_at_most_300_mb(tmp_path: Path) -> None:
     for name, (make, _) in HOSTILE.items():
         make(tmp_path / name)
     files = [str(tmp_path / name) for name in HOSTILE]
@@ -895,11 +893,11 @@ def test_no_file_takes_more_than_300_mb_to_refuse(tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert len(lines) == 2 * len(HOSTILE)
     for (name, (_, reason)), said, most in zip(HOSTILE.items(), lines[::2], lines[1::2], strict=True):
-        assert reason in said and int(most) < 300 * 1024, name  # the most so far: a file's own, or one's before it
+        assert reason in said and int(most) < 300 * 1024, name  # the maximum so far, of this file or an earlier one
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "json", "csv"])
-def test_a_broken_archive_is_one_line(tmp_path: Path, kind: str) -> None:
+def test_a_broken_archive_is_a_one_line_error(tmp_path: Path, kind: str) -> None:
     content = {"jsonl": CHAT * 3, "json": b"[" + CHAT + b"]", "csv": b"prompt,response\nhello,hi\n"}[kind]
     packed, path = gzip.compress(content, mtime=0), tmp_path / f"a.{kind}.gz"
     path.write_bytes(packed)
@@ -919,7 +917,7 @@ def test_a_broken_archive_is_one_line(tmp_path: Path, kind: str) -> None:
 
 
 def test_a_truncated_archive_of_one_large_object_is_refused(tmp_path: Path) -> None:
-    """A list of rows in an object is read from a window, which ends where the list does."""
+    """A list of rows in an object is read through a window, which ends with the list."""
     path, rows = tmp_path / "a.json.gz", 40_000
     chat = {"messages": [{"role": "user", "content": "Is it? " * 100}, {"role": "assistant", "content": "It is."}]}
     packed = gzip.compress(json.dumps({"data": [chat] * rows, "more": 1}).encode(), 1, mtime=0)
@@ -931,7 +929,7 @@ def test_a_truncated_archive_of_one_large_object_is_refused(tmp_path: Path) -> N
             pass
 
 
-def test_rows_and_columns_beyond_every_use(tmp_path: Path) -> None:
+def test_rows_and_columns_over_the_limits_are_refused(tmp_path: Path) -> None:
     wide = tmp_path / "wide.csv"
     wide.write_text(",".join(f"c{i}" for i in range(300_000)) + "\n", encoding="utf-8")
     with pytest.raises(BadInput, match="more than 10,000 columns"):
@@ -967,7 +965,7 @@ def test_a_wrapper_that_is_larger_than_any_row_is_read_row_by_row(tmp_path: Path
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes have no names here")
-def test_what_is_no_file_is_never_opened(tmp_path: Path) -> None:
+def test_pipes_and_devices_are_never_opened(tmp_path: Path) -> None:
     pipe, device = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
     os.mkfifo(pipe)
     device.symlink_to("/dev/zero")

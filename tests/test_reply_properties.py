@@ -1,4 +1,4 @@
-"""Mutated replies of every wire: reading them raises AccordError only, and no number that is kept is NaN."""
+"""Mutated replies raise only AccordError, and no stored number is NaN."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def places(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str |
 
 
 def mutated(value: Any, drawn: Random) -> Any:
-    """The value with one or two of its parts replaced by odd ones, or removed."""
+    """Return a value with one or two parts replaced or removed."""
     for _ in range(drawn.randint(1, 2)):
         path, odd = drawn.choice(list(places(value))), drawn.choice(ODD)
         if not path:

@@ -21,13 +21,13 @@ from accord.methods import (
     NET_SAT,
     POINT,
     TOP,
+    AssertionBudget,
     AssertionSelector,
-    Budget,
     Candidates,
-    Outcome,
+    NetSatOutcome,
     Pool,
     SelectionSettings,
-    Window,
+    UncertaintyWindow,
     correctness_alone,
     curves,
     figures,
@@ -77,7 +77,7 @@ def loss_as_printed(points: np.ndarray, good: np.ndarray, alpha: float) -> float
     return float(correctness / (10 * len(points)) - alpha * sharpness)
 
 
-def selected_as_printed(pool: Pool, budget: Budget, alpha: float) -> list[int]:
+def selected_as_printed(pool: Pool, budget: AssertionBudget, alpha: float) -> list[int]:
     """Algorithm 1, line by line."""
     chosen: list[int] = []
     while True:
@@ -96,18 +96,20 @@ def selected_as_printed(pool: Pool, budget: Budget, alpha: float) -> list[int]:
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 4.0])
 def test_selection_is_algorithm_1(alpha: float, lattice: bool) -> None:
     pool = drawn_pool(lattice=lattice)
-    assert select(Candidates(pool), Budget(4, 3), alpha) == selected_as_printed(pool, Budget(4, 3), alpha)
+    assert select(Candidates(pool), AssertionBudget(4, 3), alpha) == selected_as_printed(
+        pool, AssertionBudget(4, 3), alpha
+    )
 
 
 def test_candidates_are_remembered_across_alphas_and_budgets() -> None:
     pool = drawn_pool(seed=3)
     shared = Candidates(pool)
     for alpha in (2.0, 0.0, 0.5):
-        for budget in (Budget(5, 5), Budget(2, 3), Budget(30, 30), Budget(0, 4)):
+        for budget in (AssertionBudget(5, 5), AssertionBudget(2, 3), AssertionBudget(30, 30), AssertionBudget(0, 4)):
             assert select(shared, budget, alpha) == select(Candidates(pool), budget, alpha)
-    everything = select(shared, Budget(30, 30), 1.0)
+    everything = select(shared, AssertionBudget(30, 30), 1.0)
     assert sorted(everything) == list(range(24))
-    assert all(not pool.sat[row] for row in select(shared, Budget(0, 4), 1.0))
+    assert all(not pool.sat[row] for row in select(shared, AssertionBudget(0, 4), 1.0))
 
 
 def test_sharpness_orders_sets_as_the_word_says() -> None:
@@ -132,22 +134,24 @@ def test_a_window_worked_by_hand() -> None:
     assert found.theta.tolist() == [-2.5, -1.5, -0.5, 0.5, 1.5, 2.5]
     assert found.bad.tolist() == pytest.approx([1, 1, 2 / 3, 3 / 4, 3 / 5, 3 / 6])
     assert found.good.tolist() == pytest.approx([5 / 7, 5 / 6, 4 / 5, 1, 1, 1])
-    window = Window.read(scores, good, threshold_of(scores, good), 0.9)
+    window = UncertaintyWindow.read(scores, good, threshold_of(scores, good), 0.9)
     assert (window.low, window.high) == (-1.5, 0.5)
     assert window.says(np.array([-1.5, -1.4, 0.5, 0.6])).tolist() == ["bad", "uncertain", "uncertain", "good"]
-    hopeless = Window.read(scores, ~good, 0.0, 0.9)
+    hopeless = UncertaintyWindow.read(scores, ~good, 0.0, 0.9)
     assert (hopeless.low, hopeless.high) == (-math.inf, math.inf)
     apart = np.array([0, 0, 0, 0, 1, 1, 1, 1], dtype=bool)
-    clear = Window.read(scores, apart, threshold_of(scores, apart), 0.9)
+    clear = UncertaintyWindow.read(scores, apart, threshold_of(scores, apart), 0.9)
     assert clear.low == clear.high == pytest.approx(0.5) and "uncertain" not in clear.says(scores)
-    lenient = Window.read(scores, good, 0.25, 0.6)
+    lenient = UncertaintyWindow.read(scores, good, 0.25, 0.6)
     assert lenient.low == lenient.high == 0.25  # where both sides are precise enough the threshold decides
 
 
 def test_figures_worked_by_hand() -> None:
     scores = np.array([-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 3.5])
     good = np.array([0, 0, 1, 0, 1, 1, 1, 1], dtype=bool)
-    tested = Outcome(scores, good, 0.5, Window(-0.5, 1.5), 0.9, scores + 5, np.array([-5.0] * 7 + [-4.0]))
+    tested = NetSatOutcome(
+        scores, good, 0.5, UncertaintyWindow(-0.5, 1.5), 0.9, scores + 5, np.array([-5.0] * 7 + [-4.0])
+    )
     found = figures(tested)
     assert found["delta_netsat"] == pytest.approx(8.5 / 5 + 5 / 3)
     assert found["yield_rate"] == pytest.approx(6 / 8) and found["yield_deployed"] == pytest.approx(6 / 8)
@@ -156,7 +160,7 @@ def test_figures_worked_by_hand() -> None:
     assert found["f1"] == pytest.approx(8 / 9)
     row = with_intervals(tested, Clusters([str(i) for i in range(8)]), draws=200)
     assert row["accuracy"].low < row["accuracy"].value < 1.0 and row["delta_netsat"].low < row["delta_netsat"].value
-    nothing = figures(Outcome(scores, np.ones(8, dtype=bool), 0.0, Window(0, 0), 0.9, scores, scores))
+    nothing = figures(NetSatOutcome(scores, np.ones(8, dtype=bool), 0.0, UncertaintyWindow(0, 0), 0.9, scores, scores))
     assert set(nothing.values()) == {None}
 
 
@@ -174,14 +178,14 @@ def baselines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 def test_separation_alone_selects_the_best_of_each_class() -> None:
     pool = drawn_pool(seed=5)
-    alone = correctness_alone(pool, Budget(3, 3), 0)
+    alone = correctness_alone(pool, AssertionBudget(3, 3), 0)
     for side in (True, False):  # LC adds up: greedy is best one by one by the difference of means
         rows = np.flatnonzero(pool.sat == side)
         assert set(alone) & set(rows.tolist()) == set(rows[np.argsort(-pool.separation[rows])][:3].tolist())
 
 
 def test_the_benchmarks_policies_choose_as_they_say(baselines: Any) -> None:
-    pool, budget = drawn_pool(seed=5), Budget(3, 3)
+    pool, budget = drawn_pool(seed=5), AssertionBudget(3, 3)
     worth, best = baselines.reward(pool), baselines.brute_force(pool, budget)
     for side in (True, False):
         rows = np.flatnonzero(pool.sat == side)
@@ -195,11 +199,11 @@ def test_every_policy_keeps_the_contract(baselines: Any) -> None:
     for _, policy in selection_policies:
         check_selection_policy(policy)
 
-    def repeats(pool: Pool, budget: Budget, seed: int) -> list[int]:
+    def repeats(pool: Pool, budget: AssertionBudget, seed: int) -> list[int]:
         """The first rubric, twice."""
         return [0, 0]
 
-    with pytest.raises(AssertionError, match="each rubric at most once"):
+    with pytest.raises(AssertionError, match="each assertion at most once"):
         check_selection_policy(repeats)
 
 
@@ -209,7 +213,7 @@ def test_a_registered_policy_selects_and_has_no_alpha(baselines: Any) -> None:
     settings = SelectionSettings(policy="brute-force", budgets=((2, 3),))
     selector = AssertionSelector(question, CLASSES, settings=settings).fit(evidence, labels)
     side = selector.training_side(evidence, labels)
-    chosen = baselines.brute_force(side.pool, Budget(2, 3))
+    chosen = baselines.brute_force(side.pool, AssertionBudget(2, 3))
     assert set(selector.names_) == {side.names[row] for row in chosen} and len(selector.tuned_.tried) == 1
     assert "policy:brute-force" in str(selector.signature()) and "alpha" not in str(selector.signature())
 
@@ -223,10 +227,12 @@ def test_tuning_finds_that_sharpness_helps_where_noise_is_shared() -> None:
     values = np.rint(np.clip(np.vstack([loud, quiet]), 0, 10) * POINT).astype(np.int32)
     pool = Pool(values, np.ones(20, dtype=bool), good)
     fold = stratified([str(i) for i in range(100)], good, seed=0)
-    found = tuned(pool, fold, (0.0, 1.0, 4.0), [Budget(8, 0)])
+    found = tuned(pool, fold, (0.0, 1.0, 4.0), [AssertionBudget(8, 0)])
     assert found.alpha > 0
     chosen = select(Candidates(pool), found.budget, found.alpha)
-    assert sum(row >= 10 for row in chosen) > sum(row >= 10 for row in correctness_alone(pool, Budget(8, 0), 0))
+    assert sum(row >= 10 for row in chosen) > sum(
+        row >= 10 for row in correctness_alone(pool, AssertionBudget(8, 0), 0)
+    )
     assert len(found.tried) == 3 and found.scores.shape == (100,)
 
 
@@ -379,7 +385,7 @@ def test_what_cannot_be_learned_from_is_said() -> None:
         AssertionSelector(question, settings=SelectionSettings(bad=4, good=2))
     with pytest.raises(UnknownName, match="unknown class of an assertion"):
         AssertionSelector(question, {"sat-0": "happy"})
-    with pytest.raises(BadInput, match="no judge answered 'unheard'"):
+    with pytest.raises(BadInput, match="no judge answered question 'unheard'"):
         AssertionSelector(question, {"unheard": "sat"}).fit(evidence, labels)
     with pytest.raises(BadInput, match="weights of the assertions sum"):
         AssertionSelector(question, CLASSES, dict.fromkeys(CLASSES, 1e4)).fit(evidence, labels)

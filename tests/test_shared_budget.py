@@ -1,4 +1,4 @@
-"""One budget for many processes: what all take together never passes a cap, and what is not spent goes back."""
+"""A budget shared by processes: the sum never exceeds a cap, and unspent parts are returned."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def shared(store: Store, name: str = "november", **caps: float) -> Budget:
     return Budget(Caps(**caps), {"m": Price(input=1, output=2)}, SharedBudget(store, name))  # type: ignore[arg-type]
 
 
-def test_two_who_share_a_budget_spend_it_once(store: Store) -> None:
+def test_two_budgets_spend_a_shared_cap_once(store: Store) -> None:
     one, two = shared(store, requests=10), shared(store, requests=10)
     asked = Counter[int]()
     for turn in range(30):
@@ -42,10 +42,10 @@ def test_two_who_share_a_budget_spend_it_once(store: Store) -> None:
     assert asked == {0: 5, 1: 5} and SharedBudget(store, "november").taken().requests == 10
 
 
-def test_what_was_taken_and_not_spent_goes_back_and_what_was_spent_stays(store: Store) -> None:
+def test_close_returns_the_unspent_part(store: Store) -> None:
     budget, account = shared(store, tokens=64_000), SharedBudget(store, "november")
     budget.reserve("m", Usage(10, 5))
-    assert account.taken().tokens == 1000, "a slice: one part in 64 of what is left"
+    assert account.taken().tokens == 1000, "a slice: 1/64 of the remaining budget"
     budget.settle("m", Usage(10, 5), Usage(8, 1))
     budget.close()
     assert account.taken() == Amounts.of(1, 9, (8 + 2) / 1e6), "requests and money had no cap, and are counted"
@@ -53,7 +53,7 @@ def test_what_was_taken_and_not_spent_goes_back_and_what_was_spent_stays(store: 
     assert account.taken().tokens == 9, "a second time changes nothing"
 
 
-def test_a_call_that_costs_more_than_a_slice_gets_what_it_needs_while_there_is_so_much(store: Store) -> None:
+def test_large_request_gets_more_than_a_slice(store: Store) -> None:
     budget = shared(store, money=0.01)
     budget.reserve("m", Usage(6000, 2000))
     with pytest.raises(BudgetReached):
@@ -61,7 +61,7 @@ def test_a_call_that_costs_more_than_a_slice_gets_what_it_needs_while_there_is_s
     assert SharedBudget(store, "november").taken().money == 0.01 * MONEY_UNITS
 
 
-def test_budgets_of_other_names_and_a_larger_cap_later(store: Store) -> None:
+def test_shared_budgets_have_names_and_caps_can_grow(store: Store) -> None:
     first, other = shared(store, requests=1), shared(store, "december", requests=1)
     for budget in (first, other):
         budget.reserve("m", Usage())
@@ -73,9 +73,9 @@ def test_budgets_of_other_names_and_a_larger_cap_later(store: Store) -> None:
         larger.reserve("m", Usage())
 
 
-def test_who_was_killed_has_spent_its_slice(store: Store) -> None:
+def test_killed_process_has_spent_its_slice(store: Store) -> None:
     killed = shared(store, requests=640)
-    killed.reserve("m", Usage())  # and no `close`
+    killed.reserve("m", Usage())  # without `close`
     left = shared(store, requests=640)
     count = 0
     with pytest.raises(BudgetReached):
@@ -85,7 +85,7 @@ def test_who_was_killed_has_spent_its_slice(store: Store) -> None:
     assert count == 630
 
 
-def test_what_is_under_way_keeps_its_part_of_what_goes_back(store: Store) -> None:
+def test_close_keeps_reservations_of_requests_in_progress(store: Store) -> None:
     budget, account = shared(store, tokens=64_000), SharedBudget(store, "november")
     budget.reserve("m", Usage(10, 5))
     budget.close()
@@ -95,7 +95,7 @@ def test_what_is_under_way_keeps_its_part_of_what_goes_back(store: Store) -> Non
     assert account.taken() == Amounts.of(1, 9, (8 + 2) / 1e6)
 
 
-def test_threads_that_take_at_once_never_pass_the_cap(store: Store) -> None:
+def test_concurrent_threads_never_exceed_the_cap(store: Store) -> None:
     def spend(_: int) -> int:
         budget, count = shared(store, tokens=5000), 0
         try:
@@ -110,10 +110,10 @@ def test_threads_that_take_at_once_never_pass_the_cap(store: Store) -> None:
     with ThreadPoolExecutor(8) as pool:
         spent = sum(pool.map(spend, range(8)))
     assert spent <= 5000 and SharedBudget(store, "november").taken().tokens == spent
-    assert spent > 4500, "slices shrink with what is left, so that little of it is held by anybody in the end"
+    assert spent > 4500, "slices shrink with the remaining budget"
 
 
-def test_a_model_takes_its_slices_while_it_is_asked(store: Store) -> None:
+def test_model_takes_slices_without_blocking_the_loop(store: Store) -> None:
     budget = shared(store, requests=3)
     model = Budgeted(ScriptedModel(lambda _: "yes", "m"), budget)
     for _ in range(3):
@@ -122,7 +122,7 @@ def test_a_model_takes_its_slices_while_it_is_asked(store: Store) -> None:
         wait(model.ask(PROMPT))
 
 
-def test_a_store_that_fails_stops_the_spending(store: Store) -> None:
+def test_failing_store_stops_requests(store: Store) -> None:
     budget = shared(store, requests=3)
     with store._engine.begin() as connection:
         connection.exec_driver_sql("DROP TABLE budgets")
@@ -152,7 +152,7 @@ with Project(config, Rubric.model_validate_json(sys.argv[3])) as project:
 
 
 @pytest.mark.slow
-def test_processes_that_share_a_budget_stop_together_and_go_on_with_a_larger_one(
+def test_processes_stop_at_a_shared_budget_and_continue_with_a_larger_one(
     store: Store, api_key: None, rubric: Rubric
 ) -> None:
     questions = tuple(
@@ -175,7 +175,7 @@ def test_processes_that_share_a_budget_stop_together_and_go_on_with_a_larger_one
 
     with ChatServer(answer) as server:  # type: ignore[arg-type]
         run(server, 50)
-        assert len(server.requests) <= 50, "all of them together, failed attempts included"
+        assert len(server.requests) <= 50, "the sum over processes, with failed attempts"
         assert len(server.requests) > 40
         assert SharedBudget(store, "november").taken().requests == len(server.requests)
         run(server, 1000)
@@ -201,9 +201,7 @@ for batch in range(2):
 
 
 @pytest.mark.slow
-def test_scoring_processes_hold_nothing_of_a_shared_budget_between_batches(
-    store: Store, api_key: None, tmp_path: Path
-) -> None:
+def test_scoring_processes_return_slices_between_batches(store: Store, api_key: None, tmp_path: Path) -> None:
     chats, labels, rubric = rated_chats(40)
     account = SharedBudget(store, "november")
     with ChatServer(answer_any) as server:
@@ -223,7 +221,7 @@ def test_scoring_processes_hold_nothing_of_a_shared_budget_between_batches(
             for batch in (1, 2):
                 assert [worker.stdout.readline().strip() for worker in workers] == ["10"] * 2
                 asked = len(server.requests) - before
-                assert asked == 20 * batch and account.taken().requests == asked, "all of them are still there"
+                assert asked == 20 * batch and account.taken().requests == asked, "no request is lost"
                 for worker in workers if batch == 1 else ():
                     worker.stdin.write("\n")
                     worker.stdin.flush()
@@ -234,11 +232,9 @@ def test_scoring_processes_hold_nothing_of_a_shared_budget_between_batches(
     assert account.taken().requests == 40, "of a batch that was done a worker that is killed loses nothing"
 
 
-def test_a_project_names_what_its_runs_share(store: Store, rubric: Rubric) -> None:
+def test_project_names_its_shared_budget(store: Store, rubric: Rubric) -> None:
     config = config_from({"store": store.url, "budget": {"requests": 5, "shared": "november"}})
     with Project(config, rubric) as project:
         project.budget.reserve("m", Usage())
         assert project.budget.account is not None and project.budget.account.name == "november"
-    assert SharedBudget(store, "november").taken().requests == 1, (
-        "closing the project gives back what is left of its slice"
-    )
+    assert SharedBudget(store, "november").taken().requests == 1, "closing the project returns the rest of its slice"

@@ -1,4 +1,4 @@
-"""Chat models that are heard while they write: the wire, what goes wrong on it, the budget, the embedded model."""
+"""Streamed replies: the wire and its faults, the budget, the embedded model."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def a_key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def heard(server: ChatServer, attempts: int = 1, caps: Caps | None = None, streams: bool = True) -> tuple[Any, Budget]:
-    """What an endpoint says: its pieces, or the failure after them; and what was spent."""
+    """Return the pieces of a reply, the failure after them, and the spent tokens."""
     terms = ClientOptions(attempts=attempts, budget=Budget(caps or Caps(), {}))
 
     async def run() -> list[Any]:
@@ -60,7 +60,7 @@ def heard(server: ChatServer, attempts: int = 1, caps: Caps | None = None, strea
     return found, terms.budget
 
 
-def test_a_reply_comes_piece_by_piece_with_what_it_cost() -> None:
+def test_reply_arrives_in_pieces_with_usage() -> None:
     with ChatServer(lambda _: spoken(["Hel", "lo ", "wörld"], usage=(10, 7))) as server:
         found, budget = heard(server)
     assert found[:-1] == ["Hel", "lo ", "wörld"] and found[-1].text == "Hello wörld"
@@ -69,7 +69,7 @@ def test_a_reply_comes_piece_by_piece_with_what_it_cost() -> None:
     assert asked["stream"] is True and asked["stream_options"] == {"include_usage": True}
 
 
-def test_an_endpoint_that_does_not_stream_answers_at_once_and_one_may_be_asked_so() -> None:
+def test_reply_without_streaming_is_one_piece() -> None:
     with ChatServer(lambda _: completion("Hello.")) as server:
         for streams in (True, False):
             found, _ = heard(server, streams=streams)
@@ -105,7 +105,7 @@ def cut(request: Mapping[str, Any]) -> Wire:
         (lambda _: Wire({"error": {"code": "context_length_exceeded"}}, 400), [], "too long"),
     ],
 )  # fmt: skip
-def test_what_goes_wrong_has_a_name_and_what_came_is_told(respond: Any, came: list[str], reason: str) -> None:
+def test_fault_has_a_reason_and_keeps_received_pieces(respond: Any, came: list[str], reason: str) -> None:
     with ChatServer(respond) as server:
         found, _ = heard(server)
     assert found[:-1] == came
@@ -113,14 +113,14 @@ def test_what_goes_wrong_has_a_name_and_what_came_is_told(respond: Any, came: li
     assert "\n" not in str(found[-1])
 
 
-def test_a_wrong_key_and_a_redirect_elsewhere_end_it() -> None:
+def test_wrong_key_and_redirect_are_model_errors() -> None:
     for wire in (Wire({"error": {}}, 401), Wire(b"", 307, {"Location": "http://127.0.0.2:9/v1/chat/completions"})):
         with ChatServer(lambda _, wire=wire: wire) as server:  # type: ignore[misc]
             found, _ = heard(server)
         assert isinstance(found[-1], ModelError), found
 
 
-def test_it_is_tried_again_as_long_as_nothing_came() -> None:
+def test_stream_is_retried_until_the_first_piece() -> None:
     with ChatServer(
         lambda _: Wire({"error": {}}, 503, {"Retry-After": "0"}) if len(server.requests) < 3 else spoken(["At last."])
     ) as server:
@@ -128,17 +128,17 @@ def test_it_is_tried_again_as_long_as_nothing_came() -> None:
     assert found[0] == "At last." and budget.requests == 3
     with ChatServer(cut) as server:
         found, budget = heard(server, attempts=5)
-    assert len(server.requests) == 1, "what was begun is not begun again behind somebody's back"
-    assert budget.spent.output_tokens > 0 and budget.spent.input_tokens > 0, "and what came of it is counted"
+    assert len(server.requests) == 1, "a reply that has begun is not requested again"
+    assert budget.spent.output_tokens > 0 and budget.spent.input_tokens > 0, "received pieces are counted"
 
 
-def test_a_budget_stops_it_before_it_is_sent() -> None:
+def test_budget_stops_a_stream_before_sending() -> None:
     with ChatServer(lambda _: spoken(["Hello"])) as server:
         found, _ = heard(server, caps=Caps(tokens=20))
         assert isinstance(found[0], BudgetReached) and not server.requests
 
 
-def test_whoever_stops_listening_ends_it_and_pays_for_what_came() -> None:
+def test_closed_stream_ends_and_counts_received_pieces() -> None:
     gone = threading.Event()
 
     def pieces() -> Iterator[str]:
@@ -161,7 +161,7 @@ def test_whoever_stops_listening_ends_it_and_pays_for_what_came() -> None:
     assert not terms.limit(server.url + "/").running, "and its place is free"
 
 
-def test_a_model_that_cannot_be_heard_is_asked() -> None:
+def test_model_without_streaming_is_asked() -> None:
     class Mute:
         name = "mute"
 
@@ -169,7 +169,7 @@ def test_a_model_that_cannot_be_heard_is_asked() -> None:
             return Reply("All at once.", "mute")
 
         async def close(self) -> None:
-            """Nothing is open."""
+            """Do nothing."""
 
     async def run(model: Any) -> list[Any]:
         return [piece async for piece in stream_reply(model, ASKED)]
@@ -193,7 +193,7 @@ def tiny_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lang
     open_language_model.cache_clear()
 
 
-def test_the_embedded_model_is_heard_and_stopped(tiny_model: LanguageModel) -> None:
+def test_embedded_model_streams_and_stops(tiny_model: LanguageModel) -> None:
     chat = EmbeddedChat(tiny_model)
     prompt = Prompt((ChatMessage("user", "Hi"),), max_tokens=40, temperature=1.0, repeat=3)
 

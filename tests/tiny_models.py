@@ -1,4 +1,4 @@
-"""A language model of a few thousand random weights as a GGUF file: for tests of model code, without a download."""
+"""Tiny language models with random weights, for tests without a download."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TEMPLATE = (
 
 
 def vocabulary() -> list[str]:
-    """Three control tokens and the 256 bytes as byte-level vocabularies spell them."""
+    """Return three control tokens and the 256 bytes in byte-level spelling."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     spelt = {byte: chr(byte) for byte in printable}
     spelt |= {byte: chr(256 + i) for i, byte in enumerate(b for b in range(256) if b not in spelt)}
@@ -29,7 +29,7 @@ def vocabulary() -> list[str]:
 
 
 def write_tiny_gguf(path: str | Path, seed: int = 0, architecture: str = "llama") -> Path:
-    """Write a Llama-shaped model with random weights; returns the path.
+    """Write a Llama model with random weights as a GGUF file; returns the path.
 
     Raises:
         MissingExtra: `accord[embedded]` is not installed.
@@ -68,7 +68,7 @@ def write_tiny_gguf(path: str | Path, seed: int = 0, architecture: str = "llama"
 
 
 def tiny_tensors(seed: int = 0) -> dict[str, np.ndarray]:
-    """The random weights, float32, under the names that a GGUF file gives them."""
+    """Return random float32 weights with the names of a GGUF file."""
     rng = np.random.default_rng(seed)
 
     def drawn(*shape: int) -> np.ndarray:
@@ -110,11 +110,11 @@ def write_tiny_lm(
     chat: bool = True,
     seed: int = 0,
 ) -> Path:
-    """Write a Llama-shaped model with random weights and a byte-level vocabulary learned from some texts.
+    """Write a Llama model with random weights and a byte-level vocabulary learned from texts.
 
     Args:
-        folder: Where it is written.
-        texts: What the vocabulary is learned from; every other text can be spelt too, byte by byte.
+        folder: Folder of the model.
+        texts: Texts of the vocabulary; other texts are spelled byte by byte.
         vocabulary: Tokens at the most, at least 260.
         width: Numbers a position has in each layer; a multiple of four.
         context: Tokens that it reads.

@@ -129,8 +129,8 @@ class LanguageModel:
             shared = min(_common_length(prompts), min(map(len, prompts)) - 1)
             self._keep(prompts[0][:shared])
             rests = [prompt[shared:] for prompt in prompts]
-            at_once = max(1, ROWS_AT_ONCE // max(map(len, rests)))
-            groups = (rests[first : first + at_once] for first in range(0, len(rests), at_once))
+            rows = max(1, ROWS_AT_ONCE // max(map(len, rests)))
+            groups = (rests[first : first + rows] for first in range(0, len(rests), rows))
             hidden = [states[-1] for group in groups for states in self._llama.read(group, self._prefix)]
             return list(self._llama.log_probabilities(np.stack(hidden)))
 

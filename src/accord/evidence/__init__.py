@@ -1,4 +1,4 @@
-"""Evidence: what is known of a conversation before anyone learns from it."""
+"""Evidence about conversations, as columns that evaluators learn from."""
 
 from lazy_loader import attach_stub
 

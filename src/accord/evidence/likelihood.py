@@ -1,8 +1,7 @@
-"""Likelihood evidence: how likely a language model finds each reply, given what was before it, and on its own.
+"""Likelihood evidence: log-probability of each reply under a language model, with and without its context.
 
-A small model's opinion of a reply is worth little; what it *expects* is worth a good deal. The difference
-log p(reply | conversation, documents) - log p(reply), the pointwise mutual information of reply and context, orders
-replies much as people do; log p(reply | ...) alone (GPTScore; Fu et al., NAACL 2024) hardly does.
+The pointwise mutual information of reply and context, log p(reply | conversation, documents) - log p(reply), orders
+replies much as annotators do. log p(reply | ...) alone (GPTScore; Fu et al., NAACL 2024) hardly does.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from accord.edges import sendable
-from accord.evidence.source import Settings, Source, SourceContext, sources
+from accord.evidence.source import Source, SourceContext, SourceSettings, sources
 from accord.evidence.table import Column, EvidenceTable
 from accord.models import LIKELIHOOD as LIKELIHOOD_ROLE
 from accord.models import (
@@ -39,31 +38,31 @@ PER_TOKEN = "-per-token"
 LIKELIHOOD = tuple(
     name + unit for name in (GIVEN_ALL, GIVEN_TURNS, ALONE, PMI, PMI_TURNS, PMI_DOCUMENTS) for unit in ("", PER_TOKEN)
 )
-"""The columns, in nats a reply and in nats a token: log p of a reply given the turns before it and the documents,
-given the turns alone, and on its own; and the differences of the first and the third, the second and the third, the
-first and the second. Each is the mean over a conversation's replies."""
+"""Columns, in nats per reply and in nats per token: log p of a reply given turns and documents, given the
+turns, and alone; and the differences first - third, second - third, first - second. Means over the replies.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A subject's passages: its replies with all that was before, with the turns alone, and each reply alone."""
+    """Passages of a sample: its replies after all context, after the turns, and each reply alone."""
 
     given_all: LikelihoodRequest
     given_turns: LikelihoodRequest
     alone: tuple[LikelihoodRequest, ...]
 
     def all(self) -> tuple[LikelihoodRequest, ...]:
-        """Every passage once, those that begin alike beside each other."""
+        """Return every passage once, passages with a common prefix next to each other."""
         return tuple(dict.fromkeys((self.given_all, self.given_turns, *self.alone)))
 
 
-class LikelihoodSettings(Settings):
-    """Nothing is to be set; the model has the role `likelihood`."""
+class LikelihoodSettings(SourceSettings):
+    """No settings; the model has the role `likelihood`."""
 
 
 @sources.register("likelihood")
 class Likelihoods(Source):
-    """How likely a language model finds each reply: given everything, given the turns alone, on its own."""
+    """Log-probability of each reply: given everything, given the turns, and alone."""
 
     settings_type = LikelihoodSettings
 
@@ -73,55 +72,67 @@ class Likelihoods(Source):
         return (LIKELIHOOD_ROLE,)
 
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
-        """The likelihood columns; a sample that is a turn is measured on that turn, a conversation on its replies."""
+        """Return the likelihood columns: of a turn for that turn, of a conversation for its replies."""
         [who] = yield [Request(LIKELIHOOD_ROLE, ModelQuery())]
         signature = str(Signature.of("likelihood", model=who.name))
-        wanted = [passages_of(sample) for sample in samples]
-        passages = _in_order(filter(None, wanted))
+        wanted_passages = [passages_of(sample) for sample in samples]
+        passages = _in_order(filter(None, wanted_passages))
         requests = [Request(LIKELIHOOD_ROLE, passage, purpose="passages measured") for passage in passages]
         measured = dict(zip(passages, (yield requests), strict=True))
         rows: dict[Target, dict[str, float]] = {}
         absences: dict[tuple[Target, str], str] = {}
-        for sample, mine in zip(samples, wanted, strict=True):
-            found = "no reply to measure" if mine is None else _features(mine, measured)
-            features, why = ({}, found) if isinstance(found, str) else (found, "no documents")
+        for sample, wanted in zip(samples, wanted_passages, strict=True):
+            result = "no reply to measure" if wanted is None else _features(wanted, measured)
+            features, absence = ({}, result) if isinstance(result, str) else (result, "no documents")
             rows[sample.target] = features
-            absences |= {(sample.target, name): why for name in LIKELIHOOD if name not in features}
+            absences |= {(sample.target, name): absence for name in LIKELIHOOD if name not in features}
         return EvidenceTable.from_rows([Column(name, signature) for name in LIKELIHOOD], rows, absences)
 
 
 def measure_likelihoods(
     model: LikelihoodModel, samples: Sequence[Sample], store: Store, ask: bool = True
 ) -> EvidenceTable:
-    """The likelihood columns of some samples by a model of one's own; what the store holds is not measured again."""
+    """Return the likelihood columns of some samples from a given model; stored values are not measured again."""
     source = Likelihoods(LikelihoodSettings(), SourceContext(Rubric.model_construct()))
     return run(source.measure(samples), Models({}, store, asks=ask, given={LIKELIHOOD_ROLE: model}))
 
 
 def _in_order(wanted: Iterable[_Wanted]) -> list[LikelihoodRequest]:
-    """Every passage once, those of a kind together, so that those that begin alike are neighbours."""
-    of_each = list(wanted)
-    alone = (passage for one in of_each for passage in one.alone)
-    return list(dict.fromkeys([*(one.given_all for one in of_each), *(one.given_turns for one in of_each), *alone]))
+    """Return every passage once, passages of a kind together, so that common prefixes are neighbors."""
+    parts = list(wanted)
+    alone = (passage for part in parts for passage in part.alone)
+    return list(
+        dict.fromkeys(
+            [
+                *(part.given_all for part in parts),
+                *(part.given_turns for part in parts),
+                *alone,
+            ]
+        )
+    )
 
 
 def passages_of(sample: Sample) -> _Wanted | None:
-    """What has to be measured for a subject; nothing where nobody replied."""
+    """Return the passages to measure for a sample; `None` without a reply."""
     conversation = sample.conversation.at(sample.turn)
     turns, replies = conversation.turns, {turn.role for turn in conversation.replies}
     first = 0 if sample.turn is None else sample.turn
-    spoken = tuple(i for i in range(first, len(turns)) if turns[i].role in replies and turns[i].content.strip())
-    if not spoken:
+    reply_places = tuple(i for i in range(first, len(turns)) if turns[i].role in replies and turns[i].content.strip())
+    if not reply_places:
         return None
     messages = tuple(ChatMessage(_role(turn.role, replies), sendable(turn.content)) for turn in turns)
-    before = _documents(conversation)
-    shifted = tuple(index + len(before) for index in spoken)
-    alone = tuple(LikelihoodRequest((messages[index],), (0,)) for index in spoken)
-    return _Wanted(LikelihoodRequest((*before, *messages), shifted), LikelihoodRequest(messages, spoken), alone)
+    document_messages = _documents(conversation)
+    shifted_places = tuple(index + len(document_messages) for index in reply_places)
+    alone = tuple(LikelihoodRequest((messages[index],), (0,)) for index in reply_places)
+    return _Wanted(
+        LikelihoodRequest((*document_messages, *messages), shifted_places),
+        LikelihoodRequest(messages, reply_places),
+        alone,
+    )
 
 
 def _role(role: str, replies: set[str]) -> str:
-    """The chat format's role: whoever replies is the assistant, whoever else speaks the user."""
+    """Return the chat role of a speaker: `assistant` for the role that replies, `system`, or `user` for all others."""
     return "assistant" if role in replies else "system" if role == "system" else "user"
 
 
@@ -130,7 +141,7 @@ def _documents(conversation: Conversation) -> tuple[ChatMessage, ...]:
 
 
 def _features(wanted: _Wanted, measured: Mapping[LikelihoodRequest, LikelihoodResult]) -> dict[str, float] | str:
-    """The columns' values, or the reason of the first failure."""
+    """Return the values of the columns, or the reason of the first failure."""
     failed = next((m for p in wanted.all() if isinstance(m := measured[p], Failure)), None)
     if failed is not None:
         return failed.reason

@@ -1,4 +1,4 @@
-"""Results for people and notebooks: a short `repr`, an HTML table, and conversion to data frames."""
+"""Results for terminals and notebooks: a short `repr`, an HTML table, and conversion to data frames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The source `rubric`: a judge's answers to the rubric's questions, one block of columns per question (LLM-RUBRIC)."""
+"""Source `rubric`: a judge's answers to the rubric's questions, one block of columns per question (LLM-RUBRIC)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Self
 
-from accord.evidence.source import Settings, Source, SourceContext, State, sources
+from accord.evidence.source import Source, SourceContext, SourceSettings, SourceState, sources
 from accord.evidence.table import Column, EvidenceTable
 from accord.models import (
     JUDGE,
@@ -29,20 +29,20 @@ from accord.store import Store
 from accord.values import Question, Rubric, Sample, Target
 
 TRUNCATED = "truncated-share"
-"""The column that says which share of a sample the judge was not shown."""
+"""Column with the share of a sample that the judge did not see."""
 
 
-class RubricSettings(Settings):
-    """The rubric is the project's: nothing is to be set."""
+class RubricSettings(SourceSettings):
+    """No settings; the rubric is the project's."""
 
 
 @sources.register("rubric")
 class RubricAnswers(Source):
-    """A judge's distributions over the options of each question of the rubric (LLM-RUBRIC, section 2)."""
+    """A judge's distributions over the options of each rubric question (LLM-RUBRIC, section 2)."""
 
     settings_type = RubricSettings
 
-    def __init__(self, settings: Settings, context: SourceContext) -> None:
+    def __init__(self, settings: SourceSettings, context: SourceContext) -> None:
         super().__init__(settings, context)
         rubric, recorded = context.rubric, context.recorded
         self.rubric = rubric.model_copy(update={"questions": (*rubric.questions, *recorded)}) if recorded else rubric
@@ -53,34 +53,34 @@ class RubricAnswers(Source):
         return (JUDGE,)
 
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
-        """The answers; what nobody answered is missing, with the reason."""
+        """Return the answers; an unanswered question is missing, with the reason."""
         return ask_rubric(self.rubric, samples)
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """Those of the rubric that a judge can answer."""
+        """Rubric questions that a judge can answer."""
         return tuple(self.rubric.judged)
 
     def asking(self, questions: Sequence[str]) -> RubricAnswers:
-        """The same with some of the questions alone: what an adaptive rubric asks next."""
+        """Return this source with some of the questions, which an adaptive rubric asks next."""
         chosen = tuple(self.rubric[name] for name in questions)
         part = self.rubric.model_copy(update={"questions": chosen, "main": chosen[0].id})
-        found = RubricAnswers(self.settings, replace(self.context, rubric=part, recorded=()))
-        found.name = self.name
-        return found
+        source = RubricAnswers(self.settings, replace(self.context, rubric=part, recorded=()))
+        source.name = self.name
+        return source
 
     def keep_only(self, columns: Sequence[Column]) -> Source | None:
-        """Only the questions whose answers were learned from are asked."""
-        named = {column.question for column in columns}
-        wanted = [question.id for question in self.rubric.recorded if question.id in named]
-        return self.asking(wanted) if 0 < len(wanted) < len(self.rubric.recorded) else (self if wanted else None)
+        """Return this source with the questions that the evaluator learned from."""
+        learned_from = {column.question for column in columns}
+        asked = [question.id for question in self.rubric.recorded if question.id in learned_from]
+        return self.asking(asked) if 0 < len(asked) < len(self.rubric.recorded) else (self if asked else None)
 
-    def state(self) -> State:
-        """The rubric, which need not be the project's any more when scores are made."""
-        return State({"rubric": self.rubric.model_dump(mode="json")})
+    def state(self) -> SourceState:
+        """Return the rubric; the project may have another one when scores are made."""
+        return SourceState({"rubric": self.rubric.model_dump(mode="json")})
 
-    def restored(self, state: State) -> Self:
-        """The same with the rubric that was learned from."""
+    def restored(self, state: SourceState) -> Self:
+        """Restore the rubric that the evaluator learned from."""
         self.rubric = Rubric.model_validate(state.card["rubric"])
         return self
 
@@ -88,17 +88,20 @@ class RubricAnswers(Source):
 def ask_rubric(
     rubric: Rubric, samples: Sequence[Sample], role: str = JUDGE, purpose: str = "judged"
 ) -> Flow[EvidenceTable]:
-    """A judge's answers to a rubric about some samples, as evidence."""
-    [who] = yield [Request(role, ModelQuery())]
+    """Ask a judge the questions of a rubric about some samples, and return the answers as evidence."""
+    [judge] = yield [Request(role, ModelQuery())]
     judged = yield [Request(role, Questions(sample, rubric), purpose=purpose) for sample in samples]
-    return answer_table(who, rubric, judged, who.context is not None)
+    return answer_table(judge, rubric, judged, judge.context is not None)
 
 
 def answer_table(judge: NamedModel, rubric: Rubric, judged: Iterable[Judged], windowed: bool = False) -> EvidenceTable:
-    """Answers as evidence: one column per option of each question that a judge can be asked, masses as given.
+    """Return answers as evidence: one column per option of each question, with the probabilities as given.
 
-    Where samples are `windowed`, shown in part if they are long, one more column says which share of each was not
-    shown.
+    Args:
+        judge: Model that answered.
+        rubric: The questions.
+        judged: Answers by sample.
+        windowed: True if long samples are shown in part; a column then has the share that was not shown.
     """
     judged_by = judging_signature(judge, rubric)
     columns = [
@@ -111,20 +114,20 @@ def answer_table(judge: NamedModel, rubric: Rubric, judged: Iterable[Judged], wi
     rows: dict[Target, dict[str, float]] = {}
     absences: dict[tuple[Target, str], str] = {}
     versions: dict[Target, str] = {}
-    for one in judged:
-        versions[one.target] = one.version
-        features: dict[str, float] = {TRUNCATED: one.truncated_share} if windowed else {}
-        rows[one.target] = features
-        for answer in one.answers:
+    for answers_of_sample in judged:
+        versions[answers_of_sample.target] = answers_of_sample.version
+        features: dict[str, float] = {TRUNCATED: answers_of_sample.truncated_share} if windowed else {}
+        rows[answers_of_sample.target] = features
+        for answer in answers_of_sample.answers:
             if isinstance(answer, Answer):
                 features |= {f"{answer.question}={option}": p for option, p in answer.probabilities.items()}
             else:
-                absences[one.target, answer.question] = answer.reason
+                absences[answers_of_sample.target, answer.question] = answer.reason
     return replace(EvidenceTable.from_rows(columns, rows, absences), versions=versions)
 
 
 def _position(question: Question, index: int) -> float:
-    """An option's place on the number line: its value on an ordered scale, its index on a nominal one."""
+    """Return an option's place on the number line: its value on an ordered scale, its index on a nominal one."""
     option = question.scale.options[index]
     return float(index) if isinstance(option, str) else float(option)
 
@@ -138,17 +141,17 @@ def judge_samples(
     at_once: int = SAMPLES_AT_ONCE,
     context: int | None = None,
 ) -> EvidenceTable:
-    """`judge_all` for callers without an event loop: judge everything, return it as evidence in the subjects' order."""
+    """Judge samples with `judge_all` outside an event loop, and return evidence in the order of the samples."""
     order = list(samples)
-    found: dict[Target, Judged] = {}
+    by_target: dict[Target, Judged] = {}
 
     async def run() -> None:
-        async with aclosing(judge_all(judge, rubric, order, store, at_once, context)) as answered:
-            async for judged in answered:
-                found[judged.target] = judged
+        async with aclosing(judge_all(judge, rubric, order, store, at_once, context)) as stream:
+            async for judged in stream:
+                by_target[judged.target] = judged
                 if on_judged is not None:
                     on_judged(judged)
 
     wait(run())
-    table = answer_table(judge, rubric, (found[sample.target] for sample in order), context is not None)
+    table = answer_table(judge, rubric, (by_target[sample.target] for sample in order), context is not None)
     return replace(table, metadata=EvidenceTable.of(order).metadata)

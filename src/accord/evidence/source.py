@@ -1,11 +1,11 @@
-"""The contract of a source: everything that knows something about a conversation, as columns of evidence.
+"""Contract of a source: everything that turns a conversation into columns of evidence.
 
-A source is one file: settings, what it learns (most learn nothing), what it measures. Both are flows: what they ask is
-asked by one driver, priced by another, and answered from the store by a third (`accord.models`), without code of
-their own. A source never opens a model, a store or a file.
+A source is one file: settings, learning (most sources learn nothing) and measuring. Both are flows. One driver sends
+their requests, another one prices them, a third one answers them from the store (`accord.models`). A source never opens
+a model, a store or a file.
 
-Live scoring is `measure` on the reply that was just said. What a live source works out turn by turn it keeps in its
-`session` of the conversation, so that a reply costs its own length; evidence is the same with and without one.
+Live scoring calls `measure` on each new reply. A live source keeps its running state in the conversation's `session`,
+so that the cost of a reply depends on its own length only. Evidence is the same with and without a session.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ Value = TypeVar("Value")
 Arrays = Mapping[str, NDArray[Any]]
 
 
-class Settings(BaseModel):
-    """Settings of a source: `accord.yaml`, JSON Schema and docs follow from them. Unknown names are refused."""
+class SourceSettings(BaseModel):
+    """Settings of a source. `accord.yaml`, its JSON Schema and the docs follow from them; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 @dataclass(frozen=True)
-class State:
-    """What was learned: JSON, arrays, and the files that people may read and edit, by name."""
+class SourceState:
+    """Learned state: JSON, arrays, and files by name that users may read and edit."""
 
     card: Mapping[str, Any] = field(default_factory=dict)
     arrays: Arrays = field(default_factory=dict)
@@ -49,14 +49,14 @@ class State:
 
 @dataclass(frozen=True)
 class Training:
-    """Everything that learning may look at, and nothing else.
+    """Data that learning may use.
 
     Attributes:
-        samples: What was rated, and what else may be learned from.
-        labels: All labels of these, with their groups; those on `question` are learned.
-        question: The question whose answers are predicted.
-        seed: Of every draw.
-        draws: Bootstrap samples of what is found on the way.
+        samples: Rated samples, and others to learn from.
+        labels: All labels on these samples, with their groups; labels on `question` are learned.
+        question: Question whose answers are predicted.
+        seed: Seed of every random draw.
+        draws: Number of bootstrap samples for intervals.
     """
 
     samples: tuple[Sample, ...]
@@ -67,15 +67,15 @@ class Training:
 
     @property
     def targets(self) -> list[Target]:
-        """The targets of the samples."""
+        """Targets of the samples."""
         return [sample.target for sample in self.samples]
 
     def group_of(self, target: Target) -> str:
-        """The group that splits keep together."""
+        """Return the group of a target; splits keep groups together."""
         return self.labels.group_of(target)
 
     def rated(self) -> Training:
-        """The part that somebody rated on the question itself; of one that compares, all of it."""
+        """Return the part with ratings on the question; for a comparative question, all data."""
         if self.question.compares:
             return self
         rated = frozenset(self.labels.on(self.question.id).targets)
@@ -84,7 +84,7 @@ class Training:
         return replace(self, samples=samples, labels=labels)
 
     def only(self, groups: Iterable[str]) -> Training:
-        """The part that belongs to some groups."""
+        """Return the part that belongs to some groups."""
         kept = frozenset(groups)
         samples = tuple(sample for sample in self.samples if self.group_of(sample.target) in kept)
         return replace(self, samples=samples, labels=self.labels.filter(kept))
@@ -92,13 +92,13 @@ class Training:
 
 @dataclass(frozen=True)
 class SourceContext:
-    """Settings of a project that its sources share.
+    """Project settings that all sources share.
 
     Attributes:
-        rubric: Questions that people and judges answer.
+        rubric: Questions for annotators and judges.
         seed: Seed of every random draw.
-        recorded: Questions that recorded judges alone answered.
-        folder: The folder that relative paths in settings start from.
+        recorded: Questions with answers from recorded judges only.
+        folder: Folder that relative paths in settings start from.
     """
 
     rubric: Rubric
@@ -108,51 +108,51 @@ class SourceContext:
 
 
 @dataclass(frozen=True)
-class Learned:
-    """A source that has learned, and its evidence of what it learned from, as if it had not seen it."""
+class LearnedEvidence:
+    """A source after learning, with out-of-sample evidence about its training samples."""
 
     source: Source
     evidence: EvidenceTable
 
 
-class Counts(Protocol):
-    """What a source counts of its own while it is asked: added up over batches, shown as lines and as JSON."""
+class SourceCounts(Protocol):
+    """Counts that a source collects while it is asked: added over batches, printed as lines, exported as JSON."""
 
     def plus(self, other: Any, /) -> None:
-        """Count what another count has."""
+        """Add the counts of another batch."""
 
     def lines(self) -> list[str]:
-        """What to tell on a terminal."""
+        """Return lines for the terminal."""
         ...
 
     def notices(self) -> list[str]:
-        """What to tell apart from the result: samples that were passed over."""
+        """Return notices apart from the result, such as skipped samples."""
         ...
 
     def to_json(self) -> dict[str, Any]:
-        """The counts."""
+        """Return the counts."""
         ...
 
 
 @dataclass
-class Gathered:
-    """What asking a source about some samples came to.
+class GatheredEvidence:
+    """Result of asking a source about some samples.
 
     Attributes:
-        known: Samples that something is known of.
-        answered: Answers to questions that there are by now.
-        unanswered: Why something is missing, counted; what cannot be asked of a sample is not counted.
-        counts: What the source counts beyond that.
+        known: Samples with evidence.
+        answered: Answers available now.
+        unanswered: Missing answers by reason; questions that cannot be asked about a sample do not count.
+        counts: Further counts of the source.
     """
 
     known: int = 0
     answered: int = 0
     unanswered: Counter[str] = field(default_factory=Counter)
-    counts: Counts | None = None
+    counts: SourceCounts | None = None
 
     @classmethod
-    def of(cls, table: EvidenceTable) -> Gathered:
-        """The counts of a table: each question's reason by itself, once per sample for columns that come together."""
+    def of(cls, table: EvidenceTable) -> GatheredEvidence:
+        """Count a table: each question's reason on its own, and once per sample for columns without a question."""
         blocks = {column.question: place for place, column in enumerate(table.columns) if column.option is not None}
         single = [reason for (_, name), reason in table.absences.items() if name in blocks]
         shared = {(target, reason) for (target, name), reason in table.absences.items() if name not in blocks}
@@ -162,8 +162,8 @@ class Gathered:
             Counter({reason: count for reason, count in missing.items() if reason not in CANNOT_BE_ASKED}),
         )  # fmt: skip
 
-    def plus(self, other: Gathered) -> None:
-        """Count what another batch came to."""
+    def plus(self, other: GatheredEvidence) -> None:
+        """Add the counts of another batch."""
         self.known, self.answered = self.known + other.known, self.answered + other.answered
         self.unanswered += other.unanswered
         if self.counts is None:
@@ -173,18 +173,18 @@ class Gathered:
 
 
 CANNOT_BE_ASKED = frozenset({NOT_APPLICABLE, "no documents"})
-"""Reasons why evidence is missing that asking again cannot change."""
+"""Reasons for missing evidence that another request cannot change."""
 
 
 class Source(ABC):
     """Columns of evidence.
 
     Attributes:
-        name: What it is called in `accord.yaml`; the registry gives it.
-        settings: As they were given.
+        name: Name in `accord.yaml`, set by the registry.
+        settings: Settings as given.
     """
 
-    settings_type: ClassVar[type[Settings]] = Settings
+    settings_type: ClassVar[type[SourceSettings]] = SourceSettings
     name: str = ""
 
     def __init__(self, settings: Any, context: SourceContext) -> None:
@@ -192,109 +192,108 @@ class Source(ABC):
 
     @property
     def is_live(self) -> bool:
-        """Whether a reply can be scored as it is said: measured at the cost of its own length, without asking anybody.
+        """Return True if a reply can be scored as it arrives, at the cost of its own length and without requests.
 
-        The one thing that live scoring asks of a source.
+        Live scoring requires this property.
         """
         return False
 
     def session(self, sample: Sample, make: Callable[[], T]) -> T:
-        """What this source keeps of the sample's conversation while it is under way, made when it is first needed.
+        """Return this source's state of a conversation in progress, made on first use.
 
-        `measure` may go on from there. A conversation under way only grows, though its documents may change; of one
-        that is whole nothing is kept, and each call makes anew. What has an attribute `size` counts as many bytes
-        against those that live scoring may remember.
+        A conversation in progress only grows, though its documents may change. A complete conversation keeps no state:
+        each
+        call makes a new one. An attribute `size`, in bytes, counts against the memory limit of live scoring.
         """
         turns = sample.conversation.turns
         if not isinstance(turns, GrowingTurns):
             return make()
         if id(self) not in turns.session:
-            turns.session[id(self)] = self, make()  # with the source itself, so that no other gets its number
+            turns.session[id(self)] = self, make()  # a reference to the source, so that its id stays unique
         return turns.session[id(self)][1]  # type: ignore[no-any-return]
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Whom `measure` may ask, by role."""
+        """Roles of the models that `measure` may ask."""
         return ()
 
-    def learn(self, train: Training) -> Flow[Learned]:
-        """The source after learning, with out-of-sample evidence of what it learned from; most only measure.
+    def learn(self, train: Training) -> Flow[LearnedEvidence]:
+        """Learn, and return the learned source with out-of-sample evidence; most sources only measure.
 
         Raises:
-            BadInput: There is too little to learn from.
+            BadInput: Too little data to learn from.
         """
-        return Learned(self, (yield from self.measure(train.samples)))
+        return LearnedEvidence(self, (yield from self.measure(train.samples)))
 
     def hold_out(self, train: Training) -> Split | None:
-        """The groups to learn from and those to try it on, of a source that pays to learn.
+        """Return the groups to learn from and the groups to test on, for a source that pays to learn.
 
-        `None` where learning is free, and is repeated for every fold.
+        `None` if learning costs nothing; it is then repeated for every fold.
         """
         return None
 
     def examine(self, test: Training) -> Flow[Self]:
-        """The learned source after a look at the side that was held out: what else `describe` should tell.
+        """Return the learned source with findings about the held-out side.
 
-        Nothing that `measure` gives may change. Another object than this one has asked of that side all that `measure`
-        asks.
+        Evidence from `measure` must not change. Another object asks about that side everything that `measure` asks.
         """
         return (yield from without_requests(self))
 
     def rivals(self) -> Mapping[str, EvidenceTable]:
-        """Answers of other systems about the held-out side, by name: lines of the table beside what was learned."""
+        """Return answers of other systems about the held-out side, by name: rows of the comparison table."""
         return {}
 
     def own_questions(self) -> Mapping[str, tuple[Question, str, Mapping[str, Any]]]:
-        """Questions of the source's own that people may have labelled, such as kinds of issues, by their ids.
+        """Return questions of the source itself that annotators may label, such as issue kinds, by id.
 
-        Each with the head that learns it, and the settings with which this source is its evidence.
+        Each comes with the head that learns it and the settings of this source as its evidence.
         """
         return {}
 
     def read_labels(self, labels: Labels) -> Labels:
-        """Labels as this source's questions ask for them; other labels as they are."""
+        """Return the labels with the question ids of this source; other labels are unchanged."""
         return labels
 
     @abstractmethod
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
-        """One row per sample: a pure function of the batch; live scoring is a batch of one."""
+        """Return one row per sample: a pure function of the batch. Live scoring is a batch of one."""
 
-    def gather(self, samples: Sequence[Sample]) -> Flow[Gathered]:
-        """Ask for what is not known of some samples yet, so that `measure` needs nobody; what it came to."""
-        return Gathered.of((yield from self.measure(samples)))
+    def gather(self, samples: Sequence[Sample]) -> Flow[GatheredEvidence]:
+        """Ask for missing evidence about some samples, so that `measure` needs no further requests."""
+        return GatheredEvidence.of((yield from self.measure(samples)))
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """Questions whose answers can be measured one by one: what an adaptive rubric may ask."""
+        """Questions that can be measured one by one, as an adaptive rubric does."""
         return ()
 
     def asking(self, questions: Sequence[str]) -> Source:
-        """This source with some of `questions` alone, named by their ids.
+        """Return this source with some of `questions` only, given by id.
 
         Raises:
-            BadInput: Its columns cannot be measured apart.
+            BadInput: The columns cannot be measured separately.
         """
-        raise BadInput(f"the columns of {self.name!r} are measured together; no question of it can be asked alone")
+        raise BadInput(f"source {self.name!r} measures its columns together; its questions cannot be asked one by one")
 
     def keep_only(self, columns: Sequence[Column]) -> Source | None:
-        """This source where no more than some of its columns are needed; `None` where it need not measure at all."""
+        """Return this source for a subset of its columns; `None` if it is not needed at all."""
         return self if columns else None
 
     def findings(self) -> Findings | None:
-        """What was learned, and how it was found out: what a terminal and a report show; `None` where nothing was."""
+        """Return the findings of learning for the terminal and the report; `None` without any."""
         return None
 
     def describe(self) -> Mapping[str, Any]:
-        """The findings as JSON; empty where nothing was learned."""
-        found = self.findings()
-        return {} if found is None else found.to_json()
+        """Return the findings as JSON; empty without any."""
+        findings = self.findings()
+        return {} if findings is None else findings.to_json()
 
-    def state(self) -> State:
-        """What was learned."""
-        return State()
+    def state(self) -> SourceState:
+        """Return the learned state."""
+        return SourceState()
 
-    def restored(self, state: State) -> Self:
-        """This source with what `state` gave."""
+    def restored(self, state: SourceState) -> Self:
+        """Return this source with a saved state."""
         return self
 
 
@@ -319,7 +318,7 @@ class LearnedSource(Source, Generic[Value]):
             NotFitted: Nothing was learned yet.
         """
         if self.learned_ is None:
-            raise NotFitted(f"source {self.name or type(self).__name__!r} has learned nothing yet. Run: accord fit")
+            raise NotFitted(f"source {self.name or type(self).__name__!r} is not fitted. Run: accord fit")
         return self.learned_
 
     def having(self, learned: Value, findings: Findings | None = None) -> Self:
@@ -341,11 +340,11 @@ sources: Registry[type[Source]] = Registry(
 
 
 def make_source(name: str, settings: Mapping[str, Any], context: SourceContext) -> Source:
-    """A source by its registered name.
+    """Return a source by its registered name.
 
     Raises:
-        UnknownName: No source is called so.
-        BadInput: A setting does not exist, or has a value that cannot be.
+        UnknownName: No source has this name.
+        BadInput: A setting does not exist, or has an invalid value.
     """
     kind = sources.get(name)
     made = kind(validate(kind.settings_type, dict(settings), f"sources: {name}"), context)
@@ -354,37 +353,37 @@ def make_source(name: str, settings: Mapping[str, Any], context: SourceContext) 
 
 
 def measure_all(parts: Sequence[Source], samples: Sequence[Sample]) -> Flow[EvidenceTable]:
-    """The evidence of several sources, side by side.
+    """Measure several sources and join their columns.
 
     Raises:
-        BadInput: Two of them give a column of the same name.
+        BadInput: Two sources give a column of the same name.
     """
     table = None
     for source in parts:
-        found = yield from source.measure(samples)
-        table = _named(found, source.name) if table is None else joined(table, found, source.name)
+        evidence = yield from source.measure(samples)
+        table = _named(evidence, source.name) if table is None else joined(table, evidence, source.name)
     if table is None:
         return EvidenceTable.of(samples)
-    # A live reply's conversation often says nothing of itself: that costs it nothing.
-    about = {sample.target: sample.conversation.metadata for sample in samples if sample.conversation.metadata}
-    return replace(table, metadata=about) if about else table
+    # Live conversations often have no metadata; skip the copy then.
+    metadata = {sample.target: sample.conversation.metadata for sample in samples if sample.conversation.metadata}
+    return replace(table, metadata=metadata) if metadata else table
 
 
 def joined(table: EvidenceTable, more: EvidenceTable, source: str) -> EvidenceTable:
-    """A table with the columns of one more source.
+    """Return a table with the columns of one more source.
 
     Raises:
-        BadInput: One of its columns is there already.
+        BadInput: A column exists already.
     """
-    there = {column.name for column in table.columns}
-    twice = next((column.name for column in more.columns if column.name in there), None)
-    if twice is not None:
-        raise BadInput(f"two sources give {twice!r}, the second is {source!r}; leave one of them out")
+    names = {column.name for column in table.columns}
+    duplicate = next((column.name for column in more.columns if column.name in names), None)
+    if duplicate is not None:
+        raise BadInput(f"two sources give the column {duplicate!r}, the second one is {source!r}. Remove one of them")
     return table.join(_named(more, source))
 
 
 def _named(table: EvidenceTable, source: str) -> EvidenceTable:
-    """The table with the name of its source in every column."""
+    """Set the source of every column."""
     if all(column.source == source for column in table.columns):
         return table
     return replace(table, columns=tuple(replace(column, source=source) for column in table.columns))

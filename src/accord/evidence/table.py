@@ -1,4 +1,4 @@
-"""The evidence table: rows are targets, columns are features, with a mask of what is missing and how each was made."""
+"""Evidence table: rows are targets, columns are features, with a mask and reasons for missing values."""
 
 from __future__ import annotations
 
@@ -18,10 +18,14 @@ from accord.values import Sample, Target
 class Column:
     """One feature.
 
-    `question` and `option` are set for a column of an answer block: the probability that the judge gave to one
-    option of one question. `signature` is the signature of what produced it. In a table of differences (`pairs`),
-    `centre` is the mean over the conversations that were compared. A column whose value 0 says that there is nothing
-    of something is `part_of` that: attributions say what it added. `source` is the name of the source that gave it.
+    Attributes:
+        name: Unique name.
+        signature: Signature of the source that made the values.
+        question: Question of an answer block.
+        option: Option of an answer block; the value is the judge's probability of it.
+        centre: In a table of differences, the mean over the compared conversations.
+        part_of: Name of a thing whose absence is the value 0; attributions report its contribution.
+        source: Name of the source.
     """
 
     name: str
@@ -34,7 +38,7 @@ class Column:
 
 
 class _ColumnCard(BaseModel):
-    """A column as it is saved."""
+    """Saved form of a column."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
@@ -48,32 +52,32 @@ class _ColumnCard(BaseModel):
 
 
 def columns_from(rows: Iterable[Any]) -> tuple[Column, ...]:
-    """Return saved columns, validated; the inverse of `dataclasses.asdict`.
+    """Return saved columns, validated; inverse of `dataclasses.asdict`.
 
     Raises:
-        ValueError: A row is no column, or two have the same name.
+        ValueError: A row is not a column, or two columns have the same name.
     """
-    found = tuple(Column(**_ColumnCard.model_validate(row).model_dump()) for row in rows)
-    if len({column.name for column in found}) < len(found):
+    columns = tuple(Column(**_ColumnCard.model_validate(row).model_dump()) for row in rows)
+    if len({column.name for column in columns}) < len(columns):
         raise ValueError("two columns have the same name")
-    return found
+    return columns
 
 
 @dataclass(frozen=True)
 class Note:
-    """What a source attaches to the score of one target.
+    """Information that a source attaches to the score of one target.
 
     Attributes:
-        shown: Values that scores, reports and pages show, by name (`issues`, `net_sat`, ...).
-        warning: Why the score deserves less trust.
+        shown: Values in scores, reports and pages, by name (`issues`, `net_sat`, ...).
+        warning: Reason to trust the score less.
     """
 
     shown: Mapping[str, Any] = field(default_factory=dict)
     warning: str | None = None
 
     def plus(self, other: Note) -> Note:
-        """Both notes as one."""
-        warnings = [each for each in (self.warning, other.warning) if each]
+        """Merge two notes."""
+        warnings = [warning for warning in (self.warning, other.warning) if warning]
         return Note({**self.shown, **other.shown}, "; ".join(warnings) or None)
 
 
@@ -84,12 +88,12 @@ class EvidenceTable:
     Attributes:
         targets: n rows.
         columns: d columns.
-        values: (n, d) floats; 0 where nothing is present.
+        values: (n, d) floats; 0 if missing.
         present: (n, d) booleans.
-        absences: Why a value is missing, by (target, question or column name).
-        versions: Which version of the judge answered about a target, where its endpoint said so.
-        notes: What sources attach to a target's score.
-        metadata: What each target's conversation says of itself: the system that spoke, and every other entry.
+        absences: Reason for a missing value, by (target, question or column name).
+        versions: Version of the judge by target, if its endpoint returned one.
+        notes: Notes by target.
+        metadata: Metadata of the conversation by target, such as the system.
     """
 
     targets: tuple[Target, ...]
@@ -108,10 +112,10 @@ class EvidenceTable:
 
     @classmethod
     def of(cls, samples: Iterable[Sample]) -> EvidenceTable:
-        """A table of samples without any column: what evidence is joined to."""
-        about = {sample.target: sample.conversation.metadata for sample in samples}
-        nothing = np.zeros((len(about), 0))
-        return cls(tuple(about), (), nothing, nothing.astype(bool), metadata=about)
+        """Return a table of samples without columns, to join evidence to."""
+        metadata = {sample.target: sample.conversation.metadata for sample in samples}
+        empty = np.zeros((len(metadata), 0))
+        return cls(tuple(metadata), (), empty, empty.astype(bool), metadata=metadata)
 
     @classmethod
     def from_rows(
@@ -120,7 +124,7 @@ class EvidenceTable:
         rows: Mapping[Target, Mapping[str, float]],
         absences: Mapping[tuple[Target, str], str] | None = None,
     ) -> EvidenceTable:
-        """A table from each target's features by column name; a name that a row lacks is missing there."""
+        """Return a table from features by column name; a name that a row lacks is missing there."""
         values = np.zeros((len(rows), len(columns)))
         present = np.zeros(values.shape, dtype=bool)
         place = {column.name: index for index, column in enumerate(columns)}
@@ -134,19 +138,19 @@ class EvidenceTable:
         return len(self.targets)
 
     def rows_of(self, targets: Iterable[Target]) -> NDArray[np.intp]:
-        """The row index of each target; -1 for a target without evidence."""
+        """Return the row index of each target; -1 without evidence."""
         place = {target: row for row, target in enumerate(self.targets)}
         return np.array([place.get(target, -1) for target in targets], dtype=np.intp)
 
     def reasons(self) -> dict[Target, set[str]]:
-        """Why something is missing, by target."""
-        found: dict[Target, set[str]] = {}
+        """Return the reasons for missing values by target."""
+        reasons: dict[Target, set[str]] = {}
         for (target, _), reason in self.absences.items():
-            found.setdefault(target, set()).add(reason)
-        return found
+            reasons.setdefault(target, set()).add(reason)
+        return reasons
 
     def take(self, rows: NDArray[np.intp] | Sequence[int]) -> EvidenceTable:
-        """The rows with these indices, in this order."""
+        """Return the rows with these indices, in this order."""
         index = np.asarray(rows, dtype=np.intp)
         targets = tuple(self.targets[row] for row in index)
         kept = frozenset(targets)
@@ -159,23 +163,23 @@ class EvidenceTable:
     def filter(
         self, groups: Iterable[str], group_of: Callable[[Target], str] = lambda target: target.conversation
     ) -> EvidenceTable:
-        """The rows of some groups (`Labels.group_of`); by default a group is a conversation."""
-        wanted = frozenset(groups)
-        return self.take([row for row, target in enumerate(self.targets) if group_of(target) in wanted])
+        """Return the rows of some groups (`Labels.group_of`); a group is a conversation by default."""
+        selected = frozenset(groups)
+        return self.take([row for row, target in enumerate(self.targets) if group_of(target) in selected])
 
     def select(self, places: Sequence[int]) -> EvidenceTable:
-        """The columns at these places, in this order."""
+        """Return the columns at these indices, in this order."""
         index = np.asarray(places, dtype=np.intp)
         columns = tuple(self.columns[place] for place in index)
         return replace(self, columns=columns, values=self.values[:, index], present=self.present[:, index])
 
     def with_only(self, present: NDArray[np.bool_]) -> EvidenceTable:
-        """The same table where no more than `present` (n, d) is known."""
+        """Return the table with all values outside the mask `present` (n, d) missing."""
         known = self.present & present
         return replace(self, values=np.where(known, self.values, 0.0), present=known)
 
     def concat(self, other: EvidenceTable) -> EvidenceTable:
-        """This table's rows, then those of another with the same columns."""
+        """Append the rows of another table with the same columns."""
         return EvidenceTable(
             (*self.targets, *other.targets),
             self.columns,
@@ -188,7 +192,7 @@ class EvidenceTable:
         )
 
     def join(self, other: EvidenceTable) -> EvidenceTable:
-        """Both tables' columns, for every target of either; what one of them lacks is missing."""
+        """Return the columns of both tables for the targets of either; values outside a table are missing."""
         targets = tuple(dict.fromkeys((*self.targets, *other.targets)))
         parts = [_spread(table, targets) for table in (self, other)]
         return EvidenceTable(
@@ -203,10 +207,10 @@ class EvidenceTable:
         )
 
     def align(self, columns: Sequence[Column]) -> EvidenceTable:
-        """This table with those columns alone, in their order; where they are of differences, less their centres.
+        """Return the table with these columns only, in their order; differences are centered.
 
         Raises:
-            BadInput: A column is missing, or made otherwise than the one of that name asks for.
+            BadInput: A column is missing, or has another signature.
         """
         if tuple(columns) == self.columns and not any(column.centre for column in columns):
             return self
@@ -214,13 +218,13 @@ class EvidenceTable:
         for column in columns:
             if column.name not in place:
                 raise BadInput(
-                    f"the evidence has no {column.name!r}, which this evaluator learned from; gather it first"
+                    f"the evidence has no column {column.name!r}, which the evaluator learned from. Run: accord judge"
                 )
             signature = self.columns[place[column.name]].signature
             if signature != column.signature:
                 raise BadInput(
-                    f"evidence {column.name!r} is made by {signature}, the evaluator learned from {column.signature}; "
-                    "gather it the same way, or fit again"
+                    f"column {column.name!r} comes from {signature}, the evaluator learned from {column.signature}. "
+                    "Gather it the same way, or fit again: accord fit"
                 )
         order = [place[column.name] for column in columns]
         present = self.present[:, order]
@@ -230,10 +234,10 @@ class EvidenceTable:
         return replace(self, columns=tuple(columns), values=values, present=present)
 
     def expected(self) -> EvidenceTable:
-        """The same table with each answer block collapsed to one column: the expected answer, named by its question.
+        """Return the table with one column per answer block: the expected answer, named by its question.
 
-        The expectation is over the options alone (the mass outside them is divided out); a block without any mass
-        is missing. Other columns stay as they are.
+        The expectation is over the options: probability outside of them is divided out. A block without probability is
+        missing. Other columns are unchanged.
         """
         if all(column.question is None for column in self.columns):
             return self
@@ -264,7 +268,10 @@ class EvidenceTable:
         )
 
     def distribution(self, question: str) -> tuple[tuple[float, ...], NDArray[np.float64], NDArray[np.bool_]]:
-        """A question's answer block: its options (K), probabilities (n, K) that sum to 1, and which rows have it (n).
+        """Return the answer block of a question.
+
+        Returns:
+            Options (K), probabilities (n, K) that sum to 1, and a mask of the rows that have an answer (n).
 
         Raises:
             BadInput: No column answers the question.
@@ -272,7 +279,7 @@ class EvidenceTable:
         places = [place for place, column in enumerate(self.columns) if column.question == question]
         options = tuple(self.columns[place].option for place in places)
         if not places or None in options:
-            raise BadInput(f"no judge answered {question!r} in this evidence")
+            raise BadInput(f"no judge answered question {question!r} in this evidence. Ask one: accord judge")
         mass, total, known = self._answered(places)
         shares = mass / total[:, None]
         return tuple(float(option) for option in options if option is not None), shares, known
@@ -283,14 +290,14 @@ class EvidenceTable:
         return np.where(known, by_row(mass, options) / total, 0.0), known
 
     def _answered(self, places: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
-        """An answer block: (n, K) what each option got, (n,) its sum, 1 where there is none, and which rows have it."""
-        mass = np.ascontiguousarray(self.values[:, places])  # a row's sum is its own then, see `by_row`
+        """Return (n, K) probabilities of an answer block, (n,) their sums or 1, and a mask of answered rows."""
+        mass = np.ascontiguousarray(self.values[:, places])  # sums do not depend on other rows, see `by_row`
         total = mass.sum(axis=1)
         known = self.present[:, places].all(axis=1) & (total > 0)
         return mass, np.where(known, total, 1.0), known
 
     def _blocks(self) -> list[tuple[str | None, list[int]]]:
-        """Columns in order, those of one answer block together; a plain column is a block without a question."""
+        """Return column indices in order, grouped by answer block; a plain column is a block without a question."""
         blocks: list[tuple[str | None, list[int]]] = []
         by_question: dict[str, list[int]] = {}
         for place, column in enumerate(self.columns):
@@ -305,26 +312,26 @@ class EvidenceTable:
 
 
 def by_row(X: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(n,) X @ w or (n, m) X @ W, each row the same to the last bit whatever rows lie beside it.
+    """Return (n,) X @ w or (n, m) X @ W. Each row is bit-identical for any other rows in X.
 
-    A product by BLAS rounds a row by how many there are, so a reply would score otherwise alone than in a batch.
+    BLAS rounds a row depending on the number of rows, so a reply alone would get another score than in a batch.
     """
     return np.asarray(np.einsum("nk,k...->n...", np.ascontiguousarray(X), weights))
 
 
 def _both(own: Mapping[Target, Note], other: Mapping[Target, Note]) -> dict[Target, Note]:
-    """Two tables' notes: where both have one of a target, as one."""
+    """Merge the notes of two tables."""
     shared = {target: note.plus(other[target]) for target, note in own.items() if target in other}
     return {**own, **other, **shared}
 
 
 def _spread(table: EvidenceTable, targets: Sequence[Target]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """A table's values and mask with one row for each of `targets`."""
+    """Return values and mask of a table with one row per target in `targets`."""
     rows = table.rows_of(targets)
-    found = rows >= 0
+    is_present = rows >= 0
     values = np.zeros((len(targets), len(table.columns)))
     present = np.zeros(values.shape, dtype=bool)
-    values[found], present[found] = table.values[rows[found]], table.present[rows[found]]
+    values[is_present], present[is_present] = table.values[rows[is_present]], table.present[rows[is_present]]
     return values, present
 
 

@@ -102,7 +102,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Parts:
-    """Examples for training, validation and test; no dialogue is in two of them."""
+    """Examples for training, validation and test; each dialogue is in one part."""
 
     train: tuple[TrainingExample, ...]
     validation: tuple[TrainingExample, ...]

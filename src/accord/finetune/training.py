@@ -96,7 +96,7 @@ class Trained:
     """A finished training.
 
     Attributes:
-        folder: Its folder; `export` makes a model of it.
+        folder: Folder of checkpoints, for `export`.
         validation: Validation loss after each epoch: mean over turns of nats per token of the answer.
         training: Training loss of each epoch: mean over its steps of nats per token.
         epoch: The best epoch, from 0.
@@ -315,7 +315,7 @@ def _quiet_peft() -> None:
 
 
 def _begin(folder: Path, made_from: Mapping[str, Any], resume: bool) -> dict[str, Any] | None:
-    """Prepare an empty folder for a training, or check that the training in it can continue.
+    """Prepare an empty folder for a training, or check the training in it.
 
     Returns:
         The outcome of a finished training, or None.

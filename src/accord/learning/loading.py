@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from accord.edges import CARD_BYTES, BadInput, read_text
-from accord.evidence import Arrays, EvidenceTable, Source, SourceContext, State, make_source
+from accord.evidence import Arrays, EvidenceTable, Source, SourceContext, SourceState, make_source
 from accord.learning.answer_model import part_arrays
 from accord.learning.cross_validation import HeldOutAnswers
 from accord.learning.evaluator import Evaluator
@@ -164,6 +164,6 @@ def _check_scores(head: Head, level: Level | None) -> None:
 def _restored(row: SourceCard, arrays: Arrays, folder: Path, context: SourceContext) -> Source:
     made = make_source(row["name"], row["settings"], context)
     files = {path.name: read_text(path, CARD_BYTES) for path in folder.iterdir() if path.suffix in {".yaml", ".jsonl"}}
-    restored = made.restored(State(row["learned"], part_arrays(row["name"], arrays), files))
+    restored = made.restored(SourceState(row["learned"], part_arrays(row["name"], arrays), files))
     restored.name = row["name"]
     return restored

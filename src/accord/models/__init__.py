@@ -1,4 +1,4 @@
-"""The model layer: what is asked of a model, who answers, within which budget, and the driver that waits."""
+"""Models: requests, endpoints, judges, budgets, and the drivers of flows."""
 
 from lazy_loader import attach_stub
 

@@ -31,15 +31,16 @@ from .flow import OUT_OF_BUDGET as OUT_OF_BUDGET, PromptFlow as PromptFlow, Ques
 from .flow import run_flow as run_flow, SCORER as SCORER, start as start, STORE as STORE, StoreRead as StoreRead
 from .flow import StoreWrite as StoreWrite, to_role as to_role, together as together, USER as USER, wait as wait
 from .flow import without_requests as without_requests, WRITER as WRITER
+from .judges.chat_judges import frequencies as frequencies, IN_PROCESS_LOGPROBS as IN_PROCESS_LOGPROBS
+from .judges.chat_judges import LogprobsJudge as LogprobsJudge, read_first_token as read_first_token
+from .judges.chat_judges import read_stated as read_stated, TOP_LOGPROBS as TOP_LOGPROBS
+from .judges.chat_judges import VerbalisedJudge as VerbalisedJudge
 from .judges.decisions import DecisionQuestion as DecisionQuestion, decisions_request_of as decisions_request_of
 from .judges.decisions import DecisionsRequest as DecisionsRequest
-from .judges.logprobs import IN_PROCESS_LOGPROBS as IN_PROCESS_LOGPROBS, LogprobsJudge as LogprobsJudge
-from .judges.logprobs import read_first_token as read_first_token, TOP_LOGPROBS as TOP_LOGPROBS
 from .judges.recorded import JUDGEMENTS_FILE as JUDGEMENTS_FILE, NOT_RECORDED as NOT_RECORDED
 from .judges.recorded import question_of as question_of, read_recordings as read_recordings
 from .judges.recorded import recorded_item as recorded_item, RecordedAnswers as RecordedAnswers
 from .judges.recorded import RecordedJudge as RecordedJudge
-from .judges.sampling import frequencies as frequencies, read_stated as read_stated, VerbalisedJudge as VerbalisedJudge
 from .likelihood import Likelihood as Likelihood, LikelihoodModel as LikelihoodModel
 from .likelihood import LikelihoodRequest as LikelihoodRequest, LikelihoodResult as LikelihoodResult
 from .likelihood import passage_hash as passage_hash
@@ -58,5 +59,5 @@ from .scripted import ScriptedJudge as ScriptedJudge, ScriptedModel as ScriptedM
 from .settings import Mode as Mode, ModelSettings as ModelSettings
 from .streaming import CUT_OFF as CUT_OFF, ReplyStream as ReplyStream, stream_reply as stream_reply
 from .streaming import StreamingChat as StreamingChat, StreamingClient as StreamingClient
-from .wrappers import Cached as Cached, decode_reply as decode_reply, Deduplicated as Deduplicated, Limit as Limit
-from .wrappers import Limited as Limited, reply_key as reply_key, reply_row as reply_row, Retrying as Retrying
+from .wrappers import Cached as Cached, decode_reply as decode_reply, Limit as Limit, Limited as Limited
+from .wrappers import reply_key as reply_key, reply_row as reply_row, Retrying as Retrying

@@ -88,7 +88,7 @@ class JudgeExchange(Exchange[JudgeRequest, Answer]):
         self._window = make_window(judge, self.questions, context)
 
     def key(self, request: JudgeRequest) -> str:
-        """Return the hash of what the judge says that the answer is made from."""
+        """Return the hash of `Judge.made_from`."""
         return content_hash(request.made_from, length=40)
 
     async def ask(self, requests: Sequence[JudgeRequest]) -> Sequence[Answer | Missing]:
@@ -183,7 +183,7 @@ async def judge_all(
     rubric: Rubric,
     samples: Iterable[Sample],
     store: Store,
-    at_once: int = SAMPLES_AT_ONCE,
+    concurrency: int = SAMPLES_AT_ONCE,
     context: int | None = None,
     budget: Budget | None = None,
     lease: Lease | None = None,
@@ -199,7 +199,7 @@ async def judge_all(
         rubric: Its questions.
         samples: Samples to judge.
         store: Store of the answers.
-        at_once: Samples in progress.
+        concurrency: Samples in progress.
         context: Most tokens of one request; longer conversations are shown in part.
         budget: Stopped if the store fails.
         lease: Claims of requests.
@@ -214,7 +214,7 @@ async def judge_all(
     exchange.failures = failures
     async with exchange.ledger.closing():
         units = exchange.units(samples, exchange.ledger.find)
-        async with aclosing(answer_units(exchange, units, at_once, from_store=True)) as answered:
+        async with aclosing(answer_units(exchange, units, concurrency, from_store=True)) as answered:
             async for unit, answers in answered:
                 assert isinstance(unit, SampleUnit)
                 yield exchange.judged(unit, answers)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -18,6 +18,7 @@ from accord.models.model import (
     A,
     CallFailed,
     Model,
+    ModelWrapper,
     Q,
     Usage,
     estimated_tokens,
@@ -250,12 +251,12 @@ def is_unsent(error: BaseException) -> bool:
     return isinstance(error, NotSent) or (isinstance(error, CallFailed) and not error.failure.is_sent)
 
 
-class Budgeted(Generic[Q, A]):
+class Budgeted(ModelWrapper[Q, A]):
     """A model that sends a request only if the budget allows it."""
 
     def __init__(self, model: Model[Q, A], budget: Budget) -> None:
-        self.name = model.name
-        self._model, self._budget = model, budget
+        super().__init__(model)
+        self._budget = budget
 
     async def ask(self, question: Q) -> A:
         """Return the model's answer. The estimate is reserved before sending, and released if nothing was sent.
@@ -280,7 +281,3 @@ class Budgeted(Generic[Q, A]):
             raise
         finally:
             self._budget.settle(self.name, estimate, used)
-
-    async def close(self) -> None:
-        """Close the model's connections."""
-        await self._model.close()

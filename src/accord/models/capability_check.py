@@ -8,6 +8,7 @@ from typing import Any
 
 from accord.edges import AccordError, BadInput, ModelError
 from accord.models.client import TIMEOUT_SECONDS, ChatCompletions
+from accord.models.judges.chat_judges import TOP_LOGPROBS, schema_of
 from accord.models.judges.decisions import (
     DecisionQuestion,
     DecisionsReply,
@@ -15,8 +16,6 @@ from accord.models.judges.decisions import (
     OpenAIDecisions,
     SystemOne,
 )
-from accord.models.judges.logprobs import TOP_LOGPROBS
-from accord.models.judges.sampling import schema_of
 from accord.models.likelihood import Echo, EchoCompletions
 from accord.models.model import CallFailed, ChatMessage, Prompt, in_process
 from accord.models.prompts import prompt_for

@@ -17,7 +17,7 @@ from accord.edges import BadInput, BudgetReached, MissingExtra, ModelError, Unme
 from accord.models.budget import Budget, Budgeted
 from accord.models.client import EmbeddingReply, EmbeddingRequest, EmbeddingsEndpoint
 from accord.models.factory import ClientOptions, wrap_wire
-from accord.models.flow import OUT_OF_BUDGET, wait
+from accord.models.flow import OUT_OF_BUDGET, gather_all, wait
 from accord.models.model import CallFailed, Model
 
 Floats = NDArray[np.float32]
@@ -240,7 +240,7 @@ class Remote:
         parts = [new[start : start + AT_ONCE] for start in range(0, len(new), AT_ONCE)]
         payer = None if self._is_paid else _payer.get()
         model = self._model if payer is None else Budgeted(self._model, payer)
-        for part in wait(_gather([self._request(part, model) for part in parts])) if parts else ():
+        for part in wait(gather_all(self._request(part, model) for part in parts)) if parts else ():
             self._known.update(part)
 
     def close(self) -> None:
@@ -267,10 +267,6 @@ class Remote:
         """Return the vector scaled to length 1, or `malformed` if it is not finite or of another width."""
         self._width = self._width or len(vector)
         return _unit(vector) if len(vector) == self._width and np.isfinite(vector).all() else "malformed"
-
-
-async def _gather(work: Iterable[Any]) -> list[Any]:
-    return list(await asyncio.gather(*work))
 
 
 def _sent(text: str) -> str:

@@ -1,7 +1,7 @@
 """The path of every request to a model: cache, claim, budget, limit, retries, wire, check of the reply, cache.
 
-An `Exchange` describes one kind of request (judge questions, chat prompts, likelihoods, embeddings): its key, how it is
-sent, what it costs and how its answer is stored. `answer_units`, `answer_all`, `stored_answers` and `price` are the
+An `Exchange` describes one kind of request (judge questions, chat prompts, likelihoods, embeddings): its key, request,
+cost and stored form. `answer_units`, `answer_all`, `stored_answers` and `price` are the
 same for all kinds. Budget, limit and retries belong to the model that `Exchange.ask` calls (see
 `accord.models.factory`).
 """
@@ -193,7 +193,7 @@ class Exchange(ABC, Generic[Q, A]):
 
     @abstractmethod
     def decode(self, request: Q, stored: Any) -> A:
-        """Return the answer to a request from what the store holds."""
+        """Return the answer to a request from its stored form."""
 
     def groups(self, requests: Sequence[tuple[str, Q]]) -> Iterable[Sequence[tuple[str, Q]]]:
         """Split requests with their keys into groups; each group is sent and stored on its own."""
@@ -242,7 +242,7 @@ Ask = Callable[[Sequence[Q]], Awaitable[Sequence[A | Missing]]]
 async def ask_once(
     exchange: Exchange[Q, A], requests: Mapping[str, Q], waits: bool = True, ask: Ask[Q, A] | None = None
 ) -> dict[str, A | Missing]:
-    """Ask for the answers to requests that the store lacks; each is asked for by one process alone.
+    """Ask for the answers to requests that the store lacks; each is sent by one process alone.
 
     Args:
         exchange: Kind of the requests.
@@ -277,9 +277,9 @@ async def ask_once(
 
 
 async def answer_units(
-    exchange: Exchange[Q, A], units: Iterable[Unit[Q, A]], at_once: int, from_store: bool = False
+    exchange: Exchange[Q, A], units: Iterable[Unit[Q, A]], concurrency: int, from_store: bool = False
 ) -> AsyncGenerator[tuple[Unit[Q, A], dict[str, A | Missing]], None]:
-    """Yield each unit with its answers by key, as they arrive; `at_once` units are in progress.
+    """Yield each unit with its answers by key, as they arrive; `concurrency` units are in progress.
 
     Units whose answers another process is asking for come last: processes share the work instead of waiting for each
     other. After an error no further unit is started; those in progress are finished, stored and yielded.
@@ -287,7 +287,7 @@ async def answer_units(
     Args:
         exchange: Kind of the requests.
         units: Units; taken in a thread if they come `from_store`.
-        at_once: Largest number of units in progress.
+        concurrency: Largest number of units in progress.
         from_store: True if taking a unit reads the store.
 
     Raises:
@@ -307,7 +307,7 @@ async def answer_units(
 
     for part, waits in ((units, False), (postponed, True)):
         remaining = takewhile(lambda _: not errors, part)
-        async with aclosing(as_finished(partial(one, waits=waits), remaining, at_once, from_store)) as finished:
+        async with aclosing(as_finished(partial(one, waits=waits), remaining, concurrency, from_store)) as finished:
             async for unit, answers in finished:
                 if answers is not None:
                     yield unit, answers
@@ -350,14 +350,14 @@ async def _ask_unit(
 
 
 async def answer_all(
-    exchange: Exchange[Q, A], requests: Sequence[Q], at_once: int, step: Callable[[], None], together: int = 1
+    exchange: Exchange[Q, A], requests: Sequence[Q], concurrency: int, step: Callable[[], None], together: int = 1
 ) -> list[A | Missing]:
     """Return an answer or a failure to each request; every new answer is stored as it arrives.
 
     Args:
         exchange: Kind of the requests.
         requests: Requests; equal ones are sent once.
-        at_once: Largest number of units in progress.
+        concurrency: Largest number of units in progress.
         step: Called once per request.
         together: Number of requests in a unit, which are claimed and stored together.
 
@@ -378,7 +378,7 @@ async def answer_all(
     missing = batches([key for key in by_key if key not in stored], together)
     units = (Unit[Q, A]({key: by_key[key] for key in part}) for part in missing)
     try:
-        async with aclosing(answer_units(exchange, units, at_once)) as answered:
+        async with aclosing(answer_units(exchange, units, concurrency)) as answered:
             async for _, new in answered:
                 add(new)
     except BudgetReached as error:

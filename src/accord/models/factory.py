@@ -1,9 +1,8 @@
 """Opening models from their names.
 
-A model at an endpoint is `Deduplicated(Limited(Retrying(Budgeted(wire))))`, with stored replies
-`Deduplicated(Cached(...))`. Equal prompts in progress are sent once, stored replies never wait for a slot, a slot is
-held through retries, and every attempt is paid from the budget. A model in this process needs no limit, retries or
-budget.
+A model at an endpoint is `Limited(Retrying(Budgeted(wire)))`, with stored replies `Cached(...)` around it. Stored
+replies never wait for a slot, a slot is held through retries, and every attempt is paid from the budget. A model in
+this process needs no limit, retries or budget.
 """
 
 from __future__ import annotations
@@ -16,13 +15,18 @@ from accord.edges import BadInput
 from accord.models.batching import MOST_FILE_BYTES, BatchChat, BatchEndpoint
 from accord.models.budget import Budget, Budgeted, Caps
 from accord.models.client import TIMEOUT_SECONDS, ChatCompletions, Endpoint
+from accord.models.judges.chat_judges import (
+    IN_PROCESS_LOGPROBS,
+    TOP_LOGPROBS,
+    LogprobsJudge,
+    SamplingJudge,
+    VerbalisedJudge,
+)
 from accord.models.judges.decisions import DecisionsChat, DecisionsJudge, OpenAIDecisions, SystemOne
-from accord.models.judges.logprobs import IN_PROCESS_LOGPROBS, TOP_LOGPROBS, LogprobsJudge
-from accord.models.judges.sampling import SamplingJudge, VerbalisedJudge
 from accord.models.likelihood import EchoCompletions, EchoLikelihood, LikelihoodModel
 from accord.models.model import EMBEDDED, GGUF, HF, ChatModel, Judge, Model, in_process
 from accord.models.streaming import StreamingClient
-from accord.models.wrappers import ATTEMPTS, Cached, Deduplicated, Limit, Limited, Retrying
+from accord.models.wrappers import ATTEMPTS, Cached, Limit, Limited, Retrying
 from accord.store import Store
 from accord.values import MAX_JUDGE_OPTIONS, Question
 
@@ -45,14 +49,14 @@ class ClientOptions:
     """Options of an endpoint, shared by every model that a run opens.
 
     Attributes:
-        at_once: Largest number of requests in progress at one endpoint with one key.
+        concurrency: Largest number of requests in progress at one endpoint with one key.
         attempts: Times that a failing request is sent.
         timeout: Seconds that one attempt may take.
         budget: Budget of all requests.
         limits: Limits by endpoint.
     """
 
-    at_once: int = 64
+    concurrency: int = 64
     attempts: int = ATTEMPTS
     timeout: float = TIMEOUT_SECONDS
     budget: Budget = field(default_factory=lambda: Budget(Caps(), {}))
@@ -60,17 +64,13 @@ class ClientOptions:
 
     def limit(self, endpoint: str) -> Limit:
         """Return the endpoint's limit; the key comes from the environment, so the endpoint alone identifies it."""
-        return self.limits.setdefault(endpoint, Limit(self.at_once))
+        return self.limits.setdefault(endpoint, Limit(self.concurrency))
 
 
 def wrap_wire(wire: Any, options: ClientOptions) -> Model[Any, Any]:
-    """Join equal requests to a wire; at an endpoint, also add its budget, retries and limit."""
+    """Add budget, retries and limit to a model at an endpoint."""
     if in_process(wire.name):
-        return Deduplicated(wire)
-    return Deduplicated(_limited(wire, options))
-
-
-def _limited(wire: Any, options: ClientOptions) -> Limited[Any, Any]:
+        return wire  # type: ignore[no-any-return]
     limit = options.limit(wire.endpoint)
     return Limited(Retrying(Budgeted(wire, options.budget), options.attempts, limit=limit), limit)
 
@@ -89,8 +89,7 @@ def open_chat(model: str, base_url: str | None, store: Store, options: ClientOpt
 
 
 def _cached(wire: Any, store: Store, options: ClientOptions) -> ChatModel:
-    model = wire if in_process(wire.name) else _limited(wire, options)
-    return Deduplicated(Cached(model, store, wire.endpoint, options.budget))
+    return Cached(wrap_wire(wire, options), store, wire.endpoint, options.budget)
 
 
 def open_uncached(model: str, base_url: str | None, options: ClientOptions) -> ChatModel:

@@ -163,13 +163,13 @@ def to_role(
 
 
 def together(
-    flows: Iterable[Flow[T]], at_once: int | None = None, on_result: Callable[[T], None] = lambda result: None
+    flows: Iterable[Flow[T]], concurrency: int | None = None, on_result: Callable[[T], None] = lambda result: None
 ) -> Flow[list[T]]:
     """Run several flows, and return their results in order; the requests of one round are answered together.
 
     Args:
         flows: Flows; each is started when there is room for it.
-        at_once: Largest number of flows in progress; None starts all.
+        concurrency: Largest number of flows in progress; None starts all.
         on_result: Called with each result as its flow ends.
     """
     source = enumerate(flows)
@@ -178,7 +178,7 @@ def together(
     waiting: dict[int, Sequence[Request]] = {}
     answers: dict[int, Sequence[Any] | None] = {}
     while True:
-        for place, flow in islice(source, None if at_once is None else at_once - len(running)):
+        for place, flow in islice(source, None if concurrency is None else concurrency - len(running)):
             running[place], answers[place] = flow, None
         if not answers:
             return [results[place] for place in range(len(results))]
@@ -237,9 +237,9 @@ def _take(source: Iterator[T], most: int) -> tuple[list[T], Exception | None]:
 
 
 async def as_finished(
-    work: Callable[[T], Coroutine[Any, Any, R]], items: Iterable[T], at_once: int, from_store: bool = False
+    work: Callable[[T], Coroutine[Any, Any, R]], items: Iterable[T], concurrency: int, from_store: bool = False
 ) -> AsyncGenerator[tuple[T, R], None]:
-    """Yield each item with its result as results arrive; `at_once` items are in progress.
+    """Yield each item with its result as results arrive; `concurrency` items are in progress.
 
     After an exception of the work or of the items, no further item is taken. Items in progress are finished and
     yielded, then the exception is raised. Items that come `from_store` are taken in a thread, so that a database does
@@ -250,7 +250,7 @@ async def as_finished(
     failed: BaseException | None = None
     try:
         while True:
-            free = 0 if failed else at_once - len(running)
+            free = 0 if failed else concurrency - len(running)
             taken, broken = await asyncio.to_thread(_take, source, free) if from_store and free else _take(source, free)
             failed = failed or broken
             for item in taken:

@@ -96,7 +96,7 @@ class LikelihoodExchange(Exchange[LikelihoodRequest, tuple[Likelihood, ...]]):
         self._likelihood = likelihood
 
     def key(self, request: LikelihoodRequest) -> str:
-        """Return the hash of what the model says that the answer is made from."""
+        """Return the hash of `LikelihoodModel.made_from`."""
         return content_hash(dict(self._likelihood.made_from(request)), length=40)
 
     async def ask(self, requests: Sequence[LikelihoodRequest]) -> Sequence[tuple[Likelihood, ...] | Missing]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from accord.edges import AccordError, redact, redact_message
 from accord.values import JsonSchema, Question, Sample, content_hash
@@ -128,6 +128,18 @@ class Model(Protocol[Q, A]):
         ...
 
 
+class ModelWrapper(Generic[Q, A]):
+    """A model that passes questions to another one; subclasses define `ask`."""
+
+    def __init__(self, model: Model[Q, A]) -> None:
+        self.name = model.name
+        self._model = model
+
+    async def close(self) -> None:
+        """Close the model's connections."""
+        await self._model.close()
+
+
 ChatModel = Model[Prompt, Reply]
 """A model that returns text: `ask(prompt) -> Reply`."""
 
@@ -137,7 +149,7 @@ EMBEDDED, GGUF, HF = "embedded:", "gguf:", "hf:"
 
 
 MADE = "accord.json"
-"""File that Accord's fine-tuning leaves beside a model's weights: how the model was trained."""
+"""Name of the file in a fine-tuned model's folder that describes its training."""
 
 IN_PROCESS_CONTEXT = 8192
 """Most tokens of a request to a model in this process."""

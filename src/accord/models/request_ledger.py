@@ -73,7 +73,7 @@ class Claimed(NamedTuple, Generic[T]):
 
 
 @dataclass
-class _Batch(Generic[T]):
+class _PendingWork(Generic[T]):
     """Work that waits for the database."""
 
     rows: list[tuple[Sequence[PaidRow], Future[None]]] = field(default_factory=list)
@@ -104,7 +104,7 @@ class RequestLedger(Generic[T]):
         self._store, self.stored, self._lease = store, stored, lease
         self._budget = budget or Budget(Caps(), {})
         self._claims = Claims(store, lease.clock, lease.seconds)
-        self._next: _Batch[T] = _Batch()
+        self._next: _PendingWork[T] = _PendingWork()
         self._held: set[str] = set()
         self._worker: asyncio.Task[None] | None = None
         self._renewal: TimerHandle | None = None
@@ -247,7 +247,7 @@ class RequestLedger(Generic[T]):
     async def _work(self) -> None:
         while self._next:
             await asyncio.sleep(max(0.0, self._rests_until - perf_counter()))
-            batch, self._next = self._next, _Batch()
+            batch, self._next = self._next, _PendingWork()
             start = perf_counter()
             try:
                 await asyncio.to_thread(self._write, [row for rows, _ in batch.rows for row in rows])
@@ -276,7 +276,7 @@ class RequestLedger(Generic[T]):
         if rows and self._failure is not None:
             self._failure.spooled(len(rows), self._spool.put(rows))
 
-    async def _exchange_claims(self, batch: _Batch[T]) -> None:
+    async def _exchange_claims(self, batch: _PendingWork[T]) -> None:
         """Release, renew and make claims, and give each waiting task its result."""
         keys = {key for some, _ in batch.claims for key in some}
         try:
@@ -301,7 +301,7 @@ class RequestLedger(Generic[T]):
         self._free(left)
         self._schedule_renewal()
 
-    def _exchange(self, batch: _Batch[T], keys: Collection[str]) -> tuple[ClaimResult, Mapping[str, T]]:
+    def _exchange(self, batch: _PendingWork[T], keys: Collection[str]) -> tuple[ClaimResult, Mapping[str, T]]:
         if self._failure is not None and keys:
             raise self._failure
         if self._failure is not None or not (keys or batch.released or batch.renews):

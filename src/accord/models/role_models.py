@@ -269,8 +269,8 @@ class Role:
         # A request over a wire is paid for, so each passage is stored as soon as it is measured. A model in this
         # process reads passages with a common beginning together.
         is_wired = bool(exchange.cost(requests[:1]))
-        at_once, together = (self.settings.concurrency, 1) if is_wired else (1, PASSAGES_TOGETHER)
-        answers = await answer_all(exchange, requests, at_once, step, together)
+        concurrency, together = (self.settings.concurrency, 1) if is_wired else (1, PASSAGES_TOGETHER)
+        answers = await answer_all(exchange, requests, concurrency, step, together)
         raise_if_over(answers)
         return answers
 

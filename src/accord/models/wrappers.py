@@ -1,4 +1,4 @@
-"""Wrappers around a chat model: cached replies, equal requests joined, a limit of requests in progress, retries."""
+"""Wrappers around a chat model: cached replies, a limit of requests in progress, retries."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from asyncio import Future, get_running_loop
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any, Generic
+from typing import Any
 
 from accord.edges import NotSent
 from accord.models.budget import Budget
 from accord.models.exchange import Assumption, Exchange, Plan, ask_once
 from accord.models.flow import NOT_ASKED, Request
-from accord.models.model import A, CallFailed, ChatModel, Failure, Model, Prompt, Q, Reply, Usage, key_of
+from accord.models.model import A, CallFailed, ChatModel, Failure, Model, ModelWrapper, Prompt, Q, Reply, Usage, key_of
 from accord.models.request_ledger import RequestLedger
 from accord.store import PaidRow, Store
 
@@ -81,13 +81,12 @@ class ReplyExchange(Exchange[Request, Reply]):
         return request.stand_in is not None and plan.assume != "fewest"
 
 
-class Cached:
+class Cached(ModelWrapper[Prompt, Reply]):
     """A chat model whose replies are stored, each asked for by one process alone. Failures are never stored."""
 
     def __init__(self, model: ChatModel, store: Store, endpoint: str, budget: Budget | None = None) -> None:
         """`endpoint` is part of the key; `budget` is stopped if the store fails."""
-        self.name = model.name
-        self._model = model
+        super().__init__(model)
         self._exchange = ReplyExchange(store, model.name, lambda _: model, lambda _: endpoint, budget)
 
     async def ask(self, prompt: Prompt) -> Reply:
@@ -105,46 +104,7 @@ class Cached:
     async def close(self) -> None:
         """Release claims and close the model's connections."""
         await self._exchange.ledger.close()
-        await self._model.close()
-
-
-class Deduplicated(Generic[Q, A]):
-    """A model that sends equal questions in progress once."""
-
-    def __init__(self, model: Model[Q, A]) -> None:
-        self.name = model.name
-        self._model = model
-        self._running: dict[str, asyncio.Future[A]] = {}
-
-    async def ask(self, question: Q) -> A:
-        """Return the answer, or raise the failure, of the first equal question; if that one is cancelled, ask again."""
-        key = key_of(self.name, question)
-        while (first := self._running.get(key)) is not None:
-            try:
-                return await asyncio.shield(first)
-            except asyncio.CancelledError:
-                if not first.cancelled():
-                    raise
-        result: asyncio.Future[A] = asyncio.get_running_loop().create_future()
-        self._running[key] = result
-        try:
-            answer = await self._model.ask(question)
-        except asyncio.CancelledError:
-            result.cancel()
-            raise
-        except BaseException as error:
-            result.set_exception(error)
-            result.exception()  # marks it as retrieved: no equal question may be waiting
-            raise
-        else:
-            result.set_result(answer)
-            return answer
-        finally:
-            del self._running[key]
-
-    async def close(self) -> None:
-        """Close the model's connections."""
-        await self._model.close()
+        await super().close()
 
 
 START = 8.0
@@ -212,21 +172,17 @@ class Limit:
                 turn.set_result(None)
 
 
-class Limited(Generic[Q, A]):
+class Limited(ModelWrapper[Q, A]):
     """A model that waits for a slot of its endpoint's limit."""
 
     def __init__(self, model: Model[Q, A], limit: Limit) -> None:
-        self.name = model.name
-        self._model, self._limit = model, limit
+        super().__init__(model)
+        self._limit = limit
 
     async def ask(self, question: Q) -> A:
         """Return the model's answer after a slot is free."""
         async with self._limit:
             return await self._model.ask(question)
-
-    async def close(self) -> None:
-        """Close the model's connections."""
-        await self._model.close()
 
 
 PASSING = frozenset({"timeout", "unreachable", "rate-limited", "server", "malformed"})
@@ -237,7 +193,7 @@ FIRST_WAIT_SECONDS = 0.5
 LONGEST_WAIT_SECONDS = 60.0
 
 
-class Retrying(Generic[Q, A]):
+class Retrying(ModelWrapper[Q, A]):
     """A model that sends a failed request again, up to `attempts` times in total.
 
     A Retry-After longer than `longest` seconds ends the attempts. A refused connection ends them at once, unless the
@@ -253,8 +209,8 @@ class Retrying(Generic[Q, A]):
         limit: Limit | None = None,
     ) -> None:
         """`limit` is the endpoint's, which every failed attempt adjusts."""
-        self.name = model.name
-        self._model, self._attempts = model, attempts
+        super().__init__(model)
+        self._attempts = attempts
         self._first, self._longest, self._limit = first, longest, limit
         self._random = random.Random(0)
 
@@ -302,7 +258,3 @@ class Retrying(Generic[Q, A]):
         if failure.retry_after is not None:
             return failure.retry_after
         return min(self._first * 2.0 ** (attempt - 1), self._longest) * self._random.uniform(0.75, 1.25)
-
-    async def close(self) -> None:
-        """Close the model's connections."""
-        await self._model.close()

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from accord.edges import BadInput, BudgetReached, ModelError
-from accord.evidence import Gathered, Source, measure_all
+from accord.evidence import GatheredEvidence, Source, measure_all
 from accord.methods import has_only_people, largest
 from accord.models import Models, Plan, plan_range, run
 from accord.project.results import JudgeRun
@@ -80,7 +80,7 @@ def judge(
         ModelError: No request can succeed.
     """
     sources, asked = model_sources(project, names), models or project.models
-    gathered = {source.name: Gathered() for source in sources}
+    gathered = {source.name: GatheredEvidence() for source in sources}
     excluded = Counter[str]()
     samples = 0
     rejection: str | None = None
@@ -104,7 +104,7 @@ def judge(
 def _result(
     project: Project,
     samples: int,
-    gathered: Mapping[str, Gathered],
+    gathered: Mapping[str, GatheredEvidence],
     excluded: Mapping[str, int],
     rejection: str | None,
     stopped: str | None = None,

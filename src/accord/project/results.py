@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from accord.evidence import Counts, EvidenceTable, Readable, Tabular, Training
+from accord.evidence import EvidenceTable, Readable, SourceCounts, Tabular, Training
 from accord.learning import Evaluator
 from accord.models import IN_BATCH, NEVER_SENT, NOT_RECORDED
 from accord.validation import CalledRow, Comparison, Decision, Gap, Group, SystemMean
@@ -18,7 +18,7 @@ Spent = Mapping[str, float | int | None]
 
 @dataclass(frozen=True, repr=False)
 class JudgeRun(Readable):
-    """Counts of a run of `judge`.
+    """SourceCounts of a run of `judge`.
 
     Attributes:
         samples: Samples in the run.
@@ -39,7 +39,7 @@ class JudgeRun(Readable):
     requests: Mapping[str, int]
     unanswered: Mapping[str, int]
     excluded: Mapping[str, int] = field(default_factory=dict)
-    counts: Mapping[str, Counts] = field(default_factory=dict)
+    counts: Mapping[str, SourceCounts] = field(default_factory=dict)
     spent: Spent = field(default_factory=dict)
     stopped: str | None = None
     rejection: str | None = None

@@ -1,4 +1,4 @@
-"""A chat-completions endpoint on the loopback interface that answers, and misbehaves, as it is told."""
+"""Chat-completions endpoint on the loopback interface with scripted answers and faults."""
 
 from __future__ import annotations
 
@@ -15,11 +15,16 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Wire:
-    """What goes over the wire for one request: a body as it is, or JSON.
+    """One HTTP response.
 
-    `parts` are sent in place of the body, each when it comes: whoever makes them decides when.
-    `close_after` cuts the body off after so many bytes and the connection with it; `after` seconds pass first, and
-    `drip` seconds before each byte of the body.
+    Attributes:
+        body: Raw bytes, or a JSON object.
+        status: HTTP status.
+        headers: HTTP headers.
+        close_after: Number of body bytes after which the connection closes.
+        after: Seconds before the response.
+        drip: Seconds before each byte of the body.
+        parts: Chunks of a streamed body, sent as the iterator yields them.
     """
 
     body: bytes | Mapping[str, Any]
@@ -32,11 +37,11 @@ class Wire:
 
 
 Respond = Callable[[Mapping[str, Any]], Wire]
-"""From the request's JSON, with the path it came on as `_path`, to the answer; an uploaded form is bytes, `_form`."""
+"""Maps a request's JSON to a response; the path is in `_path`, an uploaded form in `_form` as bytes."""
 
 
 def tokens_in(*texts: str) -> int:
-    """What the loopback server bills some texts as: a token per four characters."""
+    """Return the number of billed tokens: one per four characters."""
     return sum(map(len, texts)) // 4 + 1
 
 
@@ -47,31 +52,39 @@ def completion(
     finish: str = "stop",
     sent: int = 10,
 ) -> Wire:
-    """A well-formed chat completion; `probabilities` are those of the first token's alternatives, `sent` is billed."""
+    """Return a well-formed chat completion.
+
+    Args:
+        text: Content of the message.
+        probabilities: Probabilities of the first token's alternatives.
+        refusal: Text of a refusal.
+        finish: Finish reason.
+        sent: Billed input tokens.
+    """
     logprobs = None
     if probabilities is not None:
         tops = [{"token": token, "logprob": math.log(p), "bytes": None} for token, p in probabilities.items()]
         logprobs = {"content": [{**tops[0], "top_logprobs": tops}], "refusal": None}
     message = {"role": "assistant", "content": None if refusal else text, "refusal": refusal}
     choice = {"index": 0, "finish_reason": finish, "message": message, "logprobs": logprobs}
-    got = tokens_in(text)
-    usage = {"prompt_tokens": sent, "completion_tokens": got, "total_tokens": sent + got}
-    about = {"id": "c1", "object": "chat.completion", "created": 0, "model": "loopback"}
-    return Wire({**about, "choices": [choice], "usage": usage})
+    output_tokens = tokens_in(text)
+    usage = {"prompt_tokens": sent, "completion_tokens": output_tokens, "total_tokens": sent + output_tokens}
+    head = {"id": "c1", "object": "chat.completion", "created": 0, "model": "loopback"}
+    return Wire({**head, "choices": [choice], "usage": usage})
 
 
 def spoken(pieces: Iterable[str], usage: tuple[int, int] | None = (10, 5), ends: bool = True) -> Wire:
-    """A well-formed completion as a stream: an event per piece, sent when it comes.
+    """Return a well-formed streamed completion, one event per piece.
 
     Args:
-        pieces: The text.
-        usage: Tokens in and out that are billed, where they are told.
-        ends: Whether the stream says that it has ended, or only stops.
+        pieces: Pieces of the text.
+        usage: Billed input and output tokens; `None` omits them.
+        ends: False omits the end of the stream.
     """
 
     def event(**more: Any) -> bytes:
-        about = {"id": "c1", "object": "chat.completion.chunk", "created": 0, "model": "loopback"}
-        return b"data: " + json.dumps({**about, **more}).encode() + b"\n\n"
+        head = {"id": "c1", "object": "chat.completion.chunk", "created": 0, "model": "loopback"}
+        return b"data: " + json.dumps({**head, **more}).encode() + b"\n\n"
 
     def events() -> Iterator[bytes]:
         for piece in pieces:
@@ -86,7 +99,7 @@ def spoken(pieces: Iterable[str], usage: tuple[int, int] | None = (10, 5), ends:
 
 
 def decisions(model: str, answers: Sequence[Mapping[str, Any]]) -> Wire:
-    """A well-formed reply of a decisions endpoint."""
+    """Return a well-formed response of a decisions endpoint."""
     details = {"input_tokens_details": {"cache_write_tokens": 0, "cached_tokens": 0}}
     more = {"output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 10}
     usage = {"input_tokens": 10, "output_tokens": 0, **details, **more}
@@ -95,23 +108,23 @@ def decisions(model: str, answers: Sequence[Mapping[str, Any]]) -> Wire:
 
 class _Quiet(ThreadingHTTPServer):
     daemon_threads = True
-    request_queue_size = 128  # of http.server five: whoever connects beside more waits a second, or is turned away
+    request_queue_size = 128  # the default of five delays or rejects concurrent clients
 
     def handle_error(self, *_: Any) -> None:
-        """Say nothing of clients that went away: tests make them do so."""
+        """Ignore clients that disconnect; tests make them do so."""
 
 
 class ChatServer:
-    """Serves `respond` at `url` on 127.0.0.1 while used as a context manager; remembers every request's JSON."""
+    """Serves `respond` at `url` on 127.0.0.1 as a context manager, and records the JSON of every request."""
 
     def __init__(self, respond: Respond) -> None:
-        """`respond` is called in the request's own thread."""
+        """Prepare a server; it calls `respond` in the thread of each request."""
         self.requests: list[Mapping[str, Any]] = []
         server = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True  # a body does not wait for the acknowledgement of its headers
+            disable_nagle_algorithm = True  # sends the body without waiting for the acknowledgement of the headers
 
             def do_POST(self) -> None:  # the name is http.server's
                 body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -144,14 +157,14 @@ class ChatServer:
                     self.close_connection = True
 
             def log_message(self, *_: Any) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         self._http = _Quiet(("127.0.0.1", 0), Handler)
         self._thread = Thread(target=self._http.serve_forever, args=(0.005,), daemon=True)
 
     @property
     def url(self) -> str:
-        """The base URL a client is given."""
+        """Base URL for clients."""
         return f"http://127.0.0.1:{self._http.server_port}/v1"
 
     def __enter__(self) -> ChatServer:
@@ -165,7 +178,7 @@ class ChatServer:
 
 
 def _send_parts(handler: BaseHTTPRequestHandler, wire: Wire, parts: Iterator[bytes]) -> None:
-    """Send a body part by part; `close_after` then cuts it off before its end."""
+    """Send a body in chunks; with `close_after` the connection closes before the end."""
     handler.send_response(wire.status)
     for name, value in wire.headers.items():
         handler.send_header(name, value)
@@ -185,10 +198,10 @@ FORM_END = b"\r\n--"
 
 
 class Batches:
-    """Answers the batch wire; each line of a batch file is answered by `respond`.
+    """Batch endpoint; `respond` answers each line of a batch file.
 
-    A batch is in progress for `looks` looks at it and then `ends` as said: `completed`, or `failed` or `expired`
-    without results.
+    A batch stays in progress for `looks` status requests and then has the status `ends`: `completed`, or `failed` or
+    `expired` without results.
     """
 
     def __init__(self, respond: Respond, looks: int = 1, ends: str = "completed") -> None:
@@ -197,7 +210,7 @@ class Batches:
         self.batches: dict[str, dict[str, Any]] = {}
 
     def __call__(self, request: Mapping[str, Any]) -> Wire:
-        """The answer to a request on any of the batch paths; other paths are `respond`'s."""
+        """Answer a request on a batch path; `respond` answers all other paths."""
         path = request["_path"].split("?")[0]
         parts = path.strip("/").split("/")
         if path.endswith("/files"):
@@ -214,15 +227,15 @@ class Batches:
         start = form.index(b'{"custom_id"')
         name = f"file-{len(self.files)}"
         self.files[name] = form[start : form.index(FORM_END, start)]
-        about = {"id": name, "object": "file", "bytes": len(form), "created_at": 0, "filename": "accord.jsonl"}
-        return Wire({**about, "purpose": "batch", "status": "processed"})
+        head = {"id": name, "object": "file", "bytes": len(form), "created_at": 0, "filename": "accord.jsonl"}
+        return Wire({**head, "purpose": "batch", "status": "processed"})
 
     def _made(self, request: Mapping[str, Any]) -> Wire:
         name = f"batch-{len(self.batches)}"
         total = len(self.files[request["input_file_id"]].splitlines())
-        about = {"id": name, "object": "batch", "endpoint": request["endpoint"], "created_at": 0}
+        head = {"id": name, "object": "batch", "endpoint": request["endpoint"], "created_at": 0}
         self.batches[name] = {
-            **about,
+            **head,
             "input_file_id": request["input_file_id"],
             "completion_window": "24h",
             "metadata": request.get("metadata"),
@@ -249,21 +262,21 @@ class Batches:
         return Wire(batch)
 
     def _answer(self, batch: dict[str, Any]) -> None:
-        good: list[str] = []
-        bad: list[str] = []
+        succeeded: list[str] = []
+        failed: list[str] = []
         for line in self.files[batch["input_file_id"]].splitlines():
-            asked = json.loads(line)
-            wire = self.respond({**asked["body"], "_path": asked["url"]})
+            entry = json.loads(line)
+            wire = self.respond({**entry["body"], "_path": entry["url"]})
             body = wire.body if isinstance(wire.body, Mapping) else {}
             row = {
-                "custom_id": asked["custom_id"],
+                "custom_id": entry["custom_id"],
                 "response": {"status_code": wire.status, "body": body},
                 "error": None,
             }
-            (good if wire.status == 200 else bad).append(json.dumps(row))
-        for kind, lines in (("output_file_id", good), ("error_file_id", bad)):
+            (succeeded if wire.status == 200 else failed).append(json.dumps(row))
+        for kind, lines in (("output_file_id", succeeded), ("error_file_id", failed)):
             if lines:
                 name = f"file-{len(self.files)}"
                 self.files[name] = "\n".join(lines).encode()
                 batch[kind] = name
-        batch["request_counts"] |= {"completed": len(good), "failed": len(bad)}
+        batch["request_counts"] |= {"completed": len(succeeded), "failed": len(failed)}

@@ -1,6 +1,6 @@
-"""The metric bank: what a reply is worth, told from its words, its history and its documents, in microseconds.
+"""Metric bank: cheap features of a reply from its words, its history and its documents, in microseconds.
 
-One idea per file. Each metric is a function of one reply (`ParsedText`), of what was said before it (`TurnHistory`),
-and of the documents (`ParsedDocument`s); it looks at nothing else, so that a live reply costs its own length. A
-`MetricSession` goes through a conversation, live and in a batch alike.
+Each metric is a function of one reply (`ParsedText`), of the turns before it (`TurnHistory`) and of the documents
+(`ParsedDocument`s) only, so that the cost of a live reply depends on its own length. A `MetricSession` walks through a
+conversation, live and in batches.
 """

@@ -1,4 +1,7 @@
-"""Words of a conversation, added up turn by turn for the metrics of ``LexicalMetric``."""
+"""Lexical metrics: counts over the words of a conversation, updated turn by turn for live scoring.
+
+Each metric is a weak predictor alone; a learned evaluator weighs them.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,11 @@ STOP_WORDS = frozenset(
     will with would you your""".split()  # noqa: SIM905 - a list of literals would be a page long
 )
 HEAD_PIECES, HEAD_CHARACTERS = 200, 2000
-"""The part of a text that `recognised` reads; text after it cannot change the language."""
+"""Part of a text that detection reads; later text cannot change the language."""
 
 
 def content_words(texts: Iterable[str]) -> set[str]:
-    """The distinct words of some texts in one language, without its function words."""
+    """Return the distinct words of some texts in one language, without its function words."""
     every = list(texts)
     return _content_words(every, recognised(pieces(" ".join(every)), ENGLISH))
 
@@ -35,19 +38,20 @@ def _content_words(texts: Iterable[str], language: Language) -> set[str]:
 
 
 _document_words: WeakValueDictionary[tuple[str, ...], frozenset[str]] = WeakValueDictionary()
-"""Content words by the documents' texts, shared by all conversations that show the same documents."""
+"""Content words by document texts, shared by all conversations with the same documents."""
 
 
 class RunningWords:
     """Totals over one conversation, extended by each turn at the cost of its own length.
 
-    The totals equal those of `content_words` over all turns at once: the language is recognised again as long as later
-    text can change it, and the content words are then collected again from the few words so far.
+    The totals equal those of `content_words` over all turns at once: the language is detected again as long as later
+    text
+    can change it, and the content words are then collected again from the few words so far.
 
     Attributes:
         count: Number of turns of the other speakers.
         words: Number of words in these turns.
-        content: Their distinct content words.
+        content: Distinct content words of these turns.
     """
 
     __slots__ = ("_documents", "_head", "_heard", "_language", "_role", "_texts", "content", "count", "words")
@@ -69,7 +73,7 @@ class RunningWords:
         return ENTRY * len(self.content) + sum(map(len, self._texts))
 
     def at(self, conversation: Conversation) -> ConversationWords:
-        """The words of a conversation, which continues the one of the previous call; read them before the next call."""
+        """Return the words of a conversation that continues the previous one; valid until the next call."""
         replies = conversation.replies
         role = replies[0].role if replies else None
         if role != self._role or len(conversation.turns) < self._heard:
@@ -90,7 +94,7 @@ class RunningWords:
         self.content |= set(words) - STOP_WORDS if self._language is ENGLISH else _content_words([text], self._language)
 
     def _recognise(self, head: list[str], text: str) -> None:
-        """Recognise the language again with one more text; collect the words so far again if it changed."""
+        """Detect the language with one more text, and collect the words again if it changed."""
         head += pieces(text)[:HEAD_PIECES]
         language = recognised(head, ENGLISH)
         if language is not self._language:
@@ -111,11 +115,11 @@ class RunningWords:
 
 
 class ConversationWords:
-    """The part of a conversation that lexical metrics count, each value computed when a metric first reads it.
+    """The part of a conversation that lexical metrics count, each value computed on first use.
 
     Attributes:
         turns: Number of turns.
-        replies: Texts of the replies; one text where a single turn is measured.
+        replies: Texts of the replies; one text for a sample with a turn.
         others: Totals over the turns of the other speakers.
     """
 
@@ -147,12 +151,12 @@ class LexicalMetric:
         update_wrapper(self, measure)
 
     def __call__(self, conversation: Conversation) -> float | None:
-        """Measure a conversation; return `None` where the metric does not apply."""
+        """Measure a conversation; return `None` if the metric does not apply."""
         return self.measure(RunningWords().at(conversation))
 
 
 Metric = Callable[[Conversation], float | None]
-"""A number about a conversation, or `None` where it says nothing (no document to compare with)."""
+"""A number about a conversation, or `None` if it does not apply (no document to compare with)."""
 
 metrics: Registry[Metric] = Registry("metric")
 
@@ -181,7 +185,7 @@ def words_per_reply(words: ConversationWords) -> float | None:
 
 
 def question_rate(words: ConversationWords) -> float | None:
-    """Share of replies that ask something."""
+    """Share of replies that ask a question."""
     return _rate(words, _QUESTION)
 
 
@@ -191,7 +195,7 @@ def citation_rate(words: ConversationWords) -> float | None:
 
 
 def apology_rate(words: ConversationWords) -> float | None:
-    """Share of replies that apologise or decline."""
+    """Share of replies that apologize or decline."""
     return _rate(words, _APOLOGY)
 
 
@@ -202,19 +206,19 @@ def distinct_words(words: ConversationWords) -> float | None:
 
 
 def repetition(words: ConversationWords) -> float | None:
-    """Share of the replies' word trigrams that a reply has said before."""
+    """Share of the replies' word trigrams that occur in an earlier reply."""
     trigrams = [tuple(reply[i : i + 3]) for reply in words.reply_words for i in range(len(reply) - 2)]
     return 1 - len(set(trigrams)) / len(trigrams) if trigrams else None
 
 
 def overlap_documents(words: ConversationWords) -> float | None:
-    """Share of the replies' content words that stand in a document; nothing where there are no documents."""
+    """Share of the replies' content words that occur in a document; `None` without documents."""
     documents = words.document_content
     return None if documents is None else _share(words.reply_content, documents)
 
 
 def overlap_user(words: ConversationWords) -> float | None:
-    """Share of the user's content words that the replies take up."""
+    """Share of the user's content words that the replies repeat."""
     return _share(words.others.content, words.reply_content)
 
 

@@ -1,4 +1,4 @@
-"""A conversation as it goes on: each turn is measured against what was before it, and then becomes part of it."""
+"""Metric session of one conversation: each turn is measured against the turns before it, then added to them."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from accord.evidence.bank.reply_features import ParsedText, TurnHistory, TurnMet
 from accord.values import NON_SPEAKERS, Conversation, Document, Sample, Turn
 
 NOTHING = "nothing to measure"
-"""Why a metric that returned `None` has no value."""
+"""Reason for a missing value of a metric that returned `None`."""
 WORDLESS = f"{NOTHING}: the reply has no words"
-"""Why no metric has a value of a reply without a letter or a digit."""
+"""Reason for missing values of a reply without letters or digits."""
 FEWEST_COPIED, MOSTLY = 20, 0.8
-"""A reply is called a copy where so many words in a row, and so much of it, stand elsewhere."""
+"""Minimum run of copied words, and minimum share of copied words, of a reply that counts as a copy."""
 
 Values = dict[str, float | None]
 
 
 class MetricSession:
-    """The state that some metrics keep of one conversation.
+    """State of the metrics in one conversation.
 
     Attributes:
-        metrics: What is measured of a reply, by name.
-        history: What was said so far.
-        sources: The documents, taken apart.
-        reasons: Why metrics of the last reply have no value, where that is more than `NOTHING`.
-        spoken: The languages of the replies that `measure` measured last.
-        copies: Of what the last reply is a copy, as far as its metrics tell.
-        heard: How many turns were gone through (`measure`).
+        metrics: Metrics of replies by name.
+        history: Turns so far.
+        sources: Parsed documents.
+        reasons: Reasons for missing values of the last reply, other than `NOTHING`.
+        spoken: Languages of the replies in the last call of `measure`.
+        copies: Warnings on copied text in the last reply.
+        heard: Number of turns read by `measure`.
         words: Totals for lexical metrics of the conversation.
     """
 
@@ -44,7 +44,7 @@ class MetricSession:
     def __init__(
         self, metrics: Mapping[str, TurnMetric], documents: Sequence[str] = (), language: Language | None = None
     ) -> None:
-        """Prepare; without a `language`, each text's own is recognised."""
+        """Prepare a session; without a `language`, the language of each text is detected."""
         self.metrics, self._named, self.words = metrics, language, RunningWords()
         names = {each: name for name, each in metrics.items()}
         self._telling = {which: names[which] for which in (copied_run, repeated_trigrams) if which in names}
@@ -53,12 +53,12 @@ class MetricSession:
         self._begin(None)
 
     def _show(self, documents: Sequence[str]) -> None:
-        """Texts that a reply can draw on, and the language to begin with."""
+        """Set the documents, and the first language."""
         self.sources = [parsed_document(text, ENGLISH, self._named) for text in documents]
         self._first = self._before = self._named or (self.sources[0].words.language if documents else ENGLISH)
 
     def _begin(self, speaker: str | None) -> None:
-        """Nothing was said yet; `speaker` is the role that replies."""
+        """Reset the history; `speaker` is the role that replies."""
         self.history = TurnHistory(keeps_trigrams=repeated_trigrams in self.metrics.values())
         self.heard, self._speaker, self._before = 0, speaker, self._first
         self.reasons: dict[str, str] = {}
@@ -71,10 +71,12 @@ class MetricSession:
         return self.history.size + self.words.size
 
     def measure(self, sample: Sample) -> tuple[Values, dict[str, str]]:
-        """Each metric of the sample's reply, given all before it; of a whole conversation, its mean over the replies.
+        """Return each metric of the sample's reply, or its mean over the replies of a whole conversation.
 
-        Beside it, why metrics have no value. A later turn of the same conversation goes on from the turns that were
-        gone through; anything else begins anew.
+        A later turn of the same conversation continues from the turns read so far; any other sample starts over.
+
+        Returns:
+            Values, and reasons for missing values.
         """
         conversation, turn = sample.conversation, sample.turn if sample.turn is not None else sample.conversation.reply
         first = self._first
@@ -92,37 +94,37 @@ class MetricSession:
             self.heard += 1
             self.spoken = (self._before,)
             return values, self.reasons
-        found: list[Values] = []
-        why: list[dict[str, str]] = []
-        spoken: dict[Language, None] = {}
+        reply_values: list[Values] = []
+        reply_reasons: list[dict[str, str]] = []
+        languages: dict[Language, None] = {}
         copies: dict[str, None] = {}
         for each in conversation.turns:
             if each.role == speaker:
-                found.append(self.reply(each.content))
-                why.append(self.reasons)
-                spoken[self._before] = None
+                reply_values.append(self.reply(each.content))
+                reply_reasons.append(self.reasons)
+                languages[self._before] = None
                 copies |= dict.fromkeys(self.copies)
             else:
                 self._hear(each)
-        self.heard, self.spoken = len(conversation.turns), tuple(spoken)
+        self.heard, self.spoken = len(conversation.turns), tuple(languages)
         self.copies = tuple(copies)
-        worded = [reasons for reasons in why if WORDLESS not in reasons.values()]
-        means = {name: _mean([values[name] for values in found]) for name in self.metrics}
-        return means, {name: reason for reasons in worded or why for name, reason in reasons.items()}
+        worded = [reasons for reasons in reply_reasons if WORDLESS not in reasons.values()]
+        means = {name: _mean([values[name] for values in reply_values]) for name in self.metrics}
+        return means, {name: reason for reasons in worded or reply_reasons for name, reason in reasons.items()}
 
     def _hear(self, turn: Turn) -> None:
-        """Take in a turn that is not to be measured; instructions and what tools gave back are nobody's."""
+        """Add a turn without measuring it; system and tool messages are ignored."""
         if turn.role == self._speaker:
             self.say(turn.content)
         elif turn.role not in NON_SPEAKERS:
             self.hear(turn.content)
 
     def hear(self, text: str) -> None:
-        """Take in what somebody else said."""
+        """Add a turn of another speaker."""
         self.history.add(self._parsed(text), is_reply=False)
 
     def _parsed(self, text: str) -> ParsedText:
-        """A message taken apart; documents whose own words do not tell their language have that of what was said."""
+        """Parse a message. Documents whose language cannot be detected get that of the message."""
         message = ParsedText(text, self._before, self._named)
         if message.words.language is not self._before:
             self._before = message.words.language
@@ -130,38 +132,38 @@ class MetricSession:
         return message
 
     def reply(self, text: str) -> Values:
-        """Measure a reply, and take it in; its cost does not grow with the conversation."""
+        """Measure a reply and add it; the cost is independent of the conversation's length."""
         message = self._parsed(text)
         history, sources = self.history, self.sources
         self.reasons = {}
-        found: Values
+        values: Values
         if not message.has_words:
             self.reasons = dict.fromkeys(self.metrics, WORDLESS)
-            found = dict.fromkeys(self.metrics)
+            values = dict.fromkeys(self.metrics)
         else:
             try:
-                found = {name: metric(message, history, sources) for name, metric in self.metrics.items()}
+                values = {name: metric(message, history, sources) for name, metric in self.metrics.items()}
             except Unmeasured:
-                found = {name: self._tried(name, message) for name in self.metrics}
-        self.copies = self._copies(found, message) if self._telling else ()
+                values = {name: self._tried(name, message) for name in self.metrics}
+        self.copies = self._copies(values, message) if self._telling else ()
         history.add(message, is_reply=True)
-        return found
+        return values
 
     def _copies(self, values: Values, message: ParsedText) -> tuple[str, ...]:
-        """What a reply is a copy of: a document, by its longest run; what was replied before, by its runs of three."""
+        """Return warnings on copied text: from a document, by the longest run; from a reply, by trigrams."""
         name_of = self._telling.get
-        run, again = values.get(name_of(copied_run, "")) or 0.0, values.get(name_of(repeated_trigrams, "")) or 0.0
-        if run < FEWEST_COPIED and again < MOSTLY:
+        run, repeated = values.get(name_of(copied_run, "")) or 0.0, values.get(name_of(repeated_trigrams, "")) or 0.0
+        if run < FEWEST_COPIED and repeated < MOSTLY:
             return ()
-        count, found = len(message.tokens), []
+        count, copies = len(message.tokens), []
         if run >= max(FEWEST_COPIED, MOSTLY * min(count, LONGEST_RUN)):
-            found.append(f"it is a copy: {run:.0f} of its {count} words stand in a row in a document")
-        if count >= FEWEST_COPIED and again >= MOSTLY:
-            found.append(f"it is a copy: {again:.0%} of its runs of three words were said in a reply before")
-        return tuple(found)
+            copies.append(f"copied from a document: {run:.0f} of {count} words in a row")
+        if count >= FEWEST_COPIED and repeated >= MOSTLY:
+            copies.append(f"copied from an earlier reply: {repeated:.0%} of its word trigrams")
+        return tuple(copies)
 
     def _tried(self, name: str, message: ParsedText) -> float | None:
-        """A metric's value, or why there is none."""
+        """Return a metric's value, or `None` after storing the reason."""
         try:
             return self.metrics[name](message, self.history, self.sources)
         except Unmeasured as error:
@@ -169,20 +171,17 @@ class MetricSession:
             return None
 
     def say(self, text: str) -> None:
-        """Take in a reply that is not to be measured."""
+        """Add a reply without measuring it."""
         self.history.add(self._parsed(text), is_reply=True)
 
 
 def measured(conversation: Conversation, metrics: Mapping[str, TurnMetric]) -> tuple[Values, dict[str, str]]:
-    """Each metric's mean over the replies; of a conversation at one turn, that turn's, given all before.
-
-    Beside it, why metrics could not be measured.
-    """
+    """Return each metric's mean over the replies (or at the conversation's turn), and reasons for missing values."""
     return MetricSession(metrics).measure(Sample(conversation))
 
 
 def _speaker(conversation: Conversation, turn: int | None) -> str | None:
-    """The role that replies."""
+    """Return the role that replies."""
     if turn is not None:
         return conversation.turns[turn].role
     replies = conversation.replies

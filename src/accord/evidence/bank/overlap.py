@@ -1,21 +1,18 @@
-"""Overlap: how much of a reply is the documents', the question's, the conversation's."""
+"""Overlap of a reply with documents, question and conversation; length, novelty, copying, and content information."""
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from accord.evidence.bank.reply_features import ParsedDocument, ParsedText, Passage, TurnHistory, turn_metrics
-from accord.evidence.bank.tokens import ENGLISH_WORDS, Vocabulary
+from accord.evidence.bank.reply_features import DocumentPassage, ParsedDocument, ParsedText, TurnHistory, turn_metrics
 
 OVERLAP = ("document-share", "question-share", "history-share")
 
 
 @turn_metrics.register("document-share")
 def document_share(reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
-    """Share of the reply's content words that stand in a document; nothing where there are no documents."""
+    """Share of the reply's content words that occur in a document; `None` without documents."""
     if not sources:
         return None
     own = reply.content
@@ -24,7 +21,7 @@ def document_share(reply: ParsedText, history: TurnHistory, sources: Sequence[Pa
 
 @turn_metrics.register("question-share")
 def question_share(reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
-    """Share of the content words said last by somebody else that the reply takes up."""
+    """Share of the content words in the previous turn of another speaker that the reply repeats."""
     asked = history.asked
     if asked is None or not asked.content:
         return None
@@ -33,7 +30,7 @@ def question_share(reply: ParsedText, history: TurnHistory, sources: Sequence[Pa
 
 @turn_metrics.register("history-share")
 def history_share(reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
-    """Share of the reply's content words that were said before, by anybody."""
+    """Share of the reply's content words that occur in earlier turns of any speaker."""
     own = reply.content
     return history.known(reply) / len(own) if own else None
 
@@ -43,13 +40,13 @@ NOVELTY = ("new-words", "repeated-trigrams", "distinct-share")
 
 @turn_metrics.register("new-words")
 def new_words(reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
-    """Number of content words that nobody has said before."""
+    """Number of content words that no earlier turn contains."""
     return float(len(reply.content) - history.known(reply))
 
 
 @turn_metrics.register("repeated-trigrams")
 def repeated_trigrams(reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
-    """Share of the reply's runs of three words that it, or a reply before it, has said already."""
+    """Share of the reply's word trigrams that occur earlier in it or in an earlier reply."""
     runs = len(reply.tokens) - 2
     return (runs - len(reply.trigrams) + len(reply.trigrams & history.trigrams)) / runs if runs > 0 else 0.0
 
@@ -83,13 +80,13 @@ def content_share(reply: ParsedText, history: TurnHistory, sources: Sequence[Par
 
 @turn_metrics.register("asks")
 def asks(reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
-    """Whether the reply asks something: 1 or 0."""
+    """1 if the reply contains a question mark, else 0."""
     return float("?" in reply.text)
 
 
 @turn_metrics.register("readability")
 def readability(reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
-    """School years that reading takes: 4.71·characters/words + 0.5·words/sentences - 21.43."""
+    """School years needed to read the reply: 4.71·characters/words + 0.5·words/sentences - 21.43."""
     count = len(reply.tokens)
     if not count:
         return None
@@ -100,12 +97,12 @@ def readability(reply: ParsedText, history: TurnHistory, sources: Sequence[Parse
 
 COPYING = ("rouge-l", "copied-run")
 LONGEST_RUN = 200
-"""Runs are looked for among so many words of a reply."""
+"""Number of words of a reply in which runs are searched."""
 
 
 @turn_metrics.register("rouge-l")
 def rouge_l(reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
-    """ROUGE-L F1 of the reply's words with the passage it has most in common with, stemmed; 0 to 1."""
+    """ROUGE-L F1 of the reply's stems with its best passage, 0 to 1; `None` without documents."""
     if not sources:
         return None
     count = len(reply.units)
@@ -114,10 +111,10 @@ def rouge_l(reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDoc
     )
 
 
-def _common(places: Sequence[int], passage: Passage) -> int:
-    """The length of the longest common subsequence, a word of the passage a bit (Hyyrö, 2004).
+def _common(places: Sequence[int], passage: DocumentPassage) -> int:
+    """Return the length of the longest common subsequence; each word of the passage is a bit (Hyyrö, 2004).
 
-    Whatever makes it longer carries one bit out at the top.
+    Each extension of the subsequence carries one bit out at the top.
     """
     free = (1 << passage.length) - 1
     for here in filter(None, places):
@@ -132,22 +129,22 @@ def _f1(common: int, one: int, other: int) -> float:
 
 @turn_metrics.register("copied-run")
 def copied_run(reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
-    """The longest run of words that stands like this in a document, in words."""
+    """Number of words in the longest run that occurs verbatim in a document; `None` without documents."""
     if not sources:
         return None
     return float(max([_run(reply.places(part)[:LONGEST_RUN], part) for source in sources for part in source.passages]))
 
 
-def _run(places: Sequence[int], passage: Passage) -> int:
-    """The longest run: a diagonal in the table of what matches, a row a word of the reply, a column one of the passage.
+def _run(places: Sequence[int], passage: DocumentPassage) -> int:
+    """Return the length of the longest run: a diagonal in the table of matching reply and passage words.
 
-    The table is one number, its rows one after another and each with a column to spare. A shift by n rows and columns
-    leaves, of the ends of runs, those of runs that are n words longer: the length is found by doubling, then halving.
+    The table is one number: its rows one after another, each with a spare column. A shift by n rows and n columns keeps
+    only the ends of runs that are n words longer, so the length follows from doubling and halving.
     """
     width = passage.length // 8 + 1
     rows = [here.to_bytes(width, "little") for here in places]
     ends, step = int.from_bytes(b"".join(rows), "little"), 8 * width + 1
-    doubled: list[int] = []  # the ends of runs of 1, 2, 4, ... words
+    doubled: list[int] = []  # ends of runs of 1, 2, 4, ... words
     while ends:
         doubled.append(ends)
         ends &= ends << (step << len(doubled) - 1)
@@ -159,83 +156,46 @@ def _run(places: Sequence[int], passage: Passage) -> int:
     return length
 
 
-_BREAK = re.compile(r"[.,;:!?()\[\]{}\"\n\t–—/。、！？；：।؟،]+")
-
-
-def phrases(text: str, words: Vocabulary = ENGLISH_WORDS) -> list[tuple[str, ...]]:
-    """A text's phrases, the best first: runs of content words, scored by Σ degree(word) / frequency(word).
-
-    The degree of a word is the number of words in the phrases it stands in, itself included.
-    """
-    found: list[tuple[str, ...]] = []
-    for part in _BREAK.split(text):
-        run: list[str] = []
-        for word in [*words.tokens(part), None]:
-            if word is None or word in words.language.function_words:
-                found += [tuple(run)] if run else []
-                run = []
-            else:
-                run.append(word)
-    frequency = Counter(word for phrase in found for word in phrase)
-    degree: Counter[str] = Counter()
-    for phrase in found:
-        for word in phrase:
-            degree[word] += len(phrase)
-    score = {phrase: sum(degree[word] / frequency[word] for word in phrase) for phrase in found}
-    return sorted(score, key=lambda phrase: (-score[phrase], phrase))
-
-
-def best_phrases(text: str, count: int, words: Vocabulary = ENGLISH_WORDS) -> frozenset[str]:
-    """The content stems of a text's best phrases."""
-    return frozenset(stem for phrase in phrases(text, words)[:count] for stem in words.stems(phrase) if stem)
-
-
 CIU_NAMES = ("ciu",)
 PAPER_EFFORT = 0.005
 
 
 @dataclass(frozen=True)
 class CIU:
-    """Information of the documents that a reply passes on; nothing where there are no documents.
+    """Content information utility: information from the documents that a reply passes on; `None` without documents.
 
-    The defaults are what holds up: only the discount by frequency predicts what people say.
+    The defaults keep the one part of the published metric that predicts ratings: the discount by frequency.
 
     Attributes:
-        position: g, the discount of what comes late; 1 in the paper.
-        frequency: Whether what was said before counts less.
-        effort: C, the cost of a word; 0.005 in the paper.
-        unsupported: Credit β for content that no document holds; it rewards invention too.
-        phrases: Keep only so many of each document's best RAKE phrases; `None` keeps all its content.
+        position: Discount g for late content; 1 in the paper.
+        frequency: Discount content that earlier turns contain.
+        effort: Cost C of a word; 0.005 in the paper.
+        unsupported: Credit β for content outside the documents; it also rewards invented content.
     """
 
     position: float = 0.0
     frequency: bool = True
     effort: float = 0.0
     unsupported: float = 0.0
-    phrases: int | None = None
 
     def __call__(self, reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
-        """The utility of a reply; unbounded, about 0 to 10."""
+        """Return the utility of a reply; unbounded, about 0 to 10."""
         if not sources:
             return None
-        found = max([self._worth(reply, history, self._held(source)) for source in sources])
+        utility = max([self._worth(reply, history, source.content) for source in sources])
         if self.unsupported:
-            invented = frozenset(reply.content).difference(*map(self._held, sources))
-            found += self.unsupported * self._worth(reply, history, invented)
-        return found - self.effort * len(reply.tokens) if self.effort else found
-
-    def _held(self, source: ParsedDocument) -> frozenset[str]:
-        """The content stems of a document that count."""
-        return source.content if self.phrases is None else best_phrases(source.text, self.phrases, source.words)
+            invented = frozenset(reply.content).difference(*(source.content for source in sources))
+            utility += self.unsupported * self._worth(reply, history, invented)
+        return utility - self.effort * len(reply.tokens) if self.effort else utility
 
     def _worth(self, reply: ParsedText, history: TurnHistory, counted: frozenset[str]) -> float:
-        """Σ γ / freq over those content stems of the reply that are to be counted."""
-        before, found = history.counts, 0.0
+        """Return Σ γ / freq over the reply's content stems in `counted`."""
+        earlier, total = history.counts, 0.0
         for stem, count in reply.content.items():
             if stem in counted:
-                worth = 1 / (before.get(stem, 0) + count) if self.frequency else 1.0
-                found += worth * (1 - self.position * reply.first[stem] / len(reply.tokens)) if self.position else worth
-        return found
+                value = 1 / (earlier.get(stem, 0) + count) if self.frequency else 1.0
+                total += value * (1 - self.position * reply.first[stem] / len(reply.tokens)) if self.position else value
+        return total
 
 
 turn_metrics.register("ciu")(CIU())

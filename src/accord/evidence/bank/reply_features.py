@@ -1,4 +1,4 @@
-"""What a metric of replies sees: the reply and the documents, taken apart as far as it asks, and what was before."""
+"""Parsed replies, documents and history: the inputs of a metric of replies, each value computed on first use."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ T = TypeVar("T")
 
 
 class lazy(Generic[T]):
-    """`functools.cached_property` without the lock of Python 3.11, which costs more than what is made here.
+    """`functools.cached_property` without the lock of Python 3.11, which costs more than these values.
 
-    Two threads that ask at once may both make the value; either will do.
+    Two threads may both compute a value; either result is valid.
     """
 
     def __init__(self, make: Callable[[Any], T]) -> None:
@@ -31,30 +31,31 @@ class lazy(Generic[T]):
 
 
 LONGEST_MESSAGE, LONGEST_DOCUMENT = 20_000, 100_000
-"""What stands between blanks beyond so many of a message, or of a document, or their length, is not looked at."""
+"""Largest number of pieces read from a message, and from a document."""
 PASSAGE, SHARED, COMPARED = 1000, 100, 20_000
-"""Words are compared in their order within passages of so many words, neighbours sharing some, of a document's first
-words."""
+"""Passages of a document have `PASSAGE` words and share `SHARED` with their neighbors; `COMPARED` words are
+compared.
+"""
 
 
 TOLD_BY = 200
-"""What stands between blanks at a document's beginning tells its language."""
+"""Pieces at the beginning of a document from which its language is detected."""
 
 ENTRY = 150
-"""Bytes that an entry of a table of words takes, as measured where all of them differ."""
+"""Bytes of an entry in a table of words, as measured."""
 
 
 class ParsedText:
-    """One message, taken apart once for all metrics and as far as they ask.
+    """One message, parsed once for all metrics.
 
     Attributes:
-        text: As it was said.
-        words: The words of its language, with their stems.
-        content: How often each content stem occurs, in the order of first occurrence.
+        text: Original text.
+        words: Vocabulary of its language.
+        content: Frequency of each content stem, in the order of first occurrence.
     """
 
     def __init__(self, text: str, before: Language = ENGLISH, named: Language | None = None) -> None:
-        """Take it apart as `named` has it, else as its own words tell, else as what was said `before`."""
+        """Parse a text in the language `named`, or in the detected one; `before` is the previous language."""
         self.text = text
         self._pieces = pieces(text, LONGEST_MESSAGE)
         self.words, parts = taken_apart(self._pieces, before, named)
@@ -62,56 +63,56 @@ class ParsedText:
 
     @property
     def has_words(self) -> bool:
-        """Whether there is a letter or a digit in it."""
+        """True if the text has a letter or a digit."""
         return bool(self.content) or any(map(self.words.words_in.__getitem__, self._pieces))
 
     @lazy
     def tokens(self) -> list[str]:
-        """Its words."""
+        """Words."""
         return list(self.words.words_in.of(self._pieces))
 
     @lazy
     def stems(self) -> list[str]:
-        """Their stems, '' for stop words; as many as tokens."""
+        """Stems of the words; '' for stop words."""
         return self.words.stems(self.tokens)
 
     @lazy
     def first(self) -> dict[str, int]:
-        """Where each content stem stands first, in words; '' for stop words."""
+        """Position of the first occurrence of each content stem, in words; '' for stop words."""
         return {stem: place for place, stem in reversed(list(enumerate(self.stems)))}
 
     @lazy
     def units(self) -> list[str]:
-        """Its words as they are compared in order, no more than a passage has."""
+        """Words for comparisons in order, at most a passage of them."""
         return self.words.units(self.tokens[:PASSAGE])
 
     @lazy
-    def _places(self) -> dict[Passage, list[int]]:
+    def _places(self) -> dict[DocumentPassage, list[int]]:
         return {}
 
-    def places(self, passage: Passage) -> list[int]:
-        """Where each of its units stands in a passage, as the bits of a number."""
-        found = self._places.get(passage)
-        if found is None:
-            here = passage.places.get
-            found = self._places[passage] = [here(unit, 0) for unit in self.units]
-        return found
+    def places(self, passage: DocumentPassage) -> list[int]:
+        """Return the positions of each unit in a passage, as bits of a number."""
+        places = self._places.get(passage)
+        if places is None:
+            place_of = passage.places.get
+            places = self._places[passage] = [place_of(unit, 0) for unit in self.units]
+        return places
 
     @lazy
     def trigrams(self) -> set[tuple[str, ...]]:
-        """Its distinct runs of three words."""
+        """Distinct word trigrams."""
         words = self.tokens
         return set(zip(words, words[1:], words[2:], strict=False))
 
 
 class TurnHistory:
-    """What was said before a reply, added up so that a message costs its own length.
+    """Turns before a reply, summed so that each message costs its own length.
 
     Attributes:
-        counts: How often each content stem was said, by anybody.
-        trigrams: Every run of three words in the replies so far; kept only where `keeps_trigrams`.
-        asked: What somebody else said last; `None` before anybody did.
-        messages: How many messages there were.
+        counts: Frequency of each content stem, over all speakers.
+        trigrams: Word trigrams of the replies so far, if `keeps_trigrams`.
+        asked: Previous turn of another speaker; `None` without one.
+        messages: Number of messages.
     """
 
     __slots__ = ("_known", "asked", "counts", "keeps_trigrams", "messages", "trigrams")
@@ -126,18 +127,18 @@ class TurnHistory:
 
     @property
     def size(self) -> int:
-        """About how many bytes it keeps alive."""
+        """Approximate memory in bytes."""
         asked = 0 if self.asked is None else 2 * len(self.asked.content)
         return ENTRY * (len(self.counts) + len(self.trigrams) + asked)
 
     def known(self, message: ParsedText) -> int:
-        """How many of a message's content stems were said before, by anybody."""
-        if self._known[0] is not message:  # two metrics ask
-            self._known = message, len(self.counts.keys() & message.content.keys())  # walks the shorter side
+        """Return the number of a message's content stems that occur in earlier turns."""
+        if self._known[0] is not message:  # two metrics share the value
+            self._known = message, len(self.counts.keys() & message.content.keys())  # iterates over the shorter side
         return self._known[1]
 
     def add(self, message: ParsedText, is_reply: bool) -> None:
-        """Take a message into account."""
+        """Add a message."""
         counts = self.counts
         self._known = None, 0
         for stem, count in message.content.items():
@@ -150,12 +151,12 @@ class TurnHistory:
         self.messages += 1
 
 
-class Passage:
-    """Words in their order, for comparing them with a reply's.
+class DocumentPassage:
+    """Words in order, to compare with those of a reply.
 
     Attributes:
-        length: How many.
-        places: For each stem or stop word, the places where it stands, as the bits of a number.
+        length: Number of words.
+        places: Positions of each stem or stop word, as bits of a number.
     """
 
     __slots__ = ("length", "places")
@@ -168,16 +169,16 @@ class Passage:
 
 
 class ParsedDocument:
-    """One document taken apart, as far as anybody asks; only what was made of it is kept beside its text."""
+    """One document, parsed on demand; only derived values are kept besides its text."""
 
     def __init__(self, text: str, before: Language = ENGLISH, named: Language | None = None) -> None:
-        """See `ParsedText`."""
+        """Store the text; arguments as of `ParsedText`."""
         self.text = _without_persona(text).strip()
         self._before, self._named = before, named
 
     @lazy
     def words(self) -> Vocabulary:
-        """The words of its language, with their stems."""
+        """Vocabulary of its language."""
         return taken_apart(self._pieces()[:TOLD_BY], self._before, self._named)[0]
 
     def _pieces(self) -> list[str]:
@@ -185,24 +186,24 @@ class ParsedDocument:
 
     @lazy
     def tokens(self) -> list[str]:
-        """Its words."""
+        """Words."""
         return list(self.words.words_in.of(self._pieces()))
 
     @lazy
     def content(self) -> frozenset[str]:
-        """Its content stems."""
+        """Content stems."""
         return frozenset(self.words.stems_in.of(self._pieces()))
 
     @lazy
-    def passages(self) -> list[Passage]:
-        """Its words in their order: one passage, or several of a long document."""
+    def passages(self) -> list[DocumentPassage]:
+        """Words in order: one passage, or several for a long document."""
         ordered = self.words.units(islice(self.words.words_in.of(self._pieces()), COMPARED))
         starts = range(0, max(len(ordered) - SHARED, 1), PASSAGE - SHARED)
-        return [Passage(ordered[start : start + PASSAGE]) for start in starts]
+        return [DocumentPassage(ordered[start : start + PASSAGE]) for start in starts]
 
 
 PERSONA = "your persona:"
-"""What some corpora put before each line of facts."""
+"""Prefix of each line of facts in some corpora."""
 
 
 def _without_persona(text: str) -> str:
@@ -215,16 +216,16 @@ _in_use: WeakValueDictionary[tuple[str, str, bool], ParsedDocument] = WeakValueD
 
 
 def parsed_document(text: str, before: Language = ENGLISH, named: Language | None = None) -> ParsedDocument:
-    """A document taken apart, shared with whoever else uses it; it is kept as long as anybody does."""
+    """Return a parsed document, shared while it has users."""
     key = text, (named or before).code, named is not None
-    found = _in_use.get(key)
-    if found is None:
-        found = _in_use[key] = ParsedDocument(text, before, named)
-    return found
+    document = _in_use.get(key)
+    if document is None:
+        document = _in_use[key] = ParsedDocument(text, before, named)
+    return document
 
 
 TurnMetric = Callable[[ParsedText, TurnHistory, Sequence[ParsedDocument]], "float | None"]
-"""A number about a reply, or `None` where it says nothing (no document to compare with)."""
+"""A number about a reply, or `None` if it does not apply (no document to compare with)."""
 
 turn_metrics: Registry[TurnMetric] = Registry(
     "turn metric", *(f"accord.evidence.bank.{name}" for name in ("overlap", "similarity", "ruber"))

@@ -1,14 +1,14 @@
-"""RUBER: how related a reply is to what it answers, learned without a rating.
+"""RUBER: relatedness of a reply to its question and documents, learned without ratings.
 
 Tao et al., AAAI 2018; with embeddings, Ghazarian et al., 2019.
 
     unreferenced  s(q, r) = σ(w·[q ∘ r; |q - r|] + b)   replies of a log against replies drawn from other contexts
-    referenced    cosine of the reply's and a document's word vectors, pooled by their largest and smallest values
-    ruber         the mean of both, each between 0 and 1
+    referenced    cosine of the word vectors of reply and document, pooled by their largest and smallest values
+    ruber         mean of both, each between 0 and 1
 
-q is what was asked last, and the document nearest to the reply; r the reply; both as vectors of an embedder. Each of
-`FOLDS` models is learned without a fifth of the contexts, and scores those: nothing is scored by a model that has seen
-it, nor another reply to the same. `accord models train ruber` learns it from a store; `ruber@FOLDER` names the result.
+q is the previous turn of another speaker and the nearest document; r is the reply; both are embedding vectors. Each of
+`FOLDS` models learns without a fifth of the contexts and scores those, so no reply is scored by a model that saw it or
+another reply to the same context. `accord models train ruber` learns it from a store; `ruber@FOLDER` names the result.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ Floats = NDArray[np.float64]
 REFERENCED = "ruber-referenced"
 FOLDS = 5
 NEGATIVES = 4
-"""Replies of other contexts that each reply is held against."""
+"""Replies of other contexts compared with each reply."""
 STRENGTHS = (0.01, 0.1, 1.0, 10.0)
-"""Inverse penalties to choose from: the one whose models tell held-out contexts apart best."""
+"""Inverse penalties; the best one on held-out contexts is used."""
 FEWEST = 20
-"""Contexts that it can be learned from."""
+"""Smallest number of contexts to learn from."""
 MOST = 2000
-"""The most replies that are learned from; more are thinned out evenly."""
+"""Largest number of replies to learn from; more are thinned out evenly."""
 _CARD, _ARRAYS = "ruber.json", "arrays.safetensors"
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A reply and what it answers.
+    """A reply and its context.
 
     Attributes:
-        asked: What somebody else said last; empty where nobody did.
-        documents: That the assistant could see.
-        reply: What it said.
+        asked: Previous turn of another speaker; empty without one.
+        documents: Documents of the conversation.
+        reply: The reply.
     """
 
     asked: str
@@ -61,27 +61,27 @@ class Pair:
 
     @cached_property
     def fold(self) -> int:
-        """Which model may score it: told by its context alone."""
+        """Fold of the model that may score the reply, from its context only."""
         return fold_of(self.asked, self.documents)
 
 
 def fold_of(asked: str, documents: Sequence[str]) -> int:
-    """The fold of a context."""
+    """Return the fold of a context."""
     return int(content_hash([asked, sorted(documents)])[-8:], 16) % FOLDS
 
 
 @dataclass(frozen=True)
 class Relatedness:
-    """What was learned.
+    """Learned RUBER models.
 
     Attributes:
-        weights: (FOLDS, d) and
-        bias: (FOLDS,) of each fold's model, learned without that fold.
-        mean: (d,) and
-        spread: (d,) of the features.
-        embedder: Whose vectors they are made of.
-        accuracy: Share of held-out replies that are found more related to their own context than one drawn for it.
-        replies: That were learned from.
+        weights: (FOLDS, d) weights of the models, each learned without its fold.
+        bias: (FOLDS,) biases.
+        mean: (d,) means of the features.
+        spread: (d,) standard deviations of the features.
+        embedder: Name of the embedder.
+        accuracy: Share of held-out replies that score higher in their own context than a drawn reply.
+        replies: Number of training replies.
     """
 
     weights: Floats
@@ -94,34 +94,34 @@ class Relatedness:
 
     @classmethod
     def learn(cls, pairs: Sequence[Pair], embedder: str = DEFAULT, seed: int = 0) -> Relatedness:
-        """From a log's replies.
+        """Learn from the replies of a log.
 
         Raises:
             BadInput: Fewer than `FEWEST` contexts.
         """
         contexts = {(pair.asked, tuple(sorted(pair.documents))) for pair in pairs}
         if len(contexts) < FEWEST or len({pair.fold for pair in pairs}) < FOLDS:
-            raise BadInput(f"{len(pairs)} replies; RUBER needs {FEWEST} contexts or more. Import more conversations")
+            raise BadInput(f"{len(pairs)} replies; RUBER needs at least {FEWEST} contexts. Import more conversations")
         pairs = [pairs[place] for place in np.unique(np.linspace(0, len(pairs) - 1, min(len(pairs), MOST)).astype(int))]
-        reads, rng = open_embedder(embedder), np.random.default_rng(seed)
-        reads.prepare([text for pair in pairs for text in (pair.asked, pair.reply, *pair.documents) if text.strip()])
-        own = np.array([features(reads, pair.asked, pair.documents, pair.reply) for pair in pairs])
-        drawn = np.array([[features(reads, pair.asked, pair.documents, reply) for reply in _others(pair, pairs, rng)]
+        opened, rng = open_embedder(embedder), np.random.default_rng(seed)
+        opened.prepare([text for pair in pairs for text in (pair.asked, pair.reply, *pair.documents) if text.strip()])
+        own = np.array([features(opened, pair.asked, pair.documents, pair.reply) for pair in pairs])
+        drawn = np.array([[features(opened, pair.asked, pair.documents, reply) for reply in _others(pair, pairs, rng)]
                           for pair in pairs])  # fmt: skip
         fold = np.array([pair.fold for pair in pairs])
         mean, spread = own.mean(axis=0), own.std(axis=0) + 1e-9
-        found = [_models((own - mean) / spread, (drawn - mean) / spread, fold, strength) for strength in STRENGTHS]
-        weights, bias, accuracy = max(found, key=lambda each: each[2])
+        candidates = [_models((own - mean) / spread, (drawn - mean) / spread, fold, strength) for strength in STRENGTHS]
+        weights, bias, accuracy = max(candidates, key=lambda candidate: candidate[2])
         return cls(weights, bias, mean, spread, embedder, accuracy, len(pairs))
 
     def score(self, asked: str, documents: Sequence[str], reply: str) -> float:
-        """How related a reply is, from 0 to 1, by the model that has not seen its context."""
+        """Return the relatedness of a reply, 0 to 1, by the model that did not learn from its context."""
         fold = fold_of(asked, documents)
         x = (features(open_embedder(self.embedder), asked, documents, reply) - self.mean) / self.spread
         return float(scipy.special.expit(self.weights[fold] @ x + self.bias[fold]))
 
     def save(self, folder: Path) -> None:
-        """Write it as JSON and arrays."""
+        """Write the models as JSON and arrays."""
         from safetensors.numpy import save
 
         folder.mkdir(parents=True, exist_ok=True)
@@ -132,10 +132,10 @@ class Relatedness:
 
     @classmethod
     def load(cls, folder: Path) -> Relatedness:
-        """The inverse of `save`.
+        """Invert `save`.
 
         Raises:
-            BadInput: The folder holds none, or a damaged one.
+            BadInput: The folder holds no models, or damaged ones.
         """
         from safetensors import SafetensorError
         from safetensors.numpy import load
@@ -144,13 +144,13 @@ class Relatedness:
             card: dict[str, Any] = read_json_file(folder / _CARD)
             return cls(**{**load(read_bytes(folder / _ARRAYS, ARRAYS_BYTES)), **card})
         except FileNotFoundError:
-            raise BadInput(f"{folder} holds no RUBER; learn one: accord models train ruber --out {folder}") from None
+            raise BadInput(f"no RUBER models in {folder}. Run: accord models train ruber --out {folder}") from None
         except (TypeError, ValueError, SafetensorError) as error:
-            raise BadInput(f"{folder} holds a damaged RUBER ({type(error).__name__}); learn it again") from None
+            raise BadInput(f"damaged RUBER models in {folder} ({type(error).__name__}). Train again") from None
 
 
 def features(embedder: Embedder, asked: str, documents: Sequence[str], reply: str) -> Floats:
-    """(4·width,) products and distances of a reply's vector with those of the question and the nearest document."""
+    """Return (4·width,) products and distances of a reply's vector with question and nearest document."""
     r = embedder.embed(reply).astype(float)
     vectors = [embedder.embed(text).astype(float) for text in documents if text.strip()]
     nearest = max(vectors, key=lambda vector: float(vector @ r), default=np.zeros_like(r))
@@ -159,15 +159,15 @@ def features(embedder: Embedder, asked: str, documents: Sequence[str], reply: st
 
 
 def _others(pair: Pair, pairs: Sequence[Pair], rng: np.random.Generator) -> list[str]:
-    """Replies drawn from other contexts, of the same fold where it has some: what a model may not see stays unseen."""
+    """Draw replies from other contexts, from the same fold if possible, so that held-out replies stay unseen."""
     context = (pair.asked, pair.documents)
-    others = [each for each in pairs if (each.asked, each.documents) != context]
-    near = [each for each in others if each.fold == pair.fold] or others
-    return [near[place].reply for place in rng.integers(len(near), size=NEGATIVES)]
+    others = [other for other in pairs if (other.asked, other.documents) != context]
+    same_fold = [other for other in others if other.fold == pair.fold] or others
+    return [same_fold[place].reply for place in rng.integers(len(same_fold), size=NEGATIVES)]
 
 
 def _models(own: Floats, drawn: Floats, fold: NDArray[np.intp], strength: float) -> tuple[Floats, Floats, float]:
-    """Each fold's model, learned without it; and how often it ranks the fold's own replies above drawn ones."""
+    """Return the model of each fold, learned without it, and the share of own replies ranked above drawn ones."""
     from sklearn.linear_model import LogisticRegression
 
     weights, bias, right = np.zeros((FOLDS, own.shape[1])), np.zeros(FOLDS), []
@@ -182,17 +182,19 @@ def _models(own: Floats, drawn: Floats, fold: NDArray[np.intp], strength: float)
 
 
 def pairs_of(conversations: Sequence[Conversation]) -> list[Pair]:
-    """Every reply of some conversations with what it answers; of a conversation at one turn, that turn's."""
-    found = []
+    """Return every reply of some conversations with its context; of a conversation at one turn, that turn only."""
+    pairs = []
     for conversation in conversations:
-        ours, theirs = ({turn.role for turn in turns} for turns in (conversation.replies, conversation.others))
+        own_roles, other_roles = (
+            {turn.role for turn in turns} for turns in (conversation.replies, conversation.others)
+        )
         documents, asked = tuple(parsed_document(document.text).text for document in conversation.documents), ""
         for place, turn in enumerate(conversation.turns):
-            if turn.role in theirs:
+            if turn.role in other_roles:
                 asked = turn.content
-            elif turn.role in ours and turn.content.strip() and conversation.reply in {None, place}:
-                found.append(Pair(asked, documents, turn.content))
-    return found
+            elif turn.role in own_roles and turn.content.strip() and conversation.reply in {None, place}:
+                pairs.append(Pair(asked, documents, turn.content))
+    return pairs
 
 
 @cache
@@ -201,24 +203,24 @@ def _opened(folder: str) -> Relatedness:
 
 
 class Unreferenced:
-    """How related a reply is to what was asked and to the documents, learned on replies without a rating."""
+    """Relatedness of a reply to question and documents, learned on replies without ratings."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
 
     @property
     def made_with(self) -> str:
-        """The models, by what they hold."""
+        """Embedder and digest of the models."""
         learned = _opened(self.folder)
         return f"{learned.embedder},{content_hash(learned.weights.round(9).tolist(), length=8)}"
 
     @property
     def embedder(self) -> Embedder:
-        """Opened when it is first asked."""
+        """Embedder, opened on first use."""
         return open_embedder(_opened(self.folder).embedder)
 
     def __call__(self, reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
-        """From 0 to 1; nothing where there is neither a question nor a document."""
+        """Return the relatedness, 0 to 1; `None` with neither a question nor a document."""
         asked = history.asked.text if history.asked is not None else ""
         if not asked.strip() and not sources:
             return None
@@ -226,10 +228,10 @@ class Unreferenced:
 
 
 class Referenced(ByEmbedder):
-    """Cosine of a reply's and a document's word vectors, pooled by their largest and smallest values."""
+    """Cosine of the pooled word vectors of reply and document."""
 
     def __call__(self, reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
-        """From -1 to 1, of the document that suits best; nothing where there are no documents."""
+        """Return the cosine with the best document, -1 to 1; `None` without documents."""
         own = self._pooled(reply.text)
         return max(float(own @ self._pooled(source.text)) for source in sources) if sources else None
 
@@ -242,18 +244,18 @@ class Referenced(ByEmbedder):
 
 
 class Ruber:
-    """The mean of RUBER's referenced and unreferenced part, each from 0 to 1."""
+    """Mean of RUBER's referenced and unreferenced part."""
 
     def __init__(self, folder: str) -> None:
         self._unreferenced = Unreferenced(folder)
 
     @property
     def made_with(self) -> str:
-        """The models, by what they hold."""
+        """Embedder and digest of the models."""
         return self._unreferenced.made_with
 
     def __call__(self, reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
-        """From 0 to 1; nothing where there are no documents."""
+        """Return the mean, 0 to 1; `None` without documents."""
         unreferenced = self._unreferenced(reply, history, sources)
         referenced = Referenced(self._unreferenced.embedder.name)(reply, history, sources)
         return None if unreferenced is None or referenced is None else (unreferenced + (1 + referenced) / 2) / 2

@@ -1,6 +1,9 @@
-"""How near a reply is to the documents and to what it answers, as cosines of an embedder's vectors.
+"""Similarity of a reply with documents and question: embedding cosines, BERTScore, BLEU, chrF and METEOR.
 
-`cosine-documents@EMBEDDER` and `cosine-user@EMBEDDER` name another one than the default (`accord.models.embedders`).
+`cosine-documents@EMBEDDER` and `cosine-user@EMBEDDER` use another embedder than the default
+(`accord.models.embedders`).
+BLEU and chrF come from sacrebleu, METEOR from NLTK (Banerjee and Lavie, 2005; Lavie and Agarwal, 2007), which matches
+equal words, then equal stems. Its third stage, WordNet synonyms, is left out because it needs a download.
 """
 
 from __future__ import annotations
@@ -22,19 +25,19 @@ if TYPE_CHECKING:
 
 
 class ByEmbedder(ABC):
-    """A metric of a reply that is made with an embedder of a name."""
+    """A metric of replies that uses an embedder."""
 
     def __init__(self, embedder: str = DEFAULT) -> None:
         self.made_with = embedder
 
     @property
     def embedder(self) -> Embedder:
-        """Opened when it is first asked."""
+        """Embedder, opened on first use."""
         return open_embedder(self.made_with)
 
     @abstractmethod
     def __call__(self, reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
-        """The metric; `None` where it says nothing."""
+        """Return the metric; `None` if it does not apply."""
 
 
 EMBEDDING = ("cosine-documents", "cosine-user")
@@ -42,24 +45,24 @@ EMBEDDING = ("cosine-documents", "cosine-user")
 
 
 class CosineDocuments(ByEmbedder):
-    """Cosine of a reply with the document nearest to it; nothing where there are no documents."""
+    """Cosine of a reply with its nearest document; `None` without documents."""
 
     def __call__(self, reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
-        """From -1 to 1; 0 where a text is empty."""
+        """Return a cosine, -1 to 1; 0 for an empty text."""
         return max(cosine(self.embedder, reply.text, source.text) for source in sources) if sources else None
 
 
 class CosineUser(ByEmbedder):
-    """Cosine of a reply with what somebody else said last before it."""
+    """Cosine of a reply with the previous turn of another speaker."""
 
     def __call__(self, reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
-        """From -1 to 1; 0 where a text is empty, nothing before anybody has asked."""
+        """Return a cosine, -1 to 1; 0 for an empty text, `None` before another speaker has a turn."""
         asked = history.asked
         return cosine(self.embedder, reply.text, asked.text) if asked is not None and asked.text else None
 
 
 def cosine(embedder: Embedder, one: str, other: str) -> float:
-    """The cosine of two texts' vectors."""
+    """Return the cosine of the vectors of two texts."""
     return float(np.clip(embedder.embed(one) @ embedder.embed(other), -1.0, 1.0))
 
 
@@ -76,7 +79,7 @@ KEPT_PAIRS = 256
 
 @lru_cache(KEPT_PAIRS)
 def scores(embedder: str, reply: str, reference: str) -> tuple[float, float, float]:
-    """Recall, precision and F1 of a reply with one reference, each a mean of cosines; 0 where one of them is empty."""
+    """Return BERTScore recall, precision and F1 of a reply with one reference; 0 for an empty text."""
     states = open_embedder(embedder).states
     (own, x), (other, y) = states(reply), states(reference)
     if not len(own) or not len(other):
@@ -89,14 +92,14 @@ def scores(embedder: str, reply: str, reference: str) -> tuple[float, float, flo
 
 
 class BertScore(ByEmbedder):
-    """Recall, precision or F1 of BERTScore with the document that suits the reply best, weighted by idf."""
+    """Recall, precision or F1 of BERTScore with the best document, weighted by idf."""
 
     def __init__(self, place: int, embedder: str = DEFAULT) -> None:
         super().__init__(embedder)
         self.place = place
 
     def __call__(self, reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
-        """A mean of cosines; nothing where there are no documents."""
+        """Return a mean of cosines; `None` without documents."""
         if not sources:
             return None
         return max(scores(self.made_with, reply.text, source.text)[self.place] for source in sources)
@@ -111,14 +114,14 @@ REFERENCE = ("bleu", "chrf", "meteor")
 
 
 class _Stemmer:
-    """The bank's stems, which are remembered; as NLTK asks for them."""
+    """Adapter from the bank's cached stems to NLTK's interface."""
 
     def __init__(self, stem: Callable[[str], str]) -> None:
         self.stem = stem
 
 
 class _NoWordNet:
-    """No word has a synonym."""
+    """WordNet stand-in without synonyms."""
 
     @staticmethod
     def synsets(word: str) -> tuple[()]:
@@ -128,7 +131,7 @@ class _NoWordNet:
 def score(
     hypothesis: Sequence[str], reference: Sequence[str], stem: Callable[[str], str] = ENGLISH_WORDS.stem_of
 ) -> float:
-    """METEOR of some words with those of a reference, 0 to 1.
+    """Return METEOR of some words with those of a reference, 0 to 1.
 
         F = P·R / (α·P + (1 - α)·R)        score = F·(1 - γ·(chunks / matches)^β)        α = .9, β = 3, γ = .5
 
@@ -153,7 +156,7 @@ def _sacrebleu() -> Any:
 
 @turn_metrics.register("bleu")
 def bleu(reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
-    """Sentence BLEU of the reply with all documents as its references, 0 to 1."""
+    """Sentence BLEU of the reply with all documents as references, 0 to 1; `None` without documents."""
     if not sources:
         return None
     return float(_sacrebleu().sentence_bleu(reply.text, [source.text for source in sources]).score) / 100
@@ -161,20 +164,20 @@ def bleu(reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocume
 
 @turn_metrics.register("chrf")
 def chrf(reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
-    """Sentence chrF of the reply with all documents as its references, 0 to 1."""
+    """Sentence chrF of the reply with all documents as references, 0 to 1; `None` without documents."""
     if not sources:
         return None
     return float(_sacrebleu().sentence_chrf(reply.text, [source.text for source in sources]).score) / 100
 
 
 class Meteor:
-    """METEOR of the reply with the document that suits it best, 0 to 1."""
+    """METEOR of the reply with its best document, 0 to 1."""
 
     made_with = f"{WORDS},exact+stem"
-    """What its signature names."""
+    """Word rules in the signature."""
 
     def __call__(self, reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
-        """The score; nothing where there are no documents."""
+        """Return the score; `None` without documents."""
         if not sources:
             return None
         own, stem = reply.tokens[:COMPARED], reply.words.stem_of

@@ -1,4 +1,4 @@
-"""Words and their stems: of each language one table from every word met to its stem, or to nothing for a stop word."""
+"""Words and stems: one table per language from each word to its stem, or to an empty string for a stop word."""
 
 from __future__ import annotations
 
@@ -24,20 +24,23 @@ T = TypeVar("T")
 
 STOP_WORDS = ENGLISH.function_words
 KNOWN_WORDS, KNOWN_CHARACTERS = 200_000, 2_000_000
-"""The most words whose stems are remembered, and the most characters that these have together."""
+"""Largest number of words with a cached stem, and of characters in them."""
 LONGEST_WORD = 64
-"""A longer one is nobody's word: it is its own stem, and is not remembered."""
+"""Longest word that is stemmed and cached."""
 CHARACTERS = 8
-"""Of a text without blanks, or with few, so many characters count as a word where its length is bounded in words."""
+"""Characters that count as one word in limits for texts without blanks."""
 TELLING, ONE_IN = 8, 3
-"""Of so many pieces one in so many is a function word: the language of what was said before, without a further look."""
+"""A text of at least `TELLING` pieces with one function word in `ONE_IN` keeps the previous language without
+detection.
+"""
 LETTERS_A_WORD, LONG_RUN, LONG_PART = 12, 16, 8
-"""Blanks are missing, and words are taken in parts that overlap, where what stands between blanks has more characters
-on average, and of the runs of letters in it one is so long, and every other one longer than most words are."""
+"""A text lacks blanks, and its words become overlapping parts, if its pieces have more characters than this on average,
+its longest run of letters exceeds `LONG_RUN`, and half of the runs exceed `LONG_PART`.
+"""
 
 
-class _Known(dict[str, T]):
-    """word → something of it. Fills itself, and is emptied where it has grown too large."""
+class _BoundedTable(dict[str, T]):
+    """Cache from words to values that fills itself and is cleared when it is full."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,8 +55,8 @@ class _Known(dict[str, T]):
         return made
 
 
-class _Words(_Known[str]):
-    """word → another of it, such as its stem."""
+class _WordTable(_BoundedTable[str]):
+    """Cache from a word to a string, such as its stem."""
 
     def __init__(self, of: Callable[[str], str]) -> None:
         super().__init__()
@@ -63,8 +66,8 @@ class _Words(_Known[str]):
         return word if len(word) > LONGEST_WORD else self._remember(word, self._of(word))
 
 
-class _Pieces(_Known[tuple[str, ...]]):
-    """What stands between blanks → something of the words in it."""
+class _PieceTable(_BoundedTable[tuple[str, ...]]):
+    """Cache from a piece of text between blanks to strings, such as its words."""
 
     def __init__(self, of: Callable[[str], Iterable[str]]) -> None:
         super().__init__()
@@ -75,31 +78,31 @@ class _Pieces(_Known[tuple[str, ...]]):
         return made if len(piece) > LONGEST_WORD else self._remember(piece, made)
 
     def of(self, pieces: Iterable[str]) -> Iterator[str]:
-        """What is in some pieces, in their order."""
+        """Yield the strings of some pieces, in their order."""
         return chain.from_iterable(map(self.__getitem__, pieces))
 
 
 class Vocabulary:
-    """The words of one language as they were met, with their stems.
+    """Words of one language with their stems.
 
-    Most of what is said has been said before: taking a text apart is looking its pieces up.
+    Most words have occurred before, so that parsing a text is a series of look-ups.
 
     Attributes:
-        language: Whose function words are left out, and whose stemmer is asked.
-        words_in: What stands between blanks → its words.
-        stems_in: The same → the stems of its content words.
+        language: Language of function words and stemmer.
+        words_in: Words of each piece of text.
+        stems_in: Stems of the content words of each piece of text.
     """
 
     def __init__(self, language: Language, are_apart: bool = True) -> None:
         self.language, self._are_apart = language, are_apart
         self._stemmer: Any = None
-        self._stemming = Lock()  # a stemmer keeps the word it is at: one thread at a time
-        self._stems, self._units = _Words(self._stem), _Words(self.stem_of)
-        self.words_in = _Pieces(self._tokens)
-        self.stems_in = _Pieces(lambda piece: self.stems(self._tokens(piece)))
+        self._stemming = Lock()  # a stemmer has state: one thread at a time
+        self._stems, self._units = _WordTable(self._stem), _WordTable(self.stem_of)
+        self.words_in = _PieceTable(self._tokens)
+        self.stems_in = _PieceTable(lambda piece: self.stems(self._tokens(piece)))
 
     def tokens(self, text: str) -> list[str]:
-        """The words of a text as they are compared; letters, digits and marks of any script."""
+        """Return the normalized words of a text: letters, digits and marks of any script."""
         return self._tokens(normalised(text))
 
     def _tokens(self, normal: str) -> list[str]:
@@ -109,28 +112,28 @@ class Vocabulary:
         return found if normal.isascii() else [word for run in found for word in cut(run, self.language)]
 
     def stems(self, words: Iterable[str]) -> list[str]:
-        """Each word's stem; '' for a stop word."""
+        """Return the stem of each word; '' for a stop word."""
         return list(map(self._stems.__getitem__, words))
 
     def units(self, words: Iterable[str]) -> list[str]:
-        """Each word as it is compared in its order: its stem, a stop word as it is."""
+        """Return each word for comparisons in order: its stem, or the stop word itself."""
         return list(map(self._units.__getitem__, words))
 
     def stem_of(self, word: str) -> str:
-        """One word's stem; a stop word as it is."""
+        """Return the stem of a word; a stop word itself."""
         return self._stems[word] or word
 
     def parts(self, pieces: Iterable[str]) -> list[tuple[str, ...]]:
-        """The content stems of each piece."""
+        """Return the content stems of each piece."""
         return list(map(self.stems_in.__getitem__, pieces))
 
     def forget(self) -> None:
-        """Let go of every word."""
+        """Clear all caches."""
         for table in (self._stems, self._units, self.words_in, self.stems_in):
             table.clear()
 
     def _stem(self, word: str) -> str:
-        """A word's stem by snowball (Porter, 1980; 2001); '' for a stop word. `l'eau` is the word `eau`."""
+        """Return a word's Snowball stem (Porter, 1980; 2001); '' for a stop word. `l'eau` is the word `eau`."""
         if not self._are_apart:
             return word
         if self.language.code in ELIDING:
@@ -146,7 +149,7 @@ class Vocabulary:
 
 
 ELIDING = frozenset({"fr", "it"})
-"""Languages that write a short word and the next one as one, with an apostrophe."""
+"""Languages that join a short word and the next one by an apostrophe."""
 
 
 def _new_stemmer(name: str) -> Any:
@@ -157,12 +160,12 @@ def _new_stemmer(name: str) -> Any:
 
 @cache
 def vocabulary(language: Language, are_apart: bool = True) -> Vocabulary:
-    """The words of a language; those of texts whose blanks are missing apart from the others."""
+    """Return the vocabulary of a language; texts without blanks have their own."""
     return Vocabulary(language, are_apart)
 
 
 def counted(parts: Sequence[tuple[str, ...]]) -> dict[str, int]:
-    """How often each stem occurs in some parts, in the order of first occurrence."""
+    """Return the frequency of each stem, in the order of first occurrence."""
     counts: dict[str, int] = {}
     for part in filter(None, parts):
         for stem in part:
@@ -171,23 +174,23 @@ def counted(parts: Sequence[tuple[str, ...]]) -> dict[str, int]:
 
 
 def counted_stems(pieces: Iterable[str]) -> dict[str, int]:
-    """How often each English stem occurs in some pieces, in the order of first occurrence."""
+    """Return the frequency of each English stem, in the order of first occurrence."""
     return counted(ENGLISH_WORDS.parts(pieces))
 
 
 def taken_apart(
     pieces: list[str], before: Language, named: Language | None
 ) -> tuple[Vocabulary, list[tuple[str, ...]]]:
-    """The words that a text of some pieces is taken apart with, and the content stems of each piece.
+    """Return the vocabulary for a text, and the content stems of each piece.
 
-    Those of the language that is `named`, else of that which is recognised: the one `before` wherever it suits.
+    The language is `named`, or detected: `before`, the previous one, if it fits.
     """
     words = vocabulary(named or before)
     parts = list(map(words.stems_in.__getitem__, pieces))
     if len(parts) >= TELLING and parts.count(()) * ONE_IN >= len(parts):
         return words, parts
-    others = _vocabulary_of(pieces, before, named)
-    return (words, parts) if others is words else (others, others.parts(pieces))
+    detected = _vocabulary_of(pieces, before, named)
+    return (words, parts) if detected is words else (detected, detected.parts(pieces))
 
 
 def _vocabulary_of(pieces: list[str], before: Language, named: Language | None) -> Vocabulary:
@@ -203,25 +206,25 @@ def _vocabulary_of(pieces: list[str], before: Language, named: Language | None) 
 ENGLISH_WORDS = vocabulary(ENGLISH)
 tokens, stems = ENGLISH_WORDS.tokens, ENGLISH_WORDS.stems
 WORDS = f"{ENGLISH.made_with},{OTHERS}"
-"""What the stems are made by where languages are recognised; part of the signature of all that is counted from them."""
+"""Word rules in signatures where languages are detected."""
 
 
 def pieces(text: str, most: int | None = None) -> list[str]:
-    """What stands between blanks, as it is compared: no more than `most` of them, or than as many would be long."""
-    if most is not None and len(text) > most:  # as many pieces need as many characters
+    """Return the normalized pieces of a text between blanks: at most `most` of them, or of their usual length."""
+    if most is not None and len(text) > most:  # a piece has at least one character
         return normalised(text[: most * CHARACTERS]).split()[:most]
     return (text.lower() if text.isascii() else normalised(text)).split()
 
 
 def word_count(text: str) -> int:
-    """How many words a text has, or how many its length would make of `CHARACTERS` each, if that is more."""
+    """Return the number of words in a text, or its length over `CHARACTERS` if that is larger."""
     return max(len(word_pattern(text).findall(text)), -(-len(text) // CHARACTERS))
 
 
 def first_words(text: str, most: int) -> str:
-    """As much of a text as has a `word_count` of `most`."""
+    """Return the beginning of a text with a `word_count` of `most`."""
     short = text[: most * CHARACTERS]
-    if len(short) <= most:  # as many words need as many characters
+    if len(short) <= most:  # a word has at least one character
         return short
     beyond = next(islice(word_pattern(text).finditer(short), most, None), None)
     return short if beyond is None else short[: beyond.start()].rstrip()

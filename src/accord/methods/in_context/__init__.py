@@ -1,1 +1,1 @@
-"""Scoring by showing rated examples, with learned prompts and selectors (Pu et al., *ADOROR*, EMNLP 2023)."""
+"""Scoring with rated examples in the prompt, learned prompts and selectors (Pu et al., *ADOROR*, EMNLP 2023)."""

@@ -1,4 +1,4 @@
-"""Findings of scoring in context, as values: what learned, what it cost, what a user should know before trusting it."""
+"""Learning to score in context, stage by stage (ADOROR, sections 4.2 to 4.4), its findings, and its baselines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from accord.edges import BadInput
-from accord.methods.in_context.prompt_assembly import Recipe, Sizes
+from accord.methods.in_context.prompt_assembly import EnsembleSizes, Recipe
 from accord.methods.in_context.prompt_inversion import (
     BY_HAND,
     EXAMPLES,
@@ -22,17 +22,24 @@ from accord.methods.in_context.prompt_inversion import (
     invert,
     prompt_search,
 )
-from accord.methods.in_context.scoring_requests import UNREADABLE, Asked, Counts, Ensemble, ask_ensembles, to_scorer
+from accord.methods.in_context.scoring_requests import (
+    UNREADABLE,
+    Ensemble,
+    RequestCounts,
+    ScoreRequest,
+    ask_ensembles,
+    to_scorer,
+)
 from accord.methods.in_context.selectors import (
     AUTO,
     CHANCE,
+    ExampleLibrary,
     Indices,
-    Library,
     Pairs,
     Query,
     Selector,
     SelectorFigures,
-    Tried,
+    SelectorTrial,
     Vectors,
     by_cost,
     make_selector,
@@ -42,22 +49,21 @@ from accord.methods.in_context.selectors import (
     try_pairs,
     try_selector,
 )
-from accord.methods.in_context.template import Examples, PromptTemplate, prompt_text
-from accord.models import EMBEDDER, WRITER, Failure, Flow, ModelInfo, Prompt, Reply, Request, to_role
-from accord.models import EmbeddingText as EmbeddedText
+from accord.methods.in_context.template import PromptTemplate, RatedExamples, prompt_text
+from accord.models import EMBEDDER, WRITER, EmbeddingText, Failure, Flow, ModelInfo, Prompt, Reply, Request, to_role
 from accord.statistics import INNER_FOLDS, fold_of
 from accord.values import Estimate, Findings, Fold, Registry, Sample, Section, Table, Text, number
 
 WRITTEN, TRIED, SETS = "prompts written", "prompts tried", "sets tried"
 TRAIN_SIDE, TEST_SIDE = "training side asked", "held-out side asked"
-"""Stages, as progress and counts call them."""
+"""Stage names in progress messages and counts."""
 MANY = 0.1
-"""The share from which on failures are worth a sentence."""
+"""Share of failures above which a caution is added."""
 
 
 @dataclass(frozen=True)
 class PromptFigures:
-    """A task prompt that was tried: its error on [0, 1] (eq. 1), and how many replies held no score on the scale."""
+    """A tested task prompt: squared error on [0, 1] (eq. 1), and number of replies without a score."""
 
     hash: str
     by: str
@@ -68,24 +74,24 @@ class PromptFigures:
     unreadable: int
 
     def fold(self, is_open: bool) -> Fold:
-        """Its part of the report."""
-        lost = f", {self.unreadable} replies without a score" if self.unreadable else ""
-        summary = f"{self.hash}, {self.by}: mean squared error {number(self.error, 4)}{lost}"
+        """Return its part of the report."""
+        unscored = f", {self.unreadable} replies without a score" if self.unreadable else ""
+        summary = f"{self.hash}, {self.by}: mean squared error {number(self.error, 4)}{unscored}"
         return Fold(summary, [Text(self.text, "quote")], is_open=is_open)
 
 
 @dataclass(frozen=True, kw_only=True)
 class InContextFindings(Findings):
-    """Findings of learning, and of the held-out side where it was asked about.
+    """Findings of learning, and of the held-out side if it was asked.
 
     Attributes:
         level: `turn` or `dialogue`.
-        left_out: Reasons why rated samples are no examples, counted.
-        kept: How many prompts are in use.
-        prompts: All prompts that were tried, the best first.
-        pairs: How many observations the selectors learned from.
-        failures: Reasons of requests that gave nothing, counted; `again` of these may succeed another time.
-        cautions: Sentences on what a user should know before scores are trusted.
+        left_out: Excluded samples by reason.
+        kept: Number of prompts in use.
+        prompts: All tested prompts, best first.
+        pairs: Number of observations for the selectors.
+        failures: Failed requests by reason; `again` of them may succeed later.
+        cautions: Sentences to read before the scores are used.
     """
 
     dimension: str
@@ -105,36 +111,36 @@ class InContextFindings(Findings):
     cautions: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The findings as plain JSON values."""
+        """Return the findings as JSON values."""
         return dict(_FINDINGS.dump_python(self, mode="json"))
 
     def section(self) -> Section:
-        """How it was learned, who picks the examples, and the prompts that are used."""
+        """Return training data, selectors, and the prompts in use."""
         lead = (
-            f"A model was shown {self.trained} rated examples, a few per request, and tested on {self.tested} others. "
-            f"{len(self.prompts)} prompts were tried, {self.kept} are used; the selector {self.selector} picks the "
+            f"Learned from {self.trained} rated examples, a few per request, and tested on {self.tested} others. "
+            f"{len(self.prompts)} prompts were tested, {self.kept} are used; the selector {self.selector} picks the "
             "examples."
         )
         enough = (
-            "Next step: where the first line of the table of agreement is no better than the prompt by hand in it, a "
-            "prompt by hand is enough. That table is over conversations that were neither learned from nor shown."
+            "Next step: if the first row of the agreement table is no better than the prompt by hand, a prompt by hand "
+            "is enough. That table covers conversations outside training and demonstrations."
         )
-        edited = f"{self.asked} requests. To try an edited prompts.yaml: sources: {{in-context: {{prompts: FILE}}}}."
+        edited = f"{self.asked} requests. To test an edited prompts.yaml: sources: {{in-context: {{prompts: FILE}}}}."
         rows: list[list[str | Estimate]] = [[one.selector, one.target, one.gain] for one in self.selectors]
         own = frozenset(place for place, one in enumerate(self.selectors) if one.chosen)
         kept = [one for one in self.prompts if one.kept]
         return Section(f"Scoring in context: {self.dimension}", lead, [
             Text(enough, "soft"), Text("Selection of examples", "heading"),
-            Table(["", "exp(-error) of what it picks", "gain over random"], rows, 3, own),
+            Table(["", "exp(-error) of its picks", "gain over random"], rows, 3, own),
             Text("Prompts", "heading"), *(one.fold(place == 0) for place, one in enumerate(kept)), Text(edited, "soft"),
         ])  # fmt: skip
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> InContextFindings:
-        """The inverse of `to_json`.
+        """Invert `to_json`.
 
         Raises:
-            ValueError: The row is none of its rows.
+            ValueError: The row does not hold such findings.
         """
         return _FINDINGS.validate_python(dict(row))
 
@@ -142,73 +148,86 @@ class InContextFindings(Findings):
 _FINDINGS = TypeAdapter(InContextFindings)
 
 
-def cautions(recipe: Recipe, counts: Mapping[str, Counts], left_out: Mapping[str, int]) -> Sequence[str]:
-    """Sentences on what a user should know before scores are trusted."""
-    found = [f"{count} rated examples were left out: {reason}" for reason, count in left_out.items()]
-    whole, written = Counts.total(counts.values()), counts.get(WRITTEN, Counts())
+def cautions(recipe: Recipe, counts: Mapping[str, RequestCounts], left_out: Mapping[str, int]) -> Sequence[str]:
+    """Return sentences to read before the scores are used."""
+    sentences = [f"{count} rated examples were excluded: {reason}" for reason, count in left_out.items()]
+    whole, written = RequestCounts.total(counts.values()), counts.get(WRITTEN, RequestCounts())
     if written.failed > MANY * written.asked:
         [(reason, count)] = written.failures.most_common(1)
-        found.append(f"{written.failed} of {written.asked} replies were no prompt: {reason} ({count})")
+        sentences.append(f"{written.failed} of {written.asked} replies were not a prompt: {reason} ({count})")
     unreadable = whole.unreadable - written.unreadable
     if unreadable > MANY * whole.asked:
-        found.append(f"{unreadable} of {whole.asked} replies held no score on the scale")
+        sentences.append(f"{unreadable} of {whole.asked} replies had no score on the scale")
     if whole.dropped:
-        found.append(f"{whole.dropped} demonstrations did not fit beside an input and were not shown")
+        sentences.append(f"{whole.dropped} demonstrations did not fit into a request and were dropped")
     if all(task.by.startswith(BY_HAND) for task in recipe.tasks):
-        found.append("no written prompt did better than those by hand")
-    return found
+        sentences.append("no written prompt has a lower error than the prompts by hand")
+    return sentences
 
 
 if TYPE_CHECKING:
     from accord.methods.in_context.source import InContextSettings
 
 FEWEST_EXAMPLES = 10
-"""Rated examples without which nothing is learned."""
+"""Minimum number of rated examples."""
 
 
 def vectors_of(texts: Sequence[str], embedder: str, width: int | None = None) -> Flow[Vectors]:
-    """(n, h) the texts' vectors; `width` is h, where it is known."""
-    found = yield [Request(EMBEDDER, EmbeddedText(embedder, text, width)) for text in texts]
+    """Return (n, h) vectors of texts; `width` is h, if known."""
+    found = yield [Request(EMBEDDER, EmbeddingText(embedder, text, width)) for text in texts]
     return np.stack(found) if found else np.zeros((0, 0), dtype=np.float32)
 
 
 @dataclass
-class Experiment:
-    """The inputs that all stages of learning share: (n,) groups of the examples, who scores, counts by stage."""
+class InContextTraining:
+    """Shared inputs of all stages.
+
+    Attributes:
+        settings: Settings of the source.
+        wording: Prompt template.
+        train: Training examples.
+        groups: (n,) groups of the examples.
+        seed: Seed of every random draw.
+        model: Scorer.
+        counts: Request counts by stage.
+    """
 
     settings: InContextSettings
     wording: PromptTemplate
-    train: Examples
+    train: RatedExamples
     groups: Sequence[str]
     seed: int
     model: str
-    counts: dict[str, Counts] = field(default_factory=dict)
+    counts: dict[str, RequestCounts] = field(default_factory=dict)
 
     def learn(
         self, prompts: Sequence[TaskPrompt], writer: ModelInfo | None, inversion: str | None
-    ) -> Flow[ExperimentResult]:
-        """Write prompts, try them and sets of examples, and learn what to show for an input.
+    ) -> Flow[InContextResult]:
+        """Write prompts, test them and sets of examples, and learn which to show for an input.
 
-        `prompts` by hand enter the contest; `inversion` replaces the text which asks for others.
+        Args:
+            prompts: Prompts by hand that are tested as well.
+            writer: Model that writes prompts; `None` uses prompts by hand only.
+            inversion: Text that replaces Accord's request for prompts.
         """
-        about = self.settings
+        settings = self.settings
         texts = tuple(prompt_text(example.sample) for example in self.train.all)
-        yield from vectors_of(texts[:1], about.embedder)  # before anything is paid for
+        yield from vectors_of(texts[:1], settings.embedder)  # fails before any paid request
         candidates = [TaskPrompt(self.wording.by_hand()), *prompts]
         if writer is not None:
             candidates += yield from self._written(writer, inversion)
         candidates = distinct(candidates)
         search = yield from self._searched(candidates)
-        tasks = list(search.prompts[: about.kept])
+        tasks = list(search.prompts[: settings.top_prompts])
         pairs = yield from self._pairs(tasks, texts)
-        told = yield from vectors_of([task.text for task in tasks], about.embedder)
-        library = Library(pairs.queries, self.train.unit, texts, told)
-        tried = [try_selector(name, self.made, library, pairs, self.folds) for name in self._contest()]
-        chosen = simplest(tried, self.groups) if about.selector == AUTO else tried[-1]
-        sizes = Sizes(about.demonstrations, about.ranked, about.ensemble, self.seed)
+        prompt_vectors = yield from vectors_of([task.text for task in tasks], settings.embedder)
+        library = ExampleLibrary(pairs.queries, self.train.unit, texts, prompt_vectors)
+        trials = [try_selector(name, self.made, library, pairs, self.folds) for name in self._contest()]
+        chosen = simplest(trials, self.groups) if settings.selector == AUTO else trials[-1]
+        sizes = EnsembleSizes(settings.demonstrations, settings.candidate_sets, settings.ensemble, self.seed)
         selector = self.made(chosen.name).fit(library, pairs)
-        recipe = Recipe(self.wording, self.train.all, tasks, library, selector, sizes, about.embedder, self.model)
-        return ExperimentResult(self, recipe, search, candidates, tried, chosen, pairs)
+        recipe = Recipe(self.wording, self.train.all, tasks, library, selector, sizes, settings.embedder, self.model)
+        return InContextResult(self, recipe, search, candidates, trials, chosen, pairs)
 
     # --- prompts --------------------------------------------------------------------------------------------------
 
@@ -219,37 +238,37 @@ class Experiment:
         return (yield from to_role(WRITER, flow, WRITTEN, stand_in=_prompt_writer(), fewest=lambda prompt: Reply("")))
 
     def _searched(self, candidates: Sequence[TaskPrompt]) -> Flow[PromptSearch]:
-        """Every prompt on the whole training side (eq. 1)."""
+        """Test every prompt on the whole training side (eq. 1)."""
         rng, counts = self._rng(2), self.counts_of(TRIED)
         draws = [rng.permutation(len(self.train)).tolist() for _ in candidates]
         k = self.settings.demonstrations
         flow = prompt_search(self.wording, candidates, self.train, self.groups, draws, k, counts)
-        found = yield from to_scorer(self.wording, flow, TRIED)
+        search = yield from to_scorer(self.wording, flow, TRIED)
         _check_scores(counts)
-        return found
+        return search
 
     # --- which examples help --------------------------------------------------------------------------------------
 
     def _pairs(self, tasks: Sequence[TaskPrompt], texts: tuple[str, ...]) -> Flow[Pairs]:
-        """Algorithm 1 on the training side; inputs are the examples themselves."""
-        about, counts = self.settings, self.counts_of(SETS)
+        """Run algorithm 1 on the training side; inputs are the examples themselves."""
+        settings, counts = self.settings, self.counts_of(SETS)
         query, nodes = pair_draws(
-            self._rng(3), self.groups, len(tasks), about.demonstrations, about.sets, about.together
+            self._rng(3), self.groups, len(tasks), settings.demonstrations, settings.sets, settings.inputs_per_set
         )
         flow = try_pairs(self.wording, self.train, tasks, query, nodes, counts)
         rows, targets = yield from to_scorer(self.wording, flow, SETS)
         _check_scores(counts)
-        vectors = yield from vectors_of(texts, about.embedder)
+        vectors = yield from vectors_of(texts, settings.embedder)
         return Pairs(vectors, texts, query[rows], nodes.take(rows), targets)
 
     def _contest(self) -> list[str]:
-        """The selectors that are tried, chance first; where learning is only priced, whoever picks changes no count."""
+        """Return the selectors to compare, the random one first; a plan needs that one only."""
         if self._is_priced:
             return [CHANCE]
         return by_cost() if self.settings.selector == AUTO else list(dict.fromkeys((CHANCE, self.settings.selector)))
 
     def made(self, name: str) -> Selector:
-        """A selector with the settings; where learning is only priced, nothing is learned in earnest."""
+        """Return a selector with the settings; a plan trains for one epoch."""
         towers = dict(self.settings.towers) | ({"epochs": 1} if self._is_priced else {})
         return make_selector(name, self.seed, **towers)
 
@@ -259,62 +278,64 @@ class Experiment:
 
     @cached_property
     def folds(self) -> Indices:
-        """(n,) the fold of each training example, by groups."""
+        """(n,) fold of each training example, by groups."""
         place = fold_of(self.groups, min(INNER_FOLDS, len(set(self.groups))), self.seed)
         return np.array([place[name] for name in self.groups], dtype=np.intp)
 
-    def counts_of(self, stage: str) -> Counts:
-        """The counts of a stage."""
-        return self.counts.setdefault(stage, Counts())
+    def counts_of(self, stage: str) -> RequestCounts:
+        """Return the counts of a stage."""
+        return self.counts.setdefault(stage, RequestCounts())
 
     def _rng(self, stage: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, stage])
 
 
 @dataclass(frozen=True)
-class ExperimentResult:
-    """A way to score in context, and how it was found.
+class InContextResult:
+    """A learned way to score in context.
 
     Attributes:
-        experiment: What it was learned from, and with.
-        recipe: What is asked for an input.
+        experiment: Its inputs.
+        recipe: Requests for an input.
         search: Results of every prompt on the training side.
-        candidates: The prompts that were tried.
+        candidates: Tested prompts.
         tried: Results of every selector without each fold.
-        chosen: The one that is used.
-        pairs: What selectors learn from.
+        chosen: Selector in use.
+        pairs: Observations for the selectors.
     """
 
-    experiment: Experiment
+    experiment: InContextTraining
     recipe: Recipe
     search: PromptSearch
     candidates: Sequence[TaskPrompt]
-    tried: Sequence[Tried]
-    chosen: Tried
+    tried: Sequence[SelectorTrial]
+    chosen: SelectorTrial
     pairs: Pairs
 
     def train_side(self) -> Flow[list[Ensemble | Failure]]:
-        """Ensembles about training examples, by selectors that have not learned from them, without their own groups."""
+        """Return ensembles about training examples, from selectors and demonstrations of other groups."""
         recipe, groups, folds = self.recipe, self.experiment.groups, self.experiment.folds
         of_group: dict[str, list[int]] = {}
         for place, name in enumerate(groups):
             of_group.setdefault(name, []).append(place)
         without = [replace(recipe, selector=selector) for selector in self.chosen.folds]
-        asked = []
+        requests = []
         for place, example in enumerate(recipe.examples):
             query = Query(recipe.library.vectors[place], recipe.library.texts[place])
-            asked.append(without[folds[place]].requests(example.sample, query, of_group[groups[place]]))
-        return (yield from ask_ensembles(recipe.wording, asked, self.experiment.counts_of(TRAIN_SIDE), TRAIN_SIDE))
+            requests.append(without[folds[place]].requests(example.sample, query, of_group[groups[place]]))
+        return (yield from ask_ensembles(recipe.wording, requests, self.experiment.counts_of(TRAIN_SIDE), TRAIN_SIDE))
 
     @property
     def by_hand(self) -> TaskPrompt:
-        """The best prompt by hand."""
-        found = (task for task in self.search.prompts if task.by.startswith(BY_HAND))
-        return next(found, TaskPrompt(self.recipe.wording.by_hand()))
+        """Best prompt by hand."""
+        by_hand = (task for task in self.search.prompts if task.by.startswith(BY_HAND))
+        return next(by_hand, TaskPrompt(self.recipe.wording.by_hand()))
 
-    def findings(self, counts: Mapping[str, Counts], left_out: Mapping[str, int], tested: int = 0) -> InContextFindings:
-        """Findings of learning and of `tested` held-out examples."""
-        recipe, search, whole = self.recipe, self.search, Counts.total(counts.values())
+    def findings(
+        self, counts: Mapping[str, RequestCounts], left_out: Mapping[str, int], tested: int = 0
+    ) -> InContextFindings:
+        """Return the findings of learning and of `tested` held-out examples."""
+        recipe, search, whole = self.recipe, self.search, RequestCounts.total(counts.values())
         kept = {task.hash for task in recipe.tasks}
         return InContextFindings(
             dimension=recipe.wording.question.id,
@@ -342,35 +363,37 @@ class ExperimentResult:
 
 # --- systems to compare it with -------------------------------------------------------------------------------------
 
-Choose = Callable[[Sample, Query, Collection[int]], Sequence[Asked]]
-"""A system's requests about an input, without the examples at the given places; the score is their mean."""
+Choose = Callable[[Sample, Query, Collection[int]], Sequence[ScoreRequest]]
+"""Returns a system's requests about an input, without the examples at the given indices; the score is their mean."""
 
-rivals: Registry[Callable[[ExperimentResult], Choose | None]] = Registry("rival")
-"""Systems to compare with on the held-out side, by name; `None` from one that needs what was not learned."""
+rivals: Registry[Callable[[InContextResult], Choose | None]] = Registry("rival")
+"""Systems to compare with on the held-out side, by name; `None` for a system that needs something unlearned."""
 
 ZERO_SHOT, FEW_SHOT = "by hand, no examples", "by hand, random examples"
 
 
 @rivals.register(ZERO_SHOT)
-def _zero_shot(result: ExperimentResult) -> Choose:
-    """The best prompt by hand, without examples."""
-    return lambda sample, query, left_out: [Asked((), result.by_hand.text, sample)]
+def _zero_shot(result: InContextResult) -> Choose:
+    """Return requests with the best prompt by hand, without examples."""
+    return lambda sample, query, left_out: [ScoreRequest((), result.by_hand.text, sample)]
 
 
 @rivals.register(FEW_SHOT)
-def _few_shot(result: ExperimentResult) -> Choose:
-    """The best prompt by hand, with random examples."""
+def _few_shot(result: InContextResult) -> Choose:
+    """Return requests with the best prompt by hand and random examples."""
     return at_random(result.recipe, [result.by_hand])
 
 
 def at_random(recipe: Recipe, tasks: Sequence[TaskPrompt]) -> Choose:
-    """Each prompt with random demonstrations, drawn by the seed and the input: the same ones whatever the prompt."""
+    """Return requests with each prompt and random demonstrations, drawn by seed and input, equal for all prompts."""
 
-    def choose(sample: Sample, query: Query, left_out: Collection[int]) -> list[Asked]:
+    def choose(sample: Sample, query: Query, left_out: Collection[int]) -> list[ScoreRequest]:
         digest = int.from_bytes(str(sample.target).encode()[-8:], "big")
         order = np.random.default_rng([recipe.sizes.seed, digest]).permutation(len(recipe.examples)).tolist()
-        shown = [place for place in order if place not in set(left_out)][: recipe.sizes.k]
-        return [Asked(tuple(recipe.examples[place] for place in shown), task.text, sample) for task in tasks]
+        demonstrations = [place for place in order if place not in set(left_out)][: recipe.sizes.k]
+        return [
+            ScoreRequest(tuple(recipe.examples[place] for place in demonstrations), task.text, sample) for task in tasks
+        ]
 
     return choose
 
@@ -378,48 +401,48 @@ def at_random(recipe: Recipe, tasks: Sequence[TaskPrompt]) -> Choose:
 # --- refusals -------------------------------------------------------------------------------------------------------
 
 
-def check_examples(train: Examples, groups: Sequence[str], k: int) -> None:
-    """Refuse, before anything is paid for, examples from which nothing can be learned.
+def check_examples(train: RatedExamples, groups: Sequence[str], k: int) -> None:
+    """Check, before any request, that the examples allow learning.
 
     Raises:
-        BadInput: There are too few, most are of one context, or all have one score.
+        BadInput: Too few examples, too many of one context, or all with one score.
     """
     count, needed = len(train), max(FEWEST_EXAMPLES, k + 2)
     if count < needed:
-        left = ", ".join(f"{number} {reason}" for reason, number in train.left_out.items())
-        why = f" ({left}, which are left out)" if left else ""
+        exclusions = ", ".join(f"{number} {reason}" for reason, number in train.left_out.items())
+        note = f" ({exclusions}, which are excluded)" if exclusions else ""
         raise BadInput(
-            f"{count} rated examples of {train.question.id!r} are left to learn from{why}; {needed} are needed to show "
-            f"{k} of them. Rate more, or show fewer: in-context: {{demonstrations: {max(1, min(k, count - 2))}}}"
+            f"{count} rated examples of {train.question.id!r} are left to learn from{note}; {needed} are needed. "
+            f"Rate more, or show fewer: in-context: {{demonstrations: {max(1, min(k, count - 2))}}}"
         )
     largest = Counter(groups).most_common(1)[0][1]
     if count - largest < k:
         raise BadInput(
-            f"{largest} of {count} examples to learn from are of one conversation or reply to the same turns; beside "
-            f"one of them only {count - largest} others can be shown, {k} are wanted. Rate other conversations, or "
+            f"{largest} of {count} examples share a conversation or the turns before the reply, so that only "
+            f"{count - largest} others can be shown with one of them; {k} are needed. Rate other conversations, or "
             f"show fewer: in-context: {{demonstrations: {max(1, count - largest)}}}"
         )
     if len({example.score for example in train.all}) == 1:
         raise BadInput(
-            f"all {count} examples of {train.question.id!r} have the score {train.all[0].score:g}, from which "
-            "nothing can be learned; rate some that are better or worse"
+            f"all {count} examples of {train.question.id!r} have the score {train.all[0].score:g}. Rate some better or "
+            "worse ones"
         )
 
 
-def _check_scores(counts: Counts) -> None:
-    """Refuse to go on where a model gave no score at all."""
+def _check_scores(counts: RequestCounts) -> None:
+    """Raise an error if a model gave no score at all."""
     if counts.asked and counts.failed == counts.asked:
         reason, count = counts.failures.most_common(1)[0]
-        advice = "Run the command again once the endpoint answers" if reason not in UNREADABLE else (
-            "Another model may do better, or another way to read it: models: {scorer: {mode: logprobs}}"
+        advice = "Run the command again when the endpoint is up" if reason not in UNREADABLE else (
+            "Try another model, or another mode: models: {scorer: {mode: logprobs}}"
         )  # fmt: skip
         raise BadInput(
-            f"none of {counts.asked} requests gave a score: {reason} ({count}); for example: "
+            f"0 of {counts.asked} requests returned a score: {reason} ({count}); for example: "
             f"{counts.example[reason].rstrip('.')}. {advice}"
         )
 
 
 def _prompt_writer() -> Callable[[Prompt], Reply]:
-    """A stand-in for the writer: prompts of the expected length, each another one."""
+    """Return a stand-in for the writer: distinct prompts of the expected length."""
     numbers = iter(range(1_000_000))
     return lambda prompt: Reply(f"Prompt number {next(numbers)}. " + " ".join(["Say how good it is."] * 20))

@@ -1,7 +1,6 @@
-"""The requests about an input: prompts, demonstrations and the selector that puts them together.
+"""Recipe: the requests about an input, from prompts, demonstrations and the selector.
 
-As a state they are files that people can read (`prompts.yaml`, `demonstrations.jsonl`), and what was learned about
-them.
+Its state has files that users can read (`prompts.yaml`, `demonstrations.jsonl`) and the learned values.
 """
 
 from __future__ import annotations
@@ -16,20 +15,21 @@ from typing import Any
 import numpy as np
 
 from accord.edges import BadInput
-from accord.evidence import State
+from accord.evidence import SourceState
 from accord.methods.in_context.prompt_inversion import TaskPrompt, dump_tasks, read_tasks
-from accord.methods.in_context.scoring_requests import Asked
+from accord.methods.in_context.scoring_requests import ScoreRequest
 from accord.methods.in_context.selectors import (
-    Library,
+    ExampleLibrary,
+    Floats,
+    Indices,
     Nodes,
-    Prepared,
+    PreparedNodes,
     Query,
     Selector,
-    greedy_subgraph,
     make_selector,
     random_nodes,
 )
-from accord.methods.in_context.template import TURN, Example, PromptTemplate, prompt_text, unit
+from accord.methods.in_context.template import TURN, PromptTemplate, RatedExample, prompt_text, unit
 from accord.models import Failure
 from accord.values import Question, Sample, Signature, content_hash
 
@@ -40,7 +40,7 @@ FIT_AGAIN = "fit again: accord fit"
 
 
 @dataclass(frozen=True)
-class Sizes:
+class EnsembleSizes:
     """Demonstrations per request, random sets per prompt (ζ) and their seed, requests per input."""
 
     k: int = 5
@@ -51,75 +51,75 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that decides what is asked for an input.
+    """Everything that determines the requests about an input.
 
     Attributes:
-        wording: How scores are asked for.
-        examples: What can be shown.
-        tasks: The prompts, best first.
-        library: Both, as the selector sees them.
-        selector: Fitted.
-        sizes: How much is shown and asked.
-        embedder: The name of what made the library's vectors.
-        model: Who is asked, and where.
+        wording: Prompt template.
+        examples: Possible demonstrations.
+        tasks: Prompts, best first.
+        library: Both as the selector sees them.
+        selector: Fitted selector.
+        sizes: Numbers of demonstrations and requests.
+        embedder: Name of the embedder of the library's vectors.
+        model: Scorer and its endpoint.
     """
 
     wording: PromptTemplate
-    examples: Sequence[Example]
+    examples: Sequence[RatedExample]
     tasks: Sequence[TaskPrompt]
-    library: Library
+    library: ExampleLibrary
     selector: Selector
-    sizes: Sizes
+    sizes: EnsembleSizes
     embedder: str
     model: str
 
     @cached_property
     def nodes(self) -> Nodes:
-        """The sets that are ranked for every input: drawn once, so that what depends on them alone is computed once."""
+        """Sets ranked for every input, drawn once so that their part of the work is done once."""
         return self._drawn(range(len(self.examples)))
 
     @cached_property
-    def prepared(self) -> Prepared:
-        """The part that the selector computes of the sets alone."""
+    def prepared(self) -> PreparedNodes:
+        """Precomputed values of the sets."""
         return self.selector.prepare(self.nodes)
 
     @cached_property
     def twins(self) -> Mapping[str, list[int]]:
-        """The examples by the digest of what is shown of them."""
-        found: dict[str, list[int]] = {}
+        """Indices of the examples by the digest of their visible text."""
+        by_digest: dict[str, list[int]] = {}
         for place, example in enumerate(self.examples):
-            found.setdefault(content_hash(prompt_text(example.sample)), []).append(place)
-        return found
+            by_digest.setdefault(content_hash(prompt_text(example.sample)), []).append(place)
+        return by_digest
 
     @cached_property
     def hash(self) -> str:
-        """A tagged digest of all that decides what is asked."""
-        shown = [[content_hash(prompt_text(example.sample)), example.score] for example in self.examples]
+        """Tagged digest of everything that determines the requests."""
+        demonstrations = [[content_hash(prompt_text(example.sample)), example.score] for example in self.examples]
         arrays = [_bytes(self.library.vectors), _bytes(self.library.prompts)]
-        about = [self.wording.hash, [task.hash for task in self.tasks], shown, arrays, asdict(self.sizes)]
-        return content_hash([*about, _digest(self.selector), self.embedder, self.model], length=12)
+        parts = [self.wording.hash, [task.hash for task in self.tasks], demonstrations, arrays, asdict(self.sizes)]
+        return content_hash([*parts, _digest(self.selector), self.embedder, self.model], length=12)
 
     def choose(self, query: Query, left_out: Collection[int] = ()) -> Nodes:
-        """The sets to ask with, the heaviest first (Algorithm 2), none of which shows an example that is `left_out`.
+        """Return the sets to ask with, heaviest first (algorithm 2), without the examples `left_out`.
 
-        A selector that retrieves adds, for each prompt, the very set that it would show.
+        A selector with retrieval adds, for each prompt, the set that it retrieves.
 
         Raises:
-            BadInput: Fewer examples than a set has are left.
+            BadInput: Too few examples are left for a set.
         """
         weights, nodes = self.selector.weights(query, self.prepared), self.nodes
         if left_out:
-            kept = nodes.without(left_out)
-            weights, nodes = weights[kept], nodes.take(kept)
+            rows_left = nodes.without(left_out)
+            weights, nodes = weights[rows_left], nodes.take(rows_left)
         if not len(nodes):
             nodes = self._drawn([place for place in range(len(self.examples)) if place not in set(left_out)])
             weights = self.selector.weights(query, self.selector.prepare(nodes))
-        own = self.selector.retrieved(query, self.sizes.k, left_out)
-        if own is not None and len(own) == self.sizes.k:
+        retrieved = self.selector.retrieved(query, self.sizes.k, left_out)
+        if retrieved is not None and len(retrieved) == self.sizes.k:
             tasks = np.arange(len(self.tasks), dtype=np.intp)
-            more = Nodes(np.tile(np.array(own, dtype=np.intp), (len(tasks), 1)), tasks)
-            weights = np.concatenate([self.selector.weights(query, self.selector.prepare(more)), weights])
-            nodes = more.concat(nodes)
+            added = Nodes(np.tile(np.array(retrieved, dtype=np.intp), (len(tasks), 1)), tasks)
+            weights = np.concatenate([self.selector.weights(query, self.selector.prepare(added)), weights])
+            nodes = added.concat(nodes)
         rows = greedy_subgraph(weights, nodes, self.sizes.ensemble)
         return nodes.take(np.array(rows, dtype=np.intp))
 
@@ -128,30 +128,30 @@ class Recipe:
         return random_nodes(rng, examples, len(self.tasks), self.sizes.k, self.sizes.each)
 
     def left_out_of(self, sample: Sample) -> list[int]:
-        """The examples that are the input itself: not shown beside it."""
+        """Return the examples that equal the input; they are not shown with it."""
         return self.twins.get(content_hash(prompt_text(sample)), [])
 
-    def requests(self, sample: Sample, query: Query, left_out: Collection[int] = ()) -> list[Asked]:
-        """The requests about an input, without the examples at the places `left_out`."""
+    def requests(self, sample: Sample, query: Query, left_out: Collection[int] = ()) -> list[ScoreRequest]:
+        """Return the requests about an input, without the examples at the indices `left_out`."""
         nodes = self.choose(query, left_out)
         return [
-            Asked(tuple(self.examples[place] for place in shown), self.tasks[task].text, sample)
-            for shown, task in zip(nodes.demonstrations.tolist(), nodes.prompt.tolist(), strict=True)
+            ScoreRequest(tuple(self.examples[place] for place in demonstrations), self.tasks[task].text, sample)
+            for demonstrations, task in zip(nodes.demonstrations.tolist(), nodes.prompt.tolist(), strict=True)
         ]
 
     def unasked(self, sample: Sample) -> Failure | None:
-        """The reason why an input cannot be asked about; `None` where it can."""
+        """Return the reason why an input cannot be asked about; `None` if it can."""
         if not any(turn.content.strip() for turn in sample.conversation.up_to(sample.turn)):
-            return Failure("nothing was said", "no turn has words")
+            return Failure("empty conversation", "no turn has words")
         if not self.wording.question.applies_to(sample.conversation):
-            return Failure("does not apply", "the question is not for such conversations")
+            return Failure("does not apply", "the question excludes such conversations")
         if len(self.examples) - len(self.left_out_of(sample)) < self.sizes.k:
-            return Failure("too few examples", "nearly all of them are the input itself")
+            return Failure("too few examples", "nearly all of them equal the input")
         return None
 
     @property
     def signature(self) -> Signature:
-        """The signature of the recipe's answers."""
+        """Signature of the recipe's answers."""
         return Signature.of(
             "in-context", model=self.model.partition(" ")[0], via=self.wording.mode, selector=self.selector.name,
             prompts=len(self.tasks), examples=len(self.examples), k=self.sizes.k, asked=self.sizes.ensemble,
@@ -160,66 +160,78 @@ class Recipe:
 
     # --- as a state -------------------------------------------------------------------------------------------------
 
-    def state(self) -> State:
-        """The recipe as JSON, arrays, and the files that people may read; `recipe_from` reads it back."""
+    def state(self) -> SourceState:
+        """Return the recipe as JSON, arrays, and files for users; `recipe_from` reads it back."""
         card, arrays = self.selector.state()
         wording = {name: getattr(self.wording, name) for name in WORDING}
-        about = {
+        state_card = {
             "format": FORMAT, "hash": self.hash, "embedder": self.embedder, "model": self.model,
             "question": self.wording.question.model_dump(mode="json"), "wording": wording,
             "sizes": asdict(self.sizes), "selector": self.selector.name, "prompts": [t.hash for t in self.tasks],
             "learned": card,
         }  # fmt: skip
-        kept = {f"selector.{name}": array for name, array in arrays.items()}
-        kept |= {"library.vectors": self.library.vectors, "library.prompts": self.library.prompts}
+        state_arrays = {f"selector.{name}": array for name, array in arrays.items()}
+        state_arrays |= {"library.vectors": self.library.vectors, "library.prompts": self.library.prompts}
         rows = "".join(json.dumps(example.to_json(), ensure_ascii=True) + "\n" for example in self.examples)
         files = {PROMPTS_FILE: dump_tasks(self.wording.question.id, self.tasks), DEMONSTRATIONS_FILE: rows}
-        return State(about, {name: np.ascontiguousarray(array) for name, array in kept.items()}, files)
+        return SourceState(
+            state_card, {name: np.ascontiguousarray(array) for name, array in state_arrays.items()}, files
+        )
 
 
-def recipe_from(state: State) -> Recipe:
-    """The recipe that a state holds.
+def recipe_from(state: SourceState) -> Recipe:
+    """Return the recipe of a saved state.
 
     Raises:
-        BadInput: The state is damaged, or a file of it was edited: the selector learned with other ones.
+        BadInput: The state is damaged, or a file was edited after learning.
     """
     missing = next((name for name in (PROMPTS_FILE, DEMONSTRATIONS_FILE) if name not in state.files), None)
     if missing is not None:
-        raise BadInput(f"the evaluator holds no prompts and demonstrations: {missing} is missing; {FIT_AGAIN}")
-    about, arrays = state.card, state.arrays
+        raise BadInput(f"{missing} of the evaluator is missing; {FIT_AGAIN}")
+    state_card, arrays = state.card, state.arrays
     try:
-        if about["format"] != FORMAT:
-            what = "a newer Accord; upgrade" if about["format"] > FORMAT else f"an older Accord; {FIT_AGAIN}"
-            raise BadInput(f"the evaluator was written by {what}")
-        examples = [Example.from_json(json.loads(row)) for row in state.files[DEMONSTRATIONS_FILE].splitlines()]
-        wording = PromptTemplate(Question.model_validate(about["question"]), **about["wording"])
+        if state_card["format"] != FORMAT:
+            origin = "a newer Accord; upgrade" if state_card["format"] > FORMAT else f"an older Accord; {FIT_AGAIN}"
+            raise BadInput(f"the evaluator was written by {origin}")
+        examples = [RatedExample.from_json(json.loads(row)) for row in state.files[DEMONSTRATIONS_FILE].splitlines()]
+        wording = PromptTemplate(Question.model_validate(state_card["question"]), **state_card["wording"])
         scores = unit(np.array([example.score for example in examples]), wording.question)
         texts = tuple(prompt_text(example.sample) for example in examples)
-        library = Library(arrays["library.vectors"], scores, texts, arrays["library.prompts"])
-        own = {n.removeprefix("selector."): array for n, array in arrays.items() if n.startswith("selector.")}
-        selector = make_selector(about["selector"], about["sizes"]["seed"]).restore(library, about["learned"], own)
-        tasks = read_tasks(state.files[PROMPTS_FILE], PROMPTS_FILE)
-        found = Recipe(
-            wording, examples, tasks, library, selector, Sizes(**about["sizes"]), about["embedder"], about["model"]
+        library = ExampleLibrary(arrays["library.vectors"], scores, texts, arrays["library.prompts"])
+        learned_arrays = {
+            n.removeprefix("selector."): array for n, array in arrays.items() if n.startswith("selector.")
+        }
+        selector = make_selector(state_card["selector"], state_card["sizes"]["seed"]).restore(
+            library, state_card["learned"], learned_arrays
         )
-        prompts, made = about["prompts"], about["hash"]
+        tasks = read_tasks(state.files[PROMPTS_FILE], PROMPTS_FILE)
+        recipe = Recipe(
+            wording,
+            examples,
+            tasks,
+            library,
+            selector,
+            EnsembleSizes(**state_card["sizes"]),
+            state_card["embedder"],
+            state_card["model"],
+        )
+        saved_prompts, saved_hash = state_card["prompts"], state_card["hash"]
     except (KeyError, TypeError, ValueError) as error:
         raise BadInput(f"the evaluator is damaged ({type(error).__name__}); {FIT_AGAIN}") from None
-    if [task.hash for task in tasks] != prompts:
+    if [task.hash for task in tasks] != saved_prompts:
         raise BadInput(
-            f"{PROMPTS_FILE} was edited since the selector learned; enter the edited prompts into the contest: "
-            "in-context: {prompts: FILE}"
+            f"{PROMPTS_FILE} was edited after the selector learned. To test edited prompts, set in-context: "
+            "{prompts: FILE} and fit again"
         )
-    if len(examples) != len(found.library.vectors) or found.hash != made:
+    if len(examples) != len(recipe.library.vectors) or recipe.hash != saved_hash:
         raise BadInput(
-            "the evaluator was edited since the selector learned: other demonstrations, scores or settings; "
-            f"{FIT_AGAIN}"
+            f"the evaluator was edited after the selector learned (demonstrations, scores or settings); {FIT_AGAIN}"
         )
-    return found
+    return recipe
 
 
 def at_level(samples: Sequence[Sample], level: str) -> list[Sample]:
-    """The samples to score: of whole conversations, where turns are scored, the last reply; a turn stays what it is."""
+    """Return the samples to score: for turns, the last reply of a whole conversation; a turn is unchanged."""
     return [sample if level != TURN or sample.turn is not None else _last_reply(sample) for sample in samples]
 
 
@@ -230,10 +242,48 @@ def _last_reply(sample: Sample) -> Sample:
 
 
 def _digest(selector: Selector) -> str:
-    """A digest of what a selector learned."""
+    """Return a digest of a selector's learned state."""
     card, arrays = selector.state()
     return content_hash([selector.name, card, {name: _bytes(array) for name, array in arrays.items()}], length=12)
 
 
 def _bytes(array: Any) -> str:
     return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+
+
+# --- algorithm 2 ----------------------------------------------------------------------------------------------------
+
+
+def greedy_subgraph(weights: Floats, nodes: Nodes, size: int = 5) -> list[int]:
+    """Return the heaviest node, then repeatedly the node that adds most to the chosen ones; the first in a tie.
+
+        W_e(i, j) = 1 - |D_i ∩ D_j|/k                    (eq. 7)
+        Q(G', i)  = Σ_j 2·W_e·W_v(i) / (W_e + W_v(i))    (eq. 8), 0 if both are 0
+
+    Args:
+        weights: (N,) W_v, in [0, 1].
+        nodes: N nodes; the order of their demonstrations does not matter.
+        size: Number of nodes to choose.
+
+    Returns:
+        Rows of the chosen nodes, in order.
+    """
+    if not len(nodes) or size < 1:
+        return []
+    k = nodes.demonstrations.shape[1]
+    gained, free = np.zeros(len(nodes)), np.ones(len(nodes), dtype=bool)
+    chosen = [int(np.argmax(weights))]
+    while len(chosen) < min(size, len(nodes)):
+        free[chosen[-1]] = False
+        edges = 1 - shared_with(nodes, chosen[-1]) / k
+        total = edges + weights
+        gained += np.divide(2 * edges * weights, total, out=np.zeros_like(total), where=total > 0)
+        chosen.append(int(np.argmax(np.where(free, gained, -np.inf))))
+    return chosen
+
+
+def shared_with(nodes: Nodes, row: int) -> Indices:
+    """Return (N,) |D_i ∩ D_row|."""
+    member = np.zeros(int(nodes.demonstrations.max(initial=0)) + 1, dtype=np.intp)
+    member[nodes.demonstrations[row]] = 1
+    return np.asarray(member[nodes.demonstrations].sum(axis=1))

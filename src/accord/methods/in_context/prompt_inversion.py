@@ -1,6 +1,6 @@
-"""Prompt inversion (section 4.2): a model writes task prompts from rated examples; those with the least error stay.
+"""Prompt inversion (section 4.2): a model writes task prompts from rated examples; the best ones are kept.
 
-A task prompt is an artefact: who wrote it from which examples, how well it did, and a file that people can edit.
+A task prompt has a text, an author, the examples it was written from, and an error; users can edit it in a file.
 """
 
 from __future__ import annotations
@@ -16,8 +16,15 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from accord.edges import BadInput, load_yaml, parse_yaml, sendable, validate
-from accord.methods.in_context.scoring_requests import NO_PROMPTS, UNREADABLE, Asked, Counts, Reading, score_each
-from accord.methods.in_context.template import Example, Examples, PromptTemplate, prompt_text, unit
+from accord.methods.in_context.scoring_requests import (
+    NO_PROMPTS,
+    UNREADABLE,
+    ParsedScore,
+    RequestCounts,
+    ScoreRequest,
+    score_each,
+)
+from accord.methods.in_context.template import PromptTemplate, RatedExample, RatedExamples, prompt_text, unit
 from accord.models import MARGIN, ChatMessage, Failure, Prompt, PromptFlow, estimated_usage
 from accord.values import FrozenModel, Question, content_hash
 
@@ -32,9 +39,9 @@ class TaskPrompt:
 
     Attributes:
         text: The prompt.
-        by: The model that wrote it, or `by hand`.
-        examples: What that model was shown: the examples' targets.
-        error: Mean squared error on the training side, scores on [0, 1]; `None` before it was tried.
+        by: Model that wrote it, or `by hand`.
+        examples: Targets of the examples shown to that model.
+        error: Mean squared error on the training side, scores on [0, 1]; `None` before the test.
     """
 
     text: str
@@ -44,13 +51,13 @@ class TaskPrompt:
 
     @property
     def hash(self) -> str:
-        """A tagged digest of the text: a prompt that is edited is another version."""
+        """Tagged digest of the text; an edited prompt is another version."""
         return content_hash(self.text, length=12)
 
     def to_json(self) -> dict[str, Any]:
-        """The prompt as plain JSON values."""
-        about = {"hash": self.hash, "by": self.by, "error": self.error, "examples": list(self.examples)}
-        return {**about, "text": self.text}
+        """Return the prompt as JSON values."""
+        origin = {"hash": self.hash, "by": self.by, "error": self.error, "examples": list(self.examples)}
+        return {**origin, "text": self.text}
 
 
 class _Entry(FrozenModel):
@@ -61,7 +68,7 @@ class _Entry(FrozenModel):
     examples: tuple[str, ...] = ()
 
     def prompt(self) -> TaskPrompt:
-        """The prompt; one that was edited since it was written is by hand."""
+        """Return the prompt; one edited after it was written counts as by hand."""
         text = self.text.strip()
         if self.hash is not None and self.hash != content_hash(text, length=12):
             return TaskPrompt(text, f"{BY_HAND}, from {self.hash}" if self.by != BY_HAND else BY_HAND)
@@ -77,25 +84,25 @@ def load_tasks(path: str | Path) -> list[TaskPrompt]:
     """Read task prompts: `prompts: [{text: TEXT}, ...]`, or a file that `fit in-context` wrote, edited or not.
 
     Raises:
-        BadInput: The file cannot be read, has unknown keys, or holds no prompt.
+        BadInput: The file cannot be read, has unknown keys, or has no prompt.
     """
     return _prompts_in(load_yaml(Path(path)), str(path))
 
 
 def read_tasks(text: str, where: str) -> list[TaskPrompt]:
-    """`load_tasks` from the text of such a file; messages call it `where`."""
+    """Read task prompts from the text of such a file; `where` is its name in messages."""
     return _prompts_in(parse_yaml(text, where), where)
 
 
 def _prompts_in(content: Any, where: str) -> list[TaskPrompt]:
-    found = [entry.prompt() for entry in validate(_File, content, where).prompts]
-    if not all(prompt.text for prompt in found):
-        raise BadInput(f"{where}: a prompt has no text")
-    return found
+    prompts = [entry.prompt() for entry in validate(_File, content, where).prompts]
+    if not all(prompt.text for prompt in prompts):
+        raise BadInput(f"{where}: empty prompt text")
+    return prompts
 
 
 def dump_tasks(dimension: str, prompts: Iterable[TaskPrompt]) -> str:
-    """The prompts as YAML that `load_tasks` reads back."""
+    """Return the prompts as YAML for `load_tasks`."""
     import yaml
 
     content = {"dimension": dimension, "prompts": [prompt.to_json() for prompt in prompts]}
@@ -103,18 +110,18 @@ def dump_tasks(dimension: str, prompts: Iterable[TaskPrompt]) -> str:
 
 
 def distinct(prompts: Sequence[TaskPrompt]) -> list[TaskPrompt]:
-    """The prompts without those whose text came before."""
+    """Return the prompts without later duplicates."""
     return list({" ".join(prompt.text.split()).casefold(): prompt for prompt in reversed(prompts)}.values())[::-1]
 
 
 # --- prompts that a model writes ---------------------------------------------------------------------------------
 
 EXAMPLES = 14
-"""Rated examples that a writer is shown."""
+"""Rated examples shown to a writer."""
 WRITTEN_TOKENS = 400
 SHORTEST = 20
 COPIED = 30
-"""A run of so many letters and digits of an example makes a prompt a copy of it."""
+"""Length of a run of letters and digits that makes a prompt a copy of an example."""
 SHORT, COPY, GONE_ON = NO_PROMPTS
 
 _LEAD = re.compile(r"^\s*(?:\*\*)?(?:task )?prompt(?:\*\*)?\s*:(?:\*\*)?\s*", re.IGNORECASE)
@@ -124,38 +131,38 @@ _FENCED = re.compile(r"^\s*```\w*\s*(.*?)\s*```\s*$", re.DOTALL)
 def invert(
     wording: PromptTemplate,
     writer: str,
-    examples: Sequence[Example],
+    examples: Sequence[RatedExample],
     draws: Sequence[Sequence[int]],
-    counts: Counts,
+    counts: RequestCounts,
     own: str | None = None,
     context: int | None = None,
 ) -> PromptFlow[list[TaskPrompt]]:
-    """Task prompts written from draws of examples; replies that are none are counted in `counts`.
+    """Write task prompts from draws of examples; replies without a prompt are counted in `counts`.
 
-    Where `context` is given, a draw shows as many of its examples as fit.
+    A draw shows as many of its examples as fit into `context`.
 
     Raises:
-        BadInput: The user's own inversion prompt names a place that there is not.
-        BudgetReached: The budget is spent; the same call goes on from there.
+        BadInput: The user's inversion prompt has an unknown placeholder.
+        BudgetReached: The budget is spent; the same call continues from there.
     """
-    made = [
+    requests = [
         _fitting(wording, [examples[place] for place in draw], own, context, repeat)
         for repeat, draw in enumerate(draws)
     ]
-    replies = yield [prompt for prompt, _ in made]
-    found: list[TaskPrompt] = []
-    for reply, (_, seen) in zip(replies, made, strict=True):
-        text = reply if isinstance(reply, Failure) else checked(reply.text, seen)
+    replies = yield [prompt for prompt, _ in requests]
+    prompts: list[TaskPrompt] = []
+    for reply, (_, examples_shown) in zip(replies, requests, strict=True):
+        text = reply if isinstance(reply, Failure) else checked(reply.text, examples_shown)
         counts.count(text)
         if isinstance(text, str):
-            found.append(TaskPrompt(text, writer, tuple(str(example.target) for example in seen)))
-    return distinct(found)
+            prompts.append(TaskPrompt(text, writer, tuple(str(example.target) for example in examples_shown)))
+    return distinct(prompts)
 
 
 def _fitting(
-    wording: PromptTemplate, shown: list[Example], own: str | None, context: int | None, repeat: int
-) -> tuple[Prompt, list[Example]]:
-    """The request for a prompt, with as many of the examples as fit."""
+    wording: PromptTemplate, shown: list[RatedExample], own: str | None, context: int | None, repeat: int
+) -> tuple[Prompt, list[RatedExample]]:
+    """Return the request for a prompt, with as many examples as fit."""
     text = wording.inversion(shown, own)
     prompt = Prompt((ChatMessage("user", text),), WRITTEN_TOKENS, repeat=repeat)
     if context is None or len(shown) <= 1 or estimated_usage(prompt).total <= MARGIN * context:
@@ -163,19 +170,19 @@ def _fitting(
     return _fitting(wording, shown[1:], own, context, repeat)
 
 
-def checked(text: str, shown: Sequence[Example]) -> str | Failure:
-    """The prompt in a reply, or why there is none: too short, a copy of an example, or more of the examples."""
-    inside = _FENCED.match(text)
-    plain = sendable(_LEAD.sub("", inside[1] if inside else text)).strip().strip('"“”').strip()
-    plain = "\n".join(plain.splitlines())
-    if len(plain) < SHORTEST:
-        return Failure(SHORT, f"the reply is no prompt: {plain!r}")
-    if "=====[" in plain or re.search(r"^\[\d+\] \w+:", plain, re.MULTILINE):
-        return Failure(GONE_ON, f"the reply goes on with the examples: {plain[:60]!r}")
-    told = {run for example in shown for run in _runs(prompt_text(example.sample))}
-    if any(run in told for run in _runs(plain)):
-        return Failure(COPY, "the reply quotes an example, which other conversations' prompts may not hold")
-    return plain
+def checked(text: str, shown: Sequence[RatedExample]) -> str | Failure:
+    """Return the prompt in a reply, or a failure: too short, a copy of an example, or further examples."""
+    fenced = _FENCED.match(text)
+    prompt = sendable(_LEAD.sub("", fenced[1] if fenced else text)).strip().strip('"“”').strip()
+    prompt = "\n".join(prompt.splitlines())
+    if len(prompt) < SHORTEST:
+        return Failure(SHORT, f"too short for a prompt: {prompt!r}")
+    if "=====[" in prompt or re.search(r"^\[\d+\] \w+:", prompt, re.MULTILINE):
+        return Failure(GONE_ON, f"the reply continues the examples: {prompt[:60]!r}")
+    runs_shown = {run for example in shown for run in _runs(prompt_text(example.sample))}
+    if any(run in runs_shown for run in _runs(prompt)):
+        return Failure(COPY, "the reply quotes an example, which must not enter prompts about other conversations")
+    return prompt
 
 
 def _runs(text: str) -> set[str]:
@@ -188,7 +195,7 @@ def _runs(text: str) -> set[str]:
 
 @dataclass(frozen=True)
 class PromptSearch:
-    """The prompts that were tried, with their errors, the best first; by prompt, how many replies held no score."""
+    """Tested prompts with errors, best first; and the number of replies without a score by prompt."""
 
     prompts: Sequence[TaskPrompt]
     unreadable: Sequence[int]
@@ -197,18 +204,19 @@ class PromptSearch:
 def prompt_search(
     wording: PromptTemplate,
     candidates: Sequence[TaskPrompt],
-    examples: Examples,
+    examples: RatedExamples,
     groups: Sequence[str],
     draws: Sequence[Sequence[int]],
     k: int,
-    counts: Counts,
+    counts: RequestCounts,
 ) -> PromptFlow[PromptSearch]:
-    """Each candidate's squared error on all examples (eq. 1), the best first.
+    """Return each candidate's squared error on all examples (eq. 1), best first.
 
-    Per candidate `draws` has an order of the examples: the first k outside an input's group are its demonstrations.
+    `draws` has an order of the examples for each candidate: the first k outside an input's group are its
+    demonstrations.
     """
-    asked = [
-        Asked(
+    requests = [
+        ScoreRequest(
             tuple(examples.all[place] for place in draw if groups[place] != groups[row])[:k],
             prompt.text,
             example.sample,
@@ -216,23 +224,22 @@ def prompt_search(
         for prompt, draw in zip(candidates, draws, strict=True)
         for row, example in enumerate(examples.all)
     ]
-    readings = yield from score_each(wording, asked, counts)
-    said = [readings[start : start + len(examples)] for start in range(0, len(readings), len(examples))]
-    errors = [squared_error(each, examples.unit, wording.question) for each in said]
-    lost = [sum(isinstance(one, Failure) and one.reason in UNREADABLE for one in each) for each in said]
+    readings = yield from score_each(wording, requests, counts)
+    by_candidate = [readings[start : start + len(examples)] for start in range(0, len(readings), len(examples))]
+    errors = [squared_error(each, examples.unit, wording.question) for each in by_candidate]
+    unscored = [sum(isinstance(one, Failure) and one.reason in UNREADABLE for one in each) for each in by_candidate]
     order = sorted((error, place) for place, error in enumerate(errors) if error is not None)
-    return PromptSearch([replace(candidates[p], error=e) for e, p in order], [lost[p] for _, p in order])
+    return PromptSearch([replace(candidates[p], error=e) for e, p in order], [unscored[p] for _, p in order])
 
 
-def squared_error(readings: Sequence[Reading | Failure], truth: Floats, question: Question) -> float | None:
-    """Mean (ŷ - y)² on [0, 1] (eq. 1); `None` where nothing could be asked.
+def squared_error(readings: Sequence[ParsedScore | Failure], truth: Floats, question: Question) -> float | None:
+    """Return the mean (ŷ - y)² on [0, 1] (eq. 1); `None` without any request.
 
-    A reply without a score counts as the largest error that there can be; a request that failed for a passing reason
-    counts for nothing.
+    A reply without a score counts as the largest possible error; a temporary failure does not count.
     """
     errors = []
     for reading, true in zip(readings, truth, strict=True):
-        if isinstance(reading, Reading):
+        if isinstance(reading, ParsedScore):
             errors.append((float(unit(np.array(reading.value), question)) - true) ** 2)
         elif reading.reason in UNREADABLE:
             errors.append(max(true, 1 - true) ** 2)

@@ -1,7 +1,7 @@
-"""The score in one reply (section 4.1): the number that is meant, or the first token's probabilities.
+"""Requests for scores: parsing of replies, counts, and ensembles as evidence (section 4.1).
 
-A number is meant that the reply begins with or labels as the score, else the last one on the scale. What could be two
-scores ("4 or 5"), or is one on another scale (8/10), is none: a misread score is worse than a missing one.
+The score in a reply is the number at its beginning or after a label, else the last number on the scale. A reply with
+two candidates ("4 or 5") or another scale (8/10) has no score: a missing score is better than a wrong one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from accord.edges import BudgetReached
 from accord.evidence import Column, EvidenceTable
-from accord.methods.in_context.template import Example, PromptTemplate, ends
+from accord.methods.in_context.template import PromptTemplate, RatedExample, ends
 from accord.models import (
     OUT_OF_BUDGET,
     SCORER,
@@ -38,9 +38,9 @@ Floats = NDArray[np.float64]
 
 NO_NUMBER, OUTSIDE, ECHO, AMBIGUOUS = "no number", "outside the scale", "echo", "ambiguous"
 UNREADABLE = frozenset({NO_NUMBER, OUTSIDE, ECHO, AMBIGUOUS, "no option", "refused"})
-"""Reasons that lie in the reply: asked again, a model would answer the same."""
+"""Reasons in the reply itself, which another request would not change."""
 LONGEST_ECHO = 20
-"""So many characters of the request in a reply are no answer."""
+"""Characters copied from the request that make a reply an echo."""
 
 _NUMBER = re.compile(r"(?<![A-Za-z0-9.,])[-−]?(?:\d+(?:[.,]\d+)?|\.\d+)(?:[eE][-+]?\d+)?")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
@@ -52,7 +52,7 @@ _LABELLED = re.compile(
     re.IGNORECASE,
 )
 _ENDS = re.compile(r"\s*(?:$|\n|[^\w\s]|because\b|since\b|as\b|\[END)")
-"""What follows a number that a reply begins with, and means."""
+"""Text after a number at the beginning of a reply that is the score."""
 _OR = r"(?:[-–]|to|or(?:\s+(?:maybe|perhaps|possibly|even))?)"
 _RANGE_AFTER = re.compile(rf"\s*{_OR}\s*[-−.]?\d")
 _RANGE_BEFORE = re.compile(rf"(?:\d\s*{_OR}|between\s+\S+\s+and)\s*$")
@@ -62,15 +62,15 @@ _LOOKED_BACK = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """The score in one reply: a distribution over the scale's options, (K,) summing to 1, and its mean."""
+class ParsedScore:
+    """Score in one reply: a (K,) distribution over the scale's options, and its mean."""
 
     shares: tuple[float, ...]
     value: float
 
 
-def read(wording: PromptTemplate, prompt: Prompt, reply: Reply | Failure) -> Reading | Failure:
-    """The score in a reply; a reply without one on the scale is a failure, never moved onto the scale."""
+def read(wording: PromptTemplate, prompt: Prompt, reply: Reply | Failure) -> ParsedScore | Failure:
+    """Return the score in a reply; a reply without a score on the scale is a failure and is never clipped."""
     if isinstance(reply, Failure):
         return reply
     if not wording.reads_options:
@@ -81,62 +81,67 @@ def read(wording: PromptTemplate, prompt: Prompt, reply: Reply | Failure) -> Rea
     scale = wording.question.scale
     mass = np.array([answer.probabilities.get(str(option), 0.0) for option in scale.options])
     shares = mass / mass.sum()
-    return Reading(tuple(shares.tolist()), float(shares @ np.array(scale.numbers)))
+    return ParsedScore(tuple(shares.tolist()), float(shares @ np.array(scale.numbers)))
 
 
-def _read_number(question: Question, prompt: Prompt, text: str) -> Reading | Failure:
-    """The number that is labelled as the score, else the last one on the scale; what may be two scores is none."""
-    said = _without_scale(question, text)
-    numbers = list(_NUMBER.finditer(said))
-    before = " ".join(said[: numbers[0].start() if numbers else None].split())
-    copied = len(before) >= LONGEST_ECHO and before in " ".join(prompt.messages[-1].content.split())
-    if "=====[" in before or _TURN.match(said) is not None or copied:
-        return Failure(ECHO, "the reply repeats what it was shown")
+def _read_number(question: Question, prompt: Prompt, text: str) -> ParsedScore | Failure:
+    """Return the number labelled as the score, else the last one on the scale; a failure if it is ambiguous."""
+    text_without_scale = _without_scale(question, text)
+    numbers = list(_NUMBER.finditer(text_without_scale))
+    prefix = " ".join(text_without_scale[: numbers[0].start() if numbers else None].split())
+    copied = len(prefix) >= LONGEST_ECHO and prefix in " ".join(prompt.messages[-1].content.split())
+    if "=====[" in prefix or _TURN.match(text_without_scale) is not None or copied:
+        return Failure(ECHO, "the reply repeats the request")
     if not numbers:
         return Failure(NO_NUMBER, f"no number in the reply {text[:60]!r}")
     low, high = ends(question)
-    meant = _labelled(question, said, numbers)
-    if not meant:  # a part of another whole (8/10) is on no scale of ours, nor is its whole
-        meant = [each for each in numbers if _is_alone(said, each) and low <= _number(each) <= high][-1:]
-    if any(_is_one_of_two(said, each) for each in meant) or len({_number(each) for each in meant}) > 1:
-        return Failure(AMBIGUOUS, f"which number is the score in {text[:60]!r}?")
-    value = _number((meant or numbers)[-1])
-    if not meant or not low <= value <= high or not _is_alone(said, meant[-1]):
-        return Failure(OUTSIDE, f"the reply says {value:g}, the scale is from {low:g} to {high:g}")
-    return Reading(tuple(spread_out(value, np.array(question.scale.numbers)).tolist()), value)
+    candidates = _labelled(question, text_without_scale, numbers)
+    if not candidates:  # skips fractions such as 8/10
+        candidates = [
+            number for number in numbers if _is_alone(text_without_scale, number) and low <= _number(number) <= high
+        ][-1:]
+    if (
+        any(_is_one_of_two(text_without_scale, number) for number in candidates)
+        or len({_number(number) for number in candidates}) > 1
+    ):
+        return Failure(AMBIGUOUS, f"more than one score in {text[:60]!r}")
+    value = _number((candidates or numbers)[-1])
+    if not candidates or not low <= value <= high or not _is_alone(text_without_scale, candidates[-1]):
+        return Failure(OUTSIDE, f"the reply has {value:g}, the scale is from {low:g} to {high:g}")
+    return ParsedScore(tuple(spread_out(value, np.array(question.scale.numbers)).tolist()), value)
 
 
-def _labelled(question: Question, said: str, numbers: Sequence[re.Match[str]]) -> list[re.Match[str]]:
-    """The numbers that are said to be the score, by the question's own label rather than by another.
+def _labelled(question: Question, text: str, numbers: Sequence[re.Match[str]]) -> list[re.Match[str]]:
+    """Return the numbers with the question's own label, else with any label for a score.
 
-    Such is the number that a reply begins with: the request ends with the label.
+    A number at the beginning of the reply counts as labelled, because the request ends with the label.
     """
     first = numbers[0]
-    if not re.search(r"[^\W_]", said[: first.start()]) and _ENDS.match(said, first.end()):
+    if not re.search(r"[^\W_]", text[: first.start()]) and _ENDS.match(text, first.end()):
         return [first]
     own = re.compile(rf"{re.escape(question.id)}{_LINK}", re.IGNORECASE)
-    behind = {each: said[max(0, each.start() - _LOOKED_BACK) : each.start()] for each in numbers}
-    named = [each for each in numbers if own.search(behind[each])]
-    return named or [each for each in numbers if _LABELLED.search(behind[each])]
+    before = {number: text[max(0, number.start() - _LOOKED_BACK) : number.start()] for number in numbers}
+    labelled = [number for number in numbers if own.search(before[number])]
+    return labelled or [number for number in numbers if _LABELLED.search(before[number])]
 
 
 def _number(found: re.Match[str]) -> float:
     return float(_THOUSANDS.sub("", found[0]).replace(",", ".").replace("−", "-"))
 
 
-def _is_alone(said: str, found: re.Match[str]) -> bool:
-    """Whether a number is neither a part of a whole (8/10) nor the whole."""
-    return _PART_OF.match(said, found.end()) is None and _WHOLE.search(said[: found.start()]) is None
+def _is_alone(text: str, found: re.Match[str]) -> bool:
+    """Return True if a number is not part of a fraction such as 8/10."""
+    return _PART_OF.match(text, found.end()) is None and _WHOLE.search(text[: found.start()]) is None
 
 
-def _is_one_of_two(said: str, found: re.Match[str]) -> bool:
-    """Whether a number is an end of a range, or an alternative (4 or 5)."""
-    before = said[max(0, found.start() - _LOOKED_BACK) : found.start()]
-    return _RANGE_AFTER.match(said, found.end()) is not None or _RANGE_BEFORE.search(before) is not None
+def _is_one_of_two(text: str, found: re.Match[str]) -> bool:
+    """Return True if a number is an end of a range, or an alternative (4 or 5)."""
+    before = text[max(0, found.start() - _LOOKED_BACK) : found.start()]
+    return _RANGE_AFTER.match(text, found.end()) is not None or _RANGE_BEFORE.search(before) is not None
 
 
 def _without_scale(question: Question, text: str) -> str:
-    """A reply without the label that the request ends with, and without numbers that name the scale or count a list."""
+    """Return a reply without the label at its beginning, and without numbers of the scale or of a list."""
     text = re.sub(rf"^\W*{re.escape(question.id)}\s+score\W*", " ", text, count=1, flags=re.IGNORECASE)
     low, high = (rf"{re.escape(f'{end:g}')}(?:\.0+)?" for end in ends(question))
     aside = r"(?:\s*\([^()\d]*\))?"
@@ -152,7 +157,7 @@ def _without_scale(question: Question, text: str) -> str:
 
 
 def spread_out(value: float, options: Floats) -> Floats:
-    """(K,) all mass on the option that is meant; between two options it is shared so that the mean is the value."""
+    """Return (K,) probabilities: all on the option that equals the value, or shared by its neighbors."""
     place = int(np.clip(np.searchsorted(options, value) - 1, 0, len(options) - 2))
     share = (value - options[place]) / (options[place + 1] - options[place])
     shares = np.zeros(len(options))
@@ -163,28 +168,28 @@ def spread_out(value: float, options: Floats) -> Floats:
 T = TypeVar("T")
 
 STAND_IN = "stand-in"
-"""The model's name in replies that are assumed where a flow is only priced."""
+"""Model name in stand-in replies of a plan."""
 ROUND = 256
-"""Requests that are under way together."""
+"""Requests sent together."""
 TOO_LONG = "too long"
 NO_PROMPTS = ("no prompt", "repeats an example", "goes on with the examples")
-"""Reasons why a writer's reply is no prompt."""
+"""Reasons why a writer's reply is not a prompt."""
 LASTING = UNREADABLE | {TOO_LONG, *NO_PROMPTS}
-"""Reasons of requests that will give nothing again."""
+"""Reasons that another request would not change."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """One request for a score: the demonstrations in their order, the task prompt, what is to be scored."""
+class ScoreRequest:
+    """One request for a score: ordered demonstrations, task prompt, and input."""
 
-    demonstrations: tuple[Example, ...]
+    demonstrations: tuple[RatedExample, ...]
     task: str
     sample: Sample
 
 
 @dataclass
-class Counts:
-    """Counts of requests, of their failures by reason with one sentence each, and of demonstrations that did not fit.
+class RequestCounts:
+    """Counts of requests, failures by reason with an example each, and dropped demonstrations.
 
     `assumed` counts stand-in replies of a plan.
     """
@@ -195,87 +200,91 @@ class Counts:
     dropped: int = 0
     assumed: int = 0
 
-    def count(self, found: object) -> None:
-        """Count what one request came to; anything but a failure is an answer.
+    def count(self, result: object) -> None:
+        """Count the result of one request; anything but a failure is an answer.
 
         Raises:
-            BudgetReached: It is a budget that was reached: what was answered before is kept.
+            BudgetReached: The budget is spent; earlier answers are stored.
         """
         self.asked += 1
-        if isinstance(found, Failure):
-            if found.reason == OUT_OF_BUDGET:
-                raise BudgetReached(found.detail)
-            self.failures[found.reason] += 1
-            self.example.setdefault(found.reason, found.detail)
+        if isinstance(result, Failure):
+            if result.reason == OUT_OF_BUDGET:
+                raise BudgetReached(result.detail)
+            self.failures[result.reason] += 1
+            self.example.setdefault(result.reason, result.detail)
 
     @classmethod
-    def total(cls, parts: Iterable[Counts]) -> Counts:
-        """Several counts as one."""
+    def total(cls, parts: Iterable[RequestCounts]) -> RequestCounts:
+        """Return the sum of several counts."""
         whole = cls()
-        for each in parts:
+        for part in parts:
             for name in ("asked", "dropped", "assumed"):
-                setattr(whole, name, getattr(whole, name) + getattr(each, name))
-            whole.failures.update(each.failures)
-            whole.example = {**each.example, **whole.example}
+                setattr(whole, name, getattr(whole, name) + getattr(part, name))
+            whole.failures.update(part.failures)
+            whole.example = {**part.example, **whole.example}
         return whole
 
     @property
     def failed(self) -> int:
-        """The number of requests that gave nothing."""
+        """Number of requests without an answer."""
         return self.failures.total()
 
     @property
     def unreadable(self) -> int:
-        """The number of replies without a score on the scale."""
+        """Number of replies without a score on the scale."""
         return sum(count for reason, count in self.failures.items() if reason in UNREADABLE)
 
     @property
     def again(self) -> int:
-        """The number of requests that failed for a reason that may pass."""
+        """Number of requests with a temporary failure."""
         return sum(count for reason, count in self.failures.items() if reason not in LASTING)
 
 
-def score_each(wording: PromptTemplate, asked: Sequence[Asked], counts: Counts) -> PromptFlow[list[Reading | Failure]]:
-    """A reading for each request, in their order; `counts` says what they came to.
+def score_each(
+    wording: PromptTemplate, asked: Sequence[ScoreRequest], counts: RequestCounts
+) -> PromptFlow[list[ParsedScore | Failure]]:
+    """Return the score for each request, in order; `counts` records the results.
 
     Raises:
-        BudgetReached: The budget is spent; the same call goes on from there.
+        BudgetReached: The budget is spent; the same call continues from there.
     """
-    found: list[Reading | Failure] = [Failure(TOO_LONG, "the input alone does not fit into the context")] * len(asked)
-    begins = [([str(example.target) for example in one.demonstrations], one.task) for one in asked]
-    order = sorted(range(len(asked)), key=begins.__getitem__)
+    scores: list[ParsedScore | Failure] = [Failure(TOO_LONG, "the input alone does not fit into the context")] * len(
+        asked
+    )
+    prefixes = [([str(example.target) for example in request.demonstrations], request.task) for request in asked]
+    order = sorted(range(len(asked)), key=prefixes.__getitem__)
     for start in range(0, len(order), ROUND):
         prompts: dict[int, Prompt] = {}
         for place in order[start : start + ROUND]:
-            one = asked[place]
-            made = wording.prompt(one.demonstrations, one.task, one.sample)
-            if made is not None:
-                prompts[place], dropped = made
+            request = asked[place]
+            prompt_and_dropped = wording.prompt(request.demonstrations, request.task, request.sample)
+            if prompt_and_dropped is not None:
+                prompts[place], dropped = prompt_and_dropped
                 counts.dropped += dropped
         replies: Sequence[Reply | Failure] = yield list(prompts.values())
         for (place, prompt), reply in zip(prompts.items(), replies, strict=True):
-            found[place] = read(wording, prompt, reply)
+            scores[place] = read(wording, prompt, reply)
             counts.assumed += isinstance(reply, Reply) and reply.model == STAND_IN
         for place in order[start : start + ROUND]:
-            counts.count(found[place])
-    return found
+            counts.count(scores[place])
+    return scores
 
 
 BLOCK, SPREAD = "in-context", "in-context:spread"
-"""The prefix of the columns' names, and the column of the answers' standard deviation."""
+"""Prefix of the column names, and the column of the standard deviation."""
 LEAST_ANSWERED = 0.5
-"""An input with fewer of its requests answered has no score."""
+"""Minimum share of answered requests for a score."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ensemble:
-    """The answers of several requests about one input.
+    """Answers of several requests about one input.
 
     Attributes:
-        shares: (K,) the mean of their distributions.
-        value: The mean of their scores.
-        spread: Their standard deviation.
-        dropped: How many gave no score.
+        shares: (K,) mean of their distributions.
+        value: Mean of their scores.
+        spread: Standard deviation of their scores.
+        dropped: Number of requests without a score.
     """
 
     shares: tuple[float, ...]
@@ -284,29 +293,29 @@ class Ensemble:
     dropped: int = 0
 
 
-def ensemble_of(readings: Sequence[Reading | Failure]) -> Ensemble | Failure:
-    """The mean of the distributions; a failure where more than half of the requests gave no score."""
-    said = [reading for reading in readings if isinstance(reading, Reading)]
-    lost = [reading for reading in readings if isinstance(reading, Failure)]
-    if len(said) < LEAST_ANSWERED * len(readings) or not said:
-        [(reason, count)] = Counter(failure.reason for failure in lost).most_common(1)
+def ensemble_of(readings: Sequence[ParsedScore | Failure]) -> Ensemble | Failure:
+    """Return the mean of the distributions; a failure if more than half of the requests have no score."""
+    scores = [reading for reading in readings if isinstance(reading, ParsedScore)]
+    failures = [reading for reading in readings if isinstance(reading, Failure)]
+    if len(scores) < LEAST_ANSWERED * len(readings) or not scores:
+        [(reason, count)] = Counter(failure.reason for failure in failures).most_common(1)
         return Failure(reason, f"{count} of {len(readings)} requests")
-    shares = np.mean([reading.shares for reading in said], axis=0)
-    values = np.array([reading.value for reading in said])
-    return Ensemble(tuple((shares / shares.sum()).tolist()), float(values.mean()), float(values.std()), len(lost))
+    shares = np.mean([reading.shares for reading in scores], axis=0)
+    values = np.array([reading.value for reading in scores])
+    return Ensemble(tuple((shares / shares.sum()).tolist()), float(values.mean()), float(values.std()), len(failures))
 
 
 def ask_ensembles(
-    wording: PromptTemplate, asked: Sequence[Sequence[Asked]], counts: Counts, purpose: str
+    wording: PromptTemplate, asked: Sequence[Sequence[ScoreRequest]], counts: RequestCounts, purpose: str
 ) -> Flow[list[Ensemble | Failure]]:
-    """The scorer's ensemble about each input, from the requests about it.
+    """Return the scorer's ensemble for each input.
 
     Raises:
-        BudgetReached: The budget is spent; the same call goes on from there.
+        BudgetReached: The budget is spent; the same call continues from there.
     """
-    flat = [one for each in asked for one in each]
+    flat = [request for requests in asked for request in requests]
     readings = iter((yield from to_scorer(wording, score_each(wording, flat, counts), purpose)))
-    return [ensemble_of(list(islice(readings, len(each)))) for each in asked]
+    return [ensemble_of(list(islice(readings, len(requests)))) for requests in asked]
 
 
 def to_scorer(wording: PromptTemplate, flow: PromptFlow[T], purpose: str) -> Flow[T]:

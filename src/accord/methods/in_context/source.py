@@ -1,7 +1,7 @@
-"""The source `in-context` (Pu et al., *ADOROR*, EMNLP 2023): a model scores an input beside a few rated examples.
+"""Source `in-context` (Pu et al., *ADOROR*, EMNLP 2023): a model scores an input given a few rated examples.
 
-It learns task prompts and which examples to show for which input; it measures by several diverse requests, whose mean
-distribution and spread are the evidence. How people's ratings follow from that is the head's to learn.
+It learns task prompts and a selector of examples. Measuring sends several diverse requests; the mean distribution and
+the spread of their answers are the evidence. A head learns how ratings follow from it.
 """
 
 from __future__ import annotations
@@ -15,27 +15,36 @@ from typing import Any, Literal, Self
 from pydantic import Field
 
 from accord.edges import BadInput, NotFitted
-from accord.evidence import EvidenceTable, Learned, LearnedSource, Note, Settings, State, Training, sources
+from accord.evidence import (
+    EvidenceTable,
+    LearnedEvidence,
+    LearnedSource,
+    Note,
+    SourceSettings,
+    SourceState,
+    Training,
+    sources,
+)
 from accord.methods.in_context.experiment import (
     FEW_SHOT,
     TEST_SIDE,
     Choose,
-    Experiment,
-    ExperimentResult,
     InContextFindings,
+    InContextResult,
+    InContextTraining,
     check_examples,
     rivals,
     vectors_of,
 )
 from accord.methods.in_context.prompt_assembly import FIT_AGAIN, Recipe, at_level, recipe_from
 from accord.methods.in_context.prompt_inversion import TaskPrompt, load_tasks
-from accord.methods.in_context.scoring_requests import Asked, Counts, Ensemble, as_evidence, ask_ensembles
+from accord.methods.in_context.scoring_requests import Ensemble, RequestCounts, ScoreRequest, as_evidence, ask_ensembles
 from accord.methods.in_context.selectors import AUTO, Query, TowerSettings, make_selector, selectors
 from accord.methods.in_context.template import (
     LOGPROBS,
     NUMBER,
-    Examples,
     PromptTemplate,
+    RatedExamples,
     contexts_of,
     examples_of,
     private_by,
@@ -62,55 +71,56 @@ SCORING = (NUMBER, LOGPROBS, *DECIDED)
 """Modes of a scorer."""
 
 
-class InContextSettings(Settings):
-    """Settings of what is shown, asked and tried; the models are the roles `scorer` and `writer`."""
+class InContextSettings(SourceSettings):
+    """Settings of the source `in-context`; the models have the roles `scorer` and `writer`."""
 
     level: Literal["turn", "dialogue"] | None = Field(
-        default=None, description="Score turns or whole conversations; needed where people rated both."
+        default=None, description="Score turns or whole conversations; required if both have ratings."
     )
-    background: str = Field(
-        default="documents", description="Name of a conversation's documents in requests: fact, persona, ..."
-    )
-    prompts: str | None = Field(default=None, description="YAML file of prompts by hand that enter the contest.")
+    background: str = Field(default="documents", description="Name of the documents in requests: fact, persona, ...")
+    prompts: str | None = Field(default=None, description="YAML file of prompts by hand to test.")
     inversion: str | None = Field(default=None, description="File that replaces the request for a task prompt.")
-    private: list[str] = Field(
-        default_factory=list, description="Regular expressions; a conversation that matches one is never shown."
+    private_patterns: list[str] = Field(
+        default_factory=list, description="Regular expressions; a matching conversation is never shown."
     )
-    marked: str | None = Field(default=None, description="Metadata key; conversations that have it are never shown.")
-    demonstrations: int = Field(default=5, ge=1, le=50, description="Examples per request (k).")
-    candidates: int = Field(default=80, ge=0, le=1000, description="Prompts that the writer writes (m).")
-    kept: int = Field(default=4, ge=1, le=20, description="Prompts that are used (ℓ).")
-    sets: int = Field(default=4, ge=1, le=64, description="Sets of examples tried with each prompt per input (γ).")
-    together: int = Field(
-        default=1, ge=1, le=64, description="Inputs that share a tried set; 1 as published, more read less anew."
+    private_key: str | None = Field(
+        default=None, description="Metadata key; conversations with a true value are never shown."
     )
-    ranked: int = Field(default=512, ge=1, le=100_000, description="Random sets per prompt that are ranked (ζ).")
+    demonstrations: int = Field(default=5, ge=1, le=50, description="RatedExamples per request (k).")
+    candidates: int = Field(default=80, ge=0, le=1000, description="Number of prompts to write (m).")
+    top_prompts: int = Field(default=4, ge=1, le=20, description="Number of prompts in use (ℓ).")
+    sets: int = Field(default=4, ge=1, le=64, description="Sets of examples observed with each prompt per input (γ).")
+    inputs_per_set: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="Inputs that share an observed set; 1 as published, more save prompt tokens.",
+    )
+    candidate_sets: int = Field(default=512, ge=1, le=100_000, description="Random sets per prompt to rank (ζ).")
     ensemble: int = Field(default=5, ge=1, le=50, description="Requests per input; the score is their mean.")
     selector: str = Field(
-        default=AUTO, description="Selector of examples; `auto` takes the simplest that is not worse than the best."
+        default=AUTO, description="Selector of examples; `auto` takes the simplest one that is not worse than the best."
     )
     towers: TowerSettings = Field(
-        default_factory=TowerSettings, description="Settings of the selectors that learn: width, epochs, ..."
+        default_factory=TowerSettings, description="SourceSettings of the selectors that learn: width, epochs, ..."
     )
     embedder: str = Field(default="minilm-l6", description="Embedder of examples and inputs, as for metrics.")
     calibrate: bool = Field(
         default=True,
-        description="Ask about the training examples as well, so that a head can learn from the answers.",
+        description="Ask about the training examples too, so that a head can learn from the answers.",
     )
     held_out: float = Field(
-        default=0.3, gt=0, le=0.5, description="Share of the examples that is held out for the table."
+        default=0.3, gt=0, le=0.5, description="Share of the examples held out for the agreement table."
     )
-    rivals: list[str] = Field(
-        default=[FEW_SHOT], description="Systems to ask about the held-out examples too, for comparison."
-    )
+    rivals: list[str] = Field(default=[FEW_SHOT], description="Other systems to compare on the held-out examples.")
 
 
 @sources.register(IN_CONTEXT)
 class InContext(LearnedSource[Recipe]):
-    """Scores by a model that is shown rated examples: several diverse requests per input (ADOROR).
+    """Scores by a model that is shown rated examples, with several diverse requests per input (ADOROR).
 
     Attributes:
-        held_out_: After `examine`, the evidence of the held-out side.
+        held_out_: After `examine`, evidence of the held-out side.
     """
 
     settings_type = InContextSettings
@@ -120,7 +130,7 @@ class InContext(LearnedSource[Recipe]):
         super().__init__(settings, context)
         self.held_out_: EvidenceTable | None = None
         self._rivals: Mapping[str, EvidenceTable] = {}
-        self._result: ExperimentResult | None = None
+        self._result: InContextResult | None = None
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -129,7 +139,7 @@ class InContext(LearnedSource[Recipe]):
 
     @property
     def recipe(self) -> Recipe:
-        """The learned prompts, demonstrations and selector.
+        """Learned prompts, demonstrations and selector.
 
         Raises:
             NotFitted: Nothing was learned yet.
@@ -139,28 +149,30 @@ class InContext(LearnedSource[Recipe]):
     # --- learning -------------------------------------------------------------------------------------------------
 
     def hold_out(self, train: Training) -> Split:
-        """A share of the examples' groups to try it on, by the seed, one at least; all others to learn from.
+        """Return a share of the examples' groups to test on, at least one, and all others to learn from.
 
-        Groups whose examples share a context go to one side.
+        Groups whose examples share a context are on one side.
 
         Raises:
-            BadInput: Turns and whole conversations were rated and no level is named.
+            BadInput: Turns and whole conversations have ratings, and no level is given.
         """
-        found = self._rated(train)
-        groups = contexts_of(found.all, train.group_of)
-        place = fold_of(groups, max(len(set(groups)), 1), train.seed)
-        out = max(1, round(self.settings.held_out * len(place)))
+        rated = self._rated(train)
+        groups = contexts_of(rated.all, train.group_of)
+        order = fold_of(groups, max(len(set(groups)), 1), train.seed)
+        held_out = max(1, round(self.settings.held_out * len(order)))
         test = {
-            train.group_of(example.target) for example, name in zip(found.all, groups, strict=True) if place[name] < out
+            train.group_of(example.target)
+            for example, name in zip(rated.all, groups, strict=True)
+            if order[name] < held_out
         }
         return Split(frozenset(map(train.group_of, train.targets)) - test, frozenset(test))
 
-    def learn(self, train: Training) -> Flow[Learned]:
-        """Prompts, and which examples to show for which input; with answers about the examples as if they were new.
+    def learn(self, train: Training) -> Flow[LearnedEvidence]:
+        """Learn prompts and a selector, with out-of-sample answers about the examples.
 
         Raises:
-            BadInput: Too few examples, all with one score, no prompt, or a model that gives no score.
-            BudgetReached: The budget is spent; the same call goes on from there.
+            BadInput: Too few examples, all with one score, no prompt, or no score in any reply.
+            BudgetReached: The budget is spent; the same call continues from there.
         """
         settings = self.settings
         for name in selectors.names() if settings.selector == AUTO else [settings.selector]:
@@ -174,39 +186,39 @@ class InContext(LearnedSource[Recipe]):
         groups = contexts_of(examples.all, train.group_of)
         check_examples(examples, groups, settings.demonstrations)
         writer = (yield from _writer()) if settings.candidates else None
-        experiment = Experiment(settings, wording, examples, groups, train.seed, scorer.where)
+        experiment = InContextTraining(settings, wording, examples, groups, train.seed, scorer.where)
         result = yield from experiment.learn(prompts, writer, inversion)
-        said: Sequence[Ensemble | Failure] = [Failure("not asked")] * len(examples)
+        answers: Sequence[Ensemble | Failure] = [Failure("not asked")] * len(examples)
         if settings.calibrate:
-            said = yield from result.train_side()
-        known = dict(zip((example.target for example in examples.all), said, strict=True))
+            answers = yield from result.train_side()
+        known = dict(zip((example.target for example in examples.all), answers, strict=True))
         others = {target: Failure(examples.reasons.get(target, "not rated")) for target in train.targets}
         learned = self._with(result.recipe, result.findings(experiment.counts, examples.left_out), result)
         rows = list({**others, **known}.items())
-        return Learned(learned, as_evidence(train.question, str(result.recipe.signature), rows))
+        return LearnedEvidence(learned, as_evidence(train.question, str(result.recipe.signature), rows))
 
     def examine(self, test: Training) -> Flow[Self]:
-        """Answers about the held-out side: its own, and those of the rivals.
+        """Return this source with its answers about the held-out side, and those of the baselines.
 
         Raises:
-            NotFitted: It has not just learned.
-            BudgetReached: The budget is spent; the same call goes on from there.
+            NotFitted: The source was not learned in this process.
+            BudgetReached: The budget is spent; the same call continues from there.
         """
         result, recipe = self._result, self.learned_
         if result is None or recipe is None:
-            raise NotFitted(f"{self.name or IN_CONTEXT} can be tried on a held-out side only right after it learned")
-        found = _fitting(self._rated(test, recipe.wording.level), recipe.wording)
-        samples = [example.sample for example in found.all]
+            raise NotFitted(f"source {self.name or IN_CONTEXT!r} can be tested only in the process that fitted it")
+        test_examples = _fitting(self._rated(test, recipe.wording.level), recipe.wording)
+        samples = [example.sample for example in test_examples.all]
         queries = yield from self._queries(samples)
-        counts = {**result.experiment.counts, TEST_SIDE: Counts()}
+        counts = {**result.experiment.counts, TEST_SIDE: RequestCounts()}
 
         def asked(choose: Choose, signature: str) -> Flow[EvidenceTable]:
             requests = [choose(s, query, recipe.left_out_of(s)) for s, query in zip(samples, queries, strict=True)]
-            said = yield from ask_ensembles(recipe.wording, requests, counts[TEST_SIDE], TEST_SIDE)
-            rows = list(zip((sample.target for sample in samples), said, strict=True))
+            answers = yield from ask_ensembles(recipe.wording, requests, counts[TEST_SIDE], TEST_SIDE)
+            rows = list(zip((sample.target for sample in samples), answers, strict=True))
             return as_evidence(recipe.wording.question, signature, rows)
 
-        left_out = Counter(result.experiment.train.left_out) + Counter(found.left_out)
+        left_out = Counter(result.experiment.train.left_out) + Counter(test_examples.left_out)
         own = yield from asked(recipe.requests, str(recipe.signature))
         others = {}
         for name in self.settings.rivals:
@@ -218,57 +230,63 @@ class InContext(LearnedSource[Recipe]):
         return examined
 
     def rivals(self) -> Mapping[str, EvidenceTable]:
-        """The answers of the other systems."""
+        """Return the answers of the baselines."""
         return self._rivals
 
-    def _with(self, recipe: Recipe, findings: InContextFindings | None, result: ExperimentResult | None) -> Self:
-        found = self.having(recipe, findings)
-        found._result, found.held_out_, found._rivals = result, None, {}
-        return found
+    def _with(self, recipe: Recipe, findings: InContextFindings | None, result: InContextResult | None) -> Self:
+        source = self.having(recipe, findings)
+        source._result, source.held_out_, source._rivals = result, None, {}
+        return source
 
-    def _rated(self, part: Training, level: str | None = None) -> Examples:
-        """The rated examples, whether or not there is room for them."""
-        private = private_by(self.settings.private, self.settings.marked)
+    def _rated(self, part: Training, level: str | None = None) -> RatedExamples:
+        """Return the rated examples, including those that are too long."""
+        private = private_by(self.settings.private_patterns, self.settings.private_key)
         return examples_of(part.question, part.samples, part.labels, level or self.settings.level, private)
 
-    def _shown(self, train: Training, scorer: ModelInfo) -> tuple[PromptTemplate, Examples]:
-        """The prompt template, and the examples that there is room for."""
+    def _shown(self, train: Training, scorer: ModelInfo) -> tuple[PromptTemplate, RatedExamples]:
+        """Return the prompt template, and the examples that fit."""
         mode = scorer.mode or NUMBER
         if mode not in SCORING:
-            raise BadInput(f"a scorer cannot be asked by {mode}; allowed: {', '.join(SCORING)}")
-        found, settings = self._rated(train), self.settings
+            raise BadInput(f"unknown mode {mode!r} of the scorer; allowed: {', '.join(SCORING)}")
+        rated, settings = self._rated(train), self.settings
         top = IN_PROCESS_LOGPROBS if in_process(scorer.name) else TOP_LOGPROBS
         wording = PromptTemplate(
-            train.question, found.level, mode, settings.background, scorer.context, settings.demonstrations, top
+            train.question, rated.level, mode, settings.background, scorer.context, settings.demonstrations, top
         )
-        return wording, _fitting(found, wording)
+        return wording, _fitting(rated, wording)
 
     # --- measuring ------------------------------------------------------------------------------------------------
 
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
-        """The scorer's answers: where turns are scored, about the last reply of a whole conversation.
+        """Return the scorer's answers: for turns, about the last reply of a whole conversation.
 
-        An example that is the input itself is not shown beside it. A note says which examples were shown, those of
-        the heaviest set first, and names the prompt of that set.
+        An example that equals the input is not shown. A note has the targets of the demonstrations, those of the
+        heaviest set
+        first, and the prompt of that set.
 
         Raises:
-            BadInput: The prompts were tried with another model, or in another mode.
+            BadInput: The prompts were learned with another model or mode.
             NotFitted: Nothing was learned yet.
         """
         recipe = self.recipe
         [scorer] = yield [Request(SCORER, ModelQuery(), about=recipe.wording.question)]
         _check_scorer(recipe, scorer)
-        wanted = {sample.target: sample for sample in at_level(samples, recipe.wording.level)}
-        found: dict[Target, Ensemble | Failure | None] = {each: recipe.unasked(s) for each, s in wanted.items()}
-        asking = [sample for target, sample in wanted.items() if found[target] is None]
-        queries = yield from self._queries(asking)
-        asked = [recipe.requests(s, q, recipe.left_out_of(s)) for s, q in zip(asking, queries, strict=True)]
-        said = yield from ask_ensembles(recipe.wording, asked, Counts(), "scored in context")
-        found |= {sample.target: each for sample, each in zip(asking, said, strict=True)}
-        rows = [(target, each) for target, each in found.items() if each is not None]
+        by_target = {sample.target: sample for sample in at_level(samples, recipe.wording.level)}
+        answers: dict[Target, Ensemble | Failure | None] = {
+            each: recipe.unasked(sample) for each, sample in by_target.items()
+        }
+        to_ask = [sample for target, sample in by_target.items() if answers[target] is None]
+        queries = yield from self._queries(to_ask)
+        requests = [
+            recipe.requests(sample, query, recipe.left_out_of(sample))
+            for sample, query in zip(to_ask, queries, strict=True)
+        ]
+        ensembles = yield from ask_ensembles(recipe.wording, requests, RequestCounts(), "scored in context")
+        answers |= {sample.target: each for sample, each in zip(to_ask, ensembles, strict=True)}
+        rows = [(target, each) for target, each in answers.items() if each is not None]
         notes = {
             sample.target: _note(requests)
-            for sample, requests, each in zip(asking, asked, said, strict=True)
+            for sample, requests, each in zip(to_ask, requests, ensembles, strict=True)
             if isinstance(each, Ensemble)
         }
         return replace(as_evidence(recipe.wording.question, str(recipe.signature), rows), notes=notes)
@@ -278,60 +296,57 @@ class InContext(LearnedSource[Recipe]):
         vectors = yield from vectors_of(texts, self.recipe.embedder, self.recipe.library.vectors.shape[1])
         return [Query(vector, text) for vector, text in zip(vectors, texts, strict=True)]
 
-    # --- what was learned -----------------------------------------------------------------------------------------
+    # --- saving -----------------------------------------------------------------------------------------
 
-    def state(self) -> State:
-        """The recipe, with its prompts and demonstrations as files, and how it was found."""
-        kept = self.recipe.state()
-        return replace(kept, card={**kept.card, "findings": self.describe()})
+    def state(self) -> SourceState:
+        """Return the recipe, with prompts and demonstrations as files, and the findings."""
+        recipe_state = self.recipe.state()
+        return replace(recipe_state, card={**recipe_state.card, "findings": self.describe()})
 
-    def restored(self, state: State) -> Self:
-        """This source with what `state` gave.
+    def restored(self, state: SourceState) -> Self:
+        """Return this source with a saved state.
 
         Raises:
             BadInput: The state is damaged, or was edited.
         """
-        recipe, said = recipe_from(state), state.card.get("findings")
-        return self._with(recipe, InContextFindings.from_json(said) if said else None, None)
+        recipe, findings = recipe_from(state), state.card.get("findings")
+        return self._with(recipe, InContextFindings.from_json(findings) if findings else None, None)
 
 
-def _note(requests: Sequence[Asked]) -> Note:
-    """Targets of the demonstrations shown, and the hash of the first request's prompt."""
-    shown = dict.fromkeys(str(example.target) for one in requests for example in one.demonstrations)
-    return Note({"demonstrations": list(shown), "prompt": TaskPrompt(requests[0].task).hash})
+def _note(requests: Sequence[ScoreRequest]) -> Note:
+    """Return the targets of the demonstrations and the hash of the first request's prompt."""
+    targets = dict.fromkeys(str(example.target) for request in requests for example in request.demonstrations)
+    return Note({"demonstrations": list(targets), "prompt": TaskPrompt(requests[0].task).hash})
 
 
 def _writer() -> Flow[ModelInfo]:
-    """The model that writes prompts."""
+    """Return the model that writes prompts."""
     [writer] = yield [Request(WRITER, ModelQuery())]
     if writer.mode in DECIDED:
         raise BadInput(
-            "a decisions endpoint writes no prompts; name a chat model that does: models: {writer: {model: NAME}}, or "
-            "enter prompts by hand alone: in-context: {prompts: FILE, candidates: 0}"
+            "a decisions endpoint cannot write prompts. Use a chat model: models: {writer: {model: NAME}}, or prompts "
+            "by hand only: in-context: {prompts: FILE, candidates: 0}"
         )
     return writer  # type: ignore[no-any-return]
 
 
 def _check_scorer(recipe: Recipe, scorer: ModelInfo) -> None:
-    """Refuse another scorer than the one that the prompts were tried with."""
+    """Raise an error if the scorer is not the one of training."""
     if (scorer.mode or NUMBER) != recipe.wording.mode:
         raise BadInput(
-            f"the prompts were tried by way of {recipe.wording.mode}, models: scorer: mode is "
+            f"the prompts were learned with mode {recipe.wording.mode}, models: scorer: mode is "
             f"{scorer.mode or NUMBER}; {FIT_AGAIN}"
         )
     if scorer.where != recipe.model:
-        raise BadInput(
-            f"the prompts were tried with {recipe.model}, the project names {scorer.where}: what helps one model may "
-            f"mislead another; {FIT_AGAIN}"
-        )
+        raise BadInput(f"the prompts were learned with {recipe.model}, the project uses {scorer.where}; {FIT_AGAIN}")
 
 
-def _fitting(found: Examples, wording: PromptTemplate) -> Examples:
-    """The examples that there is room for."""
-    kept = [example for example in found.all if wording.fits(example)]
-    shown = {example.target for example in kept}
-    long = {each.target: "too long to be shown" for each in found.all if each.target not in shown}
-    return Examples(found.question, found.level, kept, {**found.reasons, **long})
+def _fitting(rated: RatedExamples, wording: PromptTemplate) -> RatedExamples:
+    """Return the examples that fit."""
+    fitting = [example for example in rated.all if wording.fits(example)]
+    fitting_targets = {example.target for example in fitting}
+    too_long = {each.target: "too long to be shown" for each in rated.all if each.target not in fitting_targets}
+    return RatedExamples(rated.question, rated.level, fitting, {**rated.reasons, **too_long})
 
 
 def _text_of(path: Path) -> str:
@@ -339,4 +354,4 @@ def _text_of(path: Path) -> str:
         with open(path, encoding="utf-8") as file:
             return file.read()
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"the inversion prompt {path} cannot be read: {error}") from None
+        raise BadInput(f"cannot read the inversion prompt {path}: {error}") from None

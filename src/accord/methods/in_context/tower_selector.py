@@ -1,9 +1,9 @@
-"""The learned selector: ADOROR's two towers (figure 3 and eq. 2 to 4).
+"""Learned selector: ADOROR's two towers (figure 3, eq. 2 to 4).
 
     E    = E_text + E_pos[pos] + E_score[bucket]
     h_d  = pool(transformer(E)) + f₁(p)    h_in = f₂(x) + f₃(p)    ŷ = σ(h_d · h_in)
 
-`xp` is the module of arrays, NumPy or JAX: training differentiates this very formula, prediction needs NumPy.
+`xp` is NumPy or JAX: training differentiates the same formula that prediction evaluates with NumPy.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from accord.edges import BadInput, NotFitted
 from accord.methods.in_context.selectors import (
     Arrays,
+    ExampleLibrary,
     Floats,
-    Library,
     Nodes,
     Pairs,
-    Prepared,
+    PreparedNodes,
     Query,
     Selector,
     TowerSettings,
@@ -31,29 +31,29 @@ from accord.methods.in_context.selectors import (
 )
 
 Array = Any
-"""An array of `xp`."""
+"""Array of `xp`."""
 Parameters = dict[str, dict[str, Array]]
-"""By part, its weights: `embedding`, `layer0`…, and the affine maps `demonstrations` f₁, `input` f₂, `prompt` f₃."""
+"""Weights by part: `embedding`, `layer0`…, and the affine maps `demonstrations` f₁, `input` f₂, `prompt` f₃."""
 
 PARTS = frozenset({"relative", "absolute", "scores"})
-"""What the towers know beside the texts: distances between demonstrations, distance from the input, scores."""
+"""Inputs of the towers besides texts: distances between demonstrations, distance from the input, scores."""
 MOST_BUCKETS = 32
 _STEADY = 1e-5
 _SMALL = 0.1
 
 
 @dataclass(frozen=True)
-class Shape:
+class TowerShape:
     """Shapes of the towers' arrays.
 
     Attributes:
-        embedding: Width of the embeddings, as prompts come in.
-        width: h, of texts.
+        embedding: Width of the prompt embeddings.
+        width: h, width of the texts.
         k: Demonstrations per set.
-        buckets: Of scores.
-        relative: Whether attention knows how far demonstrations stand from each other (Shaw et al., 2018).
-        absolute: Whether a demonstration knows how far it stands from the input.
-        scores: Whether a demonstration comes with its score.
+        buckets: Number of score buckets.
+        relative: Use the distance between demonstrations in attention (Shaw et al., 2018).
+        absolute: Use a demonstration's distance from the input.
+        scores: Use the scores of demonstrations.
     """
 
     embedding: int
@@ -68,7 +68,7 @@ class Shape:
     scores: bool = True
 
     def sizes(self) -> dict[str, dict[str, tuple[int, ...]]]:
-        """The shape of each weight of each part."""
+        """Return the shape of each weight by part."""
         h, distances = self.width, (2 * self.k - 1, self.width // self.heads)
         embedding = {"position": (self.k, h)} if self.absolute else {}
         affine = {"weight": (self.embedding, h), "bias": (h,)}
@@ -93,11 +93,12 @@ class Shape:
         }
 
 
-def initial(shape: Shape, seed: int) -> Parameters:
-    """Weights to start from: matrices after Glorot & Bengio (2010), tables small, constants 0, scales 1.
+def initial(shape: TowerShape, seed: int) -> Parameters:
+    """Return initial weights: matrices after Glorot & Bengio (2010), small tables, zero biases, unit scales.
 
-    Demonstrations' texts come in with entries around 1, as layer normalisation keeps them, inputs and prompts with
-    length 1: h_d · h_in then starts around 0, and no step takes it to the ends of σ, where nothing is learned any more.
+    Demonstrations' texts have entries around 1, as layer normalization keeps them; inputs and prompts have length 1.
+    Then
+    h_d · h_in starts near 0 and does not reach the flat ends of σ.
     """
     rng = np.random.default_rng(seed)
 
@@ -117,7 +118,7 @@ def initial(shape: Shape, seed: int) -> Parameters:
 
 
 def bucket_edges(scores: Floats) -> Floats:
-    """(b-1,) where one bucket of scores ends and the next begins (Freedman & Diaconis, 1981).
+    """Return the (b-1,) edges between score buckets (Freedman & Diaconis, 1981).
 
     Buckets are 2·IQR/∛n wide; there are 1 to 32 of them.
     """
@@ -129,17 +130,17 @@ def bucket_edges(scores: Floats) -> Floats:
 
 
 def demonstration_tower(
-    xp: Any, shape: Shape, parameters: Parameters, text: Array, bucket: Array, prompt: Array
+    xp: Any, shape: TowerShape, parameters: Parameters, text: Array, bucket: Array, prompt: Array
 ) -> Array:
-    """(…, h) h_d (eq. 2).
+    """Return (…, h) h_d (eq. 2).
 
     Args:
         xp: `numpy` or `jax.numpy`.
-        shape: Of the towers.
-        parameters: Their weights.
+        shape: Shapes of the towers.
+        parameters: Weights.
         text: (…, k, h) E_text, in the order shown.
-        bucket: (…, k) ỹ, which bucket each demonstration's score is in.
-        prompt: (…, embedding) the prompt's embedding.
+        bucket: (…, k) ỹ, bucket of each demonstration's score.
+        prompt: (…, embedding) embedding of the prompt.
     """
     embedding, E = parameters["embedding"], text
     if shape.absolute:
@@ -152,17 +153,17 @@ def demonstration_tower(
 
 
 def input_tower(parameters: Parameters, text: Array, prompt: Array) -> Array:
-    """(…, h) h_in (eq. 3) of (…, h) texts and (…, embedding) prompts."""
+    """Return (…, h) h_in (eq. 3) of (…, h) texts and (…, embedding) prompts."""
     return _affine(parameters["input"], text) + _affine(parameters["prompt"], prompt)
 
 
 def utility(xp: Any, demonstrations: Array, inputs: Array) -> Array:
-    """(…) ŷ = σ(h_d · h_in) (eq. 4)."""
+    """Return (…) ŷ = σ(h_d · h_in) (eq. 4)."""
     return sigmoid(xp, (demonstrations * inputs).sum(axis=-1))
 
 
 def sigmoid(xp: Any, z: Array) -> Array:
-    """1/(1 + e⁻ᶻ)."""
+    """Return 1/(1 + e⁻ᶻ)."""
     return 0.5 * (1 + xp.tanh(0.5 * z))
 
 
@@ -170,35 +171,35 @@ def _affine(weights: dict[str, Array], x: Array) -> Array:
     return x @ weights["weight"] + weights["bias"]
 
 
-def _layer(xp: Any, shape: Shape, weights: dict[str, Array], E: Array) -> Array:
-    """One layer of an encoder (Vaswani et al., 2017): attention, then two maps, each added and normalised."""
+def _layer(xp: Any, shape: TowerShape, weights: dict[str, Array], E: Array) -> Array:
+    """Apply one encoder layer (Vaswani et al., 2017): attention and two maps, with residuals and normalization."""
     E = _normalised(xp, weights, "norm1", E + _attention(xp, shape, weights, E))
     hidden = xp.maximum(E @ weights["first"] + weights["first_bias"], 0)
     return _normalised(xp, weights, "norm2", E + hidden @ weights["second"] + weights["second_bias"])
 
 
-def _attention(xp: Any, shape: Shape, weights: dict[str, Array], E: Array) -> Array:
-    """Attention that knows distances (Shaw et al., 2018, eq. 3 and 4).
+def _attention(xp: Any, shape: TowerShape, weights: dict[str, Array], E: Array) -> Array:
+    """Apply attention with relative distances (Shaw et al., 2018, eq. 3 and 4).
 
     e_ij = q_i·(k_j + a^K_{j-i})/√d    z_i = Σ_j softmax_j(e_ij)·(v_j + a^V_{j-i})
     """
     k, heads, d = shape.k, shape.heads, shape.width // shape.heads
-    whole = (E @ weights["attend"] + weights["attend_bias"]).reshape(*E.shape[:-1], 3, heads, d)
-    queries, keys, values = (xp.swapaxes(whole[..., part, :, :], -2, -3) for part in range(3))
+    projected = (E @ weights["attend"] + weights["attend_bias"]).reshape(*E.shape[:-1], 3, heads, d)
+    queries, keys, values = (xp.swapaxes(projected[..., part, :, :], -2, -3) for part in range(3))
     distance = np.arange(k) - np.arange(k)[:, None] + k - 1
     logits = queries @ xp.swapaxes(keys, -1, -2)
     if shape.relative:
         to_keys = xp.swapaxes(weights["key_distance"][distance], -1, -2)
         logits = logits + _by_place(xp, queries, to_keys)
     share = _softmax(xp, logits / np.float32(np.sqrt(d)))
-    found = share @ values
+    attended = share @ values
     if shape.relative:
-        found = found + _by_place(xp, share, weights["value_distance"][distance])
-    return xp.swapaxes(found, -2, -3).reshape(E.shape) @ weights["mix"] + weights["mix_bias"]
+        attended = attended + _by_place(xp, share, weights["value_distance"][distance])
+    return xp.swapaxes(attended, -2, -3).reshape(E.shape) @ weights["mix"] + weights["mix_bias"]
 
 
 def _by_place(xp: Any, rows: Array, matrices: Array) -> Array:
-    """(…, k, n) each place's row (…, k, m) times that place's own matrix (k, m, n)."""
+    """Return (…, k, n): row (…, k, m) of each position times the matrix (k, m, n) of that position."""
     flat = xp.swapaxes(rows.reshape(-1, *rows.shape[-2:]), 0, 1)
     return xp.swapaxes(flat @ matrices, 0, 1).reshape(*rows.shape[:-1], matrices.shape[-1])
 
@@ -209,7 +210,7 @@ def _softmax(xp: Any, logits: Array) -> Array:
 
 
 def _normalised(xp: Any, weights: dict[str, Array], name: str, E: Array) -> Array:
-    """Layer normalisation (Ba et al., 2016)."""
+    """Apply layer normalization (Ba et al., 2016)."""
     centred = E - E.mean(axis=-1, keepdims=True)
     spread = xp.sqrt((centred**2).mean(axis=-1, keepdims=True) + _STEADY)
     return centred / spread * weights[f"{name}_scale"] + weights[f"{name}_bias"]
@@ -218,17 +219,17 @@ def _normalised(xp: Any, weights: dict[str, Array], name: str, E: Array) -> Arra
 # --- the selector ------------------------------------------------------------------------------------------------
 
 AT_ONCE = 2048
-"""Nodes that go through the demonstration tower together: they stay in the processor's cache."""
+"""Nodes per pass through the demonstration tower; they fit into the processor's cache."""
 
 
 @selectors.register("adoror")
-class Towers(Selector):
-    """Utility learned from a scorer's observed errors, by a demonstration tower and an input tower.
+class TowerSelector(Selector):
+    """Utility learned from the scorer's observed errors, by a demonstration tower and an input tower.
 
     Args:
-        seed: Of training.
+        seed: Seed of training.
         towers: Settings of the towers.
-        parts: Of `PARTS`, what the towers know; without a transformer there are no positions.
+        parts: Subset of `PARTS`; without a transformer there are no positions.
     """
 
     cost, needs_pairs = 6, True
@@ -238,37 +239,37 @@ class Towers(Selector):
         self.parts = frozenset(parts) if self.towers.layers else frozenset(parts) & {"scores"}
 
     def check(self) -> None:
-        """Refuse where JAX is not installed.
+        """Check that JAX is installed.
 
         Raises:
-            MissingExtra: Says how to install it.
+            MissingExtra: JAX is not installed.
         """
         import accord.methods.in_context.tower_training  # noqa: F401
 
-    def fit(self, library: Library, pairs: Pairs | None = None) -> Self:
+    def fit(self, library: ExampleLibrary, pairs: Pairs | None = None) -> Self:
         """Train the towers on the pairs."""
         from accord.methods.in_context.tower_training import train
 
         if pairs is None or not len(pairs):
-            raise BadInput(f"selector {self.name!r} learns from observed pairs; got none.")
+            raise BadInput(f"selector {self.name!r} needs observed pairs; got none.")
         self.shape_, tables = self.training_tables(library, pairs)
         self.parameters_ = train(self.shape_, tables, self.towers, self.seed)
         return self
 
-    def training_tables(self, library: Library, pairs: Pairs) -> tuple[Shape, Arrays]:
-        """The towers' shape, and n examples, Q inputs and P pairs as they take them in.
+    def training_tables(self, library: ExampleLibrary, pairs: Pairs) -> tuple[TowerShape, Arrays]:
+        """Return the towers' shape, and n examples, Q inputs and P pairs as arrays.
 
         Returns:
             The shape, and by name `text` (n, h), `bucket` (n,), `prompts` (ℓ, embedding), `queries` (Q, h),
             `demonstrations` (P, k), `prompt` (P,), `query` (P,), `target` (P,) of eq. 6.
         """
-        given, nodes, embedding = self.towers, pairs.nodes, library.vectors.shape[1]
-        self.centre_, self.reduce_ = reduction(library.vectors, given.width)
+        towers, nodes, embedding = self.towers, pairs.nodes, library.vectors.shape[1]
+        self.centre_, self.reduce_ = reduction(library.vectors, towers.width)
         self.edges_ = bucket_edges(library.scores)
         self._take_in(library)
-        shape = Shape(
-            embedding, given.width or embedding, nodes.demonstrations.shape[1], len(self.edges_) + 1, given.layers,
-            given.heads, given.feed_forward, **{part: part in self.parts for part in PARTS},
+        shape = TowerShape(
+            embedding, towers.width or embedding, nodes.demonstrations.shape[1], len(self.edges_) + 1, towers.layers,
+            towers.heads, towers.feed_forward, **{part: part in self.parts for part in PARTS},
         )  # fmt: skip
         tables: Arrays = {
             "text": self._text, "bucket": self._bucket, "prompts": self._prompts,
@@ -277,18 +278,20 @@ class Towers(Selector):
         }  # fmt: skip
         return shape, tables
 
-    def prepare(self, nodes: Nodes) -> Prepared:
-        """(N, h) the demonstration tower's vector of each node."""
+    def prepare(self, nodes: Nodes) -> PreparedNodes:
+        """Return the (N, h) demonstration vectors of the nodes."""
         shape, parameters = self._fitted(), self.parameters_
-        made = np.empty((len(nodes), shape.width), dtype=np.float32)
+        vectors = np.empty((len(nodes), shape.width), dtype=np.float32)
         for start in range(0, len(nodes), AT_ONCE):
             rows = slice(start, start + AT_ONCE)
-            shown, prompt = nodes.demonstrations[rows], self._prompts[nodes.prompt[rows]]
-            made[rows] = demonstration_tower(np, shape, parameters, self._text[shown], self._bucket[shown], prompt)
-        return Prepared(nodes, made)
+            demonstrations, prompt = nodes.demonstrations[rows], self._prompts[nodes.prompt[rows]]
+            vectors[rows] = demonstration_tower(
+                np, shape, parameters, self._text[demonstrations], self._bucket[demonstrations], prompt
+            )
+        return PreparedNodes(nodes, vectors)
 
-    def weights(self, query: Query, prepared: Prepared) -> Floats:
-        """(N,) ŷ of eq. 4: one product of the nodes' vectors with the input's, one of those for each prompt."""
+    def weights(self, query: Query, prepared: PreparedNodes) -> Floats:
+        """Return (N,) ŷ of eq. 4: products of the nodes' vectors with the input's, one input vector per prompt."""
         self._fitted()
         assert prepared.known is not None
         inputs = input_tower(self.parameters_, self._short(query.vector), self._prompts)
@@ -296,14 +299,14 @@ class Towers(Selector):
         return np.asarray(sigmoid(np, products), dtype=np.float64)
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        """The shape, and the weights by part and name, with the reduction and the ends of the buckets."""
+        """Return the shape; and weights by part and name, the reduction, and the bucket edges."""
         card = {"shape": asdict(self._fitted())}
-        weights = {f"{part}/{name}": each for part, names in self.parameters_.items() for name, each in names.items()}
+        weights = {f"{part}/{name}": array for part, names in self.parameters_.items() for name, array in names.items()}
         return card, {**weights, "centre": self.centre_, "reduce": self.reduce_, "edges": self.edges_}
 
-    def restore(self, library: Library, card: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The inverse of `state`."""
-        self.shape_ = Shape(**card["shape"])
+    def restore(self, library: ExampleLibrary, card: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Invert `state`."""
+        self.shape_ = TowerShape(**card["shape"])
         self.centre_, self.reduce_, self.edges_ = arrays["centre"], arrays["reduce"], arrays["edges"]
         self.parameters_ = {
             part: {name: arrays[f"{part}/{name}"] for name in names} for part, names in self.shape_.sizes().items()
@@ -311,7 +314,7 @@ class Towers(Selector):
         self._take_in(library)
         return self
 
-    def _take_in(self, library: Library) -> None:
+    def _take_in(self, library: ExampleLibrary) -> None:
         self._text = self._reduced(library.vectors)
         self._bucket = np.searchsorted(self.edges_, library.scores, side="right")
         self._prompts = np.asarray(library.prompts, dtype=np.float32)
@@ -320,20 +323,21 @@ class Towers(Selector):
         return np.asarray((vectors - self.centre_) @ self.reduce_, dtype=np.float32)
 
     def _short(self, vectors: Vectors) -> Vectors:
-        """Inputs as long as prompts are, around 1: their maps' steps then move h_d · h_in little at a time."""
+        """Return inputs reduced to about length 1, like prompts, so that training steps change h_d · h_in slowly."""
         return np.asarray(self._reduced(vectors) / np.sqrt(self.reduce_.shape[1]), dtype=np.float32)
 
-    def _fitted(self) -> Shape:
+    def _fitted(self) -> TowerShape:
         if not hasattr(self, "parameters_"):
-            raise NotFitted(f"selector {self.name!r} has learned nothing yet; call fit first.")
+            raise NotFitted(f"selector {self.name!r} is not fitted. Call fit first.")
         return self.shape_
 
 
 def reduction(vectors: Vectors, width: int | None) -> tuple[Vectors, Vectors]:
-    """((h,), (h, width)) centre and matrix that bring embeddings to `width` entries around 1.
+    """Return ((h,), (h, width)) center and matrix that map embeddings to `width` entries around 1.
 
-    The directions are the principal components of the library's vectors; beyond as many as there are, they are 0.
-    With width `None` embeddings keep theirs and are only made longer.
+    The directions are the principal components of the library's vectors, padded with 0. With width `None`, embeddings
+    keep
+    their directions and are only scaled.
     """
     h = vectors.shape[1]
     if width is None:
@@ -341,7 +345,7 @@ def reduction(vectors: Vectors, width: int | None) -> tuple[Vectors, Vectors]:
     centre = vectors.mean(axis=0)
     _, _, directions = np.linalg.svd(vectors - centre, full_matrices=False)
     matrix = np.zeros((h, width))
-    found = directions[:width]
-    matrix[:, : len(found)] = found.T
+    principal = directions[:width]
+    matrix[:, : len(principal)] = principal.T
     length = np.sqrt((((vectors - centre) @ matrix) ** 2).mean())
     return centre, (matrix / (length or 1.0)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Training the selector's towers: mean squared error (ADOROR, eq. 5) by Adam, in one compiled program."""
+"""Training of the selector's towers: mean squared error (ADOROR, eq. 5) by Adam, in one compiled program."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from accord.methods.in_context.selectors import Arrays, Indices, TowerSettings
 from accord.methods.in_context.tower_selector import (
     Array,
     Parameters,
-    Shape,
+    TowerShape,
     demonstration_tower,
     initial,
     input_tower,
@@ -31,46 +31,46 @@ Tables = dict[str, Array]
 
 
 _STEPS, _PAIRS = 256, 256
-"""Steps and pairs are padded to round numbers of these: the folds of one data set share one compiled program."""
+"""Steps and pairs are padded to multiples of these, so that the folds of a data set share one compiled program."""
 
 
-def train(shape: Shape, tables: Arrays, settings: TowerSettings, seed: int) -> Parameters:
-    """Train the towers on `Towers.training_tables`; the same tables, settings and seed give the same towers."""
+def train(shape: TowerShape, tables: Arrays, settings: TowerSettings, seed: int) -> Parameters:
+    """Train the towers on `TowerSelector.training_tables`; deterministic for equal tables, settings and seed."""
     _on_one_thread()
-    begun = jax.tree.map(jnp.asarray, initial(shape, seed))
+    start = jax.tree.map(jnp.asarray, initial(shape, seed))
     steps = batches(len(tables["target"]), settings, seed)
     padded = jnp.asarray(np.pad(steps, ((0, -len(steps) % _STEPS), (0, 0))), dtype=jnp.int32)
-    learned = _train(shape, to_jax(tables), begun, padded, len(steps), settings.rate, settings.decay)
-    found: Parameters = jax.tree.map(np.asarray, learned)
-    return found
+    learned = _train(shape, to_jax(tables), start, padded, len(steps), settings.rate, settings.decay)
+    trained: Parameters = jax.tree.map(np.asarray, learned)
+    return trained
 
 
 @cache
 def _on_one_thread() -> None:
-    """Have XLA begin with one thread, where it has not begun yet: sharing steps this small out doubles their time."""
-    before = os.environ.get("NPROC")
-    os.environ["NPROC"] = before or "1"
+    """Start XLA with one thread, unless it is running: splitting steps this small doubles their time."""
+    previous = os.environ.get("NPROC")
+    os.environ["NPROC"] = previous or "1"
     try:
         jax.local_devices(backend="cpu")
     finally:
-        if before is None:
+        if previous is None:
             del os.environ["NPROC"]
 
 
 def batches(pairs: int, settings: TowerSettings, seed: int) -> Indices:
-    """(S, b) the pairs of each step, drawn anew in each epoch; b is the batch, or all pairs where they are fewer.
+    """Return the (S, b) pairs of each step, reshuffled in each epoch; b is the batch size, or the number of pairs.
 
-    What is left of an epoch after its last whole batch is left to the others: all steps have one size.
+    Pairs after the last whole batch of an epoch are skipped, so that all steps have one size.
     """
     rng = np.random.default_rng(seed)
     size = min(settings.batch, pairs)
-    whole = pairs // size * size
-    return np.concatenate([rng.permutation(pairs)[:whole].reshape(-1, size) for _ in range(settings.epochs)])
+    used = pairs // size * size
+    return np.concatenate([rng.permutation(pairs)[:used].reshape(-1, size) for _ in range(settings.epochs)])
 
 
 @partial(jax.jit, static_argnums=0)
 def _train(
-    shape: Shape, tables: Tables, begun: Parameters, steps: Array, count: int, rate: float, decay: float
+    shape: TowerShape, tables: Tables, begun: Parameters, steps: Array, count: int, rate: float, decay: float
 ) -> Parameters:
     adam = optax.scale_by_adam()
     slope = jax.grad(partial(loss, shape, tables))
@@ -83,24 +83,26 @@ def _train(
         moved = jax.tree.map(lambda weight, by: weight - now * (by + decay * weight), parameters, change)
         return (moved, moments), None
 
-    progress = jnp.minimum(jnp.arange(len(steps)) / count, 1.0)  # the steps beyond `count` move nothing
+    progress = jnp.minimum(jnp.arange(len(steps)) / count, 1.0)  # steps beyond `count` have rate 0
     (learned, _), _ = jax.lax.scan(step, (begun, adam.init(begun)), (steps, progress))
     return learned
 
 
-def loss(shape: Shape, tables: Tables, parameters: Parameters, rows: Array) -> Array:
-    """Mean squared error of some pairs (eq. 5)."""
-    shown, prompt = tables["demonstrations"][rows], tables["prompts"][tables["prompt"][rows]]
-    h_d = demonstration_tower(jnp, shape, parameters, tables["text"][shown], tables["bucket"][shown], prompt)
+def loss(shape: TowerShape, tables: Tables, parameters: Parameters, rows: Array) -> Array:
+    """Return the mean squared error of some pairs (eq. 5)."""
+    demonstrations, prompt = tables["demonstrations"][rows], tables["prompts"][tables["prompt"][rows]]
+    h_d = demonstration_tower(
+        jnp, shape, parameters, tables["text"][demonstrations], tables["bucket"][demonstrations], prompt
+    )
     h_in = input_tower(parameters, tables["queries"][tables["query"][rows]], prompt)
     return ((utility(jnp, h_d, h_in) - tables["target"][rows]) ** 2).mean()
 
 
 def to_jax(tables: Arrays) -> Tables:
-    """Tables as the compiled program takes them: single precision, small whole numbers, padded pairs."""
-    kinds, found = {"i": jnp.int32, "f": jnp.float32}, {}
+    """Return the tables for the compiled program: single precision, 32-bit integers, padded pairs."""
+    dtypes, converted = {"i": jnp.int32, "f": jnp.float32}, {}
     for name, value in tables.items():
         pad = -len(value) % _PAIRS if name in ("demonstrations", "prompt", "query", "target") else 0
         padded = np.pad(value, [(0, pad), *[(0, 0)] * (value.ndim - 1)])
-        found[name] = jnp.asarray(padded, dtype=kinds[value.dtype.kind])
-    return found
+        converted[name] = jnp.asarray(padded, dtype=dtypes[value.dtype.kind])
+    return converted

@@ -1,1 +1,1 @@
-"""Issues: what is wrong with each turn, which words show it, how bad it is (Mendonça et al., *SODA-EVAL*, 2024)."""
+"""Issue detection: issues of each turn with quotes and severity (Mendonça et al., *SODA-EVAL*, 2024)."""

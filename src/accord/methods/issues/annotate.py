@@ -1,7 +1,7 @@
-"""Annotation (SODA-EVAL, section 4.1): each reply of a dialogue, given all turns before it, is assessed by a model.
+"""Annotation (SODA-EVAL, section 4.1): a model annotates each reply of a dialogue, given all turns before it.
 
-A whole dialogue is asked about in one request where that is wanted and fits; turns that came back unread are asked
-about alone, once more with the reason, and stay unassessed after that. What comes out has the same form either way.
+One request covers a whole dialogue if it fits. Turns with an unreadable verdict get a request of their own, a repeated
+one with the reason, and then stay unannotated. The result has the same form either way.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from accord.methods.issues.issue_prompts import IssuePromptBuilder, template, told_taxonomy
-from accord.methods.issues.verdict_parser import Unread, Verdict, read_verdict, read_verdicts
+from accord.methods.issues.verdict_parser import UnreadableVerdict, Verdict, read_verdict, read_verdicts
 from accord.models import (
     NOT_ASKED,
     OUT_OF_BUDGET,
@@ -37,35 +37,37 @@ from accord.values import (
     turn_digests,
 )
 
-NO_KIND = "an issue of no kind of the taxonomy"
+NO_KIND = "issue outside the taxonomy"
 
 
 @dataclass(frozen=True, slots=True)
-class Mended:
-    """An assessment, and the places of those of its issues whose kind has to be asked for."""
+class PostprocessedAnnotation:
+    """An annotation, and the indices of its issues with an unknown kind."""
 
     assessment: IssueAnnotation
     unknown: tuple[int, ...] = ()
 
 
-def postprocess(target: Target, verdict: Verdict, reply: str, taxonomy: Taxonomy, signature: str) -> Mended:
-    """An assessment from a verdict, as far as names and aliases go; quotes are looked up in the `reply`."""
+def postprocess(
+    target: Target, verdict: Verdict, reply: str, taxonomy: Taxonomy, signature: str
+) -> PostprocessedAnnotation:
+    """Return an annotation from a verdict, with kinds resolved by name and alias and quotes looked up in `reply`."""
     issues, unknown = [], []
     for place, stated in enumerate(verdict.issues):
         kind = taxonomy.find(stated.type)
         if kind is None:
             unknown.append(place)
         name = stated.type if kind is None else kind.name
-        said = None if name == stated.type and kind is not None else stated.type
-        issues.append(Issue(name, stated.comment, stated.quote, find_quote(stated.quote, reply), said))
+        original_kind = None if name == stated.type and kind is not None else stated.type
+        issues.append(Issue(name, stated.comment, stated.quote, find_quote(stated.quote, reply), original_kind))
     made = IssueAnnotation(target, tuple(issues), verdict.score, verdict.comment, signature, verdict.losses)
-    return Mended(made, tuple(unknown))
+    return PostprocessedAnnotation(made, tuple(unknown))
 
 
-def settled(found: Mended, taxonomy: Taxonomy, kinds: Sequence[str | None] = ()) -> IssueAnnotation:
-    """The assessment where each unknown issue has the kind that was found for it, else the residual one.
+def settled(found: PostprocessedAnnotation, taxonomy: Taxonomy, kinds: Sequence[str | None] = ()) -> IssueAnnotation:
+    """Return the annotation with a kind for each unknown issue: the found kind, else the residual kind.
 
-    Where the taxonomy has no residual kind, the issue is left out, and counted as lost.
+    Without a residual kind, the issue is dropped and counted as a loss.
     """
     if not found.unknown:
         return found.assessment
@@ -80,21 +82,23 @@ def settled(found: Mended, taxonomy: Taxonomy, kinds: Sequence[str | None] = ())
     return replace(found.assessment, issues=tuple(issues), losses=tuple(losses))
 
 
-def postprocessed(found: Sequence[Mended], guidance: IssuePromptBuilder) -> PromptFlow[list[IssueAnnotation]]:
-    """Assessments of one dialogue with every issue's kind settled: what is unknown is asked for, all at once.
+def postprocessed(
+    found: Sequence[PostprocessedAnnotation], guidance: IssuePromptBuilder
+) -> PromptFlow[list[IssueAnnotation]]:
+    """Settle the kinds of all issues of one dialogue, with one request for all unknown kinds.
 
-    Where the model gives no answer, unknown issues become the residual kind.
+    Issues without an answer get the residual kind.
     """
     taxonomy = guidance.taxonomy
-    asked = [(each, each.assessment.issues[place]) for each in found for place in each.unknown]
-    kinds = yield from _kinds([issue for _, issue in asked], guidance)
+    unknown = [(part, part.assessment.issues[place]) for part in found for place in part.unknown]
+    kinds = yield from _kinds([issue for _, issue in unknown], guidance)
     answers = iter(kinds)
-    assessments = [settled(each, taxonomy, [next(answers) for _ in each.unknown]) for each in found]
+    assessments = [settled(part, taxonomy, [next(answers) for _ in part.unknown]) for part in found]
     return (yield from _looked_at_again(assessments, guidance))
 
 
 def _kinds(issues: Sequence[Issue], guidance: IssuePromptBuilder) -> PromptFlow[list[str | None]]:
-    """The kind of each issue, as the model says; `None` where it says none."""
+    """Return the kind of each issue by the model's answer; `None` without one."""
     if not issues:
         return []
     form = ListForm("kinds", {"number": "NUMBER", "kind": '"KIND"'}, len(issues), "its number and its kind.", 30)
@@ -112,28 +116,28 @@ def _kinds(issues: Sequence[Issue], guidance: IssuePromptBuilder) -> PromptFlow[
 def _looked_at_again(
     assessments: Sequence[IssueAnnotation], guidance: IssuePromptBuilder
 ) -> PromptFlow[list[IssueAnnotation]]:
-    """The assessments where issues of the residual kind that the model finds to be another kind are of that kind."""
-    taxonomy, again = guidance.taxonomy, guidance.taxonomy.looked_at_again
+    """Move issues of the residual kind to the kind that the model confirms."""
+    taxonomy, second_look = guidance.taxonomy, guidance.taxonomy.looked_at_again
     places = [
         (row, column)
         for row, assessment in enumerate(assessments)
         for column, issue in enumerate(assessment.issues)
         if issue.type == taxonomy.other
     ]
-    if again is None or not places:
+    if second_look is None or not places:
         return list(assessments)
     form = ListForm("yes", {"number": "NUMBER"}, len(places), "its number.", 15)
     shown = _numbered([assessments[row].issues[column].comment for row, column in places])
-    parts = {"question": again.question, "issues": shown, "fence": fence_for(shown)}
+    parts = {"question": second_look.question, "issues": shown, "fence": fence_for(shown)}
     entries = yield from ask_for_list(_prompt("again", parts, form, guidance), form)
-    yes = set() if isinstance(entries, Failure) else {entry.get("number") for entry in entries}
-    found = list(assessments)
+    confirmed = set() if isinstance(entries, Failure) else {entry.get("number") for entry in entries}
+    revised = list(assessments)
     for number, (row, column) in enumerate(places, 1):
-        if number in yes:
-            issues = list(found[row].issues)
-            issues[column] = replace(issues[column], type=again.type, said=issues[column].said or taxonomy.other)
-            found[row] = replace(found[row], issues=tuple(issues))
-    return found
+        if number in confirmed:
+            issues = list(revised[row].issues)
+            issues[column] = replace(issues[column], type=second_look.type, said=issues[column].said or taxonomy.other)
+            revised[row] = replace(revised[row], issues=tuple(issues))
+    return revised
 
 
 def _prompt(name: str, parts: dict[str, str], form: ListForm, guidance: IssuePromptBuilder) -> Prompt:
@@ -147,21 +151,21 @@ def _numbered(lines: Sequence[str]) -> str:
 
 
 MOST_TOGETHER = 30
-"""Turns of a dialogue that are asked about in one request."""
+"""Turns of a dialogue per request."""
 LONGEST_DIALOGUE = 24_000
-"""Estimated tokens of a request about several turns, where the model's context is not said."""
+"""Estimated tokens of a request about several turns, for a model with unknown context."""
 
-Found = Verdict | Unread | Failure
+VerdictResult = Verdict | UnreadableVerdict | Failure
 
 
 @dataclass(frozen=True)
-class Asking:
-    """How a model is asked.
+class FinderOptions:
+    """Options of the annotating model.
 
     Attributes:
-        guidance: What it is told.
-        together: Whether several turns of a dialogue go into one request.
-        context: Tokens of one request and its answer, where that is known.
+        guidance: Prompts.
+        together: True if one request covers several turns of a dialogue.
+        context: Tokens of one request and its answer, if known.
     """
 
     guidance: IssuePromptBuilder
@@ -169,7 +173,7 @@ class Asking:
     context: int | None = None
 
     def signature(self, model: str) -> str:
-        """How assessments are made, as a signature."""
+        """Return the signature of the annotations."""
         taxonomy = self.guidance.taxonomy
         return str(
             Signature.of(
@@ -180,52 +184,59 @@ class Asking:
 
 
 def annotate(
-    conversation: Conversation, turns: Sequence[int], asking: Asking, model: str
+    conversation: Conversation, turns: Sequence[int], asking: FinderOptions, model: str
 ) -> PromptFlow[list[IssueAnnotation | Unannotated]]:
-    """Assess some turns of a conversation, each given all turns before it; in the order of `turns`."""
-    found: dict[int, Found] = {}
+    """Annotate some turns of a conversation, each given all turns before it; in the order of `turns`."""
+    verdicts: dict[int, VerdictResult] = {}
     for group in _groups(conversation, turns, asking):
-        found |= yield from _together(conversation, group, asking)
-    alone = [turn for turn in turns if not isinstance(found.get(turn), Verdict) and not _is_over(found.get(turn))]
-    failed = {turn: found[turn] for turn in alone if isinstance(found.get(turn), Failure)}
-    again = yield from _one_by_one(conversation, alone, asking)
-    # A request that failed counts, although the next one about the turn was not sent.
-    found |= {turn: failed.get(turn, each) if _is_not_asked(each) else each for turn, each in again.items()}
+        verdicts |= yield from _together(conversation, group, asking)
+    unread = [
+        turn for turn in turns if not isinstance(verdicts.get(turn), Verdict) and not _is_over(verdicts.get(turn))
+    ]
+    failed = {turn: verdicts[turn] for turn in unread if isinstance(verdicts.get(turn), Failure)}
+    retried = yield from _one_by_one(conversation, unread, asking)
+    # Keep the failed request if the retry was not sent.
+    verdicts |= {
+        turn: failed.get(turn, verdict) if _is_not_asked(verdict) else verdict for turn, verdict in retried.items()
+    }
     signature, taxonomy = asking.signature(model), asking.guidance.taxonomy
-    read = {turn: verdict for turn in turns if isinstance(verdict := found[turn], Verdict)}
-    made: list[Mended] = [
+    read = {turn: verdict for turn in turns if isinstance(verdict := verdicts[turn], Verdict)}
+    processed: list[PostprocessedAnnotation] = [
         postprocess(Target(conversation.id, turn), verdict, conversation.turns[turn].content, taxonomy, signature)
         for turn, verdict in read.items()
     ]
-    assessments = yield from postprocessed(made, asking.guidance)
-    said = turn_digests(conversation)
+    assessments = yield from postprocessed(processed, asking.guidance)
+    content_digests = turn_digests(conversation)
     by_turn: Mapping[int, IssueAnnotation] = {
-        turn: replace(assessment, said=said[turn]) for turn, assessment in zip(read, assessments, strict=True)
+        turn: replace(assessment, said=content_digests[turn])
+        for turn, assessment in zip(read, assessments, strict=True)
     }
-    return [by_turn.get(turn) or _unassessed(Target(conversation.id, turn), found[turn]) for turn in turns]
+    return [by_turn.get(turn) or _unassessed(Target(conversation.id, turn), verdicts[turn]) for turn in turns]
 
 
-def prompts_of(conversation: Conversation, turns: Sequence[int], asking: Asking) -> list[Prompt]:
-    """What is asked first about these turns; more only where a reply cannot be read or names an unknown kind."""
+def prompts_of(conversation: Conversation, turns: Sequence[int], asking: FinderOptions) -> list[Prompt]:
+    """Return the first requests about these turns; unreadable replies and unknown kinds need more."""
     groups = list(_groups(conversation, turns, asking))
     grouped = {turn for group in groups for turn in group}
     alone = [_alone(conversation, turn, asking) for turn in turns if turn not in grouped]
     return [*(asking.guidance.of_dialogue(_up_to(conversation, group), group) for group in groups), *alone]
 
 
-def _groups(conversation: Conversation, turns: Sequence[int], asking: Asking) -> Iterator[Sequence[int]]:
-    """Turns that go into one request: as many as fit; none where each is asked about alone."""
-    most = int(asking.context * 0.8) if asking.context else LONGEST_DIALOGUE
+def _groups(conversation: Conversation, turns: Sequence[int], asking: FinderOptions) -> Iterator[Sequence[int]]:
+    """Yield groups of turns that share a request; none if each turn has its own."""
+    token_limit = int(asking.context * 0.8) if asking.context else LONGEST_DIALOGUE
     for start in range(0, len(turns) if asking.together else 0, MOST_TOGETHER):
         group = turns[start : start + MOST_TOGETHER]
         if len(group) > 1:
             prompt = asking.guidance.of_dialogue(_up_to(conversation, group), group)
-            if estimated_usage(prompt).total <= most:
+            if estimated_usage(prompt).total <= token_limit:
                 yield group
 
 
-def _together(conversation: Conversation, turns: Sequence[int], asking: Asking) -> PromptFlow[dict[int, Found]]:
-    """The verdicts of one request about several turns."""
+def _together(
+    conversation: Conversation, turns: Sequence[int], asking: FinderOptions
+) -> PromptFlow[dict[int, VerdictResult]]:
+    """Return the verdicts of one request about several turns."""
     prompt = asking.guidance.of_dialogue(_up_to(conversation, turns), turns)
     [reply] = yield [prompt]
     if isinstance(reply, Failure):
@@ -233,59 +244,61 @@ def _together(conversation: Conversation, turns: Sequence[int], asking: Asking) 
     return dict(read_verdicts(reply.text, turns))
 
 
-def _one_by_one(conversation: Conversation, turns: Sequence[int], asking: Asking) -> PromptFlow[dict[int, Found]]:
-    """The verdicts of a request for each turn, and of a second one where the first reply had losses."""
+def _one_by_one(
+    conversation: Conversation, turns: Sequence[int], asking: FinderOptions
+) -> PromptFlow[dict[int, VerdictResult]]:
+    """Return the verdicts of one request per turn, and of a repeated one after a reply with losses."""
     if not turns:
         return {}
     prompts = [_alone(conversation, turn, asking) for turn in turns]
     replies = yield prompts
-    found: dict[int, Found] = {}
-    broken: list[tuple[int, Prompt]] = []
+    verdicts: dict[int, VerdictResult] = {}
+    to_repeat: list[tuple[int, Prompt]] = []
     for turn, prompt, reply in zip(turns, prompts, replies, strict=True):
-        found[turn] = reply if isinstance(reply, Failure) else read_verdict(reply.text)
-        reason = _trouble(found[turn])
+        verdicts[turn] = reply if isinstance(reply, Failure) else read_verdict(reply.text)
+        reason = _trouble(verdicts[turn])
         if not isinstance(reply, Failure) and reason:
-            broken.append((turn, asking.guidance.again(prompt, reply.text, reason)))
-    if broken:
-        replies = yield [prompt for _, prompt in broken]
-        for (turn, _), reply in zip(broken, replies, strict=True):
-            found[turn] = _better(found[turn], reply if isinstance(reply, Failure) else read_verdict(reply.text))
-    return found
+            to_repeat.append((turn, asking.guidance.again(prompt, reply.text, reason)))
+    if to_repeat:
+        replies = yield [prompt for _, prompt in to_repeat]
+        for (turn, _), reply in zip(to_repeat, replies, strict=True):
+            verdicts[turn] = _better(verdicts[turn], reply if isinstance(reply, Failure) else read_verdict(reply.text))
+    return verdicts
 
 
-def _alone(conversation: Conversation, turn: int, asking: Asking) -> Prompt:
+def _alone(conversation: Conversation, turn: int, asking: FinderOptions) -> Prompt:
     return asking.guidance.of_turn(asking.guidance.shown(Sample(conversation, turn), asking.context))
 
 
 def _up_to(conversation: Conversation, turns: Sequence[int]) -> Conversation:
-    """The conversation up to the last of some turns; of those before it the model can read on, and is told not to."""
+    """Return the conversation up to the last of some turns; the prompt tells the model to ignore later ones."""
     return conversation.at(max(turns))
 
 
-def _trouble(found: Found) -> str | None:
-    """Why a reply should be asked for again."""
-    if isinstance(found, Unread):
+def _trouble(found: VerdictResult) -> str | None:
+    """Return the reason to repeat a request; `None` if the reply is complete."""
+    if isinstance(found, UnreadableVerdict):
         return found.reason
     return "; ".join(dict.fromkeys(found.losses)) or None if isinstance(found, Verdict) else None
 
 
-def _better(first: Found, second: Found) -> Found:
-    """Of two replies the one that lost less; the first where the second is none, or no better."""
+def _better(first: VerdictResult, second: VerdictResult) -> VerdictResult:
+    """Return the reply with fewer losses; the first one in a tie or without a second verdict."""
     if not isinstance(second, Verdict):
         return second if isinstance(second, Failure) and not isinstance(first, Verdict) else first
     return second if not isinstance(first, Verdict) or len(second.losses) < len(first.losses) else first
 
 
-def _is_over(found: Found | None) -> bool:
+def _is_over(found: VerdictResult | None) -> bool:
     return isinstance(found, Failure) and found.reason == OUT_OF_BUDGET
 
 
-def _is_not_asked(found: Found) -> bool:
+def _is_not_asked(found: VerdictResult) -> bool:
     return isinstance(found, Failure) and found.reason == NOT_ASKED
 
 
-def _unassessed(target: Target, found: Found) -> Unannotated:
+def _unassessed(target: Target, found: VerdictResult) -> Unannotated:
     if isinstance(found, Failure):
         return Unannotated(target, found.reason, found.detail)
-    assert isinstance(found, Unread)
+    assert isinstance(found, UnreadableVerdict)
     return Unannotated(target, "no verdict", found.reason)

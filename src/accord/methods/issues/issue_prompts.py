@@ -1,7 +1,7 @@
-"""What a model is told when it looks for issues: the taxonomy, the dialogue in a fence, the form of a verdict.
+"""Prompts for issue annotation: taxonomy, fenced dialogue, and the form of a verdict.
 
-SODA-EVAL, table 11: explain, then rate. What all prompts about one dialogue share comes first, so that prefix caches
-hit.
+SODA-EVAL, table 11: explain, then rate. The part shared by all prompts about one dialogue comes first, for prefix
+caches.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ TEMPERATURE = 0.0
 
 @dataclass(frozen=True)
 class Shot:
-    """An example that a model is shown: a dialogue, the turn that was judged, and the verdict as JSON."""
+    """An example for the model: a dialogue, the judged turn, and the verdict as JSON."""
 
     turns: tuple[Turn, ...]
     turn: int
@@ -83,19 +83,18 @@ SHIPPED_SHOTS = (
         },
     ),
 )
-"""Two examples written for Accord, one without an issue and one with: the kind is that of `soda-eval`."""
+"""Two examples written for Accord, one without and one with an issue of a `soda-eval` kind."""
 
 
 @dataclass(frozen=True)
 class IssuePromptBuilder:
-    """How a model is told to look for issues.
+    """Prompts of issue annotation.
 
     Attributes:
-        taxonomy: The kinds of issues.
-        by_schema: Whether the model keeps a JSON Schema.
-        shots: Examples to show it.
-        style: `full`; or `compact`, of single turns, for a model that has learned the taxonomy's verdicts and need not
-            be told them (SODA-EVAL, table 12).
+        taxonomy: Kinds of issues.
+        by_schema: True if the model supports JSON Schema.
+        shots: Examples.
+        style: `full`; or `compact`, for single turns and a model fine-tuned on the taxonomy (SODA-EVAL, table 12).
     """
 
     taxonomy: Taxonomy
@@ -107,22 +106,22 @@ class IssuePromptBuilder:
         if self.style not in STYLES:
             raise UnknownName("style of prompt", self.style, STYLES)
         if len(self.shots) > MOST_SHOTS:
-            raise BadInput(f"at most {MOST_SHOTS} examples are shown, got {len(self.shots)}")
+            raise BadInput(f"{len(self.shots)} examples given; at most {MOST_SHOTS} are allowed")
 
     @property
     def hash(self) -> str:
-        """A tagged digest of everything that is told, whatever the dialogue."""
+        """Tagged digest of the parts that do not depend on the dialogue."""
         if self.style == COMPACT:
             return content_hash([template(COMPACT).template, self.taxonomy.hash], length=8)
         shots = [[[turn.to_json() for turn in shot.turns], shot.turn, shot.verdict] for shot in self.shots]
         return content_hash([[template(name).template for name in PROMPTS], shots, self.taxonomy.hash], length=8)
 
     def to_json(self) -> dict[str, Any]:
-        """How it is told, and the taxonomy, as JSON."""
+        """Return style, hash and taxonomy as JSON."""
         return {"style": self.style, "hash": self.hash, "taxonomy": self.taxonomy.model_dump(mode="json")}
 
     def of_turn(self, shown: Sample) -> Prompt:
-        """What is asked about one turn, given those before it."""
+        """Return the request about one turn, given the turns before it."""
         schema = _verdict_schema(self.taxonomy)
         if self.style == COMPACT:
             return self._prompt(COMPACT, _material(shown), TOKENS_A_TURN, schema)
@@ -130,32 +129,32 @@ class IssuePromptBuilder:
         return self._prompt("turn", parts, TOKENS_A_TURN, schema)
 
     def of_dialogue(self, conversation: Conversation, turns: Sequence[int]) -> Prompt:
-        """What is asked about several turns of one dialogue at once."""
+        """Return one request about several turns of a dialogue."""
         listed = ", ".join(f"[{turn}]" for turn in turns)
         form = f'{{"turns": [{{"turn": NUMBER, {FORM[1:]}, ...]}}'
         parts = {"shared": self._shared(Sample(conversation)), "turns": listed, "form": _form(form)}
         verdict = _verdict_schema(self.taxonomy)["properties"]
-        one = strict_schema({"turn": {"type": "integer", "enum": list(turns)}, **verdict})
-        schema = strict_schema({"turns": {"type": "array", "items": one}})
+        of_turn = strict_schema({"turn": {"type": "integer", "enum": list(turns)}, **verdict})
+        schema = strict_schema({"turns": {"type": "array", "items": of_turn}})
         return self._prompt("dialogue", parts, TOKENS_A_TURN * len(turns) + TOKENS_AROUND, schema)
 
     def again(self, prompt: Prompt, reply: str, reason: str) -> Prompt:
-        """The same once more, after a reply that could not be read."""
-        asked = ChatMessage("user", template("repair").substitute(reason=reason).strip())
-        messages = (*prompt.messages, ChatMessage("assistant", reply[: 4 * prompt.max_tokens] or "-"), asked)
+        """Return the request to repeat an unreadable reply."""
+        repair = ChatMessage("user", template("repair").substitute(reason=reason).strip())
+        messages = (*prompt.messages, ChatMessage("assistant", reply[: 4 * prompt.max_tokens] or "-"), repair)
         return Prompt(messages, prompt.max_tokens, prompt.temperature, schema=prompt.schema, repeat=1)
 
     def room(self, context: int, setting: str) -> int:
-        """Estimated tokens that a dialogue may take in one prompt about a turn.
+        """Return the estimated tokens for the dialogue in a request about one turn.
 
         Raises:
-            BadInput: There is hardly any beside the taxonomy and the examples.
+            BadInput: Taxonomy and examples leave too little room.
         """
         bare = self.of_turn(Sample(Conversation("", (Turn("user", ""),)), 0))
         return room_left(estimated_usage(bare).total, context, setting)
 
     def shown(self, sample: Sample, context: int | None, setting: str = "issues: context") -> Sample:
-        """A turn with as much of the dialogue before it as fits."""
+        """Return a turn with as many earlier turns as fit."""
         return sample if context is None else fit_to_context(sample, self.room(context, setting))
 
     def _shared(self, shown: Sample) -> str:
@@ -172,21 +171,21 @@ FORM = '{"issues": [{"type": KIND, "comment": "...", "quote": "..."}, ...], "com
 
 
 template = partial(prompt_file, "accord.methods.issues")
-"""A prompt file of this room."""
+"""Return a prompt file of this package."""
 
 
 def told_taxonomy(taxonomy: Taxonomy) -> str:
-    """The kinds of issues with their definitions, a line each."""
+    """Return one line per kind of issue, with its definition."""
     return "\n".join(f"- {kind.name}: {kind.definition}" for kind in taxonomy.issues)
 
 
 def _material(shown: Sample) -> dict[str, str]:
-    """What is judged, and the fence around it."""
+    """Return the judged transcript and documents with their fence."""
     transcript = transcript_of(shown.conversation.up_to(shown.turn), shown.hidden)
     documents = documents_of(shown.conversation.documents)
     fence = fence_for(transcript + documents)
-    told = f"Documents the assistant could see:\n{fence}\n{documents}\n{fence}\n" if documents else ""
-    return {"fence": fence, "conversation": transcript, "documents": told}
+    fenced_documents = f"Documents the assistant could see:\n{fence}\n{documents}\n{fence}\n" if documents else ""
+    return {"fence": fence, "conversation": transcript, "documents": fenced_documents}
 
 
 def _example(shot: Shot) -> str:
@@ -208,34 +207,31 @@ def _verdict_schema(taxonomy: Taxonomy) -> JsonSchema:
 
 
 LONGEST = 2000
-"""Characters of a dialogue that is shown as an example."""
+"""Characters of a dialogue shown as an example."""
 
 
 def shots_of(pairs: Sequence[tuple[Conversation, IssueAnnotation]], count: int, seed: int = 0) -> tuple[Shot, ...]:
-    """So many examples, drawn by a seed: by turns one with issues and one without, of dialogues that are short enough.
-
-    Fewer come out where there are fewer.
-    """
+    """Draw up to `count` examples by a seed from short dialogues, alternating with and without issues."""
     drawn = list(pairs)
     random.Random(seed).shuffle(drawn)
     fits = [(c, a) for c, a in drawn if a.target.turn is not None and _size(c, a.target.turn) <= LONGEST]
-    kinds = [[pair for pair in fits if bool(pair[1].issues) is wrong] for wrong in (True, False)]
-    found: list[Shot] = []
-    seen: set[str] = set()
-    while len(found) < min(count, MOST_SHOTS) and any(kinds):
-        kind = kinds[len(found) % 2] or kinds[(len(found) + 1) % 2]
+    kinds = [[pair for pair in fits if bool(pair[1].issues) is has_issues] for has_issues in (True, False)]
+    shots: list[Shot] = []
+    used: set[str] = set()
+    while len(shots) < min(count, MOST_SHOTS) and any(kinds):
+        kind = kinds[len(shots) % 2] or kinds[(len(shots) + 1) % 2]
         conversation, assessment = kind.pop()
-        if conversation.id not in seen and assessment.target.turn is not None:
-            seen.add(conversation.id)
+        if conversation.id not in used and assessment.target.turn is not None:
+            used.add(conversation.id)
             turn = assessment.target.turn
-            found.append(Shot(tuple(conversation.turns[: turn + 1]), turn, verdict_of(assessment)))
-    return tuple(found)
+            shots.append(Shot(tuple(conversation.turns[: turn + 1]), turn, verdict_of(assessment)))
+    return tuple(shots)
 
 
 def verdict_of(assessment: IssueAnnotation) -> dict[str, object]:
-    """An assessment as the verdict that a model should write: issues first, then the comment, the score last.
+    """Return an annotation as the verdict that a model should write: issues, comment, then score.
 
-    A quote that the reply does not have is left empty: nobody is taught to make one up.
+    A quote that does not occur in the reply is left empty, so that no model learns to invent quotes.
     """
     issues = [
         {"type": issue.type, "comment": issue.comment, "quote": "" if issue.is_made_up else issue.quote}

@@ -1,4 +1,4 @@
-"""Which dialogues, and which of their turns, are worth assessing (SODA-EVAL, appendix C.1)."""
+"""Selection of dialogues and turns to annotate (SODA-EVAL, appendix C.1)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ MORE_SPEAKERS = "more than two speakers"
 
 
 @dataclass
-class Selection:
-    """Turns to assess, by conversation, and what was passed over, counted by reason.
+class JudgedTurns:
+    """Turns to annotate in one conversation, with skipped turns by reason.
 
-    `odd` counts what is assessed all the same and deserves a look.
+    `odd` counts properties that deserve a look, although the turns are annotated.
     """
 
     turns: list[int] = field(default_factory=list)
@@ -26,43 +26,44 @@ class Selection:
     odd: Counter[str] = field(default_factory=Counter)
 
 
-def judged_turns(conversation: Conversation, everyone: bool = False) -> Selection:
-    """The replies of a conversation that have words, and at least one turn before them by somebody.
+def judged_turns(conversation: Conversation, all_speakers: bool = False) -> JudgedTurns:
+    """Return the replies of a conversation that have words and at least one turn before them.
 
-    Without a turn before it a reply is judged for its surface alone, and too severely (appendix C.1). With `everyone`
-    the turns of all speakers are judged, as where both are models.
+    Without an earlier turn, a reply is judged by its surface only, and too severely (appendix C.1). With `all_speakers`
+    the
+    turns of all speakers are judged, for conversations between two models.
     """
-    found = Selection()
+    selection = JudgedTurns()
     replies = {id(turn) for turn in conversation.replies}
-    context = False
+    has_context = False
     for place, turn in enumerate(conversation.turns):
         if turn.role in NON_SPEAKERS:
             continue
-        if everyone or id(turn) in replies:
-            reason = EMPTY if not turn.content.strip() else None if context else NO_CONTEXT
+        if all_speakers or id(turn) in replies:
+            reason = EMPTY if not turn.content.strip() else None if has_context else NO_CONTEXT
             if reason is None:
-                found.turns.append(place)
+                selection.turns.append(place)
             else:
-                found.skipped[reason] += 1
-        context = context or bool(turn.content.strip())
-    if not found.turns and not found.skipped:
-        found.skipped[NO_REPLY] += 1
+                selection.skipped[reason] += 1
+        has_context = has_context or bool(turn.content.strip())
+    if not selection.turns and not selection.skipped:
+        selection.skipped[NO_REPLY] += 1
     if len(speakers(conversation)) > 2:
-        found.odd[MORE_SPEAKERS] += 1
-    return found
+        selection.odd[MORE_SPEAKERS] += 1
+    return selection
 
 
 def largest(conversations: Iterable[Conversation], most: int | None = None) -> list[Conversation]:
-    """Dialogues with the most turns first, of those of one length the ones with the most words, then by id.
+    """Return dialogues by decreasing number of turns, then of words, then by id.
 
-    The longer a dialogue, the likelier an issue of coherence (appendix C.1).
+    The longer a dialogue is, the more likely is an issue of coherence (appendix C.1).
     """
     ordered = sorted(conversations, key=lambda one: (-len(one.turns), -_words(one), one.id))
     return ordered[:most]
 
 
 def speakers(conversation: Conversation) -> list[str]:
-    """Who speaks: the names of the turns, where they have one, else their roles; in the order they begin."""
+    """Return the names of the speakers (or their roles), in the order of their first turn."""
     return list(dict.fromkeys(turn.name or turn.role for turn in conversation.turns if turn.role not in NON_SPEAKERS))
 
 

@@ -1,7 +1,7 @@
-"""The source `issues` (SODA-EVAL): what is wrong with each turn, as columns, with the issues and their quotes as notes.
+"""Source `issues` (SODA-EVAL): issues of each turn as columns, with quotes in the notes.
 
-Issues are found by a chat model that writes annotations (`by: chat`, the role `finder`), by the project's judge, a
-probability per kind (`by: judge`), or were found before and imported (`by: recorded`).
+Issues come from a chat model that writes annotations (`by: chat`, role `finder`), from the project's judge as a
+probability per kind (`by: judge`), or from imported annotations (`by: recorded`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,18 @@ from typing import Any, Literal
 from pydantic import Field
 
 from accord.edges import BadInput, BudgetReached, read_json_file, validate
-from accord.evidence import EvidenceTable, Gathered, Note, Settings, Source, SourceContext, ask_rubric, sources
+from accord.evidence import (
+    EvidenceTable,
+    GatheredEvidence,
+    Note,
+    Source,
+    SourceContext,
+    SourceSettings,
+    ask_rubric,
+    sources,
+)
 from accord.formats import REPEAT
-from accord.methods.issues.annotate import Asking, annotate
+from accord.methods.issues.annotate import FinderOptions, annotate
 from accord.methods.issues.evidence import LOWEST_SCORE, SCORE, WORST, assessed, issue_table, kind_question, probable
 from accord.methods.issues.issue_prompts import SHIPPED_SHOTS, IssuePromptBuilder
 from accord.methods.issues.selection import judged_turns
@@ -60,41 +69,39 @@ from accord.values import (
 )
 
 DIALOGUES_AT_ONCE = 100
-"""Dialogues whose annotations are kept together: what an interruption may lose of the reading, not of the replies."""
+"""Dialogues whose annotations are stored together; an interruption loses at most their parsing, no replies."""
 PART = "assessed in part"
 
 
-class IssueSettings(Settings):
-    """Who finds issues in turns, and by which taxonomy."""
+class IssueSettings(SourceSettings):
+    """Settings of the source `issues`."""
 
     by: Literal["chat", "judge", "recorded"] = Field(
         default="chat",
-        description="A chat model that writes annotations (models: finder), the project's judge (a probability per "
-        "kind), or annotations that were imported.",
+        description="Origin of the issues: chat (models: finder annotates), judge (a probability per kind), or "
+        "recorded (imported annotations).",
     )
-    model: str | None = Field(default=None, description="Of recorded: whose annotations.")
-    taxonomy: str = Field(default="soda-eval", description="A shipped taxonomy's name, or a YAML file.")
+    model: str | None = Field(default=None, description="recorded: model whose annotations are used.")
+    taxonomy: str = Field(default="soda-eval", description="Name of a shipped taxonomy, or a YAML file.")
     labels: str | None = Field(
         default=None,
-        description="The taxonomy of people's labels, where it is another one that names its counterparts.",
+        description="Taxonomy of the annotators' labels, if it differs and names its counterparts.",
     )
-    together: bool = Field(
-        default=True, description="Of chat: ask about a whole dialogue in one request where it fits."
+    whole_dialogue: bool = Field(default=True, description="chat: annotate a whole dialogue in one request if it fits.")
+    examples: bool = Field(default=True, description="chat: show two examples, if the taxonomy has their kinds.")
+    all_speakers: bool = Field(
+        default=False, description="Annotate the turns of all speakers, not only the assistant's."
     )
-    examples: bool = Field(
-        default=True, description="Of chat: show two examples, where their kinds are in the taxonomy."
-    )
-    everyone: bool = Field(default=False, description="Assess the turns of all speakers, not the assistant's alone.")
     columns: Literal["findings", "all"] = Field(
         default="findings",
         description="`findings`: amounts and severity per kind, and overall scores; `all`: also sums over kinds, and "
-        "what earlier turns had.",
+        "amounts in earlier turns.",
     )
 
 
 @dataclass
 class IssueCounts:
-    """What looking for issues came to."""
+    """Counts of an annotation run."""
 
     dialogues: int = 0
     turns: int = 0
@@ -107,50 +114,50 @@ class IssueCounts:
     losses: Counter[str] = field(default_factory=Counter)
     unassessed: Counter[str] = field(default_factory=Counter)
 
-    def found(self, each: IssueAnnotation | Unannotated) -> None:
-        """Count what came of one turn."""
-        if isinstance(each, Unannotated):
-            self.unassessed[_why(each)] += 1
+    def found(self, result: IssueAnnotation | Unannotated) -> None:
+        """Count the result of one turn."""
+        if isinstance(result, Unannotated):
+            self.unassessed[_why(result)] += 1
             return
         self.assessed += 1
-        self.issues += len(each.issues)
-        self.made_up_quotes += sum(issue.is_made_up for issue in each.issues)
-        self.losses.update(each.losses)
+        self.issues += len(result.issues)
+        self.made_up_quotes += sum(issue.is_made_up for issue in result.issues)
+        self.losses.update(result.losses)
 
     def plus(self, other: IssueCounts) -> None:
-        """Count what another count has."""
+        """Add another count."""
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
 
     def lines(self) -> list[str]:
-        """What a run came to."""
-        told = [
-            f"{self.dialogues} dialogues with {self.turns} turns to annotate, {self.known} of them annotated before: "
+        """Return the counts as lines for the terminal."""
+        lines = [
+            f"{self.dialogues} dialogues, {self.turns} turns to annotate, {self.known} of these annotated earlier: "
             f"{self.assessed} annotated now, {self.issues} issues found"
         ]
         if self.made_up_quotes:
-            told.append(f"  {self.made_up_quotes} issues quote words that their turn does not have, and say so")
-        told += [f"  {count} turns passed over: {reason}" for reason, count in self.skipped.items()]
-        return told + [f"  {count} parts of replies dropped: {reason}" for reason, count in self.losses.items()]
+            lines.append(f"  {self.made_up_quotes} issues quote words that do not occur in their turn (marked)")
+        lines += [f"  {count} turns skipped: {reason}" for reason, count in self.skipped.items()]
+        return lines + [f"  {count} parts of replies dropped: {reason}" for reason, count in self.losses.items()]
 
     def notices(self) -> list[str]:
-        """Dialogues that were not looked into."""
+        """Return the dialogues that deserve a look."""
         return [f"{count} dialogues: {reason}" for reason, count in self.odd.items()]
 
     def to_json(self) -> dict[str, Any]:
-        """The counts."""
+        """Return the counts."""
         return {name: dict(value) if isinstance(value, Counter) else value for name, value in vars(self).items()}
 
 
 @dataclass(frozen=True)
-class Detected:
-    """What was found in some conversations.
+class DetectedIssues:
+    """Annotations of some conversations.
 
     Attributes:
-        signature: How the annotations are made.
-        annotations: By conversation, in the order of turns.
-        reasons: Why a turn has none.
-        counts: What it came to.
+        signature: Signature of the annotations.
+        annotations: Annotations by conversation, in the order of turns.
+        reasons: Reasons for turns without annotation.
+        counts: Counts of the run.
     """
 
     signature: str
@@ -161,16 +168,16 @@ class Detected:
 
 @sources.register("issues")
 class Issues(Source):
-    """What is wrong with each turn: amounts and severity per kind of issue, overall scores, the issues as notes."""
+    """Issues of each turn: amounts and severity per kind, overall scores, and the issues as notes."""
 
     settings_type = IssueSettings
     settings: IssueSettings
 
-    def __init__(self, settings: Settings, context: SourceContext) -> None:
+    def __init__(self, settings: SourceSettings, context: SourceContext) -> None:
         super().__init__(settings, context)
         self.taxonomy: Taxonomy = load_taxonomy(self.settings.taxonomy, context.folder)
         if self.settings.by == "recorded" and not self.settings.model:
-            raise BadInput("issues that were recorded are somebody's: sources: {issues: {by: recorded, model: NAME}}")
+            raise BadInput("recorded issues need a model. Set sources: {issues: {by: recorded, model: NAME}}")
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -178,82 +185,106 @@ class Issues(Source):
         return {"chat": (FINDER,), "judge": (JUDGE,)}.get(self.settings.by, ())
 
     def own_questions(self) -> Mapping[str, tuple[Question, str, Mapping[str, Any]]]:
-        """Each kind of issue as a binary question, learned from all columns."""
+        """Return each kind of issue as a binary question, learned from all columns."""
         settings = {**self.settings.model_dump(exclude_unset=True), "columns": "all"}
         return {name: (kind_question(name), "issue-labels", settings) for name in self.taxonomy.names}
 
     def read_labels(self, labels: Labels) -> Labels:
-        """Labels of another taxonomy's kinds as labels of this one's; `issue:KIND` as `KIND`."""
+        """Return labels with this taxonomy's kinds, and `issue:KIND` as `KIND`."""
         named = {ISSUE + name: name for name in self.taxonomy.names}
-        plain = Labels(
-            (replace(each, question=named.get(each.question, each.question)) for each in labels), labels.groups
+        labels_by_kind = Labels(
+            (replace(label, question=named.get(label.question, label.question)) for label in labels), labels.groups
         )
         other = self.settings.labels
-        return plain if other is None else translated(plain, load_taxonomy(other, self.context.folder), self.taxonomy)
+        return (
+            labels_by_kind
+            if other is None
+            else translated(labels_by_kind, load_taxonomy(other, self.context.folder), self.taxonomy)
+        )
 
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
-        """What was found in each sample; turns that nobody has assessed yet are assessed."""
+        """Return the issues of each sample; turns without annotation are annotated."""
         if self.settings.by == "judge":
             return self._chosen((yield from self._judged(samples)))
-        found = yield from self.detect(_conversations(samples))
-        annotations = [each for mine in found.annotations.values() for each in mine]
-        table = issue_table(samples, assessed(annotations), self.taxonomy, found.signature, found.reasons)
-        return self._chosen(replace(table, notes=self._notes(samples, found.annotations)))
+        detected = yield from self.detect(_conversations(samples))
+        annotations = [
+            annotation for of_conversation in detected.annotations.values() for annotation in of_conversation
+        ]
+        table = issue_table(samples, assessed(annotations), self.taxonomy, detected.signature, detected.reasons)
+        return self._chosen(replace(table, notes=self._notes(samples, detected.annotations)))
 
-    def gather(self, samples: Sequence[Sample]) -> Flow[Gathered]:
-        """Have the turns of the samples' dialogues assessed, where a finder writes annotations."""
-        if self.settings.by == "judge":  # what it came to are answers, one per turn and kind
+    def gather(self, samples: Sequence[Sample]) -> Flow[GatheredEvidence]:
+        """Annotate the turns of the samples' dialogues, if a finder writes annotations."""
+        if self.settings.by == "judge":  # counts answers, one per turn and kind
             answers = yield from self._answers(samples)
             known = {target.conversation for target in probable(answers, self.taxonomy)}
-            return replace(Gathered.of(answers), known=sum(sample.conversation.id in known for sample in samples))
-        found = yield from self.detect(_conversations(samples))
-        return Gathered(len(found.annotations), 0, Counter(found.counts.unassessed), found.counts)
+            return replace(
+                GatheredEvidence.of(answers), known=sum(sample.conversation.id in known for sample in samples)
+            )
+        detected = yield from self.detect(_conversations(samples))
+        return GatheredEvidence(len(detected.annotations), 0, Counter(detected.counts.unassessed), detected.counts)
 
-    def detect(self, conversations: Sequence[Conversation]) -> Flow[Detected]:
-        """The annotations of some conversations; a finder is asked about turns that have none.
+    def detect(self, conversations: Sequence[Conversation]) -> Flow[DetectedIssues]:
+        """Return the annotations of some conversations; a finder is asked about turns without one.
 
         Raises:
-            BudgetReached: The budget is spent; what was found is kept.
+            BudgetReached: The budget is spent; annotations so far are stored.
         """
         counts = IssueCounts()
         asking, name = None, ""
         if self.settings.by == "chat":
-            [who] = yield [Request(FINDER, ModelQuery())]
-            asking, name = asking_of(self.settings, self.taxonomy, who, self.context.folder), who.name
+            [finder] = yield [Request(FINDER, ModelQuery())]
+            asking, name = asking_of(self.settings, self.taxonomy, finder, self.context.folder), finder.name
         signature = (yield from self._recorded()) if asking is None else asking.signature(name)
-        kept: dict[str, list[IssueAnnotation]] = {}
+        by_conversation: dict[str, list[IssueAnnotation]] = {}
         reasons: dict[Target, str] = {}
         for start in range(0, len(conversations), DIALOGUES_AT_ONCE):
             part = conversations[start : start + DIALOGUES_AT_ONCE]
             [known] = yield [Request(STORE, StoreRead(partial(_stored, part, signature)))]
-            for each in known:
-                kept.setdefault(each.target.conversation, []).append(each)
-            missing = [(c, turns) for c in part if (turns := self._missing(c, kept.get(c.id, ()), counts))]
+            for annotation in known:
+                by_conversation.setdefault(annotation.target.conversation, []).append(annotation)
+            missing = [
+                (conversation, turns)
+                for conversation in part
+                if (turns := self._missing(conversation, by_conversation.get(conversation.id, ()), counts))
+            ]
             if asking is None or not missing:
                 continue
             flows = [
-                to_role(FINDER, annotate(c, turns, asking, name), "dialogues assessed", stand_in=_stand_in, most=_worst)
-                for c, turns in missing
+                to_role(
+                    FINDER,
+                    annotate(conversation, turns, asking, name),
+                    "dialogues assessed",
+                    stand_in=_stand_in,
+                    most=_worst,
+                )
+                for conversation, turns in missing
             ]
-            found = [each for mine in (yield from together(flows)) for each in mine]
-            new = [each for each in found if isinstance(each, IssueAnnotation)]
+            found = [annotation for annotations in (yield from together(flows)) for annotation in annotations]
+            new = [annotation for annotation in found if isinstance(annotation, IssueAnnotation)]
             yield [Request(STORE, StoreWrite(partial(_keep, new)))]
-            for each in found:
-                counts.found(each)
-                if isinstance(each, IssueAnnotation):
-                    kept.setdefault(each.target.conversation, []).append(each)
-                elif each.reason != NOT_ASKED:
-                    reasons[each.target] = f"not assessed: {_why(each)}"
+            for annotation in found:
+                counts.found(annotation)
+                if isinstance(annotation, IssueAnnotation):
+                    by_conversation.setdefault(annotation.target.conversation, []).append(annotation)
+                elif annotation.reason != NOT_ASKED:
+                    reasons[annotation.target] = f"not assessed: {_why(annotation)}"
             over = next((e for e in found if isinstance(e, Unannotated) and e.reason == OUT_OF_BUDGET), None)
             if over is not None:
                 raise BudgetReached(over.detail)
-        ordered = {name: sorted(mine, key=lambda each: each.target.turn or 0) for name, mine in kept.items()}
-        return Detected(signature, ordered, reasons, counts)
+        ordered = {
+            name: sorted(annotations, key=lambda annotation: annotation.target.turn or 0)
+            for name, annotations in by_conversation.items()
+        }
+        return DetectedIssues(signature, ordered, reasons, counts)
 
     def _missing(self, conversation: Conversation, known: Iterable[IssueAnnotation], counts: IssueCounts) -> list[int]:
-        """The turns that are to be assessed and were not, counted on the way."""
-        selection, there = judged_turns(conversation, self.settings.everyone), {each.target.turn for each in known}
-        missing = [turn for turn in selection.turns if turn not in there]
+        """Return the turns to annotate that have no annotation, and count them."""
+        selection, known_turns = (
+            judged_turns(conversation, self.settings.all_speakers),
+            {annotation.target.turn for annotation in known},
+        )
+        missing = [turn for turn in selection.turns if turn not in known_turns]
         counts.dialogues += 1
         counts.turns += len(selection.turns)
         counts.known += len(selection.turns) - len(missing)
@@ -262,34 +293,35 @@ class Issues(Source):
         return missing
 
     def _recorded(self) -> Flow[str]:
-        """The signature of the annotations that were imported.
+        """Return the signature of the imported annotations.
 
         Raises:
-            BadInput: Nothing was imported from that model, or several kinds of it were.
+            BadInput: No annotations of that model were imported, or several sets of them.
         """
         [makers] = yield [Request(STORE, StoreRead(lambda store: IssueAnnotations(store).makers()))]
         named = [name for name in makers if f"|model:{self.settings.model}|" in name and REPEAT not in name]
         if len(named) != 1:
             known = ", ".join(makers) or "none"
             raise BadInput(
-                f"{len(named)} sets of annotations by {self.settings.model!r} are in the store; there are: {known}"
+                f"{len(named)} sets of annotations by {self.settings.model!r} in the store, one is needed. "
+                f"Available: {known}"
             )
         return str(named[0])
 
     def _judged(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
-        """A probability of each kind, by the project's judge."""
-        [who] = yield [Request(JUDGE, ModelQuery())]
+        """Return a probability of each kind, from the project's judge."""
+        [judge] = yield [Request(JUDGE, ModelQuery())]
         answers = yield from self._answers(samples)
-        signature = str(judging_signature(who, self.taxonomy.rubric).with_part("taxonomy", self.taxonomy.hash))
+        signature = str(judging_signature(judge, self.taxonomy.rubric).with_part("taxonomy", self.taxonomy.hash))
         return issue_table(samples, probable(answers, self.taxonomy), self.taxonomy, signature, scored=False)
 
     def _answers(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
-        """The judge's answers to the taxonomy, a row per turn."""
-        turns = turns_of(samples, self.settings.everyone)
+        """Return the judge's answers to the taxonomy, one row per turn."""
+        turns = turns_of(samples, self.settings.all_speakers)
         return (yield from ask_rubric(self.taxonomy.rubric, turns, purpose="turns judged"))
 
     def _chosen(self, table: EvidenceTable) -> EvidenceTable:
-        """The columns that the settings ask for; those of one kind say so, so that it is told what the kind added."""
+        """Return the columns of the settings; columns of one kind are parts of that kind for attributions."""
         kinds = {ISSUE + name: name for name in self.taxonomy.names}
         parts = {**kinds, **{f"{column}{WORST}": name for column, name in kinds.items()}}
         places = [
@@ -301,24 +333,28 @@ class Issues(Source):
         return replace(table, columns=columns, values=table.values[:, places], present=table.present[:, places])
 
     def _notes(self, samples: Sequence[Sample], found: Mapping[str, Sequence[IssueAnnotation]]) -> dict[Target, Note]:
-        """The issues behind each sample, and a warning where turns of it have no annotation."""
+        """Return the issues of each sample, and a warning if turns of it have no annotation."""
         notes = {}
         for sample in samples:
-            mine = [e for e in found.get(sample.conversation.id, ()) if sample.turn in {None, e.target.turn}]
-            wanted = set(judged_turns(sample.conversation, self.settings.everyone).turns)
-            lost = wanted - {each.target.turn for each in mine} if sample.turn is None else set()
-            caution = f"{PART}: {len(lost)} of {len(wanted)} turns have no annotation" if mine and lost else None
-            shown = {"issues": issue_rows(mine)} if any(each.issues for each in mine) else {}
-            if shown or caution:
-                notes[sample.target] = Note(shown, caution)
+            own = [
+                annotation
+                for annotation in found.get(sample.conversation.id, ())
+                if sample.turn in {None, annotation.target.turn}
+            ]
+            turns = set(judged_turns(sample.conversation, self.settings.all_speakers).turns)
+            missing = turns - {annotation.target.turn for annotation in own} if sample.turn is None else set()
+            warning = f"{PART}: {len(missing)} of {len(turns)} turns have no annotation" if own and missing else None
+            shown = {"issues": issue_rows(own)} if any(annotation.issues for annotation in own) else {}
+            if shown or warning:
+                notes[sample.target] = Note(shown, warning)
         return notes
 
 
 def issues_source(settings: Mapping[str, Any], context: SourceContext) -> Issues:
-    """The source of issues, for what asks it for more than evidence.
+    """Return the source `issues`, for callers that need more than evidence.
 
     Raises:
-        BadInput: A setting does not exist, or has a value that cannot be.
+        BadInput: A setting does not exist, or has an invalid value.
     """
     made = Issues(validate(IssueSettings, dict(settings), "sources: issues"), context)
     made.name = "issues"
@@ -326,73 +362,83 @@ def issues_source(settings: Mapping[str, Any], context: SourceContext) -> Issues
 
 
 def translated(labels: Labels, source: Taxonomy, to_: Taxonomy) -> Labels:
-    """The labels, with those of one taxonomy's kinds as labels of another's (SODA-EVAL, appendix A).
+    """Return the labels with kinds of one taxonomy as kinds of another (SODA-EVAL, appendix A).
 
-    Where several kinds correspond to one, a person labels it who labels any of them.
+    If several kinds correspond to one, a label of any of them counts.
 
     Raises:
-        UnknownName: The one taxonomy does not say what corresponds to the other's kinds.
+        UnknownName: The source taxonomy names no counterparts in the other one.
     """
     names = {name: other for kind, other in source.counterparts(to_.name).items() for name in (kind, ISSUE + kind)}
-    kept: list[Label] = []
-    found: dict[tuple[Target, str, str], Label] = {}
+    unchanged: list[Label] = []
+    translated_labels: dict[tuple[Target, str, str], Label] = {}
     for label in labels:
         if label.question not in names:
-            kept.append(label)
+            unchanged.append(label)
         elif label.value is not None:
             key = (label.target, label.annotator, names[label.question])
-            if key not in found or label.value == 1:
-                found[key] = replace(label, question=names[label.question], wording=None)
-    return Labels([*kept, *found.values()], labels.groups)
+            if key not in translated_labels or label.value == 1:
+                translated_labels[key] = replace(label, question=names[label.question], wording=None)
+    return Labels([*unchanged, *translated_labels.values()], labels.groups)
 
 
-def asking_of(settings: IssueSettings, taxonomy: Taxonomy, who: ModelInfo, folder: Path = Path()) -> Asking:
-    """Return how a chat model is asked; a model that Accord fine-tuned is asked as in its training.
+def asking_of(settings: IssueSettings, taxonomy: Taxonomy, finder: ModelInfo, folder: Path = Path()) -> FinderOptions:
+    """Return the options of a chat model; a model fine-tuned by Accord gets the prompts of its training.
 
-    A model `hf:FOLDER` is looked up relative to `folder`.
+    Args:
+        settings: Settings of the source.
+        taxonomy: Kinds of issues.
+        finder: The model.
+        folder: Folder that the path of a model `hf:FOLDER` starts from.
 
     Raises:
         BadInput: A fine-tuned model learned another taxonomy.
     """
-    here = in_process(who.name)
-    tuned = tuned_with(folder / who.name.removeprefix(HF)) if who.name.startswith(HF) else None
-    if tuned is not None:
-        builder = IssuePromptBuilder(taxonomy, by_schema=False, style=tuned["style"])
-        if builder.hash != tuned["hash"]:
+    is_in_process = in_process(finder.name)
+    training = tuned_with(folder / finder.name.removeprefix(HF)) if finder.name.startswith(HF) else None
+    if training is not None:
+        builder = IssuePromptBuilder(taxonomy, by_schema=False, style=training["style"])
+        if builder.hash != training["hash"]:
             raise BadInput(
-                f"{who.name} learned the taxonomy {tuned['taxonomy']['name']!r} as it was then; the project's "
-                f"{taxonomy.name!r} says otherwise. Name the same one, or fine-tune the model again"
+                f"{finder.name} learned another version of the taxonomy {training['taxonomy']['name']!r} than the "
+                f"project's {taxonomy.name!r}. Use the same one, or fine-tune the model again"
             )
-        return Asking(builder, together=False, context=who.context)
+        return FinderOptions(builder, together=False, context=finder.context)
     shown = {entry["type"] for shot in SHIPPED_SHOTS for entry in shot.verdict["issues"]}
     shots = SHIPPED_SHOTS if settings.examples and shown <= set(taxonomy.names) else ()
-    return Asking(IssuePromptBuilder(taxonomy, not here, shots), settings.together and not here, who.context)
+    return FinderOptions(
+        IssuePromptBuilder(taxonomy, not is_in_process, shots),
+        settings.whole_dialogue and not is_in_process,
+        finder.context,
+    )
 
 
 def tuned_with(folder: str | Path) -> dict[str, Any] | None:
-    """How a model that Accord fine-tuned was asked while it learned; `None` for any other folder."""
+    """Return the prompt settings of a fine-tuned model's training; `None` for any other folder."""
     made = Path(folder) / MADE
     return read_json_file(made)["guidance"] if made.is_file() else None
 
 
 def issue_rows(found: Iterable[IssueAnnotation]) -> list[dict[str, Any]]:
-    """Issues as JSON rows, turn by turn."""
+    """Return issues as JSON rows, turn by turn."""
     return [
-        {"turn": each.target.turn, "score": each.score, **issue.to_json()} for each in found for issue in each.issues
+        {"turn": annotation.target.turn, "score": annotation.score, **issue.to_json()}
+        for annotation in found
+        for issue in annotation.issues
     ]
 
 
-def turns_of(samples: Iterable[Sample], everyone: bool = False) -> list[Sample]:
-    """The turns that a judge is asked about: those of the samples' conversations, up to the last that is a sample."""
-    upto: dict[str, tuple[Conversation, int]] = {}
+def turns_of(samples: Iterable[Sample], all_speakers: bool = False) -> list[Sample]:
+    """Return the turns to ask a judge about: those of the samples' conversations, up to the last sampled turn."""
+    last_turns: dict[str, tuple[Conversation, int]] = {}
     for sample in samples:
         last = len(sample.conversation.turns) - 1 if sample.turn is None else sample.turn
-        before = upto.get(sample.conversation.id)
-        upto[sample.conversation.id] = (sample.conversation, max(last, before[1] if before else -1))
+        previous = last_turns.get(sample.conversation.id)
+        last_turns[sample.conversation.id] = (sample.conversation, max(last, previous[1] if previous else -1))
     return [
         Sample(conversation, turn)
-        for conversation, last in upto.values()
-        for turn in judged_turns(conversation, everyone).turns
+        for conversation, last in last_turns.values()
+        for turn in judged_turns(conversation, all_speakers).turns
         if turn <= last
     ]
 
@@ -409,22 +455,23 @@ def _conversations(samples: Iterable[Sample]) -> list[Conversation]:
     return list({sample.conversation.id: sample.conversation for sample in samples}.values())
 
 
-def _why(each: Unannotated) -> str:
-    return each.detail if each.reason == "no verdict" else each.reason
+def _why(result: Unannotated) -> str:
+    return result.detail if result.reason == "no verdict" else result.reason
 
 
 def _worst(prompt: Prompt) -> Reply:
     """Return the reply with the most follow-up requests.
 
-    For a dialogue it is unreadable, so that each turn is asked about alone. For a turn it has a loss, so that it is
-    asked for again, and an issue of an unknown kind, whose kind is asked for. For a list of kinds it is no list.
+    For a dialogue it is unreadable, so that each turn needs its own request. For a turn it has a loss, which repeats
+    the
+    request, and an issue of an unknown kind, which adds one. For a list of kinds it is not a list.
     """
     issue = {"type": "an unknown kind", "comment": "", "quote": ""}
     return Reply(json.dumps({"issues": [issue, None], "comment": "", "score": 3}))
 
 
 def _stand_in(prompt: Prompt) -> Reply:
-    """A verdict of the expected form and length, for every turn that is asked about."""
+    """Return a verdict of the expected form and length for each turn in the prompt."""
     verdict = {"issues": [], "comment": "It answers what was asked.", "score": 4}
     turns = (prompt.schema or {}).get("properties", {}).get("turns")
     if turns is None:

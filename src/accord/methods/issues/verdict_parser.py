@@ -1,7 +1,7 @@
-"""Reading a verdict: what a model wrote about a reply, by its form alone.
+"""Parser of verdicts: issues and score that a model wrote about a reply, read by form only.
 
-Nothing is guessed: a reply that holds two verdicts, or one that is not the first thing in it, could be the transcript's
-own words, and is not read. What cannot be read is counted with its reason, and never becomes an issue or a score.
+The parser never guesses. A reply with two verdicts, or with text before the verdict, could quote the transcript and is
+not read. Unreadable parts are counted by reason and never become an issue or a score.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from accord.edges import sendable
 from accord.values import MAX_SCORE, MIN_SCORE
 
 LONGEST = 1000
-"""Characters of a comment or a quote that are kept."""
+"""Characters of a comment or a quote; longer ones are cut."""
 MOST_ISSUES = 50
 
 _FENCED = re.compile(r"```(?:json|JSON)?[ \t]*\n?(.*?)\n?[ \t]*```(.*)", re.DOTALL)
@@ -24,8 +24,8 @@ _DIGITS = re.compile(r"\s*([0-9])(?:\.0+)?\s*")
 
 
 @dataclass(frozen=True, slots=True)
-class Stated:
-    """One issue as a model wrote it down: its type is any text."""
+class StatedIssue:
+    """One issue as a model wrote it; its type is any text."""
 
     type: str
     comment: str
@@ -34,107 +34,107 @@ class Stated:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a model wrote about one reply; `losses` are the reasons why parts of it could not be read."""
+    """A model's verdict on one reply; `losses` has the reasons for unreadable parts."""
 
-    issues: tuple[Stated, ...]
+    issues: tuple[StatedIssue, ...]
     score: int
     comment: str
     losses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
-    """A reply that holds no verdict, and why."""
+class UnreadableVerdict:
+    """A reply without a verdict, with the reason."""
 
     reason: str
 
 
-class _Twice(ValueError):
-    """An object names a key twice."""
+class _RepeatedKey(ValueError):
+    """A JSON object has a key twice."""
 
 
-def read_verdict(text: str) -> Verdict | Unread:
-    """The verdict on one reply: `{"issues": [{"type", "comment", "quote"}], "score": 1..5, "comment"}`.
+def read_verdict(text: str) -> Verdict | UnreadableVerdict:
+    """Read the verdict on one reply: `{"issues": [{"type", "comment", "quote"}], "score": 1..5, "comment"}`.
 
-    It may stand in one code fence, and prose may follow it.
+    The verdict may be in one code fence, and text may follow it.
     """
-    found = _only_object(text)
-    return found if isinstance(found, Unread) else _verdict(found)
+    content = _only_object(text)
+    return content if isinstance(content, UnreadableVerdict) else _verdict(content)
 
 
-def read_verdicts(text: str, turns: Sequence[int]) -> dict[int, Verdict | Unread]:
-    """The verdicts on several replies, `{"turns": [{"turn": 3, ...}, ...]}`, by turn; every turn has an entry."""
-    found = _only_object(text)
-    entries = found.get("turns") if isinstance(found, dict) else None
+def read_verdicts(text: str, turns: Sequence[int]) -> dict[int, Verdict | UnreadableVerdict]:
+    """Read verdicts on several replies, `{"turns": [{"turn": 3, ...}, ...]}`; every turn has an entry."""
+    content = _only_object(text)
+    entries = content.get("turns") if isinstance(content, dict) else None
     if not isinstance(entries, list):
-        reason = found if isinstance(found, Unread) else Unread("no list of turns")
+        reason = content if isinstance(content, UnreadableVerdict) else UnreadableVerdict("no list of turns")
         return dict.fromkeys(turns, reason)
-    read: dict[int, Verdict | Unread] = {}
+    by_turn: dict[int, Verdict | UnreadableVerdict] = {}
     for entry in entries:
         turn = _whole(entry.get("turn")) if isinstance(entry, dict) else None
         if turn in turns and turn is not None:
-            read[turn] = Unread("two verdicts on one turn") if turn in read else _verdict(entry)
-    return {turn: read.get(turn, Unread("no verdict on this turn")) for turn in turns}
+            by_turn[turn] = UnreadableVerdict("two verdicts on one turn") if turn in by_turn else _verdict(entry)
+    return {turn: by_turn.get(turn, UnreadableVerdict("no verdict on this turn")) for turn in turns}
 
 
-def _only_object(text: str) -> dict[str, Any] | Unread:
-    """The one JSON object that a text begins with, alone or in a fence."""
+def _only_object(text: str) -> dict[str, Any] | UnreadableVerdict:
+    """Return the JSON object at the beginning of a text, plain or fenced."""
     body = text.strip().removeprefix("\ufeff").lstrip()
     fenced = _FENCED.match(body)
     body, after = (fenced[1].strip(), fenced[2]) if fenced else (body, "")
     if not body:
-        return Unread("an empty reply")
+        return UnreadableVerdict("empty reply")
     if not body.startswith("{"):
-        return Unread("a verdict is not the first thing in it" if "{" in body else "no JSON object")
+        return UnreadableVerdict("text before the verdict" if "{" in body else "no JSON object")
     try:
-        found, end = _decoder.raw_decode(body)
-    except _Twice:
-        return Unread("a key stands twice")
+        content, end = _decoder.raw_decode(body)
+    except _RepeatedKey:
+        return UnreadableVerdict("duplicate key")
     except (ValueError, RecursionError):
-        return Unread("broken or truncated JSON")
+        return UnreadableVerdict("broken or truncated JSON")
     if _more(body[end:] + after):
-        return Unread("more than one verdict")
-    return found if isinstance(found, dict) else Unread("no JSON object")
+        return UnreadableVerdict("more than one verdict")
+    return content if isinstance(content, dict) else UnreadableVerdict("no JSON object")
 
 
 def _more(rest: str) -> bool:
-    """Whether what follows a verdict could be another one."""
+    """Return True if the rest could contain another verdict."""
     return "{" in rest and ('"score"' in rest or '"issues"' in rest)
 
 
-def _verdict(found: Mapping[str, Any]) -> Verdict | Unread:
-    score = _score(found.get("score"))
+def _verdict(content: Mapping[str, Any]) -> Verdict | UnreadableVerdict:
+    score = _score(content.get("score"))
     if score is None:
-        return Unread("no score" if found.get("score") is None else "a score that is none of 1 to 5")
-    entries = found.get("issues")
+        return UnreadableVerdict("no score" if content.get("score") is None else "score outside 1 to 5")
+    entries = content.get("issues")
     if not isinstance(entries, list):
-        return Unread("no list of issues")
+        return UnreadableVerdict("no list of issues")
     losses: list[str] = []
     issues = tuple(_stated(entries[:MOST_ISSUES], losses))
     losses += ["too many issues"] * max(len(entries) - MOST_ISSUES, 0)
-    comment = found.get("comment", "")
+    comment = content.get("comment", "")
     if not isinstance(comment, str):
-        losses.append("a comment that is no text")
+        losses.append("comment is not text")
         comment = ""
     return Verdict(issues, score, _text(comment), tuple(losses))
 
 
-def _stated(entries: Sequence[Any], losses: list[str]) -> Iterator[Stated]:
+def _stated(entries: Sequence[Any], losses: list[str]) -> Iterator[StatedIssue]:
     for entry in entries:
         if not isinstance(entry, dict):
-            losses.append("an issue that is no object")
+            losses.append("issue is not an object")
             continue
         kind, comment, quote = entry.get("type"), entry.get("comment", ""), entry.get("quote") or ""
         if not isinstance(kind, str) or not kind.strip():
-            losses.append("an issue without a type")
+            losses.append("issue without a type")
         elif not isinstance(comment, str) or not isinstance(quote, str):
-            losses.append("an issue whose comment or quote is no text")
+            losses.append("comment or quote of an issue is not text")
         else:
-            yield Stated(_text(kind)[:100], _text(comment), _text(quote))
+            yield StatedIssue(_text(kind)[:100], _text(comment), _text(quote))
 
 
 def _score(value: Any) -> int | None:
-    """A whole number from 1 to 5, or its digit as text."""
+    """Return an integer from 1 to 5, or its digit as text."""
     digit = _DIGITS.fullmatch(value) if isinstance(value, str) else None
     number = int(digit[1]) if digit else _whole(value)
     return number if number is not None and MIN_SCORE <= number <= MAX_SCORE else None
@@ -147,20 +147,20 @@ def _whole(value: Any) -> int | None:
 
 
 def _text(text: str) -> str:
-    """A text in one line without what no page and no file can carry."""
-    told = text if text.isascii() else sendable(text).replace("\ufffd", "")
-    return " ".join(told.replace("\0", "").split())[:LONGEST]
+    """Return a text in one line without characters that pages and files cannot hold."""
+    valid = text if text.isascii() else sendable(text).replace("\ufffd", "")
+    return " ".join(valid.replace("\0", "").split())[:LONGEST]
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise _Twice
-    return found
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        raise _RepeatedKey
+    return content
 
 
 def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 _decoder = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_number)

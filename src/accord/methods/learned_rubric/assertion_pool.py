@@ -1,4 +1,4 @@
-"""A pool of assertions that a model writes from good and bad conversations (RUBICON, section 3.2), naming nobody."""
+"""Pool of assertions that a model writes from good and bad conversations, without private details (section 3.2)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import numpy as np
 from pydantic import Field
 
 from accord.edges import BadInput, BudgetReached
-from accord.evidence import STOP_WORDS, Settings, Training
-from accord.methods.learned_rubric.assertion_selector import Decided
+from accord.evidence import STOP_WORDS, SourceSettings, Training
+from accord.methods.learned_rubric.assertion_selector import ClassifiedSamples
 from accord.methods.learned_rubric.assertion_writer import (
     ALIKE,
     MOST,
@@ -25,9 +25,9 @@ from accord.methods.learned_rubric.assertion_writer import (
     PROMPTS,
     SHOWN,
     Assertion,
-    Distinct,
+    DistinctAssertions,
     RubricPromptBuilder,
-    Written,
+    WrittenAssertions,
     deduplicate,
     deduplicate_by_cosine,
     extract,
@@ -66,50 +66,56 @@ REASON = "the {} replies to what the other one has asked before and gives enough
 ASSERTION = "The assistant gives the {} kind of answer that is asked for."
 
 
-class WritingSettings(Settings):
-    """What the writer is told, and what it is to write."""
+class WritingSettings(SourceSettings):
+    """Settings of the writer."""
 
     task: str | None = Field(
-        default=None, description="YAML file that says what the conversations are about, and what is expected of them."
+        default=None,
+        description="YAML file with a description of the conversations and of the expectations on the assistant.",
     )
-    prompts: str | None = Field(default=None, description="Folder of prompt files used in place of Accord's.")
+    prompts: str | None = Field(default=None, description="Folder of prompt files that replace Accord's.")
     reasons: int = Field(default=MOST, ge=1, le=10, description="Maximum number of reasons per conversation.")
     pool_size: int = Field(default=100, ge=1, le=1000, description="Maximum number of assertions of each class.")
     deduplicate: Literal["model", "embedding"] = Field(
-        default="model", description="What finds repeated assertions: the writer (model), or an embedder (embedding)."
+        default="model",
+        description="Detection of duplicate assertions: by the writer (model), or by an embedder (embedding).",
     )
     embedder: str = Field(default="minilm-l6", description="Embedder of `deduplicate: embedding`.")
-    alike: float = Field(
-        default=ALIKE, gt=0, le=1, description="Cosine similarity from which two assertions count as repeated."
+    min_similarity: float = Field(
+        default=ALIKE, gt=0, le=1, description="Cosine similarity from which two assertions count as duplicates."
     )
 
 
 @dataclass(frozen=True)
-class Writing:
-    """What a writer is told, what it is to write, and how many tokens one of its requests may have."""
+class WriterOptions:
+    """Settings, prompts and context limit of the writer."""
 
     settings: WritingSettings
     guidance: RubricPromptBuilder
     context: int | None = None
 
     @classmethod
-    def by(cls, who: ModelInfo, settings: WritingSettings, folder: Path = Path()) -> Writing:
-        """Return how the writer is asked; relative paths in the settings start from `folder`.
+    def by(cls, writer: ModelInfo, settings: WritingSettings, folder: Path = Path()) -> WriterOptions:
+        """Return the options of a writer; relative paths in the settings start from `folder`.
 
         Raises:
-            BadInput: A file cannot be used.
+            BadInput: A file is unusable.
         """
         task = None if settings.task is None else load_task(folder / settings.task)
         prompts = None if settings.prompts is None else load_prompts(folder / settings.prompts)
-        return cls(settings, RubricPromptBuilder(task, prompts, by_schema=not in_process(who.name)), who.context)
+        return cls(settings, RubricPromptBuilder(task, prompts, by_schema=not in_process(writer.name)), writer.context)
 
 
 @dataclass
 class WrittenPool:
-    """What was written from some conversations.
+    """Assertions written from some conversations.
 
-    `assertions` are the pool, SAT before DSAT; `left_out` and `failures` count why assertions were left out and prompts
-    failed; `flagged` are assertions that name somebody or something of a conversation, with what, outside the pool.
+    Attributes:
+        assertions: The pool, SAT before DSAT.
+        counts: Counts of conversations, reasons and assertions.
+        left_out: Dropped assertions by reason.
+        failures: Failed prompts by reason.
+        flagged: Assertions with private details, which are outside the pool, and the details.
     """
 
     assertions: list[Assertion] = field(default_factory=list)
@@ -119,119 +125,125 @@ class WrittenPool:
     flagged: list[tuple[str, list[str]]] = field(default_factory=list)
 
     def failed(self, failures: Iterable[Failure]) -> None:
-        """Count failures; a budget that was reached, or a reply that nobody has asked for yet, is an error."""
+        """Count failures; a spent budget, or a reply that is not there yet, is an error."""
         for failure in failures:
             if failure.reason == OUT_OF_BUDGET:
                 raise BudgetReached(failure.detail)
             if failure.reason in {NOT_ASKED, IN_BATCH}:
-                raise BadInput("the writer has not replied to everything yet; ask it first, then learn the rubric")
+                raise BadInput("the writer has open requests. Ask it first, then learn the rubric")
             self.failures[failure.reason] += 1
 
-    def without_private(self, assertions: Iterable[Assertion], said: _Said) -> list[Assertion]:
-        """The assertions that name nobody and quote nobody; private details in their reasons are blotted out."""
+    def without_private(self, assertions: Iterable[Assertion], source: _SourceText) -> list[Assertion]:
+        """Return the assertions without private details and quotes; details in their reasons are masked."""
         kept = []
-        for each in assertions:
-            details = said.names.private(each.text)
+        for assertion in assertions:
+            details = source.names.private(assertion.text)
             if details:
-                self.flagged.append((each.text, details))
-            elif _plain(each.text).rstrip(".") in said.text:
+                self.flagged.append((assertion.text, details))
+            elif _plain(assertion.text).rstrip(".") in source.text:
                 self.left_out["words of a conversation"] += 1
             else:
-                hidden = said.names.hidden
-                found = [r.model_copy(update={"text": hidden(r.text), "quote": hidden(r.quote)}) for r in each.reasons]
-                kept.append(replace(each, reasons=tuple(found)))
+                hidden = source.names.hidden
+                reasons = [
+                    r.model_copy(update={"text": hidden(r.text), "quote": hidden(r.quote)}) for r in assertion.reasons
+                ]
+                kept.append(replace(assertion, reasons=tuple(reasons)))
         return kept
 
     def check(self) -> None:
-        """Refuse an empty pool, and say why it is empty."""
+        """Raise an error with the reasons if the pool is empty."""
         if self.assertions:
             return
-        lost = (self.failures + self.left_out).most_common()
-        why = ", ".join(f"{reason} ({count})" for reason, count in lost) or "no reason was given"
-        flagged = f"; {len(self.flagged)} named private details" if self.flagged else ""
+        dropped = (self.failures + self.left_out).most_common()
+        reasons = ", ".join(f"{reason} ({count})" for reason, count in dropped) or "no reasons in the replies"
+        flagged = f"; {len(self.flagged)} contained private details" if self.flagged else ""
         raise BadInput(
-            f"no assertion came out of {self.counts['conversations']} conversations: {why}{flagged}. Another writer "
-            "may do better; `prompts` names your own prompt files"
+            f"no assertion was written from {self.counts['conversations']} conversations: {reasons}{flagged}. Try "
+            "another writer, or your own prompt files (`prompts`)"
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The counts; what is private stays out of what is kept."""
+        """Return the counts; private details are never saved."""
         about = {"left_out": dict(self.left_out), "failures": dict(self.failures)}
         return {**self.counts, **about, "flagged": len(self.flagged)}
 
 
 @dataclass(frozen=True)
-class _Said:
-    """The text of the conversations that a pool is written from, in lower case, and the names in it."""
+class _SourceText:
+    """Lower-case text of the conversations that a pool is written from, and the names in it."""
 
     text: str
-    names: Names
+    names: PrivateNames
 
     @classmethod
-    def of(cls, samples: Iterable[Sample], guidance: RubricPromptBuilder) -> _Said:
-        """Documents are shown to the writer too; words of the prompts and of the task are no secret."""
-        whole = [(sample.conversation.turns, sample.conversation.documents) for sample in samples]
-        texts = ["\n".join([transcript_of(turns), documents_of(documents)]) for turns, documents in whole]
-        own = (guidance.prompts or {}).values()
-        known = " ".join([*(shipped(name) for name in PROMPTS), guidance.told_domain(), *own])
-        return cls(_plain(" ".join(texts)), Names.of(texts, known))
+    def of(cls, samples: Iterable[Sample], guidance: RubricPromptBuilder) -> _SourceText:
+        """Collect transcripts and documents; words of prompts and task are not private."""
+        parts = [(sample.conversation.turns, sample.conversation.documents) for sample in samples]
+        texts = ["\n".join([transcript_of(turns), documents_of(documents)]) for turns, documents in parts]
+        own_prompts = (guidance.prompts or {}).values()
+        public_text = " ".join([*(shipped(name) for name in PROMPTS), guidance.told_domain(), *own_prompts])
+        return cls(_plain(" ".join(texts)), PrivateNames.of(texts, public_text))
 
 
-Write = Callable[[Sequence[AssertionReason], Polarity, RubricPromptBuilder], PromptFlow[Written]]
+Write = Callable[[Sequence[AssertionReason], Polarity, RubricPromptBuilder], PromptFlow[WrittenAssertions]]
 
 
-def write_pool(writing: Writing, studied: Decided, name: str = "", write: Write | None = None) -> Flow[WrittenPool]:
-    """A pool of assertions from conversations that people called good or bad.
+def write_pool(
+    writing: WriterOptions, studied: ClassifiedSamples, name: str = "", write: Write | None = None
+) -> Flow[WrittenPool]:
+    """Write a pool of assertions from conversations with good and bad ratings.
 
     Args:
-        writing: What the writer is told.
+        writing: Options of the writer.
         studied: The conversations.
-        name: Of the system that it is for, as progress shows it.
-        write: Another way to write the assertions of one class from its reasons; what it writes is not de-duplicated.
+        name: System name for progress messages.
+        write: Alternative function that writes the assertions of one class from its reasons, without de-duplication.
 
     Raises:
-        BadInput: No assertion came out of it, or a conversation cannot be shown in the model's context.
-        BudgetReached: The budget is spent; the same flow goes on from there.
+        BadInput: No assertion was written, or a conversation does not fit into the model's context.
+        BudgetReached: The budget is spent; the same flow continues from there.
     """
     guidance, most = writing.guidance, writing.settings.reasons
     show = windowed(guidance, writing.context, most)
     pairs = zip(studied.samples, studied.good.tolist(), strict=True)
     flows = [extract(sample, good, guidance, show, most) for sample, good in pairs]
-    extracted = yield from together([_to_writer(flow, f"studied {name}".strip(), most) for flow in flows])
+    results = yield from together([_to_writer(flow, f"studied {name}".strip(), most) for flow in flows])
     pool = WrittenPool()
-    pool.failed(one.failure for one in extracted if one.failure is not None)
-    in_part = sum(one.truncated_share > 0 for one in extracted)
-    pool.counts.update({"conversations": len(extracted), "shown in part": in_part})
-    said = _Said.of(studied.samples, guidance)
-    reasons = {side: [r for one in extracted if one.side is side for r in one.reasons] for side in Polarity}
+    pool.failed(one.failure for one in results if one.failure is not None)
+    in_part = sum(one.truncated_share > 0 for one in results)
+    pool.counts.update({"conversations": len(results), "shown in part": in_part})
+    source = _SourceText.of(studied.samples, guidance)
+    reasons = {side: [r for one in results if one.side is side for r in one.reasons] for side in Polarity}
     purpose = f"written {name}".strip()
-    parts = [_write_class(pool, writing, *each, said, purpose, write) for each in reasons.items()]
-    pool.assertions = [each for part in (yield from together(parts)) for each in part]
+    parts = [
+        _write_class(pool, writing, *class_and_reasons, source, purpose, write) for class_and_reasons in reasons.items()
+    ]
+    pool.assertions = [class_and_reasons for part in (yield from together(parts)) for class_and_reasons in part]
     pool.check()
     return pool
 
 
 def _write_class(
-    pool: WrittenPool, writing: Writing, side: Polarity, reasons: Sequence[AssertionReason], said: _Said, purpose: str,
-    write: Write | None,
+    pool: WrittenPool, writing: WriterOptions, side: Polarity, reasons: Sequence[AssertionReason], source: _SourceText,
+    purpose: str, write: Write | None,
 ) -> Flow[list[Assertion]]:  # fmt: skip
-    """The assertions of one class; what was left out and what failed is counted in the pool."""
+    """Write the assertions of one class, and count dropped ones and failures in the pool."""
     guidance, settings = writing.guidance, writing.settings
     flow = write(reasons, side, guidance) if write else summarise(reasons, side, guidance, settings.pool_size)
     written = yield from _to_writer(flow, purpose, settings.reasons)
     pool.failed(written.failures)
     pool.left_out += written.left_out
-    kept = pool.without_private(written.assertions, said)
+    kept = pool.without_private(written.assertions, source)
     if write is not None:
-        found = Distinct(kept)
+        distinct = DistinctAssertions(kept)
     elif settings.deduplicate == "model":
-        found = yield from _to_writer(deduplicate(kept, guidance), purpose, settings.reasons)
+        distinct = yield from _to_writer(deduplicate(kept, guidance), purpose, settings.reasons)
     else:
         vectors = yield [Request(EMBEDDER, EmbeddingText(settings.embedder, each.text)) for each in kept]
-        found = deduplicate_by_cosine(kept, np.array(vectors) if kept else np.zeros((0, 1)), settings.alike)
-    pool.failed(found.failures)
-    pool.counts += Counter(reasons=len(reasons), written=len(written.assertions), repeated=found.repeated)
-    return found.assertions
+        distinct = deduplicate_by_cosine(kept, np.array(vectors) if kept else np.zeros((0, 1)), settings.min_similarity)
+    pool.failed(distinct.failures)
+    pool.counts += Counter(reasons=len(reasons), written=len(written.assertions), repeated=distinct.repeated)
+    return distinct.assertions
 
 
 def _plain(text: str) -> str:
@@ -239,15 +251,15 @@ def _plain(text: str) -> str:
 
 
 def _to_writer(flow: PromptFlow[T], purpose: str, most: int) -> Flow[T]:
-    """Address a flow of prompts for lists to the writer, with the replies that a plan assumes."""
+    """Send a flow of prompts for lists to the writer, with stand-in replies for a plan."""
     expected = partial(_stand_in, most, MOST_A_BATCH)
     fewest = partial(_stand_in, 1, 1, repeats=True)
-    # One assertion per batch leaves room in the pool, so that every batch of reasons is asked about.
+    # One assertion per batch leaves room in the pool, so that the plan counts every batch.
     return to_role(WRITER, flow, purpose, None, expected, fewest, stand_in_twice(partial(_stand_in, most, 1)))
 
 
 def _stand_in(reasons: int, assertions: int, prompt: Prompt, repeats: bool = False) -> Reply:
-    """Return a list of reasons or assertions, with different lines for each prompt.
+    """Return a list of reasons or assertions with distinct lines for each prompt.
 
     With `repeats`, all assertions repeat the first.
     """
@@ -266,9 +278,9 @@ def _stand_in(reasons: int, assertions: int, prompt: Prompt, repeats: bool = Fal
 
 HIDDEN = "[…]"
 COMMON_SHARE = 0.1
-"""A name that occurs in a larger share of the conversations belongs to the domain."""
+"""A name in a larger share of the conversations belongs to the domain."""
 FEW = 3
-"""A name that occurs in no more conversations is theirs, however few conversations there are."""
+"""A name in at most this many conversations is private, for any number of conversations."""
 
 _IDENTIFIERS = re.compile(
     r"""[\w.+-]+@[\w-]+(?:\.[\w-]+)+          # mail
@@ -285,10 +297,10 @@ _BEGINS = re.compile(r"(?:^|[.!?:]\s+)[\"“'(]?$")
 
 
 @dataclass(frozen=True)
-class Names:
-    """The words of some conversations, in how many of them each occurs, and which are no secret.
+class PrivateNames:
+    """Words of some conversations with document frequencies, and the words that are public.
 
-    What can be found is what is written with a capital in an assertion; scripts without capitals have no names here.
+    Only capitalized words of an assertion can be names; scripts without capitals have none.
     """
 
     conversations: int
@@ -297,8 +309,8 @@ class Names:
     known: frozenset[str]
 
     @classmethod
-    def of(cls, texts: Iterable[str], known: str = "") -> Names:
-        """The words of transcripts; `known` is text whose words are no secret, such as the task description."""
+    def of(cls, texts: Iterable[str], known: str = "") -> PrivateNames:
+        """Collect the words of transcripts; words of `known`, such as the task description, are public."""
         seen: Counter[str] = Counter()
         small: set[str] = set()
         count = 0
@@ -310,28 +322,31 @@ class Names:
         return cls(count, seen, frozenset(small), frozenset(word.lower() for word in _words(known)) | STOP_WORDS)
 
     def private(self, text: str) -> list[str]:
-        """What in a text names somebody or something of a few conversations, in its order."""
-        found = [match[0].strip() for match in _IDENTIFIERS.finditer(text)]
+        """Return the private details in a text, in order."""
+        identifiers = [match[0].strip() for match in _IDENTIFIERS.finditer(text)]
         text = text.replace("’", "'")
-        return [*found, *(match[0] for match in _WORD.finditer(text) if self._names(match[0], text[: match.start()]))]
+        return [
+            *identifiers,
+            *(match[0] for match in _WORD.finditer(text) if self._names(match[0], text[: match.start()])),
+        ]
 
     def _names(self, word: str, before: str) -> bool:
-        """Whether a word is a name: with a capital where no sentence begins, or nowhere seen without one."""
+        """Return True for a name: capitalized inside a sentence, or never seen in lower case."""
         lower = word.lower().removesuffix("'s")
-        few = 0 < self.seen[lower] <= max(FEW, COMMON_SHARE * self.conversations)
-        if not word[0].isupper() or len(word) < 2 or lower in self.known or not few:
+        is_rare = 0 < self.seen[lower] <= max(FEW, COMMON_SHARE * self.conversations)
+        if not word[0].isupper() or len(word) < 2 or lower in self.known or not is_rare:
             return False
         return lower not in self.small or _BEGINS.search(before) is None
 
     def hidden(self, text: str) -> str:
-        """The text with every private detail blotted out, however it is written there."""
+        """Return the text with every private detail masked, in any capitalization."""
         for detail in sorted(set(self.private(text)), key=len, reverse=True):
             text = re.sub(rf"(?<!\w){re.escape(detail)}(?!\w)", HIDDEN, text.replace("’", "'"), flags=re.IGNORECASE)
         return text
 
 
 def _words(text: str) -> list[str]:
-    """The words of a text, none of them as a possessive."""
+    """Return the words of a text, without possessive endings."""
     return [word.removesuffix("'s") for word in _WORD.findall(text.replace("’", "'"))]
 
 
@@ -347,22 +362,22 @@ SOURCE = "Learned from conversations (Biyani et al., RUBICON, AIware 2024)."
 
 
 def questions_of(assertions: Iterable[Assertion], main: str = "") -> list[Question]:
-    """Assertions as questions with an id each, `sat-01`, `dsat-01` and so on; none is called like the main question."""
+    """Return assertions as questions with ids `sat-01`, `dsat-01`, ..., skipping the id of the main question."""
     counts: Counter[Polarity] = Counter()
-    found = []
-    for each in assertions:
-        counts[each.side] += 1
-        counts[each.side] += f"{each.side}-{counts[each.side]:02d}" == main
-        name = f"{each.side}-{counts[each.side]:02d}"
-        question = Question(id=name, text=each.text, scale=LIKERT, meanings=AGREEMENT)
-        found.append(question.model_copy(update={"side": each.side, "reasons": each.reasons}))
-    return found
+    questions = []
+    for assertion in assertions:
+        counts[assertion.side] += 1
+        counts[assertion.side] += f"{assertion.side}-{counts[assertion.side]:02d}" == main
+        name = f"{assertion.side}-{counts[assertion.side]:02d}"
+        question = Question(id=name, text=assertion.text, scale=LIKERT, meanings=AGREEMENT)
+        questions.append(question.model_copy(update={"side": assertion.side, "reasons": assertion.reasons}))
+    return questions
 
 
 def rubric_of(
     questions: Sequence[Question], main: Question, name: str, instructions: str, learned_on: Iterable[str]
 ) -> Rubric:
-    """Assertions and the main question, which people answer, as a rubric."""
+    """Return a rubric of assertions and the main question for annotators."""
     return Rubric(
         name=name, main=main.id, questions=(*questions, main), instructions=instructions, source=SOURCE,
         learned_on=tuple(sorted(set(learned_on))),
@@ -370,48 +385,46 @@ def rubric_of(
 
 
 def only(rubric: Rubric, questions: Iterable[str]) -> Rubric:
-    """The selected assertions of a pool, in its order, and the main question."""
-    wanted = set(questions)
-    kept = [question for question in rubric.assertions if question.id in wanted]
-    return rubric_of(kept, rubric.main_question, "learned", rubric.instructions, rubric.learned_on)
+    """Return the selected assertions of a pool, in its order, and the main question."""
+    selected = set(questions)
+    assertions = [question for question in rubric.assertions if question.id in selected]
+    return rubric_of(assertions, rubric.main_question, "learned", rubric.instructions, rubric.learned_on)
 
 
 def asking(rubric: Rubric, questions: Iterable[str]) -> Rubric:
-    """Some of a rubric's questions, whatever people are asked, as a judge is asked them."""
-    wanted = set(questions)
-    chosen = tuple(question for question in rubric.questions if question.id in wanted)
+    """Return some of a rubric's questions in the form in which a judge is asked."""
+    selected = set(questions)
+    chosen = tuple(question for question in rubric.questions if question.id in selected)
     return rubric.model_copy(update={"questions": chosen, "main": chosen[0].id})
 
 
 def seen_in(train: Training) -> list[str]:
-    """The conversations whose labels may be looked at."""
+    """Return the ids of the training conversations."""
     return [sample.conversation.id for sample in train.samples]
 
 
 def checked_pool(pool: Rubric, train: Training) -> Rubric:
-    """A pool that a user gives, with the main question; `BadInput` where its assertions cannot be judged."""
+    """Return a user's pool with the main question; `BadInput` if a judge cannot answer its assertions."""
     if not pool.assertions:
         raise BadInput(
-            f"rubric {pool.name!r} has no question with a class; give those that speak for a conversation `class: sat` "
-            "and those that speak against it `class: dsat`"
+            f"rubric {pool.name!r} has no question with a class. Add `class: sat` to questions that speak for a "
+            "conversation and `class: dsat` to questions that speak against it"
         )
     main = train.question
     for question in pool.assertions:
         if not (question.can_be_judged and question.scale.is_ordered):
-            raise BadInput(
-                f"assertion {question.id!r} of {pool.name!r} has no ordered options that a judge can choose from"
-            )
+            raise BadInput(f"assertion {question.id!r} of {pool.name!r} has no ordered options for a judge")
         if question.id == main.id:
-            raise BadInput(f"assertion {question.id!r} of {pool.name!r} is called like the main question; rename it")
+            raise BadInput(f"assertion {question.id!r} of {pool.name!r} has the id of the main question. Rename it")
     return rubric_of(pool.assertions, main, pool.name, pool.instructions, [*pool.learned_on, *seen_in(train)])
 
 
 def checked_given(name: str, given: Rubric, main: Question) -> Rubric:
-    """What can be summed of a rubric to compare with: its ordered questions that a judge can answer."""
-    left_out = (main.id, given.main if given.main_question.side is None else "")
-    asked = [question for question in given.judged if question.scale.is_ordered and question.id not in left_out]
-    if not asked:
+    """Return the questions of a rubric that can be summed: ordered ones that a judge can answer."""
+    excluded = (main.id, given.main if given.main_question.side is None else "")
+    questions = [question for question in given.judged if question.scale.is_ordered and question.id not in excluded]
+    if not questions:
         raise BadInput(
-            f"given: {name}: it has no question beside its main one that a judge can answer on an ordered scale"
+            f"rivals: {name}: no question besides the main one has an ordered scale that a judge can answer on"
         )
-    return rubric_of(asked, main, name, given.instructions, given.learned_on)
+    return rubric_of(questions, main, name, given.instructions, given.learned_on)

@@ -1,6 +1,8 @@
-"""What selection is learned from: people's ratings as good and bad conversations, a judge's answers as points.
+"""Assertion selector: good and bad conversations, answers as points, selection, and their sum, NetSAT.
 
-RUBICON, section 3.1: the lowest option is 0 points, the highest 10, and what does not apply 5.
+Biyani et al., *RUBICON*, AIware 2024, sections 3.1, 3.3 and 4.2. The lowest option is 0 points, the highest 10, and an
+assertion that does not apply 5. Signed and weighted points are selected by algorithm 1; their sum has a threshold and
+an uncertainty window around it.
 """
 
 from __future__ import annotations
@@ -15,39 +17,46 @@ from numpy.typing import NDArray
 from accord.edges import BadInput, UnknownName
 from accord.evidence import Column, EvidenceTable, Note, Ratings, Training, ratings
 from accord.methods.learned_rubric.selection_policies import (
+    BAD,
+    GOOD,
     POINT,
     POOLED,
     RUBICON,
     TOP,
-    Budget,
+    UNCERTAIN,
+    AssertionBudget,
     Candidates,
     Flags,
     Floats,
-    Outcome,
     Pool,
     SelectionSettings,
-    Trial,
-    Tuned,
+    TunedSelection,
+    TuningTrial,
+    UncertaintyWindow,
     Whole,
-    Window,
     chooser,
     stratified,
     threshold_of,
     tuned,
 )
 from accord.models import NOT_APPLICABLE
-from accord.values import Labels, Polarity, Question, Rubric, Sample, Signature, Target, content_hash
+from accord.statistics import DRAWS, Clusters, estimate_from_draws
+from accord.values import Estimate, Labels, Polarity, Question, Rubric, Sample, Signature, Target, content_hash
 from accord.version import __version__
 
 FEWEST = 2
-"""Conversations of each class, without which nothing can be told apart."""
+"""Minimum number of conversations of each class."""
 
 
 @dataclass(frozen=True)
-class Verdicts:
-    """(n,) rows of the evidence table with a good or a bad mean rating, which are good, and the (m,) undecided rows.
+class RatingClasses:
+    """Rows of the evidence table with a good or bad mean rating.
 
-    `contradicted` counts those called good by some and bad by others, whatever their mean says.
+    Attributes:
+        row: (n,) rows.
+        good: (n,) mask of good ones.
+        undecided: (m,) rows with a mean between bad and good.
+        contradicted: Number of rows with both good and bad ratings.
     """
 
     row: NDArray[np.intp]
@@ -57,17 +66,17 @@ class Verdicts:
 
 
 def cuts(question: Question, settings: SelectionSettings) -> tuple[float, float]:
-    """The highest mean rating that is bad and the lowest that is good; `BadInput` where they overlap."""
+    """Return the highest bad and the lowest good mean rating; `BadInput` if they overlap."""
     numbers, bad, good = question.scale.numbers, settings.bad, settings.good
-    middle, hair = (numbers[0] + numbers[-1]) / 2, (numbers[-1] - numbers[0]) * 1e-9
-    low, high = middle - hair if bad is None else bad, middle + hair if good is None else good
+    middle, epsilon = (numbers[0] + numbers[-1]) / 2, (numbers[-1] - numbers[0]) * 1e-9
+    low, high = middle - epsilon if bad is None else bad, middle + epsilon if good is None else good
     if low >= high:
-        raise BadInput(f"a rating of at most {low:g} is bad and of at least {high:g} good; the two may not overlap")
+        raise BadInput(f"ratings up to {low:g} are bad and from {high:g} are good; the ranges may not overlap")
     return low, high
 
 
-def verdicts(rated: Ratings, question: Question, settings: SelectionSettings, fewest: int = 0) -> Verdicts:
-    """Each rated row's class by its mean rating.
+def verdicts(rated: Ratings, question: Question, settings: SelectionSettings, fewest: int = 0) -> RatingClasses:
+    """Return the class of each rated row by its mean rating.
 
     Raises:
         BadInput: The cuts overlap, or fewer than `fewest` rows are good, or bad.
@@ -80,108 +89,109 @@ def verdicts(rated: Ratings, question: Question, settings: SelectionSettings, fe
     np.minimum.at(lowest, place, rated.value)
     np.maximum.at(highest, place, rated.value)
     decided = (mean <= low) | (mean >= high)
-    found = mean[decided] >= high
-    good, bad, undecided = int(found.sum()), int((~found).sum()), int((~decided).sum())
+    is_good = mean[decided] >= high
+    good, bad, undecided = int(is_good.sum()), int((~is_good).sum()), int((~decided).sum())
     if min(good, bad) < fewest:
         raise BadInput(
             f"by {question.id!r}, {good} conversations with evidence are good, {bad} bad and {undecided} "
-            f"undecided; a rubric is learned from at least {fewest} of each. Import labels of the rarer kind, or say "
-            "which ratings are bad and good: sources: {learned-rubric: {bad: 2, good: 4}}"
+            f"undecided; learning a rubric needs at least {fewest} of each. Import labels of the rarer class, or set "
+            "the cuts: sources: {learned-rubric: {bad: 2, good: 4}}"
         )
-    return Verdicts(rows[decided], found, rows[~decided], int(((lowest <= low) & (highest >= high)).sum()))
+    return RatingClasses(rows[decided], is_good, rows[~decided], int(((lowest <= low) & (highest >= high)).sum()))
 
 
 def verdicts_of(
     targets: Iterable[Target], labels: Labels, question: Question, settings: SelectionSettings, fewest: int = 0
-) -> Verdicts:
-    """The class of each rated target; rows are places among the targets.
+) -> RatingClasses:
+    """Return the class of each rated target; rows are indices of the targets.
 
     Raises:
-        BadInput: As `verdicts`, or the question compares, or its scale has no order.
+        BadInput: As for `verdicts`; or the question compares, or its scale has no order.
     """
     if question.compares:
-        raise BadInput(f"{question.id!r} compares two conversations; a rubric is learned from ratings of one")
+        raise BadInput(f"{question.id!r} compares two conversations; learning a rubric needs ratings of single ones")
     bare = EvidenceTable.from_rows([], {target: {} for target in targets})
     return verdicts(ratings(bare, labels, question), question, settings, fewest)
 
 
 @dataclass(frozen=True)
-class Decided:
-    """The samples that people called good or bad, (n,) which are good, and how many have contradicting labels."""
+class ClassifiedSamples:
+    """Samples that annotators rated good or bad, their (n,) mask, and the number with contradicting labels."""
 
     samples: Sequence[Sample]
     good: Flags
     contradicted: int
 
     @classmethod
-    def of(cls, train: Training, settings: SelectionSettings, fewest: int = FEWEST) -> Decided:
-        """Those of one side; `BadInput` where fewer than `fewest` are good, or bad."""
-        found = verdicts_of(train.targets, train.labels, train.question, settings, fewest)
-        return cls([train.samples[row] for row in found.row], found.good, found.contradicted)
+    def of(cls, train: Training, settings: SelectionSettings, fewest: int = FEWEST) -> ClassifiedSamples:
+        """Return those of one side; `BadInput` if fewer than `fewest` are good, or bad."""
+        classes = verdicts_of(train.targets, train.labels, train.question, settings, fewest)
+        return cls([train.samples[row] for row in classes.row], classes.good, classes.contradicted)
 
 
 # --- a judge's answers as points -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Points:
-    """(P, n) thousandths of a point from 0 to 10,000, 5,000 without an answer; which have none although they apply."""
+class AssertionPoints:
+    """(P, n) thousandths of a point from 0 to 10,000, 5,000 without an answer; and a mask of missing answers."""
 
     values: Whole
     missing: Flags
 
 
-def points(evidence: EvidenceTable, questions: Sequence[str], reading: str) -> Points:
-    """Answers as points: the expectation of each distribution, or its likeliest option.
+def points(evidence: EvidenceTable, questions: Sequence[str], reading: str) -> AssertionPoints:
+    """Return answers as points: the expectation of each distribution, or its mode.
 
     Raises:
-        BadInput: A question was not answered in this evidence.
+        BadInput: The evidence has no answers to a question.
     """
     values = np.full((len(questions), len(evidence)), TOP // 2, dtype=np.int32)
     missing = np.zeros(values.shape, dtype=bool)
     for row, name in enumerate(questions):
         options, shares, known = evidence.distribution(name)
         place = (np.array(options) - options[0]) / (options[-1] - options[0])
-        read = shares @ place if reading == "expected" else place[shares.argmax(axis=1)]
-        values[row, known] = np.rint(read[known] * 10 * POINT)
-        silent = [evidence.absences.get((target, name)) == NOT_APPLICABLE for target in evidence.targets]
-        missing[row] = ~known & ~np.array(silent, dtype=bool)
-    return Points(values, missing)
+        place_of_row = shares @ place if reading == "expected" else place[shares.argmax(axis=1)]
+        values[row, known] = np.rint(place_of_row[known] * 10 * POINT)
+        not_applicable = [evidence.absences.get((target, name)) == NOT_APPLICABLE for target in evidence.targets]
+        missing[row] = ~known & ~np.array(not_applicable, dtype=bool)
+    return AssertionPoints(values, missing)
 
 
 def signed(values: Whole, sat: Flags, weights: Sequence[float]) -> Whole:
-    """(P, n) what each answer adds to NetSAT: negated for DSAT, times the assertion's weight."""
+    """Return (P, n) contributions to NetSAT: negated for DSAT, times the weight of the assertion."""
     factors = np.where(sat, 1.0, -1.0) * np.array(weights, dtype=float)
     return np.asarray(np.rint(values * factors[:, None]), dtype=np.int32)
 
 
 METHOD, NET_SAT = "learned-rubric", "net-sat"
 LEAST_ANSWERED = 0.5
-"""A conversation of which fewer of the chosen assertions are answered has no score."""
+"""Minimum share of answered assertions for a score."""
 MOST_WEIGHT = 100_000
-"""Of all assertions together: sums of thousandths stay whole numbers of 32 bits."""
+"""Maximum sum of weights, so that sums of thousandths fit into 32 bits."""
 
 
 @dataclass(frozen=True)
 class TrainingSide:
-    """A pool with (P,) names of its assertions and (C,) groups of its conversations, which splits keep together."""
+    """A pool with (P,) names of its assertions and (C,) groups of its conversations."""
 
     names: Sequence[str]
     pool: Pool
-    verdicts: Verdicts
+    verdicts: RatingClasses
     groups: Sequence[str]
 
 
 class AssertionSelector:
-    """Selects assertions, sums them, and calls a conversation good, bad or uncertain.
+    """Selects assertions, sums them, and labels conversations good, bad or uncertain.
 
     Args:
-        question: The main question; its labels say which conversations are good.
-        classes: `sat` or `dsat` for each assertion, by the id of its question; without any, every question that was
-            answered is a candidate, and speaks for what it is answered higher about.
-        weights: What an assertion counts in the sum, by id; 1 where it is not named.
-        settings: How assertions are selected.
-        seed: Of the folds and of the bandit.
+        question: Main question; its labels define good conversations.
+        classes: `sat` or `dsat` for each assertion, by question id. Without any, all answered questions are
+            candidates, and
+            their direction is learned.
+        weights: Weight of an assertion in the sum, by id; 1 by default.
+        settings: Settings of the selection.
+        seed: Seed of the folds and of random policies.
 
     Raises:
         UnknownName: A class is neither `sat` nor `dsat`.
@@ -198,32 +208,34 @@ class AssertionSelector:
     ) -> None:
         self.question, self.classes, self.weights, self.seed = question, classes or {}, weights or {}, seed
         self.settings = settings or SelectionSettings()
-        strange = next((name for name in self.classes.values() if name not in set(Polarity)), None)
-        if strange is not None:
-            raise UnknownName("class of an assertion", str(strange), tuple(map(str, Polarity)))
+        invalid = next((name for name in self.classes.values() if name not in set(Polarity)), None)
+        if invalid is not None:
+            raise UnknownName("class of an assertion", str(invalid), tuple(map(str, Polarity)))
         cuts(question, self.settings)
 
     def fit(self, evidence: EvidenceTable, labels: Labels) -> Self:
-        """Select assertions, and fix the threshold and its window.
+        """Select assertions, and set the threshold and its window.
 
         Raises:
             BadInput: No question was answered, or there are too few good or bad conversations.
         """
         side, settings = self.training_side(evidence, labels), self.settings
-        pool, budgets = side.pool, [Budget(*each) for each in settings.budgets]
+        pool, budgets = side.pool, [AssertionBudget(*each) for each in settings.budgets]
         alphas = settings.alphas if settings.policy == RUBICON else (0.0,)
         fold = stratified(side.groups, pool.good, self.seed)
         choose = chooser(settings.policy, self.seed)
         self.tuned_ = tuned(pool, fold, alphas, budgets, choose, settings.targets == POOLED)
         chosen = sorted(self.choose(pool), key=lambda row: (not pool.sat[row], -pool.separation[row]))
         if not chosen:
-            shown = [list(each) for each in settings.budgets]
-            raise BadInput(f"no assertion fits the budgets {shown}: the pool has only the other class")
+            budgets_shown = [list(each) for each in settings.budgets]
+            raise BadInput(
+                f"no assertion fits the budgets {budgets_shown}: the pool has assertions of the other class only"
+            )
         self.names_, self.sat_ = [side.names[row] for row in chosen], pool.sat[chosen]
         self.columns_ = tuple(column for column in evidence.columns if column.question in self.names_)
         scores = pool.net_sat(chosen) / POINT
         self.threshold_ = threshold_of(scores, pool.good)
-        self.window_ = Window.read(scores, pool.good, self.threshold_, settings.precision)
+        self.window_ = UncertaintyWindow.read(scores, pool.good, self.threshold_, settings.precision)
         rated = labels.on(self.question.id)
         self.undecided_ = len(verdicts_of(rated.targets, rated, self.question, settings).undecided)
         self.contradicted_ = side.verdicts.contradicted
@@ -233,27 +245,29 @@ class AssertionSelector:
         return self
 
     def training_side(self, evidence: EvidenceTable, labels: Labels) -> TrainingSide:
-        """The pool to select from; `BadInput` where no question was answered, or a class is missing."""
+        """Return the pool to select from; `BadInput` if no question was answered, or a class is missing."""
         rated = ratings(evidence, labels, self.question)
-        found = verdicts(rated, self.question, self.settings, FEWEST)
+        classes = verdicts(rated, self.question, self.settings, FEWEST)
         asked = dict.fromkeys(c.question for c in evidence.columns if c.question and c.option is not None)
         names = list(self.classes) or [name for name in asked if name != self.question.id]
         if not names:
-            raise BadInput("no judge answered an assertion here; name a judge: models: {judge: {model: NAME}}")
-        values = points(evidence, names, self.settings.answers).values[:, found.row]
-        sat = values[:, found.good].mean(axis=1) >= values[:, ~found.good].mean(axis=1)
+            raise BadInput(
+                "no judge answered an assertion. Configure one in accord.yaml: models: {judge: {model: NAME}}"
+            )
+        values = points(evidence, names, self.settings.answers).values[:, classes.row]
+        sat = values[:, classes.good].mean(axis=1) >= values[:, ~classes.good].mean(axis=1)
         if self.classes:
             sat = np.array([self.classes[name] == Polarity.SAT for name in names])
-        counted = np.array(self._weights(names), dtype=float)
-        if counted.sum() > MOST_WEIGHT:
+        weights = np.array(self._weights(names), dtype=float)
+        if weights.sum() > MOST_WEIGHT:
             raise BadInput(
-                f"the weights of the assertions sum to {counted.sum():g}, allowed: {MOST_WEIGHT}; scale them"
+                f"the weights of the assertions sum to {weights.sum():g}, at most {MOST_WEIGHT} is allowed; scale them"
             )
-        pool = Pool(signed(values, sat, counted.tolist()), sat, found.good, counted)
-        return TrainingSide(names, pool, found, [labels.group_of(evidence.targets[row]) for row in found.row])
+        pool = Pool(signed(values, sat, weights.tolist()), sat, classes.good, weights)
+        return TrainingSide(names, pool, classes, [labels.group_of(evidence.targets[row]) for row in classes.row])
 
     def choose(self, pool: Pool) -> Sequence[int]:
-        """What the policy takes from a pool, with the α and the budget that were chosen."""
+        """Return the rows that the policy selects with the chosen α and budget."""
         candidates = Candidates(pool, self.settings.targets == POOLED)
         return chooser(self.settings.policy, self.seed)(candidates, self.tuned_.budget, self.tuned_.alpha)
 
@@ -263,47 +277,50 @@ class AssertionSelector:
     # --- measuring --------------------------------------------------------------------------------------------------
 
     def _added(self, evidence: EvidenceTable) -> tuple[Floats, Flags]:
-        """(P, n) the points that each chosen assertion adds to NetSAT, and which have no answer."""
-        said = points(evidence.align(self.columns_), self.names_, self.settings.answers)
-        return np.asarray(signed(said.values, self.sat_, self._weights(self.names_)) / POINT), said.missing
+        """Return (P, n) points that each selected assertion adds to NetSAT, and a mask of missing answers."""
+        answers = points(evidence.align(self.columns_), self.names_, self.settings.answers)
+        return np.asarray(signed(answers.values, self.sat_, self._weights(self.names_)) / POINT), answers.missing
 
     def parts(self, evidence: EvidenceTable) -> tuple[Floats, Floats]:
-        """(n,) each: what the SAT and what the DSAT assertions add to NetSAT, in points; the second is negative."""
+        """Return the (n,) sums of the SAT and of the DSAT assertions, in points; the second one is negative."""
         added, _ = self._added(evidence)
         return added[self.sat_].sum(axis=0), added[~self.sat_].sum(axis=0)
 
-    def outcome(self, evidence: EvidenceTable, good: Flags) -> Outcome:
-        """The scores of some conversations beside what people called them."""
+    def outcome(self, evidence: EvidenceTable, good: Flags) -> NetSatOutcome:
+        """Return the scores of some conversations with their true classes."""
         sat, dsat = self.parts(evidence)
-        return Outcome(sat + dsat, good, self.threshold_, self.window_, self.settings.precision, sat, dsat)
+        return NetSatOutcome(sat + dsat, good, self.threshold_, self.window_, self.settings.precision, sat, dsat)
 
     def measured(self, evidence: EvidenceTable, unseen: Mapping[Target, float] | None = None) -> EvidenceTable:
-        """NetSAT as evidence of one column, with its parts and its label as notes.
+        """Return NetSAT as a column, with its parts and its label as notes.
 
-        A row of which fewer than half of the assertions are answered has no value, and says why. A target that is
-        named in `unseen` has that score in place of its own: by assertions that were chosen without it.
+        A row with fewer than half of the assertions answered has no value. A target in `unseen` gets that score
+        instead, from
+        assertions selected without it.
 
         Raises:
-            BadInput: The evidence lacks an assertion, or it was answered otherwise.
+            BadInput: The evidence lacks an assertion, or its answers have another signature.
         """
         added, missing = self._added(evidence)
-        instead = unseen or {}
-        own = added.sum(axis=0)
-        scores = np.array([instead.get(target, score) for target, score in zip(evidence.targets, own, strict=True)])
-        labels, lost = self.window_.says(scores), missing.sum(axis=0)
-        known = lost <= (1 - LEAST_ANSWERED) * len(self.names_)
+        held_out_scores = unseen or {}
+        sums = added.sum(axis=0)
+        scores = np.array(
+            [held_out_scores.get(target, score) for target, score in zip(evidence.targets, sums, strict=True)]
+        )
+        labels, missing_count = self.window_.says(scores), missing.sum(axis=0)
+        known = missing_count <= (1 - LEAST_ANSWERED) * len(self.names_)
         absences: dict[tuple[Target, str], str] = {}
         notes: dict[Target, Note] = {}
         for row, target in enumerate(evidence.targets):
-            silent = f"{lost[row]} of {len(self.names_)} assertions have no answer"
+            summary = f"{missing_count[row]} of {len(self.names_)} assertions have no answer"
             if not known[row]:
-                why = {evidence.absences.get((target, name), NOT_APPLICABLE) for name in self.names_}
-                absences[target, NET_SAT] = "; ".join([silent, *sorted(why - {NOT_APPLICABLE})])
+                reasons = {evidence.absences.get((target, name), NOT_APPLICABLE) for name in self.names_}
+                absences[target, NET_SAT] = "; ".join([summary, *sorted(reasons - {NOT_APPLICABLE})])
                 continue
-            shown: dict[str, Any] = {"net_sat": float(scores[row]), "label": str(labels[row])}
-            if target not in instead:
-                shown["assertions"] = dict(zip(self.names_, added[:, row].tolist(), strict=True))
-            notes[target] = Note(shown, f"{silent} and count as neutral" if lost[row] else None)
+            values_shown: dict[str, Any] = {"net_sat": float(scores[row]), "label": str(labels[row])}
+            if target not in held_out_scores:
+                values_shown["assertions"] = dict(zip(self.names_, added[:, row].tolist(), strict=True))
+            notes[target] = Note(values_shown, f"{summary} and count as neutral" if missing_count[row] else None)
         values = np.where(known, scores, 0.0)[:, None].astype(float)
         column = Column(NET_SAT, str(self.column_signature()))
         return EvidenceTable(evidence.targets, (column,), values, known[:, None], absences, evidence.versions, notes)
@@ -311,29 +328,29 @@ class AssertionSelector:
     # --- describing -------------------------------------------------------------------------------------------------
 
     def column_signature(self) -> Signature:
-        """How NetSAT is made: by whose answers to which assertions, and how they are summed."""
+        """Return the signature of NetSAT: answers, assertions, signs and weights."""
         makers = sorted(column.signature for column in self.columns_)
-        told = [*zip(self.names_, self.sat_.tolist(), self._weights(self.names_), strict=True)]
+        terms = [*zip(self.names_, self.sat_.tolist(), self._weights(self.names_), strict=True)]
         return Signature.of(
             METHOD,
             assertions=f"{int(self.sat_.sum())}+{int((~self.sat_).sum())}",
             answers=self.settings.answers,
-            rubric=content_hash([makers, [list(each) for each in told]], length=12),
+            rubric=content_hash([makers, [list(each) for each in terms]], length=12),
             evidence="+".join(dict.fromkeys(maker.partition("|question:")[0] for maker in makers)),
         )
 
     def signature(self) -> Signature:
-        """How the rubric was selected."""
+        """Return the signature of the selection."""
         settings, by_sharpness = self.settings, self.settings.policy == RUBICON
-        about = {"alpha": self.tuned_.alpha, "targets": settings.targets} if by_sharpness else {}
-        own = Signature.of(
-            METHOD, question=self.question.id, policy=settings.policy, **about, precision=settings.precision,
+        sharpness = {"alpha": self.tuned_.alpha, "targets": settings.targets} if by_sharpness else {}
+        signature = Signature.of(
+            METHOD, question=self.question.id, policy=settings.policy, **sharpness, precision=settings.precision,
             conversations=sum(self.classes_), seed=self.seed,
         )  # fmt: skip
-        return replace(own, parts=(*own.parts, *self.column_signature().parts, ("version", __version__)))
+        return replace(signature, parts=(*signature.parts, *self.column_signature().parts, ("version", __version__)))
 
     def describe(self) -> dict[str, Any]:
-        """What was selected, where labels begin, and what α and the budget were chosen from."""
+        """Return selected assertions, threshold, window, and the search for α and budget."""
         named = zip(self.names_, self.sat_, self._weights(self.names_), strict=True)
         listed = [
             {"id": name, "class": (Polarity.SAT if sat else Polarity.DSAT).value, "weight": w} for name, sat, w in named
@@ -349,29 +366,113 @@ class AssertionSelector:
         }  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
-        """What was learned, as JSON; what the training side's conversations scored is not kept."""
+        """Return the learned state as JSON, without the training scores."""
         return {**self.describe(), "columns": [asdict(column) for column in self.columns_], "seed": self.seed}
 
     @classmethod
     def of_rubric(cls, rubric: Rubric, question: Question, settings: SelectionSettings, seed: int = 0) -> Self:
-        """A selector among the assertions of a rubric, with their classes and weights."""
-        weights = {each.id: each.weight for each in rubric.assertions}
-        return cls(question, {each.id: str(each.side) for each in rubric.assertions}, weights, settings, seed)
+        """Return a selector for the assertions of a rubric, with their classes and weights."""
+        weights = {assertion.id: assertion.weight for assertion in rubric.assertions}
+        return cls(
+            question, {assertion.id: str(assertion.side) for assertion in rubric.assertions}, weights, settings, seed
+        )
 
     @classmethod
     def from_json(cls, card: Mapping[str, Any], question: Question, settings: SelectionSettings) -> Self:
-        """The inverse of `to_json`."""
-        classes = {one["id"]: one["class"] for one in card["assertions"]}
-        weights = {one["id"]: one["weight"] for one in card["assertions"]}
-        found = cls(question, classes, weights, settings, card["seed"])
-        found.names_ = list(classes)
-        found.sat_ = np.array([name == Polarity.SAT for name in classes.values()])
-        found.columns_ = tuple(Column(**column) for column in card["columns"])
+        """Invert `to_json`."""
+        classes = {row["id"]: row["class"] for row in card["assertions"]}
+        weights = {row["id"]: row["weight"] for row in card["assertions"]}
+        selector = cls(question, classes, weights, settings, card["seed"])
+        selector.names_ = list(classes)
+        selector.sat_ = np.array([name == Polarity.SAT for name in classes.values()])
+        selector.columns_ = tuple(Column(**column) for column in card["columns"])
         low, high = card["window"]
-        found.threshold_ = float(card["threshold"])
-        found.window_ = Window(-np.inf if low is None else low, np.inf if high is None else high)
-        tried = [Trial(**each) for each in card["tried"]]
-        found.tuned_ = Tuned(card["alpha"], Budget(*card["budget"]), np.zeros(0), tried)
-        found.classes_ = (card["good"], card["bad"])
-        found.undecided_, found.contradicted_, found.unseen_ = card["undecided"], card["contradicted"], {}
-        return found
+        selector.threshold_ = float(card["threshold"])
+        selector.window_ = UncertaintyWindow(-np.inf if low is None else low, np.inf if high is None else high)
+        tried = [TuningTrial(**trial) for trial in card["tried"]]
+        selector.tuned_ = TunedSelection(card["alpha"], AssertionBudget(*card["budget"]), np.zeros(0), tried)
+        selector.classes_ = (card["good"], card["bad"])
+        selector.undecided_, selector.contradicted_, selector.unseen_ = card["undecided"], card["contradicted"], {}
+        return selector
+
+
+# --- statistics ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NetSatOutcome:
+    """NetSAT of n conversations with their true classes, and the training side's threshold and window.
+
+    Attributes:
+        scores: (n,) points, the sum of `sat` and `dsat` (negative).
+        good: (n,) mask of good conversations.
+        threshold: Threshold of the training side.
+        window: Uncertainty window of the training side.
+        precision: Required precision of the labels, such as .9.
+        sat: (n,) part of the SAT assertions.
+        dsat: (n,) part of the DSAT assertions.
+    """
+
+    scores: Floats
+    good: Flags
+    threshold: float
+    window: UncertaintyWindow
+    precision: float
+    sat: Floats
+    dsat: Floats
+
+    def take(self, rows: NDArray[np.intp]) -> NetSatOutcome:
+        """Return some of the conversations, with repetitions."""
+        some = (self.scores[rows], self.good[rows], self.threshold, self.window, self.precision)
+        return NetSatOutcome(*some, self.sat[rows], self.dsat[rows])
+
+
+def figures(tested: NetSatOutcome) -> dict[str, float | None]:
+    """Return the statistics of a system (RUBICON, section 4.2); `None` if undefined.
+
+    `delta_netsat` is the difference of the class means in points. `accuracy`, `precision`, `recall` and `f1` are those
+    of
+    calling a score above the training side's threshold good. `yield_rate` is the share outside the window of the paper,
+    which comes from the tested labels; `yield_deployed` the share outside the training side's window, and
+    `precision_deployed` the precision of the labels given there. `sat_dsat` is Pearson's r of both parts of the score.
+    """
+    good, scores = tested.good, tested.scores
+    if not good.any() or good.all():
+        return dict.fromkeys(NAMES)
+    predicted_good = scores > tested.threshold
+    right = int((predicted_good & good).sum())
+    precision = right / int(predicted_good.sum()) if predicted_good.any() else None
+    recall = right / int(good.sum())
+    labels = tested.window.says(scores)
+    labelled = labels != UNCERTAIN
+    hindsight = UncertaintyWindow.read(scores, good, tested.threshold, tested.precision).says(scores)
+    varied = np.ptp(tested.sat) > 0 and np.ptp(tested.dsat) > 0
+    return {
+        "delta_netsat": float(scores[good].mean() - scores[~good].mean()),
+        "yield_rate": float((hindsight != UNCERTAIN).mean()),
+        "yield_deployed": float(labelled.mean()),
+        "precision_deployed": float((labels == np.where(good, GOOD, BAD))[labelled].mean()) if labelled.any() else None,
+        "accuracy": float((predicted_good == good).mean()),
+        "precision": precision,
+        "recall": recall,
+        "f1": 0.0 if not right or precision is None else 2 * precision * recall / (precision + recall),
+        "sat_dsat": float(np.corrcoef(tested.sat, tested.dsat)[0, 1]) if varied else None,
+    }
+
+
+NAMES = (
+    "delta_netsat", "yield_rate", "yield_deployed", "precision_deployed",
+    "accuracy", "precision", "recall", "f1", "sat_dsat",
+)  # fmt: skip
+
+
+def with_intervals(tested: NetSatOutcome, clusters: Clusters, draws: int = DRAWS, seed: int = 0) -> dict[str, Estimate]:
+    """Return the statistics with intervals from resamples of whole conversations."""
+    values, draws = figures(tested), draws if len(clusters) > 1 else 0
+    drawn = [figures(tested.take(clusters.rows(count))) for count in clusters.counts(draws, seed)]
+    return {
+        name: Estimate()
+        if value is None
+        else estimate_from_draws(value, np.array([row[name] for row in drawn], dtype=float))
+        for name, value in values.items()
+    }

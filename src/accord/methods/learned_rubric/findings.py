@@ -15,10 +15,15 @@ from pydantic import TypeAdapter
 from accord.edges import BadInput
 from accord.evidence import EvidenceTable, Training, ask_rubric, counted_stems, pieces
 from accord.methods.learned_rubric.assertion_pool import WrittenPool, asking, only
-from accord.methods.learned_rubric.assertion_selector import AssertionSelector, Decided, points
+from accord.methods.learned_rubric.assertion_selector import (
+    NAMES,
+    AssertionSelector,
+    ClassifiedSamples,
+    points,
+    with_intervals,
+)
 from accord.methods.learned_rubric.selection_policies import (
     ALL,
-    NAMES,
     POINT,
     RUBICON,
     TOP,
@@ -26,7 +31,6 @@ from accord.methods.learned_rubric.selection_policies import (
     Flags,
     Floats,
     SelectionSettings,
-    with_intervals,
 )
 from accord.models import JUDGE, NO_LIST, NOT_YET, Flow
 from accord.statistics import Clusters, estimate_from_draws
@@ -81,7 +85,7 @@ class RubricFit:
     """
 
     train: Training
-    decided: Decided
+    decided: ClassifiedSamples
     written: WrittenPool
     everything: Rubric
     rubric: Rubric
@@ -102,7 +106,7 @@ class RubricFit:
 
 def fit_pool(written: WrittenPool, everything: Rubric, train: Training, settings: SelectionSettings) -> Flow[RubricFit]:
     """Have a pool judged about the good and bad conversations, and select a rubric from it."""
-    decided = Decided.of(train, settings)
+    decided = ClassifiedSamples.of(train, settings)
     answers = yield from ask_rubric(everything, decided.samples, JUDGE, "judged")
     selector = AssertionSelector.of_rubric(everything, train.question, settings, train.seed).fit(answers, train.labels)
     return RubricFit(train, decided, written, everything, only(everything, selector.names_), selector, answers)
@@ -224,7 +228,7 @@ class RubricFindings(Findings):
         tested: Number of good and bad conversations on the held-out side.
         trained: The same number on the training side.
         again: Failed requests that the next fit repeats.
-        pool: Counts of what the model wrote.
+        pool: Counts of written assertions.
         evaluator: Selection as `AssertionSelector.describe` returns it.
     """
 
@@ -335,7 +339,7 @@ def examine_rubric(
         settings: Settings of the selection.
         rivals: Other rubrics by name; one that fails gets a row with the reason.
     """
-    decided, selector = Decided.of(test, settings, fewest=1), fit.selector
+    decided, selector = ClassifiedSamples.of(test, settings, fewest=1), fit.selector
     asked = only(fit.everything, fit.to_ask(selector.names_))
     answers = yield from ask_rubric(asked, decided.samples, JUDGE, "held-out side judged")
     rows = [score_selector(settings.policy, selector, answers, decided, test)]
@@ -370,7 +374,7 @@ def learned_part(fit: RubricFit) -> Mapping[str, Any]:
 
 
 def score_selector(
-    system: str, selector: AssertionSelector, answers: EvidenceTable, decided: Decided, test: Training
+    system: str, selector: AssertionSelector, answers: EvidenceTable, decided: ClassifiedSamples, test: Training
 ) -> RubricScore:
     """Return the statistics of a fitted selector on the held-out side."""
     missing = points(answers, selector.names_, selector.settings.answers).missing
@@ -385,9 +389,9 @@ def _sum_of(classes: Mapping[str, str], fit: RubricFit, settings: SelectionSetti
 
 
 def _score_rival(
-    name: str, rubric: Rubric, fit: RubricFit, decided: Decided, test: Training, settings: SelectionSettings
+    name: str, rubric: Rubric, fit: RubricFit, decided: ClassifiedSamples, test: Training, settings: SelectionSettings
 ) -> Flow[RubricScore]:
-    """Score a rubric as it is, the sum of all its questions; where it fails, the row has the reason."""
+    """Score the sum of all questions of a rubric; on failure the row has the reason."""
     main, train = test.question, fit.train
     asked = asking(rubric, (question.id for question in rubric.questions if question.id != main.id))
     try:
@@ -403,11 +407,11 @@ def _score_rival(
         return RubricScore(name, dict.fromkeys(NAMES, Estimate()), failed=str(error))
 
 
-def _clusters_of(test: Training, decided: Decided) -> Clusters:
+def _clusters_of(test: Training, decided: ClassifiedSamples) -> Clusters:
     return Clusters([test.group_of(sample.target) for sample in decided.samples])
 
 
-def _cautions(fit: RubricFit, decided: Decided, rows: Sequence[RubricScore]) -> list[str]:
+def _cautions(fit: RubricFit, decided: ClassifiedSamples, rows: Sequence[RubricScore]) -> list[str]:
     """Return sentences on limits of the data, the most serious first."""
     low, written = rows[0].figures["delta_netsat"].low, fit.written
     selected, rarer = len(fit.selector.names_), min(fit.selector.classes_)
@@ -438,7 +442,9 @@ def _cautions(fit: RubricFit, decided: Decided, rows: Sequence[RubricScore]) -> 
 # --- single assertions --------------------------------------------------------------------------------------------
 
 
-def _assertions(fit: RubricFit, answers: EvidenceTable, decided: Decided, test: Training) -> list[AssertionFindings]:
+def _assertions(
+    fit: RubricFit, answers: EvidenceTable, decided: ClassifiedSamples, test: Training
+) -> list[AssertionFindings]:
     """Return the findings of each selected assertion, those that fail most often first."""
     selector, good = fit.selector, decided.good
     values = points(answers, selector.names_, selector.settings.answers).values / POINT
@@ -476,7 +482,7 @@ def _examples(question: Question, samples: Sequence[Sample], values: Floats) -> 
 
 
 def passage(conversation: Conversation, question: Question) -> str | None:
-    """Return the passage of a conversation that bears on an assertion; `None` where no turn shares a word with it."""
+    """Return the passage of a conversation that bears on an assertion; `None` if no turn shares a word with it."""
     quote = next((r.quote for r in question.reasons if r.conversation == conversation.id and r.quote), None)
     if quote is not None:
         return quote

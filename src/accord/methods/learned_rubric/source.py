@@ -1,7 +1,7 @@
-"""The source `learned-rubric` (RUBICON): assertions that tell good conversations from bad ones, summed to NetSAT.
+"""Source `learned-rubric` (RUBICON): assertions that separate good conversations from bad ones, summed to NetSAT.
 
-Biyani et al., *RUBICON*, AIware 2024. Learning asks a writer for a pool of assertions, and the judge about the pool, on
-the training side alone; measuring asks the judge about the selected ones.
+Biyani et al., *RUBICON*, AIware 2024. Learning asks a writer for a pool of assertions and the judge about the pool, on
+the training side only. Measuring asks the judge about the selected assertions.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from pydantic import Field
 from accord.edges import BadInput, parse_yaml
 from accord.evidence import (
     EvidenceTable,
-    Learned,
+    LearnedEvidence,
     LearnedSource,
-    Settings,
     SourceContext,
-    State,
+    SourceSettings,
+    SourceState,
     Training,
     ask_rubric,
     sources,
 )
 from accord.methods.learned_rubric.assertion_pool import (
-    Writing,
+    WriterOptions,
     WritingSettings,
     WrittenPool,
     asking,
@@ -37,7 +37,7 @@ from accord.methods.learned_rubric.assertion_pool import (
     seen_in,
     write_pool,
 )
-from accord.methods.learned_rubric.assertion_selector import FEWEST, AssertionSelector, Decided, verdicts_of
+from accord.methods.learned_rubric.assertion_selector import FEWEST, AssertionSelector, ClassifiedSamples, verdicts_of
 from accord.methods.learned_rubric.findings import RubricFindings, RubricFit, examine_rubric, fit_pool, learned_part
 from accord.methods.learned_rubric.selection_policies import Flags, SelectionSettings, kinds_of
 from accord.models import JUDGE, WRITER, Flow, ModelQuery, Request, without_requests
@@ -46,16 +46,18 @@ from accord.values import Question, Rubric, Sample, dump_rubric, load_rubric, re
 
 RUBRIC_FILE, POOL_FILE = "rubric.yaml", "pool.yaml"
 FEWEST_LABELS = 8
-"""On the training side: how people's answers follow from NetSAT is learned from no fewer."""
+"""Minimum number of labels on the training side, to learn how ratings follow from NetSAT."""
 
 
 class LearnedRubricSettings(WritingSettings, SelectionSettings):
-    """How a rubric is written from good and bad conversations, selected, and tried on others."""
+    """Settings of writing, selecting and testing a rubric."""
 
     pool: str | None = Field(
-        default=None, description="Rubric to select from instead of writing one: the name of a shipped one, or a file."
+        default=None, description="Rubric to select from, instead of writing one: name of a shipped rubric, or a file."
     )
-    given: tuple[str, ...] = Field(default=(), description="Rubrics to compare with: names of shipped ones, or files.")
+    rivals: tuple[str, ...] = Field(
+        default=(), description="Rubrics to compare with: names of shipped rubrics, or files."
+    )
     held_out: float = Field(
         default=0.5, gt=0, le=0.5, description="Share of the good and bad conversations held out for testing."
     )
@@ -63,7 +65,7 @@ class LearnedRubricSettings(WritingSettings, SelectionSettings):
 
 @dataclass(frozen=True)
 class _LearnedValue:
-    """What was learned: the selection, the selected rubric, the whole pool."""
+    """Fitted selector, selected rubric, and whole pool."""
 
     selector: AssertionSelector
     rubric: Rubric
@@ -72,18 +74,22 @@ class _LearnedValue:
 
 @sources.register("learned-rubric")
 class LearnedRubric(LearnedSource[_LearnedValue]):
-    """Assertions written from good and bad conversations and selected to tell them apart: their sum, NetSAT."""
+    """Assertions written from good and bad conversations and selected to separate them; their sum is NetSAT.
+
+    Attributes:
+        fit_: After `learn`, the rubric with the judge's answers; not saved.
+    """
 
     settings_type = LearnedRubricSettings
     settings: LearnedRubricSettings
 
-    def __init__(self, settings: Settings, context: SourceContext) -> None:
+    def __init__(self, settings: SourceSettings, context: SourceContext) -> None:
         super().__init__(settings, context)
         self.fit_: RubricFit | None = None
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The judge; learning asks the writer too."""
+        """The judge; learning also asks the writer."""
         return (JUDGE,)
 
     @property
@@ -109,73 +115,77 @@ class LearnedRubric(LearnedSource[_LearnedValue]):
     # --- learning -----------------------------------------------------------------------------------------------
 
     def hold_out(self, train: Training) -> Split:
-        """The groups to learn from and those to try it on; good and bad ones are dealt out apart.
+        """Return the groups to learn from and the groups to test on, stratified by good and bad.
 
-        Conversations that a given rubric was learned on are never held out. Undecided groups are learned from, half as
-        many of them as of the others.
+        Conversations that a given rubric learned on are never held out. Undecided groups are on the training side, half
+        as many
+        of them as of the others.
 
         Raises:
-            BadInput: The main question compares, or there are too few good or bad ones for both sides.
+            BadInput: The main question compares, or there are too few good or bad conversations for both sides.
         """
         settings, targets = self.settings, train.targets
-        found = verdicts_of(targets, train.labels, train.question, settings, 2 * FEWEST)
-        groups = [train.group_of(targets[row]) for row in found.row]
-        files = [*([settings.pool] if settings.pool else []), *settings.given]
-        names = {name for path in dict.fromkeys(files) for name in load_rubric(path, self.context.folder).learned_on}
-        seen = {train.group_of(target) for target in targets if target.conversation in names}
-        out = _held_out(groups, found.good, settings.held_out, train.seed) & ~np.isin(groups, list(seen))
-        if any(len(set(found.good[side])) < 2 for side in (out, ~out)):
-            why = "were seen when a rubric was learned" if seen else "belong to the same few conversations"
+        rated = verdicts_of(targets, train.labels, train.question, settings, 2 * FEWEST)
+        groups = [train.group_of(targets[row]) for row in rated.row]
+        files = [*([settings.pool] if settings.pool else []), *settings.rivals]
+        learned_on = {
+            name for path in dict.fromkeys(files) for name in load_rubric(path, self.context.folder).learned_on
+        }
+        seen = {train.group_of(target) for target in targets if target.conversation in learned_on}
+        held_out = _held_out(groups, rated.good, settings.held_out, train.seed) & ~np.isin(groups, list(seen))
+        if any(len(set(rated.good[side])) < 2 for side in (held_out, ~held_out)):
+            reason = "are in the training data of a rubric" if seen else "belong to the same few groups"
             raise BadInput(
-                f"too many of the labelled good and bad conversations {why}; label others to try the rubric on"
+                f"too many of the labelled good and bad conversations {reason}. Label others to test the rubric on"
             )
-        test = frozenset(name for name, is_out in zip(groups, out, strict=True) if is_out)
+        test = frozenset(name for name, is_out in zip(groups, held_out, strict=True) if is_out)
         learned_from = {name for name in groups if name not in test}
-        between = [train.group_of(targets[row]) for row in found.undecided]
-        between = [name for name in dict.fromkeys(between) if name not in test and name not in learned_from]
-        learned_from |= set(between[:: max(1, 2 * len(between) // max(len(learned_from), 1))])
+        undecided = [train.group_of(targets[row]) for row in rated.undecided]
+        undecided = [name for name in dict.fromkeys(undecided) if name not in test and name not in learned_from]
+        learned_from |= set(undecided[:: max(1, 2 * len(undecided) // max(len(learned_from), 1))])
         learnable = len(train.labels.filter(learned_from).on(train.question.id))
         if learnable < FEWEST_LABELS:
             raise BadInput(
-                f"{learnable} labels are left to learn from, {FEWEST_LABELS} are needed; label more conversations"
+                f"{learnable} labels are left to learn from, {FEWEST_LABELS} are needed. Label more conversations"
             )
         return Split(frozenset(learned_from), test)
 
-    def learn(self, train: Training) -> Flow[Learned]:
+    def learn(self, train: Training) -> Flow[LearnedEvidence]:
         """Write a pool, have it judged, and select from it.
 
-        The evidence of the good and bad ones is by assertions that were chosen without them, in the folds that chose
-        α and the budget.
+        Evidence of the good and bad conversations comes from assertions selected without them, in the folds that chose
+        α and
+        the budget.
 
         Raises:
-            BadInput: There are too few good or bad ones, no assertion came out, or a file cannot be used.
-            BudgetReached: The budget is spent; the same flow goes on from there.
+            BadInput: Too few good or bad conversations, no assertion, or an unusable file.
+            BudgetReached: The budget is spent; the same flow continues from there.
         """
-        decided = Decided.of(train, self.settings)  # what can be refused is refused before anything is paid for
+        decided = ClassifiedSamples.of(train, self.settings)  # check inputs before any request
         self._given(train.question)
         written, path = WrittenPool(), self.settings.pool
         pool = None if path is None else checked_pool(load_rubric(path, self.context.folder), train)
         writing = None
         if pool is None:
-            [who] = yield [Request(WRITER, ModelQuery())]
-            writing = Writing.by(who, self.settings, self.context.folder)
+            [writer] = yield [Request(WRITER, ModelQuery())]
+            writing = WriterOptions.by(writer, self.settings, self.context.folder)
         yield [Request(JUDGE, ModelQuery())]
         if writing is not None:
             written = yield from write_pool(writing, decided)
-            asked = questions_of(written.assertions, train.question.id)
-            pool = rubric_of(asked, train.question, "pool", writing.guidance.instructions(), seen_in(train))
+            questions = questions_of(written.assertions, train.question.id)
+            pool = rubric_of(questions, train.question, "pool", writing.guidance.instructions(), seen_in(train))
         assert pool is not None
         fit = yield from fit_pool(written, pool, train, self.settings)
-        found = self.having(_LearnedValue(fit.selector, fit.rubric, fit.everything))
-        found.fit_ = fit
-        return Learned(found, (yield from _seen(fit)))
+        source = self.having(_LearnedValue(fit.selector, fit.rubric, fit.everything))
+        source.fit_ = fit
+        return LearnedEvidence(source, (yield from _seen(fit)))
 
     def examine(self, test: Training) -> Flow[Self]:
-        """This source with the findings of the held-out side, beside those of other rubrics.
+        """Return this source with findings on the held-out side, compared with other rubrics.
 
         Raises:
-            BadInput: There are no good ones, or no bad ones.
-            BudgetReached: The budget is spent; the same flow goes on from there.
+            BadInput: No good conversations, or no bad ones.
+            BudgetReached: The budget is spent; the same flow continues from there.
         """
         fit = self.fit_
         if fit is None:
@@ -184,33 +194,33 @@ class LearnedRubric(LearnedSource[_LearnedValue]):
         return self.having(self.learned, results)
 
     def _given(self, main: Question) -> dict[str, Rubric]:
-        """The rubrics to compare with, by name."""
+        """Return the rubrics to compare with, by name."""
         return {
             name: checked_given(name, load_rubric(name, self.context.folder), main)
-            for name in dict.fromkeys(self.settings.given)
+            for name in dict.fromkeys(self.settings.rivals)
         }
 
     # --- measuring ----------------------------------------------------------------------------------------------
 
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
-        """NetSAT, by the judge's answers to the selected assertions; its parts and its label are notes.
+        """Return NetSAT from the judge's answers to the selected assertions; parts and label are notes.
 
         Raises:
             NotFitted: Nothing was learned yet.
-            BadInput: Another judge answers than the one that was learned with.
+            BadInput: Another judge answers than in training.
         """
         parts = self.learned
         answers = yield from ask_rubric(asking(parts.rubric, parts.selector.names_), samples)
         return parts.selector.measured(answers)
 
     def describe(self) -> Mapping[str, Any]:
-        """`RubricFindings` as JSON; before `examine` the learned part alone, before `learn` nothing."""
+        """Return `RubricFindings` as JSON; before `examine` the learned part, before `learn` nothing."""
         return super().describe() or ({} if self.fit_ is None else learned_part(self.fit_))
 
     # --- keeping ------------------------------------------------------------------------------------------------
 
-    def state(self) -> State:
-        """The selection and its findings, with the rubric and its pool as files that people may read and edit."""
+    def state(self) -> SourceState:
+        """Return selection and findings, with rubric and pool as files that users may edit."""
         parts = self.learned
         card = {
             "selection": parts.selector.to_json(),
@@ -218,13 +228,13 @@ class LearnedRubric(LearnedSource[_LearnedValue]):
             "keys": {question.id: question.key for question in parts.rubric.assertions},
             "findings": dict(self.describe()),
         }
-        return State(card, {}, {RUBRIC_FILE: dump_rubric(parts.rubric), POOL_FILE: dump_rubric(parts.everything)})
+        return SourceState(card, {}, {RUBRIC_FILE: dump_rubric(parts.rubric), POOL_FILE: dump_rubric(parts.everything)})
 
-    def restored(self, state: State) -> Self:
-        """This source with what was learned.
+    def restored(self, state: SourceState) -> Self:
+        """Return this source with its learned state.
 
         Raises:
-            BadInput: A file is missing or no rubric, or the rubric was edited after it was learned.
+            BadInput: A file is missing or is not a rubric, or the rubric was edited after learning.
         """
         rubric, everything = (_rubric_in(state.files, name) for name in (RUBRIC_FILE, POOL_FILE))
         _check_unedited(rubric, state.card)
@@ -235,46 +245,46 @@ class LearnedRubric(LearnedSource[_LearnedValue]):
 
 
 def _seen(fit: RubricFit) -> Flow[EvidenceTable]:
-    """The evidence of all that was learned from; who is neither good nor bad is asked the selected assertions alone."""
+    """Return evidence of all training samples; undecided ones are asked about the selected assertions only."""
     selector, decided = fit.selector, {sample.target for sample in fit.decided.samples}
     table = selector.measured(fit.answers, selector.unseen_)
     rest = [sample for sample in fit.train.samples if sample.target not in decided]
     if rest:
-        asked = asking(fit.everything, fit.to_ask(set(selector.names_)))
-        table = table.concat(selector.measured((yield from ask_rubric(asked, rest))))
+        selected = asking(fit.everything, fit.to_ask(set(selector.names_)))
+        table = table.concat(selector.measured((yield from ask_rubric(selected, rest))))
     return table.take(table.rows_of(fit.train.targets))
 
 
 def _held_out(groups: Sequence[str], good: Flags, share: float, seed: int) -> Flags:
-    """(C,) what is held out: a share of the groups of each kind, drawn by the seed."""
-    out: set[str] = set()
-    for kind in kinds_of(groups, good):
-        place = fold_of(kind, max(len(kind), 1), seed)
-        count = min(max(1, round(share * len(kind))), len(kind) - 1)
-        out |= {name for name in kind if place[name] < count}
-    return np.array([name in out for name in groups], dtype=bool)
+    """Return a (C,) mask of held-out conversations: a share of the groups of each class, drawn by the seed."""
+    held_out: set[str] = set()
+    for names in kinds_of(groups, good):
+        place = fold_of(names, max(len(names), 1), seed)
+        count = min(max(1, round(share * len(names))), len(names) - 1)
+        held_out |= {name for name in names if place[name] < count}
+    return np.array([name in held_out for name in groups], dtype=bool)
 
 
 def _rubric_in(files: Mapping[str, str], name: str) -> Rubric:
     if name not in files:
-        raise BadInput(f"{name} of the learned rubric is missing; put it back, or fit again: accord fit")
+        raise BadInput(f"{name} of the learned rubric is missing. Restore it, or fit again: accord fit")
     return read_rubric(parse_yaml(files[name], name), name)
 
 
 def _check_unedited(rubric: Rubric, card: Mapping[str, Any]) -> None:
-    """Refuse a rubric that was edited after it was learned, and name the assertion."""
-    again = f"fit again, with the edited rubric as the pool: sources: {{learned-rubric: {{pool: {RUBRIC_FILE}}}}}"
-    told = {q.id: (str(q.side), q.weight, q.key) for q in rubric.assertions}
+    """Raise an error that names the assertion if the rubric was edited after learning."""
+    advice = f"fit again, with the edited rubric as the pool: sources: {{learned-rubric: {{pool: {RUBRIC_FILE}}}}}"
+    current = {q.id: (str(q.side), q.weight, q.key) for q in rubric.assertions}
     chosen = card["selection"]["assertions"]
-    own = {one["id"]: (one["class"], one["weight"], card["keys"][one["id"]]) for one in chosen}
-    edited = next((name for name in {**own, **told} if told.get(name) != own.get(name)), None)
+    saved = {row["id"]: (row["class"], row["weight"], card["keys"][row["id"]]) for row in chosen}
+    edited = next((name for name in {**saved, **current} if current.get(name) != saved.get(name)), None)
     if edited is not None:
         raise BadInput(
-            f"assertion {edited!r} of {rubric.name!r} is new, gone or reworded, or has another class or weight than "
-            f"the evaluator learned with; {again}"
+            f"assertion {edited!r} of {rubric.name!r} was added, removed or reworded, or has another class or weight "
+            f"than the evaluator learned with; {advice}"
         )
     if rubric.hash != card["rubric"]:
         raise BadInput(
             f"{rubric.name!r} has other instructions, or another main question, than the evaluator learned with; "
-            f"{again}"
+            f"{advice}"
         )

@@ -87,7 +87,7 @@ class DecisionsJudge:
         return self.model.name
 
     def made_from(self, sample: Sample, question: Question) -> Mapping[str, Any]:
-        """Return the hash of the input, and the question; other questions of the same request are no part of it."""
+        """Return the hash of the input, and the question, without other questions of the same request."""
         typed = decision_question(sample, question)
         parts = [typed.type, typed.instructions, [list(option) for option in typed.options]]
         material = material_hash(sample, self.instructions)
