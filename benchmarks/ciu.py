@@ -8,8 +8,8 @@ standalone  each metric with the paper's figure (tables 1 and 3): Spearman, Pear
             metric's, with its interval and a paired test (Holm).
 select      the paper's combinations of its six metrics (tables 2 and 4): 17 ways to select some, a support vector
             regressor, the frequency of each metric, and MoE-Concat and MoE-CIU as published.
-unify       our combination of wider banks. `ridge` is ridge regression on the same ranks. transfer    learned on
-Topical-USR and applied unseen to the set in DIR: unchanged, and with ranks among DIR's texts.
+unify       our combination of wider banks. `ridge` is ridge regression on the same ranks.
+transfer    learned on Topical-USR and applied unseen to the set in DIR: unchanged, and with ranks among DIR's texts.
 
 Combinations are tested on unseen responses over 15 seeds: 50 random responses as in the paper, or whole contexts.
 Subsets: `with-document` are the responses with a document (312 in Topical-USR), `all` sets metrics of missing documents

@@ -1,10 +1,11 @@
 """The paper's other tables and figures on LLM-RUBRIC's data; `llm_rubric.py` runs them by name.
 
-oracle      table 1, rows a to f: an evaluator that knows people's answers to the other questions. ablations   table 2:
-without fine-tuning, pretraining, personalization, and without each question, on S. questions   table 3: each question
-as the main one, with the judge's own expected answer, on S. curve       appendix J: learned on shares of the synthetic
-rows, tested on the real ones. adaptive    appendix B: agreement by number of questions, on S. diagrams    appendix K:
-the smooth calibration error, ours and that of the `relplot` library.
+oracle      table 1, rows a to f: an evaluator that knows people's answers to the other questions.
+ablations   table 2: without fine-tuning, pretraining, personalization, and without each question, on S.
+questions   table 3: each question as the main one, with the judge's own expected answer, on S.
+curve       appendix J: learned on shares of the synthetic rows, tested on the real ones.
+adaptive    appendix B: agreement by number of questions, on S.
+diagrams    appendix K: the smooth calibration error, ours and that of the `relplot` library.
 """
 
 from __future__ import annotations
