@@ -82,7 +82,7 @@ def test_a_project_works_from_a_subfolder_and_from_anywhere_by_its_file(
 
 def test_every_path_of_the_file_starts_from_its_folder(project: Path) -> None:
     from accord.store import Studies
-    from accord.studies import OpenStudy
+    from accord.studies import StudySession
 
     with accord.open() as opened:
         assert opened.rubric.hash == load_rubric("llm-rubric").hash
@@ -90,7 +90,7 @@ def test_every_path_of_the_file_starts_from_its_folder(project: Path) -> None:
         assert opened.budget.prices["m"].output == 2
         assert opened.source("issues").taxonomy.names  # type: ignore[attr-defined]
         studies = Studies(opened.store)
-        assert OpenStudy(opened, "rate", studies).taxonomy is not None
+        assert StudySession(opened, "rate", studies).taxonomy is not None
         studies.close()
     opened_config = load_config()
     assert opened_config.models["judge"].paths == ["data/judge.jsonl"], "names in fitted evaluators do not move"
