@@ -13,7 +13,19 @@ from waiting import until
 from accord import Score, Store, Target, Unscored
 from accord.edges import BadInput
 from accord.evidence import Column, EvidenceTable
-from accord.live import KEPT, UNSURE, Day, NotTold, Scheduler, Watch, looks, post, report, see_to, tell
+from accord.live import (
+    MAX_CONVERSATIONS,
+    MAX_UNCERTAIN,
+    DaySketch,
+    MonitoringThread,
+    ScoreMonitor,
+    WebhookError,
+    number_of_checks,
+    post_alarms,
+    raise_alarms,
+    report,
+    send_alarms,
+)
 from accord.store import MonitoringTables
 from accord.testing import ChatServer, Wire
 from accord.values import Signature, score_from
@@ -29,7 +41,7 @@ def score(value: float, name: str, turn: int = 1, warning: str | None = None) ->
     return score_from(Target(name, turn), "population", OPTIONS, shares / shares.sum(), Signature("m"), None, warning)
 
 
-def a_day(watch: Watch, rng: np.random.Generator, day: str, mean: float, words: float = 20.0, chats: int = 120,
+def a_day(watch: ScoreMonitor, rng: np.random.Generator, day: str, mean: float, words: float = 20.0, chats: int = 120,
           system: str = "bot") -> None:  # fmt: skip
     for chat in range(chats):
         taste = rng.normal(0, 0.4)  # replies of one conversation are alike
@@ -50,26 +62,29 @@ def store() -> Iterator[Store]:
 def test_a_day_counts_all_and_keeps_a_sample_that_is_the_same_in_any_order() -> None:
     rng = np.random.default_rng(0)
     replies = [(score(float(rng.uniform(2, 4)), f"c{c}", t), [float(c), None]) for c in range(1500) for t in range(3)]
-    forward, backward = Day(), Day()
+    forward, backward = DaySketch(), DaySketch()
     for each in replies:
         forward.add(*each)
     for each in reversed(replies):
         backward.add(*each)
-    assert forward.replies == forward.scored == 4500 and len(forward.kept) == KEPT and forward.is_full
-    assert {k: (s.count, s.key) for k, s in forward.kept.items()} == {
-        k: (s.count, s.key) for k, s in backward.kept.items()
+    assert forward.replies == forward.scored == 4500 and len(forward.sample) == MAX_CONVERSATIONS and forward.is_full
+    assert {k: (s.count, s.key) for k, s in forward.sample.items()} == {
+        k: (s.count, s.key) for k, s in backward.sample.items()
     }
     assert forward.conversations == pytest.approx(1500, rel=0.15)
     assert forward.mean().mean == pytest.approx(np.mean([s.value for s, _ in replies]))
-    halves = Day(), Day()
+    halves = DaySketch(), DaySketch()
     for place, each in enumerate(replies):
         halves[place % 2].add(*each)
-    halves[0].merge(Day.from_json(json.loads(json.dumps(halves[1].to_json()))))
-    assert {k: (s.count, s.key, s.evidence) for k, s in halves[0].kept.items()} == {
-        k: (s.count, s.key, s.evidence) for k, s in forward.kept.items()
+    halves[0].merge(DaySketch.from_json(json.loads(json.dumps(halves[1].to_json()))))
+    assert {k: (s.count, s.key, s.evidence) for k, s in halves[0].sample.items()} == {
+        k: (s.count, s.key, s.evidence) for k, s in forward.sample.items()
     }
     assert halves[0].replies == 4500 and halves[0].mean().mean == pytest.approx(forward.mean().mean)
-    assert len(forward.unsure) == UNSURE and min(forward.unsure)[0] >= sorted(s.variance for s, _ in replies)[-UNSURE]
+    assert (
+        len(forward.uncertain) == MAX_UNCERTAIN
+        and min(forward.uncertain)[0] >= sorted(s.variance for s, _ in replies)[-MAX_UNCERTAIN]
+    )
     assert len(json.dumps(forward.to_json())) < 60_000
 
 
@@ -78,7 +93,7 @@ def test_the_interval_of_a_day_holds_although_replies_of_a_conversation_are_alik
     rng = np.random.default_rng(1)
     held = 0
     for draw in range(100):
-        day = Day()
+        day = DaySketch()
         for chat in range(60):
             taste = rng.normal(0, 0.5)
             for turn in range(5):
@@ -90,7 +105,7 @@ def test_the_interval_of_a_day_holds_although_replies_of_a_conversation_are_alik
 
 
 def test_unscored_and_warned_replies_are_counted_and_a_lonely_day_has_no_interval() -> None:
-    day = Day()
+    day = DaySketch()
     assert day.mean().mean is None and day.conversations == 0
     day.add(Unscored(Target("a", 0), "population", "nothing to measure", Signature("m")), [None, None])
     day.add(score(3.0, "a", warning="odd"), [1.0, None])
@@ -100,22 +115,22 @@ def test_unscored_and_warned_replies_are_counted_and_a_lonely_day_has_no_interva
 
 def test_a_drop_and_longer_replies_are_told_and_the_same_bot_on_other_days_is_not(store: Store) -> None:
     rng = np.random.default_rng(2)
-    watch = Watch("mixture|v:1", COLUMNS)
+    watch = ScoreMonitor("mixture|v:1", COLUMNS)
     for day in range(1, 10):
         a_day(watch, rng, f"2026-03-{day:02}", 3.4 if day < 9 else 2.9, 20 if day < 9 else 32)
         a_day(watch, rng, f"2026-03-{day:02}", 3.0, system="other")
     watch.flush(store)
-    found = see_to(store, now=NOW)
-    assert {(alarm.kind, alarm.about, alarm.system, alarm.day) for alarm in found} == {
+    found = raise_alarms(store, now=NOW)
+    assert {(alarm.kind, alarm.feature, alarm.system, alarm.day) for alarm in found} == {
         ("mean", "", "bot", "2026-03-09"), ("scores", "", "bot", "2026-03-09"), ("inputs", "words", "bot", "2026-03-09")
     }  # fmt: skip
     mean = next(alarm for alarm in found if alarm.kind == "mean")
     assert (
-        mean.then == pytest.approx(3.4, abs=0.1)
-        and mean.now == pytest.approx(2.9, abs=0.1)
-        and "from 3.39" in mean.said
+        mean.before == pytest.approx(3.4, abs=0.1)
+        and mean.after == pytest.approx(2.9, abs=0.1)
+        and "from 3.39" in mean.message
     )
-    assert see_to(store, now=NOW) == []  # told once
+    assert raise_alarms(store, now=NOW) == []  # told once
     told = report(store, now=NOW)
     assert len(told["days"]) == 18 and len(told["alarms"]) == 3 and told["evaluator_changes"] == []
     assert all(row["low"] < row["mean"] < row["high"] for row in told["days"])
@@ -123,7 +138,7 @@ def test_a_drop_and_longer_replies_are_told_and_the_same_bot_on_other_days_is_no
     assert len(variances) == 10 and variances == sorted(variances, reverse=True)
 
 
-def a_week(watch: Watch, rng: np.random.Generator, monday: datetime, drop: float = 0.0) -> None:
+def a_week(watch: ScoreMonitor, rng: np.random.Generator, monday: datetime, drop: float = 0.0) -> None:
     """Weekends are worse, and their replies longer; by `drop` worse than they always are."""
     for place in range(7):
         day, off = f"{monday + timedelta(days=place):%F}", place >= 5
@@ -131,28 +146,28 @@ def a_week(watch: Watch, rng: np.random.Generator, monday: datetime, drop: float
 
 
 def test_a_weekend_like_those_before_is_no_alarm_and_a_worse_one_is(store: Store) -> None:
-    rng, watch, first = np.random.default_rng(12), Watch("m", COLUMNS), datetime(2026, 2, 2, 12, tzinfo=UTC)
+    rng, watch, first = np.random.default_rng(12), ScoreMonitor("m", COLUMNS), datetime(2026, 2, 2, 12, tzinfo=UTC)
     for week in range(4):
         a_week(watch, rng, first + timedelta(weeks=week), drop=0.4 * (week == 3))
         watch.flush(store)
-        found = see_to(store, now=first + timedelta(weeks=week + 1))
+        found = raise_alarms(store, now=first + timedelta(weeks=week + 1))
         days = {alarm.day for alarm in found if alarm.kind == "mean"}
         assert days == ({"2026-02-28", "2026-03-01"} if week == 3 else set())
         assert week == 3 or not found
 
 
 def test_the_first_weekend_without_scores_is_alarming(store: Store) -> None:
-    rng, watch, saturday = np.random.default_rng(13), Watch("m", COLUMNS), "2026-03-07"
+    rng, watch, saturday = np.random.default_rng(13), ScoreMonitor("m", COLUMNS), "2026-03-07"
     for day in range(2, 7):
         a_day(watch, rng, f"2026-03-0{day}", 3.4)
     for place in range(50):
         watch.add("bot", saturday, Unscored(Target(f"lost-{place}"), "population", "no", Signature("m")), {})
     watch.flush(store)
-    assert [(alarm.kind, alarm.day) for alarm in see_to(store, now=NOW)] == [("unscored", saturday)]
+    assert [(alarm.kind, alarm.day) for alarm in raise_alarms(store, now=NOW)] == [("unscored", saturday)]
 
 
 def test_intervals_stay_on_the_scale_and_an_estimated_count_is_called_one(store: Store) -> None:
-    watch = Watch("m", [])
+    watch = ScoreMonitor("m", [])
     for name, value in (("a", 1.6), ("b", 4.4)):
         watch.add("few", "2026-03-09", score(value, name), {})
     for place in range(1500):
@@ -168,10 +183,10 @@ def test_intervals_stay_on_the_scale_and_an_estimated_count_is_called_one(store:
 def test_the_interval_of_an_estimated_count_holds() -> None:
     held = 0
     for draw in range(60):
-        day = Day()
+        day = DaySketch()
         for place in range(600):
             day.add(Unscored(Target(f"{draw} {place}"), "population", "no", Signature("m")), [])
-        low, high = day.conversations_between()
+        low, high = day.conversations_interval()
         held += low <= 600 <= high
     assert 53 <= held <= 60
 
@@ -180,90 +195,90 @@ def test_the_interval_of_an_estimated_count_holds() -> None:
 def test_chance_alone_raises_few_alarms() -> None:
     raised = 0
     for seed in range(20):
-        rng, store, watch = np.random.default_rng(seed), Store("sqlite://"), Watch("m", COLUMNS)
+        rng, store, watch = np.random.default_rng(seed), Store("sqlite://"), ScoreMonitor("m", COLUMNS)
         for day in range(1, 6):
             a_day(watch, rng, f"2026-03-{day:02}", 3.0, chats=60)
         watch.flush(store)
-        raised += bool(see_to(store, level=0.05, now=NOW))
+        raised += bool(raise_alarms(store, level=0.05, now=NOW))
         store.close()
     assert raised <= 2
 
 
 def test_a_new_evaluator_is_no_change_of_the_assistant_but_its_inputs_are_compared(store: Store) -> None:
     rng = np.random.default_rng(3)
-    old, new = Watch("mixture|v:1", COLUMNS), Watch("mixture|v:2", COLUMNS)
+    old, new = ScoreMonitor("mixture|v:1", COLUMNS), ScoreMonitor("mixture|v:2", COLUMNS)
     for day in range(1, 9):
         a_day(old, rng, f"2026-03-{day:02}", 3.4)
     a_day(new, rng, "2026-03-09", 2.6)  # a harsher evaluator
     for watch in (old, new):
         watch.flush(store)
-    assert see_to(store, now=NOW) == []
+    assert raise_alarms(store, now=NOW) == []
     assert report(store, now=NOW)["evaluator_changes"] == [
         {"system": "bot", "day": "2026-03-09", "evaluator": "mixture|v:2"}
     ]
-    longer = Watch("mixture|v:2", COLUMNS)
+    longer = ScoreMonitor("mixture|v:2", COLUMNS)
     a_day(longer, rng, "2026-03-09", 2.6, words=60, chats=400)
     longer.flush(store)
-    assert {(alarm.kind, alarm.about) for alarm in see_to(store, now=NOW)} == {("inputs", "words")}
+    assert {(alarm.kind, alarm.feature) for alarm in raise_alarms(store, now=NOW)} == {("inputs", "words")}
 
 
 def test_the_present_day_is_looked_at_each_time_it_has_doubled(store: Store) -> None:
-    assert [looks(count) for count in (0, 29, 30, 59, 60, 120, 1000)] == [0, 0, 1, 1, 2, 3, 6]
-    rng, watch = np.random.default_rng(4), Watch("m", COLUMNS)
+    assert [number_of_checks(count) for count in (0, 29, 30, 59, 60, 120, 1000)] == [0, 0, 1, 1, 2, 3, 6]
+    rng, watch = np.random.default_rng(4), ScoreMonitor("m", COLUMNS)
     for day in range(5, 10):
         a_day(watch, rng, f"2026-03-{day:02}", 3.4)
     a_day(watch, rng, "2026-03-10", 2.6, chats=70)
     watch.flush(store)
-    assert see_to(store, now=NOW) == []  # the day is not over, and nobody keeps count of looks
+    assert raise_alarms(store, now=NOW) == []  # the day is not over, and nobody keeps count of number_of_checks
     looked: dict[tuple[str, str, str], int] = {}
-    assert {alarm.kind for alarm in see_to(store, looked=looked, now=NOW)} >= {"mean"}
+    assert {alarm.kind for alarm in raise_alarms(store, checks=looked, now=NOW)} >= {"mean"}
     assert looked == {("m", "bot", "2026-03-10"): 2}
 
 
 def test_a_day_without_a_single_score_is_alarming(store: Store) -> None:
-    rng, watch = np.random.default_rng(8), Watch("m", COLUMNS)
+    rng, watch = np.random.default_rng(8), ScoreMonitor("m", COLUMNS)
     for day in range(1, 9):
         a_day(watch, rng, f"2026-03-{day:02}", 3.0)
     for place in range(50):
         lost = Unscored(Target(f"lost-{place}", 1), "population", "no evidence", Signature("m"))
         watch.add("bot", "2026-03-09", lost, {"words": None, "ciu": None})
     watch.flush(store)
-    [alarm] = see_to(store, now=NOW)
-    assert alarm.kind == "unscored" and (alarm.then, alarm.now) == (0, 1)
+    [alarm] = raise_alarms(store, now=NOW)
+    assert alarm.kind == "unscored" and (alarm.before, alarm.after) == (0, 1)
     row = report(store, now=NOW)["days"][-1]
     assert row["mean"] is None and row["conversations"] == 50 and row["unscored"] == {"no evidence": 50}
 
 
 def test_one_conversation_without_a_score_stops_no_alarm(store: Store) -> None:
-    rng, watch = np.random.default_rng(10), Watch("m", COLUMNS)
+    rng, watch = np.random.default_rng(10), ScoreMonitor("m", COLUMNS)
     for day in range(1, 10):
         a_day(watch, rng, f"2026-03-{day:02}", 3.4 if day < 9 else 2.6)
         watch.add(
             "bot", f"2026-03-{day:02}", Unscored(Target(f"lost-{day}", 1), "population", "no", Signature("m")), {}
         )
     watch.flush(store)
-    assert {alarm.kind for alarm in see_to(store, now=NOW)} == {"mean", "scores"}
+    assert {alarm.kind for alarm in raise_alarms(store, now=NOW)} == {"mean", "scores"}
 
 
 def test_one_long_conversation_without_scores_is_no_alarm(store: Store) -> None:
-    rng, watch = np.random.default_rng(11), Watch("m", COLUMNS)
+    rng, watch = np.random.default_rng(11), ScoreMonitor("m", COLUMNS)
     for day in range(1, 10):
         a_day(watch, rng, f"2026-03-{day:02}", 3.4)
     for turn in range(120):
         watch.add("bot", "2026-03-09", Unscored(Target("runaway", turn), "population", "no", Signature("m")), {})
     watch.flush(store)
-    assert see_to(store, now=NOW) == []
-    days = Day()
+    assert raise_alarms(store, now=NOW) == []
+    days = DaySketch()
     for chat in range(50):
         for turn in range(4):
             lost = Unscored(Target(str(chat), turn), "population", "no", Signature("m"))
             days.add(lost if chat % 5 == 0 else score(3.0, str(chat), turn), [])
-    share, error = Day.from_json(json.loads(json.dumps(days.to_json()))).unscored_share()
+    share, error = DaySketch.from_json(json.loads(json.dumps(days.to_json()))).unscored_share()
     assert share == pytest.approx(0.2) and error == pytest.approx(np.sqrt(50 / 49 * 0.16 / 50), rel=1e-6)
 
 
 def test_evaluators_that_come_back_and_replies_seen_twice_are_told_once(store: Store) -> None:
-    watches = {name: Watch(name, COLUMNS) for name in ("z-old", "a-new")}
+    watches = {name: ScoreMonitor(name, COLUMNS) for name in ("z-old", "a-new")}
     for name, day in (("z-old", 1), ("z-old", 2), ("a-new", 2), ("a-new", 3), ("z-old", 4)):
         watches[name].add("bot", f"2026-03-0{day}", score(3.0, "c"), {})
     for watch in watches.values():
@@ -277,9 +292,9 @@ def test_evaluators_that_come_back_and_replies_seen_twice_are_told_once(store: S
 
 
 def test_a_watch_goes_on_whatever_happens(store: Store) -> None:
-    watch, told = Watch("m", COLUMNS), list[str]()
+    watch, told = ScoreMonitor("m", COLUMNS), list[str]()
     watch.add("bot", "2026-03-09", score(3.0, "c"), {})
-    fails = [RuntimeError("odd"), NotTold("no")]
+    fails = [RuntimeError("odd"), WebhookError("no")]
     flush = watch.flush
 
     def flaky(store: Store) -> None:
@@ -288,23 +303,23 @@ def test_a_watch_goes_on_whatever_happens(store: Store) -> None:
         flush(store)
 
     watch.flush = flaky  # type: ignore[method-assign]
-    with Scheduler(watch, store, on_trouble=told.append, flush=0.01, look=0.05):
+    with MonitoringThread(watch, store, on_error=told.append, flush_seconds=0.01, check_seconds=0.05):
         until(lambda: list(MonitoringTables(store).days()))
     assert told == ["no", "RuntimeError, which is a bug; please report it"]
 
 
 def test_what_is_no_answer_of_a_webhook() -> None:
     with ChatServer(lambda _: Wire({}, status=302, headers={"Location": "/elsewhere"})) as server:
-        with pytest.raises(NotTold, match="it answered 302"):
-            post(server.url, [{"said": "x"}], wait=0)
+        with pytest.raises(WebhookError, match="it answered 302"):
+            post_alarms(server.url, [{"message": "x"}], wait=0)
         assert {request["_path"] for request in server.requests} == {"/v1"}
     with (
         ChatServer(lambda _: Wire({}, after=1.0)) as server,
-        pytest.raises(NotTold, match=r"no answer within 0\.2 s|TimeoutError"),
+        pytest.raises(WebhookError, match=r"no answer within 0\.2 s|TimeoutError"),
     ):
-        post(server.url, [{"said": "x"}], wait=0, seconds=0.2)
-    with pytest.raises(NotTold, match="InvalidURL") as caught:
-        post("http://127.0.0.1:1/hook secret-KEY", [{"said": "x"}], wait=0)
+        post_alarms(server.url, [{"message": "x"}], wait=0, seconds=0.2)
+    with pytest.raises(WebhookError, match="InvalidURL") as caught:
+        post_alarms("http://127.0.0.1:1/hook secret-KEY", [{"message": "x"}], wait=0)
     assert "secret" not in str(caught.value)
 
 
@@ -313,14 +328,14 @@ def test_inputs_unlike_what_was_learned_from_are_told_once(store: Store) -> None
     values = np.column_stack([rng.normal(60, 5, 200), rng.exponential(size=200)])
     names = tuple(Target(str(place)) for place in range(200))
     learned = EvidenceTable(names, tuple(COLUMNS), values, np.ones_like(values, dtype=bool))
-    watch = Watch("m", COLUMNS)
+    watch = ScoreMonitor("m", COLUMNS)
     a_day(watch, rng, "2026-03-08", 3.0)
     watch.flush(store)
-    [alarm] = see_to(store, learned=learned, now=NOW)
-    assert alarm.kind == "unlike" and alarm.about == "words" and "unlike what was learned from" in alarm.said
+    [alarm] = raise_alarms(store, training=learned, now=NOW)
+    assert alarm.kind == "unlike" and alarm.feature == "words" and "unlike the training data" in alarm.message
     a_day(watch, rng, "2026-03-09", 3.0)
     watch.flush(store)
-    assert see_to(store, learned=learned, now=NOW) == []
+    assert raise_alarms(store, training=learned, now=NOW) == []
 
 
 def test_what_was_learned_from_turns_that_are_alike_is_no_alarm_at_other_conversations() -> None:
@@ -331,18 +346,18 @@ def test_what_was_learned_from_turns_that_are_alike_is_no_alarm_at_other_convers
         names = tuple(Target(f"group {group}", turn) for group in range(30) for turn in range(13))
         values = np.repeat(level[:30], 13)[:, None] + rng.normal(0, 0.1, (390, 1))
         learned = EvidenceTable(names, (COLUMNS[0],), values, np.ones_like(values, dtype=bool))
-        store, watch = Store("sqlite://"), Watch("m", COLUMNS[:1])
+        store, watch = Store("sqlite://"), ScoreMonitor("m", COLUMNS[:1])
         for chat in range(30, 230):
             watch.add("bot", "2026-03-08", score(3.0, f"c{chat}"), {"words": level[chat]})
         watch.flush(store)
-        raised += bool(see_to(store, 0.05, learned=learned, now=NOW))
+        raised += bool(raise_alarms(store, 0.05, training=learned, now=NOW))
         store.close()
     assert raised <= 1
 
 
 def test_what_two_processes_saw_is_added_up_and_a_flush_can_be_repeated(store: Store) -> None:
     rng = np.random.default_rng(6)
-    one, other = Watch("m", COLUMNS), Watch("m", COLUMNS)
+    one, other = ScoreMonitor("m", COLUMNS), ScoreMonitor("m", COLUMNS)
     for watch in (one, other):
         a_day(watch, rng, "2026-03-09", 3.0, chats=20)
         watch.flush(store)
@@ -355,7 +370,7 @@ def test_what_two_processes_saw_is_added_up_and_a_flush_can_be_repeated(store: S
 
 
 def test_systems_beyond_the_bound_are_watched_together(store: Store) -> None:
-    watch = Watch("m", [])
+    watch = ScoreMonitor("m", [])
     for place in range(150):
         watch.add(f"bot-{place}", "2026-03-09", score(3.0, f"c{place}"), {})
     watch.add(None, "2026-03-09", score(3.0, "c"), {})
@@ -365,7 +380,7 @@ def test_systems_beyond_the_bound_are_watched_together(store: Store) -> None:
 
 
 def test_alarms_are_posted_and_told_again_where_nobody_took_them(store: Store) -> None:
-    rng, watch = np.random.default_rng(7), Watch("m", COLUMNS)
+    rng, watch = np.random.default_rng(7), ScoreMonitor("m", COLUMNS)
     for day in range(1, 10):
         a_day(watch, rng, f"2026-03-{day:02}", 3.4 if day < 9 else 2.5)
     watch.flush(store)
@@ -373,19 +388,19 @@ def test_alarms_are_posted_and_told_again_where_nobody_took_them(store: Store) -
     with ChatServer(lambda _: answers.pop(0)) as server:
 
         def send(alarms):  # type: ignore[no-untyped-def]
-            post(f"{server.url}?secret=hush", alarms, wait=0)
+            post_alarms(f"{server.url}?secret=hush", alarms, wait=0)
 
         for reason in ("500", "404"):
-            with pytest.raises(NotTold, match=f"it answered {reason}") as caught:
-                see_to(store, now=NOW)
-                tell(store, send)
+            with pytest.raises(WebhookError, match=f"it answered {reason}") as caught:
+                raise_alarms(store, now=NOW)
+                send_alarms(store, send)
             assert "hush" not in str(caught.value)
-        assert tell(store, send) == 2
+        assert send_alarms(store, send) == 2
         sent = server.requests[-1]
         assert {alarm["kind"] for alarm in sent["alarms"]} == {"mean", "scores"} and "bot, 2026-03-09" in sent["text"]
         count = len(server.requests)
-        assert tell(store, send) == 0 and len(server.requests) == count
-    with pytest.raises(NotTold, match="URLError|ConnectionRefused"):
-        post(server.url, [{"said": "x"}], wait=0)
+        assert send_alarms(store, send) == 0 and len(server.requests) == count
+    with pytest.raises(WebhookError, match="URLError|ConnectionRefused"):
+        post_alarms(server.url, [{"message": "x"}], wait=0)
     with pytest.raises(BadInput, match="begins with http"):
-        post("file:///etc/passwd?hush", [])
+        post_alarms("file:///etc/passwd?hush", [])

@@ -17,7 +17,7 @@ from waiting import until
 from accord import Evaluator, Label, Labels, LiveScorer, Question, Rubric, Scale, Store, load_evaluator, read
 from accord.evidence import BANK, SourceContext, Training
 from accord.learning import EvaluatorSettings, make_evaluator
-from accord.live import Ingestor, Message, Succession, Watch, opened, version_of
+from accord.live import EvaluatorReloader, Ingestor, Message, ScoreMonitor, folder_version, opened
 from accord.models import memory_models
 from accord.models import run as drive
 from accord.store import MonitoringTables
@@ -77,7 +77,7 @@ def test_conversations_go_on_and_the_next_reply_is_scored_by_the_other(first: Ev
 
 def test_what_is_watched_is_watched_apart(first: Evaluator, second: Evaluator) -> None:
     scorer, store = LiveScorer(first), Store("sqlite://")
-    watch = Watch("first", scorer.columns)
+    watch = ScoreMonitor("first", scorer.columns)
     ingestor = Ingestor(scorer, watch)
     ingestor.take(list(messages("a", 3)))
     late = scorer.take(list(messages("late", 1)))
@@ -93,7 +93,7 @@ def test_what_is_watched_is_watched_apart(first: Evaluator, second: Evaluator) -
         for row in rows
         if row["day"] != "2026-01-01"
     }
-    assert replies == {("first", len(first.head.columns or ())): 3, ("mixture", len(second.head.columns or ())): 2}
+    assert replies == {("first", len(first.head.columns or ())): 3, ("calibration", len(second.head.columns or ())): 2}
     [row] = [row for row in rows if row["day"] == "2026-01-01"]
     assert row["evaluator"] == "first" and len(row["content"]["columns"]) == len(first.head.columns or ())
 
@@ -141,20 +141,20 @@ def test_a_folder_is_looked_at_until_what_stands_there_is_whole(
 ) -> None:
     folder, told, took = tmp_path / "mixture", list[str](), list[str]()
     put(first, folder)
-    looking = Succession(folder, version_of(folder), lambda each: took.append(each.digest()), told.append)
-    looking.look()
+    looking = EvaluatorReloader(folder, folder_version(folder), lambda each: took.append(each.digest()), told.append)
+    looking.check()
     assert not took and not told
     shutil.rmtree(folder)
-    looking.look()
+    looking.check()
     assert not took and not told, "between two renamings there is none"
     put(second, folder)
     (folder / "evaluator.json").write_text("{", encoding="utf-8")
     for _ in range(3):
-        looking.look()
-    assert not took and len(told) == 1 and "the one before goes on" in told[0]
+        looking.check()
+    assert not took and len(told) == 1 and "cannot switch to the new evaluator" in told[0]
     second.save(folder)
-    looking.look()
-    looking.look()
+    looking.check()
+    looking.check()
     assert took == [second.digest()] and len(told) == 2 and second.digest() in told[1]
 
 
@@ -169,8 +169,8 @@ def test_what_cannot_score_live_or_for_the_annotator_leaves_the_one_in_use(
         scorer.take_over(LiveScorer(first, "nobody"))
 
     put(second, folder)
-    looking = Succession(folder, None, refuses, told.append)
-    looking.look()
+    looking = EvaluatorReloader(folder, None, refuses, told.append)
+    looking.check()
     assert "unknown annotator" in told[0] and scorer.signature == first.signature()
 
 
