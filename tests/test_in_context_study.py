@@ -563,18 +563,6 @@ def test_a_model_of_one_s_own_scores_and_writes(asked: Asked) -> None:
 
 
 @pytest.mark.slow
-def test_a_budget_stops_it_and_it_goes_on_from_there(asked: Asked) -> None:
-    whole = plan(study(source(**FEW), training()), asked.models()).requests
-    with pytest.raises(BudgetReached):
-        run(study(source(**FEW), training()), asked.models(most=100))
-    assert asked.server is not None
-    assert len(asked.server.requests) == 100
-    assert plan(study(source(**FEW), training()), asked.models()).requests == whole - len(asked.server.requests)
-    run(study(source(**FEW), training()), asked.models())
-    assert len(asked.server.requests) == whole
-
-
-@pytest.mark.slow
 def test_models_misbehave_and_nothing_is_lost(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     clean = run(study(source(), training()), asked.given(scripted()))
     forget_embedder()
@@ -869,18 +857,6 @@ def test_rivals_are_lines_of_the_table(project: Path, monkeypatch: pytest.Monkey
         said = invoke("fit", "--set", "sources.in-context.selector=random", "--out", "elsewhere").stdout
     assert "by hand, no examples" in said and "by hand, random examples" not in said
     assert "saved in elsewhere" in said and "random *" in said and not Path("evaluators").exists()
-
-
-@pytest.mark.slow
-def test_a_budget_stops_the_command_which_goes_on_from_there(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with imported(serving(Scorer()), monkeypatch, **FEW) as server:
-        whole = json.loads(invoke("fit", "--plan", "--json").stdout)["requests"]
-        stopped = invoke("fit", "--max-requests", "100", code=4)
-        assert "budget of 100 requests" in stopped.stderr and "spent: 100 requests" in stopped.stderr
-        assert len(server.requests) == 100 and not Path("evaluators").exists() and stopped.stdout == ""
-        assert json.loads(invoke("fit", "--plan", "--json").stdout)["requests"] == whole - len(server.requests)
-        invoke("fit")
-        assert len(server.requests) == whole and (FOLDER / "evaluator.json").exists()
 
 
 @pytest.mark.slow

@@ -594,20 +594,6 @@ def test_kinds_that_were_never_recorded_are_missing_and_counted_as_answers(proje
 
 
 @pytest.mark.slow
-def test_a_budget_stops_before_the_call_and_the_command_goes_on(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    finder = Finder()
-    with ChatServer(finder) as server:
-        served(monkeypatch, server.url)
-        invoke("import", "chats.jsonl", "labels.csv")
-        stopped = invoke("judge", "--source", "issues", "--max-requests", "10")
-        assert stopped.exit_code == 4 and len(finder.asked) == 10
-        store = Store("sqlite:///accord.db")
-        assert sum(IssueAnnotations(store).makers().values()) == 30
-        store.close()
-        assert invoke("judge", "--source", "issues").exit_code == 0 and len(finder.asked) == 40
-
-
-@pytest.mark.slow
 def test_an_endpoint_that_misbehaves_loses_no_turn_of_the_others(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
