@@ -39,7 +39,7 @@ from accord.evidence import sources as sources_of_evidence
 from accord.models import Flow, without_requests
 from accord.project import with_settings
 from accord.store import Store, Studies
-from accord.studies import OpenStudy
+from accord.studies import StudySession
 from accord.testing import ChatServer, completion, tokens_in
 from accord.values import Sample
 
@@ -355,9 +355,9 @@ def test_a_broken_study_blocks_no_command_and_is_named_once(study: str, error: s
             == opened.config.broken_studies
         )
         studies = Studies(opened.store)
-        assert OpenStudy(opened, "good", studies).title == "Fine"
+        assert StudySession(opened, "good", studies).title == "Fine"
         with pytest.raises(BadInput, match=re.escape(error)):
-            OpenStudy(opened, *opened.config.broken_studies, studies)
+            StudySession(opened, *opened.config.broken_studies, studies)
         studies.close()
 
 

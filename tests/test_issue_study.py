@@ -66,7 +66,7 @@ from accord.project import Fitted
 from accord.report import write_issues_page
 from accord.statistics import Clusters, grouped_folds, krippendorff_alpha, two_valued_alpha
 from accord.store import IssueAnnotations, Store, Studies
-from accord.studies import open_validation, outcomes
+from accord.studies import SubmittedAnswer, load_outcomes, open_validation
 from accord.testing import ChatServer, Wire, completion
 from accord.validation import ABOVE_CHANCE, ALWAYS, MACRO, Called, cross_validate_labels, no_better_than_chance, rows_of
 from accord.values import ISSUE, Issue, IssueAnnotation, Sample, load_taxonomy
@@ -769,12 +769,12 @@ def test_people_validate_and_the_page_says_what_came_of_it(project: Path, monkey
         study = open_validation(opened, flow, studies, 6, 2, 100)
         for person in ("ann", "bob"):
             while (at := study.take(person)) is not None:
-                for question in study.sheet(at).questions:
+                for question in study.view(at).questions:
                     sent = {"assignment": at.id, "id": f"{at.id[:16]}-{at.stage}-{person}", "value": 2}
-                    study.answer(person, {**sent, "question": question.id})
+                    study.answer(person, SubmittedAnswer.from_json({**sent, "question": question.id}))
                 study.finish(person, at.id)
     studies.close()
-    found = {each.flow: each.to_json() for each in outcomes(opened)}
+    found = {each.flow: each.to_json() for each in load_outcomes(opened)}
     opened.close()
     assert found["detection"]["examples"] == found["overall"]["examples"] == 6
     assert found["detection"]["majority"]["value"] == 1.0 and found["overall"]["revisions"]["share"]["value"] == 0.0

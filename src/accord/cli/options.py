@@ -197,8 +197,8 @@ def note_broken_study(error: str) -> None:
 
 def note_broken_studies(bench: WorkbenchContext) -> None:
     """Print the errors of studies that the workbench cannot open, without those that `open_project` printed."""
-    for study in bench.broken.keys() - bench.project.config.broken_studies.keys():
-        note_broken_study(bench.broken[study])
+    for study in bench.invalid_studies.keys() - bench.project.config.broken_studies.keys():
+        note_broken_study(bench.invalid_studies[study])
 
 
 def server_url(host: str, port: int) -> str:

@@ -62,7 +62,7 @@ def validate(
         studies = Studies(project.store)
         try:
             if outcome:
-                found = human_studies.outcome(project, flow, studies)
+                found = human_studies.load_outcome(project, flow, studies)
                 lines = [f"{found.examples} of {found.planned} turns have answers", *found.lines()]
                 show(found.to_json(), as_json, lambda _: "\n\n".join(lines))
                 return
