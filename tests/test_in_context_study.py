@@ -1,4 +1,4 @@
-"""The source `in-context`: the whole flow and what stops it, what it costs, models that misbehave, wrong input."""
+"""Source `in-context`: learning, costs, failures of models, invalid input, and saved state."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ SMALL = {
     "embedder": "endpoint:vectors",
 }  # fmt: skip
 FEW = {"candidates": 1, "top_prompts": 1, "sets": 1, "ensemble": 2}
-"""Beside `SMALL` half of the requests, where a server answers them."""
+"""Fewer requests than `SMALL`, for tests with a server."""
 SMALL_TOWERS = {"epochs": 1, "width": 4, "heads": 2}
 RUBRIC = rated_chats(4)[2]
 OVERALL = RUBRIC.main_question
@@ -109,7 +109,7 @@ def _coin(*parts: str) -> bool:
 
 
 class Study(NamedTuple):
-    """What a caller of the source has in hand."""
+    """Split, evidence and source of one learned example."""
 
     split: Split
     learned: EvidenceTable
@@ -172,7 +172,7 @@ def answers(request: Mapping[str, Any], script: Any) -> Wire:
 
 
 def vector_of(text: str) -> list[float]:
-    """A text's vector: how often each kind of thing is in it, and a little of its own."""
+    """Return a vector: counts of each kind of word, and noise."""
     rng = np.random.default_rng(len(text))
     counts = [float(text.count(word)) for word in ("roses", "piston", "bow", "dough")]
     return [*counts, *(0.1 * rng.normal(size=4)).tolist()]
@@ -237,7 +237,7 @@ def texts_of(model: ScriptedModel) -> list[str]:
 
 @pytest.fixture
 def nobody(memory: Store) -> Iterator[Asked]:
-    """An endpoint that is not there: what is refused before anything is asked."""
+    """An endpoint that does not exist, for errors before any request."""
     with Asked(NOWHERE, None, memory) as found:
         yield found
 

@@ -105,7 +105,7 @@ CONTEXT = SourceContext(SODA.rubric, 0)
 
 
 def shown(made: list[Conversation]) -> EvidenceTable:
-    """What the source of issues shows the preset's head of dialogues whose annotations are kept."""
+    """Return the evidence of dialogues with stored annotations, as the preset's head gets it."""
     models = memory_models()
     by = "issues|model:truth|taxonomy:soda-eval|via:recorded"
     IssueAnnotations(models.store).add(replace(each, signature=by) for each in truth(made))
@@ -476,7 +476,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def mark(*kinds: str) -> None:
-    """Beside the ratings of dialogues, whether each reply shows these kinds of issues."""
+    """Add labels of these kinds of issues for each reply to the ratings of dialogues."""
     with Path("labels.csv").open("a") as stream:
         rows = csv.writer(stream)
         for each in truth(dialogues(40, rate=0.25)):

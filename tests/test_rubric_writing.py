@@ -425,7 +425,7 @@ def bench(tmp_path: Path, memory: Store, api_key: None):  # type: ignore[no-unty
 
 
 class Standard(NamedTuple):
-    """Who answered, what learning from sixty conversations came to, and what it was planned to ask and asked."""
+    """Server, learned source and evidence of sixty conversations, with planned and sent requests."""
 
     bench: WorkbenchContext
     author: Author
@@ -453,7 +453,7 @@ def learned_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standard]
 
 @pytest.fixture
 def standard(learned_once: Standard, tmp_path: Path) -> Standard:
-    """What was learned once, and a bench that this test alone changes."""
+    """The rubric learned once, with a folder for this test."""
     return learned_once._replace(bench=replace(learned_once.bench, folder=tmp_path, steps=[]))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from test_sources import LITTLE, RUBRIC, answer, corpus
 
-from accord.cli.findings import fitted_text
+from accord.cli import fitted_text
 from accord.edges import BudgetReached
 from accord.formats import ConversationWriter
 from accord.learning import load_evaluator
