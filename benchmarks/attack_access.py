@@ -11,7 +11,7 @@ from attack_service import FORM, TOKEN, Served, listening, said
 from attacking import Case, Workshop, accord
 
 EXPOSED = {
-    "the documented proxy": ("--workers", "4", "--proxy", "127.0.0.1", "--name", "scores.example"),
+    "the documented proxy": ("--proxy", "127.0.0.1", "--name", "scores.example"),
     "a proxy": ("--proxy", "127.0.0.1"),
     "a public name": ("--name", "scores.example"),
     "every address": ("--host", "0.0.0.0"),

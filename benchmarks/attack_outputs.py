@@ -13,7 +13,7 @@ WRITERS: dict[str, tuple[str, ...]] = {
     "report": ("report", "-o"), "issues": ("issues", "-o"), "score": ("score", "chats.jsonl", "--out"),
     "export": ("export",), "label next": ("label", "next", "-o"), "fit": ("fit", "--out"),
     "scores merge": ("scores", "merge", "parts", "-o"), "follow": ("follow", "chats.jsonl", "--once", "--out"),
-    "follow --place": ("follow", "chats.jsonl", "--once", "--out", "rows.jsonl", "--place"),
+    "follow --position": ("follow", "chats.jsonl", "--once", "--out", "rows.jsonl", "--position"),
     "serve": ("serve", "--port", "18798", "--out"), "synth": ("synth", "--out"), "backup": ("store", "backup"),
     "run": ("run", "chats.jsonl", "labels.csv", "--out"), "demo": ("demo", "--out"),
     "models train": ("models", "train", "ruber", "--out"), "finetune": ("finetune", "issues", "base", "--out"),

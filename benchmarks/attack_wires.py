@@ -281,7 +281,7 @@ def webhooks(shop: Workshop) -> Iterator[Case]:
         with closing(Store(f"sqlite:///{folder}/accord.db")) as store:
             said = "the mean fell \x1b[2J\u202e ${OPENAI_API_KEY} <script>alert(1)</script>"
             MonitoringTables(store).raise_alarms(
-                {"one": {"kind": "mean", "said": said, "system": "bot", "day": "2026-11-20"}}
+                {"one": {"kind": "mean", "message": said, "system": "bot", "day": "2026-11-20"}}
             )
         (folder / "accord.yaml").rename(folder / "kept.yaml")
         ran = accord(folder, "watch", "--config", "kept.yaml")

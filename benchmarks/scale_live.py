@@ -1,14 +1,14 @@
-"""Live scoring at scale: spans of a collector a second, and what several workers give under load.
+"""Throughput of live scoring: OpenTelemetry spans per second, and single requests per second.
 
     python benchmarks/scale.py --only otlp,workers [--quick] --json OUT
 
-`otlp`: `accord serve` in processes of its own takes exports of 512 spans of 400 conversations, from 4 connections that
+`otlp`: `accord serve` in a process of its own takes exports of 512 spans of 400 conversations, from 4 connections that
 send again upon 429. One span in five is a model call with its whole history (five turns on average), the others calls
 of a database; in `every span` all are model calls. `per_second` counts spans, `lost` and `doubled` replies: those that
 were sent against the rows that were kept.
 
-`workers`: two processes of clients with 16 connections each send a reply with its document per request to 1 and to 2
-workers. `ratio` is that to one worker. Clients run on the same cores.
+`workers`: two client processes with 16 connections each send requests with one reply and its document. Clients run on
+the same cores.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ def packed(export: dict[str, Any], kind: str) -> bytes:
 
 
 @contextmanager
-def serving(workers: int) -> Iterator[tuple[int, Path]]:
-    """`accord serve --workers N` with a fitted mixture; its port, and the folder of its rows."""
+def serving() -> Iterator[tuple[int, Path]]:
+    """Serve a fitted mixture; yield its port, and the folder of its rows."""
     from live_scoring import fitted
 
     with tempfile.TemporaryDirectory() as name:
@@ -117,7 +117,6 @@ def serving(workers: int) -> Iterator[tuple[int, Path]]:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = int(free.getsockname()[1])
         command = [sys.executable, "-m", "accord", "serve", "--port", str(port), "--out", "rows.jsonl"]
-        command += ["--workers", str(workers)]
         environment = {**os.environ, "ACCORD_TOKEN": load.TOKEN}
         process = subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL, env=environment)
         try:
@@ -160,28 +159,24 @@ async def _send(port: int, bodies: Iterator[bytes], kind: str, refused: list[int
 
 
 def otlp_rows(quick: bool, limit: int | None) -> list[Row]:
-    """Spans a second of both encodings, with one worker and with two."""
+    """Measure spans per second in both encodings."""
     rows: list[Row] = []
     for what, each in SPAN_KINDS.items():
         sent, calls = exports(limit or (8 if quick else 120 if each > 1 else 40) * BATCH, each)
         for kind in (JSON, PROTOBUF):
             bodies = [packed(export, kind) for export in sent]
-            for workers in (1,) if quick else (1, 2):
-                with serving(workers) as (port, folder):
-                    seconds, refused = asyncio.run(_all_sent(port, bodies, kind))
-                    kept = [
-                        (row["conversation"], row["turn"])
-                        for file in folder.glob("rows*.jsonl")
-                        for row in map(json.loads, file.read_text(encoding="utf-8").splitlines())
-                    ]
-                spans = sum(len(e["resourceSpans"][0]["scopeSpans"][0]["spans"]) for e in sent)
-                rows.append({
-                    "what": f"otlp, {what}", "encoding": "protobuf" if kind == PROTOBUF else "json", "spans": spans,
-                    "workers": workers, "seconds": seconds, "per_second": spans / seconds, "refused": refused,
-                    "replies_per_second": calls / seconds, "lost": calls - len(set(kept)),
-                    "doubled": len(kept) - len(set(kept)),
-                })  # fmt: skip
-                print({key: round(value, 2) if isinstance(value, float) else value for key, value in rows[-1].items()})
+            with serving() as (port, folder):
+                seconds, refused = asyncio.run(_all_sent(port, bodies, kind))
+                lines = (folder / "rows.jsonl").read_text(encoding="utf-8").splitlines()
+                kept = [(row["conversation"], row["turn"]) for row in map(json.loads, lines)]
+            spans = sum(len(e["resourceSpans"][0]["scopeSpans"][0]["spans"]) for e in sent)
+            rows.append({
+                "what": f"otlp, {what}", "encoding": "protobuf" if kind == PROTOBUF else "json", "spans": spans,
+                "workers": 1, "seconds": seconds, "per_second": spans / seconds, "refused": refused,
+                "replies_per_second": calls / seconds, "lost": calls - len(set(kept)),
+                "doubled": len(kept) - len(set(kept)),
+            })  # fmt: skip
+            print({key: round(value, 2) if isinstance(value, float) else value for key, value in rows[-1].items()})
     return rows
 
 
@@ -212,23 +207,21 @@ def _post(port: int, count: int, client: int) -> tuple[float, list[float], dict[
 
 
 def workers_rows(quick: bool, limit: int | None) -> list[Row]:
-    """Requests a second and their latencies by workers, from two processes of clients."""
+    """Measure requests per second and their latencies, from two client processes."""
     count = limit or (500 if quick else 6000)
-    rows: list[Row] = []
-    for workers in (1, 2):
-        with serving(workers) as (port, _), ProcessPoolExecutor(2, get_context("spawn")) as pool:
-            list(pool.map(_post, [port] * 2, [100] * 2, [7, 8]))  # what is opened when it is first used
-            found = list(pool.map(_post, [port] * 2, [count] * 2, [0, 1]))
-        latencies = np.concatenate([each for _, each, _ in found])
-        per_second = len(latencies) / max(seconds for seconds, _, _ in found)
-        p50, p99 = (np.quantile(latencies, (0.5, 0.99)) * 1e3).tolist()
-        refused = sum(n for _, _, statuses in found for status, n in statuses.items() if status != 200)
-        rows.append({
-            "what": "workers", "workers": workers, "clients": 32, "per_second": per_second, "p50_ms": p50,
-            "p99_ms": p99, "refused": refused, "ratio": per_second / rows[0]["per_second"] if rows else 1.0,
-        })  # fmt: skip
-        print({key: round(value, 2) if isinstance(value, float) else value for key, value in rows[-1].items()})
-    return rows
+    with serving() as (port, _), ProcessPoolExecutor(2, get_context("spawn")) as pool:
+        list(pool.map(_post, [port] * 2, [100] * 2, [7, 8]))  # warm-up
+        found = list(pool.map(_post, [port] * 2, [count] * 2, [0, 1]))
+    latencies = np.concatenate([each for _, each, _ in found])
+    per_second = len(latencies) / max(seconds for seconds, _, _ in found)
+    p50, p99 = (np.quantile(latencies, (0.5, 0.99)) * 1e3).tolist()
+    refused = sum(n for _, _, statuses in found for status, n in statuses.items() if status != 200)
+    row: Row = {
+        "what": "workers", "workers": 1, "clients": 32, "per_second": per_second, "p50_ms": p50, "p99_ms": p99,
+        "refused": refused, "ratio": 1.0,
+    }  # fmt: skip
+    print({key: round(value, 2) if isinstance(value, float) else value for key, value in row.items()})
+    return [row]
 
 
 RUN = {"otlp": otlp_rows, "workers": workers_rows}

@@ -23,7 +23,7 @@ from synthetic_corpus import planted_turns
 
 from accord.evidence import BANK, Column
 from accord.learning import make_head
-from accord.live import Watch, see_to
+from accord.live import ScoreMonitor, raise_alarms
 from accord.store import MonitoringTables, Store
 from accord.validation import shifts
 from accord.values import Score, Signature, Target, score_from
@@ -81,7 +81,7 @@ def halved(data: Path, draws: int) -> Iterator[bool]:
 
 def weekend_false_alarms(data: Path, draws: int) -> list[Row]:
     """Assistants over six weeks; on the last weekend half of them become worse."""
-    watch, rng = Watch("planted", [Column("words", "words")]), np.random.default_rng(0)
+    watch, rng = ScoreMonitor("planted", [Column("words", "words")]), np.random.default_rng(0)
     days = [FIRST_MONDAY + timedelta(days=place) for place in range(7 * WEEKS)]
     for system, day in product(range(draws), days):
         is_weekend, is_worse = day.weekday() >= 5, system % 2 and day >= days[-2]
@@ -94,7 +94,7 @@ def weekend_false_alarms(data: Path, draws: int) -> list[Row]:
     with closing(Store("sqlite://")) as store:
         watch.flush(store)
         for week in range(1, WEEKS + 1):
-            see_to(store, now=FIRST_MONDAY + timedelta(days=7 * week))
+            raise_alarms(store, now=FIRST_MONDAY + timedelta(days=7 * week))
         told = {(alarm["system"], alarm["day"]) for alarm in MonitoringTables(store).alarms()}
     found: dict[str, list[bool]] = {"weekend-false-alarms": [], "weekday-false-alarms": [], "weekend-drops-told": []}
     for system, day in product(range(draws), days):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -198,16 +197,6 @@ def test_a_fold_of_topical_usr_has_a_source_and_two_sides(load):
         assert not set(train.targets) & set(test.targets) and set(train.targets) | set(test.targets) == set(
             everything.targets
         )
-
-
-@pytest.mark.parametrize("how", ["renamed", "packed"])
-def test_the_log_that_is_rotated_holds_every_reply_that_was_written(load, tmp_path, how):
-    follow = load("follow")
-    command = [sys.executable, "-c", follow.WRITER, str(tmp_path / "log.jsonl"), how, "0.1", "0.5", "200"]
-    done = subprocess.run(command, capture_output=True, check=True, text=True)
-    assert follow.held(tmp_path) == set(range(int(done.stdout))) and int(done.stdout) > 0
-    endings = {path.suffix for path in tmp_path.glob("log.jsonl.*")}
-    assert endings == {".gz"} if how == "packed" else ".1" in endings
 
 
 @needs_data

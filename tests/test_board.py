@@ -281,7 +281,7 @@ def test_scores_of_two_evaluators_are_never_mixed_and_the_last_one_is_shown(tmp_
 
 def test_time_has_its_points_its_alarms_and_what_is_behind_them(tmp_path: Path) -> None:
     with board(tmp_path, planted()) as opened:
-        alarm = {"kind": "mean", "system": "a", "day": "2026-06-05", "said": "a moved"}
+        alarm = {"kind": "mean", "system": "a", "day": "2026-06-05", "message": "a moved"}
         MonitoringTables(opened.project.store).raise_alarms({"one": alarm})
         _, found = figures(opened)
         assert found.time.step == "day" and len(found.time.moments) == 21

@@ -15,7 +15,7 @@ from accord.formats import NO_CALL, formats
 from accord.live import HistoryDeduplicator
 
 pytest.importorskip("fastapi", reason="needs accord[serve]")
-from accord.live.service.otlp import export_of
+from accord.live.service.otlp import parse_export
 from accord.live.service.schemas import JSON, LOGS, PROTOBUF, TRACES
 
 
@@ -89,7 +89,7 @@ def spans_of(export: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 def heard(body: bytes, kind: str) -> tuple[list[Any], list[str], list[str]]:
     passed: list[str] = []
     unfolding = HistoryDeduplicator(on_passed_over=passed.append)
-    found, bad = unfolding.messages(TRACES.checked(export_of(body, kind, TRACES)), "otlp", "otel")
+    found, bad = unfolding.messages(TRACES.checked(parse_export(body, kind, TRACES)), "otlp", "otel")
     return found, bad, passed
 
 
@@ -110,7 +110,7 @@ def test_a_span_that_says_nothing_is_empty_before_anyone_looks_into_it() -> None
     parts = list(reader.split(export()))
     assert [not part for part in parts] == [True, False, True, False, False, False, False, False]
     assert reader.skip_reason(parts[0]) == NO_CALL and reader.convert([parts[0]], "x") is None
-    assert export_of(as_protobuf(export()), PROTOBUF, TRACES)["resourceSpans"][0]["scopeSpans"][0]["spans"][0] == {}
+    assert parse_export(as_protobuf(export()), PROTOBUF, TRACES)["resourceSpans"][0]["scopeSpans"][0]["spans"][0] == {}
 
 
 @pytest.mark.parametrize(
@@ -160,9 +160,9 @@ def test_what_is_no_export_is_refused() -> None:
         (b"{}", "text/plain"),
     ):
         with pytest.raises(BadInput):
-            export_of(body, kind, TRACES)
+            parse_export(body, kind, TRACES)
     with pytest.raises(BadInput):
-        LOGS.checked(export_of(b'{"resourceLogs": 7}', JSON, LOGS))
+        LOGS.checked(parse_export(b'{"resourceLogs": 7}', JSON, LOGS))
 
 
 def test_what_is_taken_back_is_new_again_and_what_was_before_is_not() -> None:

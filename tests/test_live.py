@@ -59,7 +59,7 @@ from accord.evidence import (
 from accord.evidence.bank import similarity
 from accord.evidence.bank import tokens as words
 from accord.learning import EvaluatorSettings, Head, make_evaluator, make_head
-from accord.live import Message, Scheduler, opened, see_to
+from accord.live import Message, MonitoringThread, opened, raise_alarms
 from accord.models import (
     SCORER,
     Budget,
@@ -726,19 +726,19 @@ def test_what_is_heard_is_compared_with_the_replies_that_were_learned_from(
     fitted = evaluator if level == "turn" else taught(made(), list(map(Sample, chats)), whole)
     assert fitted.level == level
     fitted.save(tmp_path)
-    schedulers: list[Scheduler] = []
+    schedulers: list[MonitoringThread] = []
 
-    class Recorded(Scheduler):
+    class Recorded(MonitoringThread):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
             schedulers.append(self)
 
-    monkeypatch.setattr("accord.live.ingest.Scheduler", Recorded)
+    monkeypatch.setattr("accord.live.ingest.MonitoringThread", Recorded)
     with opened(tmp_path, store=memory) as ingestor:
         for place in range(60):
             ingestor.take([Message(f"c{place}", "assistant", "buy now " * 400, system="bot")])
     [scheduler] = schedulers
-    found = {alarm.kind for alarm in see_to(memory, looked={}, learned=scheduler.learned)}
+    found = {alarm.kind for alarm in raise_alarms(memory, checks={}, training=scheduler.training)}
     # Means over a conversation are unlike a reply's own values, so only replies are compared with.
     assert found == ({"unlike"} if level == "turn" else set())
 

@@ -86,7 +86,7 @@ def test_claim_has_one_owner_until_it_is_released_or_expires(store: Store) -> No
     one.exchange(KEYS[:1], ())
     assert two.exchange((), KEYS[:3]).mine == {KEYS[0]}, "a released key is free; other owners' keys stay claimed"
     clock.forward(59)
-    one.exchange((), (), renewed=True)
+    one.exchange((), (), renew=True)
     clock.forward(2)
     assert two.exchange((), KEYS[1:3]).mine == frozenset(), "renewed claims are held"
     late = one.exchange((), [KEYS[0], *KEYS[3:5]])
@@ -133,7 +133,7 @@ def test_concurrent_releases_and_claims_do_not_deadlock(store: Store) -> None:
         drawn, claims, mine = random.Random(seed), Claims(store), frozenset[str]()
         for _ in range(25):
             freed = drawn.sample(sorted(mine), len(mine))
-            mine = claims.exchange(freed, drawn.sample(KEYS[:60], 30), renewed=True).mine
+            mine = claims.exchange(freed, drawn.sample(KEYS[:60], 30), renew=True).mine
         claims.exchange(mine, ())
 
     with ThreadPoolExecutor(4) as pool:
@@ -412,14 +412,12 @@ def test_failing_store_loses_no_paid_answer(
     assert payment.paid < once, "asking stopped"
     execute(store.url, f"ALTER TABLE elsewhere RENAME TO {table}")
     later(store.url)
-    spooled = re.search(r"(\d+) answers that were paid for are in (\S+);", str(caught.value))
+    spooled = re.search(r"(\d+) paid answers are in (\S+);", str(caught.value))
     if lost == "answers":
         assert spooled and tmp_path in Path(spooled[2]).parents, "in a folder that the next command finds"
         assert private(Path(spooled[2])) and len(list(Path(spooled[2]).iterdir()))
     for line in Spool(store).take_in():
-        assert (
-            spooled and line == f"took in {spooled[1]} answers that were paid for when the store could not be written"
-        )
+        assert spooled and line == f"stored {spooled[1]} paid answers that the store could not take before"
     assert not list(tmp_path.rglob("*.unsaved")), "loaded files are removed"
     again = said(payment.ask(store))
     assert payment.paid == once
@@ -464,7 +462,7 @@ def test_spool_is_private_and_restores_every_kind_without_secrets(
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     path = spooled(file_store, ANSWER, VECTOR, paid("k", f"odd \u2028 {SECRET} \n"))
     assert private(path.parent) and SECRET not in path.read_text()
-    assert Spool(file_store).take_in() == ["took in 3 answers that were paid for when the store could not be written"]
+    assert Spool(file_store).take_in() == ["stored 3 paid answers that the store could not take before"]
     assert not path.parent.exists() and Spool(file_store).take_in() == []
     assert json.loads(file_store.replies(["k"])["k"])["text"] == "odd \u2028 [secret] \n"
     assert VectorCache(file_store).vectors(["v"])["v"].tolist() == [1, 2]
@@ -495,7 +493,7 @@ def test_spool_rejects_invalid_lines(file_store: Store, wrong: str) -> None:
     path = spooled(file_store, paid("first"))
     path.write_text(path.read_text() + WRONG[wrong] + "\n")
     said_first, said_then = Spool(file_store).take_in()
-    assert said_first.startswith("took in 1 answers") and "line 2 is no answer that can be kept" in said_then
+    assert said_first.startswith("stored 1 paid answers") and "line 2 is not a paid answer" in said_then
     assert set(file_store.replies(["first", "k"])) == {"first"} and not list(file_store.annotations())
     assert Spool(file_store).take_in() == [] and path.with_suffix(".refused").exists(), (
         "it is moved aside, and reported once"
@@ -506,7 +504,7 @@ def test_spool_ignores_files_that_others_can_write_and_pipes(file_store: Store, 
     path = spooled(file_store, paid("k"))
     path.chmod(0o622)
     [said_once] = Spool(file_store).take_in()
-    assert "can be written by others than its owner" in said_once and path.exists()
+    assert "can be written by other users" in said_once and path.exists()
     path.unlink()
     os.mkfifo(path)
     [said_once] = Spool(file_store).take_in()
@@ -520,20 +518,20 @@ def test_spool_uses_the_user_folder_and_reports_lost_answers(
     (tmp_path / "store.db.unsaved").write_text("something else")
     elsewhere = Spool(file_store).put([paid("k")])
     assert elsewhere is not None and elsewhere.is_relative_to(tmp_path / "state") and private(elsewhere)
-    assert Spool(file_store).take_in()[0].startswith("took in 1 ") and file_store.reply("k")
+    assert Spool(file_store).take_in()[0].startswith("stored 1 ") and file_store.reply("k")
     (tmp_path / "state").rename(tmp_path / "gone")
     (tmp_path / "state").write_text("something else")
     assert Spool(file_store).put([paid("k")]) is None
     failure = UnsavedAnswers("the store failed.")
     failure.spooled(3, None)
-    assert str(failure) == "the store failed. 3 answers that were paid for could be written nowhere and are lost."
+    assert str(failure) == "the store failed. 3 paid answers could not be written anywhere and are lost."
 
 
 def test_opening_a_project_loads_the_spool(file_store: Store, caplog: pytest.LogCaptureFixture) -> None:
     path = spooled(file_store, paid("k"))
     with Project(config_from({"store": file_store.url}), RUBRIC) as project:
         assert project.store.reply("k")
-    assert "took in 1 answers" in caplog.text and not path.exists()
+    assert "stored 1 paid answers" in caplog.text and not path.exists()
 
 
 # --- draws, processes -----------------------------------------------------------------------------------------------

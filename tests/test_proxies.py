@@ -17,7 +17,7 @@ pytest.importorskip("fastapi", reason="needs accord[serve]")
 import uvicorn
 
 from accord.live import checked_proxies
-from accord.live.service.server import config_of
+from accord.live.service.server import server_config
 
 
 async def says(scope: Any, receive: Any, send: Any) -> None:
@@ -37,7 +37,7 @@ async def says(scope: Any, receive: Any, send: Any) -> None:
 def test_forwarded_headers_are_trusted_from_configured_proxies(proxies: tuple[str, ...], seen: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as public:
         port = public.getsockname()[1]
-        server = uvicorn.Server(config_of(says, "127.0.0.1", port, proxies, "off"))
+        server = uvicorn.Server(server_config(says, "127.0.0.1", port, proxies))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [public]}, daemon=True)
         thread.start()
         while not server.started:

@@ -33,7 +33,7 @@ from accord.cli import (
 from accord.edges import BadInput
 from accord.evidence import BANK, SourceContext, Training
 from accord.learning import EvaluatorSettings, make_evaluator
-from accord.live import Guard, Guesses, Ingestor, Message, RowLog
+from accord.live import AttemptLimiter, Guard, Ingestor, Message, RowLog
 from accord.models import memory_models
 from accord.models import run as drive
 from accord.project import LiveConfig
@@ -42,7 +42,18 @@ from accord.values import Sample
 pytest.importorskip("fastapi", reason="needs accord[serve]")
 import uvicorn
 
-from accord.live import Batcher, Busy, Late, Service, Watch, checked_token, exposure, impatient, is_loopback, make_app
+from accord.live import (
+    FairQueue,
+    QueueFull,
+    ScoreMonitor,
+    ScoringTimeout,
+    Service,
+    checked_token,
+    exposure,
+    is_loopback,
+    make_app,
+    timeout_protocol,
+)
 from accord.live.service.schemas import TRACES
 
 QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4)))
@@ -93,7 +104,7 @@ class Client:
 @contextmanager
 def served(
     ingestor: Any,
-    most: int = 2048,
+    max_waiting: int = 2048,
     http: Any = "auto",
     say: Any = lambda text: None,
     **limits: Any,
@@ -101,7 +112,7 @@ def served(
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    app = make_app(Service(ingestor, lambda: {"days": []}, most, say), TOKEN, **limits)
+    app = make_app(Service(ingestor, lambda: {"days": []}, max_waiting, say), TOKEN, **limits)
     server = uvicorn.Server(uvicorn.Config(app, "127.0.0.1", port, log_level="error", lifespan="on", http=http))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -191,7 +202,7 @@ def test_one_bad_message_of_a_batch_costs_the_others_nothing(client: Client) -> 
         (gzip.compress(b"{}", mtime=0) * 2, {**JSON, "Content-Encoding": "gzip"}, 400, "other bytes"),
         (gzip.compress(b" " * 50_000_000, mtime=0), {**JSON, "Content-Encoding": "gzip"}, 413, "unpacks to more than 4 MB"),
         (b" " * 50_000_000, JSON, 413, "larger than 4 MB"),
-        (b"{}", {**JSON, "Authorization": "Bearer wrong", "Host": "rebound.example"}, 401, "name the service's token"),
+        (b"{}", {**JSON, "Authorization": "Bearer wrong", "Host": "rebound.example"}, 401, "send the service's token"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_request_is_said(
@@ -283,7 +294,7 @@ class _Slow:
 
 def test_more_than_can_wait_is_turned_away_at_once_and_what_waits_is_taken_together(evaluator: Evaluator) -> None:
     slow = _Slow(LiveScorer(evaluator))
-    with served(slow, most=10) as client:
+    with served(slow, max_waiting=10) as client:
         found: list[tuple[int, Any, dict[str, str]]] = []
         body = [json.dumps(said("c", "user", "x", id=str(place))).encode() for place in range(30)]
         threads = [
@@ -316,7 +327,7 @@ def test_what_cannot_be_kept_is_not_called_scored(evaluator: Evaluator, tmp_path
         status, answer = client.post(said("c", "assistant", "Hello."))
         assert status == 503 and "No space left" in answer["error"]
         assert client.post(said("c", "user", "Hello?"))[0] == 503  # what waits is tried first
-    full_once, kept, watch = [True], list[dict[str, Any]](), Watch("m", [])
+    full_once, kept, watch = [True], list[dict[str, Any]](), ScoreMonitor("m", [])
 
     def full_at_first(rows: Any) -> None:
         if full_once:
@@ -349,7 +360,7 @@ def kept_alive(port: int, seconds: float, requests: int) -> http.client.HTTPConn
 
 @pytest.mark.slow
 def test_connections_that_ask_nothing_are_let_go(evaluator: Evaluator) -> None:
-    with served(Ingestor(LiveScorer(evaluator)), http=impatient(0.5)) as client:
+    with served(Ingestor(LiveScorer(evaluator)), http=timeout_protocol(0.5)) as client:
         idle = [socket.create_connection(("127.0.0.1", client.port), timeout=PATIENCE) for _ in range(5)]
         kept_alive(client.port, 0.5, 8).close()  # however long
         for each in idle:
@@ -397,7 +408,7 @@ def test_pages_describe_what_is_there_and_need_nobody_else(client: Client) -> No
     assert row.keys() <= schema["$defs"]["Row"]["properties"].keys()
     status, answer, _ = client.ask("GET", "/nothing")
     assert status == 404 and "see /docs" in answer["error"]
-    assert client.ask("GET", "/v1/evaluator")[1]["method"] == "mixture"
+    assert client.ask("GET", "/v1/evaluator")[1]["method"] == "calibration"
 
 
 def test_figures_count_what_happened(evaluator: Evaluator) -> None:
@@ -485,15 +496,15 @@ def test_an_export_that_found_no_room_is_taken_in_once_when_it_comes_again(evalu
     exports = [spans("t1", (first, "It was sent on Monday.")), spans("t1", (second, "On Friday."))]
 
     async def run() -> None:
-        scoring = asyncio.create_task(service.batcher.run())
+        scoring = asyncio.create_task(service.queue.run())
         for export in exports:
             body = json.dumps(export).encode()
-            service.batcher.waiting = service.batcher.most
+            service.queue.waiting = service.queue.max_waiting
             for _ in range(3):
-                with pytest.raises(Busy):
-                    await service.trace(body, "application/json", TRACES)
-            service.batcher.waiting = 0
-            assert await service.trace(body, "application/json", TRACES) == (0, "")
+                with pytest.raises(QueueFull):
+                    await service.ingest_export(body, "application/json", TRACES)
+            service.queue.waiting = 0
+            assert await service.ingest_export(body, "application/json", TRACES) == (0, "")
         scoring.cancel()
 
     asyncio.run(run())
@@ -514,8 +525,8 @@ def test_traces_that_say_nothing_are_counted_and_told_of_once(evaluator: Evaluat
             assert client.post({"resourceSpans": [{"scopeSpans": [{"spans": quiet}]}]}, "/v1/traces") == (200, {})
         assert client.post(spans("t", ([("user", "Hi")], "Hello.")), "/v1/traces") == (200, {})
         figures = client.ask("GET", "/metrics")[1].decode()
-    assert 'accord_spans_passed_over_total{reason="no model call"} 2.0' in figures
-    assert 'accord_spans_passed_over_total{reason="a model call without its messages"} 4.0' in figures
+    assert 'accord_spans_skipped_total{reason="no model call"} 2.0' in figures
+    assert 'accord_spans_skipped_total{reason="a model call without its messages"} 4.0' in figures
     assert len(told) == 2 and sum("capture of content on?" in line for line in told) == 1
 
 
@@ -579,12 +590,12 @@ def test_traces_as_protobuf(evaluator: Evaluator) -> None:
 
 
 def test_a_batch_larger_than_may_wait_is_still_taken_where_nobody_waits() -> None:
-    batcher = Batcher(None, most=3)  # type: ignore[arg-type]
-    batcher.check_room(10)
-    batcher.waiting = 1
-    batcher.check_room(2)
-    with pytest.raises(Busy):
-        batcher.check_room(3)
+    queue = FairQueue(None, max_waiting=3)  # type: ignore[arg-type]
+    queue.check_room(10)
+    queue.waiting = 1
+    queue.check_room(2)
+    with pytest.raises(QueueFull):
+        queue.check_room(3)
 
 
 class _Turns:
@@ -606,17 +617,17 @@ def conversations(name: str, count: int, characters: int = 1) -> list[Message]:
 
 async def scored(turns: _Turns, *requests: tuple[str, list[Message]], **options: Any) -> list[Any]:
     """What came of requests that were sent in this order, while the first message of all was being scored."""
-    batcher = Batcher(turns, **options)
-    running = asyncio.create_task(batcher.run())
-    first = asyncio.create_task(batcher.take(conversations("first", 1), "first"))
+    queue = FairQueue(turns, **options)
+    running = asyncio.create_task(queue.run())
+    first = asyncio.create_task(queue.score(conversations("first", 1), "first"))
     await asyncio.sleep(0.05)
-    sent = [asyncio.create_task(batcher.take(batch, client)) for client, batch in requests]
+    sent = [asyncio.create_task(queue.score(batch, client)) for client, batch in requests]
     await asyncio.sleep(0.05)
     turns.go.set()
     found = await asyncio.gather(*sent, return_exceptions=True)
     await first
     running.cancel()
-    assert batcher.waiting == 0
+    assert queue.waiting == 0
     return found
 
 
@@ -680,29 +691,29 @@ def test_what_is_not_scored_in_time_is_said_and_is_not_scored_later() -> None:
     turns, over = _Endless(), list[Callable[[], object]]()
 
     async def asked() -> list[Any]:
-        loop, batcher = asyncio.get_running_loop(), Batcher(turns, seconds=0.3)
+        loop, queue = asyncio.get_running_loop(), FairQueue(turns, seconds=0.3)
         later = loop.call_later
 
         def call_later(delay: float, call: Callable[..., object], *given: Any, **more: Any) -> asyncio.TimerHandle:
-            if delay != batcher.seconds:
+            if delay != queue.seconds:
                 return later(delay, call, *given, **more)
             over.append(lambda: call(*given))  # its time is over when this test says so
             return later(10 * PATIENCE, call, *given, **more)
 
         loop.call_later = call_later  # type: ignore[method-assign]
-        running = asyncio.create_task(batcher.run())
-        await batcher.take(conversations("first", 1), "b")
+        running = asyncio.create_task(queue.run())
+        await queue.score(conversations("first", 1), "b")
         requests = [("a", conversations("slow", 12, 10_000)), ("c", conversations("never", 3, 100_000))]
-        tasks = [asyncio.create_task(batcher.take(batch, client)) for client, batch in requests]
+        tasks = [asyncio.create_task(queue.score(batch, client)) for client, batch in requests]
         # The second turn of the first is under way, and is waited for.
         assert await asyncio.to_thread(turns.under_way.wait, PATIENCE)
         for call in over[1:]:
             call()
         turns.more.set()
         found = await asyncio.gather(*tasks, return_exceptions=True)
-        again = await batcher.take(conversations("again", 2), "c")
+        again = await queue.score(conversations("again", 2), "c")
         running.cancel()
-        assert batcher.waiting == 0 and len(again) == 2
+        assert queue.waiting == 0 and len(again) == 2
         return found
 
     slow, never = asyncio.run(asked())
@@ -710,23 +721,23 @@ def test_what_is_not_scored_in_time_is_said_and_is_not_scored_later() -> None:
     assert 0 < done < 12 and done == sum(each.count("slow") for each in turns.rounds)
     assert [row["taken"] for row in slow[done:]] == [False] * (12 - done)
     assert slow[-1]["unscored"] == "not scored within 0.3 seconds; send it again" and slow[-1]["id"] == "11"
-    assert isinstance(never, Late) and not any("never" in each for each in turns.rounds)
+    assert isinstance(never, ScoringTimeout) and not any("never" in each for each in turns.rounds)
 
 
 def test_a_request_that_was_given_up_holds_nobody_up() -> None:
     turns = _Turns()
 
     async def asked() -> None:
-        batcher = Batcher(turns)
-        running = asyncio.create_task(batcher.run())
-        given_up = asyncio.create_task(batcher.take(conversations("a", 9, 10_000), "a"))
+        queue = FairQueue(turns)
+        running = asyncio.create_task(queue.run())
+        given_up = asyncio.create_task(queue.score(conversations("a", 9, 10_000), "a"))
         await asyncio.sleep(0.05)
         given_up.cancel()
-        waiting = asyncio.create_task(batcher.take(conversations("a", 1), "a"))
+        waiting = asyncio.create_task(queue.score(conversations("a", 1), "a"))
         turns.go.set()
         assert len(await waiting) == 1
         running.cancel()
-        assert batcher.waiting == 0
+        assert queue.waiting == 0
 
     asyncio.run(asked())
 
@@ -755,24 +766,24 @@ def test_where_a_model_is_asked_pieces_are_under_way_side_by_side() -> None:
             both.wait(PATIENCE)
             return turns.take(batch)
 
-    rows = asyncio.run(scored(Meeting(), ("a", conversations("a", 1)), at_once=2)) if turns.go.set() is None else []
+    rows = asyncio.run(scored(Meeting(), ("a", conversations("a", 1)), concurrency=2)) if turns.go.set() is None else []
     assert len(rows) == 1 and sorted(turns.rounds) == [["a"], ["first"]]
 
 
 def test_single_messages_find_room_where_batches_wait() -> None:
-    batcher = Batcher(None, most=10)  # type: ignore[arg-type]
-    batcher.waiting = 10
-    with pytest.raises(Busy):
-        batcher.check_room(2)
-    batcher.check_room()
+    queue = FairQueue(None, max_waiting=10)  # type: ignore[arg-type]
+    queue.waiting = 10
+    with pytest.raises(QueueFull):
+        queue.check_room(2)
+    queue.check_room()
 
 
 def test_wrong_tokens_have_to_wait_longer_each_time_and_a_right_one_never_does() -> None:
     now = [0.0]
-    guesses = Guesses(lambda: now[0])
+    attempts = AttemptLimiter(lambda: now[0])
 
     def wrong(host: str = "127.0.0.1") -> tuple[int, float]:
-        found = guesses.wrong({"client": (host, 7)}, "name the token")
+        found = attempts.record({"client": (host, 7)}, "name the token")
         return found.status, float(found.headers.get("Retry-After", 0))
 
     found = [wrong() for _ in range(40)]
@@ -852,7 +863,7 @@ def test_requests_under_way_have_so_many_bytes_and_small_ones_always_find_room()
         await asyncio.sleep(0.05)
         go.set()
         await asyncio.gather(*tasks)
-        assert guard.held == 0
+        assert guard.total == 0
         return statuses
 
     found = asyncio.run(asked([30 * 2**20] * 6 + [1000] * 50))

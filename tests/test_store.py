@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sqlite3
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from importlib.resources import files
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from threading import Timer
-from typing import Any
 
 import numpy as np
 import pytest
 from new_project import new_project
 from processes import Forked, run
-from sqlalchemy import Connection, MetaData, inspect, select, text
+from sqlalchemy import text
 from typer.testing import CliRunner
 from waiting import PATIENCE
 
@@ -27,34 +24,20 @@ from accord.cli import (
     commands,  # noqa: F401 - registers the commands
 )
 from accord.edges import BadInput
-from accord.evidence import judge_samples
-from accord.models import (
-    Cached,
-    ChatMessage,
-    Failure,
-    LogprobsJudge,
-    Prompt,
-    ScriptedJudge,
-    ScriptedModel,
-    wait,
-)
 from accord.store import (
+    SCHEMA_VERSION,
     AddedCounts,
     Amounts,
     Claims,
     ComputedCache,
-    IssueAnnotations,
     MonitoringTables,
     SharedBudget,
     StoreError,
     VectorCache,
     check_store,
     metadata,
-    newest_migration,
-    open_engine,
     restore,
 )
-from accord.values import Annotation, IssueAnnotation, Rubric, Sample, canonical_json, content_hash
 
 
 def chat(name: str, words: str = "hello") -> Conversation:
@@ -111,9 +94,9 @@ def test_a_label_for_an_unknown_conversation_is_refused_or_said(store: Store) ->
     with pytest.raises(BadInput, match="no turn 2 of a conversation 'a' in the store"):
         store.add_labels([Label(Target("a", 1), "Q0", "ann", 3), Label(Target("a", 2), "Q0", "ann", 3)])
     assert len(store.labels()) == 1, "the good one is kept"
-    said: list[Label] = []
-    assert store.add_labels([label], said.append) == AddedCounts(0, 0)
-    assert said == [label]
+    errors: list[BadInput] = []
+    assert store.add_labels([label], errors.append) == AddedCounts(0, 0)
+    assert [str(error)[:15] for error in errors] == ["label of 'ann':"]
 
 
 def answer(key: str) -> dict[str, object]:
@@ -145,195 +128,6 @@ def test_vectors_come_back_as_they_went_in_and_the_first_of_a_key_stays(store: S
     assert {vector.dtype for vector in found.values()} == {np.dtype(np.float32)}
     assert again.vectors(["one"])["one"].tolist() == [1, 1] and again.vectors([]) == {}
     again._store.close()
-
-
-OLD = Path(__file__).parent / "data" / "store-0.1.sql"
-
-
-@pytest.fixture
-def old(tmp_path: Path) -> Iterator[sqlite3.Connection]:
-    """A store as Accord 0.1 wrote it, as a file beside the one that is opened."""
-    connection = sqlite3.connect(tmp_path / "old.db")
-    connection.executescript(OLD.read_text(encoding="utf-8"))
-    connection.row_factory = sqlite3.Row
-    yield connection
-    connection.close()
-
-
-@pytest.fixture
-def migrated(database: str, old: sqlite3.Connection) -> Iterator[Store]:
-    """That store as today's Accord opens it: the tables of that time with its rows."""
-    with migrated_to("0007", database) as connection:
-        for table in metadata_at(connection).sorted_tables:
-            if table.name != "alembic_version":
-                rows = [dict(row) for row in old.execute(f"SELECT * FROM {table.name}")]
-                connection.execute(table.insert(), rows)
-    opened = Store(database)
-    yield opened
-    opened.close()
-
-
-@contextmanager
-def migrated_to(version: str, url: str) -> Iterator[Connection]:
-    """A connection to a new database whose tables are those of a migration."""
-    from alembic.command import upgrade
-    from alembic.config import Config
-
-    from accord.store import engine
-
-    opened = engine.connected(url)
-    config = Config()
-    config.set_main_option("script_location", str(files("accord.store.migrations")))
-    with opened.begin() as connection:
-        config.attributes["connection"] = connection
-        upgrade(config, version)
-        yield connection
-    opened.dispose()
-
-
-def metadata_at(connection: Connection) -> MetaData:
-    found = MetaData()
-    found.reflect(connection)
-    return found
-
-
-def test_a_store_of_0_1_keeps_every_label(migrated: Store, old: sqlite3.Connection) -> None:
-    rows = old.execute("SELECT * FROM labels ORDER BY place, key").fetchall()
-    expected = [
-        Label(
-            Target(row["conversation"], row["turn"]), row["question"], row["annotator"], json.loads(row["value"]),
-            row["time"], row["wording"], Target(row["against"], row["against_turn"]) if row["against"] else None,
-        )
-        for row in rows
-    ]  # fmt: skip
-    assert len(expected) == 13 and list(migrated.labels()) == expected
-    assert [type(label.value) for label in migrated.labels()] == [type(label.value) for label in expected]
-    assert list(migrated.annotations(["person"])) == [Annotation.from_label(label) for label in expected]
-    assert migrated.add_labels(expected) == AddedCounts(0, 13), "the same labels again are known"
-    kept = "key", "added", "place"
-    assert {tuple(row[name] for name in kept) for row in rows} == stored(migrated, "annotations", *kept, kind="person")
-
-
-def test_a_store_of_0_1_keeps_every_answer_and_none_is_paid_for_twice(
-    migrated: Store, old: sqlite3.Connection, rubric: Rubric
-) -> None:
-    rows = old.execute("SELECT * FROM answers").fetchall()
-    answers = [each for each in migrated.annotations(["model"]) if each.is_answer]
-    found = {
-        (a.target, a.question, a.by): (a.mode, dict(a.distribution or {}), a.outside, a.made_from, a.version, a.value)
-        for a in answers
-    }
-    expected = {}
-    for row in rows:
-        made_from = json.loads(row["made_from"])
-        made_from["mode"] = made_from.pop("way")
-        target, probabilities = Target(row["conversation"], row["turn"]), json.loads(row["probabilities"])
-        said = (row["way"], probabilities, row["outside"], made_from, row["version"] or "", None)
-        expected[target, row["question"], row["judge"]] = said
-    assert len(answers) == len(rows) == len(expected) == 45 and found == expected
-    assert sorted(migrated.answered()) == sorted((row["conversation"], row["question"]) for row in rows)
-    by_name = {chat.id: chat for chat in migrated.conversations()}
-    scripted = ScriptedJudge(lambda *_: Failure("asked again"), "small")
-    judge_samples(scripted, rubric, [Sample(by_name["a"]), Sample(by_name["b"]), Sample(by_name["odd"], 1)], migrated)
-    assert scripted.asked == []
-    silent = ScriptedModel(lambda _: Failure("asked again"), "tiny")
-    by_tokens = LogprobsJudge(silent, rubric.instructions, "https://example.org/v1")
-    table = judge_samples(by_tokens, rubric, [Sample(by_name["a"]), Sample(by_name["odd"])], migrated)
-    assert silent.asked == [] and not np.isnan(table.values).any()
-    assert set(table.versions.values()) == {"tiny-2026-01-01"}
-
-
-def test_a_store_of_0_1_keeps_replies_and_vectors(migrated: Store, old: sqlite3.Connection) -> None:
-    for row in old.execute("SELECT * FROM replies").fetchall():
-        assert migrated.reply(row["key"]) == row["content"]
-        assert (row["model"], row["added"]) in stored(migrated, "cache", "maker", "added", key=row["key"])
-    silent = ScriptedModel(lambda _: Failure("asked again"), "tiny")
-    cached = Cached(silent, migrated, "https://example.org/v1")
-    reply = wait(cached.ask(Prompt((ChatMessage("user", "hello"),))))
-    assert reply.text == "said: hello" and silent.asked == []
-    rows = old.execute("SELECT * FROM embeddings").fetchall()
-    vectors = VectorCache(migrated).vectors([row["key"] for row in rows])
-    assert {row["key"]: row["vector"] for row in rows} == {key: each.tobytes() for key, each in vectors.items()}
-    assert len(rows) == 2 and {("small-vectors",)} == stored(migrated, "cache", "maker", kind="vector")
-
-
-def test_a_store_of_0_1_keeps_every_issue(migrated: Store, old: sqlite3.Connection) -> None:
-    rows = old.execute("SELECT * FROM assessments").fetchall()
-    expected = [
-        IssueAnnotation.from_json(Target(row["conversation"], row["turn"]), row["made_by"], json.loads(row["content"]))
-        for row in rows
-    ]
-    issues = IssueAnnotations(migrated)
-    everything = list(migrated.conversations())
-    found = [each for maker in issues.makers() for each in issues.of(everything, maker)]
-    assert len(expected) == 4 and sorted(found, key=repr) == sorted(expected, key=repr)
-    assert issues.add(expected) == AddedCounts(0, 4), "the same issues again are known"
-    assert {row["added"] for row in rows} == {
-        added for (added,) in stored(migrated, "annotations", "added", kind="model", question="overall")
-    }
-
-
-def test_a_store_of_0_1_keeps_conversations_runs_scores_days_and_alarms(
-    migrated: Store, old: sqlite3.Connection
-) -> None:
-    for table in ("conversations", "runs", "days", "alarms"):
-        rows = old.execute(f"SELECT * FROM {table}").fetchall()
-        assert rows and {tuple(row) for row in rows} == stored(migrated, table, *rows[0].keys())
-    assert {"labels", "answers", "assessments", "replies", "embeddings"}.isdisjoint(
-        inspect(migrated._engine).get_table_names()
-    )
-
-
-def stored(store: Store, table: str, *columns: str, **equal: str) -> set[tuple[object, ...]]:
-    """Columns of a table's rows as the database has them."""
-    from accord.store import metadata
-
-    found = metadata.tables[table].c
-    with store._engine.connect() as connection:
-        rows = connection.execute(select(*(found[name] for name in columns)).filter_by(**equal))
-        return {tuple(row) for row in rows}
-
-
-@pytest.mark.slow
-def test_a_file_of_0_1_is_opened_as_it_is(old: sqlite3.Connection, tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "copy.db") as copy:
-        old.backup(copy)
-    copy.close()
-    opened = Store(str(tmp_path / "copy.db"))
-    assert (len(opened.labels()), len(opened.answered()), len(opened.runs())) == (13, 45, 2)
-    opened.close()
-
-
-def test_a_migration_moves_more_rows_than_a_page(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/many.db"
-    with migrated_to("0007", url) as connection:
-        rows = [{**old_answer(f"c{place}"), "added": "then", "version": None} for place in range(2500)]
-        connection.execute(metadata_at(connection).tables["answers"].insert(), rows)
-    opened = Store(url)
-    found = list(opened.annotations(["model"]))
-    assert len(found) == 2500 and {each.target.conversation for each in found} == {f"c{n}" for n in range(2500)}
-    assert len(opened.answers(content_hash(each.made_from, length=40) for each in found)) == 2500
-    opened.close()
-
-
-def old_answer(name: str) -> dict[str, object]:
-    made_from = {"judge": "j", "way": "logprobs", "target": name}
-    return {
-        "key": content_hash(made_from, length=40), "conversation": name, "turn": None, "question": "Q0", "judge": "j",
-        "way": "logprobs", "probabilities": '{"1":0.5}', "outside": 0.5, "made_from": canonical_json(made_from),
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize("version", ["0001", "0004", "0006"])
-def test_an_older_store_is_brought_up_to_date(version: str, tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/older.db"
-    with migrated_to(version, url) as connection:
-        label = {"key": "k", "conversation": "a", "question": "Q0", "annotator": "ann", "value": "3", "added": "then"}
-        connection.execute(metadata_at(connection).tables["labels"].insert(), {**label, "place": 1})
-    opened = Store(url)
-    assert list(opened.labels()) == [Label(Target("a"), "Q0", "ann", 3)]
-    assert VectorCache(opened).add("small", {"k": np.ones(2)}) == AddedCounts(1, 0)
-    opened.close()
 
 
 WRITER = """
@@ -447,7 +241,7 @@ def test_a_full_disk_is_one_clear_line_and_keeps_what_was_written(tmp_path: Path
 
     event.listen(store._engine, "connect", shrink)
     store.close()
-    with pytest.raises(StoreError, match=r"database or disk is full. What was written before is kept"):
+    with pytest.raises(StoreError, match=r"database or disk is full. Earlier writes are kept"):
         store.add_conversations(chat(f"c{i}", "long " * 2000) for i in range(5000))
     assert list(store.conversations(["a"])) == [chat("a")]
 
@@ -456,8 +250,8 @@ def test_a_full_disk_is_one_clear_line_and_keeps_what_was_written(tmp_path: Path
     ("url", "reason"),
     [
         ("mysql://u:secret@h/d", "a store is SQLite or PostgreSQL, got mysql"),
-        ("://", "the store is no database URL"),
-        ("postgresql://secret@127.0.0.1:9:9/d", "the store is no database URL"),
+        ("://", "the store is not a database URL"),
+        ("postgresql://secret@127.0.0.1:9:9/d", "the store is not a database URL"),
         ("sqlite://secret/d.db", "a SQLite store is a file and has no host"),
         ("sqlite://:secret@/d.db", "a SQLite store is a file and has no host"),
     ],
@@ -477,16 +271,17 @@ def test_a_file_that_is_no_database_and_a_store_from_the_future(tmp_path: Path) 
         Store(f"sqlite:///{tmp_path}/text.db")
     store = Store(f"sqlite:///{tmp_path}/new.db")
     with store._engine.begin() as connection:
-        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        connection.execute(text("UPDATE schema_version SET version = 9999"))
     store.close()
-    with pytest.raises(BadInput, match="written by a newer Accord"):
+    with pytest.raises(BadInput, match="the store has schema version 9999, this Accord reads version 1"):
         Store(f"sqlite:///{tmp_path}/new.db")
     with closing(sqlite3.connect(tmp_path / "new.db")) as database, database:
-        database.execute("UPDATE alembic_version SET version_num = char(27) || '[2J'")
-    with pytest.raises(BadInput, match=r"its version \?\[2J, ours 0"):
+        database.execute("DROP TABLE schema_version")
+        database.execute("CREATE TABLE schema_version AS SELECT char(27) || '[2J' AS version")
+    with pytest.raises(BadInput, match=r"schema version \?\[2J, this Accord"):
         Store(f"sqlite:///{tmp_path}/new.db")
     [damage] = check_store(f"sqlite:///{tmp_path}/new.db").damage
-    assert damage.what.startswith("its version is ?[2J, the newest this Accord knows")
+    assert damage.what.startswith("its schema version is ?[2J, this Accord reads version 1")
 
 
 def test_a_damaged_file_is_one_line_that_names_the_check(tmp_path: Path) -> None:
@@ -518,27 +313,11 @@ def test_a_row_that_was_written_over_is_said(tmp_path: Path) -> None:
     store.add_conversations([chat("c", "secret words")])
     store.close()
     path.write_bytes(path.read_bytes().replace(b'"secret words"', b'"secret"words"'))
-    with pytest.raises(StoreError, match="a row of it is no JSON any more"):
+    with pytest.raises(StoreError, match="a row is not valid JSON"):
         list(Store(str(path)).conversations())
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(StoreError, match="is damaged: .*accord store check"):
         Store(str(path))
-
-
-def test_a_new_store_is_what_the_migrations_make(database: str) -> None:
-    """A new store is made at once; the migrations, which an old one takes, lead to the same tables."""
-    engine = open_engine(database)
-    with engine.begin() as connection:
-        at_once = _tables(connection)
-        for table in reversed(metadata.sorted_tables):
-            table.drop(connection)
-        connection.execute(text("DELETE FROM alembic_version"))
-    assert set(at_once) == {"version", *metadata.tables}
-    again = open_engine(database)
-    with again.connect() as connection:
-        assert _tables(connection) == at_once
-    engine.dispose()
-    again.dispose()
 
 
 # --- accord store check ---------------------------------------------------------------------------------------------
@@ -564,12 +343,12 @@ def filled(store: Store) -> None:
 def test_a_store_that_is_whole_is_said_to_be(store: Store) -> None:
     filled(store)
     found = check_store(store.url)
-    assert found.damage == [] and found.notes == [] and found.version == newest_migration()
+    assert found.damage == [] and found.notes == [] and found.version == SCHEMA_VERSION
     assert found.rows == {
         "conversations": 2, "annotations": 2, "cache": 3, "claims": 1, "budgets": 1, "runs": 1, "days": 1,
         "alarms": 1, **dict.fromkeys(
-            ("assignments", "confirmations", "items", "people", "predictions", "sessions", "studies", "talk_messages",
-             "talks"), 0
+            ("assignments", "chat_messages", "chats", "confirmations", "items", "predictions", "sessions", "studies",
+             "users"), 0
         ),
     }  # fmt: skip
 
@@ -606,7 +385,7 @@ def test_a_conversation_whose_words_were_changed_is_damage(store: Store) -> None
     with store._engine.begin() as connection:
         connection.execute(text("UPDATE conversations SET content = replace(content, 'hello', 'other')"))
     [damage] = check_store(store.url).damage
-    assert "1 rows cannot be read: b (ValueError: its content is not what was written)" in damage.what
+    assert "1 rows cannot be read: b (ValueError: its content does not match its hash)" in damage.what
 
 
 def test_what_a_check_says_of_versions_and_tables(store: Store) -> None:
@@ -614,57 +393,38 @@ def test_what_a_check_says_of_versions_and_tables(store: Store) -> None:
         connection.execute(text("ALTER TABLE alarms DROP COLUMN sent"))
         connection.execute(text("DROP TABLE claims"))
     assert {each.what for each in check_store(store.url).damage} == {
-        "table alarms: it has no sent", "table claims: it is not there",
+        "table alarms has no sent", "table claims is missing",
     }  # fmt: skip
     with store._engine.begin() as connection:
-        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        connection.execute(text("UPDATE schema_version SET version = 9999"))
     [damage] = check_store(store.url).damage
-    assert damage.what.startswith("its version is 9999, the newest this Accord knows")
+    assert damage.what.startswith("its schema version is 9999, this Accord reads version 1")
     with store._engine.begin() as connection:
-        connection.execute(text("DROP TABLE alembic_version"))
+        connection.execute(text("DROP TABLE schema_version"))
     [damage] = check_store(store.url).damage
     assert "it is no store of Accord" in damage.what
 
 
-@pytest.mark.parametrize(
-    ("change", "what", "reason"),
-    [
-        ("UPDATE alembic_version SET version_num = '0013'", "its version is 0013, but it has column annotations.imported",
-         "the tables of the store are not those of its version 0013"),
-        ("DELETE FROM alembic_version", "its table of versions is empty", "the store has tables but no version"),
-    ],
-)  # fmt: skip
-def test_a_wrong_version_is_damage_with_a_repair_that_works(store: Store, change: str, what: str, reason: str) -> None:
+def test_missing_version_is_damage_with_a_working_repair(store: Store) -> None:
     filled(store)
     with store._engine.begin() as connection:
-        connection.execute(text(change))
+        connection.execute(text("DELETE FROM schema_version"))
     [damage] = check_store(store.url).damage
-    assert damage.what.startswith(what)
-    with pytest.raises(StoreError, match=f"{reason}.*accord store check"):
+    assert damage.what == "its schema version is missing"
+    with pytest.raises(StoreError, match=r"has tables but no schema version.*accord store check"):
         Store(store.url)
-    [repair] = re.findall(r"DELETE FROM alembic_version; INSERT [^;]*", damage.repair)
+    [repair] = re.findall(r"INSERT INTO schema_version [^;]*", damage.repair)
     with store._engine.begin() as connection:
-        for statement in repair.split("; "):
-            connection.execute(text(statement))
+        connection.execute(text(repair))
     assert check_store(store.url).damage == []
 
 
-def test_a_wrong_version_of_incomplete_tables_needs_a_backup(store: Store) -> None:
+def test_missing_version_of_incomplete_tables_needs_a_backup(store: Store) -> None:
     with store._engine.begin() as connection:
         connection.execute(text("DROP TABLE claims"))
-        connection.execute(text("UPDATE alembic_version SET version_num = '0013'"))
+        connection.execute(text("DELETE FROM schema_version"))
     [damage] = check_store(store.url).damage
     assert damage.repair == "restore a backup: accord store restore FILE"
-
-
-def test_a_store_of_an_older_version_is_not_damaged(database: str) -> None:
-    for version in ("0001", "0010", "0013"):
-        with migrated_to(version, database):
-            pass
-        found = check_store(database)
-        assert found.damage == [] and len(found.notes) == 1
-    Store(database).close()
-    assert check_store(database).damage == []
 
 
 RECREATED = {
@@ -675,7 +435,7 @@ RECREATED = {
     "NUMERIC NOT NULL": "has a column id that has the type NUMERIC",
     "VARCHAR NOT NULL DEFAULT 'x'": "has a column id that has a default",
     "VARCHAR NOT NULL, twice AS (id || id)": "has a column twice that is generated",
-    "VARCHAR NOT NULL, more VARCHAR": "has a column more that Accord did not make",
+    "VARCHAR NOT NULL, more VARCHAR": "has a column more that Accord did not create",
     "VARCHAR PRIMARY KEY ON CONFLICT REPLACE NOT NULL": "has a CONFLICT clause",
 }
 
@@ -767,29 +527,8 @@ def test_the_command_checks_a_damaged_file_and_says_how_to_repair_it(
     }.items():
         path.write_bytes(content)
         said = checked(1)
-        assert re.search(r"repair: go back to a copy of the store, or save .* sqlite3 .*accord.db .recover", said), how
+        assert re.search(r"repair: restore a backup, or save .* sqlite3 .*accord.db .recover", said), how
         assert "secret" not in said, how
-
-
-def test_tables_after_migration_are_those_of_the_schema(store: Store) -> None:
-    pass
-
-
-def _tables(connection: Connection) -> dict[str, Any]:
-    """Columns, keys and indexes of each table, and the version."""
-    seen = inspect(connection)
-    version = connection.execute(text("SELECT version_num FROM alembic_version")).scalars().all()
-    return {"version": version} | {
-        name: (
-            sorted((c["name"], str(c["type"]), c["nullable"]) for c in seen.get_columns(name)),
-            seen.get_pk_constraint(name)["constrained_columns"],
-            sorted((tuple(i["column_names"]), bool(i["unique"])) for i in seen.get_indexes(name)),
-            sorted(tuple(u["column_names"]) for u in seen.get_unique_constraints(name)),
-            sorted((tuple(f["constrained_columns"]), f["referred_table"]) for f in seen.get_foreign_keys(name)),
-        )
-        for name in seen.get_table_names()
-        if name in metadata.tables
-    }
 
 
 def test_a_clock_that_was_set_back_changes_no_order(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

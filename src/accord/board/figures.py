@@ -182,7 +182,7 @@ def over_time(found: Texts, texts: pl.DataFrame, alarms: list[dict[str, Any]]) -
 def drifts(store: Store) -> list[dict[str, Any]]:
     """When what was scored was unlike what was learned from, like alarms: of runs that found so, the last twenty."""
     found = [
-        {"what": "drift", "day": str(run["finished"])[:10], "said": str(run["results"]["drift_said"])}
+        {"what": "drift", "day": str(run["finished"])[:10], "message": str(run["results"]["drift_said"])}
         for run in store.runs()
         if run["command"] in ("score", "run") and (run["results"] or {}).get("drift_said")
     ]
@@ -192,7 +192,7 @@ def drifts(store: Store) -> list[dict[str, Any]]:
 def _happened(found: Texts, alarms: list[dict[str, Any]], shown: tuple[str, str]) -> tuple[Annotated, ...]:
     system = found.selection.system
     said = [
-        Annotated(str(each["day"]), str(each.get("what", "alarm")), str(each["said"]))
+        Annotated(str(each["day"]), str(each.get("what", "alarm")), str(each["message"]))
         for each in alarms
         if shown[0] <= str(each.get("day")) <= shown[1] and (system is None or each.get("system") in (None, system))
     ]

@@ -17,7 +17,7 @@ from accord.board.selection import DIMENSIONS, Selection
 from accord.edges import UnknownName
 from accord.learning import RULES
 from accord.project import Project
-from accord.store import MartState, MonitoringTables, StoreError, labels_version
+from accord.store import MartState, MonitoringTables, StoreError
 from accord.values import POPULATION, Question
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Reader:
 
     def state(self) -> tuple[MartState, Any]:
         """Another value wherever figures may be others."""
-        return self.mart.state(), labels_version(self.project.store)
+        return self.mart.state(), self.project.store.labels_version()
 
     def texts(self, selection: Selection) -> Texts | None:
         """Return the rows of a selection, or None if the mart holds none at all.
@@ -233,7 +233,7 @@ class Reader:
         """What people answered to a question: `conversation`, `turn`, `annotator`, `value`, `said` (a time)."""
         import polars as pl
 
-        state = question, labels_version(self.project.store)
+        state = question, self.project.store.labels_version()
         if self._labels is None or self._labels[0] != state:
             found = [
                 (each.target.conversation, each.target.turn, each.annotator, float(each.value), each.time)

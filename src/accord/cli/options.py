@@ -1,4 +1,4 @@
-"""Options that several commands share, and opening what they name."""
+"""Options shared by several commands, and functions that open the named files and models."""
 
 from __future__ import annotations
 
@@ -39,14 +39,26 @@ RowsOut = Annotated[Path, typer.Option("--out", "-o", help="Append one JSON line
 RowsOutIfNamed = Annotated[
     Path | None, typer.Option("--out", "-o", help="Append one JSON line per reply to this file."), LIVE_ROWS
 ]
-IsWatched = Annotated[
+Monitoring = Annotated[
     bool, typer.Option("--watch/--no-watch", help="Aggregate scores by day in the store, and raise alarms.")
+]
+Host = Annotated[
+    str,
+    typer.Option(
+        "--host",
+        help="Address to listen on. Beyond this machine, pages need users, live scoring ACCORD_TOKEN.",
+    ),
+]
+Port = Annotated[int, typer.Option("--port", min=1, max=65535, help="Port to listen on.")]
+HostNames = Annotated[
+    list[str] | None,
+    typer.Option("--name", help="Host name that browsers use from other machines; repeatable."),
 ]
 Main = Annotated[str | None, typer.Option("--main", help="The main question, in place of a guess.")]
 LabelColumns = Annotated[
     list[str] | None,
     typer.Option(
-        "--labels", metavar="COLUMN", help="A column or entry beside the text with ratings, or `none`; repeat."
+        "--labels", metavar="COLUMN", help="A column or entry next to the text with ratings, or `none`; repeatable."
     ),
 ]
 RaterColumns = Annotated[
@@ -62,14 +74,14 @@ Roles = Annotated[
     list[str] | None,
     typer.Option("--role", metavar="THEIRS=OURS", help="Map a role, e.g. operator=assistant; repeat."),
 ]
-Asks = Annotated[
-    bool, typer.Option("--ask", help="Also take sources that are not live: they ask their models about every reply.")
+AskModels = Annotated[
+    bool, typer.Option("--ask", help="Let sources that are not live send requests to their models for every reply.")
 ]
 SkipBadRows = Annotated[bool, typer.Option("--skip-bad-rows", help="Report and skip bad rows instead of stopping.")]
 
 
-MaxRequests = Annotated[int | None, typer.Option("--max-requests", help="Budget: at most so many requests.")]
-MaxTokens = Annotated[int | None, typer.Option("--max-tokens", help="Budget: at most so many tokens.")]
+MaxRequests = Annotated[int | None, typer.Option("--max-requests", help="Budget: maximum number of requests.")]
+MaxTokens = Annotated[int | None, typer.Option("--max-tokens", help="Budget: maximum number of tokens.")]
 MaxMoney = Annotated[float | None, typer.Option("--max-money", help="Budget: at most so much money.")]
 
 
@@ -99,9 +111,7 @@ ScoredTurns = Annotated[
 
 Synthetic = Annotated[
     str | None,
-    typer.Option(
-        "--synthetic", metavar="WHICH", help="Conversations that nobody held: without (the default), with, or only."
-    ),
+    typer.Option("--synthetic", metavar="WHICH", help="Synthetic conversations: without (the default), with, or only."),
 ]
 
 
@@ -187,12 +197,12 @@ def note_broken_study(error: str) -> None:
 
 def note_broken_studies(bench: WorkbenchContext) -> None:
     """Print the errors of studies that the workbench cannot open, without those that `open_project` printed."""
-    for study in bench.broken.keys() - bench.project.config.broken_studies.keys():
-        note_broken_study(bench.broken[study])
+    for study in bench.invalid_studies.keys() - bench.project.config.broken_studies.keys():
+        note_broken_study(bench.invalid_studies[study])
 
 
-def site_of(host: str, port: int) -> str:
-    """Return the URL of a server of this machine."""
+def server_url(host: str, port: int) -> str:
+    """Return the URL of a server on this machine."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
@@ -234,7 +244,7 @@ def role_map(pairs: list[str] | None) -> dict[str, str]:
     """Return `THEIRS=OURS` pairs of roles as a mapping.
 
     Raises:
-        BadInput: A pair has no `=`, or names none of our roles.
+        BadInput: A pair has no `=`, or its second part is not a role of Accord.
     """
     if not pairs:
         return {}

@@ -1,6 +1,6 @@
-"""Live scoring: messages in as they are said, scores out, in this process, behind a service, or along a log.
+"""Live scoring: scores of messages as they arrive, in a process, over HTTP, or from a log file.
 
-The service's names need FastAPI and uvicorn, which are an extra (`accord[serve]`).
+The names of the service need FastAPI and uvicorn (`accord[serve]`).
 """
 
 from typing import Any

@@ -1,8 +1,8 @@
-"""Another evaluator takes over without a restart: its folder is looked at every few seconds.
+"""Hot reload: a running service switches to a new evaluator when the evaluator's folder changes.
 
-A promotion on the lead's page, `accord fit`, or a folder that is renamed into place change its files. What cannot be
-read or cannot score live is told once, and the one in use goes on; it is tried again at each look, since a folder that
-is being copied becomes whole.
+A promotion on the lead's page, `accord fit`, or a folder renamed into place change the files. If the new evaluator
+cannot be loaded or cannot score live, the current one stays in use; the error is reported once, and loading is tried
+again at each check, because a folder that is being copied becomes complete later.
 """
 
 from __future__ import annotations
@@ -15,72 +15,72 @@ from typing import Self
 from accord.edges import AccordError
 from accord.learning import Evaluator, load_evaluator
 
-CARD = "evaluator.json"
-EVERY = 2.0
-"""Seconds between looks."""
-Version = tuple[tuple[str, int, int, int], ...]
+EVALUATOR_FILE = "evaluator.json"
+CHECK_SECONDS = 2.0
+FolderVersion = tuple[tuple[str, int, int, int], ...]
+"""Name, inode, modification time and size of each file."""
 
 
-def version_of(folder: Path) -> Version | None:
-    """What changes with the evaluator of a folder, those of other questions in it included; `None` where none is."""
+def folder_version(folder: Path) -> FolderVersion | None:
+    """Return a value that changes with any file of an evaluator's folder; `None` if it holds no evaluator."""
     try:
-        known = {path.relative_to(folder).as_posix(): path.stat() for path in folder.rglob("*") if path.is_file()}
+        stats = {path.relative_to(folder).as_posix(): path.stat() for path in folder.rglob("*") if path.is_file()}
     except OSError:
         return None
-    if CARD not in known:
+    if EVALUATOR_FILE not in stats:
         return None
-    return tuple(sorted((name, each.st_ino, each.st_mtime_ns, each.st_size) for name, each in known.items()))
+    return tuple(sorted((name, stat.st_ino, stat.st_mtime_ns, stat.st_size) for name, stat in stats.items()))
 
 
-class Succession:
-    """A thread that looks at a folder; a context manager that ends it.
+class EvaluatorReloader:
+    """Thread that checks an evaluator's folder for changes; a context manager.
 
     Args:
-        folder: Of the evaluator in use.
-        seen: Its version when it was opened.
-        take_over: Called with another evaluator that stands there; what it raises is told.
-        say: Told in a line who took over, and why another one could not.
-        every: Seconds between looks.
+        folder: Folder of the evaluator in use.
+        version: Version of the folder when the evaluator was loaded.
+        use: Called with the new evaluator; an exception keeps the current one.
+        log: Called with one line per switch or problem.
+        seconds: Seconds between checks.
     """
 
     def __init__(
         self,
         folder: Path,
-        seen: Version | None,
-        take_over: Callable[[Evaluator], None],
-        say: Callable[[str], None] = lambda text: None,
-        every: float = EVERY,
+        version: FolderVersion | None,
+        use: Callable[[Evaluator], None],
+        log: Callable[[str], None] = lambda text: None,
+        seconds: float = CHECK_SECONDS,
     ) -> None:
-        self.folder, self.take_over, self.say, self.every = folder, take_over, say, every
-        self._seen, self._told = seen, ""
+        self.folder, self.use, self.log, self.seconds = folder, use, log, seconds
+        self._version, self._reported = version, ""
         self._stop = Event()
-        self._thread = Thread(target=self._run, name="succession", daemon=True)
+        self._thread = Thread(target=self._run, name="reload", daemon=True)
 
     def _run(self) -> None:
-        while not self._stop.wait(self.every):
-            self.look()
+        while not self._stop.wait(self.seconds):
+            self.check()
 
-    def look(self) -> None:
-        """Look once."""
-        version = version_of(self.folder)
-        if version is None or version == self._seen:
+    def check(self) -> None:
+        """Check the folder once."""
+        version = folder_version(self.folder)
+        if version is None or version == self._version:
             return
         try:
-            found = load_evaluator(self.folder)
-            if version_of(self.folder) != version:
-                return  # it is being written
-            self.take_over(found)
+            evaluator = load_evaluator(self.folder)
+            if folder_version(self.folder) != version:
+                return  # the folder is being written
+            self.use(evaluator)
         except (AccordError, OSError) as error:
             reason = str(error)
-        except Exception as error:  # the one in use goes on
+        except Exception as error:  # the current evaluator stays in use
             reason = f"{type(error).__name__}, which is a bug; please report it"
         else:
-            self._seen, self._told = version, ""
-            self.say(f"scores are made by another evaluator from now on: {found.signature()}|learned:{found.digest()}")
+            self._version, self._reported = version, ""
+            self.log(f"switched to a new evaluator: {evaluator.signature()}|learned:{evaluator.digest()}")
             return
-        if reason != self._told:
-            self._told = reason
-            self.say(f"another evaluator stands in {self.folder}, and the one before goes on: {reason}")
+        if reason != self._reported:
+            self._reported = reason
+            self.log(f"cannot switch to the new evaluator in {self.folder}, the current one stays in use: {reason}")
 
     def __enter__(self) -> Self:
         self._thread.start()

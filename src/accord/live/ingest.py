@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from math import inf
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -17,11 +16,11 @@ from typing import Any, Literal, Protocol, Self, TypedDict, cast
 from accord.edges import open_private, regular_size, sendable
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator, load_evaluator
-from accord.live.hot_reload import EVERY, Succession, version_of
+from accord.live.alarms import Alarm
+from accord.live.hot_reload import CHECK_SECONDS as RELOAD_SECONDS
+from accord.live.hot_reload import EvaluatorReloader, folder_version
 from accord.live.messages import CONVERSATIONS, Message
-from accord.live.monitoring.alarms import Alarm
-from accord.live.monitoring.monitor import Watch
-from accord.live.monitoring.scheduler import FLUSH, LOOK, Scheduler
+from accord.live.monitoring import MonitoringThread, ScoreMonitor
 from accord.live.scorer import SECONDS, IngestResult, LiveScorer
 from accord.models import Models
 from accord.project import LiveConfig, WatchConfig
@@ -94,7 +93,7 @@ class Ingestor:
     def __init__(
         self,
         scorer: LiveScorer,
-        watch: Watch | None = None,
+        watch: ScoreMonitor | None = None,
         keep: Keep | None = None,
         settle: Callable[[], None] = lambda: None,
         note: Note = lambda found: None,
@@ -244,9 +243,8 @@ def opened(
     seconds: float = SECONDS,
     models: Models | None = None,
     limits: LiveConfig | None = None,
-    looks: bool = True,
     mart: Mart | None = None,
-    every: float = EVERY,
+    every: float = RELOAD_SECONDS,
 ) -> Iterator[Ingestor]:
     """An ingestor for a fitted evaluator.
 
@@ -261,36 +259,35 @@ def opened(
         seconds: How long they are remembered after their last message.
         models: Whom sources that are not live may ask about every reply; without them nobody is asked.
         limits: Words that are looked at, and the memory of all conversations together.
-        looks: Whether this process looks for what is alarming; of several that add up one does.
         mart: Where scores go that the board shows.
-        every: Seconds between looks at the folder: another evaluator that is put there takes over (`Succession`).
+        every: Seconds between looks at the folder: a new evaluator takes over (`EvaluatorReloader`).
 
     Raises:
         BadInput: There is no such evaluator, or it cannot score live.
         UnknownName: It does not know the annotator.
     """
     folder = Path(evaluator)
-    seen = version_of(folder)
+    seen = folder_version(folder)
     scorer = LiveScorer(load_evaluator(folder), annotator, conversations, seconds, models=models, limits=limits)
     with ExitStack() as open_:
         log = None if out is None else open_.enter_context(RowLog(out))
         keep = None if log is None else log.write
         note: Note = (lambda found: None) if mart is None else _noting(scorer, open_.enter_context(mart.writer()), say)
-        scheduler: Scheduler | None = None
+        scheduler: MonitoringThread | None = None
         if store is None:
             ingestor = Ingestor(scorer, None, keep, note=note)
         else:
-            watch = Watch(_whose(scorer), scorer.columns)
-            scheduler = open_.enter_context(_rounds(watch, store, watching or WatchConfig(), scorer, say, looks))
+            watch = ScoreMonitor(_whose(scorer), scorer.columns)
+            scheduler = open_.enter_context(_rounds(watch, store, watching or WatchConfig(), scorer, say))
             ingestor = Ingestor(scorer, watch, keep, partial(watch.flush, store), note)
 
         def take_over(found: Evaluator) -> None:
             prepared = scorer.prepared(found)
             ingestor.take_over(prepared)
             if scheduler is not None:
-                scheduler.learned = _learned(prepared)
+                scheduler.training = _learned(prepared)
 
-        open_.enter_context(Succession(folder, seen, take_over, say, every))
+        open_.enter_context(EvaluatorReloader(folder, seen, take_over, say, every))
         yield ingestor
 
 
@@ -344,24 +341,14 @@ def _whose(scorer: LiveScorer) -> str:
     return str(signature.with_part("for", scorer.speaker or POPULATION))
 
 
-def _rounds(watch: Watch, store: Store, config: WatchConfig, scorer: LiveScorer, say: Say, looks: bool) -> Scheduler:
+def _rounds(watch: ScoreMonitor, store: Store, config: WatchConfig, scorer: LiveScorer, say: Say) -> MonitoringThread:
     def alarm(found: Alarm) -> None:
-        say(f"alarm: {found.said}")
+        say(f"alarm: {found.message}")
 
     def trouble(reason: str) -> None:
         say(f"not done yet: {reason}")
 
-    return Scheduler(
-        watch,
-        store,
-        config.webhook,
-        config.false_alarm_rate,
-        _learned(scorer),
-        alarm,
-        trouble,
-        FLUSH,
-        LOOK if looks else inf,
-    )
+    return MonitoringThread(watch, store, config.webhook, config.false_alarm_rate, _learned(scorer), alarm, trouble)
 
 
 def _learned(scorer: LiveScorer) -> EvidenceTable | None:

@@ -1,127 +1,220 @@
-"""A follower that scores every line of a growing log once, across restarts, rotation and compression.
+"""Scoring of a growing log file, or of standard input: every line once.
 
-The place is a file that records how far the log was read. It is written before the first row, so that a follower killed
-at any moment resumes in the file it started with even if that file is rotated meanwhile, and again whenever the rows of
-the lines read so far are on the disk. Rows that were written after the last place are not written again on resume.
-Scoring needs the conversations under way at the place, so a resumed follower rereads the log from where the oldest of
-them begins and scores nothing before the place.
+The follower handles a log that is renamed and created anew (logrotate's `create`) or copied and truncated
+(`copytruncate`) while it runs, and continues in the same file after a restart. Log shippers such as the OpenTelemetry
+Collector, Fluent Bit or Vector handle everything else, and post to `accord serve`.
+
+A position file records how far the log was read. It is written before the first row, and whenever the rows of all
+lines so far are on the disk. Rows that were written after the last position are not written again after a restart. A
+restarted follower first reads the log again from the start of the oldest conversation under way, without scoring, to
+restore the conversations in memory.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import sys
 import time
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import asdict, dataclass
-from functools import cache
+from io import FileIO
 from pathlib import Path
 from threading import Event
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from accord.edges import MB, AccordError, BadInput, read_text, validation_messages, write_atomically
+from accord.edges import MB, AccordError, BadInput, read_text, regular_size, validation_messages, write_atomically
 from accord.formats import formats
 from accord.live.ingest import Ingestor, Row, RowLog, is_kept, refused
-from accord.live.log_files import LONGEST_LINE, SECOND, Line, LogFile, Mark, is_json, stripped
 from accord.live.messages import CONVERSATIONS, HistoryDeduplicator, Message, Once
-from accord.live.rotation import Chain, waits
 
-AT_ONCE = 256
-"""Lines that are taken in together."""
-SECONDS = 2.0
-"""Between notes of the place, while there is more to read."""
-BACK = 64 * 2**20
-"""The most bytes that are read again to remember conversations under way."""
-_Told = list[tuple[Line, Message]]
+STDIN = Path("-")
+BATCH_LINES = 256
+CHUNK_BYTES = MB
+MAX_LINE_BYTES = 16 * MB
+MAX_REPLAY_BYTES = 64 * MB
+"""Maximum part of the log that a restarted follower reads again."""
+SAVE_SECONDS = 2.0
+"""Seconds between writes of the position while there is more to read."""
+GRACE_SECONDS = 5.0
+"""Seconds without a new line after which a renamed file is closed: its writer may be slow to open the new one."""
+_FINGERPRINT_BYTES = 1024
+
+
+class Line(NamedTuple):
+    """Line of a log.
+
+    Attributes:
+        content: Bytes without the line end; `None` for a line longer than `MAX_LINE_BYTES`.
+        start, end: Offsets in the file.
+    """
+
+    content: bytes | None
+    start: int
+    end: int
 
 
 @dataclass(frozen=True)
-class Place:
-    """How far a log was read.
+class Position:
+    """Position in a log.
 
     Attributes:
-        files: Those that were read, oldest first.
-        back: The file (its number) and the offset in it where the oldest conversation begins that was under way.
-        rows: How many bytes of rows were written for what was read; `None` where that was not noted.
-        version: Of this file.
+        file: Number of the file among those that the follower has read, from 0.
+        inode: Inode of the file.
+        offset: Offset up to which the file was read.
+        fingerprint: Hash of the beginning of the file and of the bytes before `offset`.
+        replay: Offset from which a restarted follower reads again.
+        rows: Size of the output when the position was written, in bytes.
+        version: Version of the format.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
-    files: tuple[Mark, ...] = ()
-    back: tuple[int, Annotated[int, Field(ge=0)]] = (0, 0)
-    rows: int | None = None
-    version: Literal[2] = 2
+    file: Annotated[int, Field(ge=0)] = 0
+    inode: int = 0
+    offset: Annotated[int, Field(ge=0)] = 0
+    fingerprint: str = ""
+    replay: Annotated[int, Field(ge=0)] = 0
+    rows: Annotated[int, Field(ge=0)] = 0
+    version: Literal[3] = 3
 
     @classmethod
-    def read(cls, path: Path) -> Place | None:
-        """The place that was noted; `None` where none was.
+    def load(cls, path: Path) -> Position | None:
+        """Load a position; `None` if the file does not exist.
 
         Raises:
-            BadInput: The file is damaged, or a later version's; the line says how to go on.
+            BadInput: The file is damaged, or of another version.
         """
-        way_out = (
-            "put back a copy of it, or remove it to read the log from its beginning (what was scored comes again), "
-            "or name another file (--place)"
+        solution = (
+            "restore it, or remove it to read the log from its beginning (its scores are written again), or name "
+            "another file: --position"
         )
         try:
-            text = read_text(path, MB)
-            content = json.loads(text)
-            if not isinstance(content, dict):
-                raise ValueError("it holds no JSON object")
-            if content.get("version", 1) == 1:
-                return _first_version(content, int(path.stat().st_mtime))
-            if content["version"] != cls.version:
-                raise BadInput(f"{path} is of version {content['version']!r}, not 1 or {cls.version}; {way_out}")
-            return _adapter().validate_json(text, strict=True)
+            return TypeAdapter(cls).validate_json(read_text(path, MB), strict=True)
         except FileNotFoundError:
             return None
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
-            why = (
-                validation_messages(error)[0]
-                if isinstance(error, ValidationError)
-                else "it is cut off or no JSON of a place"
-            )
-            raise BadInput(f"{path} is damaged and notes no place in a log ({why}); {way_out}") from None
+        except (ValueError, RecursionError) as error:
+            reason = validation_messages(error)[0] if isinstance(error, ValidationError) else "it is not a JSON object"
+            raise BadInput(f"{path} holds no valid position in a log ({reason}); {solution}") from None
 
-    def write(self, path: Path) -> None:
-        """Write the place in one step."""
+    def save(self, path: Path) -> None:
+        """Write the position atomically."""
         write_atomically(path, json.dumps(asdict(self)) + "\n")
 
 
-@cache
-def _adapter() -> TypeAdapter[Place]:
-    return TypeAdapter(Place)
+class LineReader:
+    """Reads complete lines of an open file or stream.
+
+    Args:
+        stream: Unbuffered binary stream.
+        number: Number of the file among those that the follower has read.
+    """
+
+    def __init__(self, stream: FileIO, number: int = 0) -> None:
+        self.stream, self.number = stream, number
+        self.offset = 0
+        self.is_renamed = False
+        self._buffer = b""  # bytes after `offset`; of a line that is too long, only its last part
+        self._skipped = 0  # bytes of such a line before `_buffer`
+        self._head, self._tail = b"", b""
+
+    @property
+    def inode(self) -> int:
+        """Inode of the file."""
+        return os.fstat(self.stream.fileno()).st_ino
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the beginning of the file and of the bytes before `offset`."""
+        return hashlib.sha256(self._head + b"|" + self._tail).hexdigest()[:32]
+
+    def seek(self, offset: int) -> bool:
+        """Move to an offset; return False if the file is shorter."""
+        if os.fstat(self.stream.fileno()).st_size < offset:
+            return False
+        self._head = self._read_at(0, min(offset, _FINGERPRINT_BYTES))
+        start = max(offset - _FINGERPRINT_BYTES, 0)
+        self._tail = self._read_at(start, offset - start)
+        self.stream.seek(offset)
+        self.offset, self._buffer, self._skipped = offset, b"", 0
+        return True
+
+    def _read_at(self, offset: int, size: int) -> bytes:
+        position = self.stream.tell()
+        self.stream.seek(offset)
+        content = self.stream.read(size)
+        self.stream.seek(position)
+        return content
+
+    def is_truncated(self) -> bool:
+        """Return True if the file was truncated or overwritten since it was read."""
+        size = os.fstat(self.stream.fileno()).st_size
+        if size < self.offset + self._skipped + len(self._buffer):
+            return True
+        start = self.offset - len(self._tail)
+        return self._read_at(0, len(self._head)) != self._head or self._read_at(start, len(self._tail)) != self._tail
+
+    def read(self) -> bool:
+        """Read the next bytes; return False at the end of the file."""
+        content = self.stream.read(CHUNK_BYTES)
+        self._buffer += content
+        return bool(content)
+
+    def lines(self, is_final: bool = False) -> list[Line]:
+        """Return the complete lines read so far, at most `BATCH_LINES`.
+
+        Args:
+            is_final: Also return a last line without an end, if it is valid JSON.
+        """
+        lines: list[Line] = []
+        begin = 0
+        while len(lines) < BATCH_LINES and (end := self._buffer.find(b"\n", begin)) >= 0:
+            lines.append(self._line(self._buffer[begin : end + 1]))
+            begin = end + 1
+        self._buffer = self._buffer[begin:]
+        if not lines and is_final and _is_json(self._buffer):
+            return self.take_rest()
+        if not lines and len(self._buffer) > MAX_LINE_BYTES:
+            self._skipped += len(self._buffer) - _FINGERPRINT_BYTES
+            self._buffer = self._buffer[-_FINGERPRINT_BYTES:]
+        return lines
+
+    def take_rest(self) -> list[Line]:
+        """Return a last line without an end, as a list of one or no line."""
+        content, self._buffer = self._buffer, b""
+        return [self._line(content)] if content else []
+
+    def _line(self, content: bytes) -> Line:
+        start, size = self.offset, self._skipped + len(content)
+        self.offset, self._skipped = start + size, 0
+        self._tail = (self._tail + content)[-_FINGERPRINT_BYTES:]
+        if len(self._head) < _FINGERPRINT_BYTES and self.stream.seekable():
+            self._head = self._read_at(0, min(self.offset, _FINGERPRINT_BYTES))
+        return Line(None if size > MAX_LINE_BYTES else _strip(content), start, self.offset)
 
 
-def _first_version(content: dict[str, object], noted: int) -> Place:
-    """A place as version 0.1 noted it: one file, known by its first line."""
-    inode, known = str(content["file"]).split("-")
-    offset, back = int(str(content["offset"])), int(str(content["back"]))
-    if not 0 <= back <= offset:
-        raise ValueError
-    mark = Mark(0, int(inode), None, None, known, offset, str(content["tail"]), noted * SECOND)
-    return Place((mark,), (0, back))
-
-
-class Follower:
+class LogFollower:
     """Follows one log of JSON lines.
 
     Args:
-        path: The log: a message a line, or a conversation so far a line in any format that is read.
-        ingestor: Takes the messages in; one that keeps no rows itself.
-        rows: Where the rows of replies are kept, and of lines that are no messages.
-        place: The file in which it is noted how far the log was read.
-        format: Of the rows; `auto` tells by each row.
-        stop: Set when it is time to stop.
-        say: Told in a line of what a user should know.
+        path: Log with a message or a conversation per line, in any supported format; `-` for standard input.
+        ingestor: Scores messages; it must not write rows itself.
+        rows: Output of the rows of replies, and of invalid lines.
+        position_path: File of the position; not used for standard input.
+        format: Format of the lines; `auto` detects it for each line.
+        stop: Event that ends the follower.
+        log: Called with notes for the user.
+
+    Attributes:
+        gaps: Number of times that lines may have been lost; each was reported to `log`.
 
     Raises:
-        BadInput: The log and the place are one file.
-        UnknownName: There is no such format.
+        BadInput: The log and the position file are the same file.
+        UnknownName: The format does not exist.
     """
 
     def __init__(
@@ -129,213 +222,267 @@ class Follower:
         path: Path,
         ingestor: Ingestor,
         rows: RowLog,
-        place: Path,
+        position_path: Path,
         format: str = "auto",
         stop: Event | None = None,
-        say: Callable[[str], None] = lambda text: None,
+        log: Callable[[str], None] = lambda text: None,
     ) -> None:
         if format != "auto":
             formats.get(format)
-        if place.resolve() == path.resolve():
-            raise BadInput(f"{path} is the log; name another file for the place")
-        self.path, self.ingestor, self.rows, self.place, self.format = path, ingestor, rows, place, format
-        self.stop, self.say = stop or Event(), say
+        if position_path.resolve() == path.resolve():
+            raise BadInput(f"{path} is the log; name another file for the position")
+        self.path, self.ingestor, self.rows, self.position_path = path, ingestor, rows, position_path
+        self.format, self.stop, self.log = format, stop or Event(), log
         self.gaps = 0
-        """How many times something could not be found, of which `say` was told."""
-        self._unfolding = HistoryDeduplicator(room=ingestor.scorer.room, on_passed_over=Once(say))
-        self._begun: OrderedDict[str, tuple[int, int]] = OrderedDict()  # where each conversation under way begins
-        self._written: Counter[tuple[Any, ...]] = Counter()  # rows behind the place that are there already
-        self._noted, self._noted_at, self._is_behind = Place(), 0.0, False
+        self._history = HistoryDeduplicator(room=ingestor.scorer.room, on_passed_over=Once(log))
+        self._starts: OrderedDict[str, int] = OrderedDict()  # offset of each conversation under way
+        self._written: Counter[tuple[str, ...]] = Counter()  # rows after the last position
+        self._files: deque[LineReader] = deque()  # renamed files that are still read, then the log
+        self._saved: Position | None = None
+        self._saved_at, self._is_save_failing = 0.0, False
 
-    def run(self, once: bool = False, every: float = 0.5, on_read: Callable[[int], None] | None = None) -> int:
-        """Follow until told to stop, or, `once`, to the present end of the log; returns how many lines were read.
+    def run(self, once: bool = False, interval: float = 0.5, on_read: Callable[[int], None] | None = None) -> int:
+        """Follow the log until stopped.
+
+        Args:
+            once: Stop at the current end of the log.
+            interval: Seconds between checks for new lines.
+            on_read: Called with the number of lines read.
+
+        Returns:
+            The number of lines read.
 
         Raises:
-            BadInput: The noted place cannot be read, the log is no regular file, a rotated one cannot be unpacked, or,
-                `once`, there is no such log.
+            BadInput: The position is invalid, the log is not a regular file, or, with `once`, it does not exist.
         """
-        lines = 0
-        place = Place.read(self.place)
-        with closing(
-            Chain(self.path, None if place is None else place.files, self.say, (self.place, self.rows.path))
-        ) as chain:
-            if place is not None:
-                self._resume(chain, place)
-            is_unnoted = place is None
+        if self.path == STDIN:
+            return self._follow_stdin(on_read)
+        total = 0
+        position = Position.load(self.position_path)
+        try:
             while not self.stop.is_set():
-                for file in chain.files():
-                    if is_unnoted:
-                        self._write(Place(tuple(chain.marks), self._back(chain), self.rows.size))
-                        is_unnoted = False
-                    for count in self._read(chain, file, once):
-                        lines += count
-                        if on_read is not None:
-                            on_read(lines)
-                    self._finish(chain)
-                    if self.stop.is_set():
-                        break
-                self.gaps = chain.gaps
-                self._note(chain)
-                if once and not chain.held and not lines:
-                    raise BadInput(f"no log at {self.path}")
+                self._open_log()
+                if position is not None and self._files:
+                    self._resume(position)
+                    position = None
+                for count in self._read_files(once):
+                    total += count
+                    if on_read is not None:
+                        on_read(total)
+                self._save()
                 if once:
+                    if not self._files:
+                        raise BadInput(f"no log at {self.path}")
                     break
-                self.stop.wait(every)
-            self._note(chain)
-        return lines
+                self.stop.wait(interval)
+            self._save()
+        finally:
+            for file in self._files:
+                file.stream.close()
+        return total
 
-    # --- one file ----------------------------------------------------------------------------------------------------
+    def _follow_stdin(self, on_read: Callable[[int], None] | None) -> int:
+        total, file = 0, LineReader(FileIO(sys.stdin.fileno(), closefd=False))
+        is_open = True
+        while is_open and not self.stop.is_set():
+            is_open = file.read()
+            while lines := file.lines(is_final=not is_open):
+                self._score(file, lines)
+                total += sum(line.content != b"" for line in lines)
+                if on_read is not None:
+                    on_read(total)
+        self._score(file, file.take_rest())
+        self.ingestor.settle()
+        return total
 
-    def _read(self, chain: Chain, file: LogFile, once: bool) -> Iterator[int]:
-        """Read a file to its present end; yields how many lines were read."""
-        while not self.stop.is_set():
-            lines = _lines(file, once)
-            if not lines:
-                file.has_ended = file.is_moved
+    # --- files -------------------------------------------------------------------------------------------------------
+
+    def _open_log(self) -> None:
+        """Open the file at the log's path, if it is a new one."""
+        try:
+            regular_size(self.path)
+            if self._files and self.path.stat().st_ino == self._files[-1].inode:
                 return
-            lines = _joined(_before(chain, file), lines)
-            self._take(file, lines)
-            yield sum(line.content != b"" for line in lines)
-            self._note(chain, at_once=False)
+            stream = FileIO(self.path)
+        except FileNotFoundError:  # between rename and create
+            return
+        number = 0
+        if self._files:
+            self._files[-1].is_renamed = True
+            number = self._files[-1].number + 1
+        self._files.append(LineReader(stream, number))
 
-    def _finish(self, chain: Chain) -> None:
-        """Let go of rotated files that nobody writes to any more; a line that was never finished is none."""
-        for file, following in zip(list(chain.held), chain.held[1:], strict=False):
-            if file.has_ended and file.is_quiet() and (not file.rest or following.at):
-                if file.rest:
-                    end = file.at + len(file.rest)
-                    self._take(file, [Line(stripped(file.rest), file.at, end)])
-                    file.skip_rest()
-                chain.finish(file)
+    def _read_files(self, once: bool) -> Iterator[int]:
+        """Read the log to its current end, renamed files first; yield the number of lines of each batch."""
+        while self._files and not self.stop.is_set():
+            file = self._files[0]
+            yield from self._read_file(file, once)
+            if not file.is_renamed or self.stop.is_set():
+                return
+            if time.time() - os.fstat(file.stream.fileno()).st_mtime < GRACE_SECONDS:
+                return
+            if lines := file.take_rest():
+                self._score(file, lines)
+                yield len(lines)
+            self._files.popleft().stream.close()
+            self._starts.clear()
+            self._save()
 
-    def _take(self, file: LogFile, lines: list[Line]) -> None:
-        """Score some lines, and keep the rows that are not there yet."""
-        told, rows = self._messages(file, lines)
-        found = self.ingestor.take([message for _, message in told])
-        rows += [{**row, "at": line.start} for (line, _), row in zip(told, found, strict=True) if is_kept(row)]
+    def _read_file(self, file: LineReader, once: bool) -> Iterator[int]:
+        if self._saved is None:  # a killed follower must resume in the file that it started with
+            self._save()
+        has_more = True
+        while has_more and not self.stop.is_set():
+            has_more = file.read()
+            if file.is_truncated():
+                self._restart_file(file)
+                has_more = True
+                continue
+            while lines := file.lines(is_final=once and not has_more):
+                self._score(file, lines)
+                yield sum(line.content != b"" for line in lines)
+                self._save(min_seconds=SAVE_SECONDS)
+                if self.stop.is_set():
+                    return
+
+    def _restart_file(self, file: LineReader) -> None:
+        """Read a truncated file from its beginning."""
+        self.gaps += 1
+        self.log(
+            f"{self.path} was truncated; lines written between the last read and the truncation are lost. Rotate by "
+            "renaming (logrotate: create) to keep them"
+        )
+        self._rewind(file)
+        self._save()
+
+    def _rewind(self, file: LineReader) -> None:
+        file.seek(0)
+        file.number += 1
+        self._starts.clear()
+
+    # --- lines -------------------------------------------------------------------------------------------------------
+
+    def _score(self, file: LineReader, lines: list[Line]) -> None:
+        """Score lines, and write the rows that are not in the output yet."""
+        messages, rows = self._parse(file, lines)
+        scored = self.ingestor.take([message for _, message in messages])
+        rows += [{**row, "at": line.start} for (line, _), row in zip(messages, scored, strict=True) if is_kept(row)]
         self.rows.write([row for row in sorted(rows, key=lambda row: row["at"]) if not self._is_written(row)])
 
     def _is_written(self, row: Row) -> bool:
-        known = _known_by(row)
-        self._written[known] -= 1
-        if self._written[known] >= 0:
+        key = _row_key(row)
+        self._written[key] -= 1
+        if self._written[key] >= 0:
             return True
-        del self._written[known]
+        del self._written[key]
         return False
 
-    def _messages(self, file: LogFile, lines: list[Line]) -> tuple[_Told, list[Row]]:
-        """The messages of some lines, and rows that say which lines are none."""
-        told: _Told = []
-        bad: list[Row] = []
-        whose = f"{self.path.name}#{file.number}" if file.number else self.path.name
+    def _parse(self, file: LineReader, lines: list[Line]) -> tuple[list[tuple[Line, Message]], list[Row]]:
+        """Return the new messages of lines, and refused rows of invalid lines."""
+        messages: list[tuple[Line, Message]] = []
+        refused_rows: list[Row] = []
+        name = f"{self.path.name}#{file.number}" if file.number else self.path.name
         for line in lines:
             if line.content == b"":
                 continue
             try:
-                new, wrong = self._unfolding.messages(parsed(line), f"{whose}@{line.start}", self.format)
+                new, errors = self._history.messages(_parse_line(line), f"{name}@{line.start}", self.format)
             except BadInput as error:
-                new, wrong = [], [str(error)]
-            bad += [{**refused(reason), "at": line.start} for reason in wrong]
-            for said in new:
-                self._begun.setdefault(said.conversation, (file.number, line.start))
-                self._begun.move_to_end(said.conversation)
-                told.append((line, said))
-        while len(self._begun) > CONVERSATIONS:
-            self._begun.popitem(last=False)
-        return told, bad
+                new, errors = [], [str(error)]
+            refused_rows += [{**refused(error), "at": line.start} for error in errors]
+            for message in new:
+                self._starts.setdefault(message.conversation, line.start)
+                self._starts.move_to_end(message.conversation)
+                messages.append((line, message))
+        while len(self._starts) > CONVERSATIONS:
+            self._starts.popitem(last=False)
+        return messages, refused_rows
 
-    # --- the place ---------------------------------------------------------------------------------------------------
+    # --- position ----------------------------------------------------------------------------------------------------
 
-    def _resume(self, chain: Chain, place: Place) -> None:
-        """Hear again what was under way, and see which rows were written behind the place."""
-        self._noted = place
-        size = self.rows.size
-        self._written = Counter(map(_known_by, self.rows.after(size if place.rows is None else place.rows)))
-        before = None
-        for file, end in chain.before(place.back):
-            while file.at < end and not self.stop.is_set() and (lines := _lines(file, once=True)):
-                told, _ = self._messages(file, _joined(before, [line for line in lines if line.start < end]))
-                self.ingestor.scorer.take([message for _, message in told])
-            before = file
-
-    def _note(self, chain: Chain, at_once: bool = True) -> None:
-        """Note the place, once what was watched is where it outlives the process; not too often unless `at_once`."""
-        if not at_once and time.monotonic() - self._noted_at < SECONDS:
+    def _resume(self, position: Position) -> None:
+        """Continue at a position, or at the beginning of the log if it is another file by now."""
+        file = self._files[0]
+        self._saved = position
+        file.number = position.file
+        has_content = file.seek(position.offset) and file.fingerprint == position.fingerprint
+        if not has_content or (position.offset == 0 and file.inode != position.inode):
+            self.gaps += 1
+            self.log(
+                f"{self.path} is not the file that was read up to byte {position.offset}: it was rotated or truncated "
+                "while the follower was stopped. It is read from its beginning; lines between the two are not scored"
+            )
+            self._rewind(file)
             return
-        place = Place(tuple(chain.marks), self._back(chain), self.rows.size)
-        if place == self._noted and self.place.exists():
+        self._written = Counter(map(_row_key, self.rows.after(position.rows)))
+        self._replay(file, position)
+
+    def _replay(self, file: LineReader, position: Position) -> None:
+        """Restore the conversations under way, without rows."""
+        file.seek(position.replay)
+        while file.offset < position.offset and not self.stop.is_set():
+            has_more = file.read()
+            while lines := file.lines(is_final=not has_more):
+                messages, _ = self._parse(file, [line for line in lines if line.start < position.offset])
+                self.ingestor.scorer.take([message for _, message in messages])
+            if not has_more:
+                break
+        file.seek(position.offset)
+
+    def _position(self) -> Position:
+        if not self._files:
+            return self._saved or Position(rows=self.rows.size)
+        file = self._files[0]
+        start = min(self._starts.values(), default=file.offset)
+        replay = max(start, file.offset - MAX_REPLAY_BYTES)
+        return Position(file.number, file.inode, file.offset, file.fingerprint, replay, self.rows.size)
+
+    def _save(self, min_seconds: float = 0.0) -> None:
+        """Save the position, after the aggregated scores of all lines so far are in the store."""
+        if not self._files or time.monotonic() - self._saved_at < min_seconds:
+            return
+        position = self._position()
+        if position == self._saved and self.position_path.exists():
             return
         try:
-            self.ingestor.settle()
+            if self._saved is not None:
+                self.ingestor.settle()
         except AccordError as error:
-            if not self._is_behind:
-                self.say(f"the place is not noted for now: {error}")
-            self._is_behind, self._noted_at = True, time.monotonic()
+            if not self._is_save_failing:
+                self.log(f"the position is not saved for now: {error}")
+            self._is_save_failing, self._saved_at = True, time.monotonic()
             return
-        self._is_behind, self._noted_at = False, time.monotonic()
-        self._write(place)
-
-    def _write(self, place: Place) -> None:
-        place.write(self.place)
-        self._noted = place
-
-    def _back(self, chain: Chain) -> tuple[int, int]:
-        """Where the oldest conversation begins that is under way, as far as that is not too far back."""
-        marks = chain.marks
-        if not marks:
-            return (0, 0)
-        here = (marks[-1].number, marks[-1].offset)
-        number, offset = min(self._begun.values(), default=here)
-        left = BACK
-        for mark in reversed(marks):
-            if mark.number < number:  # what stood in between is not remembered
-                return (mark.number + 1, 0)
-            first = offset if mark.number == number else 0
-            if mark.offset - first > left:
-                return (mark.number, mark.offset - left)
-            if mark.number == number:
-                return (number, offset)
-            left -= mark.offset
-        return (marks[0].number, 0)
+        position.save(self.position_path)
+        self._saved, self._is_save_failing, self._saved_at = position, False, time.monotonic()
 
 
-def _known_by(row: Row) -> tuple[Any, ...]:
-    """What two rows of the same reply, or of the same line, share."""
+def _row_key(row: Row) -> tuple[str, ...]:
+    """Return a key of the reply or of the invalid line of a row."""
     return tuple(str(row.get(name)) for name in ("at", "conversation", "turn", "id", "error"))
 
 
-def _lines(file: LogFile, once: bool) -> list[Line]:
-    try:
-        return file.lines(AT_ONCE, ends=once or file.is_moved)
-    except BadInput as error:
-        raise BadInput(waits(error)) from None
-
-
-def _before(chain: Chain, file: LogFile) -> LogFile | None:
-    """The file that this one follows, while that is held."""
-    return next((each for each in reversed(chain.held) if each.number < file.number), None)
-
-
-def _joined(before: LogFile | None, lines: list[Line]) -> list[Line]:
-    """The lines, the first one with its beginning where the file before ends within it."""
-    if before is None or not before.rest or not lines or lines[0].start or not lines[0].content:
-        return lines
-    content = stripped(before.rest + lines[0].content)
-    if is_json(lines[0].content) or not is_json(content):
-        return lines
-    before.skip_rest()
-    return [lines[0]._replace(content=content), *lines[1:]]
-
-
-def parsed(line: Line) -> Any:
-    """What a line says.
+def _parse_line(line: Line) -> Any:
+    """Return the JSON of a line.
 
     Raises:
-        BadInput: It is too long, or no JSON.
+        BadInput: The line is too long, or not JSON.
     """
     if line.content is None:
-        raise BadInput(f"the line is longer than {LONGEST_LINE // 2**20} MB")
+        raise BadInput(f"the line is longer than {MAX_LINE_BYTES // MB} MB")
     try:
         return json.loads(line.content)
     except (ValueError, RecursionError):
         raise BadInput("the line is no JSON") from None
+
+
+def _strip(content: bytes) -> bytes:
+    """Remove the line end, a byte order mark, and the null bytes that a truncated file of a slow writer begins with."""
+    return content.strip(b"\r\n \t\xef\xbb\xbf\0")
+
+
+def _is_json(content: bytes) -> bool:
+    try:
+        json.loads(content)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -35,14 +35,12 @@ from accord.store import (
     Store,
     TableRow,
     changed_conversation,
-    unknown_target,
 )
 from accord.values import (
     ANNOTATOR_KINDS,
     ISSUE,
     Annotation,
     IssueAnnotation,
-    Label,
     Rubric,
     Target,
     Turn,
@@ -300,9 +298,9 @@ class _Importer:
     def _reporter(self, path: Source) -> Callable[[BadInput | str], None]:
         return lambda error: self._report(BadInput(f"{path}: {error}"))
 
-    def report_unknown(self, path: Source) -> Callable[[Label], None]:
+    def report_unknown(self, path: Source) -> Callable[[BadInput], None]:
         """Return a function that reports a label on an unknown conversation or turn."""
-        return lambda label: self._report(BadInput(f"{path}: {unknown_target(label)}"))
+        return lambda error: self._report(BadInput(f"{path}: {error}"))
 
     def _write(self, path: Source, batch: ImportBatch, labels: _LabelBuffer) -> None:
         """Write a batch; rows about a conversation that the store has with other content are left out."""
@@ -387,7 +385,7 @@ class _LabelBuffer:
         labels, turns, self._labels, self._turns, self._batches = self._labels, self._turns, [], {}, 0
         if labels:
             importer = self._importer
-            added = importer.store.add_label_rows(labels, importer.report_unknown(self._path), turns)
+            added = importer.store.add_annotation_rows(labels, importer.report_unknown(self._path), turns)
             importer.result.labels = importer.result.labels.plus(added)
 
 

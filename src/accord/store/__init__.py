@@ -1,4 +1,4 @@
-"""What outlives a run: conversations, annotations, runs, scores and the cache, in SQLite or PostgreSQL."""
+"""Storage of conversations, annotations, runs, scores and cached answers in SQLite or PostgreSQL."""
 
 from lazy_loader import attach_stub
 

@@ -1,10 +1,14 @@
-from .accounts import Conflict as Conflict, ONE_TIME_LINK as ONE_TIME_LINK, Role as Role, ROLES as ROLES
-from .accounts import SINGLE_USER as SINGLE_USER, UserAccount as UserAccount, UserAccounts as UserAccounts
+from .accounts import ONE_TIME_LINK as ONE_TIME_LINK, Role as Role, ROLES as ROLES, SINGLE_USER as SINGLE_USER
+from .accounts import UserAccount as UserAccount, UserAccounts as UserAccounts
 from .backup import backup as backup, prune as prune, restore as restore, vacuum as vacuum
-from .engine import located_store as located_store, newest_migration as newest_migration, open_engine as open_engine
-from .engine import store_exists as store_exists, store_file as store_file, StoreError as StoreError
+from .cache import ComputedCache as ComputedCache, VECTOR_DTYPE as VECTOR_DTYPE, VectorCache as VectorCache
+from .chats import Chat as Chat, ChatLimits as ChatLimits, Chats as Chats, ChatTurn as ChatTurn, DIED as DIED
+from .engine import located_store as located_store, open_engine as open_engine, store_exists as store_exists
+from .engine import store_file as store_file, StoreError as StoreError
+from .group_commit import Conflict as Conflict
 from .imports import ImportRecord as ImportRecord, Imports as Imports, RemovedCounts as RemovedCounts
 from .integrity import check_store as check_store, Damage as Damage, StoreCheck as StoreCheck
+from .issue_annotations import IssueAnnotations as IssueAnnotations
 from .mart import BATCH_ROWS as BATCH_ROWS, LIVE_ROWS as LIVE_ROWS, LOOSE as LOOSE, Mart as Mart
 from .mart import mart_folder as mart_folder, MartState as MartState, MartWriter as MartWriter
 from .mart_files import DAMAGED as DAMAGED
@@ -12,18 +16,15 @@ from .mart_rows import bundle_of as bundle_of, BUNDLES as BUNDLES, frames_of as 
 from .mart_rows import mart_schema as mart_schema, MartRow as MartRow, row_key as row_key
 from .mart_scores import EvaluatorScores as EvaluatorScores, runs_in as runs_in, score_row as score_row
 from .mart_scores import scores_of_conversation as scores_of_conversation, scores_of_run as scores_of_run
-from .parts import ComputedCache as ComputedCache, IssueAnnotations as IssueAnnotations
-from .parts import labels_version as labels_version, MonitoringTables as MonitoringTables, VECTOR_DTYPE as VECTOR_DTYPE
-from .parts import VectorCache as VectorCache
+from .monitoring_tables import MonitoringTables as MonitoringTables
 from .request_claims import add_paid_rows as add_paid_rows, ClaimResult as ClaimResult, Claims as Claims
 from .request_claims import LEASE_SECONDS as LEASE_SECONDS, PaidRow as PaidRow, Spool as Spool
 from .request_claims import UnsavedAnswers as UnsavedAnswers, utc_now as utc_now
 from .rows import AddedCounts as AddedCounts, AnnotationKeys as AnnotationKeys, batches as batches
 from .rows import changed_conversation as changed_conversation, conversation_row as conversation_row
-from .rows import label_row as label_row, now as now, TableRow as TableRow, unknown_target as unknown_target
-from .schema import metadata as metadata
+from .rows import label_row as label_row, now as now, TableRow as TableRow
+from .schema import metadata as metadata, SCHEMA_VERSION as SCHEMA_VERSION
 from .shared_budget import Amounts as Amounts, MONEY_UNITS as MONEY_UNITS, SharedBudget as SharedBudget
 from .store import ANNOTATION_BATCH as ANNOTATION_BATCH, Store as Store
 from .studies import ADJUDICATED as ADJUDICATED, Assignment as Assignment, Candidate as Candidate, Item as Item
 from .studies import LeaseExpired as LeaseExpired, Prediction as Prediction, Studies as Studies
-from .talks import Chat as Chat, ChatLimits as ChatLimits, Chats as Chats, ChatTurn as ChatTurn, DIED as DIED

@@ -1,77 +1,76 @@
-"""Answers and what became of them: which one an answer replaces, what stands, and whether one came before."""
+"""Histories of answers: the answers of an item, the current ones, and the one that a new answer replaces."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, or_, select
 
-from accord.store.accounts import Conflict
+from accord.store.group_commit import Conflict
 from accord.store.rows import annotation_from
-from accord.store.schema import annotated
+from accord.store.schema import annotation_table
 from accord.store.store import PERSON
 from accord.values import ISSUE, Annotation
 
+ID_USED = "this answer's id was used for another answer; load the page and answer again"
 
-def again(kept: Annotation, said: Annotation) -> Annotation:
-    """What is kept of an answer that comes again.
+
+def same_answer(kept: Annotation, new: Annotation) -> Annotation:
+    """Return the stored answer if the new one repeats it, at whatever time.
 
     Raises:
-        Conflict: It is another one.
+        Conflict: It is another answer.
     """
-    if not is_same(kept, said):
-        raise Conflict("this answer's id was used for another answer; load the page and answer again", kept)
+    ignored: dict[str, Any] = {"time": None, "seconds": None, "replaces": ""}
+    if replace(kept, **ignored) != replace(new, **ignored):
+        raise Conflict(ID_USED, kept)
     return kept
 
 
-def soon(until: str) -> str:
-    """A lease that ends before this is worth a write: a minute before what it would be renewed to."""
-    return (datetime.fromisoformat(until) - timedelta(minutes=1)).isoformat(timespec="milliseconds")
-
-
-def replaced(said: Annotation, current: Sequence[Annotation]) -> str:
-    """The `answer` that this one replaces; empty where it is the first.
+def replaced_answer(new: Annotation, current: Sequence[Annotation]) -> str:
+    """Return the `answer` ID that a new answer replaces; empty for a first answer.
 
     Raises:
-        Conflict: A mark that is gone.
+        Conflict: The replaced mark is not current.
     """
-    alike = [each.answer for each in current if each.question == said.question]
-    if not said.question.startswith(ISSUE):
-        return alike[-1] if alike else ""
-    if said.replaces and said.replaces not in alike:
+    ids = [answer.answer for answer in current if answer.question == new.question]
+    if not new.question.startswith(ISSUE):
+        return ids[-1] if ids else ""
+    if new.replaces and new.replaces not in ids:
         raise Conflict("this mark was changed already; load the page again")
-    return said.replaces
+    return new.replaces
 
 
-def is_same(kept: Annotation, said: Annotation) -> bool:
-    """Whether it is the same answer, at whatever time it was sent and however long the page was open."""
-    alike: dict[str, Any] = {"time": None, "seconds": None, "replaces": ""}
-    return replace(kept, **alike) == replace(said, **alike)
+def answers_of(connection: Connection, example: Annotation, only_related: bool = False) -> list[Annotation]:
+    """Return all answers of the annotator, item and study of an example, in order.
 
-
-def said_of(connection: Connection, about: Annotation, history: bool = False, alike: bool = False) -> list[Annotation]:
-    """What the author of an annotation said of the same item, in order; `alike`: of its question, or its answer."""
-    table = annotated.c
-    query = select(annotated).where(table.conversation == about.target.conversation, table.by == about.by)
+    Args:
+        connection: The connection.
+        example: An annotation of the item.
+        only_related: True for answers to the example's question, or with its ID.
+    """
+    table, target = annotation_table.c, example.target
+    query = select(annotation_table).where(table.conversation == target.conversation, table.by == example.by)
     query = query.where(table.kind == PERSON, table.answer.is_not(None)).order_by(table.place, table.key)
-    if alike:
-        query = query.where(or_(table.question == about.question, table.answer == about.answer))
-    found = [annotation_from(row) for row in connection.execute(query)]
-    is_turn = about.target.turn is not None
-    found = [
-        each for each in found
-        if each.study == about.study and each.against == about.against and (not is_turn or each.target == about.target)
-    ]  # fmt: skip
-    return found if history else standing(found)
-
-
-def standing(found: Sequence[Annotation]) -> list[Annotation]:
-    """Of a history what stands: nothing that was replaced, no mark that was taken back."""
-    gone = {each.replaces for each in found}
+    if only_related:
+        query = query.where(or_(table.question == example.question, table.answer == example.answer))
+    answers = [annotation_from(row) for row in connection.execute(query)]
     return [
-        each for each in found
-        if each.answer not in gone and not (each.replaces and each.value is None and each.question.startswith(ISSUE))
-    ]  # fmt: skip
+        answer
+        for answer in answers
+        if (answer.study, answer.against) == (example.study, example.against)
+        and (target.turn is None or answer.target == target)
+    ]
+
+
+def current_answers(history: Sequence[Annotation]) -> list[Annotation]:
+    """Return the answers of a history that are not replaced and do not withdraw a mark."""
+    replaced = {answer.replaces for answer in history}
+    return [
+        answer
+        for answer in history
+        if answer.answer not in replaced
+        and not (answer.replaces and answer.value is None and answer.question.startswith(ISSUE))
+    ]

@@ -1,20 +1,19 @@
-"""Upkeep of a store: copies and their return, old rows, space; all of it while others read and write.
+"""Backup, restore, pruning and vacuuming of a store, while other processes read and write.
 
 | | SQLite | PostgreSQL |
 |---|---|---|
-| `backup` | `VACUUM INTO`: one reading transaction | rows by one snapshot (`REPEATABLE READ`) |
+| `backup` | `VACUUM INTO`: one reading transaction | rows of one snapshot (`REPEATABLE READ`) |
 | `restore` | rows to a new file, which SQLite's backup copies over the store | one transaction that locks the tables |
 | `vacuum` | `VACUUM`, `ANALYZE`, the log emptied | `VACUUM (ANALYZE)` of each table |
-| `prune` | some thousand rows a transaction | the same |
+| `prune` | some thousand rows per transaction | the same |
 
-A copy is one SQLite file whatever the store is, so that it can be looked into, used as a store, and restored into
-either kind.
+A copy is one SQLite file for both databases: it can be inspected, used as a store, and restored into either.
 """
 
 from __future__ import annotations
 
 import logging
-import shutil
+import os
 import sqlite3
 import uuid
 from collections.abc import Iterator, Sequence
@@ -27,79 +26,74 @@ from sqlalchemy import Connection, Engine, Table, and_, delete, func, not_, sele
 
 from accord.edges import BadInput, create_private
 from accord.store.bulk_insert import add_rows
-from accord.store.engine import (
-    LOCK_WAIT_MS,
-    StoreError,
-    connected,
-    database_errors,
-    newest_migration,
-    open_engine,
-    parsed_url,
-)
-from accord.store.foreign_objects import foreign_objects
+from accord.store.cache import COMPUTED
+from accord.store.engine import LOCK_WAIT_MS, StoreError, connected, database_errors, open_engine, parsed_url
 from accord.store.imports import IMPORT
 from accord.store.integrity import check_store
-from accord.store.parts import COMPUTED
 from accord.store.rows import batches
 from accord.store.schema import alarms, cache, claims, days, metadata, runs, sessions
 from accord.store.store import Store
 
-ROWS_AT_ONCE = 5000
-"""Rows of one transaction: short enough that others who write wait for less than a second."""
-CACHED = "cache"
+COPY_BATCH = 5000
+"""Rows per transaction: other writers wait for less than a second."""
 _logger = logging.getLogger("accord")
 
 
-def backup(url: str, target: Path) -> dict[str, int]:
-    """Copy a store as it is at one moment to a new SQLite file; rows per table.
-
-    Raises:
-        BadInput: There is a file already, or no store to copy.
-        StoreError: The store cannot be read, or the copy not written; no half copy is left.
-    """
-    if target.exists():
-        raise BadInput(f"there is a file {target} already; name another one")
-    source, parsed = open_engine(url), parsed_url(url)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
+@contextmanager
+def _temporary_copy(target: Path) -> Iterator[Path]:
+    """Yield the path of a temporary database beside a target, and delete its files afterwards."""
+    path = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
     try:
-        if parsed.get_backend_name() == "sqlite":
-            with database_errors(url), source.connect() as connection:
-                driver = connection.connection.driver_connection
-                assert driver is not None
-                with suppress(OSError):  # SQLite tells why a file cannot be made
-                    create_private(part)
-                with _named(f"cannot copy to {target}"):
-                    driver.execute("VACUUM INTO ?", (str(part),))
-        else:
-            _copy_rows(source, url, part)
-        found = check_store(str(part))
-        if found.damage:
-            raise StoreError(f"the copy is not whole: {found.damage[0].what}. Check the store: accord store check")
-        _synced(part)
-        part.replace(target)
+        yield path
     finally:
-        source.dispose()
-        for left in (part, *(part.with_name(part.name + end) for end in ("-wal", "-shm", "-journal"))):
-            left.unlink(missing_ok=True)
-    return found.rows
+        for ending in ("", "-wal", "-shm", "-journal"):
+            path.with_name(path.name + ending).unlink(missing_ok=True)
 
 
 @contextmanager
-def _named(what: str) -> Iterator[None]:
-    """Turn the failure of SQLite's own driver into one line."""
+def _sqlite_errors(what: str) -> Iterator[None]:
+    """Turn errors of SQLite's own driver into one line."""
     try:
         yield
     except sqlite3.Error as error:
         raise StoreError(f"{what}: {error}") from None
 
 
-def _synced(path: Path) -> None:
-    """Wait until a file is on the disk: a copy that a power cut takes is none."""
-    import os
+def backup(url: str, target: Path) -> dict[str, int]:
+    """Copy a store as it is at one moment to a new SQLite file.
 
-    with path.open("rb+") as stream:
-        os.fsync(stream.fileno())
+    Returns:
+        The number of rows by table.
+
+    Raises:
+        BadInput: The file exists, or there is no store to copy.
+        StoreError: The store cannot be read, or the copy cannot be written; no partial copy stays.
+    """
+    if target.exists():
+        raise BadInput(f"there is a file {target} already; name another one")
+    source, parsed = open_engine(url), parsed_url(url)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with _temporary_copy(target) as part:
+            if parsed.get_backend_name() == "sqlite":
+                with database_errors(url), source.connect() as connection:
+                    driver = connection.connection.driver_connection
+                    assert driver is not None
+                    with suppress(OSError):  # SQLite reports why a file cannot be created
+                        create_private(part)
+                    with _sqlite_errors(f"cannot copy to {target}"):
+                        driver.execute("VACUUM INTO ?", (str(part),))
+            else:
+                _copy_rows(source, url, part)
+            check = check_store(str(part))
+            if check.damage:
+                raise StoreError(f"the copy is damaged: {check.damage[0].what}. Check the store: accord store check")
+            with part.open("rb+") as stream:
+                os.fsync(stream.fileno())
+            part.replace(target)
+    finally:
+        source.dispose()
+    return check.rows
 
 
 def _copy_rows(source: Engine, url: str, part: Path, tables: Sequence[Table] = tuple(metadata.sorted_tables)) -> None:
@@ -112,23 +106,23 @@ def _copy_rows(source: Engine, url: str, part: Path, tables: Sequence[Table] = t
             for table in tables:
                 for rows in _rows(snapshot, table):
                     with database_errors(str(part)), copy.begin() as writing:
-                        _add_each(writing, table, rows)
+                        _add_all(writing, table, rows)
     finally:
         copy.dispose()
 
 
 def _rows(connection: Connection, table: Table) -> Iterator[list[dict[str, Any]]]:
     """Yield the rows of a table in batches."""
-    rows = connection.execution_options(yield_per=ROWS_AT_ONCE).execute(select(table)).mappings()
-    for batch in batches(rows, ROWS_AT_ONCE):
+    rows = connection.execution_options(yield_per=COPY_BATCH).execute(select(table)).mappings()
+    for batch in batches(rows, COPY_BATCH):
         yield [dict(row) for row in batch]
 
 
-def _add_each(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
+def _add_all(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
     """Add rows to a table.
 
     Raises:
-        StoreError: Two rows have the same key, which the tables of a store do not allow.
+        StoreError: Two rows have the same key.
     """
     if add_rows(connection, table, rows) != len(rows):
         raise StoreError(f"table {table.name} of the copy has several rows with the same key")
@@ -137,67 +131,45 @@ def _add_each(connection: Connection, table: Table, rows: list[dict[str, Any]]) 
 def restore(url: str, source: Path, replace: bool = False) -> dict[str, int]:
     """Replace the content of a store with the rows of a copy, all of them or none.
 
-    Only rows of Accord's tables are copied, into tables that Accord makes; triggers, views and other objects of the
-    copy are not. Sessions are not copied either, so that users sign in again.
+    Only rows of Accord's tables are copied, into tables that Accord creates; triggers, views and other objects of the
+    copy are not. Sessions are not copied either, so users sign in again.
 
     Args:
         url: The store.
-        source: The copy, which is not changed.
-        replace: Whether the store may hold rows, which are deleted.
+        source: The copy, which stays unchanged.
+        replace: True deletes the rows of the store; False refuses a store with rows.
 
     Returns:
-        The number of rows of each table.
+        The number of rows by table.
 
     Raises:
-        BadInput: There is no such copy, it is damaged or of a newer Accord, or the store holds rows and `replace` is
-            not set.
-        StoreError: The store cannot be written; it is as it was.
+        BadInput: The copy does not exist, is damaged or has another schema version, or the store has rows and `replace`
+            is False.
+        StoreError: The store cannot be written; it is unchanged.
     """
-    found = check_store(str(source), rows_only=True)
-    if found.damage:
-        raise BadInput(f"{source} cannot be restored: {found.damage[0].what}")
-    for each in found.foreign:
-        _logger.warning("not restored: %s", each)
+    check = check_store(str(source), rows_only=True)
+    if check.damage:
+        raise BadInput(f"{source} cannot be restored: {check.damage[0].what}")
+    for name in check.foreign:
+        _logger.warning("not restored: %s", name)
     store = Store(url)
-    older: Path | None = None
     try:
-        held = {table: count for table, count in _counts(store).items() if count and table != claims.name}
-        if held and not replace:
-            listed = ", ".join(f"{count} {table}" for table, count in held.items())
-            raise BadInput(f"the store holds {listed}; to put the copy in their place: --replace (back it up before)")
-        if found.version != newest_migration():  # the copy stays as it is: a copy of it is brought up to date
-            older = source.with_name(f".{source.name}.{uuid.uuid4().hex[:8]}")
-            shutil.copyfile(source, create_private(older))
-            _drop_objects(older)
-            open_engine(str(older)).dispose()
-            if (migrated := check_store(str(older), rows_only=True)).damage:
-                raise BadInput(f"{source} cannot be restored: {migrated.damage[0].what}")
+        counts = {table: count for table, count in _counts(store).items() if count and table != claims.name}
+        if counts and not replace:
+            listed = ", ".join(f"{count} {table}" for table, count in counts.items())
+            raise BadInput(f"the store holds {listed}; to replace them with the copy: --replace (back it up before)")
         with database_errors(url):
-            _put_back(store, older or source)
+            _replace_rows(store, source)
         return _counts(store)
     finally:
         store.close()
-        for left in () if older is None else (older, *(older.with_name(older.name + end) for end in ("-wal", "-shm"))):
-            left.unlink(missing_ok=True)
 
 
 def _counts(store: Store) -> dict[str, int]:
     return {table.name: store._one(select(func.count()).select_from(table)) or 0 for table in metadata.sorted_tables}
 
 
-def _drop_objects(copy: Path) -> None:
-    """Drop triggers, views and foreign indexes of a copy, before migrations write to it."""
-    engine = connected(str(copy))
-    try:
-        with database_errors(str(copy)), engine.begin() as connection:
-            for each in foreign_objects(connection):
-                if each.kind in {"trigger", "view", "index"}:
-                    connection.exec_driver_sql(each.drop("sqlite"))
-    finally:
-        engine.dispose()
-
-
-def _put_back(store: Store, copy: Path) -> None:
+def _replace_rows(store: Store, copy: Path) -> None:
     parsed, reader = parsed_url(store.url), connected(str(copy))
     tables = [table for table in metadata.sorted_tables if table is not sessions]
     try:
@@ -206,35 +178,34 @@ def _put_back(store: Store, copy: Path) -> None:
             return
         names = ", ".join(table.name for table in metadata.sorted_tables)
         with reader.connect().execution_options(reading=True) as reading, store._engine.begin() as connection:
-            connection.exec_driver_sql(f"TRUNCATE {names}")  # locks the tables until all rows are there
+            connection.exec_driver_sql(f"TRUNCATE {names}")  # locks the tables until all rows are copied
             for table in tables:
                 for rows in _rows(reading, table):
-                    _add_each(connection, table, rows)
+                    _add_all(connection, table, rows)
     finally:
         reader.dispose()
 
 
 def _replace_file(file: Path, reader: Engine, copy: Path, tables: Sequence[Table]) -> None:
     """Copy rows to a new SQLite file, and that file over the store in one transaction."""
-    part = file.with_name(f".{file.name}.{uuid.uuid4().hex[:8]}")
-    try:
+    with _temporary_copy(file) as part:
         _copy_rows(reader, str(copy), part, tables)
         with (
-            _named(f"cannot restore {copy}"),
+            _sqlite_errors(f"cannot restore {copy}"),
             closing(sqlite3.connect(part)) as reading,
             closing(sqlite3.connect(file, timeout=LOCK_WAIT_MS / 1000)) as writing,
         ):
             reading.backup(writing)
-    finally:
-        for left in (part, *(part.with_name(part.name + end) for end in ("-wal", "-shm", "-journal"))):
-            left.unlink(missing_ok=True)
 
 
 def vacuum(url: str) -> tuple[int, int]:
-    """Give unused space back and count anew what queries are planned by; the store's size in bytes, before and after.
+    """Free unused space and update the statistics of the query planner.
+
+    Returns:
+        The store's size in bytes before and after.
 
     Raises:
-        StoreError: The store cannot be written, or somebody has been writing to it for a minute.
+        StoreError: The store cannot be written, or another process has been writing for a minute.
     """
     engine = open_engine(url)
     try:
@@ -243,13 +214,13 @@ def vacuum(url: str) -> tuple[int, int]:
             if engine.dialect.name == "sqlite":
                 driver = connection.connection.driver_connection
                 assert driver is not None
-                with _named("the store failed"):
+                with _sqlite_errors("the store failed"):
                     for statement in ("VACUUM", "ANALYZE", "PRAGMA wal_checkpoint(TRUNCATE)"):
                         driver.execute(statement).fetchall()
             else:
-                outside = connection.execution_options(isolation_level="AUTOCOMMIT")
+                autocommit = connection.execution_options(isolation_level="AUTOCOMMIT")
                 for table in metadata.sorted_tables:
-                    outside.execute(text(f"VACUUM (ANALYZE) {table.name}"))
+                    autocommit.execute(text(f"VACUUM (ANALYZE) {table.name}"))
         return before, _size(engine)
     finally:
         engine.dispose()
@@ -267,18 +238,20 @@ def _size(engine: Engine) -> int:
 def prune(
     store: Store, older_than: timedelta, with_cache: bool = False, dry_run: bool = False, now: datetime | None = None
 ) -> dict[str, int]:
-    """Remove what is old and can be missed; rows per table.
+    """Delete old rows that can be missed.
 
-    Removes ended runs, days of live scores, sent alarms, expired claims and computed results. Keeps
-    imports, the last finished run of each command, conversations, ratings and answers that were paid for; `with_cache`
-    also removes replies and vectors.
+    Deletes finished runs, days of live scores, sent alarms, expired claims and computed results. Keeps imports, the
+    last finished run of each command, conversations, ratings and paid answers.
 
     Args:
         store: The store.
-        older_than: How old a row has to be.
-        with_cache: Whether replies and vectors may go too; they are paid for once more when they are needed.
-        dry_run: Count alone.
-        now: The time; the clock's by default.
+        older_than: Minimum age of a row.
+        with_cache: True also deletes replies and vectors, which are paid for again when needed.
+        dry_run: True only counts the rows.
+        now: The current time; None for the clock.
+
+    Returns:
+        The number of deleted rows by table.
     """
     time = (now or datetime.now(UTC)) - older_than
     before = time.isoformat(timespec="milliseconds")
@@ -293,18 +266,18 @@ def prune(
         (claims, claims.c.until < before),
         (cache, cache.c.added < before if with_cache else and_(cache.c.kind == COMPUTED, cache.c.added < before)),
     ]
-    return {table.name: _pruned(store, table, condition, dry_run) for table, condition in old}
+    return {table.name: _prune_table(store, table, condition, dry_run) for table, condition in old}
 
 
-def _pruned(store: Store, table: Table, condition: Any, dry_run: bool) -> int:
+def _prune_table(store: Store, table: Table, condition: Any, dry_run: bool) -> int:
     if dry_run:
         return store._one(select(func.count()).select_from(table).where(condition)) or 0
     key = tuple_(*table.primary_key.columns)
-    some = delete(table).where(key.in_(select(*table.primary_key.columns).where(condition).limit(ROWS_AT_ONCE)))
+    batch = delete(table).where(key.in_(select(*table.primary_key.columns).where(condition).limit(COPY_BATCH)))
     total = 0
     while True:
         with database_errors(store.url), store._engine.begin() as connection:
-            gone = connection.execute(some).rowcount
-        total += gone
-        if gone < ROWS_AT_ONCE:
+            deleted = connection.execute(batch).rowcount
+        total += deleted
+        if deleted < COPY_BATCH:
             return total

@@ -1,10 +1,9 @@
-"""Objects of a database that Accord did not make: triggers, rules, views, indexes, tables and functions.
+"""Objects of a database that Accord did not create: triggers, rules, views, indexes, tables and functions.
 
-The definitions of Accord's own tables are compared with the schema: a table without its primary key holds rows twice.
-
-An object is active if it can change or hide rows while Accord writes or reads: a trigger deletes what was just added, a
-unique index makes `ON CONFLICT DO NOTHING` drop rows, a view takes the place of a table. A store with active objects is
-not opened. Other objects change nothing, and are only named.
+An object is active if it can change or hide rows: a trigger deletes new rows, a unique index makes
+`ON CONFLICT DO NOTHING` drop rows, a view replaces a table. A store with active objects is not opened. Other objects
+are only reported. The definitions of Accord's own tables are compared with the schema: a table without its primary key
+accepts the same row twice.
 """
 
 from __future__ import annotations
@@ -17,27 +16,24 @@ from typing import NamedTuple
 
 from sqlalchemy import Column, Connection, Table, text
 
-from accord.store.schema import INDEXES, metadata
+from accord.store.schema import INDEXES, VERSION_TABLE, metadata
 
-VERSIONS = "alembic_version"
-FORMER = frozenset({"labels", "answers", "assessments"})
-"""Tables of stores of earlier versions."""
 RECREATE = "copy the rows into a new store: name it in accord.yaml, then accord store restore FILE"
 """Repair of a store whose tables have other definitions."""
-SHOWN = 3
-"""Objects that an error names."""
+NAMED_OBJECTS = 3
+"""Maximum number of objects named in a message."""
 _logger = logging.getLogger("accord")
 
 
 class ForeignObject(NamedTuple):
-    """An object that Accord did not make.
+    """An object that Accord did not create.
 
     Attributes:
         kind: Such as `trigger`, `rule`, `view`, `unique index` or `function`.
         name: Its name, which may hold any character.
-        table: The table it belongs to; empty for an object of its own.
-        is_active: Whether it can change or hide rows of the store.
-        replaces_table: Whether it has the name of a table of the store.
+        table: The table of the object; empty if it belongs to none.
+        is_active: True if it can change or hide rows of the store.
+        replaces_table: True if it has the name of a table of the store.
     """
 
     kind: str
@@ -48,28 +44,28 @@ class ForeignObject(NamedTuple):
 
     def __str__(self) -> str:
         """Return the kind, the name and the table in one line."""
-        name, table = (re.sub(r"[^\w .-]", "?", each)[:60] for each in (self.name, self.table))
+        name, table = (re.sub(r"[^\w .-]", "?", part)[:60] for part in (self.name, self.table))
         return f"{self.kind} {name} on table {table}" if table else f"{self.kind} {name}"
 
     def drop(self, dialect: str) -> str:
         """Return the statement that removes the object."""
         kind = self.kind.removeprefix("unique ").upper()
-        name, table = ('"' + each.replace('"', '""') + '"' for each in (self.name, self.table))
+        name, table = ('"' + part.replace('"', '""') + '"' for part in (self.name, self.table))
         is_of_table = dialect == "postgresql" and self.kind in {"trigger", "rule", "policy"}
         return f"DROP {kind} {name} ON {table}" if is_of_table else f"DROP {kind} {name}"
 
 
 def foreign_objects(connection: Connection) -> list[ForeignObject]:
-    """Return the objects of the store's schema that Accord did not make, without changed keys."""
+    """Return the objects that Accord did not create, except changed keys (see `changed_keys`)."""
     return list((_sqlite_objects if connection.dialect.name == "sqlite" else _postgresql_objects)(connection))
 
 
 def changed_keys(connection: Connection) -> list[ForeignObject]:
-    """Return unique indexes and primary keys that Accord did not make: by them new rows conflict, and are dropped.
+    """Return unique indexes and primary keys that Accord did not create: conflicts with them drop new rows.
 
-    The store must have the newest version.
+    The store must have the current schema version.
     """
-    is_sqlite, found = connection.dialect.name == "sqlite", list[ForeignObject]()
+    is_sqlite, changed = connection.dialect.name == "sqlite", list[ForeignObject]()
     tables = {table.name: table for table in metadata.sorted_tables}
     for name, index, is_primary, columns in connection.execute(text(_SQLITE_KEYS if is_sqlite else _POSTGRESQL_KEYS)):
         if name not in tables:
@@ -77,14 +73,15 @@ def changed_keys(connection: Connection) -> list[ForeignObject]:
         key = {column.name for column in tables[name].primary_key.columns}
         is_own = {*str(columns).split(",")} == key if is_primary else own_indexes().get(index, False)
         if not is_own:
-            found.append(ForeignObject("unique index", index, name, True))
-    return found
+            changed.append(ForeignObject("unique index", index, name, True))
+    return changed
 
 
 def changed_tables(connection: Connection) -> dict[str, list[str]]:
     """Return the differences between the tables of a store and those of the schema, by the name of the table.
 
-    Missing tables, missing columns and changed unique keys are not among them. The store must have the newest version.
+    Missing tables, missing columns and changed unique keys are not among them. The store must have the current schema
+    version.
     """
     find = _sqlite_differences if connection.dialect.name == "sqlite" else _postgresql_differences
     return {name: differences for name, differences in find(connection).items() if differences}
@@ -97,9 +94,9 @@ def check_tables(connection: Connection) -> None:
         UnsafeStore: There are such tables.
     """
     if changed := changed_tables(connection):
-        named = "; ".join(f"table {name} {found[0]}" for name, found in [*changed.items()][:SHOWN])
+        named = "; ".join(f"table {name} {found[0]}" for name, found in [*changed.items()][:NAMED_OBJECTS])
         raise UnsafeStore(
-            f"the tables of the store are not those that Accord makes: {named}. accord store check lists all "
+            f"tables of the store differ from the schema: {named}. accord store check lists all "
             f"differences; to repair the store, {RECREATE}"
         )
 
@@ -110,25 +107,26 @@ def check_objects(connection: Connection, warns: bool = True) -> None:
     Raises:
         UnsafeStore: There are active objects.
     """
-    found = foreign_objects(connection)
-    check_active(found)
-    views = [each for each in found if "view" in each.kind]
+    objects = foreign_objects(connection)
+    check_active(objects)
+    views = [item for item in objects if "view" in item.kind]
     if views and warns:
-        _logger.warning("the store has objects that Accord did not make: %s", ", ".join(map(str, views[:SHOWN])))
+        names = ", ".join(map(str, views[:NAMED_OBJECTS]))
+        _logger.warning("the store has objects that Accord did not create: %s", names)
 
 
-def check_active(found: list[ForeignObject]) -> None:
-    """Refuse active objects.
+def check_active(objects: list[ForeignObject]) -> None:
+    """Refuse a store with active objects.
 
     Raises:
-        UnsafeStore: There are some.
+        UnsafeStore: One of the objects is active.
     """
-    if active := [each for each in found if each.is_active]:
-        named = ", ".join(map(str, active[:SHOWN]))
-        more = f" and {len(active) - SHOWN} more" if len(active) > SHOWN else ""
+    if active := [item for item in objects if item.is_active]:
+        named = ", ".join(map(str, active[:NAMED_OBJECTS]))
+        more = f" and {len(active) - NAMED_OBJECTS} more" if len(active) > NAMED_OBJECTS else ""
         raise UnsafeStore(
-            f"the store has objects that Accord did not make and that change its rows: {named}{more}. If you did not "
-            "make them, do not trust the store. accord store check lists them with statements that remove them; or "
+            f"the store has objects that Accord did not create and that change its rows: {named}{more}. If you did not "
+            "create them, do not trust the store. accord store check lists them with statements that remove them; or "
             "copy only the rows into a new store: name it in accord.yaml, then accord store restore FILE"
         )
 
@@ -138,32 +136,32 @@ class UnsafeStore(Exception):
 
 
 @cache
-def _own() -> frozenset[str]:
-    return frozenset({VERSIONS, *(table.name for table in metadata.sorted_tables)})
+def _own_names() -> frozenset[str]:
+    return frozenset({VERSION_TABLE, *(table.name for table in metadata.sorted_tables)})
 
 
 @cache
 def own_indexes() -> dict[str, bool]:
-    """Return whether each index of Accord is unique, by name."""
-    made = {str(index.name): bool(index.unique) for table in metadata.sorted_tables for index in table.indexes}
+    """Return the names of Accord's indexes, each with True if it is unique."""
+    indexes = {str(index.name): bool(index.unique) for table in metadata.sorted_tables for index in table.indexes}
     for statement in INDEXES:
         unique, name = re.findall(r"^(UNIQUE )?INDEX (\w+)", statement)[0]
-        made[name] = bool(unique)
-    return made
+        indexes[name] = bool(unique)
+    return indexes
 
 
 def _sqlite_objects(connection: Connection) -> Iterator[ForeignObject]:
     rows = connection.execute(text("SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master"))
     for kind, name, table, sql in rows:
-        is_own = name.lower() in _own()
+        is_own = name.lower() in _own_names()
         if kind == "trigger":
             yield ForeignObject(kind, name, table, True)
         elif kind == "view" or (kind == "table" and sql.upper().startswith("CREATE VIRTUAL")):
             kind = kind if kind == "view" else "virtual table"
             yield ForeignObject(kind, name, is_active=is_own, replaces_table=is_own)
-        elif kind == "table" and not is_own and name not in FORMER and not name.startswith("sqlite_"):
+        elif kind == "table" and not is_own and not name.startswith("sqlite_"):
             yield ForeignObject(kind, name)
-        elif kind == "index" and sql and name not in own_indexes() and table not in FORMER:
+        elif kind == "index" and sql and name not in own_indexes():
             yield ForeignObject(kind, name, table)
 
 
@@ -191,9 +189,9 @@ SELECT 'event trigger', evtname, '' FROM pg_event_trigger
 
 def _postgresql_objects(connection: Connection) -> Iterator[ForeignObject]:
     for kind, name, table in connection.execute(text(_POSTGRESQL)):
-        is_own = name in _own() | FORMER
+        is_own = name in _own_names()
         if table:
-            yield ForeignObject(kind, name, table, table in _own() | FORMER)
+            yield ForeignObject(kind, name, table, table in _own_names())
         elif kind != "table" or not is_own:
             replaces = is_own and kind in {"view", "materialized view", "foreign table", "partitioned table"}
             yield ForeignObject(kind, name, is_active=replaces, replaces_table=replaces)
@@ -218,9 +216,9 @@ SELECT m.name, m.sql, x.name, x.type, x."notnull", x.dflt_value, x.pk > 0, x.hid
 FROM sqlite_master m, pragma_table_xinfo(m.name) x WHERE m.type = 'table'
 """
 _QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?\*/""", re.DOTALL)
-"""Names, texts and comments in SQL."""
+"""Quoted names, string literals and comments in SQL."""
 _CLAUSES = re.compile(r"\b(COLLATE|CHECK|CONFLICT|REFERENCES|STRICT|ROWID|AUTOINCREMENT)\b", re.IGNORECASE)
-"""Clauses that no table of Accord has, and that change or refuse rows."""
+"""Clauses that change or reject rows; no table of Accord has one."""
 _POSTGRESQL_CONSTRAINTS = """
 SELECT c.relname, coalesce(string_agg(k.contype::text, ''), '') FROM pg_class c LEFT JOIN pg_constraint k
 ON k.conrelid = c.oid WHERE c.relkind = 'r'
@@ -234,23 +232,23 @@ def _key_of(table: Table) -> str:
 
 
 def _sqlite_differences(connection: Connection) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    keyed: set[str] = set()
+    differences: dict[str, list[str]] = {}
+    keyed_tables: set[str] = set()
     for name, sql, column, *definition in connection.execute(text(_SQLITE_COLUMNS)):
         table = metadata.tables.get(name)
         if table is None:
             continue
-        if name not in found:
-            clauses = sorted({each.upper() for each in _CLAUSES.findall(_QUOTED.sub(" ", sql))})
-            found[name] = [f"has a {each} clause" for each in clauses]
+        if name not in differences:
+            clauses = sorted({clause.upper() for clause in _CLAUSES.findall(_QUOTED.sub(" ", sql))})
+            differences[name] = [f"has a {clause} clause" for clause in clauses]
         if definition[3]:
-            keyed.add(name)
+            keyed_tables.add(name)
         if difference := _column_difference(table.columns.get(column), *definition):
-            found[name].append(f"has a column {column} that {difference}")
-    for name, differences in found.items():
-        if name not in keyed:
-            differences.insert(0, f"has no primary key (expected: {_key_of(metadata.tables[name])})")
-    return found
+            differences[name].append(f"has a column {column} that {difference}")
+    for name, lines in differences.items():
+        if name not in keyed_tables:
+            lines.insert(0, f"has no primary key (expected: {_key_of(metadata.tables[name])})")
+    return differences
 
 
 def _column_difference(
@@ -260,7 +258,7 @@ def _column_difference(
     if hidden:
         return "is generated"
     if own is None:
-        return "Accord did not make"
+        return "Accord did not create"
     differences = {
         f"has the type {kind or 'none'}": _affinity(kind) != _affinity(str(own.type)) or not kind,
         "may be null": not own.nullable and not not_null,
@@ -268,7 +266,7 @@ def _column_difference(
         "has a default": default is not None,
         "is not in the primary key": own.primary_key and not in_key,
     }
-    return next((said for said, differs in differences.items() if differs), "")
+    return next((difference for difference, applies in differences.items() if applies), "")
 
 
 def _affinity(kind: str) -> str:
@@ -278,9 +276,10 @@ def _affinity(kind: str) -> str:
 
 
 def _postgresql_differences(connection: Connection) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    differences: dict[str, list[str]] = {}
     for name, kinds in connection.execute(text(_POSTGRESQL_CONSTRAINTS)):
         if name in metadata.tables:
             missing = [] if "p" in kinds else [f"has no primary key (expected: {_key_of(metadata.tables[name])})"]
-            found[name] = missing + [f"has a {said} clause" for kind, said in _CONSTRAINTS.items() if kind in kinds]
-    return found
+            clauses = [f"has a {clause} clause" for kind, clause in _CONSTRAINTS.items() if kind in kinds]
+            differences[name] = missing + clauses
+    return differences

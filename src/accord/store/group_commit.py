@@ -1,7 +1,7 @@
-"""One writer for many: what arrives while a transaction is being written waits and goes into the next one together.
+"""Group commit: writes that arrive during a transaction share the next one.
 
-SQLite has one writer at a time, and a write that survives a power cut waits for the disk. Fifty people who save at once
-would wait for fifty such writes, one after another; in groups they wait for two.
+SQLite has one writer at a time, and a durable write waits for the disk. Fifty simultaneous writes would wait for fifty
+disk writes one after another; in groups they wait for two.
 """
 
 from __future__ import annotations
@@ -14,96 +14,106 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine
 
+from accord.edges import BadInput
 from accord.store.engine import database_errors
+from accord.values import Annotation
 
 T = TypeVar("T")
-TOGETHER = 256
-"""The most pieces of work in one transaction."""
+MAX_GROUP = 256
+"""Maximum number of writes in one transaction."""
 
-_Waiting = tuple[Callable[[Connection], Any], "Future[Any]"]
+_Write = tuple[Callable[[Connection], Any], "Future[Any]"]
+
+
+class Conflict(BadInput):
+    """A write that contradicts the store; `kept` is the stored annotation, if there is one."""
+
+    def __init__(self, reason: str, kept: Annotation | None = None) -> None:
+        super().__init__(reason)
+        self.kept = kept
 
 
 class GroupWriter:
-    """Runs pieces of work in transactions: each whole or not at all, and on disk before its caller goes on.
+    """Runs writes in transactions, each completely or not at all, and on disk before its caller continues.
 
-    On PostgreSQL every piece has a transaction of its own, in its caller's thread; writers there need not queue.
+    On PostgreSQL, whose writers do not exclude each other, every write has its own transaction in its caller's thread.
     """
 
     def __init__(self, engine: Engine, url: str) -> None:
         self._engine, self._url = engine, url
-        self._waiting: SimpleQueue[_Waiting | None] = SimpleQueue()
+        self._queue: SimpleQueue[_Write | None] = SimpleQueue()
         self._thread: Thread | None = None
         self._lock = Lock()
 
-    def run(self, work: Callable[[Connection], T]) -> T:
-        """What the work returns, once it is on disk.
+    def run(self, write: Callable[[Connection], T]) -> T:
+        """Run a write and return its result once it is on disk.
 
         Raises:
-            StoreError: The database failed; nothing of this piece is kept.
-            BadInput: As the work raises it; nothing of this piece is kept.
+            StoreError: The database failed; the write left nothing.
+            BadInput: The write raised it and left nothing.
         """
         if self._engine.dialect.name != "sqlite":
             with database_errors(self._url), self._engine.begin() as connection:
-                return work(connection)
-        done: Future[T] = Future()
+                return write(connection)
+        result: Future[T] = Future()
         with self._lock:
             if self._thread is None:
-                self._thread = Thread(target=self._write, name="accord-writer", daemon=True)
+                self._thread = Thread(target=self._run_queue, name="accord-writer", daemon=True)
                 self._thread.start()
-            self._waiting.put((work, done))
-        return done.result()
+            self._queue.put((write, result))
+        return result.result()
 
     def close(self) -> None:
-        """Finish what waits, and end."""
+        """Finish the waiting writes, and end the thread."""
         with self._lock:
             thread, self._thread = self._thread, None
             if thread is not None:
-                self._waiting.put(None)
+                self._queue.put(None)
         if thread is not None:
             thread.join()
 
-    def _write(self) -> None:
-        while (first := self._waiting.get()) is not None:
-            batch, is_last = [first], False
-            while len(batch) < TOGETHER and not is_last:
+    def _run_queue(self) -> None:
+        while (first := self._queue.get()) is not None:
+            group, is_last = [first], False
+            while len(group) < MAX_GROUP and not is_last:
                 try:
-                    more = self._waiting.get_nowait()
+                    following = self._queue.get_nowait()
                 except Empty:
                     break
-                if more is None:
+                if following is None:
                     is_last = True
                 else:
-                    batch.append(more)
-            self._write_together(batch)
+                    group.append(following)
+            self._commit(group)
             if is_last:
                 return
 
-    def _write_together(self, batch: list[_Waiting]) -> None:
-        """One transaction; the work of each in a savepoint, so that one that fails undoes nothing of the others'."""
+    def _commit(self, group: list[_Write]) -> None:
+        """Run a group in one transaction, each write in a savepoint, so that a failing one leaves the others."""
         results: list[tuple[Future[Any], Any]] = []
         try:
             with database_errors(self._url), self._engine.connect() as connection:
-                driver: Any = connection.connection  # a setting may not be changed within a transaction
-                driver.execute("PRAGMA synchronous=FULL")  # what was thanked for survives a power cut
+                driver: Any = connection.connection  # the pragma must be set outside the transaction
+                driver.execute("PRAGMA synchronous=FULL")  # acknowledged writes survive a power failure
                 with connection.begin():
-                    for work, done in batch:
+                    for write, future in group:
                         try:
                             with connection.begin_nested():
-                                results.append((done, work(connection)))
-                        except Exception as error:  # told to whoever asked for it
-                            done.set_exception(_said(error, self._url))
+                                results.append((future, write(connection)))
+                        except Exception as error:  # raised in the caller's thread
+                            future.set_exception(_translated(error, self._url))
         except BaseException as error:
-            for _, done in batch:
-                if not done.done():
-                    done.set_exception(error)
+            for _, future in group:
+                if not future.done():
+                    future.set_exception(error)
             return
-        for done, result in results:
-            done.set_result(result)
+        for future, result in results:
+            future.set_result(result)
 
 
-def _said(error: Exception, url: str) -> Exception:
+def _translated(error: Exception, url: str) -> Exception:
     try:
         with database_errors(url):
             raise error
-    except Exception as told:
-        return told
+    except Exception as translated:
+        return translated

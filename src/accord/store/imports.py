@@ -1,9 +1,9 @@
-"""Imports: the rows that each one brought, and their removal.
+"""Imports: the rows that each import added, and undoing an import.
 
-Rows of conversations and annotations carry the part of the import that brought them: its id and the place of the file
-among the import's files. A row that a later import finds already there is confirmed by that import. Undoing an import
-removes its labels and conversations, except those that another import confirms: they pass to that import. Answers given
-in the workbench and answers of models are never removed, and neither are conversations that such ratings are about.
+Rows of conversations and annotations name the part of the import that added them: its ID and the place of the file
+among the import's files. An import that repeats a stored row confirms it. Undoing an import
+removes its labels and conversations, except those that another import confirms: they pass to that import. Answers from
+pages and answers of models are never removed, and neither are conversations with such ratings.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from sqlalchemy import Connection, Engine, Table, and_, delete, exists, func, or
 from accord.edges import BadInput, UnknownName, count_of
 from accord.store.engine import database_errors, read_json
 from accord.store.rows import TableRow
-from accord.store.schema import annotated, assignments, confirmations, conversations, items, predictions, runs
+from accord.store.schema import annotation_table, assignments, confirmations, conversations, items, predictions, runs
 from accord.values import canonical_json
 
 if TYPE_CHECKING:
     from accord.store.store import Store
 
 IMPORT = "import"
-"""The command of a run that is an import."""
+"""Command of the runs of imports."""
 UNDONE = "undone"
 SHORTEST_ID = 4
-"""Characters of the beginning of an id that may stand for it."""
-_KEYS: Mapping[Table, str] = {conversations: "id", annotated: "key"}
+"""Minimum length of an abbreviated ID."""
+_KEYS: Mapping[Table, str] = {conversations: "id", annotation_table: "key"}
 
 
 class RemovedCounts(NamedTuple):
     """Counts of an undone import.
 
     Attributes:
-        labels, conversations: The rows that were removed.
-        confirmed: Rows that stay because another import has them too.
+        labels, conversations: Removed rows.
+        confirmed: Rows that stay because another import confirms them.
         kept_conversations: Conversations that stay because of other ratings or a study.
         kept_answers: Answers of models that stay.
     """
@@ -49,20 +49,20 @@ class RemovedCounts(NamedTuple):
     kept_answers: int = 0
 
     def plus(self, other: RemovedCounts) -> RemovedCounts:
-        """Add two counts."""
-        return RemovedCounts(*(one + two for one, two in zip(self, other, strict=True)))
+        """Return the sum of two counts."""
+        return RemovedCounts(*(first + second for first, second in zip(self, other, strict=True)))
 
 
 class ImportRecord(NamedTuple):
-    """An import that the store knows.
+    """A recorded import.
 
     Attributes:
-        id: Its id.
+        id: Its ID.
         started: Its start (UTC, ISO).
         status: `done`, `failed`, `interrupted`, `running` or `undone`.
-        files: The files that were read.
+        files: The imported files.
         undone: Places of files whose rows were removed.
-        results: Counts of the rows that it read.
+        results: Counts of rows.
     """
 
     id: str
@@ -73,23 +73,23 @@ class ImportRecord(NamedTuple):
     results: Mapping[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        """All fields."""
+        """Return all fields as JSON values."""
         return {**self._asdict(), "files": list(self.files), "undone": list(self.undone)}
 
 
-class Part(NamedTuple):
-    """A file of an import under way: its name in the tables, and those of earlier imports of the same file."""
+class ImportPart(NamedTuple):
+    """A file of an import in progress: its name in the tables, and the names of earlier imports of the same file."""
 
     name: str
     older: tuple[str, ...] = ()
 
 
 class ImportRun:
-    """An import under way.
+    """An import in progress.
 
     Attributes:
-        id: Its id; `None` after an import that brought and confirmed nothing.
-        results: The import's counts, stored when it ends.
+        id: Its ID; None after an import that added and confirmed no row.
+        results: Counts, stored when the import ends.
     """
 
     def __init__(self, store: Store, name: str, files: Sequence[str], earlier: Sequence[ImportRecord]) -> None:
@@ -98,25 +98,25 @@ class ImportRun:
         self._store, self._name, self._files, self._earlier = store, name, files, earlier
 
     def begin(self, place: int) -> None:
-        """Let the rows that follow belong to the file at this place."""
+        """Assign the following rows to the file at a place."""
         older = tuple(
-            _part(each.id, at)
-            for each in self._earlier
-            for at, path in enumerate(each.files)
+            _part(record.id, at)
+            for record in self._earlier
+            for at, path in enumerate(record.files)
             if path == self._files[place]
         )
-        self._store.part = Part(_part(self._name, place), older)
+        self._store.import_part = ImportPart(_part(self._name, place), older)
 
 
 class Imports:
-    """The imports of a store."""
+    """Imports of a store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     @contextmanager
     def recording(self, files: Sequence[str | Path]) -> Iterator[ImportRun]:
-        """Record an import; one that brings and confirms nothing leaves no record."""
+        """Record an import; one that adds and confirms no row leaves no record."""
         store, paths, earlier = self._store, [str(Path(file).absolute()) for file in files], self.known()
         try:
             with store.run(IMPORT, {"files": paths}) as run:
@@ -124,7 +124,7 @@ class Imports:
                 try:
                     yield recording
                 finally:
-                    store.part = None
+                    store.import_part = None
                     run.results.update(recording.results)
         except BadInput:
             self._forget_empty(recording, len(paths))
@@ -132,7 +132,7 @@ class Imports:
         self._forget_empty(recording, len(paths))
 
     def _forget_empty(self, recording: ImportRun, files: int) -> None:
-        """Delete the record of an import that brought and confirmed nothing."""
+        """Delete the record of an import that added and confirmed no row."""
         if recording.id is None or self._has_rows([_part(recording.id, place) for place in range(files)]):
             return
         with database_errors(self._store.url), self._store._engine.begin() as connection:
@@ -140,7 +140,7 @@ class Imports:
         recording.id = None
 
     def _has_rows(self, parts: Sequence[str]) -> bool:
-        """Return True if parts of an import brought or confirmed a row."""
+        """Return True if parts of an import added or confirmed a row."""
         columns = [*(table.c["imported"] for table in _KEYS), confirmations.c["import"]]
         return any(self._store._one(select(column).where(column.in_(parts)).limit(1)) for column in columns)
 
@@ -150,23 +150,25 @@ class Imports:
         return [_recorded(row) for row in self._store._stream(query)]
 
     def find(self, name: str | None = None) -> ImportRecord:
-        """Return an import by its id or the start of it; by default, the last import that is not undone.
+        """Return an import by its ID or the start of it; by default, the last import that is not undone.
 
         Raises:
-            BadInput: There is no such import, or several ids begin so.
-            UnknownName: No id begins so.
+            BadInput: There is no import, or several IDs begin with the name.
+            UnknownName: No ID begins with the name.
         """
-        found = [each for each in self.known() if each.status != UNDONE]
+        records = [record for record in self.known() if record.status != UNDONE]
         if name is None:
-            if not found:
+            if not records:
                 raise BadInput("there is no import to undo. To see all imports: accord import --list")
-            return found[-1]
-        mine = [each for each in found if each.id == name or (len(name) >= SHORTEST_ID and each.id.startswith(name))]
-        if not mine:
-            raise UnknownName(IMPORT, name, [each.id for each in found])
-        if len(mine) > 1:
-            raise BadInput(f"{len(mine)} imports begin with {name!r}: {', '.join(each.id for each in mine)}; name one")
-        return mine[0]
+            return records[-1]
+        is_long = len(name) >= SHORTEST_ID
+        matches = [record for record in records if record.id == name or (is_long and record.id.startswith(name))]
+        if not matches:
+            raise UnknownName(IMPORT, name, [record.id for record in records])
+        if len(matches) > 1:
+            ids = ", ".join(record.id for record in matches)
+            raise BadInput(f"{len(matches)} imports begin with {name!r}: {ids}; name one")
+        return matches[0]
 
     def undo(self, name: str | None = None) -> tuple[ImportRecord, RemovedCounts]:
         """Remove the rows of one import in one transaction; by default, of the last import.
@@ -174,16 +176,16 @@ class Imports:
         Raises:
             BadInput: There is no such import.
         """
-        found = self.find(name)
-        places = [place for place in range(len(found.files)) if place not in found.undone]
-        return found, self._undo(found, places)
+        record = self.find(name)
+        places = [place for place in range(len(record.files)) if place not in record.undone]
+        return record, self._undo(record, places)
 
     @contextmanager
     def replacing(self, files: Sequence[str | Path]) -> Iterator[RemovedCounts]:
         """Undo the last import of each of these files while the block reads them again, all in one transaction.
 
-        A file is found by its path, or else by its name. Its conversations go even if labels of other imports are
-        about them, since the block brings them back; if it does not, or fails, everything stays as it was.
+        A file is found by its path, or else by its name. Its conversations are removed even if they have labels of
+        other imports, because the block adds them again; if it does not, or fails, the store stays unchanged.
 
         Raises:
             BadInput: Files of the same name were imported from several folders, or labels would lose their target.
@@ -191,8 +193,8 @@ class Imports:
         with one_transaction(self._store):
             removed = RemovedCounts()
             for file in files:
-                for found, place in self._last_of(Path(file)):
-                    removed = removed.plus(self._undo(found, [place], replaces=True))
+                for record, place in self._last_of(Path(file)):
+                    removed = removed.plus(self._undo(record, [place], replaces=True))
             yield removed
             if lost := self._store._one(select(func.count()).select_from(_lost_labels())):
                 raise BadInput(
@@ -202,32 +204,32 @@ class Imports:
                 )
 
     def _last_of(self, file: Path) -> list[tuple[ImportRecord, int]]:
-        """The last import of a file with its place; nothing if it was never imported."""
-        known = [
-            (each, place, path)
-            for each in self.known()
-            for place, path in enumerate(each.files)
-            if Path(path).name == file.name and place not in each.undone and each.status != UNDONE
+        """Return the last import of a file with its place; an empty list if it was never imported."""
+        imports = [
+            (record, place, path)
+            for record in self.known()
+            for place, path in enumerate(record.files)
+            if Path(path).name == file.name and place not in record.undone and record.status != UNDONE
         ]
-        exact = [each for each in known if each[2] == str(file.absolute())]
-        folders = {path for *_, path in known}
+        exact = [entry for entry in imports if entry[2] == str(file.absolute())]
+        folders = {path for *_, path in imports}
         if not exact and len(folders) > 1:
             raise BadInput(
                 f"files called {file.name} were imported from several folders: {', '.join(sorted(folders))}. Undo the "
-                "wrong import by its id, then import again: accord import --list"
+                "wrong import by its ID, then import again: accord import --list"
             )
-        return [(found, place) for found, place, _ in (exact or known)[-1:]]
+        return [(record, place) for record, place, _ in (exact or imports)[-1:]]
 
-    def _undo(self, found: ImportRecord, places: Sequence[int], replaces: bool = False) -> RemovedCounts:
-        undone = tuple(sorted({*found.undone, *places}))
-        change: dict[str, Any] = {"settings": canonical_json({"files": list(found.files), "undone": list(undone)})}
-        if len(undone) == len(found.files):
+    def _undo(self, record: ImportRecord, places: Sequence[int], replaces: bool = False) -> RemovedCounts:
+        undone = tuple(sorted({*record.undone, *places}))
+        change: dict[str, Any] = {"settings": canonical_json({"files": list(record.files), "undone": list(undone)})}
+        if len(undone) == len(record.files):
             change["status"] = UNDONE
-        parts = [_part(found.id, place) for place in places]
-        before = [_part(each.id, place) for each in self.known() for place in each.undone]
+        parts = [_part(record.id, place) for place in places]
+        before = [_part(other.id, place) for other in self.known() for place in other.undone]
         with database_errors(self._store.url), self._store._engine.begin() as connection:
             removed = _removed(connection, parts, [*before, *parts], replaces)
-            connection.execute(update(runs).where(runs.c.id == found.id).values(**change))
+            connection.execute(update(runs).where(runs.c.id == record.id).values(**change))
         return removed
 
 
@@ -245,39 +247,41 @@ def _recorded(row: Any) -> ImportRecord:
 
 
 def is_tracked(table: Table) -> bool:
-    """Return True for tables whose rows carry the import that brought them."""
+    """Return True for tables whose rows name their import."""
     return table in _KEYS
 
 
-def confirm(connection: Connection, insert: Any, table: Table, rows: Sequence[TableRow], part: Part) -> None:
-    """Note that a file has rows that another import, or another file, brought before.
+def confirm(connection: Connection, insert: Any, table: Table, rows: Sequence[TableRow], part: ImportPart) -> None:
+    """Record that a file has rows that another import, or another file, added before.
 
     Of several imports of one file, the last one confirms its rows: repeated imports of a file add no rows.
     """
     key = table.c[_KEYS[table]]
     columns = [key, table.c["hash"]] if table is conversations else [key]
-    given = {tuple(row[column.name] for column in columns) for row in rows}
-    query = select(*columns).where(key.in_([each[0] for each in given]), table.c["imported"] != part.name)
-    keys = [row[0] for row in connection.execute(query) if tuple(row) in given]
+    imported = {tuple(row[column.name] for column in columns) for row in rows}
+    query = select(*columns).where(key.in_([values[0] for values in imported]), table.c["imported"] != part.name)
+    keys = [row[0] for row in connection.execute(query) if tuple(row) in imported]
     if not keys:
         return
     if part.older:
         is_older = confirmations.c["import"].in_(part.older)
-        about = confirmations.c.about == table.name
-        connection.execute(delete(confirmations).where(is_older, about, confirmations.c.key.in_(keys)))
-    found = [{"import": part.name, "about": table.name, "key": each} for each in keys]
-    connection.execute(insert(confirmations).on_conflict_do_nothing(), found)
+        is_same_table = confirmations.c.table_name == table.name
+        connection.execute(delete(confirmations).where(is_older, is_same_table, confirmations.c.key.in_(keys)))
+    new_rows = [{"import": part.name, "table_name": table.name, "key": name} for name in keys]
+    connection.execute(insert(confirmations).on_conflict_do_nothing(), new_rows)
 
 
 def _removed(connection: Connection, parts: Sequence[str], undone: Sequence[str], replaces: bool) -> RemovedCounts:
-    """Remove the rows of some parts, and conversations of parts `undone` before that nothing uses any more."""
+    """Remove the rows of some parts, and unused conversations of parts that were undone before."""
     connection.execute(delete(confirmations).where(confirmations.c["import"].in_(undone)))
     confirmed = sum(_passed_on(connection, table, undone) for table in _KEYS)
-    mine = annotated.c.imported.in_(parts)
-    labels = connection.execute(delete(annotated).where(mine, annotated.c.kind == "person")).rowcount
-    answers = connection.execute(update(annotated).where(mine).values(imported=None)).rowcount
-    brought = conversations.c.imported.in_(undone)
-    removed = connection.execute(delete(conversations).where(brought, ~_in_use(replaces))).rowcount
+    is_in_parts = annotation_table.c.imported.in_(parts)
+    labels = connection.execute(
+        delete(annotation_table).where(is_in_parts, annotation_table.c.kind == "person")
+    ).rowcount
+    answers = connection.execute(update(annotation_table).where(is_in_parts).values(imported=None)).rowcount
+    is_undone = conversations.c.imported.in_(undone)
+    removed = connection.execute(delete(conversations).where(is_undone, ~_in_use(replaces))).rowcount
     kept = select(func.count()).select_from(conversations).where(conversations.c.imported.in_(parts))
     if removed and not replaces:
         _remove_items(connection)
@@ -285,33 +289,33 @@ def _removed(connection: Connection, parts: Sequence[str], undone: Sequence[str]
 
 
 def _passed_on(connection: Connection, table: Table, undone: Sequence[str]) -> int:
-    """Let rows of undone imports belong to an import that confirms them; returns how many."""
-    confirms = and_(confirmations.c.key == table.c[_KEYS[table]], confirmations.c.about == table.name)
+    """Assign rows of undone imports to an import that confirms them, and return their number."""
+    confirms = and_(confirmations.c.key == table.c[_KEYS[table]], confirmations.c.table_name == table.name)
     heir = select(func.min(confirmations.c["import"])).where(confirms).scalar_subquery()
     passed = update(table).where(table.c["imported"].in_(undone), exists().where(confirms)).values(imported=heir)
     return connection.execute(passed).rowcount
 
 
 def _in_use(replaces: bool) -> Any:
-    """Return the condition that a conversation has a person's rating, or is assigned to a person in a study.
+    """Return the condition that a conversation has a rating or an assignment in a study.
 
     While a file is replaced, labels of other imports do not count.
     """
-    name, is_rating = conversations.c.id, annotated.c.kind == "person"
+    name, is_rating = conversations.c.id, annotation_table.c.kind == "person"
     if replaces:
-        is_rating = and_(is_rating, annotated.c.imported.is_(None))
-    given = assignments.c.item == items.c.key
+        is_rating = and_(is_rating, annotation_table.c.imported.is_(None))
+    is_assigned = assignments.c.item == items.c.key
     return or_(
-        exists().where(is_rating, annotated.c.conversation == name),
-        name.in_(select(annotated.c.against).where(is_rating, annotated.c.against.is_not(None))),
-        name.in_(select(items.c.conversation).where(given)),
-        name.in_(select(items.c.against).where(given, items.c.against.is_not(None))),
+        exists().where(is_rating, annotation_table.c.conversation == name),
+        name.in_(select(annotation_table.c.against).where(is_rating, annotation_table.c.against.is_not(None))),
+        name.in_(select(items.c.conversation).where(is_assigned)),
+        name.in_(select(items.c.against).where(is_assigned, items.c.against.is_not(None))),
     )
 
 
 def _lost_labels() -> Any:
-    """Return a query for imported labels of conversations, or of turns, that the store lacks."""
-    of, label = conversations.c, annotated.c
+    """Return a query for imported labels whose conversation or turn is missing."""
+    of, label = conversations.c, annotation_table.c
     has_turn = or_(label.turn.is_(None), of.turns == 0, label.turn < of.turns)
     is_there = exists().where(of.id == label.conversation, has_turn)
     is_lost = or_(~is_there, and_(label.against.is_not(None), label.against.not_in(select(of.id))))
@@ -319,7 +323,7 @@ def _lost_labels() -> Any:
 
 
 def _remove_items(connection: Connection) -> None:
-    """Remove items of studies, and predictions for them, without an assignment whose conversations are gone."""
+    """Remove unassigned items of studies whose conversations are gone, and their predictions."""
     known = select(conversations.c.id)
     gone = or_(items.c.conversation.not_in(known), and_(items.c.against.is_not(None), items.c.against.not_in(known)))
     lost = and_(gone, ~exists().where(assignments.c.item == items.c.key))
@@ -332,7 +336,7 @@ def _remove_items(connection: Connection) -> None:
 
 @contextmanager
 def one_transaction(store: Store) -> Iterator[None]:
-    """Run all reads and writes of the store in one transaction, which a failure rolls back."""
+    """Run all reads and writes of a store in one transaction; an error rolls it back."""
     engine = store._engine
     with database_errors(store.url), engine.begin() as connection:
         store._engine = cast(Engine, _Joined(engine, connection))
@@ -343,7 +347,7 @@ def one_transaction(store: Store) -> Iterator[None]:
 
 
 class _Joined:
-    """An engine whose transactions and connections are all the same one."""
+    """An engine with a single connection and transaction."""
 
     def __init__(self, engine: Engine, connection: Connection) -> None:
         self.dialect, self.url, self.pool = engine.dialect, engine.url, engine.pool
@@ -357,7 +361,7 @@ class _Joined:
 
 
 class _Reader:
-    """A connection for reading that stays open, and whose rows are read at once."""
+    """A connection for reading that stays open and reads all rows of a query at once."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -369,7 +373,7 @@ class _Reader:
         return self._connection.execute(query).freeze()()
 
     def close(self) -> None:
-        """Keep the connection: it is the transaction's."""
+        """Leave the connection open: the transaction uses it."""
 
 
 @contextmanager

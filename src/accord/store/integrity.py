@@ -2,17 +2,17 @@
 
 | check | result |
 |---|---|
-| the file's pages, and each index against its table (`PRAGMA integrity_check`) | what SQLite says of each |
+| the file's pages, and each index against its table (`PRAGMA integrity_check`) | messages of SQLite |
 | references between tables (`PRAGMA foreign_key_check`) | the table and its row |
-| the number of the last migration | whether an older or a newer Accord wrote it, and whether the tables are of it |
-| tables and columns | which are missing, and which have another definition |
+| the schema version | the version found and the version that this Accord reads |
+| tables and columns | missing ones, and those with another definition |
 | primary keys of tables with another definition | the keys of several rows |
 | conversations of people's labels | the number of labels whose conversation is missing |
-| triggers, views, indexes, tables and functions that Accord did not make | each by name; damage if it changes rows |
-| every row: types of columns, JSON, content | which cannot be read, and why |
-| every file of the mart of scores, if there is one | which cannot be read, and why |
+| triggers, views, indexes, tables and functions that Accord did not create | each by name; damage if it changes rows |
+| every row: types of columns, JSON, content | rows that cannot be read, with the reason |
+| every file of the mart of scores | files that cannot be read, with the reason |
 
-Nothing is written, and a store that other commands cannot open is checked as far as it can be read.
+Nothing is written. A store that other commands cannot open is checked as far as it can be read.
 """
 
 from __future__ import annotations
@@ -30,16 +30,14 @@ from sqlalchemy.exc import DBAPIError
 
 from accord.edges import AccordError, BadInput, redact_message
 from accord.store.accounts import ROLES
+from accord.store.cache import COMPUTED, VECTOR, check_vector
+from accord.store.chats import ChatState, MessageState
 from accord.store.engine import (
     RECOVER,
     StoreError,
-    connected,
+    connect_or_read_only,
     database_errors,
-    migrations,
-    newest_migration,
     parsed_url,
-    reachable,
-    upgrade_to,
     version_of,
 )
 from accord.store.foreign_objects import (
@@ -52,40 +50,41 @@ from accord.store.foreign_objects import (
 )
 from accord.store.mart import Mart
 from accord.store.mart_files import DAMAGED
-from accord.store.parts import COMPUTED, VECTOR, check_vector
 from accord.store.request_claims import spool_folders
 from accord.store.rows import annotation_from
 from accord.store.schema import (
+    SCHEMA_VERSION,
+    VERSION_TABLE,
     alarms,
-    annotated,
+    annotation_table,
     assignments,
     cache,
+    chat_messages,
+    chats,
     claims,
     confirmations,
     conversations,
     days,
     items,
     metadata,
-    people,
     predictions,
     runs,
     sessions,
     studies,
-    talk_messages,
-    talks,
+    users,
 )
 from accord.store.studies import ItemKind, State
-from accord.store.talks import SaidState, TalkState
 from accord.values import Conversation
 
-SHOWN = 3
-"""Keys of rows that are named where many cannot be read."""
-MOST_LINES = 20
-"""Lines of SQLite's own check that are shown."""
+NAMED_ROWS = 3
+"""Maximum number of unreadable rows named in a message."""
+MAX_LINES = 20
+"""Maximum number of lines of SQLite's own check."""
+RESTORE = "restore a backup: accord store restore FILE"
 
 
 class Damage(NamedTuple):
-    """What is damaged, and how to repair it."""
+    """A damaged part of a store, and its repair."""
 
     what: str
     repair: str
@@ -93,27 +92,27 @@ class Damage(NamedTuple):
 
 @dataclass
 class StoreCheck:
-    """What a check found.
+    """Result of a check.
 
     Attributes:
         store: The store's URL, without its password.
-        version: The number of the last migration; `None` where the store has none.
-        rows: How many rows of each table can be read.
-        damage: What is damaged; empty where nothing is.
+        version: The schema version; None if there is none.
+        rows: Number of readable rows by table.
+        damage: Damaged parts; empty for an intact store.
         notes: Other remarks.
-        foreign: Objects that Accord did not make and that change no rows.
+        foreign: Objects that Accord did not create and that change no rows.
     """
 
     store: str
-    version: str | None = None
+    version: int | str | None = None
     rows: dict[str, int] = field(default_factory=dict)
     damage: list[Damage] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything."""
-        return {**asdict(self), "damage": [each._asdict() for each in self.damage]}
+        """Return all fields as JSON values."""
+        return {**asdict(self), "damage": [item._asdict() for item in self.damage]}
 
 
 def check_store(url: str, mart: Path | None = None, rows_only: bool = False) -> StoreCheck:
@@ -122,287 +121,228 @@ def check_store(url: str, mart: Path | None = None, rows_only: bool = False) -> 
     Args:
         url: The store.
         mart: The folder of its mart of scores, which is checked too.
-        rows_only: Check the rows, which is enough to copy them: triggers and views of the store are left behind then.
+        rows_only: Check only the rows, as needed to copy them: the copy has no triggers and views of the store.
 
     Raises:
-        BadInput: There is no store of that name.
-        StoreError: The database cannot be reached at all.
+        BadInput: The store does not exist.
+        StoreError: A database server cannot be reached.
     """
     parsed = parsed_url(url)
     file = Path(str(parsed.database)) if parsed.get_backend_name() == "sqlite" and parsed.database else None
     if file is not None and not file.is_file():
         raise BadInput(f"there is no store {file} to check; name one in accord.yaml: store: sqlite:///FILE")
-    found = StoreCheck(parsed.render_as_string(hide_password=True))
+    check = StoreCheck(parsed.render_as_string(hide_password=True))
     try:
         with database_errors(url):
-            engine = reachable(url)
+            engine = connect_or_read_only(url)
             try:
                 with engine.connect().execution_options(reading=True) as connection:
-                    _look(connection, found, file, rows_only)
+                    _Check(connection, check, file, rows_only).run()
             finally:
                 engine.dispose()
     except StoreError as error:
         if file is None:
             raise
-        found.damage.append(Damage(str(error), _recover(file)))
+        check.damage.append(Damage(str(error), RECOVER.format(file=file)))
     if mart is not None:
-        _check_mart(mart, found)
+        _check_mart(mart, check)
     waiting = [folder for folder in spool_folders(url) if any(folder.glob("*.jsonl"))]
-    found.notes += [f"answers that were paid for wait in {each}; the next command takes them in" for each in waiting]
-    return found
+    check.notes += [f"paid answers wait in {folder}; the next command stores them" for folder in waiting]
+    return check
 
 
-def _check_mart(folder: Path, found: StoreCheck) -> None:
+def _check_mart(folder: Path, check: StoreCheck) -> None:
     if folder.exists() and not folder.is_dir():
         repair = f"move it away, then accord board repair: {folder}"
-        found.damage.append(Damage(f"mart: {folder} is not a folder", repair))
+        check.damage.append(Damage(f"mart: {folder} is not a folder", repair))
         return
-    again = "accord board repair; then score again, or restore the file from a backup"
-    found.damage += [Damage(f"mart: {fault}", again) for fault in Mart(folder).faults()]
-    aside = sorted(folder.glob(f"*{DAMAGED}")) if folder.is_dir() else []
-    found.notes += [f"{each} was set aside because it could not be read; nothing reads it" for each in aside]
+    repair = "accord board repair; then score again, or restore the file from a backup"
+    check.damage += [Damage(f"mart: {fault}", repair) for fault in Mart(folder).faults()]
+    set_aside = sorted(folder.glob(f"*{DAMAGED}")) if folder.is_dir() else []
+    check.notes += [f"{path} was set aside because it could not be read; nothing reads it" for path in set_aside]
 
 
-def _look(connection: Connection, found: StoreCheck, file: Path | None, rows_only: bool) -> None:
-    if file is not None:
-        found.damage += _pages(connection, file, rows_only)
-    replaced = _check_objects(connection, found, foreign_objects(connection), rows_only)
-    if "alembic_version" in replaced or not inspect(connection).has_table("alembic_version"):
-        found.damage.append(Damage("it has no table of versions: it is no store of Accord", "name another database"))
-        return
-    if not _is_newest(connection, found):
-        return
-    _check_objects(connection, found, changed_keys(connection), rows_only)
-    changed = changed_tables(connection)
-    for table in metadata.tables.values():
-        if table.name not in replaced:
-            _check_table(connection, table, changed.get(table.name, []), found, file, rows_only)
-    if not rows_only:
-        _check_indexes(connection, found)
-    if not (found.damage or rows_only):
-        found.notes += _labels_without_conversation(connection)
+class _Check:
+    """A check in progress: it reads from a connection and adds to a `StoreCheck`."""
+
+    def __init__(self, connection: Connection, check: StoreCheck, file: Path | None, rows_only: bool) -> None:
+        self.connection, self.check, self.file, self.rows_only = connection, check, file, rows_only
+
+    def run(self) -> None:
+        """Run all checks, until one makes the rest impossible."""
+        connection, check = self.connection, self.check
+        if self.file is not None:
+            check.damage += self._pages(self.file)
+        replaced = self._check_objects(foreign_objects(connection))
+        if VERSION_TABLE in replaced or not inspect(connection).has_table(VERSION_TABLE):
+            check.damage.append(Damage("it has no schema version: it is no store of Accord", "name another database"))
+            return
+        check.version = version_of(connection)
+        if check.version != SCHEMA_VERSION:
+            check.damage.append(self._wrong_version())
+            return
+        self._check_objects(changed_keys(connection))
+        changed = changed_tables(connection)
+        for table in metadata.tables.values():
+            if table.name not in replaced:
+                self._check_table(table, changed.get(table.name, []))
+        if not self.rows_only:
+            self._check_indexes()
+        if not (check.damage or self.rows_only):
+            check.notes += self._labels_without_conversation()
+
+    def _pages(self, file: Path) -> Iterator[Damage]:
+        """Yield the damage that SQLite's own checks find."""
+        recover = RECOVER.format(file=file)
+        lines = [str(line) for (line,) in self.connection.execute(text(f"PRAGMA integrity_check({MAX_LINES})"))]
+        for line in lines if lines != ["ok"] else ():
+            is_index = "index" in line.lower() and "missing" in line.lower()
+            yield Damage(" ".join(line.split()), f"sqlite3 {file} REINDEX" if is_index else recover)
+        for row in () if self.rows_only else self.connection.execute(text("PRAGMA foreign_key_check")):
+            yield Damage(f"table {row[0]}: row {row[1]} refers to a missing row of {row[2]}", recover)
+
+    def _check_objects(self, objects: Sequence[ForeignObject]) -> set[str]:
+        """Report foreign objects, and return the names of tables that some of them replace."""
+        for item in objects:
+            if item.replaces_table or (item.is_active and not self.rows_only):
+                repair = "copy the rows into a new store: accord store restore FILE"
+                if not item.name.startswith("sqlite_autoindex"):
+                    drop = item.drop(self.connection.dialect.name)
+                    repair = f"if you did not create it, do not trust the store; remove it: {drop}"
+                what = f"{item} was not created by Accord and changes rows of the store"
+                self.check.damage.append(Damage(what, repair))
+            else:
+                self.check.foreign.append(str(item))
+        return {item.name.lower() for item in objects if item.replaces_table}
+
+    def _wrong_version(self) -> Damage:
+        version = self.check.version
+        if version is None:
+            columns = (column for table in metadata.tables.values() for column in self._missing_columns(table))
+            if any(columns):
+                return Damage("its schema version is missing", RESTORE)
+            insert = f"INSERT INTO {VERSION_TABLE} VALUES ({SCHEMA_VERSION})"
+            repair = f"the tables are those of version {SCHEMA_VERSION}; set it: {insert}; then check again"
+            return Damage("its schema version is missing", f"{repair}. Or {RESTORE}")
+        what = f"its schema version is {version}, this Accord reads version {SCHEMA_VERSION}"
+        return Damage(what, f"use the Accord that wrote it, or {RESTORE}")
+
+    def _check_table(self, table: Table, differences: Sequence[str]) -> None:
+        """Check the definition, the keys and the rows of a table."""
+        damage = self.check.damage
+        missing = self._missing_columns(table)
+        if missing:
+            what = "is missing" if len(missing) == len(table.columns) else f"has no {', '.join(missing)}"
+            damage.append(Damage(f"table {table.name} {what}", RESTORE))
+        if differences and not self.rows_only:
+            damage.append(Damage(f"table {table.name} {', '.join(differences)}", RECREATE))
+        if not missing:
+            damage += self._double_keys(table) if differences else ()
+            self._check_rows(table)
+
+    def _missing_columns(self, table: Table) -> list[str]:
+        seen = inspect(self.connection)
+        present = {column["name"] for column in seen.get_columns(table.name)} if seen.has_table(table.name) else set()
+        return [column.name for column in table.columns if column.name not in present]
+
+    def _double_keys(self, table: Table) -> Iterator[Damage]:
+        """Yield the damage of rows with equal keys; tables with their primary key have none."""
+        keys = list(table.primary_key.columns)
+        groups = select(*keys, func.count().label("rows")).group_by(*keys).having(func.count() > 1).order_by(*keys)
+        if doubled := self.connection.execute(groups).all():
+            names = "; ".join(f"{', '.join(map(str, row[:-1]))} ({row[-1]} rows)" for row in doubled[:NAMED_ROWS])
+            more = f" and {len(doubled) - NAMED_ROWS} more keys" if len(doubled) > NAMED_ROWS else ""
+            row_id = "rowid" if self.connection.dialect.name == "sqlite" else "ctid"
+            columns = ", ".join(f'"{key.name}"' for key in keys)
+            first = f"SELECT min({row_id}) FROM {table.name} GROUP BY {columns}"
+            yield Damage(
+                f"table {table.name} has several rows with the same key: {names}{more}",
+                f"keep the first row of each key: DELETE FROM {table.name} WHERE {row_id} NOT IN ({first})",
+            )
+
+    def _check_rows(self, table: Table) -> None:
+        """Read every row of a table."""
+        bad_rows: list[tuple[Mapping[str, Any], str]] = []
+        keys, check_types = [column.name for column in table.primary_key.columns], _type_check(table)
+        check_content, count = CONTENT_CHECKS.get(table, lambda row: None), 0
+        try:
+            for row in self.connection.execution_options(yield_per=500).execute(select(table)):
+                try:
+                    check_types(row)
+                    check_content(row)
+                    count += 1
+                except (AccordError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                    bad_rows.append(({key: getattr(row, key) for key in keys}, _reason(error)))
+        except DBAPIError as error:
+            if self.file is None:
+                raise
+            what = f"table {table.name} cannot be read to its end: {error.orig}"
+            self.check.damage.append(Damage(what, RECOVER.format(file=self.file)))
+        self.check.rows[table.name] = count
+        if bad_rows:
+            self.check.damage.append(_unreadable_rows(table, bad_rows))
+
+    def _check_indexes(self) -> None:
+        """Report missing indexes: without a unique one, the same row can be stored twice."""
+        seen = inspect(self.connection)
+        tables = [name for name in seen.get_table_names() if name in metadata.tables]
+        present = {index["name"] for table in tables for index in seen.get_indexes(table)}
+        for name, is_unique in own_indexes().items():
+            if name not in present and is_unique:
+                self.check.damage.append(Damage(f"unique index {name} is missing", RECREATE))
+            elif name not in present:
+                self.check.notes.append(f"index {name} is missing, so queries are slow; {RECREATE}")
+
+    def _labels_without_conversation(self) -> Iterator[str]:
+        """Yield a note on labels of people whose conversation is missing."""
+        known, table = select(conversations.c.id), annotation_table.c
+        is_lost = or_(table.conversation.not_in(known), table.against.not_in(known))
+        query = select(func.count()).select_from(annotation_table).where(table.kind == "person", is_lost)
+        if count := self.connection.execute(query).scalar():
+            yield (
+                f"{count} labels name a conversation that the store does not hold; commands leave them out. Import the "
+                "conversations again to use them"
+            )
 
 
-def _is_newest(connection: Connection, found: StoreCheck) -> bool:
-    """Check the version of a store, and return True if it is the newest."""
-    found.version, newest = version_of(connection), newest_migration()
-    if found.version is None:
-        found.damage.append(Damage("its table of versions is empty", _version_repair(connection)))
-    elif found.version not in migrations():
-        what = f"its version is {found.version}, the newest this Accord knows {newest}"
-        found.damage.append(Damage(what, f"upgrade Accord, or {GO_BACK}"))
-    elif found.version < newest and (later := _names_in(connection) & _newest_names() - _names_at(found.version)):
-        what = f"its version is {found.version}, but it has {', '.join(sorted(later)[:SHOWN])} of a later version"
-        found.damage.append(Damage(what, _version_repair(connection)))
-    elif found.version < newest:
-        found.notes.append(
-            f"it is of version {found.version}; any other command brings it to {newest}, then check again"
-        )
-    return found.version == newest
+# --- rows that cannot be read ---------------------------------------------------------------------------------------
 
-
-def _check_table(
-    connection: Connection,
-    table: Table,
-    differences: Sequence[str],
-    found: StoreCheck,
-    file: Path | None,
-    rows_only: bool,
-) -> None:
-    """Check the definition, the keys and the rows of a table."""
-    if missing := _missing(connection, table):
-        found.damage.append(Damage(f"table {table.name}: {missing}", GO_BACK))
-    if differences:
-        damage = Damage(f"table {table.name} {', '.join(differences)}", RECREATE)
-        found.damage += () if rows_only else (damage,)
-        found.damage += () if missing else _double_keys(connection, table)
-    if not missing:
-        _check_rows(connection, table, READERS.get(table, lambda row: None), found, file)
-
-
-def _check_indexes(connection: Connection, found: StoreCheck) -> None:
-    """Name missing indexes: without a unique one, rows can be there twice."""
-    seen = inspect(connection)
-    tables = [name for name in seen.get_table_names() if name in metadata.tables]
-    there = {index["name"] for table in tables for index in seen.get_indexes(table)}
-    for name, is_unique in own_indexes().items():
-        if name not in there and is_unique:
-            found.damage.append(Damage(f"unique index {name} is missing", RECREATE))
-        elif name not in there:
-            found.notes.append(f"index {name} is missing, so that queries are slow; {RECREATE}")
-
-
-GO_BACK = "restore a backup: accord store restore FILE"
-
-
-def _version_repair(connection: Connection) -> str:
-    """Return the repair of a store whose stated version is wrong."""
-    newest = newest_migration()
-    if _newest_names() - _names_in(connection):
-        return GO_BACK
-    set_version = f"DELETE FROM alembic_version; INSERT INTO alembic_version VALUES ('{newest}')"
-    return f"the tables are those of version {newest}; set it: {set_version}; then check again. Or {GO_BACK}"
-
-
-def _newest_names() -> set[str]:
-    """Return the names of the tables, columns and indexes of the newest version."""
-    tables = metadata.tables.values()
-    columns = {f"column {table.name}.{column.name}" for table in tables for column in table.columns}
-    return {f"table {table.name}" for table in tables} | columns | {f"index {name}" for name in own_indexes()}
-
-
-def _names_in(connection: Connection) -> set[str]:
-    """Return the names of the tables, columns and indexes of a store."""
-    seen, names = inspect(connection), set[str]()
-    for table in seen.get_table_names():
-        names.add(f"table {table}")
-        names |= {f"column {table}.{column['name']}" for column in seen.get_columns(table)}
-        names |= {f"index {index['name']}" for index in seen.get_indexes(table)}
-    return names
-
-
-def _names_at(version: str) -> set[str]:
-    """Return the names of the tables, columns and indexes that a new store of a version has."""
-    engine = connected("sqlite:///:memory:")
-    try:
-        with engine.begin() as connection:
-            upgrade_to(version, connection)
-            return _names_in(connection)
-    finally:
-        engine.dispose()
-
-
-def _double_keys(connection: Connection, table: Table) -> Iterator[Damage]:
-    """Yield the damage of rows with equal keys; tables with their primary key have none."""
-    keys = list(table.primary_key.columns)
-    groups = select(*keys, func.count().label("rows")).group_by(*keys).having(func.count() > 1).order_by(*keys)
-    if doubled := connection.execute(groups).all():
-        named = "; ".join(f"{', '.join(map(str, row[:-1]))} ({row[-1]} rows)" for row in doubled[:SHOWN])
-        more = f" and {len(doubled) - SHOWN} more keys" if len(doubled) > SHOWN else ""
-        row_id = "rowid" if connection.dialect.name == "sqlite" else "ctid"
-        columns = ", ".join(f'"{key.name}"' for key in keys)
-        first = f"SELECT min({row_id}) FROM {table.name} GROUP BY {columns}"
-        yield Damage(
-            f"table {table.name} has several rows with the same key: {named}{more}",
-            f"keep the first row of each key: DELETE FROM {table.name} WHERE {row_id} NOT IN ({first})",
-        )
-
-
-def _labels_without_conversation(connection: Connection) -> Iterator[str]:
-    """Yield a note on labels of people that name a missing conversation."""
-    known = select(conversations.c.id)
-    lost = or_(annotated.c.conversation.not_in(known), annotated.c.against.not_in(known))
-    if count := connection.execute(
-        select(func.count()).select_from(annotated).where(annotated.c.kind == "person", lost)
-    ).scalar():
-        yield (
-            f"{count} labels name a conversation that the store does not hold; commands leave them out. Import the "
-            "conversations again to use them"
-        )
-
-
-def _check_objects(
-    connection: Connection, found: StoreCheck, objects: Sequence[ForeignObject], rows_only: bool
-) -> set[str]:
-    """Name objects that Accord did not make, and return the tables of the store that are replaced by some of them."""
-    for each in objects:
-        if each.replaces_table or (each.is_active and not rows_only):
-            found.damage.append(_foreign_damage(each, connection))
-        else:
-            found.foreign.append(str(each))
-    return {each.name.lower() for each in objects if each.replaces_table}
-
-
-def _foreign_damage(found: ForeignObject, connection: Connection) -> Damage:
-    repair = "copy the rows into a new store: accord store restore FILE"
-    if not found.name.startswith("sqlite_autoindex"):
-        repair = f"if you did not make it, do not trust the store; remove it: {found.drop(connection.dialect.name)}"
-    return Damage(f"{found} was not made by Accord and changes rows of the store", repair)
-
-
-def _pages(connection: Connection, file: Path, rows_only: bool) -> Iterator[Damage]:
-    """Yield the damage that SQLite's own checks find."""
-    lines = [str(line) for (line,) in connection.execute(text(f"PRAGMA integrity_check({MOST_LINES})"))]
-    for line in lines if lines != ["ok"] else ():
-        is_index = "index" in line.lower() and "missing" in line.lower()
-        yield Damage(" ".join(line.split()), f"sqlite3 {file} REINDEX" if is_index else _recover(file))
-    for row in () if rows_only else connection.execute(text("PRAGMA foreign_key_check")):
-        yield Damage(f"table {row[0]}: row {row[1]} refers to a row of {row[2]} that is not there", _recover(file))
-
-
-def _recover(file: Path) -> str:
-    return RECOVER.format(file=file)
-
-
-def _missing(connection: Connection, table: Table) -> str:
-    """Which columns of a table are not there, or that all of it is not."""
-    if not inspect(connection).has_table(table.name):
-        return "it is not there"
-    there = {column["name"] for column in inspect(connection).get_columns(table.name)}
-    lacking = [column.name for column in table.columns if column.name not in there]
-    return f"it has no {', '.join(lacking)}" if lacking else ""
-
-
-def _check_rows(
-    connection: Connection, table: Table, reader: Callable[[Any], object], found: StoreCheck, file: Path | None
-) -> None:
-    """Read every row of a table."""
-    wrong: list[tuple[Mapping[str, Any], str]] = []
-    count, keys, check_types = 0, [column.name for column in table.primary_key.columns], _type_check(table)
-    try:
-        for row in connection.execution_options(yield_per=500).execute(select(table)):
-            try:
-                check_types(row)
-                reader(row)
-                count += 1
-            except (AccordError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-                wrong.append(({key: getattr(row, key) for key in keys}, _reason(error)))
-    except DBAPIError as error:
-        if file is None:
-            raise
-        found.damage.append(Damage(f"table {table.name} cannot be read to its end: {error.orig}", _recover(file)))
-    found.rows[table.name] = count
-    if wrong:
-        found.damage.append(Damage(_told(table, wrong), _removal(table, wrong)))
+_RECREATED_BY = {
+    "conversations": "import them again",
+    "annotations": "import labels again, request answers again: accord judge",
+    "cache": "they are requested or computed again when needed",
+    "claims": "they are made again",
+}
+"""Commands that create the rows of a table again."""
+MAX_DELETED = 50
+"""Maximum number of rows in one statement of a repair."""
 
 
 def _reason(error: Exception) -> str:
-    first = redact_message(str(error)).splitlines() or [""]
-    return f"{type(error).__name__}: {first[0][:120]}" if not isinstance(error, AccordError) else first[0][:200]
+    line = (redact_message(str(error)).splitlines() or [""])[0]
+    return line[:200] if isinstance(error, AccordError) else f"{type(error).__name__}: {line[:120]}"
 
 
-def _told(table: Table, wrong: Sequence[tuple[Mapping[str, Any], str]]) -> str:
-    named = "; ".join(f"{', '.join(map(str, key.values()))} ({reason})" for key, reason in wrong[:SHOWN])
-    more = f" and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
-    return f"table {table.name}: {len(wrong)} rows cannot be read: {named}{more}"
-
-
-AGAIN = {
-    "conversations": "import them again",
-    "annotations": "import labels again, ask for answers again: accord judge",
-    "cache": "they are asked for or computed again when they are needed",
-    "claims": "they are made again",
-}
-"""How the rows of a table are had again."""
-LOST = "what they held is lost then"
-MOST_REMOVED = 50
-"""Rows that one statement removes."""
-
-
-def _removal(table: Table, wrong: Sequence[tuple[Mapping[str, Any], str]]) -> str:
-    """How to remove rows, and how to have them again."""
-    keys = [key for key, _ in wrong[:MOST_REMOVED]]
-    names, values = list(keys[0]), [f"({', '.join(map(_literal, key.values()))})" for key in keys]
-    rest = "" if len(wrong) <= MOST_REMOVED else ", and check again for the others"
-    remove = f"DELETE FROM {table.name} WHERE ({', '.join(names)}) IN (VALUES {', '.join(values)})"
-    return f"go back to a copy of the store, or remove them{rest}: {remove}; {AGAIN.get(table.name, LOST)}"
+def _unreadable_rows(table: Table, rows: Sequence[tuple[Mapping[str, Any], str]]) -> Damage:
+    """Return the damage of unreadable rows; the repair deletes them."""
+    names = "; ".join(f"{', '.join(map(str, key.values()))} ({reason})" for key, reason in rows[:NAMED_ROWS])
+    more = f" and {len(rows) - NAMED_ROWS} more" if len(rows) > NAMED_ROWS else ""
+    keys = [key for key, _ in rows[:MAX_DELETED]]
+    values = [f"({', '.join(map(_literal, key.values()))})" for key in keys]
+    rest = "" if len(rows) <= MAX_DELETED else ", and check again for the others"
+    delete = f"DELETE FROM {table.name} WHERE ({', '.join(keys[0])}) IN (VALUES {', '.join(values)})"
+    recreated = _RECREATED_BY.get(table.name, "their content is lost then")
+    return Damage(
+        f"table {table.name}: {len(rows)} rows cannot be read: {names}{more}",
+        f"restore a copy of the store, or delete them{rest}: {delete}; {recreated}",
+    )
 
 
 def _literal(value: Any) -> str:
     return str(value) if isinstance(value, int) else "'" + str(value).replace("'", "''") + "'"
 
 
-# --- reading rows ---------------------------------------------------------------------------------------------------
+# --- checks of rows -------------------------------------------------------------------------------------------------
 
 
 def _type_check(table: Table) -> Callable[[Sequence[Any]], None]:
@@ -421,13 +361,13 @@ def _type_of(column: Column[Any]) -> type:
     return int if isinstance(column.type, Integer) else bytes if isinstance(column.type, LargeBinary) else str
 
 
-def _conversation(row: Any) -> None:
+def _check_conversation(row: Any) -> None:
     Conversation.from_json(json.loads(row.content))
     if row.hash != "s256:" + hashlib.sha256(row.content.encode("utf-8", "surrogatepass")).hexdigest():
-        raise ValueError("its content is not what was written")
+        raise ValueError("its content does not match its hash")
 
 
-def _cached(row: Any) -> None:
+def _check_cached(row: Any) -> None:
     if row.kind == VECTOR:
         return check_vector(row.bytes or b"")
     if row.kind == COMPUTED:
@@ -437,45 +377,48 @@ def _cached(row: Any) -> None:
     json.loads(row.content)
 
 
-def _run(row: Any) -> None:
-    json.loads(row.settings), json.loads(row.results or "null")
+def _json_in(*columns: str) -> Callable[[Any], None]:
+    """Return a function that checks the JSON of columns; null is allowed."""
+
+    def check(row: Any) -> None:
+        for column in columns:
+            json.loads(getattr(row, column) or "null")
+
+    return check
+
+
+def _one_of(column: str, allowed: Collection[str], json_column: str | None = None) -> Callable[[Any], None]:
+    """Return a function that checks the value of a column, and the JSON of another one."""
+
+    def check(row: Any) -> None:
+        if getattr(row, column) not in allowed:
+            raise ValueError(f"column {column} holds none of {', '.join(allowed)}")
+        if json_column:
+            json.loads(getattr(row, json_column))
+
+    return check
 
 
 def _content(row: Any) -> None:
     json.loads(row.content)
 
 
-def _one_of(column: str, allowed: Collection[str]) -> Callable[[Any], None]:
-    """Return a reader that checks the value of a column."""
-
-    def check(row: Any) -> None:
-        if getattr(row, column) not in allowed:
-            raise ValueError(f"column {column} holds none of {', '.join(allowed)}")
-
-    return check
-
-
-def _message(row: Any) -> None:
-    _one_of("state", get_args(SaidState))(row)
-    json.loads(row.about)
-
-
-READERS: Mapping[Table, Callable[[Any], object]] = {
-    conversations: _conversation,
-    annotated: annotation_from,
+CONTENT_CHECKS: Mapping[Table, Callable[[Any], object]] = {
+    conversations: _check_conversation,
+    annotation_table: annotation_from,
     confirmations: lambda row: str(row.key),
-    cache: _cached,
+    cache: _check_cached,
     claims: lambda row: datetime.fromisoformat(row.until),
-    runs: _run,
+    runs: _json_in("settings", "results"),
     days: _content,
     alarms: _content,
-    people: _one_of("role", ROLES),
+    users: _one_of("role", ROLES),
     sessions: lambda row: datetime.fromisoformat(row.until),
     studies: _content,
     items: _one_of("kind", get_args(ItemKind)),
     assignments: _one_of("state", get_args(State)),
     predictions: _content,
-    talks: _one_of("state", get_args(TalkState)),
-    talk_messages: _message,
+    chats: _one_of("state", get_args(ChatState)),
+    chat_messages: _one_of("state", get_args(MessageState), "details"),
 }
-"""Check the content of a table's rows; `budgets` and others need no more than their types."""
+"""Functions that check a row's content, by table; the types are enough for the other tables."""

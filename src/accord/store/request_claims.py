@@ -1,10 +1,8 @@
-"""What is paid for is paid once: claims on what is being asked, and a spool for what the store could not keep.
+"""Claims on requests in progress, and a spool for paid answers that the store could not take.
 
-A claim says who asks something, under the key that its answer will have, and until when nobody else needs to. It is a
-lease: whoever holds it renews it, and where a process was killed it runs out and the next one takes it over.
-
-The spool is a folder of JSON lines that only its owner reads, beside the store or, where there is no room, in the
-user's own folder. Opening the project takes it in again.
+A claim is a lease on a request, under the key of its answer: its owner renews it, and the claim of a killed process
+expires. The spool is a folder of JSON lines that only its owner can read, beside the store or, if the disk is full, in
+the user's state folder. Opening the project stores its rows.
 """
 
 from __future__ import annotations
@@ -23,28 +21,28 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 from sqlalchemy import delete, not_, select, update
 
 from accord.edges import MB, BadInput, read_text, redact, write_atomically
+from accord.store.cache import VectorCache, check_vector, unpacked
 from accord.store.engine import StoreError, database_errors, is_in_memory, parsed_url
-from accord.store.parts import VectorCache, check_vector, unpacked
 from accord.store.rows import BATCH, batches
 from accord.store.schema import claims
 from accord.store.store import Store
 
 LEASE_SECONDS = 60.0
-"""Seconds for which a claim holds unless it is renewed. Clocks of machines that share a store differ by less."""
+"""Seconds until a claim expires. Clocks of machines that share a store must differ by less."""
 
 
 def utc_now() -> datetime:
-    """The time in UTC."""
+    """Return the time in UTC."""
     return datetime.now(UTC)
 
 
 class ClaimResult(NamedTuple):
-    """What came of claiming keys.
+    """Result of claiming keys.
 
     Attributes:
-        mine: Those that are claimed here now.
-        over: How many of these were taken over from somebody whose claim had run out.
-        until: When the last claim that somebody else holds on one of the others runs out (UTC); empty where none is.
+        mine: The claimed keys.
+        over: Number of these that were taken over from an expired claim.
+        until: Time (UTC) when the last claim of another owner on the other keys expires; empty if there is none.
     """
 
     mine: frozenset[str] = frozenset()
@@ -52,78 +50,78 @@ class ClaimResult(NamedTuple):
     until: str = ""
 
     def plus(self, other: ClaimResult) -> ClaimResult:
-        """Both together."""
+        """Return the union of two results."""
         return ClaimResult(self.mine | other.mine, self.over + other.over, max(self.until, other.until))
 
 
 class Claims:
-    """The claims of one owner in a store."""
+    """Claims of one owner in a store."""
 
     def __init__(self, store: Store, clock: Callable[[], datetime] = utc_now, lease: float = LEASE_SECONDS) -> None:
-        """`clock` tells the time in UTC, and `lease` how many seconds a claim holds."""
+        """`clock` returns the time in UTC; `lease` is the duration of a claim in seconds."""
         self.owner = uuid.uuid4().hex[:16]
         self._store, self._clock, self._lease = store, clock, lease
 
-    def exchange(self, freed: Collection[str], wanted: Collection[str], renewed: bool = False) -> ClaimResult:
-        """Give up some claims, renew the others where `renewed`, and claim what nobody holds.
+    def exchange(self, released: Collection[str], wanted: Collection[str], renew: bool = False) -> ClaimResult:
+        """Release some claims, renew the others if `renew` is set, and claim the keys that are free.
 
-        Giving up and claiming are transactions of their own, and none waits for a row of another's while it has locked
-        one that the other may want: two who exchange claims at once never wait for each other in a ring.
+        Releasing and claiming are separate transactions, and neither waits for a row while it holds another one, so
+        that two concurrent exchanges cannot deadlock.
 
         Raises:
             StoreError: The store cannot be written.
         """
-        taken, until = ClaimResult(), _stamp(self._clock() + timedelta(seconds=self._lease))
+        result, until = ClaimResult(), _stamp(self._clock() + timedelta(seconds=self._lease))
         with database_errors(self._store.url):
-            if freed or renewed:
-                self._give_up(freed, until if renewed else None)
-            for some in batches(sorted(wanted), BATCH):
-                taken = taken.plus(self._take(some, until))
-        return taken
+            if released or renew:
+                self._release(released, until if renew else None)
+            for batch in batches(sorted(wanted), BATCH):
+                result = result.plus(self._claim(batch, until))
+        return result
 
-    def _give_up(self, freed: Collection[str], until: str | None) -> None:
-        """Let go of some claims, and hold the others until then, where a time is given."""
-        own = claims.c.owner == self.owner
+    def _release(self, keys: Collection[str], until: str | None) -> None:
+        """Delete some claims, and extend the others until a time, if it is given."""
+        is_own = claims.c.owner == self.owner
         with self._store._engine.begin() as connection:
-            for some in batches(freed, BATCH):
-                connection.execute(delete(claims).where(own, claims.c.key.in_(some)))
+            for batch in batches(keys, BATCH):
+                connection.execute(delete(claims).where(is_own, claims.c.key.in_(batch)))
             if until is not None:
-                connection.execute(update(claims).where(own).values(until=until))
+                connection.execute(update(claims).where(is_own).values(until=until))
 
-    def _take(self, wanted: Sequence[str], until: str) -> ClaimResult:
-        """Claim the keys that are free, and those whose claim has expired."""
-        rows = [{"key": key, "owner": self.owner, "until": until} for key in wanted]
+    def _claim(self, keys: Sequence[str], until: str) -> ClaimResult:
+        """Claim the keys that are free or whose claim has expired."""
+        rows = [{"key": key, "owner": self.owner, "until": until} for key in keys]
         with self._store._engine.begin() as connection:
-            mine = frozenset(key for (key,) in self._store._added(connection, claims, rows))
-        if len(mine) == len(wanted):
-            return ClaimResult(mine)
-        table, (earliest, latest) = claims.c, self._valid()
-        left = table.key.in_([key for key in wanted if key not in mine])
-        held = list(self._store._stream(select(table.key, table.until).where(left)))
-        over: list[str] = []
-        if any(not earliest <= row.until <= latest for row in held):
+            claimed = frozenset(key for (key,) in self._store._added(connection, claims, rows))
+        if len(claimed) == len(keys):
+            return ClaimResult(claimed)
+        table, (earliest, latest) = claims.c, self._valid_range()
+        is_other = table.key.in_([key for key in keys if key not in claimed])
+        others = list(self._store._stream(select(table.key, table.until).where(is_other)))
+        taken_over: list[str] = []
+        if any(not earliest <= row.until <= latest for row in others):
             with self._store._engine.begin() as connection:
-                # A locked row is being taken over, given up or renewed by another process at this moment.
-                expired = not_(table.until.between(earliest, latest))
-                gone = select(table.key).where(left, expired).with_for_update(skip_locked=True)
-                over = [key for (key,) in connection.execute(gone)]
-                connection.execute(update(claims).where(table.key.in_(over)).values(owner=self.owner, until=until))
-        return ClaimResult(
-            mine.union(over), len(over), max((row.until for row in held if row.key not in over), default="")
-        )
+                # A locked row is being taken over, released or renewed by another process.
+                is_expired = not_(table.until.between(earliest, latest))
+                expired = select(table.key).where(is_other, is_expired).with_for_update(skip_locked=True)
+                taken_over = [key for (key,) in connection.execute(expired)]
+                change = update(claims).where(table.key.in_(taken_over)).values(owner=self.owner, until=until)
+                connection.execute(change)
+        last = max((row.until for row in others if row.key not in taken_over), default="")
+        return ClaimResult(claimed.union(taken_over), len(taken_over), last)
 
     def held(self, keys: Iterable[str]) -> set[str]:
-        """Return the keys that another owner has a valid claim on."""
+        """Return the keys on which another owner has a valid claim."""
         table = claims.c
-        query = select(table.key).where(table.owner != self.owner, table.until.between(*self._valid()))
-        found = (self._store._stream(query.where(table.key.in_(some))) for some in batches(keys, BATCH))
-        return {key for rows in found for (key,) in rows}
+        query = select(table.key).where(table.owner != self.owner, table.until.between(*self._valid_range()))
+        pages = (self._store._stream(query.where(table.key.in_(batch))) for batch in batches(keys, BATCH))
+        return {key for rows in pages for (key,) in rows}
 
-    def _valid(self) -> tuple[str, str]:
-        """Return the earliest and the latest end of a claim that is still held.
+    def _valid_range(self) -> tuple[str, str]:
+        """Return the earliest and the latest end of a valid claim.
 
-        A claim is made for one lease, by a clock that is less than one lease ahead of this one. A claim that ends later
-        was made while a clock was wrong and counts as expired.
+        A claim lasts one lease, by a clock that is less than one lease ahead of this one. A claim that ends later was
+        made with a wrong clock and counts as expired.
         """
         now = self._clock()
         return _stamp(now), _stamp(now + timedelta(seconds=2 * self._lease))
@@ -133,10 +131,10 @@ def _stamp(time: datetime) -> str:
     return time.isoformat(timespec="milliseconds")
 
 
-# --- what was paid for, as rows -------------------------------------------------------------------------------------
+# --- paid answers as rows -------------------------------------------------------------------------------------------
 
 
-class _Row(BaseModel):
+class _PaidModel(BaseModel):
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, ser_json_bytes="base64", val_json_bytes="base64"
     )
@@ -145,45 +143,45 @@ class _Row(BaseModel):
 _Share = Annotated[float, Field(ge=0, le=1.001, allow_inf_nan=False)]
 
 
-class _Usage(_Row):
+class _PaidUsage(_PaidModel):
     input_tokens: int = Field(0, ge=0)
     output_tokens: int = Field(0, ge=0)
 
 
-class _Reply(_Row):
+class _ReplyContent(_PaidModel):
     text: str
     model: str
     first_token: dict[str, _Share] | None
-    usage: _Usage
+    usage: _PaidUsage
 
 
 _Likelihood = tuple[Annotated[float, Field(le=0, allow_inf_nan=False)], Annotated[int, Field(ge=0)]]
 
 
 def _json_of(kind: Any) -> Any:
-    """The type of a text that is JSON of some type."""
+    """Return the type of a text that is JSON of a type."""
     adapter = TypeAdapter(kind)
 
-    def checked(text: str) -> str:
+    def validated(text: str) -> str:
         adapter.validate_json(text)
         return text
 
-    return Annotated[str, AfterValidator(checked)]
+    return Annotated[str, AfterValidator(validated)]
 
 
-def _finite(packed: bytes) -> bytes:
+def _validated_vector(packed: bytes) -> bytes:
     check_vector(packed)
     return packed
 
 
-class _PaidReply(_Row):
+class _PaidReply(_PaidModel):
     kind: Literal["reply"]
     key: str
     maker: str
-    content: _json_of(_Reply | list[_Likelihood])  # type: ignore[valid-type]
+    content: _json_of(_ReplyContent | list[_Likelihood])  # type: ignore[valid-type]
 
 
-class _PaidAnswer(_Row):
+class _PaidAnswer(_PaidModel):
     kind: Literal["answer"]
     key: str
     conversation: str
@@ -197,73 +195,75 @@ class _PaidAnswer(_Row):
     version: str | None
 
 
-class _PaidVector(_Row):
+class _PaidVector(_PaidModel):
     kind: Literal["vector"]
     key: str
     maker: str
-    bytes: Annotated[bytes, AfterValidator(_finite)]
+    bytes: Annotated[bytes, AfterValidator(_validated_vector)]
 
 
 _PAID: TypeAdapter[_PaidReply | _PaidAnswer | _PaidVector] = TypeAdapter(
     Annotated[_PaidReply | _PaidAnswer | _PaidVector, Field(discriminator="kind")]
 )
 PaidRow = Mapping[str, Any]
-"""A row of what was paid for: `kind` (`reply`, `answer` or `vector`), `key`, and what the store keeps of it."""
+"""A paid answer: `kind` (`reply`, `answer` or `vector`), `key`, and the fields that the store keeps."""
 
 
 def add_paid_rows(store: Store, rows: Sequence[PaidRow]) -> None:
-    """Keep what was paid for; equal keys are kept once.
+    """Store paid answers; of equal keys the first stays.
 
     Raises:
         StoreError: The store cannot be written.
     """
-    kinds: dict[str, list[PaidRow]] = {}
+    by_kind: dict[str, list[PaidRow]] = {}
     for row in rows:
-        kinds.setdefault(row["kind"], []).append({name: value for name, value in row.items() if name != "kind"})
-    store.add_answers(kinds.get("answer", ()))
-    store.add_replies(kinds.get("reply", ()))
-    for maker in sorted({row["maker"] for row in kinds.get("vector", ())}):
-        mine = (row for row in kinds["vector"] if row["maker"] == maker)
-        VectorCache(store).add(maker, {row["key"]: unpacked(row["bytes"]) for row in mine})
+        by_kind.setdefault(row["kind"], []).append({name: value for name, value in row.items() if name != "kind"})
+    store.add_answers(by_kind.get("answer", ()))
+    store.add_replies(by_kind.get("reply", ()))
+    vectors: dict[str, dict[str, Any]] = {}
+    for row in by_kind.get("vector", ()):
+        vectors.setdefault(row["maker"], {})[row["key"]] = unpacked(row["bytes"])
+    for embedder in sorted(vectors):
+        VectorCache(store).add(embedder, vectors[embedder])
 
 
 # --- the spool ------------------------------------------------------------------------------------------------------
 
 SPOOL_BYTES = 256 * MB
-"""The most that one file of a spool may hold: what was answered within a moment."""
+"""Maximum size of a spool file."""
 REFUSED = ".refused"
 
 
 class UnsavedAnswers(StoreError):
-    """The store failed while answers were being paid for; says what became of those that came afterwards."""
+    """A failure of the store while paid answers arrive; its message counts the spooled and the lost answers."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self._reason, self._spooled, self._lost = reason, Counter[Path](), 0
 
     def spooled(self, count: int, folder: Path | None) -> None:
-        """Note that so many answers were written to a folder, or to none."""
+        """Count answers that were written to a spool folder, or lost if it is None."""
         if folder is None:
             self._lost += count
         else:
             self._spooled[folder] += count
-        database_errors = [self._reason]
-        for place, kept in self._spooled.items():
-            database_errors.append(f"{kept} answers that were paid for are in {place}; the next command takes them in.")
+        lines = [self._reason]
+        for path, number in self._spooled.items():
+            lines.append(f"{number} paid answers are in {path}; the next command stores them.")
         if self._lost:
-            database_errors.append(f"{self._lost} answers that were paid for could be written nowhere and are lost.")
-        self.args = (" ".join(database_errors),)
+            lines.append(f"{self._lost} paid answers could not be written anywhere and are lost.")
+        self.args = (" ".join(lines),)
 
 
 class Spool:
-    """What was paid for and could not be written to a store."""
+    """Paid answers that could not be written to a store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.folders = spool_folders(store.url)
 
     def put(self, rows: Sequence[PaidRow]) -> Path | None:
-        """Write rows to a file of their own, beside the store where there is room; the folder, where there was one."""
+        """Write rows to a new file in the first spool folder that has space; return the folder, or None."""
         lines = [redact(_PAID.dump_json(_PAID.validate_python(row)).decode()) for row in rows]
         for folder in self.folders:
             with suppress(OSError):
@@ -274,34 +274,34 @@ class Spool:
         return None
 
     def take_in(self) -> list[str]:
-        """Put what is spooled into the store and remove it; says in lines what was taken in and what could not be."""
-        lines, taken = [], 0
+        """Store and remove the spooled rows; return messages about stored and rejected rows."""
+        messages, stored = [], 0
         for path in [path for folder in self.folders for path in sorted(folder.glob("*.jsonl"))]:
             try:
-                rows, wrong = _read(path)
+                rows, fault = _read(path)
                 add_paid_rows(self._store, rows)
-                if wrong:
+                if fault:
                     path.replace(path.with_suffix(REFUSED))
-                    lines.append(f"{path.with_suffix(REFUSED)}: {wrong}; what else it held was taken in")
+                    messages.append(f"{path.with_suffix(REFUSED)}: {fault}; the other rows were stored")
                 path.unlink(missing_ok=True)
-                taken += len(rows)
+                stored += len(rows)
             except StoreError as error:
-                lines.append(f"answers that were paid for wait in {path.parent}: {error}")
+                messages.append(f"paid answers wait in {path.parent}: {error}")
                 break
             except (BadInput, OSError) as error:
-                lines.append(f"answers that were paid for stay where they are: {error}")
+                messages.append(f"paid answers were not stored: {error}")
         for folder in self.folders:
-            with suppress(OSError):  # it holds something still, or was never there
+            with suppress(OSError):  # the folder is not empty, or does not exist
                 folder.rmdir()
-        if taken:
-            lines.insert(0, f"took in {taken} answers that were paid for when the store could not be written")
-        return lines
+        if stored:
+            messages.insert(0, f"stored {stored} paid answers that the store could not take before")
+        return messages
 
 
 def spool_folders(url: str) -> list[Path]:
-    """Where a store's spool may lie, the better place first; nowhere for a store in memory.
+    """Return the spool folders of a store, the preferred one first; none for a store in memory.
 
-    A file's is beside it, for whoever opens it; a server's with its user, for whatever folder is worked in.
+    The spool of a SQLite file lies beside it, that of a server in the user's state folder.
     """
     from platformdirs import user_state_path
 
@@ -310,31 +310,28 @@ def spool_folders(url: str) -> list[Path]:
         return []
     if parsed.get_backend_name() == "sqlite":
         file = Path(str(parsed.database)).absolute()
-        beside, name = [file.with_name(f"{file.name}.unsaved")], str(file)
+        folders, name = [file.with_name(f"{file.name}.unsaved")], str(file)
     else:
-        beside, name = [], parsed.render_as_string(hide_password=True)
-    return [*beside, user_state_path("accord", appauthor=False) / f"{_digest(name)}.unsaved"]
-
-
-def _digest(name: str) -> str:
-    return hashlib.sha256(name.encode()).hexdigest()[:12]
+        folders, name = [], parsed.render_as_string(hide_password=True)
+    digest = hashlib.sha256(name.encode()).hexdigest()[:12]
+    return [*folders, user_state_path("accord", appauthor=False) / f"{digest}.unsaved"]
 
 
 def _read(path: Path) -> tuple[list[PaidRow], str]:
-    """The rows of a file of the spool, and what is wrong with the first line that is none.
+    """Return the rows of a spool file, and a message about its first invalid line, or an empty text.
 
     Raises:
-        BadInput: It is no file that this user wrote, or cannot be read.
+        BadInput: Other users can write the file, or it cannot be read.
     """
-    about = path.lstat()
-    if hasattr(os, "geteuid") and (about.st_uid != os.geteuid() or about.st_mode & 0o022):
-        raise BadInput(f"{path} can be written by others than its owner; remove it, or make it yours alone: chmod 600")
+    status = path.lstat()
+    if hasattr(os, "geteuid") and (status.st_uid != os.geteuid() or status.st_mode & 0o022):
+        raise BadInput(f"{path} can be written by other users; remove it, or make it private: chmod 600")
     rows: list[PaidRow] = []
-    wrong = ""
+    fault = ""
     for number, line in enumerate(read_text(path, SPOOL_BYTES).rstrip("\n").split("\n"), 1):
         try:
             rows.append(_PAID.validate_json(line).model_dump())
         except (ValidationError, RecursionError) as error:
-            about_it = error.errors()[0]["msg"] if isinstance(error, ValidationError) else "nested too deeply"
-            wrong = wrong or f"line {number} is no answer that can be kept ({about_it})"
-    return rows, wrong
+            reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else "nested too deeply"
+            fault = fault or f"line {number} is not a paid answer ({reason})"
+    return rows, fault

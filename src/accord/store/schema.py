@@ -1,9 +1,32 @@
-"""The tables as they are now; `migrations/` says how older stores get here."""
+"""Tables of a store, and conditions that several queries share."""
 
 from __future__ import annotations
 
-from sqlalchemy import DDL, BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text, event
+from sqlalchemy import (
+    DDL,
+    BigInteger,
+    Column,
+    ColumnElement,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    and_,
+    event,
+    not_,
+    or_,
+    select,
+    true,
+)
 
+from accord.values import ISSUE, Synthetic
+
+SCHEMA_VERSION = 1
+"""Version of the tables below; raise it with every change of them."""
+VERSION_TABLE = "schema_version"
 metadata = MetaData()
 
 conversations = Table(
@@ -20,7 +43,7 @@ conversations = Table(
 )
 """`synthetic` is 1 for a synthetic conversation, and null for others; `imported` names the part of an import."""
 
-annotated = Table(
+annotation_table = Table(
     "annotations",
     metadata,
     Column("key", String, primary_key=True),
@@ -45,34 +68,36 @@ annotated = Table(
     Index("annotations_by_conversation", "conversation"),
     Index("annotations_by_kind", "kind", "place"),
 )
-"""One row per annotation: what SQL selects by as columns, an annotation's other fields as JSON in `content`.
+"""Annotations: the fields that queries select by as columns, the others as JSON in `content`.
 
-What its author changed on a page stays, and the one that replaces it names it: each at most once, so that a history is
-a chain. Only the last of a chain is a label.
+An annotation that its author changed on a page stays. The new one names the old one's `answer` in `replaces`; each
+answer is replaced at most once, so a history is a chain. Only the last annotation of a chain counts as a label.
 """
 
 INDEXES = {
-    "INDEX annotations_by_signature ON annotations (signature, conversation) WHERE signature IS NOT NULL": annotated,
-    "UNIQUE INDEX annotations_by_answer ON annotations (answer) WHERE answer IS NOT NULL": annotated,
-    "UNIQUE INDEX annotations_by_replaced ON annotations (replaces) WHERE replaces IS NOT NULL": annotated,
-    "INDEX conversations_synthetic ON conversations (id) WHERE synthetic IS NOT NULL": conversations,
+    "INDEX annotations_by_signature ON annotations (signature, conversation) WHERE signature IS NOT NULL": (
+        "annotations"
+    ),
+    "UNIQUE INDEX annotations_by_answer ON annotations (answer) WHERE answer IS NOT NULL": "annotations",
+    "UNIQUE INDEX annotations_by_replaced ON annotations (replaces) WHERE replaces IS NOT NULL": "annotations",
+    "INDEX conversations_synthetic ON conversations (id) WHERE synthetic IS NOT NULL": "conversations",
 }
-"""Partial indexes, most of whose columns are null, with their tables.
+"""Partial indexes on columns that are mostly null, with their tables.
 
-They are SQL that both databases understand, because `Index` with a condition imports the dialect of the other one.
+They are SQL text that both databases accept: an `Index` with a condition imports the dialect of the other database.
 """
 for _index, _table in INDEXES.items():
-    event.listen(_table, "after_create", DDL(f"CREATE {_index}"))  # type: ignore[no-untyped-call]
+    event.listen(metadata.tables[_table], "after_create", DDL(f"CREATE {_index}"))  # type: ignore[no-untyped-call]
 
 confirmations = Table(
     "confirmations",
     metadata,
     Column("import", String, primary_key=True),
-    Column("about", String, primary_key=True),
+    Column("table_name", String, primary_key=True),
     Column("key", String, primary_key=True),
     Index("confirmations_by_key", "key"),
 )
-"""Rows that an import found already there: the part of the import, the table's name and the row's key."""
+"""Rows of an import that the store held before: the part of the import, the name of the table and the row's key."""
 
 cache = Table(
     "cache",
@@ -85,7 +110,7 @@ cache = Table(
     Column("added", String, nullable=False),
     Index("cache_by_kind", "kind", "added", "key"),
 )
-"""What can be had again, by the hash of all that can change it: a `reply` as JSON, a `vector` as bytes, `computed`."""
+"""Reproducible results by the hash of their inputs; `kind` is `reply` (JSON), `vector` (bytes) or `computed` (both)."""
 
 claims = Table(
     "claims",
@@ -95,7 +120,7 @@ claims = Table(
     Column("until", String, nullable=False),
     Index("claims_by_owner", "owner"),
 )
-"""What somebody is asking right now, by the key its answer will have: nobody else asks it `until` then (UTC)."""
+"""Requests in progress by the key of their answer: until `until` (UTC), only `owner` sends the request."""
 
 budgets = Table(
     "budgets",
@@ -105,7 +130,7 @@ budgets = Table(
     Column("tokens", BigInteger, nullable=False),
     Column("money", BigInteger, nullable=False),
 )
-"""What processes that share a budget have taken of it; money in billionths."""
+"""Amounts that the processes of a shared budget have taken from it; money in billionths."""
 
 runs = Table(
     "runs",
@@ -140,18 +165,18 @@ alarms = Table(
     Column("sent", String),
 )
 
-# --- the workbench ------------------------------------------------------------------------------------------------
+# --- users and studies ------------------------------------------------------------------------------------------------
 
-people = Table(
-    "people",
+users = Table(
+    "users",
     metadata,
     Column("name", String, primary_key=True),
     Column("role", String, nullable=False),
     Column("digest", String, nullable=False),
     Column("added", String, nullable=False),
-    Index("people_by_digest", "digest", unique=True),
+    Index("users_by_digest", "digest", unique=True),
 )
-"""Who may come in: `digest` is the SHA-256 of the key in the personal link, which nobody keeps."""
+"""User accounts; `digest` is the SHA-256 of the key in the personal link. The key itself is not stored."""
 
 sessions = Table(
     "sessions",
@@ -185,9 +210,9 @@ items = Table(
     Column("person", String),
     Index("items_by_study", "study", "round", "place"),
 )
-"""What a study is about: conversations, turns or pairs, each once a round; `kind` is plain, gold, check or repeat.
+"""Items of a study: conversations, turns or pairs, each once per round; `kind` is plain, gold, check or repeat.
 
-One that names a `person` is for that person alone: what it rates a second time.
+An item with a `person` is assigned to that annotator only.
 """
 
 assignments = Table(
@@ -206,7 +231,7 @@ assignments = Table(
     Index("assignments_by_item", "item", "person", unique=True),
     Index("assignments_by_person", "study", "person", "state"),
 )
-"""Who has which item: `open` as long as `until`, then anybody's again; `done`, or `skipped` for a reason."""
+"""Assignments of items to annotators: `open` with a lease until `until` (UTC), `done`, or `skipped` for a reason."""
 
 predictions = Table(
     "predictions",
@@ -218,10 +243,10 @@ predictions = Table(
     Column("content", Text, nullable=False),
     Column("made", String, nullable=False),
 )
-"""What an evaluator expected of a person, kept before that person answered."""
+"""Predicted ratings, stored before the annotator answers."""
 
-talks = Table(
-    "talks",
+chats = Table(
+    "chats",
     metadata,
     Column("id", String, primary_key=True),
     Column("study", String, nullable=False),
@@ -232,14 +257,14 @@ talks = Table(
     Column("began", String, nullable=False),
     Column("ended", String),
     Column("assignment", String),
-    Index("talks_by_study", "study", "person", "state"),
+    Index("chats_by_study", "study", "person", "state"),
 )
-"""A conversation that somebody holds: `open`, `ended` and being rated by an assignment, or `dropped` for another."""
+"""Chats of annotators with an assistant: `open`, `ended` and rated by an assignment, or `dropped`."""
 
-talk_messages = Table(
-    "talk_messages",
+chat_messages = Table(
+    "chat_messages",
     metadata,
-    Column("talk", String, primary_key=True),
+    Column("chat", String, primary_key=True),
     Column("place", Integer, primary_key=True),
     Column("message", String),
     Column("role", String, nullable=False),
@@ -248,11 +273,38 @@ talk_messages = Table(
     Column("reason", String),
     Column("until", String),
     Column("time", String, nullable=False),
-    Column("about", Text, nullable=False),
-    Index("talk_messages_by_message", "talk", "message", unique=True),
+    Column("details", Text, nullable=False),
+    Index("chat_messages_by_message", "chat", "message", unique=True),
 )
-"""What was said of it, each before anybody is asked for a reply; `message` is the id that the page made.
+"""Messages of chats; a message is stored before a reply is requested. `message` is the ID that the page made.
 
-A reply is `writing` until it is `said`, `stopped` by the person or `cut` for a reason; nobody writes it any more
-once `until` (UTC) is over. Of several replies to one message the last one counts.
+The state of a reply is `writing`, then `said` if it is complete, `stopped` by the annotator or `cut` for a reason. A
+reply that is still `writing` after `until` (UTC) has lost its writer. Of several replies to one message the last
+counts.
 """
+
+# --- conditions -----------------------------------------------------------------------------------------------------
+
+
+def is_current_answer() -> ColumnElement[bool]:
+    """Return the condition that a person's annotation is not replaced and does not withdraw a mark."""
+    table, later = annotation_table.c, annotation_table.alias("later")
+    replaced = select(later.c.key).where(later.c.replaces == table.answer, later.c.by == table.by).exists()
+    withdrawal = and_(table.replaces.is_not(None), table.value == "null", table.question.startswith(ISSUE))
+    return and_(or_(table.answer.is_(None), not_(replaced)), not_(withdrawal))
+
+
+def is_included(synthetic: Synthetic) -> ColumnElement[bool]:
+    """Return the condition that a conversation is included under a setting for synthetic conversations."""
+    is_real = conversations.c.synthetic.is_(None)
+    return {"without": is_real, "only": not_(is_real), "with": true()}[synthetic]
+
+
+def has_included_target(synthetic: Synthetic) -> ColumnElement[bool]:
+    """Return the condition that all conversations of an annotation are included; see `is_included`."""
+    synthetic_ids = select(conversations.c.id).where(conversations.c.synthetic.is_not(None)).scalar_subquery()
+    table = annotation_table.c
+    if synthetic == "without":
+        is_real_pair = or_(table.against.is_(None), table.against.not_in(synthetic_ids))
+        return and_(table.conversation.not_in(synthetic_ids), is_real_pair)
+    return table.conversation.in_(synthetic_ids) if synthetic == "only" else true()

@@ -1,7 +1,7 @@
-"""What the workbench keeps of studies: what they are about, who has which item, what was said and predicted.
+"""Studies: items, assignments with leases, answers and predictions.
 
-An answer is an annotation like any other, under the id that the page made for it, so that one that is sent twice is
-kept once. All decisions about who may do what are made inside the transaction that writes, whatever a page believed.
+An answer is an annotation with the ID that its page made, so that an answer sent twice is stored once. All decisions
+about permissions are made inside the writing transaction, whatever a page shows.
 """
 
 from __future__ import annotations
@@ -9,42 +9,59 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, insert, or_, select, update
 
 from accord.edges import BadInput
-from accord.store.accounts import Conflict, UserAccounts
-from accord.store.answer_history import again, is_same, replaced, said_of, soon, standing
+from accord.store.accounts import UserAccounts
+from accord.store.answer_history import ID_USED, answers_of, current_answers, replaced_answer, same_answer
 from accord.store.engine import read_json
-from accord.store.filters import last_said
-from accord.store.group_commit import GroupWriter
-from accord.store.rows import BATCH, AnnotationKeys, annotation_from, annotation_row, batches, now, unknown_target
-from accord.store.schema import annotated, assignments, conversations, items, predictions, studies
+from accord.store.group_commit import Conflict, GroupWriter
+from accord.store.rows import (
+    BATCH,
+    AnnotationKeys,
+    annotation_from,
+    annotation_row,
+    batches,
+    has_target,
+    now,
+    unknown_target,
+)
+from accord.store.schema import (
+    annotation_table,
+    assignments,
+    conversations,
+    is_current_answer,
+    items,
+    predictions,
+    studies,
+)
 from accord.store.store import PERSON, Store
 from accord.values import Annotation, Target, canonical_json, content_hash
 
 State = Literal["open", "done", "skipped"]
 ItemKind = Literal["plain", "gold", "check", "repeat"]
 ADJUDICATED = "adjudicated"
-"""What follows a study's name (`NAME/adjudicated`) in answers of whoever adjudicates."""
+"""Suffix of a study's name in answers of an adjudicator: `NAME/adjudicated`."""
 
 
 class LeaseExpired(Conflict):
-    """An item was away too long, and others have completed it."""
+    """The lease of an item expired, and other annotators have completed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """What is rated in one go.
+    """A unit of rating.
 
     Attributes:
-        study, round: To which it belongs.
-        place: Its place in the order of the draw, from 0.
-        kind: `plain`; `gold` or `check` where the answer is known; `repeat` where somebody rates it a second time.
+        study, round: Its study and round, from 1.
+        place: Its place in the sample, from 0.
+        kind: `plain`; `gold` or `check` with a known answer; `repeat` for a second rating.
         target: A conversation, or a turn.
         against: The other conversation of a pair.
-        person: The only one who may have it; `None` for anybody.
+        person: The only annotator of the item; None for all.
     """
 
     study: str
@@ -57,13 +74,13 @@ class Item:
 
     @property
     def key(self) -> str:
-        """What tells it from all others: the same item drawn again is the same."""
-        told = [self.study, self.round, *self.target, *(self.against or ()), self.kind == "repeat", self.person]
-        return content_hash(told, length=24)
+        """Hash of the item, equal for the same item sampled again."""
+        fields = [self.study, self.round, *self.target, *(self.against or ()), self.kind == "repeat", self.person]
+        return content_hash(fields, length=24)
 
     @property
     def where(self) -> str:
-        """The study and the round as annotations name them; what is rated again is an answer of its own."""
+        """The study and the round as annotations name them; a second rating has a name of its own."""
         if self.kind == "repeat":
             return f"{self.study}/{self.round}/again"
         return self.study if self.round == 1 else f"{self.study}/{self.round}"
@@ -71,13 +88,13 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """An item that somebody has, had or passed over.
+    """An item of an annotator: open, done or skipped.
 
     Attributes:
-        id: Random; whoever does not have it cannot name it.
-        stage: Which stage it is at, from 0.
-        until: When it becomes anybody's again, unless something is answered before (UTC).
-        reason: Why it was skipped.
+        id: A random ID, known to its annotator only.
+        stage: The current stage, from 0.
+        until: End of the lease (UTC); answers extend it.
+        reason: Reason of a skipped item.
     """
 
     id: str
@@ -92,7 +109,7 @@ class Assignment:
 
 
 class Candidate(NamedTuple):
-    """An item that somebody could be given, and how many have answered it or are at it."""
+    """An item that can be assigned, and the number of annotators who have it or have answered it."""
 
     item: Item
     taken: int
@@ -102,7 +119,7 @@ Choose = Callable[[Sequence[Candidate]], Candidate]
 
 
 class Prediction(NamedTuple):
-    """What an evaluator expected a person to answer: the probability of each option, kept before the answer."""
+    """Predicted probability of each option, stored before the annotator answers."""
 
     item: str
     person: str
@@ -113,134 +130,130 @@ class Prediction(NamedTuple):
 
 
 class Studies:
-    """The workbench's part of a store. Any number of threads, and on PostgreSQL of processes, may use one."""
+    """Studies of a store, for any number of threads, and on PostgreSQL of processes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._writer = GroupWriter(store._engine, store.url)
-        self.people = UserAccounts(store, self._writer)
+        self.accounts = UserAccounts(store, self._writer)
 
     def close(self) -> None:
-        """Finish what is being written."""
+        """Finish waiting writes."""
         self._writer.close()
 
     # --- studies and items --------------------------------------------------------------------------------------
 
     def set_study(self, name: str, content: Mapping[str, Any]) -> None:
-        """Keep what a study asks, as it is asked now."""
+        """Store the settings of a study."""
 
         def work(connection: Connection) -> None:
             text = canonical_json(dict(content))
-            kept = update(studies).where(studies.c.name == name).values(content=text)
-            if not connection.execute(kept).rowcount:
+            change = update(studies).where(studies.c.name == name).values(content=text)
+            if not connection.execute(change).rowcount:
                 connection.execute(insert(studies).values({"name": name, "content": text, "added": now()}))
 
         self._writer.run(work)
 
     def study(self, name: str) -> dict[str, Any] | None:
-        """What a study asks; `None` where it has not begun."""
-        found = self._store._one(select(studies.c.content).where(studies.c.name == name))
-        return None if found is None else dict(read_json(found))
+        """Return the settings of a study; None if it has not begun."""
+        content = self._store._one(select(studies.c.content).where(studies.c.name == name))
+        return None if content is None else dict(read_json(content))
 
-    def add_items(self, found: Iterable[Item]) -> int:
-        """Add items to a study; those that it has stay. Returns how many are new.
+    def add_items(self, new: Iterable[Item]) -> int:
+        """Add items to a study, and return the number of new ones.
 
         Raises:
             BadInput: The store has no such conversation or turn.
         """
-        rows = [_item_row(each) for each in found]
+        rows = [_item_row(item) for item in new]
 
         def work(connection: Connection) -> int:
             for row in rows:
-                _check_there(connection, row)
+                _check_target(connection, row)
             return self._store._add(connection, items, rows)
 
         return self._writer.run(work)
 
     def items(self, study: str, round: int | None = None) -> list[Item]:
-        """The items of a study, or of one round of it, in the order of the draw."""
+        """Return the items of a study, or of one round of it, in the order of the sample."""
         query = select(items).where(items.c.study == study).order_by(items.c.round, items.c.place, items.c.key)
         if round is not None:
             query = query.where(items.c.round == round)
         return [_item(row) for row in self._store._stream(query)]
 
     def rounds(self, study: str) -> int:
-        """The last round of a study that has items; 0 where none has."""
+        """Return the last round of a study with items; 0 if there is none."""
         return self._store._one(select(func.max(items.c.round)).where(items.c.study == study)) or 0
 
-    # --- who has what -------------------------------------------------------------------------------------------
+    # --- assignments --------------------------------------------------------------------------------------------
 
     def take(
         self, study: str, round: int, person: str, per_item: int, until: str, choose: Choose = lambda found: found[0]
     ) -> Assignment | None:
-        """What somebody is to rate next: what it is at already, else one of the items that still want somebody.
+        """Return an annotator's open assignment, or assign an item that needs more annotators.
 
-        An item that somebody began and left longer than its lease is anybody's again, as long as it wants somebody.
+        An item whose lease has expired can be assigned to others, as long as it needs more annotators.
 
         Args:
-            study: Its name.
-            round: Its round.
-            person: For whom.
-            per_item: How many people an item wants.
-            until: How long it stays theirs (UTC).
-            choose: Which of the items, given in the order of the draw.
+            study: The study.
+            round: The round.
+            person: The annotator.
+            per_item: Number of annotators per item.
+            until: End of the lease (UTC).
+            choose: Function that chooses one of the candidates, which have the order of the sample.
 
         Returns:
-            The assignment; `None` where nothing is left for this person.
+            The assignment; None if no item is left for this annotator.
         """
 
         def work(connection: Connection) -> Assignment | None:
-            self._alone(connection, f"take {study}")
-            for each in _assignments(connection, _of(study, person), assignments.c.state == "open"):
-                if each.item.round != round:
+            self._lock(connection, f"take {study}")
+            for assignment in _assignments(connection, _of(study, person), assignments.c.state == "open"):
+                if assignment.item.round != round:
                     continue
-                if each.until >= now() or _taken(connection, each.item.key, each.id) < per_item:
-                    return _renewed(connection, each, until)
-            found = _candidates(connection, study, round, person, per_item)
-            if not found:
-                return None
-            item = choose(found).item
-            made = Assignment(secrets.token_urlsafe(18), item, person, "open", 0, until, None, now(), None)
-            connection.execute(insert(assignments).values(_assignment_row(made)))
-            return made
+                if assignment.until >= now() or _taken(connection, assignment.item.key, assignment.id) < per_item:
+                    return _renewed(connection, assignment, until)
+            query = _unfinished(study, round, person, per_item).order_by(items.c.place, items.c.key)
+            candidates = [Candidate(_item(row), row.taken) for row in connection.execute(query)]
+            return _new_assignment(connection, choose(candidates).item, person, until) if candidates else None
 
         return self._writer.run(work)
 
     def assignment(self, id: str) -> Assignment | None:
-        """The assignment with this id."""
+        """Return an assignment by its ID."""
         with self._reading() as connection:
             return next(iter(_assignments(connection, assignments.c.id == id)), None)
 
     def mine(self, study: str, person: str) -> list[Assignment]:
-        """Everything somebody was given in a study, the last first."""
+        """Return an annotator's assignments in a study, the last first."""
         with self._reading() as connection:
             return _assignments(connection, _of(study, person))[::-1]
 
     def left(self, study: str, round: int, person: str, per_item: int) -> int:
-        """How many items somebody could still be given."""
+        """Return the number of items that can still be assigned to an annotator."""
         with self._reading() as connection:
-            waiting = _waiting(study, round, person, per_item).subquery()
-            return connection.execute(select(func.count()).select_from(waiting)).scalar() or 0
+            unfinished = _unfinished(study, round, person, per_item).subquery()
+            return connection.execute(select(func.count()).select_from(unfinished)).scalar() or 0
 
     def everything(self, study: str) -> list[Assignment]:
-        """Everything that anybody was given in a study, the first first."""
+        """Return all assignments of a study, the first first."""
         with self._reading() as connection:
             return _assignments(connection, assignments.c.study == study)
 
     def move(self, id: str, person: str, state: State, stage: int, until: str, reason: str | None = None) -> Assignment:
-        """Finish an item, skip it for a reason, come back to it, or go on to its next stage.
+        """Finish an item, skip it for a reason, reopen it, or move to its next stage.
 
         Raises:
-            BadInput: There is no such assignment of this person.
-            Conflict: A stage that is behind.
+            BadInput: The annotator has no such assignment.
+            Conflict: The stage precedes the current one.
         """
 
         def work(connection: Connection) -> Assignment:
-            found = self._own(connection, id, person)
-            if stage < found.stage:
-                raise Conflict("that stage is behind; what was answered there stays as it was")
+            assignment = self._own(connection, id, person)
+            if stage < assignment.stage:
+                raise Conflict("that stage is finished; its answers stay as they are")
             ended = None if state == "open" else now()
-            changed = replace(found, state=state, stage=stage, until=until, reason=reason, ended=ended)
+            changed = replace(assignment, state=state, stage=stage, until=until, reason=reason, ended=ended)
             row = _assignment_row(changed)
             connection.execute(update(assignments).where(assignments.c.id == id).values(row))
             return changed
@@ -248,130 +261,131 @@ class Studies:
         return self._writer.run(work)
 
     def _own(self, connection: Connection, id: str, person: str) -> Assignment:
-        """The assignment, which nobody else writes to until this transaction ends."""
+        """Return an annotator's assignment, locked against other writers until the transaction ends."""
         if connection.dialect.name == "postgresql":
             connection.execute(select(assignments.c.id).where(assignments.c.id == id).with_for_update())
-        found = next(iter(_assignments(connection, assignments.c.id == id, assignments.c.person == person)), None)
-        if found is None:
+        own = _assignments(connection, assignments.c.id == id, assignments.c.person == person)
+        if not own:
             raise BadInput("this page is not yours, or is gone; go back to the list of studies")
-        return found
+        return own[0]
 
-    # --- what is said -------------------------------------------------------------------------------------------
+    # --- answers ------------------------------------------------------------------------------------------------
 
     def keep(
-        self, id: str, person: str, said: Callable[[Assignment], Annotation], per_item: int, until: str
+        self, id: str, person: str, read_answer: Callable[[Assignment], Annotation], per_item: int, until: str
     ) -> tuple[Annotation, bool]:
-        """Keep an answer. The same again changes nothing, whenever it comes.
+        """Store an answer; a repeated one changes nothing.
 
-        A question has one answer per assignment: another one replaces it, and the first stays in the history. Of marks
-        (`issue:KIND`) there may be several; one that `replaces` another and has no value takes it back.
+        A question has one answer per assignment: a new one replaces it, and the old one stays in the history. Of marks
+        (`issue:KIND`) there may be several; one that `replaces` another and has no value withdraws it.
 
         Args:
             id: The assignment.
-            person: Whose it has to be.
-            said: What that person said of it, with the `answer` that its page made for it.
-            per_item: How many people an item wants: one whose lease is over goes on where nobody took its place.
-            until: The lease from now on.
+            person: Its annotator.
+            read_answer: Function that validates the page's form inside the transaction and returns the answer, with
+                the `answer` ID that the page made.
+            per_item: Number of annotators per item; an expired lease is renewed if no other annotator took the item.
+            until: End of the renewed lease (UTC).
 
         Returns:
-            What is kept, and whether it was kept before.
+            The stored answer, and True if it was stored before.
 
         Raises:
-            LeaseExpired: Others have completed it in the meantime; nothing is kept.
-            Conflict: The id was used for something else, or what it replaces was replaced already.
-            BadInput: There is no such assignment of this person, or `said` refuses it.
+            LeaseExpired: Other annotators have completed the item; nothing is stored.
+            Conflict: The ID was used for another answer, or the replaced answer was replaced already.
+            BadInput: The annotator has no such assignment, or `read_answer` raised it.
         """
 
         def work(connection: Connection) -> tuple[Annotation, bool]:
-            found = self._own(connection, id, person)
-            new = said(found)
-            history = said_of(connection, new, history=True, alike=True)
-            known = next((each for each in history if each.answer == new.answer), None)
+            assignment = self._own(connection, id, person)
+            new = read_answer(assignment)
+            history = answers_of(connection, new, only_related=True)
+            known = next((answer for answer in history if answer.answer == new.answer), None)
             if known is not None:
-                return again(known, new), True
-            if found.state == "open":
-                if found.until < now() and _taken(connection, found.item.key, id) >= per_item:
+                return same_answer(known, new), True
+            if assignment.state == "open":
+                if assignment.until < now() and _taken(connection, assignment.item.key, id) >= per_item:
                     raise LeaseExpired("this was open for too long; others have answered it, and your text stays here")
-                if found.until < soon(until):
-                    _renewed(connection, found, until)
-            new = replace(new, time=now(), replaces=replaced(new, standing(history)))
-            last = select(func.coalesce(func.max(annotated.c.place), 0) + 1).where(annotated.c.kind == PERSON)
-            row = {**annotation_row(new, AnnotationKeys().of(new), 0, now()), "place": last.scalar_subquery()}
-            if not connection.execute(self._store._insert(annotated).values(row).on_conflict_do_nothing()).rowcount:
-                raise Conflict("this answer's id was used for another answer; load the page and answer again")
+                if assignment.until < renewal_limit(until):
+                    _renewed(connection, assignment, until)
+            new = replace(new, time=now(), replaces=replaced_answer(new, current_answers(history)))
+            if not self._insert_answer(connection, new):
+                raise Conflict(ID_USED)
             return new, False
 
         return self._writer.run(work)
 
+    def _insert_answer(self, connection: Connection, answer: Annotation) -> int:
+        """Insert an answer at the last place; return 0 if its ID exists."""
+        last = select(func.coalesce(func.max(annotation_table.c.place), 0) + 1).where(annotation_table.c.kind == PERSON)
+        row = {**annotation_row(answer, AnnotationKeys().of(answer), now()), "place": last.scalar_subquery()}
+        return connection.execute(self._store._insert(annotation_table).values(row).on_conflict_do_nothing()).rowcount
+
     def said_in(self, assignment: Assignment, history: bool = False) -> list[Annotation]:
-        """What somebody said of an item, in that order: the last of each, or all of it."""
+        """Return the answers of an assignment in order: the current ones, or with `history` all."""
         item = assignment.item
-        about = Annotation(item.target, "", assignment.person, "person", against=item.against, study=item.where)
+        example = Annotation(item.target, "", assignment.person, "person", against=item.against, study=item.where)
         with self._reading() as connection:
-            return said_of(connection, about, history)
+            answers = answers_of(connection, example)
+            return answers if history else current_answers(answers)
 
     def answers(self, study: str, first: bool = False, question: str | None = None) -> list[Annotation]:
-        """What everybody said in a study, its rounds, its repeats and its adjudications, in that order.
+        """Return all answers of a study, with its rounds, repeats and adjudications, in order.
 
         Args:
-            study: Its name.
-            first: What was said at first, before its author changed anything; else what stands.
+            study: The study.
+            first: True for first answers before any change; False for current answers.
             question: Only answers to this question.
         """
         names = sorted(
             {side.conversation for item in self.items(study) for side in (item.target, item.against) if side}
         )
-        which = annotated.c.replaces.is_(None) if first else last_said()
-        which = which if question is None else and_(which, annotated.c.question == question)
-        found: list[Annotation] = []
+        condition = annotation_table.c.replaces.is_(None) if first else is_current_answer()
+        if question is not None:
+            condition = and_(condition, annotation_table.c.question == question)
+        query = select(annotation_table).where(annotation_table.c.answer.is_not(None), condition)
+        query = query.order_by(annotation_table.c.place, annotation_table.c.key)
+        answers: list[Annotation] = []
         for batch in batches(names, BATCH):
-            query = select(annotated).where(annotated.c.conversation.in_(batch), annotated.c.answer.is_not(None), which)
-            rows = self._store._stream(query.order_by(annotated.c.place, annotated.c.key))
-            found += [annotation_from(row) for row in rows if row.kind == PERSON]
-        return [each for each in found if each.study == study or each.study.startswith(f"{study}/")]
+            rows = self._store._stream(query.where(annotation_table.c.conversation.in_(batch)))
+            answers += [annotation_from(row) for row in rows if row.kind == PERSON]
+        return [answer for answer in answers if answer.study == study or answer.study.startswith(f"{study}/")]
 
-    def adjudicate(self, said: Annotation) -> Annotation:
-        """Keep a lead's answer about an item beside everybody's; another one replaces the lead's own alone.
+    def adjudicate(self, new: Annotation) -> Annotation:
+        """Store a lead's answer about an item; it replaces only the lead's own earlier answer.
 
         Args:
-            said: Of the study `NAME/adjudicated`, with the `answer` that its page made; the same changes nothing.
+            new: An answer of the study `NAME/adjudicated`, with the `answer` ID that its page made.
 
         Raises:
-            Conflict: The id was used for something else.
+            Conflict: The ID was used for another answer.
         """
 
         def work(connection: Connection) -> Annotation:
-            row = connection.execute(select(annotated).where(annotated.c.answer == said.answer)).first()
+            row = connection.execute(select(annotation_table).where(annotation_table.c.answer == new.answer)).first()
             if row is not None:
-                known = annotation_from(row)
-                if not is_same(known, said):
-                    raise Conflict(
-                        "this answer's id was used for another answer; load the page and answer again", known
-                    )
-                return known
-            mine = [each for each in said_of(connection, said) if each.question == said.question]
-            new = replace(said, time=now(), replaces=mine[-1].answer if mine else "")
-            place = connection.execute(select(func.max(annotated.c.place)).where(annotated.c.kind == PERSON)).scalar()
-            connection.execute(
-                insert(annotated).values(annotation_row(new, AnnotationKeys().of(new), (place or 0) + 1, now()))
-            )
-            return new
+                return same_answer(annotation_from(row), new)
+            current = [
+                answer for answer in current_answers(answers_of(connection, new)) if answer.question == new.question
+            ]
+            stored = replace(new, time=now(), replaces=current[-1].answer if current else "")
+            if not self._insert_answer(connection, stored):
+                raise Conflict(ID_USED)
+            return stored
 
         return self._writer.run(work)
 
     # --- predictions --------------------------------------------------------------------------------------------
 
-    def add_predictions(self, found: Iterable[Prediction]) -> int:
-        """Keep what an evaluator expects; the first of each stays. Returns how many are new."""
-        rows = [
-            {**each._asdict(), "content": canonical_json(dict(each.distribution))} for each in found
-        ]  # fmt: skip
+    def add_predictions(self, new: Iterable[Prediction]) -> int:
+        """Add predictions, of which the first stays, and return the number of new ones."""
+        rows = [{**item._asdict(), "content": canonical_json(dict(item.distribution))} for item in new]
         for row in rows:
             del row["distribution"]
         return self._writer.run(lambda connection: self._store._add(connection, predictions, rows))
 
     def predictions(self, study: str, person: str | None = None) -> list[Prediction]:
-        """What was expected in a study, in the order it was made."""
+        """Return the predictions of a study, for one annotator or all, in the order they were made."""
         query = select(predictions).join(items, items.c.key == predictions.c.item).where(items.c.study == study)
         if person is not None:
             query = query.where(predictions.c.person == person)
@@ -380,27 +394,39 @@ class Studies:
             for row in self._store._stream(query.order_by(predictions.c.made))
         ]
 
-    # --- the database -------------------------------------------------------------------------------------------
+    # --- database access ----------------------------------------------------------------------------------------
 
     def _reading(self) -> Any:
         return self._store._engine.connect().execution_options(reading=True)
 
-    def _alone(self, connection: Connection, about: str) -> None:
-        """Nobody else does the same at this time; SQLite has one writer anyhow."""
+    def _lock(self, connection: Connection, name: str) -> None:
+        """Exclude other transactions with the same name; SQLite has one writer anyway."""
         if connection.dialect.name == "postgresql":
-            connection.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(about, 0))))
+            connection.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(name, 0))))
+
+
+# --- rows -----------------------------------------------------------------------------------------------------------
+
+
+def renewal_limit(until: str) -> str:
+    """Return the time before which a lease is renewed until a later time: a minute less saves writes."""
+    return (datetime.fromisoformat(until) - timedelta(minutes=1)).isoformat(timespec="milliseconds")
 
 
 def assign(connection: Connection, item: Item, person: str, until: str) -> Assignment:
-    """Give somebody an item of their own within a transaction; where they have it already, as it is."""
-    there = _assignments(connection, assignments.c.item == item.key, assignments.c.person == person)
-    if there:
-        return there[0]
+    """Assign an item to an annotator within a transaction, or return the existing assignment."""
+    existing = _assignments(connection, assignments.c.item == item.key, assignments.c.person == person)
+    if existing:
+        return existing[0]
     if not connection.execute(select(items.c.key).where(items.c.key == item.key)).first():
         connection.execute(insert(items).values(_item_row(item)))
-    made = Assignment(secrets.token_urlsafe(18), item, person, "open", 0, until, None, now(), None)
-    connection.execute(insert(assignments).values(_assignment_row(made)))
-    return made
+    return _new_assignment(connection, item, person, until)
+
+
+def _new_assignment(connection: Connection, item: Item, person: str, until: str) -> Assignment:
+    assignment = Assignment(secrets.token_urlsafe(18), item, person, "open", 0, until, None, now(), None)
+    connection.execute(insert(assignments).values(_assignment_row(assignment)))
+    return assignment
 
 
 def _of(study: str, person: str) -> ColumnElement[bool]:
@@ -408,35 +434,35 @@ def _of(study: str, person: str) -> ColumnElement[bool]:
 
 
 def _assignments(connection: Connection, *conditions: ColumnElement[bool]) -> list[Assignment]:
-    own = [column.label("a_" + column.name) for column in assignments.c]
-    query = select(*own, *items.c).join(items, items.c.key == assignments.c.item).where(*conditions)
-    found = connection.execute(query.order_by(assignments.c.began, assignments.c.id)).all()
+    columns = [column.label("a_" + column.name) for column in assignments.c]
+    query = select(*columns, *items.c).join(items, items.c.key == assignments.c.item).where(*conditions)
+    rows = connection.execute(query.order_by(assignments.c.began, assignments.c.id)).all()
     return [
         Assignment(
             row.a_id, _item(row), row.a_person, row.a_state, row.a_stage, row.a_until, row.a_reason, row.a_began,
             row.a_ended,
         )
-        for row in found
+        for row in rows
     ]  # fmt: skip
 
 
-def _counts() -> ColumnElement[bool]:
-    """Whether an assignment takes one of an item's places: it is done, or its lease runs."""
+def _is_counted() -> ColumnElement[bool]:
+    """Return the condition that an assignment is done or has a valid lease."""
     return or_(assignments.c.state == "done", and_(assignments.c.state == "open", assignments.c.until >= now()))
 
 
-def _taken(connection: Connection, item: str, besides: str) -> int:
-    query = select(func.count()).where(assignments.c.item == item, assignments.c.id != besides, _counts())
+def _taken(connection: Connection, item: str, except_id: str) -> int:
+    query = select(func.count()).where(assignments.c.item == item, assignments.c.id != except_id, _is_counted())
     return connection.execute(query).scalar() or 0
 
 
-def _waiting(study: str, round: int, person: str, per_item: int) -> Select[Any]:
-    """The items that somebody never had and that want somebody, each with how many are `taken`."""
+def _unfinished(study: str, round: int, person: str, per_item: int) -> Select[Any]:
+    """Return the query for items that need more annotators and that an annotator never had, with `taken` counts."""
     taken = func.count(assignments.c.id)
     had = select(assignments.c.id).where(assignments.c.item == items.c.key, assignments.c.person == person)
     return (
         select(*items.c, taken.label("taken"))
-        .outerjoin(assignments, and_(assignments.c.item == items.c.key, _counts()))
+        .outerjoin(assignments, and_(assignments.c.item == items.c.key, _is_counted()))
         .where(items.c.study == study, items.c.round == round, or_(items.c.person.is_(None), items.c.person == person))
         .where(~had.correlate(items).exists())
         .group_by(*items.c)
@@ -444,23 +470,21 @@ def _waiting(study: str, round: int, person: str, per_item: int) -> Select[Any]:
     )
 
 
-def _candidates(connection: Connection, study: str, round: int, person: str, per_item: int) -> list[Candidate]:
-    query = _waiting(study, round, person, per_item).order_by(items.c.place, items.c.key)
-    return [Candidate(_item(row), row.taken) for row in connection.execute(query)]
+def _renewed(connection: Connection, assignment: Assignment, until: str) -> Assignment:
+    connection.execute(update(assignments).where(assignments.c.id == assignment.id).values(until=until))
+    return replace(assignment, until=until)
 
 
-def _renewed(connection: Connection, found: Assignment, until: str) -> Assignment:
-    connection.execute(update(assignments).where(assignments.c.id == found.id).values(until=until))
-    return replace(found, until=until)
+def _check_target(connection: Connection, row: Mapping[str, Any]) -> None:
+    names = [name for name in (row["conversation"], row["against"]) if name is not None]
+    query = select(conversations.c.id, conversations.c.turns).where(conversations.c.id.in_(names))
+    turns = dict(tuple(found) for found in connection.execute(query))
+    is_bare = any(turns.get(row[name]) == 0 and row[turn] is not None for name, turn in _SIDES)
+    if is_bare or (row["turn"] or 0) < 0 or not has_target(dict(row), turns):
+        raise BadInput(unknown_target({**row, "by": "the study"}))
 
 
-def _check_there(connection: Connection, row: Mapping[str, Any]) -> None:
-    for name, turn in ((row["conversation"], row["turn"]), (row["against"], row["against_turn"])):
-        if name is None:
-            continue
-        count = connection.execute(select(conversations.c.turns).where(conversations.c.id == name)).scalar()
-        if count is None or (turn is not None and not 0 <= turn < count):
-            raise BadInput(unknown_target(Annotation(Target(name, turn), "", "the study", "person")))
+_SIDES = (("conversation", "turn"), ("against", "against_turn"))
 
 
 def _item_row(item: Item) -> dict[str, str | int | None]:
@@ -478,8 +502,16 @@ def _item(row: Any) -> Item:
     return Item(row.study, row.round, row.place, row.kind, target, against, row.person)
 
 
-def _assignment_row(each: Assignment) -> dict[str, str | int | None]:
+def _assignment_row(assignment: Assignment) -> dict[str, str | int | None]:
     return {
-        "id": each.id, "item": each.item.key, "study": each.item.study, "person": each.person, "state": each.state,
-        "stage": each.stage, "until": each.until, "reason": each.reason, "began": each.began, "ended": each.ended,
-    }  # fmt: skip
+        "id": assignment.id,
+        "item": assignment.item.key,
+        "study": assignment.item.study,
+        "person": assignment.person,
+        "state": assignment.state,
+        "stage": assignment.stage,
+        "until": assignment.until,
+        "reason": assignment.reason,
+        "began": assignment.began,
+        "ended": assignment.ended,
+    }

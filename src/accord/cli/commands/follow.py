@@ -1,4 +1,4 @@
-"""`accord follow`: score a log as it grows."""
+"""`accord follow`: score a growing log."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import Annotated
 
 import typer
 
-from accord.cli.app import PARTLY_UNSCORED, command
-from accord.cli.app import stop as end
+from accord.cli.app import PARTLY_UNSCORED, command, stop
 from accord.cli.options import (
     Annotator,
-    Asks,
+    AskModels,
     ConfigFile,
     EvaluatorFolder,
     Format,
-    IsWatched,
+    Monitoring,
     RowsOut,
     Setting,
     evaluator_folder,
@@ -29,48 +28,58 @@ from accord.cli.terminal import Progress, note, say
 
 @command("follow")
 def follow(
-    log: Annotated[Path, typer.Argument(help="Log of JSON lines: messages, or conversations so far.")],
+    log: Annotated[Path, typer.Argument(help="Log of JSON lines (messages or conversations); - for standard input.")],
     out: RowsOut,
-    place: Annotated[
+    position: Annotated[
         Path | None,
-        typer.Option("--place", help="File that notes how far the log was read; default: OUT.place."),
+        typer.Option("--position", help="File that stores how far the log was read; default: OUT.position."),
         CHECKED_BY_COMMAND,
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Stop at the present end of the log.")] = False,
-    every: Annotated[float, typer.Option("--every", min=0.01, help="Seconds between looks at the log.")] = 0.5,
+    once: Annotated[bool, typer.Option("--once", help="Stop at the current end of the log.")] = False,
+    interval: Annotated[
+        float, typer.Option("--interval", min=0.01, help="Seconds between checks for new lines.")
+    ] = 0.5,
     evaluator: EvaluatorFolder = None,
     annotator: Annotator = None,
-    watch: IsWatched = True,
-    ask: Asks = False,
+    watch: Monitoring = True,
+    ask: AskModels = False,
     format: Format = "auto",
     settings: Setting = None,
     config_file: ConfigFile = None,
 ) -> None:
-    """Score every reply in a log once, rotated files included, continuing where it stopped; SIGTERM or Ctrl-C ends it.
+    """Score every reply of a log once, and continue after a restart; SIGTERM or Ctrl-C stops the command.
 
-    What was lost before it was read (a rotated file deleted, a log cut short) is noted; it then ends with exit code 5.
+    The log may be renamed and created anew, or truncated, while the command runs. If lines may have been lost, the
+    command prints a note and ends with exit code 5.
     """
-    from accord.live import Follower, RowLog, opened
+    from accord.live import LogFollower, RowLog, opened
 
-    noted = place or out.with_name(out.name + ".place")
-    stop = Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    if not once and not log.exists():
-        note(f"waiting for {log}")
+    position_path = position or out.with_name(f"{out.name}.position")
+    stop_event = Event()
+    if log == Path("-"):  # a read that blocks ends with an exception only
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    else:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stop_event.set())
+        if not once and not log.exists():
+            note(f"waiting for {log}")
     with (
         open_project(config_file, settings, creates=True) as project,
         RowLog(out) as rows,
         Progress("lines read") as progress,
+        opened(
+            evaluator_folder(project, evaluator),
+            annotator,
+            store=project.store if watch else None,
+            watching=project.config.monitoring,
+            say=note,
+            models=project.models if ask else None,
+            limits=project.config.live,
+            mart=project.mart if watch else None,
+        ) as ingestor,
     ):
-        folder = evaluator_folder(project, evaluator)
-        store = project.store if watch else None
-        models = project.models if ask else None
-        config, mart = project.config, project.mart if watch else None
-        about = (folder, annotator, None, store, config.monitoring, note)
-        with opened(*about, models=models, limits=config.live, mart=mart) as ingestor:
-            follower = Follower(log, ingestor, rows, noted, format, stop, note)
-            lines = follower.run(once, every, progress.at)
-    say(f"{lines} lines read; scores in {out}, the place in {noted}")
+        follower = LogFollower(log, ingestor, rows, position_path, format, stop_event, note)
+        lines = follower.run(once, interval, progress.at)
+    say(f"{lines} lines read; scores in {out}, position in {position_path}")
     if follower.gaps:
-        end("some replies could not be found and stay unscored, as noted above", PARTLY_UNSCORED)
+        stop("some lines of the log may have been lost, as noted above", PARTLY_UNSCORED)

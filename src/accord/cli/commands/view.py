@@ -15,7 +15,7 @@ import typer
 
 from accord.cli.app import command
 from accord.cli.commands.serve import serve
-from accord.cli.options import ConfigFile, open_project, site_of
+from accord.cli.options import ConfigFile, open_project, server_url
 from accord.cli.terminal import note, say
 
 REPORT = "report.html"
@@ -87,13 +87,13 @@ def _board(port: int, config_file: Path | None) -> str:
     from accord.values import find_project_file
     from accord.web import local_sign_in_link
 
-    site = site_of(HOST, port)
+    site = server_url(HOST, port)
     if config_file is None and find_project_file() is None:
         return f"{site}/board"
     with open_project(config_file, creates=True) as project:
         studies = Studies(project.store)
         try:
-            return f"{site}/board" if studies.people.everybody() else local_sign_in_link(studies, site, "/board")
+            return f"{site}/board" if studies.accounts.list_users() else local_sign_in_link(studies, site, "/board")
         finally:
             studies.close()
 

@@ -1,4 +1,4 @@
-"""`accord watch`: what was scored live in the last days, and what is alarming."""
+"""`accord watch`: daily scores of live replies, and alarms."""
 
 from __future__ import annotations
 
@@ -11,65 +11,69 @@ from accord.cli.options import AsJson, ConfigFile, Setting, open_project
 from accord.cli.terminal import figure_text, show, table
 
 if TYPE_CHECKING:
-    from accord.live import DayRow, WatchReport
+    from accord.live import DayRow, MonitoringReport
 
 
 @command("watch")
 def watch(
-    days: Annotated[int, typer.Option("--days", min=1, max=366, help="Days to look back.")] = 14,
-    labels: Annotated[int, typer.Option("--label-next", min=0, help="Number of replies to suggest for labelling.")] = 5,
-    fail: Annotated[bool, typer.Option("--fail-on-alarm", help="Exit with code 3 when an alarm is new.")] = False,
+    days: Annotated[int, typer.Option("--days", min=1, max=366, help="Number of days.")] = 14,
+    labels: Annotated[int, typer.Option("--label-next", min=0, help="Number of replies to suggest for labeling.")] = 5,
+    fail: Annotated[bool, typer.Option("--fail-on-alarm", help="Exit with code 3 if there is a new alarm.")] = False,
     settings: Setting = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Mean scores per system and day with intervals; checks finished days, and sends alarms to the webhook."""
+    """Show mean scores of live replies by system and day, check finished days, and send alarms to the webhook."""
     from functools import partial
 
     from accord.edges import GateFailed
-    from accord.live import post, report, see_to, tell
+    from accord.live import post_alarms, raise_alarms, report, send_alarms
 
     with open_project(config_file, settings) as project:
         config = project.config.monitoring
-        new = see_to(project.store, config.false_alarm_rate)
-        found = report(project.store, days, labels=labels)
-        show({**found, "new_alarms": len(new)}, as_json, lambda shown: _text(cast("WatchReport", shown)))
+        new = raise_alarms(project.store, config.false_alarm_rate)
+        result = {**report(project.store, days, labels=labels), "new_alarms": len(new)}
+        show(result, as_json, lambda result: _report_text(cast("MonitoringReport", result)))
         if config.webhook is not None:
-            tell(project.store, partial(post, config.webhook))
+            send_alarms(project.store, partial(post_alarms, config.webhook))
         if fail and new:
-            raise GateFailed(f"{len(new)} new alarms: {new[0].said}")
+            raise GateFailed(f"{len(new)} new alarms: {new[0].message}")
 
 
-def _text(found: WatchReport) -> str:
-    if not found["days"]:
-        return "nothing was scored live in these days: accord serve, or accord follow LOG --out scores.jsonl"
-    numbers = {signature: str(place) for place, signature in enumerate(_evaluators(found), 1)}
+def _report_text(report: MonitoringReport) -> str:
+    if not report["days"]:
+        return "no live scores in these days; start one of: accord serve, accord follow LOG --out scores.jsonl"
+    by_day = sorted(report["days"], key=lambda row: row["day"])
+    numbers = {name: str(number) for number, name in enumerate(dict.fromkeys(row["evaluator"] for row in by_day), 1)}
     rows = [
         [
-            row["system"], row["day"], numbers[row["evaluator"]], str(row["replies"]), _conversations(row),
-            figure_text(row["mean"], row["low"], row["high"]), str(sum(row["unscored"].values())), str(row["warned"]),
+            row["system"],
+            row["day"],
+            numbers[row["evaluator"]],
+            str(row["replies"]),
+            _conversations_text(row),
+            figure_text(row["mean"], row["low"], row["high"]),
+            str(sum(row["unscored"].values())),
+            str(row["warned"]),
         ]
-        for row in found["days"]
-    ]  # fmt: skip
+        for row in report["days"]
+    ]
     header = ["system", "day", "evaluator", "replies", "conversations", "mean", "unscored", "warned"]
-    lines = [table(header, rows), "", *(f"evaluator {n}: {name}" for name, n in numbers.items())]
-    for change in found["evaluator_changes"]:
+    lines = [table(header, rows), "", *(f"evaluator {number}: {name}" for name, number in numbers.items())]
+    for change in report["evaluator_changes"]:
         number = numbers[change["evaluator"]]
-        lines.append(
-            f"{change['system']}: scored by evaluator {number} from {change['day']} on; a step is the evaluator's"
-        )
-    lines += ["", *(f"alarm: {alarm['said']}" for alarm in found["alarms"])] if found["alarms"] else []
-    if found["label_next"]:
-        lines += ["", "least sure of, worth a label:"]
-        lines += [f"  {each['conversation']} turn {each['turn']}: {each['score']:.2f}, variance {each['variance']:.2f}"
-                  for each in found["label_next"]]  # fmt: skip
+        lines.append(f"{change['system']}: evaluator {number} from {change['day']} on; a step may be due to the change")
+    if report["alarms"]:
+        lines += ["", *(f"alarm: {alarm['message']}" for alarm in report["alarms"])]
+    if report["label_next"]:
+        lines += ["", "label next (highest variance):"]
+        lines += [
+            f"  {reply['conversation']} turn {reply['turn']}: {reply['score']:.2f}, variance {reply['variance']:.2f}"
+            for reply in report["label_next"]
+        ]
     return "\n".join(lines)
 
 
-def _conversations(row: DayRow) -> str:
+def _conversations_text(row: DayRow) -> str:
     low, high = row["conversations_low"], row["conversations_high"]
     return str(row["conversations"]) if low == high else f"about {row['conversations']} [{low}, {high}]"
-
-
-def _evaluators(found: WatchReport) -> list[str]:
-    return list(dict.fromkeys(row["evaluator"] for row in sorted(found["days"], key=lambda row: row["day"])))

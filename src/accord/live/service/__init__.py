@@ -1,1 +1,1 @@
-"""Live scoring over HTTP (`accord[serve]`); its public names are those of `accord.live`."""
+"""HTTP service of live scoring (`accord[serve]`); `accord.live` exports its public names."""

@@ -1,6 +1,6 @@
-"""Live scoring over HTTP: messages and OpenTelemetry traces in, scores, figures and a page that describes them out.
+"""HTTP API of live scoring: messages and OpenTelemetry traces in; scores, metrics and an API description out.
 
-`Service` is what the routes share, `make_app` puts them behind a guard and counts every request for Prometheus.
+`Service` holds the state that the routes share. `make_app` puts the routes behind a token guard and counts requests.
 """
 
 from __future__ import annotations
@@ -8,293 +8,288 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import re
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from importlib.resources import files
+from pathlib import Path
 from threading import Lock
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, TypeVar
+from urllib.parse import unquote
 
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, JSONResponse, Response
-from markupsafe import Markup, escape
 from starlette.exceptions import HTTPException
 
 from accord.edges import AccordError, BadInput
 from accord.formats import Fields
-from accord.live.ingest import Ingestor, Row, refused
+from accord.learning import load_evaluator
+from accord.live.ingest import Ingestor, Row, opened, refused
 from accord.live.messages import HistoryDeduplicator, Message, Once, message_from
-from accord.live.monitoring.monitor import WatchReport
+from accord.live.monitoring import MonitoringReport, report
+from accord.live.scorer import LiveScorer
 from accord.live.service import schemas
-from accord.live.service.fair_queue import ASKED_AT_ONCE, WAITING, Batcher, Busy, Late
-from accord.live.service.middleware import BODY, SECONDS, App, TokenGuard
-from accord.live.service.otlp import export_of
-from accord.live.service.prometheus import Counted, Gauges
+from accord.live.service.fair_queue import MAX_CONCURRENT_CHUNKS, MAX_WAITING, FairQueue, QueueFull, ScoringTimeout
+from accord.live.service.middleware import MAX_BODY_BYTES, REQUEST_SECONDS, App, TokenGuard
+from accord.live.service.otlp import parse_export
+from accord.live.service.prometheus import RequestCounter, ServiceMetrics
 from accord.live.service.schemas import JSON, LOGS, PROTOBUF, TRACES, Signal, media_type
+from accord.project import Project
 from accord.values import JsonSchema
 from accord.version import __version__
 
-ABOUT = "Scores of live conversations: each reply is scored as it is said."
-LARGE = 32 * 2**10
-"""Bytes from which on a request is read in a thread of its own, one at a time, so that small ones are not held up."""
-OTLP = "otel"
-_States = Mapping[str, tuple[Any, Any]]
-"""What was known of each conversation of an export before it, and after it."""
+DESCRIPTION = "Scores of live conversations: each reply is scored when it arrives."
+CONVERSATION_HEADER = "X-Conversation-Id"
+"""Optional header with the conversation id, for proxies that route by it; must match the messages of the request."""
+LARGE_BODY_BYTES = 32 * 2**10
+"""Larger requests are parsed in a thread, one at a time, so that parsing them does not delay small requests."""
+SOURCE = "otel"
+REPORT_SECONDS = 5.0
+"""Time for which a monitoring report is cached."""
+RETRY_HEADERS = {"Retry-After": "1"}
+EXPORT_PATHS = frozenset({"/v1/traces", "/v1/logs"})
+HistoryStates = Mapping[str, tuple[Any, Any]]
+"""State of each conversation before and after an export."""
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Sharing(Protocol):
-    """Other processes that have some of the conversations (`peers.Peers`)."""
-
-    async def take(self, batch: Sequence[Message], client: str) -> list[Row]:
-        """A row per message, wherever its conversation is remembered."""
-
-    async def trace(self, groups: Mapping[str, list[Fields]], client: str) -> tuple[list[Row], list[str]]:
-        """What parts of an export tell, wherever their conversations are remembered."""
-
-    async def settle(self) -> None:
-        """Have all put what was watched where reports find it."""
-
-    async def health(self) -> list[dict[str, Any]]:
-        """Of each whether it answers."""
-
-    async def figures(self) -> bytes:
-        """What all of them counted."""
-
-
-def described(openapi: Mapping[str, Any]) -> str:
-    """The page."""
-    from jinja2 import Environment
-
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["shape"] = _shape
-    environment.filters["coded"] = _coded
-    environment.filters["as_json"] = lambda value: json.dumps(value, indent=1, ensure_ascii=False)
-    page = files("accord.live.service").joinpath("page.html").read_text(encoding="utf-8")
-    return environment.from_string(page).render(api=openapi)
-
-
-def _coded(text: str) -> Markup:
-    """A text, escaped, with what stands between backticks as code."""
-    return Markup(re.sub(r"`([^`]*)`", r"<code>\1</code>", str(escape(text))))
-
-
-def _shape(schema: Mapping[str, Any]) -> str:
-    """What a field may be, in words."""
-    if "enum" in schema:
-        return " or ".join(map(str, schema["enum"]))
-    if "anyOf" in schema:
-        return " or ".join(_shape(each) for each in schema["anyOf"])
-    kind = schema.get("type", "anything")
-    named = " or ".join(kind) if isinstance(kind, list) else str(kind)
-    inner = f" of {_shape(schema['items'])}s" if "items" in schema else ""
-    return named + inner
-
-
-FRESH = 5.0
-"""Seconds that a report of what is watched is told again."""
-COME_AGAIN = {"Retry-After": "1"}
-EXPORTS = frozenset({"/v1/traces", "/v1/logs"})
-
-
 class Service:
-    """What the routes share.
+    """State shared by the routes.
 
     Args:
-        ingestor: Takes messages in.
-        watched: What was scored in the last days, as JSON; without it nothing is watched.
-        most: Messages that may wait.
-        say: Told in a line, once, why traces say nothing.
+        ingestor: Scores and stores messages.
+        load_report: Returns the monitoring report; `None` if monitoring is off.
+        max_waiting: Maximum number of waiting messages.
+        log: Called once for each reason why spans contain no messages.
     """
 
     def __init__(
         self,
         ingestor: Ingestor,
-        watched: Callable[[], WatchReport] | None = None,
-        most: int = WAITING,
-        say: Callable[[str], None] = lambda text: None,
+        load_report: Callable[[], MonitoringReport] | None = None,
+        max_waiting: int = MAX_WAITING,
+        log: Callable[[str], None] = lambda text: None,
     ) -> None:
         scorer = ingestor.scorer
-        self.ingestor, self.watched = ingestor, None if watched is None else _one_at_a_time(watched)
-        self.batcher = Batcher(
-            ingestor, most, scorer.limits.timeout_seconds, ASKED_AT_ONCE if scorer.asks else 1, scorer.work
+        self.ingestor = ingestor
+        self.load_report = None if load_report is None else _cached(load_report)
+        self.queue = FairQueue(
+            ingestor,
+            max_waiting,
+            scorer.limits.timeout_seconds,
+            MAX_CONCURRENT_CHUNKS if scorer.asks else 1,
+            scorer.work,
         )
-        self.gauges, self._say = Gauges(scorer, lambda: self.batcher.waiting), Once(say)
-        self.unfolding = HistoryDeduplicator(scorer.conversations, scorer.room, self._passed_over)
-        self.peers: Sharing | None = None
-        self._unfolding = Lock()
-        self._reading = ThreadPoolExecutor(1, thread_name_prefix="reading")
+        self.metrics = ServiceMetrics(scorer, lambda: self.queue.waiting)
+        self._log_once = Once(log)
+        self.history = HistoryDeduplicator(scorer.conversations, scorer.room, self._skip_span)
+        self._history_lock = Lock()
+        self._parser = ThreadPoolExecutor(1, thread_name_prefix="parsing")
 
-    async def read(self, body: bytes, content_type: str) -> tuple[list[Message | Row], bool]:
-        """A request's messages, with a row in the place of what is none; and whether they are a batch.
-
-        Raises:
-            BadInput: It is no request for scores.
-            Busy: Too many messages wait.
-        """
-        if len(body) < LARGE:
-            self.batcher.check_room()
-            return _messages_of(body, content_type)
-        async with _held_back():
-            self.batcher.check_room(2)
-            return await self.aside(_messages_of, body, content_type)
-
-    async def aside(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What reading gives; it is read in a thread, so that requests of others are heard meanwhile."""
-        reading = partial(_uncollected, partial(read, *args, **kwargs))
-        return await asyncio.get_running_loop().run_in_executor(self._reading, reading)
-
-    async def score(self, read: Sequence[Message | Row], client: str = "") -> list[Row]:
-        """Messages to what came of them; one that is no message costs the others nothing.
+    async def parse(self, body: bytes, content_type: str) -> tuple[list[Message | Row], bool]:
+        """Return the messages of a request, with a refused row for each invalid one, and True for a batch.
 
         Raises:
-            Busy: Too many messages wait.
-            Late: Nothing was done in time.
+            BadInput: The body is not a message or a batch.
+            QueueFull: Too many messages are waiting.
         """
-        said = [each for each in read if isinstance(each, Message)]
-        if len(read) == 1:
-            scored = iter(await self._taken(said, client))
+        if len(body) < LARGE_BODY_BYTES:
+            self.queue.check_room()
+            return _parse_messages(body, content_type)
+        async with _delay_rejection():
+            self.queue.check_room(2)
+            return await self.run_in_parser(_parse_messages, body, content_type)
+
+    async def run_in_parser(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function in the parser thread."""
+        call = partial(_without_gc, partial(function, *args, **kwargs))
+        return await asyncio.get_running_loop().run_in_executor(self._parser, call)
+
+    async def score(self, parsed: Sequence[Message | Row], client: str = "") -> list[Row]:
+        """Score messages; return one row per message, in order, with refused rows unchanged.
+
+        Raises:
+            QueueFull: Too many messages are waiting.
+            ScoringTimeout: No message was scored in time.
+        """
+        messages = [entry for entry in parsed if isinstance(entry, Message)]
+        if len(parsed) == 1:
+            scored = iter(await self._enqueue(messages, client))
         else:
-            async with _held_back():
-                scored = iter(await self._taken(said, client))
-        found = [next(scored) if isinstance(each, Message) else each for each in read]
-        self.gauges.count(found)
-        return found
+            async with _delay_rejection():
+                scored = iter(await self._enqueue(messages, client))
+        rows = [next(scored) if isinstance(entry, Message) else entry for entry in parsed]
+        self.metrics.count_rows(rows)
+        return rows
 
-    def _passed_over(self, reason: str) -> None:
-        self.gauges.passed_over.labels(reason).inc()
-        self._say(reason)
+    async def _enqueue(self, messages: Sequence[Message], client: str) -> list[Row]:
+        self.queue.check_room(len(messages))
+        return await self.queue.score(messages, client) if messages else []
 
-    async def trace(self, body: bytes, content_type: str, signal: Signal, client: str = "") -> tuple[int, str]:
-        """Take the model calls of an export in; how many parts of it could not be read, and why the first.
+    def _skip_span(self, reason: str) -> None:
+        self.metrics.skipped_spans.labels(reason).inc()
+        self._log_once(reason)
 
-        Raises:
-            BadInput: It is no export.
-            Busy: Too many messages wait.
-            Late: Not all was done in time.
-        """
-        self.batcher.check_room()
-        groups, bad = await self.aside(self._grouped, signal, body, content_type)
-        taken = self.trace_here if self.peers is None else self.peers.trace
-        found, more = await taken(groups, client)
-        self.gauges.count(found)
-        bad += more
-        self.gauges.count([refused(reason) for reason in bad])
-        return len(bad), bad[0] if bad else ""
-
-    def _grouped(self, signal: Signal, body: bytes, content_type: str) -> tuple[dict[str, list[Fields]], list[str]]:
-        export = signal.checked(export_of(body, content_type, signal))
-        with self._unfolding:
-            return self.unfolding.groups(export, "otlp", OTLP)
-
-    async def trace_here(self, groups: Mapping[str, list[Fields]], client: str) -> tuple[list[Row], list[str]]:
-        """The rows of what is new in parts of an export that belong here, and why some of them tell nothing.
+    async def ingest_export(self, body: bytes, content_type: str, signal: Signal, client: str = "") -> tuple[int, str]:
+        """Score the new replies of an OTLP export; return the number of unreadable records and the first reason.
 
         Raises:
-            Busy: Too many messages wait.
-            Late: Not all was done in time.
+            BadInput: The body is not an OTLP export.
+            QueueFull: Too many messages are waiting.
+            ScoringTimeout: Some messages were not scored in time.
         """
-        said, bad, states = await self.aside(self._unfolded, groups)
-        found: list[Row] = []
+        self.queue.check_room()
+        groups, errors = await self.run_in_parser(self._group_records, signal, body, content_type)
+        messages, invalid, states = await self.run_in_parser(self._new_messages, groups)
+        rows: list[Row] = []
         try:
-            found = await self.batcher.take(said, client) if said else []
-            if any(row.get("taken") is False for row in found):
-                raise Late(f"not all was scored within {self.batcher.seconds:g} seconds; send it again")
-        except Late:
-            self._take_back(states, found)
+            rows = await self.queue.score(messages, client) if messages else []
+            if any(row.get("taken") is False for row in rows):
+                raise ScoringTimeout(f"not all was scored within {self.queue.seconds:g} seconds; send it again")
+        except ScoringTimeout:
+            self._restore_unscored(states, rows)
             raise
         except BaseException:
-            for each in said:  # whoever sends it again finds it new
-                self.unfolding.forget(each.conversation)
+            for message in messages:  # a repeated export must find them new
+                self.history.forget(message.conversation)
             raise
-        return found, bad
+        errors += invalid
+        self.metrics.count_rows([*rows, *(refused(reason) for reason in errors)])
+        return len(errors), errors[0] if errors else ""
 
-    def _take_back(self, states: _States, found: Sequence[Row]) -> None:
-        """Whoever sends an export again finds new what was not taken in, and nothing of other conversations."""
-        taken = {row["conversation"] for row in found if row.get("taken") is not False}
-        late = {row["conversation"] for row in found if row.get("taken") is False}
-        with self._unfolding:
-            for name, (before, after) in states.items():
-                if name in taken & late:
-                    self.unfolding.forget(name)
-                elif name not in taken:
-                    self.unfolding.take_back(name, before, after)
+    def _group_records(
+        self, signal: Signal, body: bytes, content_type: str
+    ) -> tuple[dict[str, list[Fields]], list[str]]:
+        export = signal.checked(parse_export(body, content_type, signal))
+        with self._history_lock:
+            return self.history.groups(export, "otlp", SOURCE)
 
-    def _unfolded(self, groups: Mapping[str, list[Fields]]) -> tuple[list[Message], list[str], _States]:
-        """What is new, why some parts say nothing, and what was known of each conversation before and after.
+    def _new_messages(self, groups: Mapping[str, list[Fields]]) -> tuple[list[Message], list[str], HistoryStates]:
+        """Return the messages that are new, the errors, and the state of each conversation before and after.
 
         Raises:
-            Busy: Too many messages wait; all is as it was before.
+            QueueFull: Too many messages are waiting; the history is unchanged.
         """
-        with self._unfolding:
-            before = {name: self.unfolding.state(name) for name in groups}
-            said, bad = self.unfolding.heard(groups, OTLP)
-            states = {name: (known, self.unfolding.state(name)) for name, known in before.items()}
+        with self._history_lock:
+            before = {name: self.history.state(name) for name in groups}
+            messages, errors = self.history.heard(groups, SOURCE)
+            states = {name: (state, self.history.state(name)) for name, state in before.items()}
             try:
-                self.batcher.check_room(len(said))
-            except Busy:
-                for name, (known, now) in states.items():
-                    self.unfolding.take_back(name, known, now)
+                self.queue.check_room(len(messages))
+            except QueueFull:
+                for name, (old, new) in states.items():
+                    self.history.take_back(name, old, new)
                 raise
-        return said, bad, states
+        return messages, errors, states
 
-    async def _taken(self, batch: Sequence[Message], client: str) -> list[Row]:
-        if self.peers is None or not batch:
-            return await self.take_here(batch, client)
-        return await self.peers.take(batch, client)
+    def _restore_unscored(self, states: HistoryStates, rows: Sequence[Row]) -> None:
+        """Reset the history of messages without a score, so that a repeated export scores them and no others."""
+        scored = {row["conversation"] for row in rows if row.get("taken") is not False}
+        unscored = {row["conversation"] for row in rows if row.get("taken") is False}
+        with self._history_lock:
+            for name, (before, after) in states.items():
+                if name in scored & unscored:
+                    self.history.forget(name)
+                elif name not in scored:
+                    self.history.take_back(name, before, after)
 
-    async def take_here(self, batch: Sequence[Message], client: str) -> list[Row]:
-        """The rows of messages whose conversations are remembered here.
 
-        Raises:
-            Busy: Too many messages wait.
-            Late: Nothing was done in time.
-        """
-        self.batcher.check_room(len(batch))
-        return await self.batcher.take(batch, client) if batch else []
+@contextmanager
+def open_service(
+    project: Project,
+    evaluator: Path,
+    annotator: str | None = None,
+    out: Path | None = None,
+    conversations: int = 10_000,
+    seconds: float = 3600.0,
+    monitoring: bool = True,
+    ask: bool = False,
+    log: Callable[[str], None] = lambda text: None,
+) -> Iterator[Service]:
+    """Open a service for an evaluator of a project.
+
+    Args:
+        project: Its `live` and `monitoring` settings, store and models are used.
+        evaluator: Folder of a fitted evaluator.
+        annotator: Annotator whose ratings are predicted; `None` predicts a new annotator.
+        out: JSON Lines file to which the rows of replies are appended.
+        conversations: Maximum number of conversations in memory.
+        seconds: Time after its last message for which a conversation stays in memory.
+        monitoring: Aggregate scores by day in the store, and raise alarms.
+        ask: Let sources that are not live send requests to their models.
+        log: Called with one line per alarm or problem.
+
+    Raises:
+        BadInput: The folder holds no evaluator, or the evaluator cannot score live.
+        UnknownName: The evaluator does not know the annotator.
+    """
+    config = project.config
+    with opened(
+        evaluator,
+        annotator,
+        out,
+        project.store if monitoring else None,
+        config.monitoring,
+        log,
+        conversations,
+        seconds,
+        models=project.models if ask else None,
+        limits=config.live,
+        mart=project.mart if monitoring else None,
+    ) as ingestor:
+        load_report = partial(report, project.store, before=lambda _: ingestor.settle())
+        yield Service(ingestor, load_report if monitoring else None, log=log)
+
+
+def scoring_problem(project: Project, evaluator: Path, ask: bool = False) -> str | None:
+    """Return why an evaluator cannot score live; `None` if it can."""
+    try:
+        LiveScorer(load_evaluator(evaluator), models=project.models if ask else None, limits=project.config.live)
+    except AccordError as error:
+        return str(error)
+    return None
 
 
 @asynccontextmanager
-async def _held_back() -> AsyncIterator[None]:
-    """Whoever sends much in vain is told so after a second: it is as soon as to come again, and costs nothing."""
+async def _delay_rejection() -> AsyncIterator[None]:
+    """Delay the rejection of a large request by one second, which slows down clients that send many of them."""
     try:
         yield
-    except (Busy, BadInput):
+    except (QueueFull, BadInput):
         await asyncio.sleep(1)
         raise
 
 
-def _uncollected(read: Callable[[], T]) -> T:
-    """What reading gives, without looking for cycles among a million new objects meanwhile, which nobody could stop."""
+def _without_gc(function: Callable[[], T]) -> T:
+    """Call a function without garbage collection, which would hold the GIL for long among a million new objects."""
     gc.disable()
     try:
-        return read()
+        return function()
     except BadInput as error:
         reason = str(error)
     finally:
         gc.enable()
-    raise BadInput(reason)  # anew: the first one's traceback keeps all that was read
+    raise BadInput(reason)  # a new exception: the traceback of the first one holds the whole request
 
 
-def _one_at_a_time(tell: Callable[[], WatchReport]) -> Callable[[], WatchReport]:
-    """Tell again what was told a moment ago: adding up the days of many systems takes seconds."""
-    lock, told = Lock(), list[tuple[float, WatchReport]]()
+def _cached(load: Callable[[], MonitoringReport]) -> Callable[[], MonitoringReport]:
+    """Cache a report for `REPORT_SECONDS`: aggregating many systems takes seconds."""
+    lock = Lock()
+    cache: list[tuple[float, MonitoringReport]] = []
 
-    def tells() -> WatchReport:
+    def load_cached() -> MonitoringReport:
         with lock:
-            if not told or time.monotonic() - told[0][0] >= FRESH:
-                told[:] = [(time.monotonic(), tell())]
-            return told[0][1]
+            if not cache or time.monotonic() - cache[0][0] >= REPORT_SECONDS:
+                cache[:] = [(time.monotonic(), load())]
+            return cache[0][1]
 
-    return tells
+    return load_cached
 
 
-def _read(row: Any) -> Message | Row:
+def _parse_message(row: Any) -> Message | Row:
     try:
         return message_from(row)
     except BadInput as error:
@@ -302,24 +297,28 @@ def _read(row: Any) -> Message | Row:
 
 
 def make_app(
-    service: Service, token: str, body: int = BODY, seconds: float = SECONDS, loopback_only: bool = False
-) -> Counted:
-    """The ASGI application: routes behind the guard, and every request counted.
+    service: Service,
+    token: str,
+    body: int = MAX_BODY_BYTES,
+    seconds: float = REQUEST_SECONDS,
+    loopback_only: bool = False,
+) -> RequestCounter:
+    """Return the ASGI application of live scoring.
 
     Args:
-        service: What the routes share.
-        token: Required from every client, except for the paths in `OPEN_PATHS`.
-        body: Bytes that a request may have.
-        seconds: For a request to arrive in.
-        loopback_only: Whether the client's address and the Host header must be loopback.
+        service: State shared by the routes.
+        token: Token required for every path outside `OPEN_PATHS`.
+        body: Maximum size of a request in bytes.
+        seconds: Time in which a request has to arrive.
+        loopback_only: Refuse requests whose client address or Host header is not loopback.
     """
-    return Counted(TokenGuard(_routes(service), token, body, seconds, loopback_only), service.gauges)
+    return RequestCounter(TokenGuard(_routes(service), token, body, seconds, loopback_only), service.metrics)
 
 
-def unavailable_app(reason: str, token: str, body: int = BODY, loopback_only: bool = False) -> App:
-    """Return an ASGI application for the addresses of live scoring that answers 503 with the reason.
+def unavailable_app(reason: str, token: str, body: int = MAX_BODY_BYTES, loopback_only: bool = False) -> App:
+    """Return an ASGI application that answers the paths of live scoring with 503 and the reason.
 
-    The health check answers 200, because the pages of the workbench are served.
+    The health check answers 200, because the pages are served.
     """
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
 
@@ -333,147 +332,165 @@ def unavailable_app(reason: str, token: str, body: int = BODY, loopback_only: bo
 
 def _routes(service: Service) -> FastAPI:
     @asynccontextmanager
-    async def running(_: FastAPI) -> AsyncIterator[None]:
-        scoring = asyncio.create_task(service.batcher.run())
+    async def run_queue(_: FastAPI) -> AsyncIterator[None]:
+        scoring = asyncio.create_task(service.queue.run())
         yield
         scoring.cancel()
 
     app = FastAPI(
-        title="Accord", version=__version__, description=ABOUT, lifespan=running, docs_url=None, redoc_url=None,
+        title="Accord",
+        version=__version__,
+        description=DESCRIPTION,
+        lifespan=run_queue,
+        docs_url=None,
+        redoc_url=None,
         openapi_url="/v1/openapi.json",
-    )  # fmt: skip
-    _catch(app)
+    )
+    _add_error_handlers(app)
     _add_scores(app, service)
-    _add_traces(app, service)
-    _add_pages(app, service)
+    _add_exports(app, service)
+    _add_reports(app, service)
     return app
 
 
-def _catch(app: FastAPI) -> None:
-    """Say what went wrong as JSON."""
+def _add_error_handlers(app: FastAPI) -> None:
+    """Answer errors with a JSON object that holds the message."""
 
-    @app.exception_handler(Busy)
-    async def busy(request: Request, error: Busy) -> Response:
-        status = 429 if request.url.path in EXPORTS else 503  # exporters slow down at the one, clients retry the other
-        return JSONResponse({"error": "too many messages wait; send this again in a second"}, status, COME_AGAIN)
+    @app.exception_handler(QueueFull)
+    async def queue_full(request: Request, error: QueueFull) -> Response:
+        status = 429 if request.url.path in EXPORT_PATHS else 503  # exporters slow down at 429, clients retry at 503
+        return JSONResponse({"error": "too many messages wait; send this again in a second"}, status, RETRY_HEADERS)
 
-    @app.exception_handler(Late)
-    async def late(request: Request, error: Late) -> Response:
-        return JSONResponse({"error": str(error)}, 503, COME_AGAIN)
+    @app.exception_handler(ScoringTimeout)
+    async def timeout(request: Request, error: ScoringTimeout) -> Response:
+        return JSONResponse({"error": str(error)}, 503, RETRY_HEADERS)
 
     @app.exception_handler(AccordError)
-    async def wrong(request: Request, error: AccordError) -> Response:
+    async def invalid(request: Request, error: AccordError) -> Response:
         return JSONResponse({"error": str(error)}, 400 if isinstance(error, BadInput) else 500)
 
     @app.exception_handler(OSError)
-    async def broken(request: Request, error: OSError) -> Response:
-        return JSONResponse({"error": f"scores cannot be kept: {error.strerror}; send this again later"}, 503)
+    async def storage(request: Request, error: OSError) -> Response:
+        return JSONResponse({"error": f"scores cannot be stored: {error.strerror}; send this again later"}, 503)
 
     @app.exception_handler(Exception)
     async def bug(request: Request, error: Exception) -> Response:
         return JSONResponse({"error": f"{type(error).__name__}, which is a bug; please report it"}, 500)
 
     @app.exception_handler(HTTPException)
-    async def unknown(request: Request, error: HTTPException) -> Response:
+    async def not_found(request: Request, error: HTTPException) -> Response:
         return JSONResponse({"error": f"{error.detail}; see /docs"}, error.status_code)
 
 
 def _add_scores(app: FastAPI, service: Service) -> None:
-    @app.post("/v1/scores", summary="Score one message, or a batch", openapi_extra=dict(schemas.scores()))
+    @app.post("/v1/scores", summary="Score one message or a batch", openapi_extra=dict(schemas.scores()))
     async def scores(request: Request) -> Response:
-        """Takes messages in, in their order, and gives a row for each: scored, unscored, heard, or refused."""
-        read, is_batch = await service.read(await request.body(), request.headers.get("content-type", ""))
-        rows = await service.score(read, _client(request))
+        """Returns a row for each message, in order: scored, unscored, heard or refused."""
+        parsed, is_batch = await service.parse(await request.body(), request.headers.get("content-type", ""))
+        _check_conversation(request.headers.get(CONVERSATION_HEADER), parsed)
+        rows = await service.score(parsed, _client(request))
         if is_batch:
             return JSONResponse({"scores": rows})
         return JSONResponse(rows[0], 422 if rows[0]["status"] == "refused" else 200)
 
 
-def _add_traces(app: FastAPI, service: Service) -> None:
-    async def taken(request: Request, signal: Signal) -> Response:
-        kind = request.headers.get("content-type", "")
-        bad, why = await service.trace(await request.body(), kind, signal, _client(request))
-        if media_type(kind) == JSON:
-            return JSONResponse({"partialSuccess": {signal.rejected: bad, "errorMessage": why}} if bad else {})
-        return Response(signal.answer(bad, why), media_type=PROTOBUF)
+def _check_conversation(header: str | None, parsed: Sequence[Message | Row]) -> None:
+    """Check that all messages belong to the conversation by which a proxy routed the request.
+
+    Raises:
+        BadInput: A message belongs to another conversation.
+    """
+    if header is None:
+        return
+    for message in parsed:
+        if isinstance(message, Message) and message.conversation not in (header, unquote(header)):
+            raise BadInput(
+                f"the header {CONVERSATION_HEADER} names another conversation than a message of this request; send "
+                "one request per conversation"
+            )
+
+
+def _add_exports(app: FastAPI, service: Service) -> None:
+    async def ingest(request: Request, signal: Signal) -> Response:
+        content_type = request.headers.get("content-type", "")
+        errors, reason = await service.ingest_export(await request.body(), content_type, signal, _client(request))
+        if media_type(content_type) == JSON:
+            partial_success = {signal.rejected: errors, "errorMessage": reason}
+            return JSONResponse({"partialSuccess": partial_success} if errors else {})
+        return Response(signal.answer(errors, reason), media_type=PROTOBUF)
 
     @app.post("/v1/traces", summary="OpenTelemetry traces (OTLP/HTTP)", openapi_extra=dict(schemas.traces()))
     async def traces(request: Request) -> Response:
-        """Takes the model calls of GenAI spans in; conversations may repeat what was said before."""
-        return await taken(request, TRACES)
+        """Scores the replies of GenAI spans; a span may repeat the earlier turns of its conversation."""
+        return await ingest(request, TRACES)
 
     @app.post("/v1/logs", summary="OpenTelemetry log records (OTLP/HTTP)", openapi_extra=dict(schemas.traces()))
     async def logs(request: Request) -> Response:
-        """Takes the messages of GenAI events in, which some instrumentations write beside the spans."""
-        return await taken(request, LOGS)
+        """Scores the replies of GenAI events, which some instrumentations write in addition to spans."""
+        return await ingest(request, LOGS)
 
 
-def _add_pages(app: FastAPI, service: Service) -> None:
-    @app.get("/healthz", summary="Whether the service is there")
-    async def healthz() -> dict[str, Any]:
-        """Answers while requests are served, with the status of each worker if there are several; needs no token."""
-        workers = [] if service.peers is None else await service.peers.health()
-        if not workers:
-            return {"status": "ok"}
-        return {"status": "ok" if all(each["status"] == "ok" for each in workers) else "degraded", "workers": workers}
+def _add_reports(app: FastAPI, service: Service) -> None:
+    @app.get("/healthz", summary="Health check")
+    async def healthz() -> dict[str, str]:
+        """Answers while the server runs; needs no token."""
+        return {"status": "ok"}
 
-    @app.get("/metrics", summary="Figures for Prometheus", response_class=Response)
+    @app.get("/metrics", summary="Prometheus metrics", response_class=Response)
     async def metrics() -> Response:
-        """Requests, messages, seconds, scores by system, memory."""
-        text = service.gauges.text() if service.peers is None else await service.peers.figures()
-        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+        """Requests, messages, latency, scores by system, memory."""
+        return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    @app.get("/v1/evaluator", summary="Who scores")
+    @app.get("/v1/evaluator", summary="Evaluator in use")
     def evaluator() -> dict[str, Any]:
-        """What the evaluator learned."""
+        """Parameters that the evaluator learned."""
         return service.ingestor.scorer.evaluator.describe()
 
-    @app.get("/v1/watch", summary="What was scored in the last days", response_model=dict[str, Any])
-    async def watch() -> WatchReport:
-        """Means a system and a day with intervals, alarms, changes of the evaluator, and what to label next."""
-        if service.watched is None:
-            raise BadInput("nothing is watched: this service was started with --no-watch")
-        if service.peers is not None:
-            await service.peers.settle()
-        return await run_in_threadpool(service.watched)
+    @app.get("/v1/watch", summary="Monitoring report", response_model=dict[str, Any])
+    async def watch() -> MonitoringReport:
+        """Mean scores by system and day with intervals, alarms, evaluator changes, and replies to label next."""
+        if service.load_report is None:
+            raise BadInput("monitoring is off: the service was started with --no-watch")
+        return await run_in_threadpool(service.load_report)
 
     @app.get("/v1/schema", summary="JSON Schema of messages and rows", response_model=dict[str, Any])
     async def schema() -> JsonSchema:
-        """What `/v1/scores` takes and gives."""
+        """Request and response bodies of `/v1/scores`."""
         return schemas.message_schema()
 
     @app.get("/docs", response_class=HTMLResponse, include_in_schema=False)
     async def docs() -> str:
-        return described(app.openapi())
+        return schemas.api_page(app.openapi())
 
 
 def _client(request: Request) -> str:
-    """Who asks: a connection."""
+    """Return a key of the client connection."""
     return str(request.scope.get("client"))
 
 
-def _messages_of(body: bytes, content_type: str) -> tuple[list[Message | Row], bool]:
-    """A request's messages, with a row in the place of what is none; and whether they are a batch.
+def _parse_messages(body: bytes, content_type: str) -> tuple[list[Message | Row], bool]:
+    """Return the messages of a request, with a refused row for each invalid one, and True for a batch.
 
     Raises:
-        BadInput: It is no request for scores.
+        BadInput: The body is not a message or a batch.
     """
-    found = _json_of(body, content_type)
-    if not isinstance(found, dict) or "messages" not in found:
-        return [_read(found)], False
-    messages = found["messages"]
-    if len(found) > 1 or not isinstance(messages, list):
+    content = _parse_json(body, content_type)
+    if not isinstance(content, dict) or "messages" not in content:
+        return [_parse_message(content)], False
+    messages = content["messages"]
+    if len(content) > 1 or not isinstance(messages, list):
         raise BadInput("a batch is an object with a list of messages, and nothing else")
-    if len(messages) > schemas.BATCH:
-        raise BadInput(f"a batch of {len(messages)} messages; at most {schemas.BATCH} come at once")
-    return [_read(row) for row in messages], True
+    if len(messages) > schemas.MAX_BATCH:
+        raise BadInput(f"a batch of {len(messages)} messages; at most {schemas.MAX_BATCH} are allowed per request")
+    return [_parse_message(row) for row in messages], True
 
 
-def _json_of(body: bytes, content_type: str) -> Any:
-    """A request's JSON.
+def _parse_json(body: bytes, content_type: str) -> Any:
+    """Return the JSON of a request.
 
     Raises:
-        BadInput: It is none, or does not say that it is: a page in a browser may send anything else unasked.
+        BadInput: The body is not JSON, or its content type is another one: a web page may send other types to any
+            server without a preflight request.
     """
     if media_type(content_type) != JSON:
         raise BadInput(f"content type {content_type!r}; send application/json")

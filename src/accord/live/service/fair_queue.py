@@ -1,9 +1,8 @@
-"""Whose turn it is: messages of all requests are scored in pieces, and no client waits for all that another has sent.
+"""Fair queue of messages: clients share the scorer by work, and small requests do not wait for large ones.
 
-A piece is as many messages as are measured in some tenths of a second at worst. Pieces are served by fair queueing
-(Demers, Keshav and Shenker, 1989; "now" as Goyal, Vin and Cheng, 1996): a client's piece is due at max(now, end of its
-last one) + its work, where "now" is the start of the piece under way. So clients share the scorer by work, whatever
-they send, and a small message is due before a large one that came earlier. A client is a connection.
+Requests are split into chunks that take some tenths of a second at most. Chunks are ordered by fair queueing (Demers,
+Keshav and Shenker, 1989; virtual time as in Goyal, Vin and Cheng, 1996): the chunk of a client is due at max(t, end of
+its previous chunk) + its work, where the virtual time t is the start of the chunk under way. A client is a connection.
 """
 
 from __future__ import annotations
@@ -20,228 +19,255 @@ from typing import NamedTuple
 from accord.live.ingest import Row, Takes, not_taken
 from accord.live.messages import Message
 
-AT_ONCE, WORK = 256, 20_000
-"""The most messages, and characters to measure, that are scored together; one message may have more."""
-ASKED_AT_ONCE = 32
-"""Pieces under way at once where a model is asked: they wait, and cost nothing meanwhile."""
-EACH = 100
-"""What a message counts beside its characters."""
-CLIENTS = 4096
-"""Clients whose share is remembered while they wait for nothing."""
-WAITING = 2048
-"""The most messages of batches that wait, and the most single ones."""
+MAX_MESSAGES, MAX_WORK = 256, 20_000
+"""Messages, and characters to measure, that are scored together; a single message may have more characters."""
+MAX_CONCURRENT_CHUNKS = 32
+"""Chunks under way at once if scoring sends requests to models, which costs no processor time."""
+MESSAGE_WORK = 100
+"""Work of a message in addition to its characters."""
+MAX_CLIENTS = 4096
+"""Idle clients whose share is remembered."""
+MAX_WAITING = 2048
+"""Maximum number of waiting messages of batches, and of waiting single messages."""
 
 
-class Busy(Exception):
-    """As many messages wait as may; come again."""
+class QueueFull(Exception):
+    """The maximum number of messages is waiting."""
 
 
-class Late(Exception):
-    """Nothing of a request was scored in its time."""
+class ScoringTimeout(Exception):
+    """No message of a request was scored in time."""
 
 
 @dataclass(eq=False)
 class _Job:
-    """A request: its messages, what came of those that are done, and how many were handed over."""
+    """A request.
+
+    Attributes:
+        batch: Messages of the request.
+        result: Rows of all messages.
+        rows: Rows of the messages that are scored.
+        started: Number of messages passed on to the scorer.
+        is_expired: True after the timeout.
+    """
 
     batch: Sequence[Message]
-    done: asyncio.Future[list[Row]]
+    result: asyncio.Future[list[Row]]
     rows: list[Row] = field(default_factory=list)
-    begun: int = 0
-    is_over: bool = False
+    started: int = 0
+    is_expired: bool = False
 
 
 @dataclass(eq=False)
 class _Client:
-    """What a client waits for, when its next piece starts and its last one ended (in work done), its place in line."""
+    """Jobs of a client.
+
+    Attributes:
+        jobs: Waiting jobs, in order of arrival.
+        start: Virtual time at which the next chunk starts.
+        end: Virtual time at which the previous chunk ended.
+        ticket: Number of the heap entry that is valid; older entries are skipped.
+        is_served: True while a chunk of the client is scored.
+    """
 
     jobs: deque[_Job] = field(default_factory=deque)
     start: int = 0
     end: int = 0
-    place: int = -1
+    ticket: int = -1
     is_served: bool = False
 
 
-class _Piece(NamedTuple):
+class _Chunk(NamedTuple):
     client: _Client
     job: _Job
     batch: Sequence[Message]
 
 
-def work_of(said: Message) -> int:
-    """Characters of a message and of the documents that come with it."""
-    return len(said.content) + sum(map(len, said.documents or ()))
+def message_size(message: Message) -> int:
+    """Return the number of characters of a message and of its documents."""
+    return len(message.content) + sum(map(len, message.documents or ()))
 
 
-class Batcher:
-    """Hands messages to threads of its own, in fair turns; those of one client in the order in which they came.
+class FairQueue:
+    """Passes messages on to scoring threads; messages of one client keep their order.
 
-    While some are scored, others gather: under load each call scores more of them, and costs less per message.
+    While some messages are scored, others gather, so that under load each call scores more messages at lower cost.
 
     Args:
-        ingestor: Takes messages in.
-        most: Messages that may wait.
-        seconds: Until a request is answered, whatever is done of it by then.
-        at_once: Pieces under way at once.
-        work: Characters that a message has measured.
+        ingestor: Scores and stores messages.
+        max_waiting: Maximum number of waiting messages.
+        seconds: Time after which a request is answered with the rows that are ready.
+        concurrency: Number of chunks under way at once.
+        work: Returns the number of characters that a message has measured.
     """
 
     def __init__(
         self,
         ingestor: Takes,
-        most: int = WAITING,
+        max_waiting: int = MAX_WAITING,
         seconds: float = 30.0,
-        at_once: int = 1,
-        work: Callable[[Message], int] = work_of,
+        concurrency: int = 1,
+        work: Callable[[Message], int] = message_size,
     ) -> None:
-        self.ingestor, self.most, self.seconds, self.at_once, self.work = ingestor, most, seconds, at_once, work
-        self.waiting, self._single = 0, 0
+        self.ingestor, self.max_waiting, self.seconds = ingestor, max_waiting, seconds
+        self.concurrency, self.work = concurrency, work
+        self.waiting, self._waiting_singles = 0, 0
         self._clients: dict[str, _Client] = {}
-        self._due: list[tuple[int, int, _Client]] = []
-        self._numbers, self._now = count(), 0
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._heap: list[tuple[int, int, _Client]] = []
+        self._tickets, self._time = count(), 0
+        self._tasks: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
-        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="scoring")
+        self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="scoring")
 
     def check_room(self, messages: int = 1) -> None:
-        """Raise `Busy` where so many messages more are too many.
+        """Check that a number of messages may wait.
 
-        One batch may always wait, and batches take no place of single messages.
-        """
-        is_full = self._single >= self.most if messages == 1 else self.waiting + messages > self.most
-        if is_full and self.waiting:
-            raise Busy
-
-    async def take(self, batch: Sequence[Message], client: str = "") -> list[Row]:
-        """One row per message; see to it that there is room first.
+        One batch may always wait, and batches take no room of single messages.
 
         Raises:
-            Late: Nothing of it was done in time; nothing will be.
+            QueueFull: Too many messages are waiting.
+        """
+        if messages == 1:
+            is_full = self._waiting_singles >= self.max_waiting
+        else:
+            is_full = self.waiting + messages > self.max_waiting
+        if is_full and self.waiting:
+            raise QueueFull
+
+    async def score(self, batch: Sequence[Message], client: str = "") -> list[Row]:
+        """Return one row per message. Call `check_room` first.
+
+        Raises:
+            ScoringTimeout: No message was scored in time, and none will be.
         """
         loop = asyncio.get_running_loop()
-        job, own = _Job(batch, loop.create_future()), self._clients.setdefault(client, _Client())
-        own.jobs.append(job)
+        job, state = _Job(batch, loop.create_future()), self._clients.setdefault(client, _Client())
+        state.jobs.append(job)
         self._count(len(batch), job)
-        if len(own.jobs) == 1 and not own.is_served:
-            self._enqueue(own)
-        late = loop.call_later(self.seconds, self._end, own, job)
+        if len(state.jobs) == 1 and not state.is_served:
+            self._enqueue(state)
+        timer = loop.call_later(self.seconds, self._expire, state, job)
         try:
-            return await job.done
+            return await job.result
         finally:
-            late.cancel()
-            if own.end <= self._now or len(self._clients) > CLIENTS:
-                self._forget_idle()
+            timer.cancel()
+            if state.end <= self._time or len(self._clients) > MAX_CLIENTS:
+                self._remove_idle_clients()
 
-    def _forget_idle(self) -> None:
-        """Clients that wait for nothing and have had no more than others."""
-        many = len(self._clients) > CLIENTS
-        idle = [name for name, each in self._clients.items() if not each.jobs and not each.is_served]
+    def _remove_idle_clients(self) -> None:
+        """Remove idle clients that have used no more than their share, or all idle ones if there are too many."""
+        is_full = len(self._clients) > MAX_CLIENTS
+        idle = [name for name, client in self._clients.items() if not client.jobs and not client.is_served]
         for name in idle:
-            if many or self._clients[name].end <= self._now:
+            if is_full or self._clients[name].end <= self._time:
                 del self._clients[name]
 
     def _count(self, messages: int, job: _Job) -> None:
         self.waiting += messages
-        self._single += messages if len(job.batch) == 1 else 0
+        self._waiting_singles += messages if len(job.batch) == 1 else 0
 
     def _enqueue(self, client: _Client) -> None:
-        """Give the first message of a client its place."""
+        """Add the next message of a client to the heap."""
         job = client.jobs[0]
-        client.start, client.place = max(self._now, client.end), next(self._numbers)
-        heappush(self._due, (client.start + EACH + self.work(job.batch[job.begun]), client.place, client))
+        client.start, client.ticket = max(self._time, client.end), next(self._tickets)
+        due = client.start + MESSAGE_WORK + self.work(job.batch[job.started])
+        heappush(self._heap, (due, client.ticket, client))
         self._wake.set()
 
     async def run(self) -> None:
-        """Score what comes until cancelled."""
+        """Score messages until cancelled."""
         try:
             while True:
                 await self._wake.wait()
                 self._wake.clear()
-                while self._due and len(self._under_way) < self.at_once:
-                    self._begin(self._next())
+                while self._heap and len(self._tasks) < self.concurrency:
+                    self._start(self._next_chunks())
         finally:
-            for task in self._under_way:
+            for task in self._tasks:
                 task.cancel()
 
-    def _begin(self, pieces: Sequence[_Piece]) -> None:
-        if pieces:
-            task = asyncio.create_task(self._score(pieces))
-            self._under_way.add(task)
-            task.add_done_callback(self._ended)
+    def _start(self, chunks: Sequence[_Chunk]) -> None:
+        if chunks:
+            task = asyncio.create_task(self._score_chunks(chunks))
+            self._tasks.add(task)
+            task.add_done_callback(self._end_task)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._under_way.discard(task)
+    def _end_task(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
         self._wake.set()
 
-    def _next(self) -> list[_Piece]:
-        """The pieces that are scored together: those due first, one per client; where models are asked, one alone."""
-        pieces: list[_Piece] = []
+    def _next_chunks(self) -> list[_Chunk]:
+        """Return the chunks to score together: the first ones due, one per client; a single one if models are asked."""
+        chunks: list[_Chunk] = []
         work = messages = 0
-        while self._due and messages < AT_ONCE and not (pieces and self.at_once > 1):
-            due, place, client = self._due[0]
-            is_there = place == client.place and client.jobs  # else its time was over
-            if is_there and pieces and work + due - client.start > WORK:
+        while self._heap and messages < MAX_MESSAGES and not (chunks and self.concurrency > 1):
+            due, ticket, client = self._heap[0]
+            is_valid = ticket == client.ticket and client.jobs  # else the job has expired
+            if is_valid and chunks and work + due - client.start > MAX_WORK:
                 break
-            heappop(self._due)
-            if is_there:
-                self._now = max(self._now, client.start)
-                piece, own = self._piece(client, WORK - work, AT_ONCE - messages)
-                client.end, client.is_served = client.start + own, True
-                pieces.append(piece)
-                work, messages = work + own, messages + len(piece.batch)
-        return pieces
+            heappop(self._heap)
+            if is_valid:
+                self._time = max(self._time, client.start)
+                chunk, chunk_work = self._next_chunk(client, MAX_WORK - work, MAX_MESSAGES - messages)
+                client.end, client.is_served = client.start + chunk_work, True
+                chunks.append(chunk)
+                work, messages = work + chunk_work, messages + len(chunk.batch)
+        return chunks
 
-    def _piece(self, client: _Client, work: int, messages: int) -> tuple[_Piece, int]:
-        """As many of a client's next messages as are within some work, at least one; and their work."""
-        job, own = client.jobs[0], 0
-        shown: dict[str, int] = {}  # characters of documents that come within the piece
-        first = last = job.begun
-        while last < min(len(job.batch), first + messages):
-            said = job.batch[last]
-            if said.documents is not None:
-                shown[said.conversation] = sum(map(len, said.documents))
-            more = EACH + self.work(said) + (0 if said.documents is not None else shown.get(said.conversation, 0))
-            if last > first and own + more > work:
+    def _next_chunk(self, client: _Client, max_work: int, max_messages: int) -> tuple[_Chunk, int]:
+        """Return the next messages of a client within some work, at least one, and their work."""
+        job, work = client.jobs[0], 0
+        document_sizes: dict[str, int] = {}  # characters of the documents of each conversation of the chunk
+        first = last = job.started
+        while last < min(len(job.batch), first + max_messages):
+            message = job.batch[last]
+            if message.documents is not None:
+                document_sizes[message.conversation] = sum(map(len, message.documents))
+            more = MESSAGE_WORK + self.work(message)
+            if message.documents is None:
+                more += document_sizes.get(message.conversation, 0)
+            if last > first and work + more > max_work:
                 break
-            own, last = own + more, last + 1
-        job.begun = last
-        return _Piece(client, job, job.batch[first:last]), own
+            work, last = work + more, last + 1
+        job.started = last
+        return _Chunk(client, job, job.batch[first:last]), work
 
-    async def _score(self, pieces: Sequence[_Piece]) -> None:
-        batch = [said for piece in pieces for said in piece.batch]
+    async def _score_chunks(self, chunks: Sequence[_Chunk]) -> None:
+        batch = [message for chunk in chunks for message in chunk.batch]
         try:
             rows = await asyncio.get_running_loop().run_in_executor(self._threads, self.ingestor.take, batch)
-        except Exception as error:  # whoever asked is told; the next is served
-            for piece in pieces:
-                self._finish(piece.client, piece.job, error)
+        except Exception as error:  # the error belongs to these requests; the queue goes on
+            for chunk in chunks:
+                self._finish(chunk.client, chunk.job, error)
         else:
             remaining = iter(rows)
-            for piece in pieces:
-                piece.job.rows += [next(remaining) for _ in piece.batch]
-                if piece.job.is_over or len(piece.job.rows) == len(piece.job.batch):
-                    self._finish(piece.client, piece.job)
+            for chunk in chunks:
+                chunk.job.rows += [next(remaining) for _ in chunk.batch]
+                if chunk.job.is_expired or len(chunk.job.rows) == len(chunk.job.batch):
+                    self._finish(chunk.client, chunk.job)
         finally:
-            for piece in pieces:
-                self._count(-len(piece.batch), piece.job)
-                piece.client.is_served = False
-                if piece.client.jobs:
-                    self._enqueue(piece.client)
+            for chunk in chunks:
+                self._count(-len(chunk.batch), chunk.job)
+                chunk.client.is_served = False
+                if chunk.client.jobs:
+                    self._enqueue(chunk.client)
 
-    def _end(self, client: _Client, job: _Job) -> None:
-        """The time of a request is over; what is being scored is waited for, unless a model is asked."""
-        job.is_over = True
-        if self.at_once > 1 or not client.is_served or client.jobs[0] is not job:
+    def _expire(self, client: _Client, job: _Job) -> None:
+        """End a job after its timeout; a chunk that is being scored still counts, unless a model is asked."""
+        job.is_expired = True
+        if self.concurrency > 1 or not client.is_served or client.jobs[0] is not job:
             self._finish(client, job)
 
     def _finish(self, client: _Client, job: _Job, error: Exception | None = None) -> None:
-        """Answer a request with what is done of it; what was not begun never will be."""
+        """Answer a request with the rows that are ready, and drop its other messages."""
         if job in client.jobs:
             client.jobs.remove(job)
-            self._count(job.begun - len(job.batch), job)
-        if job.done.done():  # it was answered before all was done, or the client went away
+            self._count(job.started - len(job.batch), job)
+        if job.result.done():  # answered after the timeout, or the client disconnected
             return
         reason = f"not scored within {self.seconds:g} seconds; send it again"
         if error is not None or not job.rows:
-            job.done.set_exception(error or Late(reason))
+            job.result.set_exception(error or ScoringTimeout(reason))
         else:
-            job.done.set_result([*job.rows, *(not_taken(said, reason) for said in job.batch[len(job.rows) :])])
+            unscored = [not_taken(message, reason) for message in job.batch[len(job.rows) :]]
+            job.result.set_result([*job.rows, *unscored])

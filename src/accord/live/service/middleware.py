@@ -1,7 +1,7 @@
-"""Layers around every application that listens: limits of requests, the token, and what a server needs to start.
+"""ASGI middleware of every server: request limits and access tokens.
 
-`Guard` limits the size of requests and the time in which they arrive; `TokenGuard` also requires the token. Importing
-this module does not need the extra `accord[serve]`.
+`Guard` limits the size of requests and the time in which they arrive. `TokenGuard` also requires a token. This module
+does not need the extra `accord[serve]`.
 """
 
 from __future__ import annotations
@@ -24,33 +24,40 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-BODY = 4 * 2**20
-"""Bytes that a request may have."""
-SECONDS = 10.0
-"""For a request to arrive in."""
-UNDER_WAY = 128 * 2**20
-"""Bytes that all requests under way may have together; one may have a quarter of what is left, or `SMALL`."""
-SMALL = 64 * 2**10
-"""Bytes for which there is always room."""
-DRAINED = 64 * 2**20
-"""Bytes of a request that is too large which are read and thrown away, so that its sender reads why."""
+MAX_BODY_BYTES = 4 * 2**20
+REQUEST_SECONDS = 10.0
+"""Time in which a request has to arrive."""
+MAX_TOTAL_BYTES = 128 * 2**20
+"""Maximum size of all requests under way; one request may take a quarter of the free part, or `SMALL_BYTES`."""
+SMALL_BYTES = 64 * 2**10
+"""Size that a request may always have."""
+MAX_DRAINED_BYTES = 64 * 2**20
+"""Bytes of an oversized request that are read and discarded, so that the client reads the error."""
 OPEN_PATHS = frozenset({"/healthz", "/docs"})
-"""Paths of live scoring that need no token: the health check, and the description of the API, which holds no data."""
+"""Paths of live scoring that need no token: the health check and the API description, which contain no data."""
+SCORING_PREFIXES = ("/v1/", "/metrics", "/docs", "/openapi.json", "/healthz")
+"""Path prefixes of live scoring; all other paths are pages."""
 
 
 class Refused(Exception):
-    """A request that is not served; `wait` says after how many seconds it may be sent again."""
+    """A refused request.
 
-    def __init__(self, status: int, reason: str, wait: float | None = None) -> None:
+    Args:
+        status: HTTP status.
+        reason: Message of the response.
+        retry_after: Seconds after which the client may retry.
+    """
+
+    def __init__(self, status: int, reason: str, retry_after: float | None = None) -> None:
         super().__init__(reason)
         self.status, self.reason = status, reason
         self.headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
-        if wait is not None:
-            self.headers["Retry-After"] = str(ceil(wait))
+        if retry_after is not None:
+            self.headers["Retry-After"] = str(ceil(retry_after))
 
 
 def is_loopback(host: str) -> bool:
-    """Return True if a host's name or address is of the loopback interface."""
+    """Return True if a host name or address belongs to the loopback interface."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -58,7 +65,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_local(scope: Scope) -> bool:
-    """Return True if the client's address and the Host header of a request are loopback."""
+    """Return True if the client address and the Host header of a request are loopback."""
     client, headers = scope.get("client"), {name.lower(): value for name, value in scope["headers"]}
     return client is not None and is_loopback(client[0]) and is_loopback(host_name(headers))
 
@@ -79,10 +86,10 @@ def exposure(host: str, names: Sequence[str] = (), proxies: Sequence[str] = ()) 
 
 
 def checked_token(token: str | None, exposure: str = "") -> str:
-    """Return the token of the live API, or a new random one for a server that only this machine reaches.
+    """Return the token of the live API, or a new random token for a server that only this machine reaches.
 
     Raises:
-        BadInput: The token is too short, or there is none and other machines reach the server.
+        BadInput: The token is too short, or missing on a server that other machines reach.
     """
     if token is None and exposure:
         raise BadInput(
@@ -95,10 +102,10 @@ def checked_token(token: str | None, exposure: str = "") -> str:
 
 
 def check_installed() -> None:
-    """Say how to install what the service needs.
+    """Check that the packages of the extra `accord[serve]` are installed.
 
     Raises:
-        MissingExtra: It is not there.
+        MissingExtra: A package is missing.
     """
     try:
         import fastapi  # noqa: F401
@@ -108,40 +115,40 @@ def check_installed() -> None:
         raise MissingExtra("the service", "serve") from None
 
 
-FREE_GUESSES, LONGEST_WAIT, ADDRESSES = 20, 60.0, 4096
-"""Wrong tokens of an address before it has to wait, its longest wait in seconds, and addresses that are remembered."""
+FREE_ATTEMPTS, MAX_WAIT_SECONDS, MAX_ADDRESSES = 20, 60.0, 4096
+"""Wrong tokens of an address before it has to wait, the longest wait, and the number of addresses in memory."""
 
 
-class Guesses:
-    """Wrong tokens by address: after some of them each doubles the time in which further ones are turned away.
+class AttemptLimiter:
+    """Rate limit of wrong tokens by client address: after `FREE_ATTEMPTS`, each wrong token doubles the wait.
 
-    A right token never comes here: whoever has it is let in, whatever others at the same address try. What keeps a
-    token from being guessed is its length; this keeps guesses few, cheap and visible.
+    Requests with the right token are never limited, even if other clients share the address. The length of a token
+    protects it against guessing; the limit keeps attempts cheap and visible.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
-        self._wrong: OrderedDict[str, tuple[int, float]] = OrderedDict()  # how many, and until when more have to wait
+        self._attempts: OrderedDict[str, tuple[int, float]] = OrderedDict()  # count, and time until which to wait
 
-    def wrong(self, scope: Scope, reason: str) -> Refused:
-        """What to say of a wrong token: 401, or 429 for as long as its address has to wait."""
-        address, now = _network(scope), self._clock()
-        count, until = self._wrong.pop(address, (0, now))
+    def record(self, scope: Scope, reason: str) -> Refused:
+        """Count a wrong token; return the error for the client: 401, or 429 while its address has to wait."""
+        address, now = _client_network(scope), self._clock()
+        count, until = self._attempts.pop(address, (0, now))
         is_early = now < until
         if not is_early:
             count += 1
-            until = now + min(2.0 ** (count - FREE_GUESSES), LONGEST_WAIT) if count > FREE_GUESSES else now
-        self._wrong[address] = count, until
-        while len(self._wrong) > ADDRESSES:
-            self._wrong.popitem(last=False)
+            wait = min(2.0 ** (count - FREE_ATTEMPTS), MAX_WAIT_SECONDS) if count > FREE_ATTEMPTS else 0.0
+            until = now + wait
+        self._attempts[address] = count, until
+        while len(self._attempts) > MAX_ADDRESSES:
+            self._attempts.popitem(last=False)
         if is_early:
-            told = "too many wrong tokens came from this address; wait, or name the right one"
-            return Refused(429, told, until - now)
+            return Refused(429, "too many wrong tokens from this address; wait, or send the right token", until - now)
         return Refused(401, reason)
 
 
-def _network(scope: Scope) -> str:
-    """Whence a request comes: an address; of IPv6 the first half, since the other one is anybody's choice."""
+def _client_network(scope: Scope) -> str:
+    """Return the client address; of IPv6 the /64 network, because a client can choose the rest freely."""
     host = str((scope.get("client") or ("",))[0])
     try:
         address = ipaddress.ip_address(host)
@@ -151,46 +158,46 @@ def _network(scope: Scope) -> str:
 
 
 class Guard:
-    """An ASGI application around another, which receives whole bodies of limited size.
+    """ASGI middleware that passes on complete request bodies of limited size.
 
     Args:
-        app: The application.
-        body: The maximum size of a request, in bytes.
-        seconds: The time in which a request has to arrive.
+        app: Inner application.
+        body: Maximum size of a request in bytes.
+        seconds: Time in which a request has to arrive.
     """
 
-    def __init__(self, app: App, body: int = BODY, seconds: float = SECONDS) -> None:
+    def __init__(self, app: App, body: int = MAX_BODY_BYTES, seconds: float = REQUEST_SECONDS) -> None:
         self.app, self.body, self.seconds = app, body, seconds
-        self.room, self.held = max(UNDER_WAY, 4 * body), 0
+        self.max_total, self.total = max(MAX_TOTAL_BYTES, 4 * body), 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request, or say why not."""
+        """Pass a request on, or answer with the reason of the refusal."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         headers = {name.lower(): value for name, value in scope["headers"]}
-        held = _Held(self)
+        reservation = _Reservation(self)
         try:
             _check_headers(scope)
             self._check_sender(scope, headers)
-            content = await self._content(receive, headers, held)
-            await self.app(scope, _replayed(content, receive), send)
+            content = await self._read_content(receive, headers, reservation)
+            await self.app(scope, _replay(content, receive), send)
         except Refused as refused:
             from starlette.responses import JSONResponse
 
-            closing = {"Connection": "close", **refused.headers}
-            await JSONResponse({"error": refused.reason}, refused.status, closing)(scope, receive, send)
+            response_headers = {"Connection": "close", **refused.headers}
+            await JSONResponse({"error": refused.reason}, refused.status, response_headers)(scope, receive, send)
         finally:
-            held.release()
+            reservation.release()
 
     def _check_sender(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
-        """Raise `Refused` for a sender that is not allowed; a subclass decides."""
+        """Raise `Refused` if the sender is not allowed; subclasses override this check."""
 
-    async def _content(self, receive: Receive, headers: dict[bytes, bytes], held: _Held) -> bytes:
-        """The request's body, unpacked."""
+    async def _read_content(self, receive: Receive, headers: dict[bytes, bytes], reservation: _Reservation) -> bytes:
+        """Return the decompressed body of a request."""
         try:
             async with asyncio.timeout(self.seconds):
-                content = await self._body(receive, held)
+                content = await self._read_body(receive, reservation)
         except TimeoutError:
             raise Refused(408, f"the request did not arrive within {self.seconds:g} seconds") from None
         encoding = headers.get(b"content-encoding", b"identity").decode("latin-1").lower()
@@ -198,123 +205,132 @@ class Guard:
             return content
         if encoding != "gzip":
             raise Refused(415, f"content encoding {encoding!r}; allowed: gzip, identity")
-        found = self._unpacked(content)
-        held.take(len(found))
-        return found
+        decompressed = self._decompress(content)
+        reservation.add(len(decompressed))
+        return decompressed
 
-    async def _body(self, receive: Receive, held: _Held) -> bytes:
-        parts, size, more = [], 0, True
-        while more and size <= DRAINED:
+    async def _read_body(self, receive: Receive, reservation: _Reservation) -> bytes:
+        parts, size, has_more = [], 0, True
+        while has_more and size <= MAX_DRAINED_BYTES:
             event = await receive()
             if event["type"] == "http.disconnect":
-                raise Refused(400, "the client went away")
-            size += len(event.get("body", b""))
+                raise Refused(400, "the client disconnected")
+            part = event.get("body", b"")
+            size += len(part)
             if size <= self.body:
-                held.take(len(event.get("body", b"")))
-                parts.append(event.get("body", b""))
-            more = event.get("more_body", False)
+                reservation.add(len(part))
+                parts.append(part)
+            has_more = event.get("more_body", False)
         if size > self.body:
-            raise Refused(413, f"the request is larger than {_megabytes(self.body)}; send less at once")
+            raise Refused(413, f"the request is larger than {_megabytes(self.body)}; send smaller requests")
         return b"".join(parts)
 
-    def _unpacked(self, content: bytes) -> bytes:
-        packed = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    def _decompress(self, content: bytes) -> bytes:
+        decompressor = zlib.decompressobj(zlib.MAX_WBITS | 16)
         try:
-            found = packed.decompress(content, self.body + 1)
+            decompressed = decompressor.decompress(content, self.body + 1)
         except zlib.error:
-            raise Refused(400, "the request says it is gzip, and is not") from None
-        if len(found) > self.body:
-            raise Refused(413, f"the request unpacks to more than {_megabytes(self.body)}; send less at once")
-        if content and not packed.eof:
+            raise Refused(400, "the request declares gzip encoding, and its body is not gzip") from None
+        if len(decompressed) > self.body:
+            raise Refused(413, f"the request unpacks to more than {_megabytes(self.body)}; send smaller requests")
+        if content and not decompressor.eof:
             raise Refused(400, "the gzip body of the request is truncated; send it whole")
-        if packed.unused_data:
+        if decompressor.unused_data:
             raise Refused(400, "the request holds other bytes after its gzip stream; send one stream")
-        return found
+        return decompressed
 
 
 class TokenGuard(Guard):
-    """A guard that requires a token, except for open paths.
+    """Guard that requires a token.
 
     Args:
-        app: The application.
-        token: The token, as in `Authorization: Bearer TOKEN`.
-        body: The maximum size of a request, in bytes.
-        seconds: The time in which a request has to arrive.
-        loopback_only: Whether the client's address and the Host header must be loopback.
+        app: Inner application.
+        token: Token of the header `Authorization: Bearer TOKEN`.
+        body: Maximum size of a request in bytes.
+        seconds: Time in which a request has to arrive.
+        loopback_only: Refuse requests whose client address or Host header is not loopback.
         open_paths: Paths that need no token.
-        guesses: Wrong tokens so far.
+        attempts: Rate limit of wrong tokens.
     """
 
     def __init__(
         self,
         app: App,
         token: str,
-        body: int = BODY,
-        seconds: float = SECONDS,
+        body: int = MAX_BODY_BYTES,
+        seconds: float = REQUEST_SECONDS,
         loopback_only: bool = False,
         open_paths: Collection[str] = OPEN_PATHS,
-        guesses: Guesses | None = None,
+        attempts: AttemptLimiter | None = None,
     ) -> None:
         super().__init__(app, body, seconds)
         if not token:
             raise ValueError("an empty token would let every client in")
         self.token, self.loopback_only, self.open_paths = token, loopback_only, open_paths
-        self.guesses = guesses or Guesses()
+        self.attempts = attempts or AttemptLimiter()
 
     def _check_sender(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
         if self.loopback_only and not is_local(scope):
-            raise Refused(421, "without ACCORD_TOKEN this service answers requests to this machine's own name alone")
+            raise Refused(421, "without ACCORD_TOKEN the service accepts requests to a loopback address only")
         if scope["path"] in self.open_paths:
             return
-        given, reason = headers.get(b"authorization"), "name the service's token: Authorization: Bearer TOKEN"
-        if given is None:
+        header, reason = headers.get(b"authorization"), "send the service's token: Authorization: Bearer TOKEN"
+        if header is None:
             raise Refused(401, reason)
-        if not hmac.compare_digest(given, b"Bearer " + self.token.encode()):
-            raise self.guesses.wrong(scope, reason)
+        if not hmac.compare_digest(header, b"Bearer " + self.token.encode()):
+            raise self.attempts.record(scope, reason)
 
 
-_ONCE = (b"host", b"authorization", b"content-encoding", b"content-type", b"origin", b"x-accord-form")
-"""Headers that decide who may ask and how a body is read; with two of one, each reader may take another."""
+_SINGLE_HEADERS = (
+    b"host",
+    b"authorization",
+    b"content-encoding",
+    b"content-type",
+    b"origin",
+    b"x-accord-form",
+    b"x-conversation-id",
+)
+"""Headers that may occur once: with two values, proxy and server could each read another one."""
 
 
 def _check_headers(scope: Scope) -> None:
-    """Refuse a request that has one of these headers twice.
+    """Check that no header of `_SINGLE_HEADERS` occurs twice.
 
     Raises:
-        Refused: With 400.
+        Refused: With status 400.
     """
     names = [name.lower() for name, _ in scope["headers"]]
-    twice = next((name for name in _ONCE if names.count(name) > 1), None)
-    if twice is not None:
-        raise Refused(400, f"the request has the header {twice.decode().title()} twice; send it once")
+    repeated = next((name for name in _SINGLE_HEADERS if names.count(name) > 1), None)
+    if repeated is not None:
+        raise Refused(400, f"the request has the header {repeated.decode().title()} twice; send it once")
 
 
 def host_name(headers: dict[bytes, bytes]) -> str:
-    """Return the host that a request is addressed to, in lower case and without its port."""
+    """Return the host of the Host header, in lower case and without the port."""
     host = headers.get(b"host", b"").decode("latin-1").lower()
     name, _, port = host.rpartition(":")
     return host if parse_whole_number(port) is None else name
 
 
-class _Held:
-    """The bytes of one request, for as long as it is served."""
+class _Reservation:
+    """Share of `MAX_TOTAL_BYTES` that one request takes while it is served."""
 
     def __init__(self, guard: Guard) -> None:
         self.guard, self.size = guard, 0
 
-    def take(self, size: int) -> None:
-        """Hold more.
+    def add(self, size: int) -> None:
+        """Reserve more bytes.
 
         Raises:
-            Refused: With 503, where all requests under way have too many.
+            Refused: With status 503 if all requests together are too large.
         """
-        if self.size + size > max(SMALL, (self.guard.room - self.guard.held + self.size) // 4):
-            raise Refused(503, "too much is under way; send this again in a second", 1)
-        self.size, self.guard.held = self.size + size, self.guard.held + size
+        if self.size + size > max(SMALL_BYTES, (self.guard.max_total - self.guard.total + self.size) // 4):
+            raise Refused(503, "the server holds too many large requests; send this again in a second", 1)
+        self.size, self.guard.total = self.size + size, self.guard.total + size
 
     def release(self) -> None:
-        """Hold nothing."""
-        self.guard.held -= self.size
+        """Release all reserved bytes."""
+        self.guard.total -= self.size
         self.size = 0
 
 
@@ -322,8 +338,8 @@ def _megabytes(count: int) -> str:
     return f"{count / 2**20:g} MB"
 
 
-def _replayed(content: bytes, receive: Receive) -> Receive:
-    """What the application receives: the whole body at once, then whatever else happens."""
+def _replay(content: bytes, receive: Receive) -> Receive:
+    """Return a receiver that gives the whole body first, then all further events."""
     events = iter([{"type": "http.request", "body": content, "more_body": False}])
 
     async def replay() -> MutableMapping[str, Any]:
@@ -333,17 +349,13 @@ def _replayed(content: bytes, receive: Receive) -> Receive:
     return replay
 
 
-SCORING = ("/v1/", "/metrics", "/docs", "/openapi.json", "/healthz")
-"""What the addresses of live scoring begin with, where both are served."""
-
-
-def together(scores: App, pages: App | None) -> App:
-    """Serve live scoring and the pages of the workbench, if there are any, at one address."""
+def combine_apps(scores: App, pages: App | None) -> App:
+    """Return an application that serves live scoring and pages at one address."""
     if pages is None:
         return scores
 
-    async def both(scope: Any, receive: Any, send: Any) -> None:
-        is_scoring = scope["type"] == "lifespan" or scope.get("path", "").startswith(SCORING)
+    async def combined(scope: Any, receive: Any, send: Any) -> None:
+        is_scoring = scope["type"] == "lifespan" or scope.get("path", "").startswith(SCORING_PREFIXES)
         await (scores if is_scoring else pages)(scope, receive, send)
 
-    return both
+    return combined

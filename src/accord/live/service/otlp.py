@@ -1,7 +1,7 @@
-"""OTLP exports read: bytes to spans as `accord.formats` reads them, in JSON or protobuf.
+"""Parser of OTLP exports, in JSON or protobuf, into the spans that `accord.formats` reads.
 
-Of protobuf the spans are taken from the parsed message one by one, without JSON between: of one without content
-(`formats.has_no_content`) only the names of its attributes are read, which decides the rate of a collector.
+Protobuf spans are converted one by one, without JSON. Of a span without messages (`formats.has_no_content`) only the
+names of its attributes are read, because most spans of a collector are such spans.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from accord.formats import decoded_json, has_no_content
 from accord.live.service.schemas import JSON, PROTOBUF, TRACES, Signal, media_type
 
 
-def export_of(body: bytes, content_type: str, signal: Signal) -> Any:
-    """An export as JSON; its attributes may be mappings.
+def parse_export(body: bytes, content_type: str, signal: Signal) -> Any:
+    """Return an export as JSON; its attributes may be mappings.
 
     Raises:
-        BadInput: The body is not what its content type says, or of another type.
+        BadInput: The body does not match its content type, or the content type is not supported.
     """
     kind = media_type(content_type)
     if kind == JSON:
@@ -36,19 +36,21 @@ def export_of(body: bytes, content_type: str, signal: Signal) -> Any:
     try:
         request.ParseFromString(body)
     except DecodeError:
-        raise BadInput(f"the body is no export of {signal.name}") from None
+        raise BadInput(f"the body is no OTLP export of {signal.name}") from None
     return _traces(request) if signal is TRACES else MessageToDict(request)
 
 
 def _traces(request: Any) -> dict[str, Any]:
-    """The spans of an export by their resource."""
+    """Return the spans of an export by resource."""
     return {
         TRACES.resources: [
             {
-                "resource": {"attributes": _attributes(each.resource.attributes)},
-                "scopeSpans": [{"spans": [_span(span) for span in scope.spans]} for scope in each.scope_spans],
+                "resource": {"attributes": _attributes(resource_spans.resource.attributes)},
+                "scopeSpans": [
+                    {"spans": [_span(span) for span in scope.spans]} for scope in resource_spans.scope_spans
+                ],
             }
-            for each in request.resource_spans
+            for resource_spans in request.resource_spans
         ]
     }
 
@@ -63,8 +65,8 @@ def _span(span: Any) -> dict[str, Any]:
         "startTimeUnixNano": span.start_time_unix_nano,
         "attributes": _attributes(span.attributes),
         "events": [
-            {"name": each.name, "timeUnixNano": each.time_unix_nano, "attributes": _attributes(each.attributes)}
-            for each in span.events
+            {"name": event.name, "timeUnixNano": event.time_unix_nano, "attributes": _attributes(event.attributes)}
+            for event in span.events
         ],
     }
 
@@ -74,10 +76,10 @@ def _attributes(entries: Iterable[Any]) -> dict[str, Any]:
 
 
 def _value(value: Any) -> Any:
-    """A tagged value as a plain one; bytes as JSON has them."""
+    """Return an OTLP value as a Python value; bytes are encoded in Base64, as in JSON."""
     kind = value.WhichOneof("value")
     if kind == "array_value":
-        return [_value(each) for each in value.array_value.values]
+        return [_value(element) for element in value.array_value.values]
     if kind == "kvlist_value":
         return _attributes(value.kvlist_value.values)
     if kind == "bytes_value":

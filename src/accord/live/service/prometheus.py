@@ -1,9 +1,9 @@
-"""What a service counts for Prometheus: requests, messages, scores by system, and what it holds at present."""
+"""Prometheus metrics of the service: requests, messages, scores by system, and memory."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, Summary, generate_latest
@@ -11,96 +11,92 @@ from prometheus_client.metrics_core import GaugeMetricFamily, InfoMetricFamily, 
 from prometheus_client.registry import Collector
 
 from accord.edges import LONGEST_NAME, one_line
+from accord.live.daily_sketch import NameLimit
 from accord.live.ingest import Row
-from accord.live.monitoring.daily_sketch import Names
 from accord.live.scorer import LiveScorer
 from accord.live.service.middleware import App, Receive, Scope, Send
 from accord.version import __version__
 
-SYSTEMS = 50
-"""The most systems whose scores are told apart."""
-Level = tuple[str, Callable[[], float]]
-"""What a figure that rises and falls says, and what reads it."""
+MAX_SYSTEMS = 50
+"""Systems with scores of their own; further systems share one label."""
 
 
-class Levels(Collector):
-    """Figures that rise and fall, and who scores, read when they are asked for."""
-
-    def __init__(self, levels: Mapping[str, Level], about: Callable[[], dict[str, str]]) -> None:
-        self._levels, self._about = levels, about
-
-    def collect(self) -> Iterator[Metric]:
-        """Each of them."""
-        for name, (told, read) in self._levels.items():
-            yield GaugeMetricFamily(name, told, read())
-        yield InfoMetricFamily("accord_evaluator", "Who scores.", self._about())
-
-
-class Gauges:
-    """Counters of one service, in a registry of their own."""
+class ScorerGauges(Collector):
+    """Gauges of a scorer, read when Prometheus asks for them."""
 
     def __init__(self, scorer: LiveScorer, waiting: Callable[[], float]) -> None:
-        self.registry = CollectorRegistry()
-        kept = self.registry
-        self.requests = Counter("accord_requests", "Requests by path and status.", ["path", "status"], registry=kept)
-        self.messages = Counter("accord_messages", "Messages by what came of them.", ["status"], registry=kept)
-        self.passed_over = Counter(
-            "accord_spans_passed_over", "Spans and log records that said nothing, by reason.", ["reason"], registry=kept
+        self._scorer, self._waiting = scorer, waiting
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the current values."""
+        scorer = self._scorer
+        yield GaugeMetricFamily("accord_conversations", "Conversations in memory.", len(scorer))
+        yield GaugeMetricFamily(
+            "accord_memory_bytes", "Estimated size of conversations and documents in memory.", scorer.room.used
         )
+        yield GaugeMetricFamily("accord_memory_limit_bytes", "Maximum of accord_memory_bytes.", scorer.room.most)
+        yield GaugeMetricFamily("accord_waiting_messages", "Messages waiting to be scored.", self._waiting())
+        info = {"signature": one_line(str(scorer.signature)), "version": __version__}
+        yield InfoMetricFamily("accord_evaluator", "Evaluator in use.", info)
+
+
+class ServiceMetrics:
+    """Metrics of one service, in a registry of their own."""
+
+    def __init__(self, scorer: LiveScorer, waiting: Callable[[], float]) -> None:
+        self.registry = registry = CollectorRegistry()
+        self.requests = Counter(
+            "accord_requests", "Requests by path and status.", ["path", "status"], registry=registry
+        )
+        self.messages = Counter("accord_messages", "Messages by result.", ["status"], registry=registry)
+        self.skipped_spans = Counter(
+            "accord_spans_skipped", "Spans and log records without messages, by reason.", ["reason"],
+            registry=registry,
+        )  # fmt: skip
         self.seconds = Histogram(
-            "accord_request_seconds", "Seconds from a request's arrival to its answer.", registry=kept,
+            "accord_request_seconds", "Seconds from the arrival of a request to its answer.", registry=registry,
             buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
         )  # fmt: skip
-        self.scores = Summary("accord_score", "Scores by system.", ["system"], registry=kept)
-        self._scorer, self._systems = scorer, Names(SYSTEMS)
-        held = "Bytes of conversations and documents that are remembered, as estimated."
-        self.levels: dict[str, Level] = {
-            "accord_conversations": ("Conversations remembered.", lambda: len(scorer)),
-            "accord_memory_bytes": (held, lambda: scorer.room.used),
-            "accord_memory_limit_bytes": ("Bytes that these may have.", lambda: scorer.room.most),
-            "accord_waiting_messages": ("Messages that wait to be scored.", waiting),
-        }
-        kept.register(Levels(self.levels, self.about))
+        self.scores = Summary("accord_score", "Scores by system.", ["system"], registry=registry)
+        self._systems = NameLimit(MAX_SYSTEMS)
+        registry.register(ScorerGauges(scorer, waiting))
 
-    def about(self) -> dict[str, str]:
-        """Who scores at present."""
-        return {"signature": one_line(str(self._scorer.signature)), "version": __version__}
-
-    def count(self, rows: Iterable[Row]) -> None:
-        """Take what came of some messages into account."""
+    def count_rows(self, rows: Iterable[Row]) -> None:
+        """Count the results of some messages."""
         for row in rows:
             self.messages.labels(row["status"]).inc()
             value = row.get("value")
             if value is not None and not row.get("again"):
-                self.scores.labels(self._systems.of(one_line(row.get("system") or "", LONGEST_NAME))).observe(value)
+                system = one_line(row.get("system") or "", LONGEST_NAME)
+                self.scores.labels(self._systems.limit(system)).observe(value)
 
     def text(self) -> bytes:
-        """Everything in Prometheus' text format."""
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(self.registry)
 
 
-class Counted:
-    """An ASGI application around another that counts and times its requests."""
+class RequestCounter:
+    """ASGI middleware that counts and times requests."""
 
-    def __init__(self, app: App, gauges: Gauges) -> None:
-        self.app, self.gauges = app, gauges
+    def __init__(self, app: App, metrics: ServiceMetrics) -> None:
+        self.app, self.metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request, and note how that went."""
+        """Pass a request on, and record its status and duration."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         start, status = time.perf_counter(), "500"
 
-        async def noted(event: MutableMapping[str, Any]) -> None:
+        async def record_status(event: MutableMapping[str, Any]) -> None:
             nonlocal status
             if event["type"] == "http.response.start":
                 status = str(event["status"])
             await send(event)
 
         try:
-            await self.app(scope, receive, noted)
+            await self.app(scope, receive, record_status)
         finally:
             path = getattr(scope.get("route"), "path", "(none)")
-            self.gauges.requests.labels(path, status).inc()
-            self.gauges.seconds.observe(time.perf_counter() - start)
+            self.metrics.requests.labels(path, status).inc()
+            self.metrics.seconds.observe(time.perf_counter() - start)

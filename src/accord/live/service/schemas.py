@@ -1,15 +1,19 @@
-"""What goes over HTTP: the JSON Schema of messages and rows, what OpenAPI says of each route, and OTLP exports read.
+"""JSON Schema of messages and rows, OpenAPI description of each route, and OTLP signals.
 
-The schema of a message is that of `Message`, so that what is published is what is read.
+The schema of a message is generated from `Message`, so that the published schema matches the parser.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.resources import files
 from typing import Any, NotRequired, TypedDict
+
+from markupsafe import Markup, escape
 
 from accord.edges import BadInput, MissingExtra
 from accord.live.messages import adapter
@@ -19,18 +23,18 @@ PROTOBUF, JSON = "application/x-protobuf", "application/json"
 
 
 def media_type(content_type: str) -> str:
-    """A content type without its parameters."""
+    """Return a content type without its parameters."""
     return content_type.partition(";")[0].strip().lower()
 
 
 @dataclass(frozen=True)
 class Signal:
-    """What an OTLP export tells of.
+    """Kind of OTLP export.
 
     Attributes:
-        name: Of its package in OTLP.
-        resources: The key of its parts.
-        rejected: How an answer counts those that could not be read.
+        name: Name of its OTLP package.
+        resources: JSON key of the list of resources.
+        rejected: JSON key of the number of rejected records in a response.
     """
 
     name: str
@@ -38,10 +42,10 @@ class Signal:
     rejected: str
 
     def checked(self, export: Any) -> dict[str, Sequence[Any]]:
-        """The export, if it is one.
+        """Return an export.
 
         Raises:
-            BadInput: It is no export of this.
+            BadInput: The value is not an export of this signal.
         """
         parts = export.get(self.resources, export.get(_snake(self.resources), ())) if isinstance(export, dict) else None
         if not isinstance(parts, list | tuple):
@@ -49,10 +53,10 @@ class Signal:
         return {self.resources: parts}
 
     def message(self, end: str) -> Any:
-        """A new message of OTLP: an export's `Request`, or its `Response`.
+        """Return a new protobuf message: the `Request` or the `Response` of an export.
 
         Raises:
-            MissingExtra: Its classes are not installed.
+            MissingExtra: The OTLP classes are not installed.
         """
         package = self.name.removesuffix("s") if self.name == "traces" else self.name
         try:
@@ -61,12 +65,12 @@ class Signal:
             raise MissingExtra("OTLP as protobuf", "serve") from None
         return getattr(module, f"Export{package.title()}Service{end}")()
 
-    def answer(self, bad: int, why: str) -> bytes:
-        """The response in protobuf."""
+    def answer(self, errors: int, reason: str) -> bytes:
+        """Return the response as protobuf: the number of rejected records, and the first reason."""
         response = self.message("Response")
-        if bad:
-            setattr(response.partial_success, _snake(self.rejected), bad)
-            response.partial_success.error_message = why
+        if errors:
+            setattr(response.partial_success, _snake(self.rejected), errors)
+            response.partial_success.error_message = reason
         return bytes(response.SerializeToString())
 
 
@@ -78,65 +82,68 @@ def _snake(name: str) -> str:
     return re.sub(r"(?=[A-Z])", "_", name).lower()
 
 
-BATCH = 1000
-"""Messages that one request may have."""
+MAX_BATCH = 1000
+"""Maximum number of messages of a request."""
 _NUMBER: JsonSchema = {"type": ["number", "null"]}
 _TEXT: JsonSchema = {"type": ["string", "null"]}
 ROW: JsonSchema = {
     "type": "object",
     "title": "Row",
-    "description": "What came of one message.",
+    "description": "Result of one message.",
     "required": ["status"],
     "properties": {
         "status": {
             "enum": ["scored", "unscored", "heard", "refused"],
-            "description": "`heard`: no reply; `refused`: no message, see `error`.",
+            "description": "`heard`: the message is not a reply; `refused`: the message is invalid, see `error`.",
         },
-        "id": {**_TEXT, "description": "Of the message."},
-        "system": {**_TEXT, "description": "Of the message."},
-        "conversation": {**_TEXT, "description": "Of the message."},
-        "turn": {"type": ["integer", "null"], "description": "The reply's place in its conversation, from 0."},
-        "annotator": {**_TEXT, "description": "Whom the score imitates; `population` is a person nobody has met."},
-        "rated": {"type": ["boolean", "null"], "description": "People had rated it when the evaluator was fitted."},
+        "id": {**_TEXT, "description": "As in the message."},
+        "system": {**_TEXT, "description": "As in the message."},
+        "conversation": {**_TEXT, "description": "As in the message."},
+        "turn": {"type": ["integer", "null"], "description": "Position of the reply in its conversation, from 0."},
+        "annotator": {**_TEXT, "description": "Annotator whose rating is predicted; `population` is a new annotator."},
+        "rated": {
+            "type": ["boolean", "null"],
+            "description": "True if annotators had rated the reply before the fit.",
+        },
         "in_training": {
             "type": ["boolean", "null"],
-            "description": "The evaluator learned from this conversation; always false of live replies.",
+            "description": "True if the evaluator learned from this conversation; always false for live replies.",
         },
-        "value": {**_NUMBER, "description": "The score: the mean of the distribution, in units of the scale."},
-        "low": {**_NUMBER, "description": "Where the central 80 % of the distribution begin."},
-        "high": {**_NUMBER, "description": "Where they end."},
-        "band_low": {**_NUMBER, "description": "Where the conformal band begins, that holds as often as it says."},
-        "band_high": {**_NUMBER, "description": "Where it ends."},
-        "variance": {**_NUMBER, "description": "Of the distribution."},
-        "entropy": {**_NUMBER, "description": "Of the distribution, in nats."},
-        "distribution": {"type": ["object", "null"], "description": "The probability of each option."},
+        "value": {**_NUMBER, "description": "Score: mean of the distribution, in units of the scale."},
+        "low": {**_NUMBER, "description": "Lower end of the central 80% of the distribution."},
+        "high": {**_NUMBER, "description": "Upper end of the central 80% of the distribution."},
+        "band_low": {**_NUMBER, "description": "Lower end of the conformal band."},
+        "band_high": {**_NUMBER, "description": "Upper end of the conformal band."},
+        "variance": {**_NUMBER, "description": "Variance of the distribution."},
+        "entropy": {**_NUMBER, "description": "Entropy of the distribution, in nats."},
+        "distribution": {"type": ["object", "null"], "description": "Probability of each option."},
         "warning": {
             **_TEXT,
-            "description": "Why the score deserves less trust than others, or what was not looked at.",
+            "description": "Reason why the score is less reliable, or part of the input that was not used.",
         },
-        "attributions": {"type": ["object", "null"], "description": "What each metric added, the weightiest first."},
+        "attributions": {"type": ["object", "null"], "description": "Contribution of each metric, largest first."},
         "notes": {
             "type": ["object", "null"],
-            "description": "What sources say beside the score, by name: `issues` with quotes, `net_sat`, `label`.",
+            "description": "Further results of sources, by name: `issues` with quotes, `net_sat`, `label`.",
         },
-        "unscored": {**_TEXT, "description": "Why there is no score."},
-        "signature": {**_TEXT, "description": "How the score was made."},
-        "again": {"type": "boolean", "description": "The message had come before; nothing was changed."},
+        "unscored": {**_TEXT, "description": "Reason why there is no score."},
+        "signature": {**_TEXT, "description": "Signature of the evaluator."},
+        "again": {"type": "boolean", "description": "True for a repeated message, which changes nothing."},
         "taken": {
             "type": "boolean",
-            "description": "False where the request's time was over before it was the message's turn: send it again.",
+            "description": "False if the request timed out before the message was scored; send it again.",
         },
-        "error": {**_TEXT, "description": "What is wrong with a refused message."},
+        "error": {**_TEXT, "description": "Error of a refused message."},
     },
 }
 _ERROR: JsonSchema = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
 
 
 def message_schema() -> JsonSchema:
-    """The JSON Schema of a request's body and of a row."""
+    """Return the JSON Schema of the request body and of a row."""
     message: JsonSchema = adapter().json_schema()  # type: ignore[assignment]
     batch: JsonSchema = {"type": "object", "required": ["messages"], "additionalProperties": False,
-             "properties": {"messages": {"type": "array", "maxItems": BATCH, "items": message}}}  # fmt: skip
+             "properties": {"messages": {"type": "array", "maxItems": MAX_BATCH, "items": message}}}  # fmt: skip
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "accord serve",
@@ -146,64 +153,93 @@ def message_schema() -> JsonSchema:
 
 
 class Media(TypedDict):
-    """A body of one content type."""
+    """Body of one content type."""
 
     schema: NotRequired[JsonSchema]
     examples: NotRequired[Mapping[str, Mapping[str, Json]]]
 
 
 class Body(TypedDict):
-    """A request's body, by content type."""
+    """Request body, by content type."""
 
     required: bool
     content: Mapping[str, Media]
 
 
-class Answer(TypedDict):
-    """A response's body, by content type."""
+class ResponseBody(TypedDict):
+    """Response body, by content type."""
 
     description: str
     content: Mapping[str, Media]
 
 
 class Operation(TypedDict):
-    """What OpenAPI says of a route: its body, and its responses by status."""
+    """OpenAPI description of a route: request body, and responses by status."""
 
     requestBody: Body
-    responses: Mapping[str, Answer]
+    responses: Mapping[str, ResponseBody]
 
 
 def scores() -> Operation:
-    """`POST /v1/scores` for OpenAPI."""
+    """Return the OpenAPI description of `POST /v1/scores`."""
     defs = message_schema()["$defs"]
     rows: JsonSchema = {"type": "object", "properties": {"scores": {"type": "array", "items": ROW}}}
-    said: dict[str, Json] = {"conversation": "chat-17", "role": "assistant", "content": "Yes, within 45 days."}
-    reply: Json = {**said, "id": "m2"}
+    message: dict[str, Json] = {"conversation": "chat-17", "role": "assistant", "content": "Yes, within 45 days."}
+    reply: Json = {**message, "id": "m2"}
     examples: Mapping[str, dict[str, Json]] = {"one": {"value": reply}, "batch": {"value": {"messages": [reply]}}}
     body: Media = {"schema": {"anyOf": [defs["Message"], defs["Batch"]]}, "examples": examples}
     return {
         "requestBody": {"required": True, "content": {JSON: body}},
         "responses": {
-            "200": _answer("A row, or `scores` with a row a message.", {"anyOf": [ROW, rows]}),
-            "400": _answer("No JSON, or a batch that is none.", _ERROR),
-            "401": _answer("No token, or another one.", _ERROR),
-            "408": _answer("The request took too long to arrive.", _ERROR),
-            "413": _answer("The request is too large.", _ERROR),
-            "422": _answer("The one message is none.", ROW),
-            "429": _answer("Too many wrong tokens came from this address; wait `Retry-After`.", _ERROR),
-            "503": _answer("Too much waits, or nothing was done in time; send it again after `Retry-After`.", _ERROR),
+            "200": _response("A row, or `scores` with one row per message.", {"anyOf": [ROW, rows]}),
+            "400": _response("The body is not JSON or not a valid batch.", _ERROR),
+            "401": _response("The token is missing or wrong.", _ERROR),
+            "408": _response("The request took too long to arrive.", _ERROR),
+            "413": _response("The request is too large.", _ERROR),
+            "422": _response("The message is invalid.", ROW),
+            "429": _response("Too many wrong tokens from this address; wait for `Retry-After`.", _ERROR),
+            "503": _response("Too many messages wait, or a timeout; send it again after `Retry-After`.", _ERROR),
         },
     }
 
 
 def traces() -> Operation:
-    """`POST /v1/traces` for OpenAPI."""
+    """Return the OpenAPI description of `POST /v1/traces`."""
     kinds: Mapping[str, Media] = {JSON: {"schema": {"type": "object"}}, PROTOBUF: {}}
-    answer = _answer("Taken in; spans that could not be read are counted in `partialSuccess`.", {"type": "object"})
+    answer = _response("Accepted; unreadable spans are counted in `partialSuccess`.", {"type": "object"})
     body: Body = {"required": True, "content": kinds}
-    full = _answer("Too much waits; send it again after `Retry-After`.", _ERROR)
-    return {"requestBody": body, "responses": {"200": answer, "429": full, "503": _answer("Send it again.", _ERROR)}}
+    full = _response("Too many messages wait; send it again after `Retry-After`.", _ERROR)
+    return {"requestBody": body, "responses": {"200": answer, "429": full, "503": _response("Send it again.", _ERROR)}}
 
 
-def _answer(description: str, schema: JsonSchema) -> Answer:
+def _response(description: str, schema: JsonSchema) -> ResponseBody:
     return {"description": description, "content": {JSON: {"schema": schema}}}
+
+
+def api_page(openapi: Mapping[str, Any]) -> str:
+    """Return the HTML page that describes the API."""
+    from jinja2 import Environment
+
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["shape"] = _type_text
+    environment.filters["coded"] = _code_markup
+    environment.filters["as_json"] = lambda value: json.dumps(value, indent=1, ensure_ascii=False)
+    page = files("accord.live.service").joinpath("page.html").read_text(encoding="utf-8")
+    return environment.from_string(page).render(api=openapi)
+
+
+def _code_markup(text: str) -> Markup:
+    """Escape a text, and mark parts between backticks as code."""
+    return Markup(re.sub(r"`([^`]*)`", r"<code>\1</code>", str(escape(text))))
+
+
+def _type_text(schema: Mapping[str, Any]) -> str:
+    """Describe the type of a field in words."""
+    if "enum" in schema:
+        return " or ".join(map(str, schema["enum"]))
+    if "anyOf" in schema:
+        return " or ".join(_type_text(option) for option in schema["anyOf"])
+    kind = schema.get("type", "anything")
+    name = " or ".join(kind) if isinstance(kind, list) else str(kind)
+    items = f" of {_type_text(schema['items'])}s" if "items" in schema else ""
+    return name + items

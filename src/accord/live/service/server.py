@@ -1,7 +1,4 @@
-"""The server around the routes: a port, timeouts, and a quiet end.
-
-`impatient` lets go of connections that ask nothing, and `serve` listens until it is told to stop.
-"""
+"""HTTP server: port, timeouts, proxies and graceful shutdown."""
 
 from __future__ import annotations
 
@@ -13,138 +10,144 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from accord.edges import BadInput
-from accord.live.service.middleware import SECONDS, App
+from accord.live.service.middleware import REQUEST_SECONDS, App
 
 if TYPE_CHECKING:
     import uvicorn
 
+MAX_CONNECTIONS = 1024
+SHUTDOWN_SECONDS = 20
+"""Time for requests under way when the server stops."""
 
-class Impatient(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-    """Gives a request some seconds to arrive in, from the connection or from its first byte on."""
+
+class TimeoutProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+    """HTTP protocol that closes a connection if a request does not arrive in time.
+
+    The time starts with the connection or with the first byte of a request. Uvicorn has no such timeout, and a server
+    without one runs out of connections.
+    """
 
     seconds = 10.0
-    late: asyncio.TimerHandle | None = None
+    timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        """Begin to wait for a request."""
+        """Start the timer for the first request."""
         super().connection_made(transport)
-        self._wait()
+        self._update_timer()
 
     def data_received(self, data: bytes) -> None:
-        """Take in part of a request, and wait for the rest."""
+        """Process part of a request, and start or stop the timer."""
         super().data_received(data)
-        self._wait()
+        self._update_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no more."""
+        """Stop the timer."""
         super().connection_lost(exc)
-        if self.late is not None:
-            self.late.cancel()
+        if self.timer is not None:
+            self.timer.cancel()
 
-    def _wait(self) -> None:
-        if self._is_asked():
-            if self.late is not None:
-                self.late.cancel()
-            self.late = None
-        elif self.late is None:
-            self.late = self.loop.call_later(self.seconds, self._give_up)
+    def _update_timer(self) -> None:
+        if self._has_request():
+            if self.timer is not None:
+                self.timer.cancel()
+            self.timer = None
+        elif self.timer is None:
+            self.timer = self.loop.call_later(self.seconds, self._close)
 
-    def _is_asked(self) -> bool:
+    def _has_request(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
-    def _give_up(self) -> None:
-        if not self._is_asked() and not self.transport.is_closing():
+    def _close(self) -> None:
+        if not self._has_request() and not self.transport.is_closing():
             self.transport.close()
 
 
-def impatient(seconds: float) -> type[asyncio.Protocol]:
-    """The protocol with so many seconds."""
-    return type("Impatient", (Impatient,), {"seconds": seconds})
+def timeout_protocol(seconds: float) -> type[asyncio.Protocol]:
+    """Return the protocol class with a timeout in seconds."""
+    return type("TimeoutProtocol", (TimeoutProtocol,), {"seconds": seconds})
 
 
-CONNECTIONS = 1024
-"""The most connections at once; more are turned away."""
-FINISHING = 20
-"""Seconds for what is under way when the service is told to stop."""
+def server_config(app: App, host: str, port: int, proxies: Sequence[str] = ()) -> uvicorn.Config:
+    """Return the configuration of a server.
 
-
-def config_of(
-    app: App, host: str, port: int, proxies: Sequence[str] = (), lifespan: Literal["on", "off"] = "on"
-) -> uvicorn.Config:
-    """How an application is served.
-
-    What `X-Forwarded-For` and `X-Forwarded-Proto` say is believed of these `proxies` (addresses or networks) alone: of
-    nobody else, a client on this machine included.
+    `X-Forwarded-For` and `X-Forwarded-Proto` are trusted from these `proxies` (addresses or networks) only, and not
+    from other clients on this machine.
     """
     import uvicorn
 
     return uvicorn.Config(
         app,
-        host, port, log_level="warning", access_log=False, server_header=False, lifespan=lifespan,
-        http=impatient(SECONDS), limit_concurrency=CONNECTIONS, timeout_graceful_shutdown=FINISHING,
-        timeout_keep_alive=30, proxy_headers=bool(proxies), forwarded_allow_ips=list(proxies),
-    )  # fmt: skip
+        host,
+        port,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        http=timeout_protocol(REQUEST_SECONDS),
+        limit_concurrency=MAX_CONNECTIONS,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+        timeout_keep_alive=30,
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=list(proxies),
+    )
 
 
-def tune() -> None:
-    """Prepare this process to serve, when all is opened."""
-    gc.freeze()  # what is there by now stays; it need not be looked through again
-    gc.set_threshold(
-        50_000, 50, 100
-    )  # conversations are many objects and no cycles: to look through all takes a second
-    sys.setswitchinterval(0.001)  # threads that score and read let the loop answer others sooner
+def _reduce_pauses() -> None:
+    """Reduce the pauses of garbage collection and of thread switches."""
+    gc.freeze()  # objects loaded so far stay in memory; collection need not traverse them
+    gc.set_threshold(50_000, 50, 100)  # conversations are many objects without cycles; a full collection takes a second
+    sys.setswitchinterval(0.001)  # scoring and parsing threads yield to the event loop sooner
 
 
 def checked_proxies(proxies: Sequence[str]) -> tuple[str, ...]:
-    """Addresses or networks of proxies, if they are some.
+    """Return the addresses or networks of proxies.
 
     Raises:
-        BadInput: One is a name, or everybody.
+        BadInput: An entry is a host name, or a network that contains every address.
     """
-    for each in proxies:
+    for proxy in proxies:
         try:
-            network = ipaddress.ip_network(each, strict=False)
+            network = ipaddress.ip_network(proxy, strict=False)
         except ValueError:
-            raise BadInput(f"--proxy {each!r} is no address; give that of the proxy, such as 10.0.0.7 or ::1") from None
+            raise BadInput(f"--proxy {proxy!r} is no address; give one such as 10.0.0.7 or ::1") from None
         if network.prefixlen == 0:
-            raise BadInput(f"--proxy {each} would believe everybody what they say of themselves; name the proxy")
+            raise BadInput(f"--proxy {proxy} would trust the forwarded address of every client; name the proxy")
     return tuple(proxies)
 
 
 def serve(app: App, host: str, port: int, proxies: Sequence[str] = ()) -> None:
-    """Serve an ASGI application, until SIGINT or SIGTERM.
+    """Serve an ASGI application until SIGINT or SIGTERM.
 
     Raises:
-        BadInput: It cannot listen there.
+        BadInput: The server cannot listen on the address.
     """
     import uvicorn
 
-    config = config_of(app, host, port, proxies)
-    tune()
-    with _signals_end_quietly():
+    config = server_config(app, host, port, proxies)
+    _reduce_pauses()
+    with _ignore_repeated_signals():
         try:
             uvicorn.Server(config).run()
-        except SystemExit:  # uvicorn has said why on stderr
+        except SystemExit:  # uvicorn has printed the reason on stderr
             raise BadInput(
                 f"cannot listen on {host}:{port}, for the reason above; name another --host or --port"
             ) from None
 
 
 @contextmanager
-def _signals_end_quietly() -> Iterator[None]:
-    """The server stops gracefully on a signal and raises it again afterwards: to it we say nothing more."""
+def _ignore_repeated_signals() -> Iterator[None]:
+    """Ignore the signal that uvicorn raises again after a graceful stop."""
 
-    def heard(number: int, frame: FrameType | None) -> None:
-        """Nothing: the server has stopped already."""
+    def ignore(number: int, frame: FrameType | None) -> None:
+        """Do nothing: the server has stopped."""
 
-    before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.signal(number, ignore) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)

@@ -1,1 +1,0 @@
-"""Numbered migrations of the store's tables, run by Alembic."""

@@ -1,0 +1,595 @@
+"""Following a log: every reply is scored once, across restarts, renames, truncations and crashes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from processes import run
+from small_sample import sources
+from typer.testing import CliRunner
+from waiting import PATIENCE, until
+
+from accord import (
+    Conversation,
+    Document,
+    Evaluator,
+    Label,
+    Labels,
+    LiveScorer,
+    Question,
+    Rubric,
+    Scale,
+    Score,
+    Turn,
+    read,
+)
+from accord.cli import (
+    app,
+    commands,  # noqa: F401 - registers the commands
+)
+from accord.edges import AccordError, BadInput, UnknownName
+from accord.evidence import BANK, SourceContext, Training
+from accord.learning import EvaluatorSettings, load_evaluator, make_evaluator
+from accord.live import HistoryDeduplicator, Ingestor, LogFollower, Message, RowLog, log_follower
+from accord.models import memory_models
+from accord.models import run as drive
+from accord.values import Sample
+
+QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4)))
+
+
+@pytest.fixture(scope="module")
+def chats() -> list[Conversation]:
+    return [record.conversation for record in read(sources()[0])]
+
+
+@pytest.fixture(scope="module")
+def evaluator(chats: list[Conversation]) -> Evaluator:
+    samples = [Sample(c, place) for c in chats for place, turn in enumerate(c.turns) if turn.role == "assistant"]
+    labels = Labels(Label(s.target, "useful", "ann", 1 + place % 4) for place, s in enumerate(samples))
+    context = SourceContext(Rubric(name="useful", questions=(QUESTION,), main="useful"))
+    about, settings = EvaluatorSettings(head="curves"), {"metrics": {"names": BANK}}
+    made = make_evaluator("mixture", about, QUESTION, context, ("metrics",), settings)
+    return drive(made.fit(Training(tuple(samples), labels, QUESTION)), memory_models())
+
+
+def messages(chats: list[Conversation]) -> list[dict[str, Any]]:
+    """Return the messages of all conversations, interleaved."""
+    longest = max(len(c.turns) for c in chats)
+    return [
+        {"conversation_id": c.id, "role": c.turns[place].role, "content": c.turns[place].content, "latency_ms": 7,
+         "documents": [d.text for d in c.documents], "timestamp": f"2026-03-0{1 + place}T10:00:00Z"}
+        for place in range(longest)
+        for c in chats
+        if place < len(c.turns)
+    ]  # fmt: skip
+
+
+def write(path: Path, rows: list[Any], mode: str = "a") -> None:
+    with path.open(mode, encoding="utf-8") as log:
+        log.writelines(json.dumps(row) + "\n" for row in rows)
+
+
+def once(folder: Path, evaluator: Evaluator) -> int:
+    """Read the log to its current end, as a new process does."""
+    with RowLog(folder / "rows.jsonl") as rows:
+        ingestor = Ingestor(LiveScorer(evaluator))
+        return LogFollower(folder / "log.jsonl", ingestor, rows, folder / "position").run(once=True)
+
+
+def kept(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "rows.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def expected(chats: list[Conversation], evaluator: Evaluator) -> dict[tuple[str, int], float]:
+    """Return the score of every reply, as in a batch."""
+    samples = [Sample(c, place) for c in chats for place, turn in enumerate(c.turns) if turn.role == "assistant"]
+    scores = drive(evaluator.predict(samples), memory_models())
+    return {(s.target.conversation, s.target.turn or 0): s.value for s in scores if isinstance(s, Score)}
+
+
+class CountingIngestor:
+    """Ingestor that gives each reply its turn number instead of a score."""
+
+    def __init__(self) -> None:
+        self.turns: dict[str, int] = {}
+        self.room = None
+        self.events: list[str] = []
+        self.fails = False
+
+    @property
+    def scorer(self) -> CountingIngestor:
+        return self
+
+    def settle(self) -> None:
+        self.events.append("settle")
+        if self.fails:
+            raise AccordError("the store is busy")
+
+    def take(self, batch: Sequence[Message]) -> list[dict[str, Any]]:
+        rows = []
+        for message in batch:
+            turn = self.turns[message.conversation] = self.turns.get(message.conversation, -1) + 1
+            status = "scored" if message.role == "assistant" else "heard"
+            rows.append({"status": status, "conversation": message.conversation, "turn": turn, "id": message.content})
+        return rows
+
+
+class World:
+    """Log with a writer, a rotator and a follower."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.log, self.count, self.notes = folder, folder / "log.jsonl", 0, list[str]()
+        self.gaps = 0
+
+    def line(self) -> str:
+        row = {"conversation": f"c{self.count // 3}", "role": "assistant", "content": str(self.count)}
+        self.count += 1
+        return json.dumps(row) + "\n"
+
+    def write(self, count: int, mode: str = "a") -> None:
+        with self.log.open(mode) as log:
+            log.write("".join(self.line() for _ in range(count)))
+
+    def rotate(self) -> Path:
+        return self.log.rename(self.folder / "log.jsonl.1")
+
+    def follower(self, rows: RowLog, stop: threading.Event | None = None) -> LogFollower:
+        ingestor = cast(Ingestor, CountingIngestor())
+        return LogFollower(self.log, ingestor, rows, self.folder / "position", stop=stop, log=self.notes.append)
+
+    def once(self) -> None:
+        with RowLog(self.folder / "rows.jsonl") as rows:
+            follower = self.follower(rows)
+            follower.run(once=True)
+        self.gaps += follower.gaps
+
+    def found(self) -> list[int]:
+        return [int(row["id"]) for row in kept(self.folder) if row["status"] == "scored"]
+
+    def wait(self) -> None:
+        """Wait until every line is scored."""
+        path = self.folder / "rows.jsonl"
+        until(lambda: path.exists() and len(self.found()) >= self.count, lambda: (self.found(), self.notes))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+@pytest.fixture
+def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[World], None]]:
+    """Start a follower in a thread that ends with the test."""
+    monkeypatch.setattr(log_follower, "GRACE_SECONDS", 0.1)
+    stop, threads = threading.Event(), list[threading.Thread]()
+
+    def start(world: World) -> None:
+        def run_follower() -> None:
+            with RowLog(world.folder / "rows.jsonl") as rows:
+                world.follower(rows, stop).run(interval=0.02)
+
+        threads.append(threading.Thread(target=run_follower, daemon=True))
+        threads[0].start()
+
+    yield start
+    stop.set()
+    for thread in threads:
+        thread.join()
+
+
+# --- restarts ---------------------------------------------------------------------------------------------------------
+
+
+def test_restarts_anywhere_change_no_score(
+    chats: list[Conversation], evaluator: Evaluator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_follower, "BATCH_LINES", 7)
+    rows, log = messages(chats[:12]), tmp_path / "log.jsonl"
+    for start in range(0, len(rows), 11):  # a new process for every 11 lines
+        write(log, rows[start : start + 11])
+        assert once(tmp_path, evaluator) == len(rows[start : start + 11])
+    found = kept(tmp_path)
+    values = {(row["conversation"], row["turn"]): row["value"] for row in found}
+    assert len(values) == len(found) and values == pytest.approx(expected(chats[:12], evaluator))
+    assert once(tmp_path, evaluator) == 0 and len(kept(tmp_path)) == len(found)
+
+
+@pytest.mark.parametrize("is_torn", [False, True])
+@pytest.mark.parametrize("killed", [1, 2, 3, 5])
+def test_killed_follower_writes_every_row_once(
+    world: World, monkeypatch: pytest.MonkeyPatch, killed: int, is_torn: bool
+) -> None:
+    """The process ends after rows are on the disk and before their position is."""
+    monkeypatch.setattr(log_follower, "BATCH_LINES", 2)
+    monkeypatch.setattr(log_follower, "SAVE_SECONDS", 0.0)
+    world.write(12)
+    save, saved = log_follower.Position.save, list[int]()
+
+    def save_or_die(position: log_follower.Position, path: Path) -> None:
+        saved.append(1)
+        if len(saved) == killed:
+            raise KeyboardInterrupt
+        save(position, path)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(log_follower.Position, "save", save_or_die)
+        world.once()
+    rows = world.folder / "rows.jsonl"
+    if is_torn and rows.stat().st_size:
+        rows.write_bytes(rows.read_bytes()[:-20])
+    world.write(3)
+    world.once()
+    lines = [line for line in rows.read_text().splitlines() if line.endswith("}")]
+    assert [int(json.loads(line)["id"]) for line in lines] == list(range(15)) and not world.gaps
+    assert [json.loads(line)["turn"] for line in lines] == [0, 1, 2] * 5, "conversations continue"
+
+
+def test_torn_row_ends_before_the_next_row(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"status": "scor')
+    with RowLog(tmp_path / "rows.jsonl") as log:
+        log.write([{"status": "scored"}])
+    assert (tmp_path / "rows.jsonl").read_text().splitlines() == ['{"status": "scor', '{"status": "scored"}']
+
+
+@pytest.mark.parametrize("change", ["rotated", "truncated", "rewritten longer"])
+def test_log_that_changed_while_stopped_is_reported_and_read_from_its_beginning(world: World, change: str) -> None:
+    world.write(5)
+    world.once()
+    if change == "rotated":
+        world.rotate()
+    world.write(9 if change == "rewritten longer" else 2, "w")
+    world.once()
+    world.write(1)
+    world.once()
+    assert world.found() == list(range(world.count)) and world.gaps == 1
+    assert len(world.notes) == 1 and "rotated or truncated while the follower was stopped" in world.notes[0]
+
+
+def test_scores_are_in_the_store_before_the_position_is_saved(world: World) -> None:
+    world.write(2)
+    with RowLog(world.folder / "rows.jsonl") as rows:
+        follower = world.follower(rows)
+        ingestor = cast(CountingIngestor, follower.ingestor)
+        ingestor.fails = True
+        follower.run(once=True)
+    position = log_follower.Position.load(world.folder / "position")
+    assert position is not None and position.offset == 0 and "settle" in ingestor.events
+    assert len(world.notes) == 1 and "the position is not saved for now: the store is busy" in world.notes[0]
+    world.once()
+    assert world.found() == [0, 1]
+
+
+DAMAGED_POSITIONS = {
+    "empty": "",
+    "zeros": "\0" * 40,
+    "list": "[]",
+    "negative offset": '{"offset": -1}',
+    "text for a number": '{"inode": "7"}',
+    "unknown field": '{"more": 1}',
+    "other version": '{"version": 2}',
+}
+
+
+@pytest.mark.parametrize("content", DAMAGED_POSITIONS.values(), ids=DAMAGED_POSITIONS)
+def test_damaged_position_is_an_error_with_a_solution(world: World, content: str) -> None:
+    world.write(2)
+    (world.folder / "position").write_text(content)
+    with pytest.raises(BadInput, match=r"position holds no valid position in a log .*remove it to read") as caught:
+        world.once()
+    assert "\n" not in str(caught.value)
+
+
+# --- running ----------------------------------------------------------------------------------------------------------
+
+
+def test_renamed_and_new_files_are_read_once(world: World, running: Callable[[World], None]) -> None:
+    world.write(2)
+    running(world)
+    world.wait()
+    for _ in range(3):
+        with world.log.open("a") as slow_writer:
+            world.write(2)
+            world.rotate()
+            world.write(1)
+            slow_writer.write(world.line())
+        world.wait()
+    assert sorted(world.found()) == list(range(world.count)) and not world.notes
+
+
+def test_deleted_log_is_read_to_its_end(world: World, running: Callable[[World], None]) -> None:
+    world.write(2)
+    running(world)
+    world.wait()
+    for _ in range(2):
+        world.write(3)
+        world.log.unlink()
+        world.write(2)
+        world.wait()
+    assert world.found() == list(range(world.count)) and not world.notes
+
+
+@pytest.mark.parametrize("count", [1, 9])
+def test_truncated_log_is_reported_and_read_from_its_beginning(
+    world: World, running: Callable[[World], None], count: int
+) -> None:
+    world.write(5)
+    running(world)
+    world.wait()
+    world.write(count, "w")
+    world.wait()
+    world.write(1)
+    world.wait()
+    assert world.found() == list(range(world.count))
+    assert len(world.notes) == 1 and "was truncated" in world.notes[0]
+
+
+def test_log_may_appear_later(world: World, running: Callable[[World], None]) -> None:
+    running(world)
+    world.write(2)
+    world.wait()
+    assert world.found() == [0, 1]
+
+
+# --- lines ------------------------------------------------------------------------------------------------------------
+
+
+def test_invalid_lines_are_reported_with_their_offset(
+    evaluator: Evaluator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_follower, "MAX_LINE_BYTES", 70_000)
+    monkeypatch.setattr(log_follower, "CHUNK_BYTES", 30_000)
+    good = {"conversation": "c", "role": "bot", "content": "We open at nine."}
+    lines = [
+        json.dumps(good).encode(), b"not json", b"", b"[1, 2]", b"\xff\xfe\x00", b'{"role": "assistant"}', b"x" * 212_345,
+        json.dumps({**good, "role": "narrator"}).encode(), b'{"a": 1}', json.dumps({**good, "conversation": 17, "time": "noon"}).encode(),
+    ]  # fmt: skip
+    (tmp_path / "log.jsonl").write_bytes(
+        b"\r\n".join(lines) + b"\n" + json.dumps({**good, "content": "half"}).encode()[:-5]
+    )
+    assert once(tmp_path, evaluator) == 9
+    found = kept(tmp_path)
+    assert [row["conversation"] for row in found if row["status"] == "scored"] == ["c", "17"]
+    bad = [row for row in found if row["status"] == "refused"]
+    starts = [sum(len(line) + 2 for line in lines[:place]) for place in range(len(lines))]
+    assert [row["at"] for row in bad] == [starts[place] for place in (1, 3, 4, 5, 6, 7, 8)]
+    for place, text in {0: "no JSON", 1: "object", 4: "MB", 5: "'narrator'"}.items():
+        assert text in bad[place]["error"]
+    with (tmp_path / "log.jsonl").open("ab") as log:
+        log.write(json.dumps({**good, "content": "half"}).encode()[-5:] + b"\n")
+    assert once(tmp_path, evaluator) == 1, "the line that was being written"
+    assert [row["turn"] for row in kept(tmp_path) if row.get("conversation") == "c"] == [0, 1]
+
+
+def test_lines_that_repeat_the_conversation_add_new_turns_only(
+    chats: list[Conversation], evaluator: Evaluator, tmp_path: Path
+) -> None:
+    so_far = [
+        {"id": c.id, "messages": [{"role": t.role, "content": t.content} for t in c.turns[: place + 1]],
+         "documents": [d.text for d in c.documents]}
+        for c in chats[:5]
+        for place, turn in enumerate(c.turns)
+        if turn.role == "assistant"
+    ]  # fmt: skip
+    write(tmp_path / "log.jsonl", [so_far[0], *so_far])
+    once(tmp_path, evaluator)
+    values = {(row["conversation"], row["turn"]): row["value"] for row in kept(tmp_path)}
+    assert len(values) == len(kept(tmp_path)) and values == pytest.approx(expected(chats[:5], evaluator))
+
+
+def test_blank_lines_and_a_byte_order_mark_are_skipped(evaluator: Evaluator, tmp_path: Path) -> None:
+    row = {"conversation": "c", "role": "assistant", "content": "We open at nine."}
+    (tmp_path / "log.jsonl").write_text(
+        "\ufeff" + json.dumps(row) + "\n" * 900 + json.dumps({**row, "content": "And close at five."}) + "\n"
+    )
+    assert once(tmp_path, evaluator) == 2 and [each["turn"] for each in kept(tmp_path)] == [0, 1]
+
+
+def test_invalid_logs_are_refused(world: World) -> None:
+    with pytest.raises(BadInput, match="no log at"):
+        world.once()
+    with RowLog(world.folder / "rows.jsonl") as rows:
+        ingestor = cast(Ingestor, CountingIngestor())
+        with pytest.raises(UnknownName, match="format 'nosuch'"):
+            LogFollower(world.log, ingestor, rows, world.folder / "position", format="nosuch")
+        with pytest.raises(BadInput, match="name another file for the position"):
+            LogFollower(world.log, ingestor, rows, world.log)
+    os.mkfifo(world.log)
+    with pytest.raises(BadInput, match="is a named pipe, not a file; name a file"):
+        world.once()
+
+
+def test_standard_input_is_read_to_its_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(fileno=lambda: reader))
+    text = world.line() + world.line() + world.line()
+    os.write(writer, text[:-2].encode())
+    os.write(writer, b"}")
+    os.close(writer)
+    with RowLog(world.folder / "rows.jsonl") as rows:
+        ingestor = cast(Ingestor, CountingIngestor())
+        assert LogFollower(Path("-"), ingestor, rows, world.folder / "position").run() == 3
+    os.close(reader)
+    assert world.found() == [0, 1, 2] and not (world.folder / "position").exists()
+
+
+# --- histories --------------------------------------------------------------------------------------------------------
+
+
+def test_history_of_many_turns_gives_the_last_two() -> None:
+    unfolding = HistoryDeduplicator()
+    turns = [Turn("user" if place % 2 == 0 else "assistant", f"text {place}") for place in range(500)]
+    for end in range(2, 501, 2):
+        new = unfolding.new_in(Conversation("c", tuple(turns[:end])))
+        assert [said.content for said in new] == [turn.content for turn in turns[end - 2 : end]]
+
+
+def test_regenerated_reply_is_new_and_its_question_is_not() -> None:
+    unfolding = HistoryDeduplicator()
+    ask, one, other = Turn("user", "hi"), Turn("assistant", "hello"), Turn("assistant", "good day")
+    unfolding.new_in(Conversation("c", (ask, one)))
+    assert [said.content for said in unfolding.new_in(Conversation("c", (ask, other)))] == ["good day"]
+
+
+def test_late_changed_and_longer_histories() -> None:
+    turns = [Turn("user" if place % 2 == 0 else "assistant", f"text {place}") for place in range(300)]
+
+    def new_turns(*rows: list[Turn]) -> list[list[str]]:
+        unfolding = HistoryDeduplicator()
+        return [[said.content for said in unfolding.new_in(Conversation("c", tuple(row)))] for row in rows]
+
+    other = Turn("assistant", "another reply")
+    assert new_turns(turns[:4], turns[:2], turns[:6])[1:] == [[], ["text 4", "text 5"]]  # an older row arrives late
+    assert new_turns(turns[:20], [*turns[:19], other], [*turns[:19], other, *turns[20:22]])[1:] == [
+        ["another reply"],
+        ["text 20", "text 21"],
+    ]
+    assert new_turns(turns[:280], [*turns[:279], other])[1] == ["another reply"]
+    assert new_turns(turns[:280], turns[:300])[1] == [turn.content for turn in turns[280:]]
+
+
+def test_conversation_in_pieces_is_complete() -> None:
+    unfolding, sorry = HistoryDeduplicator(), "Sorry, I cannot."
+    for question in ("hi", "more", "hi", "hi", "more"):
+        row = Conversation("c", (Turn("user", question), Turn("assistant", sorry)))
+        assert [said.content for said in unfolding.new_in(row)] == [question, sorry]
+
+
+def test_windows_of_a_conversation_and_tool_calls() -> None:
+    unfolding = HistoryDeduplicator()
+
+    def new(*turns: tuple[str, str], **extra: Any) -> list[tuple[str, str]]:
+        conversation = Conversation(
+            "c", tuple(Turn(r, t, extra=extra if r == "assistant" else {}) for r, t in turns), (Document("d"),)
+        )
+        return [(said.role, said.content) for said in unfolding.new_in(conversation)]
+
+    u, a, b, v = ("user", "hi"), ("assistant", "hello"), ("assistant", "bye"), ("user", "and now?")
+    assert new(u, a) == [u, a]
+    assert new(u, a) == []
+    assert new(u, a, v, b) == [v, b]
+    assert new(v, b, u) == [u]  # a window that has lost its beginning
+    unfolding.forget("c")
+    assert new(("system", "brief"), ("assistant", ""), tool_calls=[1]) == [("system", "brief"), ("tool", "")]
+    unfolding.forget("c")
+    assert new(v, b) == [v, b]
+    small = HistoryDeduplicator(conversations=2)
+    for name in "abc":
+        small.new_in(Conversation(name, (Turn("user", "x"),)))
+    assert list(small._known) == ["b", "c"]
+
+
+# --- command ----------------------------------------------------------------------------------------------------------
+
+
+def command(evaluator: Evaluator, tmp_path: Path) -> list[str]:
+    """Return an `accord follow` command in a project with a fitted evaluator."""
+    evaluator.save(tmp_path / "evaluators" / "mixture")
+    (tmp_path / "accord.yaml").write_text("evaluator: mixture\n")
+    return [sys.executable, "-m", "accord", "follow", "log.jsonl", "--out", "rows.jsonl"]
+
+
+@pytest.mark.slow
+def test_command_ends_with_code_5_if_lines_may_be_lost(
+    chats: list[Conversation], evaluator: Evaluator, tmp_path: Path
+) -> None:
+    rows = messages(chats[:4])
+    write(tmp_path / "log.jsonl", rows[:8])
+    following = [*command(evaluator, tmp_path)[1:], "--once"]
+    run(following, cwd=tmp_path, check=True)
+    write(tmp_path / "log.jsonl", rows[8:10], "w")
+    done = run(following, cwd=tmp_path, text=True)
+    assert done.returncode == 5 and "rotated or truncated" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_command_follows_stops_and_continues(
+    chats: list[Conversation], evaluator: Evaluator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = messages(chats[:10])
+    write(tmp_path / "log.jsonl", rows[:30])
+    following = [*command(evaluator, tmp_path), "--interval", "0.05"]
+    process = subprocess.Popen(
+        following, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
+    )
+    try:
+        until((tmp_path / "rows.jsonl.position").exists)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        told, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0 and "30 lines read" in told
+    write(tmp_path / "log.jsonl", rows[30:])
+    done = run([*following[1:], "--once"], cwd=tmp_path, text=True, check=True)
+    assert f"{len(rows) - 30} lines read" in done.stdout
+    values = {(row["conversation"], row["turn"]): row["value"] for row in kept(tmp_path)}
+    assert values == pytest.approx(expected(chats[:10], evaluator)) and len(kept(tmp_path)) == len(values)
+    monkeypatch.chdir(tmp_path)
+    shown = CliRunner().invoke(app, ["watch", "--days", "366", "--json"])
+    assert shown.exit_code == 0, shown.output
+    days = json.loads(shown.stdout)["days"]
+    assert sum(day["replies"] for day in days) == len(values) and {day["day"][:7] for day in days} == {"2026-03"}
+
+
+@pytest.mark.parametrize("level", ["turn", "conversation"])
+@pytest.mark.slow
+def test_default_evaluator_scores_live_as_in_a_batch(
+    chats: list[Conversation], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ACCORD_STORE", raising=False)
+    few = [c for c in chats if len(c.turns) > 2][:12]
+    rated = ["conversation,turn,annotator,Q0"]
+    for number, chat in enumerate(few):
+        places = [place for place, turn in enumerate(chat.turns) if turn.role == "assistant"]
+        for place in places if level == "turn" else [""]:
+            rated += [
+                f"{chat.id},{place},{name},{1 + (number + shift) % 4}" for shift, name in enumerate(("ann", "bob"))
+            ]
+    Path("labels.csv").write_text("\n".join(rated) + "\n")
+    write(Path("chats.jsonl"), [{"id": c.id, "messages": [{"role": t.role, "content": t.content} for t in c.turns],
+                                 "documents": [d.text for d in c.documents]} for c in few])  # fmt: skip
+    write(Path("log.jsonl"), messages(few))
+
+    def done(*arguments: str) -> None:
+        result = CliRunner().invoke(app, list(arguments))
+        assert result.exit_code == 0, result.output
+
+    done("init")
+    config = Path("accord.yaml").read_text()
+    assert "metrics: [lexical]" in config and "evaluator: calibration" in config
+    Path("accord.yaml").write_text(config.replace("folds: 5", "folds: 2\ndraws: 10"))
+    done("import", "chats.jsonl", "labels.csv")
+    done("fit", "calibration")
+    done("follow", "log.jsonl", "--out", "live.jsonl", "--once")
+    live = {
+        (row["conversation"], row["turn"]): row for row in map(json.loads, Path("live.jsonl").read_text().splitlines())
+    }
+    assert len(live) == sum(turn.role == "assistant" for chat in few for turn in chat.turns)
+    if level == "turn":
+        done("score", "chats.jsonl", "--out", "batch.jsonl")
+        batch = {
+            (row["conversation"], row["turn"]): row
+            for row in map(json.loads, Path("batch.jsonl").read_text().splitlines())
+        }
+    else:
+        fitted = load_evaluator(Path("evaluators/calibration"))
+        samples = [
+            Sample(chat, turn) for chat in few for turn, said in enumerate(chat.turns) if said.role == "assistant"
+        ]
+        scores = drive(fitted.predict(samples), memory_models())
+        batch = {(score.target.conversation, score.target.turn): score.to_json() for score in scores}
+    shown = ("value", "low", "high", "distribution", "unscored")
+    assert {target: [row.get(name) for name in shown] for target, row in live.items()} == {
+        target: [row.get(name) for name in shown] for target, row in batch.items()
+    }
+    assert any(row["value"] is not None for row in live.values())
