@@ -792,7 +792,7 @@ def test_a_writer_without_a_usable_prompt_leaves_the_requests_within_the_plan(
     with imported(serving(useless), monkeypatch) as server:
         plan = json.loads(invoke("fit", "in-context", "--plan", "--json").stdout)
         spent = json.loads(invoke("fit", "in-context", "--json").stdout)["spent"]["requests"]
-    assert plan["fewest_requests"] <= spent == len(server.requests) < plan["requests"] <= plan["most_requests"]
+    assert plan["min_requests"] <= spent == len(server.requests) < plan["requests"] <= plan["max_requests"]
 
 
 @pytest.mark.slow
@@ -804,7 +804,7 @@ def test_the_command_learns_tells_and_scores(project: Path, monkeypatch: pytest.
         result = json.loads(learned.stdout)
         found, asked = result["findings"][IN_CONTEXT], chats_of(server)
         assert plan["requests"] == len(server.requests) and asked == found["asked"]
-        assert plan["fewest_requests"] < plan["requests"] <= plan["most_requests"]
+        assert plan["min_requests"] < plan["requests"] <= plan["max_requests"]
         spent = result["spent"]["requests"]
         assert spent == len(server.requests) > asked, "what embeds is paid from the same budget"
         assert f"spent: {spent} requests" in learned.stderr and found["trained"] + found["tested"] == 40

@@ -921,7 +921,7 @@ def test_lists_that_are_asked_for_twice_leave_the_requests_within_the_plan(proje
         spent = fitted()["spent"]["requests"]
         writing = [request for request in server.requests if request["_path"].endswith("/chat/completions")]
     assert len(writing) == 2 * len(asked) and spent == len(server.requests)
-    assert plan["fewest_requests"] < spent <= plan["most_requests"]
+    assert plan["min_requests"] < spent <= plan["max_requests"]
 
 
 @pytest.mark.slow
@@ -939,7 +939,7 @@ def test_the_commands_learn_a_rubric_show_it_and_score_with_it(project: Path) ->
         said = invoke("fit", "learned-rubric")
         asked = len(author.asked)
         assert plan["requests"] >= asked and f"spent: {asked} requests" in said.stderr
-        assert plan["fewest_requests"] <= asked <= plan["most_requests"]
+        assert plan["min_requests"] <= asked <= plan["max_requests"]
         assert "written from 30 good and bad conversations" in said.stdout and "tested on 30 others" in said.stdout
         assert "ΔNetSAT" in said.stdout
         assert f"saved in {FOLDER}" in said.stdout
