@@ -100,13 +100,13 @@ def annotations() -> list[Annotation]:
         ),
     ]  # fmt: skip
     metric = Annotation(Target("a"), "length", "words", "metric", 17, signature="words|version:1", time="2026-01-01")
-    issues = [each for found in FOUND for each in Annotation.from_issues(found)]
+    issues = [each for result in FOUND for each in Annotation.from_issues(result)]
     return [*map(Annotation.from_label, labels), marked, *texts, *answers, *issues, metric]
 
 
-def by_kind(found: list[Annotation]) -> list[Annotation]:
+def by_kind(result: list[Annotation]) -> list[Annotation]:
     """Sort annotations in the order of the store."""
-    return sorted(found, key=lambda each: each.kind)
+    return sorted(result, key=lambda each: each.kind)
 
 
 # --- the record ----------------------------------------------------------------------------------------------------
@@ -155,8 +155,8 @@ def test_annotations_are_filtered_by_kind_question_and_conversation(store: Store
     for kinds in (["person"], ["model", "metric"], []):
         assert list(store.annotations(kinds)) == by_kind([each for each in given if each.kind in kinds])
     assert list(store.annotations(question="Q0")) == by_kind([each for each in given if each.question == "Q0"])
-    found = list(store.annotations(["person"], "length", ["b", "nobody"]))
-    assert [each.value for each in found] == [0.1 + 0.2, 3.0]
+    result = list(store.annotations(["person"], "length", ["b", "nobody"]))
+    assert [each.value for each in result] == [0.1 + 0.2, 3.0]
     assert list(store.annotations(conversations=[])) == []
 
 
@@ -207,8 +207,8 @@ def test_human_annotations_of_unknown_targets_are_reported(store: Store) -> None
     good, bad = (Annotation(Target(name), "Q0", "ann", "person", 3) for name in ("a", "nobody"))
     with pytest.raises(BadInput, match="no conversation 'nobody' in the store; import it first"):
         store.add_annotations([good, bad])
-    said: list[BadInput] = []
-    assert store.add_annotations([good, bad], said.append) == AddedCounts(0, 1) and len(said) == 1
+    output: list[BadInput] = []
+    assert store.add_annotations([good, bad], output.append) == AddedCounts(0, 1) and len(output) == 1
 
 
 # --- files ---------------------------------------------------------------------------------------------------------

@@ -173,8 +173,8 @@ def test_every_attack_stays_inside_the_fence() -> None:
 
 
 def long(turns: int, words: int = 30, documents: int = 0) -> Conversation:
-    said = tuple(Turn(("user", "assistant")[i % 2], f"turn{i} " + "word " * words) for i in range(turns))
-    return Conversation("long", said, tuple(Document(f"doc{i} " + "fact " * 400) for i in range(documents)))
+    all_turns = tuple(Turn(("user", "assistant")[i % 2], f"turn{i} " + "word " * words) for i in range(turns))
+    return Conversation("long", all_turns, tuple(Document(f"doc{i} " + "fact " * 400) for i in range(documents)))
 
 
 def test_a_transcript_within_the_context_is_complete() -> None:
@@ -210,9 +210,9 @@ def test_documents_keep_their_beginnings_and_a_huge_turn_its_ends() -> None:
     assert all(d.text.startswith("doc") and "left out here" in d.text for d in shown.conversation.documents)
     huge = Sample(Conversation("h", (Turn("user", "why?"), Turn("assistant", "start " + "x" * 100_000 + " end"))))
     shown = fit_to_context(huge, 1000)
-    said = shown.conversation.turns[1].content
-    assert said.startswith("start ") and said.endswith(" end") and "characters left out here" in said
-    assert len(said) < 4000 and truncated_share(huge, shown) > 0.9
+    text = shown.conversation.turns[1].content
+    assert text.startswith("start ") and text.endswith(" end") and "characters left out here" in text
+    assert len(text) < 4000 and truncated_share(huge, shown) > 0.9
     assert fit_to_context(Sample(Conversation("n", ())), 10).conversation.turns == ()
     judge = LogprobsJudge(ScriptedModel(lambda prompt: "1"))
     with pytest.raises(BadInput, match="leaves no room for a conversation"):

@@ -67,10 +67,10 @@ LINES += [json.dumps(rated(f"c{n}", value=1 + n % 4)) for n in range(1200)]
 def contents(store: Store) -> list[tuple[Any, ...]]:
     with store._engine.connect() as connection:
         chats = connection.exec_driver_sql("SELECT id, hash, system, turns, content FROM conversations ORDER BY id")
-        said = connection.exec_driver_sql(
+        output = connection.exec_driver_sql(
             'SELECT key, conversation, turn, question, "by", value, wording, place FROM annotations ORDER BY place'
         )
-        return [*map(tuple, chats.all()), *map(tuple, said.all())]
+        return [*map(tuple, chats.all()), *map(tuple, output.all())]
 
 
 def imported(path: Path, rubric: Rubric, workers: int, skip: bool = True) -> tuple[Imported, list[Any]]:
@@ -148,11 +148,11 @@ def test_workers_end_with_their_parent(file: Path, tmp_path: Path) -> None:
     (tmp_path / "long.py").write_text(LONG)
 
     def left() -> list[str]:
-        found = []
+        result = []
         for each in Path("/proc").glob("[0-9]*/environ"):
             with suppress(OSError):
-                found += [each.parent.name] if mark.encode() in each.read_bytes() else []
-        return found
+                result += [each.parent.name] if mark.encode() in each.read_bytes() else []
+        return result
 
     environment = {**os.environ, "ACCORD_TEST_MARK": tmp_path.name}
     command = [sys.executable, str(tmp_path / "long.py"), str(file)]
@@ -242,10 +242,10 @@ def test_conversations_are_stored_as_canonical_json(
 @ANY_SPEED
 @given(st.text(), st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.none() | st.text())
 def test_the_key_of_a_label_is_the_hash_of_its_canonical_list(name: str, value: Any, time: str | None) -> None:
-    keys, said = AnnotationKeys(), [name, 2, "Q0", name, value, time]
+    keys, output = AnnotationKeys(), [name, 2, "Q0", name, value, time]
     for count in (1, 2):
         row = label_row(Label(Target(name, 2), "Q0", name, value, time), keys, "now", "wording")
-        assert row["key"] == content_hash([*said, count], length=40) and row["value"] == canonical_json(value)
+        assert row["key"] == content_hash([*output, count], length=40) and row["value"] == canonical_json(value)
         assert row["wording"] == "wording" and row["by"] == name
 
 
@@ -259,15 +259,15 @@ def test_rating_labels_match_a_full_search(metadata: dict[str, Any], plain: bool
     turns = PlainTurns([USER, REPLY]) if plain else (Turn("user", "Why?", extra={"Q0": 3}),)
     conversation, asked = Conversation("c", turns, metadata=metadata), {"Q0", "rating"}
     try:
-        found = {each.question for each in rating_cells(conversation)}
+        result = {each.question for each in rating_cells(conversation)}
     except WrongShape:
         return
     try:
         labels = rating_labels(conversation, asked)
     except WrongShape as error:
-        assert "no text that can be kept" in str(error)  # NUL in the name of an annotator
+        assert "cannot be stored as text" in str(error)  # NUL in the name of an annotator
         return
-    assert {label.question for label in labels} == found & asked
+    assert {label.question for label in labels} == result & asked
 
 
 @pytest.mark.parametrize("value", [99, "five", 2.5, [3], True])

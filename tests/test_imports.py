@@ -62,8 +62,8 @@ def held(url: str) -> tuple[str, list[tuple[str, Any]]]:
     """The ids of the store's conversations, and its labels as (conversation, value)."""
     store = Store(url)
     try:
-        said = sorted((each.target.conversation, each.value) for each in store.labels())
-        return "".join(each.id for each in store.conversations()), said
+        output = sorted((each.target.conversation, each.value) for each in store.labels())
+        return "".join(each.id for each in store.conversations()), output
     finally:
         store.close()
 
@@ -161,16 +161,16 @@ def test_replacing_a_name_used_in_several_folders_is_refused(url: str) -> None:
 def test_a_failed_import_without_rows_leaves_no_record(url: str) -> None:
     read(chats("a.jsonl", "a"))
     before = read("--list")
-    said = accord("import", written("a.csv", "conversation,annotator,Q0\na,ann,77\n"), code=1)
-    assert "77" in said and "--undo" not in said
+    output = accord("import", written("a.csv", "conversation,annotator,Q0\na,ann,77\n"), code=1)
+    assert "77" in output and "--undo" not in output
     assert read("--list") == before
 
 
 def test_the_rows_before_a_bad_one_can_be_undone(url: str) -> None:
     read(chats("a.jsonl", "ab"))
-    said = accord("import", written("a.csv", "conversation,annotator,Q0\na,ann,3\nb,ann,77\n"), code=1)
+    output = accord("import", written("a.csv", "conversation,annotator,Q0\na,ann,3\nb,ann,77\n"), code=1)
     failed = read("--list")["imports"][-1]
-    assert failed["status"] == "failed" and f"accord import --undo {failed['id']}" in said
+    assert failed["status"] == "failed" and f"accord import --undo {failed['id']}" in output
     assert held(url) == ("ab", [("a", 3)])
     read("--undo")
     assert held(url) == ("ab", [])

@@ -26,22 +26,22 @@ def one_long_text() -> pl.DataFrame:
 
 
 @pytest.mark.parametrize(
-    ("made", "said"),
+    ("created", "output"),
     [
         (one_long_text, "unpacks to more than 64 MB, 200 times its size"),
         (lambda: pl.DataFrame({"id": ["a"], "m": [np.zeros(2_100_000)]}), "a group of 1 rows with 2,100,001 values"),
         (lambda: pl.DataFrame({"a": pl.repeat(1, 21_000_000, eager=True, dtype=pl.Int8)}), "with 21,000,000 values"),
-        (lambda: pl.DataFrame({f"c{place}": [1] for place in range(10_001)}), "more than 10,000 columns"),
+        (lambda: pl.DataFrame({f"c{index}": [1] for index in range(10_001)}), "more than 10,000 columns"),
         (lambda: nested(110), "nested deeper than 100 levels"),
     ],
     ids=["one text", "one row", "one group", "columns", "levels"],
 )
 def test_parquet_over_the_limits_is_refused_without_unpacking(
-    made: Callable[[], pl.DataFrame], said: str, tmp_path: Path
+    created: Callable[[], pl.DataFrame], output: str, tmp_path: Path
 ) -> None:
-    path, frame = tmp_path / "t.parquet", made()
+    path, frame = tmp_path / "t.parquet", created()
     frame.write_parquet(path, row_group_size=max(len(frame), 1))
-    with pytest.raises(BadInput, match=said):
+    with pytest.raises(BadInput, match=output):
         list(read_rows(path))
 
 

@@ -81,8 +81,8 @@ def test_commands_never_repeat_the_secrets_of_a_url(
     monkeypatch.chdir(tmp_path)
     named = with_secrets(url, password)
     result = CliRunner().invoke(app, [each.replace("{}", named) for each in command])
-    said = result.stderr
-    assert not any(secret in said for secret in (PASSWORD, TOKEN, f":{SHORT}@")), said
+    output = result.stderr
+    assert not any(secret in output for secret in (PASSWORD, TOKEN, f":{SHORT}@")), output
     assert result.exception is None or isinstance(result.exception, SystemExit)
 
 

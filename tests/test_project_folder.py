@@ -150,9 +150,11 @@ def test_variables_of_the_env_file_are_read(project: Path, monkeypatch: pytest.M
             "    print(redact('sk-from-the-file'), os.environ['OPENAI_API_KEY'])\n"
         )
         environment = {**os.environ, "HASH": "real"}
-        told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
-        assert told.stdout.splitlines()[0] == "m1 real ''"
-        assert told.stdout.splitlines()[1].endswith(" sk-from-the-file") and told.stdout.count("sk-from") == 1
+        message = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True
+        )
+        assert message.stdout.splitlines()[0] == "m1 real ''"
+        assert message.stdout.splitlines()[1].endswith(" sk-from-the-file") and message.stdout.count("sk-from") == 1
         limited = subprocess.run(
             [sys.executable, "-m", "accord", "judge", "--limit", "1"], capture_output=True, text=True, check=False
         )
@@ -170,7 +172,7 @@ def test_set_changes_settings_for_one_run_and_keeps_the_preset(project: Path) ->
     ran("fit", "mixture", "--set", "evaluators.mixture.settings.curves.form=gated")
     card = json.loads((project / "evaluators/mixture/evaluator.json").read_text())
     assert (card["head"]["name"], card["head"]["settings"]["curves"]["form"]) == ("curves", "gated")
-    found = config_from({"evaluators": {"mixture": {"settings": {"curves": {"form": "gated"}}}}}).about("mixture")
-    assert (found.sources, found.head, found.settings) == (preset.sources, "curves", {"curves": {"form": "gated"}})
+    result = config_from({"evaluators": {"mixture": {"settings": {"curves": {"form": "gated"}}}}}).about("mixture")
+    assert (result.sources, result.head, result.settings) == (preset.sources, "curves", {"curves": {"form": "gated"}})
     assert "unknown key 'fold'" in ran("judge", "--set", "fold=1", code=1)
     assert "40 samples" in ran("judge", "--set", "models.judge.mode=recorded")

@@ -58,8 +58,10 @@ def evaluator() -> Evaluator:
     chats, labels, rubric = rated_chats()
     question = rubric[rubric.main]
     context = SourceContext(rubric, 0)
-    made = Evaluator(question, (make_source("bank", {}, context),), make_head("mixed", question, {}), head_name="mixed")
-    return run(made.fit(Training(tuple(map(Sample, chats)), labels, question)), memory_models())
+    created = Evaluator(
+        question, (make_source("bank", {}, context),), make_head("mixed", question, {}), head_name="mixed"
+    )
+    return run(created.fit(Training(tuple(map(Sample, chats)), labels, question)), memory_models())
 
 
 def taken(conversation: Conversation, evaluator: Evaluator, rubric: Rubric) -> None:
@@ -71,7 +73,7 @@ def taken(conversation: Conversation, evaluator: Evaluator, rubric: Rubric) -> N
     store.add_conversations([conversation])
     assert list(store.conversations()) == [conversation]
     store.close()
-    samples = [Sample(conversation), *(Sample(conversation, place) for place in range(len(conversation.turns)))]
+    samples = [Sample(conversation), *(Sample(conversation, index) for index in range(len(conversation.turns)))]
     for sample in samples:
         fenced(sample)
         prompt_for(sample, rubric[rubric.main], "", 5)
@@ -111,14 +113,14 @@ def said(**message: Any) -> dict[str, Any]:
     ],
 )
 def test_an_unusable_row_is_a_bad_row(row: Any, reason: str) -> None:
-    found, [bad] = let_in({"id": "good", "messages": MESSAGES}, row)
-    assert [each.id for each in found] == ["good"] and reason in bad.reason
+    result, [bad] = let_in({"id": "good", "messages": MESSAGES}, row)
+    assert [each.id for each in result] == ["good"] and reason in bad.reason
 
 
 def test_metadata_that_is_not_json_becomes_text(evaluator: Evaluator, rubric: Rubric) -> None:
     call = {"function": {"name": "look", "arguments": 5}}
     row = {**said(tool_calls=call, score=math.nan), "metadata": {"a": math.nan, "b": -math.inf, "c": [math.nan, 1.5]}}
-    [found], bad = let_in(row)
-    assert not bad and found.metadata == {"a": None, "b": "-inf", "c": [None, 1.5]}
-    assert found.turns[1].extra == {"tool_calls": [call], "score": None}
-    taken(found, evaluator, rubric)
+    [result], bad = let_in(row)
+    assert not bad and result.metadata == {"a": None, "b": "-inf", "c": [None, 1.5]}
+    assert result.turns[1].extra == {"tool_calls": [call], "score": None}
+    taken(result, evaluator, rubric)

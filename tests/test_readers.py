@@ -35,7 +35,7 @@ def only(path: Path, **options: Any) -> Conversation:
     return record.conversation
 
 
-def said(conversation: Conversation) -> list[tuple[str, str]]:
+def texts(conversation: Conversation) -> list[tuple[str, str]]:
     return [(turn.role, turn.content) for turn in conversation.turns]
 
 
@@ -60,32 +60,34 @@ def test_openai_messages_keep_unknown_keys_tool_calls_and_parts(tmp_path: Path) 
         "model": "m1",
         "metadata": {"system": "a"},
     }
-    found = only(lines(tmp_path / "chats.jsonl", row))
-    assert found.id == "7"
-    assert said(found) == [("user", "what is\nthis?"), ("assistant", ""), ("tool", "a cat")]
-    assert found.turns[0].extra == {"parts": [image]}
-    assert found.turns[1].extra == {"tool_calls": call}
-    assert found.turns[2].name == "look" and found.turns[2].extra == {"tool_call_id": "t1"}
-    assert [(d.text, d.title, d.id) for d in found.documents] == [("plain", None, None), ("purr", "Cats", "3")]
-    assert found.metadata == {"system": "a", "model": "m1"} and found.system == "a"
+    conversation = only(lines(tmp_path / "chats.jsonl", row))
+    assert conversation.id == "7"
+    assert texts(conversation) == [("user", "what is\nthis?"), ("assistant", ""), ("tool", "a cat")]
+    assert conversation.turns[0].extra == {"parts": [image]}
+    assert conversation.turns[1].extra == {"tool_calls": call}
+    assert conversation.turns[2].name == "look" and conversation.turns[2].extra == {"tool_call_id": "t1"}
+    assert [(d.text, d.title, d.id) for d in conversation.documents] == [("plain", None, None), ("purr", "Cats", "3")]
+    assert conversation.metadata == {"system": "a", "model": "m1"} and conversation.system == "a"
 
 
 def test_a_synthetic_conversation_is_marked() -> None:
-    made = Conversation("1", (Turn("user", "Hello"),), metadata={SYNTHETIC: {"how": "DS1"}})
-    assert made.is_synthetic and Conversation.from_json(made.to_json()).is_synthetic
-    assert not replace(made, metadata={SYNTHETIC: None}).is_synthetic and not replace(made, metadata={}).is_synthetic
+    created = Conversation("1", (Turn("user", "Hello"),), metadata={SYNTHETIC: {"how": "DS1"}})
+    assert created.is_synthetic and Conversation.from_json(created.to_json()).is_synthetic
+    assert (
+        not replace(created, metadata={SYNTHETIC: None}).is_synthetic and not replace(created, metadata={}).is_synthetic
+    )
 
 
 def test_a_conversation_round_trips_through_json(tmp_path: Path) -> None:
-    found = only(lines(tmp_path / "c.jsonl", {"messages": MESSAGES, "documents": ["d"], "odd": [1]}))
-    assert Conversation.from_json(json.loads(json.dumps(found.to_json()))) == found
+    conversation = only(lines(tmp_path / "c.jsonl", {"messages": MESSAGES, "documents": ["d"], "odd": [1]}))
+    assert Conversation.from_json(json.loads(json.dumps(conversation.to_json()))) == conversation
 
 
 def test_sharegpt_rows_become_conversations(tmp_path: Path) -> None:
     row = {"conversations": [{"from": "human", "value": "hello"}, {"from": "gpt", "value": "hi there"}]}
-    found = only(lines(tmp_path / "s.jsonl", row))
-    assert said(found) == HELLO
-    assert found.id == "s-1"
+    conversation = only(lines(tmp_path / "s.jsonl", row))
+    assert texts(conversation) == HELLO
+    assert conversation.id == "s-1"
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
@@ -98,10 +100,10 @@ def test_a_table_of_scattered_turns_is_grouped_by_conversation(tmp_path: Path, d
         ("a", "assistant", "hi there"),
     ]
     path.write_text("".join(delimiter.join(row) + "\n" for row in rows), encoding="utf-8-sig")
-    found = [record.conversation for record in read(path)]
-    assert [conversation.id for conversation in found] == ["a", "b"]
-    assert said(found[0]) == HELLO
-    assert said(found[1]) == [("user", "two\nlines")]
+    result = [record.conversation for record in read(path)]
+    assert [conversation.id for conversation in result] == ["a", "b"]
+    assert texts(result[0]) == HELLO
+    assert texts(result[1]) == [("user", "two\nlines")]
 
 
 def test_a_table_of_exchanges_is_read_with_a_column_map(tmp_path: Path) -> None:
@@ -109,7 +111,7 @@ def test_a_table_of_exchanges_is_read_with_a_column_map(tmp_path: Path) -> None:
     path.write_text("chat,asked,replied,bot\nx,hello,hi there,b1\nx,bye,see you,b1\n", encoding="utf-8")
     columns = {"conversation": "chat", "prompt": "asked", "response": "replied", "system": "bot"}
     found = only(path, columns=columns)
-    assert said(found) == [*HELLO, ("user", "bye"), ("assistant", "see you")]
+    assert texts(found) == [*HELLO, ("user", "bye"), ("assistant", "see you")]
     assert found.system == "b1"
     with pytest.raises(BadInput, match="no column 'nothere'; it has chat, asked, replied, bot"):
         list(read(path, columns={"prompt": "nothere"}))
@@ -118,7 +120,7 @@ def test_a_table_of_exchanges_is_read_with_a_column_map(tmp_path: Path) -> None:
 def test_a_parquet_column_of_messages_becomes_turns(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     pl.DataFrame({"id": ["x"], "messages": [MESSAGES]}).write_parquet(path)
-    assert said(only(path)) == HELLO
+    assert texts(only(path)) == HELLO
 
 
 def span(conversation: str, start: int, sent: list[Any], received: list[Any], text: bool = True) -> dict[str, Any]:
@@ -156,10 +158,10 @@ def test_otel_spans_merge_in_any_order_with_or_without_history(tmp_path: Path) -
         span("long", 1, [hello], [hi]),
         span("short", 4, [bye], [see]),
     )
-    found = {record.conversation.id: record.conversation for record in read(path)}
-    assert said(found["long"]) == whole
-    assert said(found["short"]) == whole
-    assert found["long"].metadata["model"] == "m1"
+    result = {record.conversation.id: record.conversation for record in read(path)}
+    assert texts(result["long"]) == whole
+    assert texts(result["short"]) == whole
+    assert result["long"].metadata["model"] == "m1"
 
 
 def test_an_otlp_batch_keeps_system_instructions(tmp_path: Path) -> None:
@@ -175,7 +177,7 @@ def test_an_otlp_batch_keeps_system_instructions(tmp_path: Path) -> None:
     other = {"traceId": "t", "spanId": "s2", "startTimeUnixNano": "5", "attributes": [attributes[0]]}
     spans = [{"traceId": "t", "spanId": "s1", "startTimeUnixNano": "1", "attributes": attributes}, other]
     path = lines(tmp_path / "otlp.jsonl", {"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]})
-    assert said(only(path)) == [("system", "be kind"), *HELLO]
+    assert texts(only(path)) == [("system", "be kind"), *HELLO]
 
 
 CONVENTIONS: dict[str, dict[str, Any]] = {
@@ -208,8 +210,11 @@ CONVENTIONS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", CONVENTIONS)
 def test_messages_are_read_under_each_span_convention(name: str, tmp_path: Path) -> None:
     path = lines(tmp_path / "spans.jsonl", {"span_id": "1", "trace_id": "t", "attributes": CONVENTIONS[name]})
-    found = only(path)
-    assert said(found) == [("system", "be kind"), *HELLO] and (found.id, found.metadata["model"]) == ("s", "m1")
+    conversation = only(path)
+    assert texts(conversation) == [("system", "be kind"), *HELLO] and (
+        conversation.id,
+        conversation.metadata["model"],
+    ) == ("s", "m1")
 
 
 def test_openinference_spans_keep_tool_calls_and_documents(tmp_path: Path) -> None:
@@ -223,16 +228,18 @@ def test_openinference_spans_keep_tool_calls_and_documents(tmp_path: Path) -> No
         {"input.value": '{"question": "hello"}', "output.value": "a prompt"},
     ]  # fmt: skip
     rows = [
-        {"span_id": str(place), "trace_id": "t", "parent_id": None if place == 0 else "0", "start_time": str(place),
+        {"span_id": str(index), "trace_id": "t", "parent_id": None if index == 0 else "0", "start_time": str(index),
          "attributes": {"openinference.span.kind": kind, **own}}
-        for place, (kind, own) in enumerate(zip(kinds, attributes, strict=True))
+        for index, (kind, own) in enumerate(zip(kinds, attributes, strict=True))
     ]  # fmt: skip
-    found = only(lines(tmp_path / "a.jsonl", *rows))
-    assert [turn.role for turn in found.turns] == ["user", "assistant"] and found.turns[0].content == "hello"
-    assert found.turns[1].extra["tool_calls"] == [{"function": {"name": "look", "arguments": "{}"}}]
-    assert [(each.id, each.text) for each in found.documents] == [("d1", "Herons eat fish.")]
+    conversation = only(lines(tmp_path / "a.jsonl", *rows))
+    assert [turn.role for turn in conversation.turns] == ["user", "assistant"] and conversation.turns[
+        0
+    ].content == "hello"
+    assert conversation.turns[1].extra["tool_calls"] == [{"function": {"name": "look", "arguments": "{}"}}]
+    assert [(each.id, each.text) for each in conversation.documents] == [("d1", "Herons eat fish.")]
     assert (
-        said(only(lines(tmp_path / "b.jsonl", rows[0], rows[3]))) == HELLO
+        texts(only(lines(tmp_path / "b.jsonl", rows[0], rows[3]))) == HELLO
     )  # no model call: the root span has the messages
 
 
@@ -254,7 +261,7 @@ def test_messages_are_read_from_events_and_log_records(tmp_path: Path) -> None:
     ]
     for place, events in enumerate((older, oldest, azure)):
         row = {"span_id": "1", "trace_id": "t", "attributes": {"gen_ai.system": "openai"}, "events": events}
-        assert said(only(lines(tmp_path / f"{place}.jsonl", row))) == HELLO
+        assert texts(only(lines(tmp_path / f"{place}.jsonl", row))) == HELLO
     again = {"role": "user", "content": "bye"}
     records = [
         {"traceId": "t", "spanId": span, "timeUnixNano": str(place), "eventName": name, "body": body}
@@ -265,9 +272,9 @@ def test_messages_are_read_from_events_and_log_records(tmp_path: Path) -> None:
         ])
     ]  # fmt: skip
     whole = [*HELLO, ("user", "bye"), ("assistant", "see you")]
-    assert said(only(lines(tmp_path / "logs.jsonl", *records))) == whole  # the second call repeats the first
+    assert texts(only(lines(tmp_path / "logs.jsonl", *records))) == whole  # the second call repeats the first
     export = {"resourceLogs": [{"scopeLogs": [{"logRecords": list(reversed(records))}]}]}
-    assert said(only(lines(tmp_path / "otlp.jsonl", export))) == whole
+    assert texts(only(lines(tmp_path / "otlp.jsonl", export))) == whole
 
 
 def test_spans_without_content_are_skipped_with_the_reason(tmp_path: Path) -> None:
@@ -297,7 +304,7 @@ def test_langfuse_sessions_keep_human_scores_only(tmp_path: Path) -> None:
         {"id": "t1", "sessionId": "s1", "timestamp": "1", "input": {"messages": MESSAGES[:1]}, "output": "hi there"},
     ]  # fmt: skip
     [record] = read(lines(tmp_path / "lf.jsonl", *rows))
-    assert said(record.conversation) == [*HELLO, ("user", "bye"), ("assistant", "see you")]
+    assert texts(record.conversation) == [*HELLO, ("user", "bye"), ("assistant", "see you")]
     [label] = record.labels
     assert (label.target, label.question, label.annotator, label.value) == (Target("s1", 3), "Q0", "ann", 3)
 
@@ -320,7 +327,7 @@ def test_mlflow_traces_keep_human_assessments_only(tmp_path: Path) -> None:
     }  # fmt: skip
     [record] = read(lines(tmp_path / "ml.jsonl", row))
     assert record.conversation.id == "s9" and record.conversation.system == "a"
-    assert said(record.conversation) == HELLO
+    assert texts(record.conversation) == HELLO
     assert [(label.annotator, label.value) for label in record.labels] == [("ann", 4)]
 
 
@@ -364,7 +371,7 @@ def test_a_json_array_is_read_in_every_layout(tmp_path: Path, indent: int | None
 def test_compressed_files_are_read(tmp_path: Path, ending: str, pack: Callable[[bytes], bytes]) -> None:
     path, table = tmp_path / f"one.json{ending}", tmp_path / f"two.csv{ending}"
     path.write_bytes(pack(json.dumps({"messages": MESSAGES}, indent=1).encode()))
-    assert said(only(path)) == HELLO
+    assert texts(only(path)) == HELLO
     table.write_bytes(pack(b"prompt,response\nhello,hi\n"))
     assert len(list(read(table))) == 1
 
@@ -432,7 +439,7 @@ def test_unknown_files_and_formats_are_errors() -> None:
 
 
 def test_otel_messages_of_agent_and_model_spans_are_read_once(tmp_path: Path) -> None:
-    said_ = [
+    dialogue = [
         ("user", "one"),
         ("assistant", "A1"),
         ("user", "two"),
@@ -440,7 +447,7 @@ def test_otel_messages_of_agent_and_model_spans_are_read_once(tmp_path: Path) ->
         ("user", "three"),
         ("assistant", "A3"),
     ]
-    one, a1, two, a2, three, a3 = (part(role, text) for role, text in said_)
+    one, a1, two, a2, three, a3 = (part(role, text) for role, text in dialogue)
     agent = {**span("agent", 1, [one], [a1]), "span_id": "root"}
     inner = {**span("agent", 2, [one], [a1]), "parent_span_id": "root"}
     odd = {"span_id": "z", "trace_id": "other", "attributes": {"http.method": "GET"}}
@@ -451,8 +458,8 @@ def test_otel_messages_of_agent_and_model_spans_are_read_once(tmp_path: Path) ->
         span("again", 1, [one], [a1]), span("again", 2, [one], [a2]),
         span("spaced", 1, [one], [part("assistant", "A1 ")]), span("spaced", 2, [one, a1, two], [a2]),
     )  # fmt: skip
-    found = {record.conversation.id: [turn.content for turn in record.conversation.turns] for record in read(path)}
-    assert found == {
+    result = {record.conversation.id: [turn.content for turn in record.conversation.turns] for record in read(path)}
+    assert result == {
         "agent": ["one", "A1"],
         "window": ["one", "A1", "two", "A2", "three", "A3"],
         "again": ["one", "A2"],
@@ -472,7 +479,7 @@ def test_malformed_spans_are_bad_rows(tmp_path: Path, row: dict[str, Any]) -> No
     path = lines(tmp_path / "s.jsonl", row, span("c", 1, [part("user", "hello")], [part("assistant", "hi there")]))
     skipped: list[BadRow] = []
     [record] = read(path, format="otel", on_bad_row=skipped.append)
-    assert said(record.conversation) == HELLO and [error.line for error in skipped] == [1]
+    assert texts(record.conversation) == HELLO and [error.line for error in skipped] == [1]
 
 
 def test_tool_results_become_text_and_roles_are_normalized(tmp_path: Path) -> None:
@@ -481,7 +488,7 @@ def test_tool_results_become_text_and_roles_are_normalized(tmp_path: Path) -> No
         tmp_path / "m.jsonl",
         {"messages": [{"role": "Human", "content": "hi"}, result, {"role": "AI", "content": "yo"}]},
     )
-    assert said(only(path)) == [("user", "hi"), ("tool", '{"sum": 42}'), ("assistant", "yo")]
+    assert texts(only(path)) == [("user", "hi"), ("tool", '{"sum": 42}'), ("assistant", "yo")]
 
 
 def test_json_typed_by_a_user_stays_text(tmp_path: Path) -> None:
@@ -494,10 +501,10 @@ def test_json_typed_by_a_user_stays_text(tmp_path: Path) -> None:
         trace("b", '{"a":1}', json.dumps(MESSAGES[1])),
         trace("c", {"input": "q", "chat_history": MESSAGES}, "x"),
     )
-    found = [said(record.conversation) for record in read(path)]
-    assert found[0] == [("user", '["a","b"]'), ("assistant", '"quoted"')]
-    assert found[1] == [("user", '{"a":1}'), ("assistant", "hi there")]
-    assert found[2] == [*HELLO, ("user", "q"), ("assistant", "x")]
+    result = [texts(record.conversation) for record in read(path)]
+    assert result[0] == [("user", '["a","b"]'), ("assistant", '"quoted"')]
+    assert result[1] == [("user", '{"a":1}'), ("assistant", "hi there")]
+    assert result[2] == [*HELLO, ("user", "q"), ("assistant", "x")]
 
 
 def test_tables_are_sorted_by_turn_and_keep_all_documents(tmp_path: Path) -> None:
@@ -508,7 +515,7 @@ def test_tables_are_sorted_by_turn_and_keep_all_documents(tmp_path: Path) -> Non
         encoding="utf-8",
     )
     found = only(path)
-    assert said(found) == HELLO
+    assert texts(found) == HELLO
     assert sorted(document.text for document in found.documents) == ["d1", "d2", "d3"]
     assert found.metadata == {"system": "s1"} and found.turns[0].extra == {"tokens": "5"}
 
@@ -541,7 +548,7 @@ def test_contradictory_tables_are_errors(tmp_path: Path, text: str, reason: str)
 def test_tables_of_spreadsheet_programs_are_read(tmp_path: Path, text: str) -> None:
     path = tmp_path / "t.csv"
     path.write_text(text, encoding="utf-8-sig")
-    assert said(only(path)) == [("user", "hello")]
+    assert texts(only(path)) == [("user", "hello")]
 
 
 @pytest.mark.parametrize("tail", ["garbage", "{}", ","])
@@ -571,11 +578,11 @@ def test_a_truncated_archive_gives_the_rows_before_the_end(tmp_path: Path) -> No
     whole = gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode())
     path = tmp_path / "c.jsonl"
     path.write_bytes(whole[: len(whole) // 2])
-    found = 0
+    result = 0
     with pytest.raises(BadInput, match="broken gzip"):
         for _ in read(path):
-            found += 1
-    assert 500 < found < 1500
+            result += 1
+    assert 500 < result < 1500
 
 
 def test_a_bad_first_row_is_skipped(tmp_path: Path) -> None:
@@ -619,9 +626,9 @@ def test_a_file_of_messages_is_a_conversation_file(tmp_path: Path) -> None:
 
 
 def test_turns_are_viewed_without_copies() -> None:
-    found = Conversation("c", tuple(Turn(role, text) for role, text in HELLO))
-    assert [turn.content for turn in found.by("assistant")] == ["hi there"]
-    assert len(found.up_to(0)) == 1 and len(found.up_to(None)) == 2
+    result = Conversation("c", tuple(Turn(role, text) for role, text in HELLO))
+    assert [turn.content for turn in result.by("assistant")] == ["hi there"]
+    assert len(result.up_to(0)) == 1 and len(result.up_to(None)) == 2
 
 
 def test_a_wide_table_keeps_its_questions_among_other_columns(tmp_path: Path, rubric: Rubric) -> None:
@@ -655,7 +662,7 @@ def test_transcripts_and_labels_of_one_table_are_both_read(tmp_path: Path) -> No
     path = lines(tmp_path / "both.jsonl", row)
     assert sniff(path).content != "labels"
     found = only(path)
-    assert said(found) == HELLO
+    assert texts(found) == HELLO
     [label] = rating_labels(found, ["Q0"])
     assert (label.target, label.annotator, label.value) == (Target("c"), "b", 3)
 
@@ -669,10 +676,10 @@ def test_messages_in_cells_of_an_exchange_become_turns(tmp_path: Path, asked: st
     before = [{"role": "system", "content": "be kind"}, MESSAGES[0]]
     cells = {asked: before, replied: [MESSAGES[1]]}
     row = {name: json.dumps(cell) for name, cell in cells.items()} if as_text else cells
-    found = only(lines(tmp_path / "pairs.jsonl", {"id": "c", **row}), format="table")
-    assert said(found) == [("system", "be kind"), *HELLO]
+    conversation = only(lines(tmp_path / "pairs.jsonl", {"id": "c", **row}), format="table")
+    assert texts(conversation) == [("system", "be kind"), *HELLO]
     one = only(lines(tmp_path / "one.jsonl", {"id": "c", asked: "hello", replied: MESSAGES[1]}), format="table")
-    assert said(one) == HELLO
+    assert texts(one) == HELLO
 
 
 @pytest.mark.parametrize("cell", [5, True, ["a", "b"], {"a": 1}, [{"x": 1}]])
@@ -689,7 +696,7 @@ def test_history_repeated_in_each_row_is_read_once(tmp_path: Path) -> None:
         {"id": "c", "prompt": MESSAGES[:1], "completion": "hi there"},
         {"id": "c", "prompt": later, "completion": "see you"},
     )
-    assert said(only(path)) == [*HELLO, ("user", "bye"), ("assistant", "see you")]
+    assert texts(only(path)) == [*HELLO, ("user", "bye"), ("assistant", "see you")]
 
 
 def test_generations_of_one_trace_are_one_conversation(tmp_path: Path) -> None:
@@ -701,8 +708,8 @@ def test_generations_of_one_trace_are_one_conversation(tmp_path: Path) -> None:
         {**common, "id": "o1", "startTime": "2026-01-01T00:00:01Z", "input": MESSAGES[:1], "output": MESSAGES[1]},
         {**common, "id": "o0", "type": "SPAN", "startTime": "2026-01-01T00:00:00Z", "input": {"x": 1}, "output": "other"},
     )  # fmt: skip
-    found = only(path)
-    assert found.id == "t1" and said(found) == [*HELLO, ("user", "bye"), ("assistant", "see you")]
+    conversation = only(path)
+    assert conversation.id == "t1" and texts(conversation) == [*HELLO, ("user", "bye"), ("assistant", "see you")]
 
 
 def test_span_ids_are_equal_in_protobuf_json_and_otlp_json(tmp_path: Path) -> None:
@@ -728,9 +735,9 @@ def test_span_ids_are_equal_in_protobuf_json_and_otlp_json(tmp_path: Path) -> No
 def test_a_plain_text_transcript_becomes_turns(tmp_path: Path) -> None:
     path = tmp_path / "calls.csv"
     path.write_text('id,transcript,score\nx,"Kunde: Wo ist es?\nUnd wann?\nBerater: Morgen.",70\n', encoding="utf-8")
-    found = only(path)
-    assert said(found) == [("user", "Wo ist es?\nUnd wann?"), ("assistant", "Morgen.")]
-    assert found.metadata["score"] == "70"
+    conversation = only(path)
+    assert texts(conversation) == [("user", "Wo ist es?\nUnd wann?"), ("assistant", "Morgen.")]
+    assert conversation.metadata["score"] == "70"
     path.write_text("id,transcript,score\nx,no speaker here,70\n", encoding="utf-8")
     with pytest.raises(BadRow, match="lines that begin with the speaker"):
         list(read(path))
@@ -738,8 +745,10 @@ def test_a_plain_text_transcript_becomes_turns(tmp_path: Path) -> None:
 
 def test_speakers_of_support_desks_are_users_and_assistants(tmp_path: Path) -> None:
     named = [("end-user", "a"), ("Operator", "b"), ("End User", "c"), ("chatbot", "d"), ("speaker_a", "e")]
-    found = only(lines(tmp_path / "c.jsonl", {"messages": [{"speaker": who, "text": text} for who, text in named]}))
-    assert [turn.role for turn in found.turns] == ["user", "assistant", "user", "assistant", "speaker_a"]
+    conversation = only(
+        lines(tmp_path / "c.jsonl", {"messages": [{"speaker": who, "text": text} for who, text in named]})
+    )
+    assert [turn.role for turn in conversation.turns] == ["user", "assistant", "user", "assistant", "speaker_a"]
 
 
 # --- ratings in columns and metadata --------------------------------------------------------------------------------------
@@ -751,9 +760,9 @@ def test_rows_of_several_raters_are_one_conversation_with_a_label_each(tmp_path:
     path.write_text("id,question,answer,rating,rater\n" + "\n".join(rows) + "\n", encoding="utf-8")
     assert sniff(path).content != "labels"
     first, second = (record.conversation for record in read(path))
-    assert said(first) == HELLO and second.id == "q2"
-    found = [rating_labels(each, ["rating"]) for each in (first, second)]
-    assert [(label.target, label.annotator, label.value) for labels in found for label in labels] == [
+    assert texts(first) == HELLO and second.id == "q2"
+    result = [rating_labels(each, ["rating"]) for each in (first, second)]
+    assert [(label.target, label.annotator, label.value) for labels in result for label in labels] == [
         (Target("q1"), "ann", "4"), (Target("q1"), "ben", "4"), (Target("q2"), "ann", "2"),
     ]  # fmt: skip
 
@@ -779,8 +788,8 @@ def test_rows_of_several_raters_are_one_conversation_with_a_label_each(tmp_path:
 def test_ratings_in_columns_and_metadata_are_found(
     tmp_path: Path, beside: dict[str, Any], expected: list[tuple[int | None, str, Any]]
 ) -> None:
-    found = only(lines(tmp_path / "c.jsonl", {"id": "c", "messages": MESSAGES, **beside}))
-    labels = rating_labels(found, ["rating"])
+    conversation = only(lines(tmp_path / "c.jsonl", {"id": "c", "messages": MESSAGES, **beside}))
+    labels = rating_labels(conversation, ["rating"])
     assert [(label.target.turn, label.annotator, label.value) for label in labels] == expected
 
 
@@ -812,12 +821,12 @@ def test_labels_are_read_without_raters_and_with_one_per_column(tmp_path: Path, 
 
 @pytest.mark.parametrize("name", ["conversations", "dialogues"])
 def test_conversations_are_read_from_a_list_or_an_object_by_id(tmp_path: Path, name: str) -> None:
-    rows = [{"id": f"c{place}", "messages": MESSAGES, "rating": place} for place in range(3)]
+    rows = [{"id": f"c{index}", "messages": MESSAGES, "rating": index} for index in range(3)]
     listed = lines(tmp_path / "list.json", {name: rows})
     by_id = lines(tmp_path / "ids.json", {row["id"]: {"messages": MESSAGES, "rating": row["rating"]} for row in rows})
     for path in (listed, by_id):
-        found = [record.conversation for record in read(path)]
-        assert [(each.id, each.metadata["rating"]) for each in found] == [("c0", 0), ("c1", 1), ("c2", 2)]
+        result = [record.conversation for record in read(path)]
+        assert [(each.id, each.metadata["rating"]) for each in result] == [("c0", 0), ("c1", 1), ("c2", 2)]
 
 
 def test_a_decimal_comma_is_read(tmp_path: Path) -> None:
@@ -892,8 +901,8 @@ def test_refusing_a_hostile_file_takes_at_most_300_mb(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", MEASURED, *files], capture_output=True, text=True, check=True)
     lines = done.stdout.splitlines()
     assert len(lines) == 2 * len(HOSTILE)
-    for (name, (_, reason)), said, most in zip(HOSTILE.items(), lines[::2], lines[1::2], strict=True):
-        assert reason in said and int(most) < 300 * 1024, name  # the maximum so far, of this file or an earlier one
+    for (name, (_, reason)), output, most in zip(HOSTILE.items(), lines[::2], lines[1::2], strict=True):
+        assert reason in output and int(most) < 300 * 1024, name  # the maximum so far, of this file or an earlier one
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "json", "csv"])

@@ -153,10 +153,12 @@ def test_label_studio_annotations_keep_people_spans_and_comments(tmp_path: Path)
     assert [(turn.role, turn.content) for turn in conversation.turns] == SAID and conversation.id == "c1"
     assert conversation.metadata["topic"] == "parcels"
     assert conversation.metadata["label_studio_unread"] == {"rectanglelabels": 1}
-    found = by_person(store)
-    assert found["ann@example.org", "helpful"] == 2 and found["8", "helpful"] == 4 and found["ann@example.org", "tone"]
-    assert found["ann@example.org", "topics.x"] == found["ann@example.org", "topics.y"] == 1
-    assert not any(who == "9" for who, _ in found), "canceled annotations are skipped"
+    result = by_person(store)
+    assert (
+        result["ann@example.org", "helpful"] == 2 and result["8", "helpful"] == 4 and result["ann@example.org", "tone"]
+    )
+    assert result["ann@example.org", "topics.x"] == result["ann@example.org", "topics.y"] == 1
+    assert not any(who == "9" for who, _ in result), "canceled annotations are skipped"
     [mark] = marks(store)
     assert (mark.target.turn, mark.span, mark.quote) == (1, (15, 29), "It is in Rome.")
     assert (mark.question, mark.by, mark.comment) == ("issue:Contradiction", "ann@example.org", "Bonn first")
@@ -186,9 +188,9 @@ def test_argilla_records_are_read_nested_and_flattened(tmp_path: Path, flat: boo
     [conversation] = store.conversations()
     assert [(turn.role, turn.content) for turn in conversation.turns] == SAID
     assert conversation.metadata["topic"] == "parcels"
-    found = by_person(store)
-    assert found["ann", "helpful"] == 2 and found["bob", "helpful"] == 4 and found["ann", "tone"] == "kind"
-    assert ("bob", "tone") not in found and found["ann", "topics.x"] == 1
+    result = by_person(store)
+    assert result["ann", "helpful"] == 2 and result["bob", "helpful"] == 4 and result["ann", "tone"] == "kind"
+    assert ("bob", "tone") not in result and result["ann", "topics.x"] == 1
     [mark] = marks(store)
     assert (mark.target.turn, mark.quote, mark.span, mark.by) == (1, "It is in Rome.", (15, 29), "ann")
     store.close()
@@ -223,11 +225,11 @@ def test_langfuse_scores_are_read_without_traces(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rows", [POTATO_STATES, POTATO_ROWS], ids=["user_state", "jsonl"])
 def test_potato_answers_keep_their_annotators(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
-    files = [written(tmp_path / f"state{place}.json", row) for place, row in enumerate(rows)]
+    files = [written(tmp_path / f"state{index}.json", row) for index, row in enumerate(rows)]
     _, store = imported(tmp_path, *files, written(tmp_path / "chats.jsonl", CHAT))
-    found = by_person(store)
-    assert found["ann", "helpful"] == 2 and found["bob", "helpful"] == 4 and found["ann", "tone"] == "kind"
-    assert found["ann", "topics.x"] == found["ann", "topics.y"] == 1
+    result = by_person(store)
+    assert result["ann", "helpful"] == 2 and result["bob", "helpful"] == 4 and result["ann", "tone"] == "kind"
+    assert result["ann", "topics.x"] == result["ann", "topics.y"] == 1
     [mark] = marks(store)
     assert (mark.target.turn, mark.span, mark.question) == (1, (15, 29), "issue:Contradiction"), "found by its words"
     assert [each.comment for each in store.annotations(["person"]) if each.comment] == ["Odd."]
@@ -266,7 +268,7 @@ def test_imported_annotations_round_trip_through_an_export(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "message"),
     [
         ([LANGFUSE_SCORES[0]], "c1"),
         ([LANGSMITH_FEEDBACK[0]], "c1"),
@@ -274,10 +276,10 @@ def test_imported_annotations_round_trip_through_an_export(tmp_path: Path) -> No
     ],
 )  # fmt: skip
 def test_answers_about_an_unknown_conversation_are_reported(
-    tmp_path: Path, rows: list[dict[str, Any]], told: str
+    tmp_path: Path, rows: list[dict[str, Any]], message: str
 ) -> None:
     store = Store(f"sqlite:///{tmp_path}/accord.db")
-    with pytest.raises(BadInput, match=told):
+    with pytest.raises(BadInput, match=message):
         import_files(store, RUBRIC, [written(tmp_path / "alone.jsonl", *rows)])
     assert not list(store.conversations()), "and no empty conversation is made"
     store.close()
@@ -315,12 +317,12 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("format", "row", "told"), WRONG)
+@pytest.mark.parametrize(("format", "row", "message"), WRONG)
 def test_an_invalid_row_is_a_one_line_error_with_its_line(
-    tmp_path: Path, format: str, row: dict[str, Any], told: str
+    tmp_path: Path, format: str, row: dict[str, Any], message: str
 ) -> None:
     path = written(tmp_path / "wrong.jsonl", row)
-    with pytest.raises(BadRow, match=f"line 1: .*{told}"):
+    with pytest.raises(BadRow, match=f"line 1: .*{message}"):
         list(read(path, format))
 
 

@@ -55,12 +55,12 @@ questions:
   - {id: length, text: 'How long?', scale: real, low: 0, high: 1}
 """,
     )
-    found = load_rubric(path)
-    assert len(found["overall"].scale.options) == 10
-    assert found["tone"].scale.holds("warm") and not found["tone"].scale.holds("hot")
-    assert found["resolved"].meanings == {"0": "no", "1": "yes"}, "yes and no are words here"
-    assert found["length"].scale.holds(0.5) and not found["length"].scale.holds(1.5)
-    assert load_rubric(written(tmp_path, dump_rubric(found))) == found
+    result = load_rubric(path)
+    assert len(result["overall"].scale.options) == 10
+    assert result["tone"].scale.holds("warm") and not result["tone"].scale.holds("hot")
+    assert result["resolved"].meanings == {"0": "no", "1": "yes"}, "yes and no are words here"
+    assert result["length"].scale.holds(0.5) and not result["length"].scale.holds(1.5)
+    assert load_rubric(written(tmp_path, dump_rubric(result))) == result
 
 
 def test_the_hash_depends_on_content_not_on_the_name(rubric: Rubric) -> None:
@@ -140,9 +140,9 @@ def test_hostile_yaml_is_a_short_one_line_error(tmp_path: Path, text: str, reaso
 
 
 def test_usual_yaml_aliases_are_read(tmp_path: Path) -> None:
-    said = "name: x\nmain: a\nquestions:\n"
+    output = "name: x\nmain: a\nquestions:\n"
     shared = "  - {id: a, text: 'A?', options: &four [1, 2, 3, 4]}\n  - {id: b, text: 'B?', options: *four}\n"
-    assert load_rubric(written(tmp_path, said + shared))["b"].scale.options == (1, 2, 3, 4)
+    assert load_rubric(written(tmp_path, output + shared))["b"].scale.options == (1, 2, 3, 4)
 
 
 def a_pipe(path: Path) -> None:
