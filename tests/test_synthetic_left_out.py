@@ -311,7 +311,9 @@ def test_missing_and_constant_metrics_break_nothing(rng: np.random.Generator) ->
     assert all(np.isfinite(value) for value in (found.auc, found.low, found.high, found.p))
 
 
-@pytest.mark.parametrize(("made", "said"), [(5, "5 synthetic conversations"), (55, "5 real conversations")])
+@pytest.mark.parametrize(
+    ("made", "said"), [(5, "5 independent synthetic conversations"), (55, "5 independent real conversations")]
+)
 def test_too_few_are_an_error(rng: np.random.Generator, made: int, said: str) -> None:
     with pytest.raises(BadInput, match=said):
         compared(rng.normal(size=(60, 2)), np.arange(60) < made)
@@ -320,7 +322,7 @@ def test_too_few_are_an_error(rng: np.random.Generator, made: int, said: str) ->
 def test_a_store_of_nothing_is_too_few(tmp_path: Path) -> None:
     with (
         Project(Config(store=f"sqlite:///{tmp_path}/accord.db")) as project,
-        pytest.raises(BadInput, match="0 synthetic .* make some with accord synth"),
+        pytest.raises(BadInput, match="0 independent synthetic .* make some with accord synth"),
     ):
         project.check_synth()
 
