@@ -47,7 +47,7 @@ def test_prediction_powered_intervals_hold_and_are_shorter() -> None:
     assert inside >= 0.92 * 300 and useless >= 0.92 * 300 and shorter >= 0.95 * 300
     alone = estimate_system("s", said_[:40], scored[:40], np.zeros(0))
     assert (alone.mean, alone.low, alone.trust) == pytest.approx((alone.label_mean, alone.label_low, 0))
-    with pytest.raises(BadInput, match="needs 5"):
+    with pytest.raises(BadInput, match="needs at least 5"):
         estimate_system("s", said_[:4], scored[:4], scored[40:])
 
 
