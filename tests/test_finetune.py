@@ -398,7 +398,7 @@ def test_invalid_training_is_an_error(base: Path, parts: Parts, tmp_path: Path) 
     assert tried(resume=True).epoch == 0
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("keep")
-    with pytest.raises(BadInput, match="something else than a training"):
+    with pytest.raises(BadInput, match="files that are not a training"):
         tried(to="full")
 
 
