@@ -44,7 +44,7 @@ SPLITS = ("context", "random")
 FOLDS = 5
 TURNS, FACT = 1, 240
 """Turns before the reply, and characters of the fact, that this small model is shown."""
-SMALL = {"candidates": 2, "kept": 2, "demonstrations": 2, "sets": 2, "ranked": 64}
+SMALL = {"candidates": 2, "top_prompts": 2, "demonstrations": 2, "sets": 2, "candidate_sets": 64}
 """Sizes for a model that reads some hundreds of tokens a second; the paper's are 80, 4, 5, 4 and 512."""
 CONTEXT = 1024
 TINY = {**SMALL, "candidates": 1, "sets": 1, "ensemble": 3}

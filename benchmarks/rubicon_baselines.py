@@ -188,8 +188,8 @@ def table_rows(
         path.write_text(dump_rubric(run(spur(seen, own.settings), models)), encoding="utf-8")
     except BadInput as error:
         rows.append({"table": 1, "system": "SPUR", "failed": str(error)})
-    given = [*own.settings.given, *([str(path)] if path.exists() else [])]
-    learned, found = _learned(_source({**settings, "given": given}, context), train, split, models)
+    given = [*own.settings.rivals, *([str(path)] if path.exists() else [])]
+    learned, found = _learned(_source({**settings, "rivals": given}, context), train, split, models)
     names = {str(path): "SPUR"}
     rows += [{**row.to_json(), "table": 1, "system": names.get(row.system, row.system)} for row in found.rows]
     rows += [{**row, "table": 3} for row in policy_rows(learned, train.only(split.test), models)]

@@ -1,7 +1,7 @@
 """The workbench's order: how many labels it needs for the agreement that 400 random ones give (row `order`).
 
 As in a study with `order: informative`: 20 labels at random, then 20 at a time, of which a tenth (`random_share`) are
-random draws and the others those that `accord.studies.item_order.Order` puts first; no label is asked for twice. The
+random draws and the others those of `accord.studies.item_order.ItemOrder`; no label is asked for twice. The
 head learns from what is there after each step, and predicts the ratings of conversations that nobody could label. The
 random order takes the same 20 and goes on at random. `share` is the first number of labels, on the line between
 steps, at which the mean squared error over draws is not above that of the random order's 400, in shares of 400 (1
@@ -30,13 +30,13 @@ from scipy.stats import norm
 from accord.evidence import EvidenceTable, Ratings, ratings
 from accord.learning import Calibration
 from accord.statistics import pearson
-from accord.studies.item_order import EVERY, Order
+from accord.studies.item_order import UPDATE_EVERY, ItemOrder
 from accord.testing import planted
 from accord.values import Labels, Question, StudySettings
 
 Floats = NDArray[np.float64]
 
-FIRST, STEP, LAST = EVERY, EVERY, 400
+FIRST, STEP, LAST = UPDATE_EVERY, UPDATE_EVERY, 400
 AT_RANDOM = StudySettings.model_fields["random_share"].default
 NOISE = 0.8
 """Standard deviation of a planted rating, in steps of its scale."""
@@ -104,7 +104,7 @@ def _drawn(world: World, share: float, seed: int) -> tuple[list[tuple[float, flo
         left = [row for row in pool if row not in set(taken)]
         given = Labels(rated.labels[row] for row in taken)
         chance = left[: round(AT_RANDOM * STEP)]  # the pool is shuffled
-        order = Order.of(shown, given, question, people, 2 * STEP, among=pairs.keys())
+        order = ItemOrder.compute(shown, given, question, people, 2 * STEP, among=pairs.keys())
         ranked = [pairs[each] for each in order.suggested]
         taken = taken + chance + [row for row in ranked if row not in chance][: STEP - len(chance)]
         steps.append(_tested(world, taken, test))

@@ -39,7 +39,7 @@ from accord.evidence import sources as sources_of_evidence
 from accord.models import Flow, without_requests
 from accord.project import with_settings
 from accord.store import Store, Studies
-from accord.studies import OpenStudy
+from accord.studies import StudySession
 from accord.testing import ChatServer, completion, tokens_in
 from accord.values import Sample
 
@@ -159,7 +159,7 @@ def test_demo_and_real_data_are_one_command(project: Path, data: Path) -> None:
     assert (
         "Its error is smaller than that of every baseline: constant by 0." in first and "annotator-mean by 0." in first
     )
-    assert "were drawn by a script" in about and about in html.unescape(Path("accord-demo/report.html").read_text())
+    assert "A script" in about and about in html.unescape(Path("accord-demo/report.html").read_text())
     assert "507 ratings of 150 conversations by 4 annotators" in result.stdout
     assert "accord models pull" in refused("demo", "--with-models", "--out", "other")
     assert sorted(path.name for path in Path("accord-demo").iterdir()) == [
@@ -355,9 +355,9 @@ def test_a_broken_study_blocks_no_command_and_is_named_once(study: str, error: s
             == opened.config.broken_studies
         )
         studies = Studies(opened.store)
-        assert OpenStudy(opened, "good", studies).title == "Fine"
+        assert StudySession(opened, "good", studies).title == "Fine"
         with pytest.raises(BadInput, match=re.escape(error)):
-            OpenStudy(opened, *opened.config.broken_studies, studies)
+            StudySession(opened, *opened.config.broken_studies, studies)
         studies.close()
 
 
@@ -559,7 +559,7 @@ def test_an_interrupt_in_the_middle_keeps_what_was_done_and_the_command_goes_on(
     running.send_signal(signal.SIGINT)
     _, errors = running.communicate(timeout=PATIENCE)
     assert running.returncode == 130, errors
-    assert errors.strip().splitlines()[-1].startswith("accord: interrupted. What was done is kept")
+    assert errors.strip().splitlines()[-1].startswith("accord: interrupted. Completed work is saved")
     assert "Traceback" not in errors
     result = json.loads(accord("import", "many.jsonl", "--json"))["conversations"]
     assert 0 < result["known"] < 5000 and result["new"] + result["known"] == 5000

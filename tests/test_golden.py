@@ -131,7 +131,7 @@ def paths(project: SampleProject, request: pytest.FixtureRequest) -> dict[str, A
         for id in (chat["id"] for chat in chats):
             found = {"state": "waiting"}
             while found["state"] == "waiting":
-                found = json.loads(browser.get(f"/conversation/{id}.json"))["expected"]
+                found = json.loads(browser.get(f"/conversation/{id}.json"))["predictions"]
             pages.append({**found["scores"]["conversation"], "conversation": id})
         predictions = [rate_next(browser, name) for _ in chats]
     return {"evaluator": name, **rows, "page": pages, "prediction": predictions}

@@ -66,10 +66,10 @@ from accord.validation import Comparison, compare_held_out
 from accord.values import Sample, ScaleKind, dump_rubric
 
 SMALL = {
-    "candidates": 3, "kept": 2, "demonstrations": 3, "sets": 2, "ranked": 32, "ensemble": 3, "selector": "neighbours",
+    "candidates": 3, "top_prompts": 2, "demonstrations": 3, "sets": 2, "candidate_sets": 32, "ensemble": 3, "selector": "neighbours",
     "embedder": "endpoint:vectors",
 }  # fmt: skip
-FEW = {"candidates": 1, "kept": 1, "sets": 1, "ensemble": 2}
+FEW = {"candidates": 1, "top_prompts": 1, "sets": 1, "ensemble": 2}
 """Beside `SMALL` half of the requests, where a server answers them."""
 SMALL_TOWERS = {"epochs": 1, "width": 4, "heads": 2}
 RUBRIC = rated_chats(4)[2]
@@ -360,7 +360,7 @@ def test_evidence_of_the_training_side_is_as_if_it_had_not_been_seen(asked: Aske
     part = training(chats, labels)
     part = replace(part, samples=(*part.samples, Sample(chats[-1])))
     scorer = scripted()
-    learned = run(source(private=[r"\d{4} \d{4}"]).learn(part), asked.given(scorer))
+    learned = run(source(private_patterns=[r"\d{4} \d{4}"]).learn(part), asked.given(scorer))
     table = learned.evidence
     assert set(table.targets) == set(part.targets)
     _, _, known = table.distribution("overall")
@@ -372,13 +372,13 @@ def test_evidence_of_the_training_side_is_as_if_it_had_not_been_seen(asked: Aske
     assert asked.server is not None and not any("4111" in str(request) for request in asked.server.requests)
     assert not any("4111" in text for text in texts_of(scorer))
     count = len(scorer.asked)
-    plain = run(source(private=[r"\d{4} \d{4}"], calibrate=False).learn(part), asked.given(scorer))
+    plain = run(source(private_patterns=[r"\d{4} \d{4}"], calibrate=False).learn(part), asked.given(scorer))
     assert len(scorer.asked) == count and plain.evidence.columns == table.columns and not plain.evidence.present.any()
     assert plain.evidence.absences[part.samples[0].target, "overall"] == "not asked"
     # Beside an example none of its own group is shown, whichever the project groups.
     marks = [f"case {number} " for number in range(40)]
     grouped = replace(part, labels=labels.grouped({Target(f"chat-{n:03d}"): f"g{n // 4}" for n in range(40)}))
-    run(source(private=[r"\d{4} \d{4}"]).learn(grouped), asked.given(scorer))
+    run(source(private_patterns=[r"\d{4} \d{4}"]).learn(grouped), asked.given(scorer))
     for text in [text for text in texts_of(scorer)[count:] if "task prompt alone" not in text]:
         *shown, own = [number for _, number in sorted((text.find(m), n) for n, m in enumerate(marks) if m in text)]
         assert not {number // 4 for number in shown} & {own // 4}
@@ -396,7 +396,7 @@ def test_the_held_out_side_is_a_share_of_whole_groups() -> None:
     assert first <= joined.train or first <= joined.test  # replies to the same turns
     grouped = labels.grouped({label.target: f"g{int(label.target.conversation[-3:]) // 10}" for label in labels})
     assert source().hold_out(training(chats, grouped)).test <= {"g0", "g1", "g2", "g3"}
-    secret = source(private=["case"]).hold_out(everything)
+    secret = source(private_patterns=["case"]).hold_out(everything)
     assert len(secret.train) == 40 and not secret.test
     with pytest.raises(NotFitted, match="is not fitted"):
         next(source().measure([Sample(chats[0])]))
@@ -657,7 +657,7 @@ def test_wrong_input_is_said_in_one_line(nobody: Asked, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="unknown key 'depth'"):
         source(towers={"depth": 2})
     assert "rated examples" in said(demonstrations=30) and "demonstrations: " in said(demonstrations=30)
-    assert "40 private, which are excluded" in said(private=["case"])
+    assert "40 private, which are excluded" in said(private_patterns=["case"])
     assert "too long to be shown" in said(demonstrations=12, context=512)
     assert "no embedder 'nope'" in said(embedder="nope")
     chats, labels, _ = rated_chats(40)
@@ -925,7 +925,7 @@ def test_another_question_is_learned_into_a_folder_of_its_own(project: Path, mon
 
 @pytest.mark.slow
 def test_a_folder_that_was_damaged_or_edited_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {**FEW, "kept": 2}
+    settings = {**FEW, "top_prompts": 2}
     with imported(serving(Scorer()), monkeypatch, **settings) as server:
         invoke("fit")
         for name, change in (
@@ -979,7 +979,7 @@ def test_wrong_input_of_a_command_is_said_in_one_line(project: Path, monkeypatch
     assert "unknown key 'selectr'. Did you mean 'selector'" in told("--set", "sources.in-context.selectr=bm25")
     assert "rated examples" in told("--set", "sources.in-context.demonstrations=30")
     assert "no embedder 'nope'" in told("--set", "sources.in-context.embedder=nope")
-    assert "40 private" in told("--set", "sources.in-context.private=[case]")
+    assert "40 private" in told("--set", "sources.in-context.private_patterns=[case]")
     assert "KEY=VALUE" in told("--set", "sources.in-context")
     with Path("rubric.yaml").open("a") as stream:
         stream.write("- {id: warm, text: 'How warm?', options: [1, 2]}\n")
@@ -1020,7 +1020,7 @@ def test_whoever_does_better_on_what_was_held_out_is_named(project: Path, monkey
     invoke("import", "chats.jsonl", "labels.csv")
     with accord.open() as opened:
         tried = opened.fit_offline()
-    assert tried.cautions == ["whoever knows does better on new examples, beyond chance"]
-    assert "note: whoever knows does better on new examples, beyond chance" in invoke("fit").stderr
+    assert tried.cautions == ["whoever knows is significantly better on new examples"]
+    assert "note: whoever knows is significantly better on new examples" in invoke("fit").stderr
     invoke("report")
-    assert "whoever knows does better on new examples, beyond chance" in Path("report.html").read_text()
+    assert "whoever knows is significantly better on new examples" in Path("report.html").read_text()

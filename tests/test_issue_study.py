@@ -66,7 +66,7 @@ from accord.project import Fitted
 from accord.report import write_issues_page
 from accord.statistics import Clusters, grouped_folds, krippendorff_alpha, two_valued_alpha
 from accord.store import IssueAnnotations, Store, Studies
-from accord.studies import open_validation, outcomes
+from accord.studies import SubmittedAnswer, load_outcomes, open_validation
 from accord.testing import ChatServer, Wire, completion
 from accord.validation import ABOVE_CHANCE, ALWAYS, MACRO, Called, cross_validate_labels, no_better_than_chance, rows_of
 from accord.values import ISSUE, Issue, IssueAnnotation, Sample, load_taxonomy
@@ -665,7 +665,7 @@ def test_nothing_is_asked_after_a_budget_is_spent(store: Store) -> None:
         ("sources: {issues: {by: judge}}", ["judge", "--source", "issues"], "'judge'.*models: {judge: "),
         ("sources: {issues: {by: recorded, model: gpt-9}}", ["fit", "issues"], "0 sets of annotations by 'gpt-9'"),
         ("sources: {issues: {by: recorded}}", ["issues"], "by: recorded, model: NAME"),
-        (FINDER, ["issues"], "no turn was annotated yet"),
+        (FINDER, ["issues"], "no turn is annotated yet"),
         ("models: {finder: {modle: m}}", ["issues"], "unknown key 'modle'.*model,"),
         ("issues: {model: m}", ["issues"], "models: {finder: {model: ...}} and sources: {issues: {...}}"),
     ],
@@ -774,7 +774,7 @@ def test_people_validate_and_the_page_says_what_came_of_it(project: Path, monkey
     with ChatServer(Finder()) as server:
         served(monkeypatch, server.url)
         invoke("import", "chats.jsonl", "labels.csv")
-        assert "no turn was annotated yet" in invoke("validate").stderr
+        assert "no turn is annotated yet" in invoke("validate").stderr
         invoke("judge", "--source", "issues")
     assert invoke("validate", "detection", "--outcome").exit_code == 1
     opened = accord.open()
@@ -783,12 +783,12 @@ def test_people_validate_and_the_page_says_what_came_of_it(project: Path, monkey
         study = open_validation(opened, flow, studies, 6, 2, 100)
         for person in ("ann", "bob"):
             while (at := study.take(person)) is not None:
-                for question in study.sheet(at).questions:
+                for question in study.view(at).questions:
                     sent = {"assignment": at.id, "id": f"{at.id[:16]}-{at.stage}-{person}", "value": 2}
-                    study.answer(person, {**sent, "question": question.id})
+                    study.answer(person, SubmittedAnswer.from_json({**sent, "question": question.id}))
                 study.finish(person, at.id)
     studies.close()
-    found = {each.flow: each.to_json() for each in outcomes(opened)}
+    found = {each.flow: each.to_json() for each in load_outcomes(opened)}
     opened.close()
     assert found["detection"]["examples"] == found["overall"]["examples"] == 6
     assert found["detection"]["majority"]["value"] == 1.0 and found["overall"]["revisions"]["share"]["value"] == 0.0

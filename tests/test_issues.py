@@ -388,7 +388,7 @@ def test_replies_need_a_turn_before_them_and_words() -> None:
     people = Conversation(
         "p", (Turn("speaker_a", "a", "Ann"), Turn("speaker_b", "b", "Bo"), Turn("speaker_a", "c", "Cy"))
     )
-    assert judged_turns(people).turns == [2] and judged_turns(people, everyone=True).turns == [1, 2]
+    assert judged_turns(people).turns == [2] and judged_turns(people, all_speakers=True).turns == [1, 2]
     assert judged_turns(people).odd == {MORE_SPEAKERS: 1} and speakers(people) == ["Ann", "Bo", "Cy"]
     assert "tool" in NON_SPEAKERS
 

@@ -165,7 +165,7 @@ def test_a_longer_conversation_is_shown_in_part_and_said_so() -> None:
     found = run_flow(extract(Sample(Conversation("long", turns)), True, RubricPromptBuilder(TASK), show), model)
     assert found.truncated_share > 0.5 and "are left out here: the conversation is long" in text_of(model.asked[0])
     assert found.reasons[0].quote == "turn 0 word"
-    with pytest.raises(BadInput, match="raise writer: context"):
+    with pytest.raises(BadInput, match="Raise writer: context"):
         windowed(RubricPromptBuilder(TASK), 600)
 
 
@@ -574,7 +574,7 @@ def test_a_rubric_edited_by_hand_is_selected_from_without_a_writer(standard: Sta
     mine = one.folder / "mine.yaml"
     mine.write_text(text.replace("The user thanks the assistant.", "The user expresses gratitude."))
     before = author.asked.count("reasons")
-    source = one.source(pool=str(mine), given=[str(mine)])
+    source = one.source(pool=str(mine), rivals=[str(mine)])
     asked, planned = len(author.asked), one.plan(one.flow(source), JUDGE)
     found = one.run(one.flow(source), JUDGE)[0].describe()
     assert author.asked.count("reasons") == before and planned.requests >= len(author.asked) - asked > 0
@@ -633,7 +633,7 @@ def test_an_embedder_can_tell_what_repeats(bench: Served) -> None:
             return end.value
 
     with closing(one.models()) as models:
-        source = answered(one.flow(one.source(deduplicate="embedding", alike=0.9)), models)[0]
+        source = answered(one.flow(one.source(deduplicate="embedding", min_similarity=0.9)), models)[0]
     assert len(seen) > 6 and source.describe()["pool"]["repeated"] > 0
 
 
@@ -793,7 +793,7 @@ def test_what_a_rubric_was_learned_on_is_never_held_out_again(standard: Standard
     mine.write_text(first.state().files[POOL_FILE])
     one.learned(pool=str(mine))
     one.made = conversations(120)
-    again = one.learned(pool=str(mine), given=(str(mine),))
+    again = one.learned(pool=str(mine), rivals=(str(mine),))
     found = again.describe()
     assert set(first.rubric.learned_on) <= set(again.rubric.learned_on)
     assert len(again.rubric.learned_on) + found["tested"] == 120
@@ -847,7 +847,7 @@ def test_what_can_be_refused_is_refused_before_it_is_paid_for(bench: Served, tmp
         f"name: r\nmain: q\nquestions:\n- {{id: q, text: x, {question}}}\n- {{id: p, text: x, class: sat, {question}}}\n"
     )
     with pytest.raises(BadInput, match="real.yaml"):
-        one.learned(given=(str(real),))
+        one.learned(rivals=(str(real),))
     with pytest.raises(BadInput, match="'p' of 'r' has no ordered options"):
         one.learned(pool=str(real))
     with pytest.raises(BadInput, match="'writer'"):
@@ -1056,7 +1056,7 @@ def test_a_rubric_that_was_edited_is_refused_and_can_be_a_pool(fitted_project: t
         opened.load(FOLDER)
     before = author.asked.count("reasons")
     configure(url, writes=False)
-    given = f"sources.learned-rubric.given=[{FOLDER / POOL_FILE}]"
+    given = f"sources.learned-rubric.rivals=[{FOLDER / POOL_FILE}]"
     found = fitted("--set", f"sources.learned-rubric.pool={path}", "--set", given, "--out", "heavier")
     assert author.asked.count("reasons") == before and found["folder"] == "heavier"
     found = found["findings"]["learned-rubric"]

@@ -23,7 +23,7 @@ TOPICS = ("router", "refund", "parcel", "login", "invoice", "printer", "battery"
 GOOD, BAD = "Here is what the policy says about your {}.", "No idea about a {}. Ask somebody else."
 LITTLE: Mapping[str, Mapping[str, Any]] = {
     "in-context": {
-        "candidates": 4, "kept": 2, "sets": 2, "ensemble": 2, "towers": {"epochs": 1, "width": 4, "heads": 2}
+        "candidates": 4, "top_prompts": 2, "sets": 2, "ensemble": 2, "towers": {"epochs": 1, "width": 4, "heads": 2}
     },
     "learned-rubric": {"reasons": 2, "pool_size": 12},
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Human validation: what is drawn, what is asked when, and what the answers come to."""
+"""Human validation: sampling, stages, and outcomes."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ from accord.report import Part, parts, write_issues_page
 from accord.statistics import cohen_kappa, fleiss_kappa, mean_kappa, no_fleiss
 from accord.store import Conflict, IssueAnnotations, Store, Studies
 from accord.studies import (
-    Resampling,
-    Validated,
+    DialogueResampling,
+    SubmittedAnswer,
+    ValidatedTurns,
     agreement_with_all,
     agreement_with_model,
     agreement_with_others,
+    answer_tables,
     detection_outcome,
-    drawn,
-    eligible,
+    eligible_turns,
+    load_outcome,
     open_validation,
-    outcome,
     overall_outcome,
-    table,
+    sample_items,
 )
 from accord.validation import summarize_issues
 from accord.values import (
@@ -82,7 +83,7 @@ def test_a_turn_with_issues_is_only_taken_where_it_is_the_first_of_its_dialogue(
         assessed("b", 1, "Other"),
         assessed("a", 4),
     ]
-    assert eligible(rows) == [("a", 1), ("a", 2), ("a", 4), ("b", 1)]
+    assert eligible_turns(rows) == [("a", 1), ("a", 2), ("a", 4), ("b", 1)]
 
 
 def test_of_a_dialogue_a_second_turn_only_when_all_have_one(tmp_path: Path) -> None:
@@ -93,7 +94,7 @@ def test_of_a_dialogue_a_second_turn_only_when_all_have_one(tmp_path: Path) -> N
 
     def sampled(count: int, seed: int, assessments: list[IssueAnnotation] = rows) -> list[Target]:
         settings = StudySettings(level="turn", items=ItemSettings(assessed=True, sample=count), seed=seed)
-        return [each.target for each in drawn("look", settings, store, 1, assessments)]
+        return [each.target for each in sample_items("look", settings, store, 1, assessments)]
 
     first: dict[str, Target] = {}
     for each in sorted(rows, key=lambda each: each.target):
@@ -119,13 +120,13 @@ def test_a_study_of_what_was_assessed_is_drawn_once(tmp_path: Path) -> None:
         assert len(items) == 4 and "Objective issues" in look.settings.guidelines
         again = open_validation(opened, "detection", studies)
         assert studies.items("detection") == items and again.settings.annotators_per_item == 2
-        with pytest.raises(BadInput, match="under way"):
+        with pytest.raises(BadInput, match="exists"):
             open_validation(opened, "detection", studies, turns=3)
         few = open_validation(opened, "detection", studies, items_per_annotator=2)
         for place in range(2):
             one = few.take("ann")
             assert one is not None
-            few.answer("ann", row(one.id, "validation:detection", 2, f"detected-{place:0>12}"))
+            few.answer("ann", submitted(one.id, "validation:detection", 2, f"detected-{place:0>12}"))
             few.finish("ann", one.id)
         assert few.take("ann") is None and few.take("bob") is not None
         studies.close()
@@ -137,28 +138,28 @@ def test_guidance_comes_after_the_first_rating_which_stays(tmp_path: Path) -> No
         look = open_validation(opened, "overall", studies, per_turn=1)
         one = look.take("ann")
         assert one is not None
-        assert look.sheet(one).stage.id == "initial" and "issues" not in look.sheet(one).stage.show
-        with pytest.raises(BadInput, match="not asked here"):
-            look.answer("ann", row(one.id, "validation:revised", 2))
-        look.answer("ann", row(one.id, "validation:initial", 4))
+        assert look.view(one).stage.id == "initial" and "issues" not in look.view(one).stage.show
+        with pytest.raises(BadInput, match="not part of this stage"):
+            look.answer("ann", submitted(one.id, "validation:revised", 2))
+        look.answer("ann", submitted(one.id, "validation:initial", 4))
         second = look.finish("ann", one.id)
-        assert second.state == "open" and look.sheet(second).stage.show == ("issues",)
-        assert look.sheet(second).before == {"validation:initial": 4}
-        with pytest.raises(Conflict, match="not the one you are at"):
-            look.answer("ann", row(one.id, "validation:initial", 1, "c" * 20, stage="initial"))
-        with pytest.raises(BadInput, match="not asked here"):
-            look.answer("ann", row(one.id, "validation:initial", 1, "d" * 20))
-        look.answer("ann", row(one.id, "validation:revised", 3, "e" * 20))
+        assert second.state == "open" and look.view(second).stage.show == ("issues",)
+        assert look.view(second).before == {"validation:initial": 4}
+        with pytest.raises(Conflict, match="is finished"):
+            look.answer("ann", submitted(one.id, "validation:initial", 1, "c" * 20, stage="initial"))
+        with pytest.raises(BadInput, match="not part of this stage"):
+            look.answer("ann", submitted(one.id, "validation:initial", 1, "d" * 20))
+        look.answer("ann", submitted(one.id, "validation:revised", 3, "e" * 20))
         assert look.finish("ann", one.id).state == "done"
-        found = outcome(opened, "overall", studies).to_json()
+        found = load_outcome(opened, "overall", studies).to_json()
         assert (found["examples"], found["ratings"], found["revisions"]["lower"]) == (1, 1, 1)
-        with pytest.raises(BadInput, match="has not begun"):
-            outcome(opened, "detection", studies)
+        with pytest.raises(BadInput, match="has no items yet"):
+            load_outcome(opened, "detection", studies)
         studies.close()
 
 
-def row(assignment: str, question: str, value: int, id: str = "a" * 20, **more: str) -> dict[str, Any]:
-    return {"assignment": assignment, "id": id, "question": question, "value": value, **more}
+def submitted(assignment: str, question: str, value: int, id: str = "a" * 20, **more: str) -> SubmittedAnswer:
+    return SubmittedAnswer(assignment=assignment, id=id, question=question, value=value, **more)  # type: ignore[arg-type]
 
 
 HOSTILE = "<script>alert(1)</script>"
@@ -243,11 +244,11 @@ def answers_to(question: str, rows: dict[str, dict[Target, int]]) -> dict[tuple[
     return {(who, turn, question): value for who, given in rows.items() for turn, value in given.items()}
 
 
-def about(flow: str, rows: list[IssueAnnotation]) -> Validated:
-    return Validated(flow, MAKER, tuple(each.target for each in rows))
+def about(flow: str, rows: list[IssueAnnotation]) -> ValidatedTurns:
+    return ValidatedTurns(flow, MAKER, tuple(each.target for each in rows))
 
 
-def by_hand() -> tuple[Validated, list[IssueAnnotation], dict[tuple[str, Target, str], int]]:
+def by_hand() -> tuple[ValidatedTurns, list[IssueAnnotation], dict[tuple[str, Target, str], int]]:
     """Three people; answers of every turn in their order."""
     table_ = {
         "n1": ((), (2, 2, 2)), "n2": ((), (0, 0, 2)), "n3": ((), (0, 0, 0)), "n4": ((), (1, 2, 0)),
@@ -381,13 +382,13 @@ def test_agreement_of_one_person_is_undefined() -> None:
 
 def test_intervals_draw_whole_dialogues() -> None:
     targets = [Target("a", 1), Target("a", 2), Target("b", 1)]
-    drawn = Resampling.of(targets, draws=50)
-    assert all(Counter(rows.tolist())[0] == Counter(rows.tolist())[1] for rows in drawn.draws)
-    assert Resampling.of([]).figure(lambda rows: 1.0) == Estimate()
+    sample_items = DialogueResampling.of(targets, draws=50)
+    assert all(Counter(rows.tolist())[0] == Counter(rows.tolist())[1] for rows in sample_items.draws)
+    assert DialogueResampling.of([]).estimate(lambda rows: 1.0) == Estimate()
     given: dict[tuple[str, Target, str], Any] = {
         ("p", targets[0], "q"): 1,
         ("p", targets[1], "q"): 2,
         ("p", targets[1], "r"): 3,
     }
-    q, r = table(given, ["q", "r"], targets)
+    q, r = answer_tables(given, ["q", "r"], targets)
     assert q.targets == r.targets == (targets[1],) and q.answers.tolist() == [[2.0]] and r.answers.tolist() == [[3.0]]

@@ -66,7 +66,7 @@ def workbench(
 
 def sign_in(page: Any, key: str, name: str) -> None:
     page.goto(f"/in/{key}")
-    page.get_by_role("button", name=f"Go on as {name}").click()
+    page.get_by_role("button", name=f"Continue as {name}").click()
     page.wait_for_url("**/")
 
 
@@ -102,7 +102,7 @@ def test_ten_are_rated_by_keyboard_alone_with_the_connection_lost_in_the_middle(
         with tab(browser, port) as page:
             page.goto(f"/in/{keys['ann']}")
             page.keyboard.press("Tab")  # past the content link, to the first thing that can be pressed
-            while page.evaluate("document.activeElement.textContent") != "Go on as ann":
+            while page.evaluate("document.activeElement.textContent") != "Continue as ann":
                 page.keyboard.press("Tab")
             page.keyboard.press("Enter")
             page.wait_for_url("**/")
@@ -314,7 +314,7 @@ def test_back_undo_comments_and_history(browser: Any, tmp_path: Path) -> None:
         at_item(page, 2)
         page.keyboard.press("u")
         at_item(page, 1)
-        page.get_by_text("What you answered earlier").click()
+        page.get_by_text("Earlier answers").click()
         assert page.locator("fieldset li").all_inner_texts()[0].startswith("Fair.")
         page.keyboard.press("?")
         page.get_by_role("dialog", name="Keys").wait_for()
@@ -326,10 +326,10 @@ def test_back_undo_comments_and_history(browser: Any, tmp_path: Path) -> None:
         page.keyboard.press("Enter")
         at_item(page, 3)
         page.goto("/rate/look/done")
-        page.get_by_text("passed over: cannot tell").wait_for()
+        page.get_by_text("skipped: cannot tell").wait_for()
         page.get_by_role("link", name="Come back").click()
-        page.get_by_role("button", name="Come back to it").click()
-        page.get_by_text("Pass this one over").wait_for()
+        page.get_by_role("button", name="Reopen it").click()
+        page.get_by_text("Skip this item").wait_for()
         assert [(each.value, each.comment) for each in answers(opened)] == [
             (2, ""),
             (4, ""),
@@ -464,17 +464,17 @@ def test_without_script_a_study_is_rated_whole(browser: Any, tmp_path: Path) -> 
             page.get_by_text("Read on.").wait_for()
             page.get_by_role("link", name="Begin").click()
             page.get_by_label("Poor.").check()
-            page.get_by_role("button", name="Save and go on").click()
+            page.get_by_role("button", name="Save and continue").click()
             page.get_by_text("Not answered yet").wait_for()
             assert page.get_by_label("Poor.").is_checked()
             page.get_by_label("0 to 100").fill("140")
-            page.get_by_role("button", name="Save and go on").click()
+            page.get_by_role("button", name="Save and continue").click()
             page.get_by_text("got '140.0', allowed: 0.0 to 100.0").wait_for()
             assert page.get_by_label("0 to 100").input_value() == "140"
             page.get_by_label("0 to 100").fill("40")
             page.locator("summary:has-text('Comment')").first.click()
             page.locator("textarea").first.fill("two\nlines")
-            page.get_by_role("button", name="Save and stay").click()
+            page.get_by_role("button", name="Save").click()
             assert page.locator("textarea").first.input_value() == "two\nlines"
             page.get_by_text("Mark an issue").click()
             page.get_by_label("Its words").fill("Answer")
@@ -482,16 +482,16 @@ def test_without_script_a_study_is_rated_whole(browser: Any, tmp_path: Path) -> 
             assert page.locator("[data-turn] mark").inner_text() == "Answer"
             page.get_by_role("button", name="Take back").click()
             assert not page.locator("[data-turn] mark").count()
-            page.get_by_role("button", name="Save and go on").click()
+            page.get_by_role("button", name="Save and continue").click()
             page.get_by_text("2 of 2").wait_for()
-            page.get_by_text("Pass this one over").click()
+            page.get_by_text("Skip this item").click()
             page.get_by_label("Why?").fill("no idea")
-            page.get_by_role("button", name="Pass it over").click()
+            page.get_by_role("button", name="Skip").click()
             page.get_by_role("link", name="Come back").click()
-            page.get_by_role("button", name="Come back to it").click()
+            page.get_by_role("button", name="Reopen it").click()
             page.get_by_label("Does not apply").first.check()
             page.get_by_label("Does not apply").last.check()
-            page.get_by_role("button", name="Save and go on").click()
+            page.get_by_role("button", name="Save and continue").click()
             page.get_by_text("Nothing is left for you").wait_for()
         given = [
             (each.question, each.value, each.comment)

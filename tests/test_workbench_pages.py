@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 import pytest
 import yaml
-from served_workbench import Browser, chats, project, row, served, study, token
+from served_workbench import Browser, chats, project, served, study, submitted, token
 
 from accord import Conversation, Turn
 from accord.project import Project, config_from
@@ -22,7 +22,7 @@ from accord.store import Studies
 from accord.values import Document, Scale
 from accord.web import add_person
 from accord.web.context import static_file
-from accord.web.pages.rating_view import pieces, typed_range
+from accord.web.pages.rating_view import number_range, text_pieces
 
 STATIC = Path(__file__).parents[1] / "src" / "accord" / "web" / "static"
 EVIL = "<script>alert('x')</script><img src=x onerror=alert(1)>\"'></textarea></option>{{7*7}}"
@@ -230,7 +230,7 @@ def test_a_second_time_looks_like_any_other_and_is_an_answer_of_its_own(tmp_path
         browser = Browser(port)
         browser.get("/")
         count, seen = 0, dict[str, int]()
-        while "Nothing is left" not in (page := browser.get("/rate/look")):
+        while "No items left" not in (page := browser.get("/rate/look")):
             where, fields = form_of(page)
             assert " checked" not in page and "data-ends" not in page
             turn = re.search(r"Question \d+", page)
@@ -244,7 +244,9 @@ def test_a_second_time_looks_like_any_other_and_is_an_answer_of_its_own(tmp_path
         numbers = re.findall(r"<tr><td>(\d+)</td>", page)
         assert numbers == [str(place) for place in range(count, 0, -1)]
         shown = json.loads(browser.get("/rate/look/done.json"))
-        assert [each["number"] for each in shown["mine"]] == list(range(count, 0, -1)) and set(shown["mine"][0]) == {
+        assert [each["number"] for each in shown["ratings"]] == list(range(count, 0, -1)) and set(
+            shown["ratings"][0]
+        ) == {
             "id",
             "number",
             "state",
@@ -292,7 +294,7 @@ def test_the_study_in_the_docs_is_one(tmp_path: Path) -> None:
 
 def test_pieces_cut_a_text_where_quotes_and_signs_are() -> None:
     text = "a\x00b\r\nc \U0001f31e d"
-    cut = pieces(text, [((2, 6), 1, False), ((5, len(text)), 2, True)])
+    cut = text_pieces(text, [((2, 6), 1, False), ((5, len(text)), 2, True)])
     assert [(each.text, each.marks, each.issues, each.is_sign) for each in cut] == [
         ("a", (), (), False), ("\\u0000", (), (), True), ("b", (1,), (), False), ("", (1,), (), True),
         ("\n", (1,), (), False), ("c", (1,), (2,), False), (" \U0001f31e d", (), (2,), False),
@@ -300,16 +302,16 @@ def test_pieces_cut_a_text_where_quotes_and_signs_are() -> None:
 
 
 def test_what_is_typed_and_what_is_chosen() -> None:
-    assert typed_range(Scale(options=tuple(range(1, 11)))) is None
-    assert typed_range(Scale(options=tuple(range(0, 101)))) == (0, 100, "1")
-    assert typed_range(Scale(options=(*range(11), 20))) == (0, 20, "any")
+    assert number_range(Scale(options=tuple(range(1, 11)))) is None
+    assert number_range(Scale(options=tuple(range(0, 101)))) == (0, 100, "1")
+    assert number_range(Scale(options=(*range(11), 20))) == (0, 20, "any")
 
 
 def test_the_finder_is_asked_of_stages_that_show_issues_alone(tmp_path: Path) -> None:
     with study(tmp_path) as look:
         one = look.take("ann")
-        assert one is not None and look.sheet(one).issues is None and look.progress("ann") == (0, 12)
-        look.answer("ann", row(one.id))
+        assert one is not None and look.view(one).issues is None and look.progress("ann") == (0, 12)
+        look.answer("ann", submitted(one.id))
         look.skip("ann", one.id, "no")
         assert look.progress("ann") == (1, 12)
 

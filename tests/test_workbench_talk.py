@@ -1,4 +1,4 @@
-"""Talk: conversations with a scripted assistant over a real server; what is kept, what is shown, what may go wrong."""
+"""Chat: conversations with a scripted assistant over a real server; what is kept, what is shown, what may go wrong."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from accord import Store
 from accord.edges import BadInput
 from accord.project import Config, Project
 from accord.store import ChatLimits, Chats, Studies
-from accord.studies import OpenStudy
-from accord.studies.chat_session import OpenTalk
+from accord.studies import StudySession
+from accord.studies.chat_session import ChatSession
 from accord.synth import DocumentIndex
 from accord.testing import ChatServer, Wire, completion, spoken
 from accord.web import WorkbenchContext, add_person, workbench_app
@@ -105,7 +105,7 @@ def test_somebody_talks_and_then_rates_what_was_said(tmp_path: Path) -> None:
     with ChatServer(say_hello) as model, project(tmp_path, model.url) as opened, served(opened) as port:
         browser = Talker(port)
         page = browser.begin()
-        assert "Nothing has been said yet." in page
+        assert "No messages yet." in page
         page = browser.say(page, "What are the <i>ranges</i>?")
         assert "Hello &lt;b&gt;there&lt;/b&gt;." in page and "What are the &lt;i&gt;ranges&lt;/i&gt;?" in page
         status, _, where = browser.do(page, "end")
@@ -227,7 +227,7 @@ def test_no_page_no_json_and_no_header_names_the_assistant(tmp_path: Path) -> No
 def test_assistants_are_balanced_in_the_study_whoever_comes(tmp_path: Path, database: str) -> None:
     with ChatServer(say_hello) as model, project(tmp_path, model.url, store=database) as opened:
         studies = Studies(opened.store)
-        talk = OpenTalk(OpenStudy(opened, "chat", studies))
+        talk = ChatSession(StudySession(opened, "chat", studies))
 
         def person(number: int) -> None:
             for _ in range(3):
@@ -287,9 +287,9 @@ FAULTS: dict[str, tuple[Any, str, str]] = {
     "dies in the middle": (cut, "The first half", "the connection to the assistant broke"),
     "ends without an end": (lambda _: spoken(["The first "], ends=False), "The first", "connection to the assistant"),
     "fails": (lambda _: Wire({"error": {"message": "secret model-9000"}}, 500), "", "the assistant could not answer"),
-    "refuses the key": (lambda _: Wire({"error": {"message": "model-9000"}}, 401), "", "cannot answer at all"),
+    "refuses the key": (lambda _: Wire({"error": {"message": "model-9000"}}, 401), "", "is not available"),
     "refuses": (lambda _: completion("", refusal="I am model-9000"), "", "declined to answer"),
-    "says nothing": (lambda _: spoken([""]), "", "the assistant said nothing"),
+    "says nothing": (lambda _: spoken([""]), "", "the assistant sent an empty answer"),
     "is no JSON": (lambda _: Wire(b"data: {nope\n\n", headers={"Content-Type": "text/event-stream"}), "", "could not"),
     "breaks off with an error": (
         lambda _: Wire(b'data: {"error": {"message": "model-9000"}}\n\n', headers={"Content-Type": "text/event-stream"}),
@@ -406,7 +406,7 @@ def test_a_server_that_dies_between_message_and_reply_loses_neither(tmp_path: Pa
         studies.close()
         with served(opened) as browser.port:
             page = browser.get(browser.where)
-            assert "Hello?" in page and "As far as it" in page and "the server was stopped" in page
+            assert "Hello?" in page and "As far as it" in page and "the server stopped" in page
             page = browser.get(browser.do(page, "again")[2])
             assert "Hello &lt;b&gt;there&lt;/b&gt;." in page
 
@@ -457,7 +457,7 @@ def test_a_server_that_is_killed_in_the_middle_of_a_reply_loses_neither(tmp_path
             browser.port = int(server.stdout.readline().split()[0])
             last = browser.settled()["messages"]
             assert [each["text"] for each in last] == ["Hello?", "As far as it came"]
-            assert last[1]["state"] == "cut" and "the server was stopped" in last[1]["reason"]
+            assert last[1]["state"] == "cut" and "the server stopped" in last[1]["reason"]
         studies.close()
         store.close()
 
@@ -509,11 +509,11 @@ def test_what_may_be_said_is_bounded(tmp_path: Path) -> None:
         assert not model.requests
         assert browser.do(page, "end")[0] == 409, "nothing was said"
         page = browser.say(browser.say(page, "One?"), "Two?")
-        assert "all the messages that one conversation may have" in page
+        assert "the maximum number of messages" in page
         assert browser.do(page, "say", text="Three?", message="o" * 20)[0] == 409
         assert browser.do(page, "end")[0] == 303
         page = browser.get("/talk/chat")
-        assert "held all the conversations" in page
+        assert "completed all conversations" in page
         assert browser.post("/talk/chat", form=token(browser.get(browser.get("/") and "/talk/chat")))[0] == 409
 
 
@@ -525,7 +525,7 @@ def test_a_budget_holds_and_is_said_in_place(tmp_path: Path) -> None:
     ):
         browser = Talker(port)
         page = browser.say(browser.say(browser.begin(), "One?"), "Two?")
-        assert "the budget of this study is spent" in page and len(model.requests) == 1
+        assert "the budget of this study is used up" in page and len(model.requests) == 1
         assert opened.budget.spent.total == 15, "what the endpoint told was counted"
         [talk] = Chats(Studies(opened.store)).everything("chat")
         assert talk.said[1].about["tokens"] == [10, 5] and talk.said[3].reason == "budget"
@@ -601,7 +601,7 @@ def test_a_study_whose_assistant_or_documents_are_missing_is_withdrawn_with_the_
         bench = WorkbenchContext(opened)
         workbench_app(bench)
         bench.close()
-        assert told in bench.broken["chat"] and not bench.open
+        assert told in bench.invalid_studies["chat"] and not bench.sessions
 
 
 @pytest.fixture(scope="module")

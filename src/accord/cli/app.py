@@ -1,4 +1,4 @@
-"""The application of all commands: help, verbosity, and expected failures as one line and an exit code."""
+"""The command-line application: help, verbosity, and expected errors as one line with an exit code."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ _FILE_TROUBLES = {
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS,
     errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOENT, errno.ENAMETOOLONG,
 }  # fmt: skip
-"""What a user can do something about: no room, no permission, a path that is no place for a file."""
+"""Errors of the operating system that a user can fix: full disk, missing permission, invalid path."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -138,13 +138,13 @@ def guarded(function: Callable[..., Any]) -> Callable[..., None]:
             check_outputs(outputs, kwargs, force)
             function(*args, **kwargs)
         except KeyboardInterrupt:
-            stop("interrupted. What was done is kept; the same command goes on from there.", INTERRUPTED)
+            stop("interrupted. Completed work is saved; run the same command again to continue.", INTERRUPTED)
         except OSError as error:
             if error.errno not in _FILE_TROUBLES:
                 raise
             written = ", ".join(str(kwargs[name]) for name in outputs if kwargs.get(name))
             stop(
-                f"cannot use {error.filename or written or 'a file'}: {error.strerror}. What was done before is kept.",
+                f"cannot use {error.filename or written or 'a file'}: {error.strerror}. Completed work is saved.",
                 1,
             )
         except Exception as error:
@@ -169,7 +169,7 @@ _given = {"verbose": False, "quiet": False}
 
 
 def _check_finite(given: Mapping[str, Any]) -> None:
-    """Refuse an option that is NaN or infinite: no bound would hold it, and no comparison with it says anything.
+    """Raise an error for an option that is NaN or infinite.
 
     Raises:
         BadInput: Names it.
@@ -201,11 +201,9 @@ def _accord(
 
 def main() -> None:
     """The console script's entry point."""
-    # The threads of NumPy's linear algebra wait by spinning, a tenth of a second from when it is imported: for as long,
-    # whatever else runs on that core is slower. A millisecond is enough for the next product.
+    # OpenBLAS threads spin for 0.1 s after a product, which slows other work on the core. One millisecond suffices.
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "20")  # 2^20 cycles
-    # What a command imports stays until it ends: looking through all of it for garbage takes a tenth of a short one,
-    # and as long again at its end, when the process is gone anyway.
+    # Imported objects live until the process ends. Collecting garbage among them takes a tenth of a short command.
     gc.set_threshold(BEFORE_GARBAGE, *gc.get_threshold()[1:])
     atexit.register(gc.freeze)
     from accord.cli import commands  # noqa: F401 - importing a command registers it

@@ -1,4 +1,4 @@
-"""What `accord fit` says beside its table: labels of issues, and what each source found out in its own words."""
+"""Findings that `accord fit` prints after its table: labels of issues and the findings of each source."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def fitted_text(done: Fitted) -> str:
 
 
 def _questions(done: Fitted) -> str:
-    """How each question of the rubric is predicted out of fold."""
+    """Return the out-of-fold accuracy of each question of the rubric."""
     from accord.edges import one_line_json
 
     rows = one_line_json(done.by_question())

@@ -1,4 +1,4 @@
-"""Options that several commands share, and opening what they name."""
+"""Options shared by several commands, and functions that open the named files and models."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ Main = Annotated[str | None, typer.Option("--main", help="The main question, in 
 LabelColumns = Annotated[
     list[str] | None,
     typer.Option(
-        "--labels", metavar="COLUMN", help="A column or entry beside the text with ratings, or `none`; repeat."
+        "--labels", metavar="COLUMN", help="A column or entry next to the text with ratings, or `none`; repeatable."
     ),
 ]
 RaterColumns = Annotated[
@@ -80,8 +80,8 @@ AskModels = Annotated[
 SkipBadRows = Annotated[bool, typer.Option("--skip-bad-rows", help="Report and skip bad rows instead of stopping.")]
 
 
-MaxRequests = Annotated[int | None, typer.Option("--max-requests", help="Budget: at most so many requests.")]
-MaxTokens = Annotated[int | None, typer.Option("--max-tokens", help="Budget: at most so many tokens.")]
+MaxRequests = Annotated[int | None, typer.Option("--max-requests", help="Budget: maximum number of requests.")]
+MaxTokens = Annotated[int | None, typer.Option("--max-tokens", help="Budget: maximum number of tokens.")]
 MaxMoney = Annotated[float | None, typer.Option("--max-money", help="Budget: at most so much money.")]
 
 
@@ -111,9 +111,7 @@ ScoredTurns = Annotated[
 
 Synthetic = Annotated[
     str | None,
-    typer.Option(
-        "--synthetic", metavar="WHICH", help="Conversations that nobody held: without (the default), with, or only."
-    ),
+    typer.Option("--synthetic", metavar="WHICH", help="Synthetic conversations: without (the default), with, or only."),
 ]
 
 
@@ -199,8 +197,8 @@ def note_broken_study(error: str) -> None:
 
 def note_broken_studies(bench: WorkbenchContext) -> None:
     """Print the errors of studies that the workbench cannot open, without those that `open_project` printed."""
-    for study in bench.broken.keys() - bench.project.config.broken_studies.keys():
-        note_broken_study(bench.broken[study])
+    for study in bench.invalid_studies.keys() - bench.project.config.broken_studies.keys():
+        note_broken_study(bench.invalid_studies[study])
 
 
 def server_url(host: str, port: int) -> str:
@@ -246,7 +244,7 @@ def role_map(pairs: list[str] | None) -> dict[str, str]:
     """Return `THEIRS=OURS` pairs of roles as a mapping.
 
     Raises:
-        BadInput: A pair has no `=`, or names none of our roles.
+        BadInput: A pair has no `=`, or its second part is not a role of Accord.
     """
     if not pairs:
         return {}

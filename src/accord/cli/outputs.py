@@ -1,4 +1,4 @@
-"""Output parameters of commands, and the check that every one of them passes before its command runs.
+"""Output parameters of commands, and the check of their paths before a command runs.
 
 A parameter that names a file or folder to write carries an `Output` in its annotation. `checked_outputs` then compares
 the path with the project's files and with the other parameters of the command, which are its inputs.
@@ -226,7 +226,7 @@ def _check_folders(path: Path, output: Output) -> None:
 
 
 def _check_content(path: Path, project: list[ProtectedFile]) -> None:
-    """Refuse an output folder that holds files of the project: what is written there could have their names.
+    """Raise an error for an output folder with files of the project, which outputs could overwrite.
 
     Raises:
         BadInput: Names the file.

@@ -1,4 +1,4 @@
-"""What a command shows: the same values as JSON or as plain text, and progress on stderr."""
+"""Output of commands: values as JSON or plain text on stdout, progress on stderr."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def set_verbosity(verbose: bool, quiet: bool) -> None:
     """Log to stderr from INFO on, or leave out everything but results and errors; neither is the default.
 
     Raises:
-        BadInput: Both are asked for.
+        BadInput: Both are requested.
     """
     global _is_quiet, _is_changed
     _is_quiet, was_changed, _is_changed = quiet, _is_changed, verbose or quiet
@@ -77,14 +77,14 @@ def say(text: str, is_aside: bool = False) -> None:
 
 
 def say_line(text: str) -> None:
-    """Print one line of bounded length on stderr, whatever stands in the text, and no credentials."""
+    """Print one line of bounded length, without credentials, on stderr."""
     from accord.edges import one_line, redact_message, truncate_middle
 
     print(one_line(redact_message(" ".join(truncate_middle(text).split()))), file=sys.stderr)
 
 
 class Result(Protocol):
-    """What a verb gives back."""
+    """Result of a project method."""
 
     def to_json(self) -> dict[str, Any]:
         """As JSON."""
@@ -95,7 +95,7 @@ R = TypeVar("R", bound=Result)
 
 
 def show_each(results: Iterable[R], as_json: bool, text: Callable[[R], str]) -> None:
-    """Print results as they come; several of them as one list of JSON, also where the work stops in between."""
+    """Print results as they arrive; several results form one JSON list, which is closed on an error too."""
     done = []
     try:
         for result in results:
@@ -172,7 +172,7 @@ class Steps:
         self._shown.step()
 
     def stage(self, name: str) -> None:
-        """What is being done from now on."""
+        """Name of the current step."""
         self.__exit__()
         if sys.stderr.isatty():
             self._purpose, self._shown = name, Progress(name).__enter__()
@@ -190,7 +190,7 @@ class Steps:
 
 @contextmanager
 def spending(budget: Budget) -> Iterator[None]:
-    """Say on stderr what was spent, even where the work stops."""
+    """Print the spent budget on stderr, also after an error."""
     try:
         yield
     finally:
@@ -222,7 +222,7 @@ def note(text: str) -> None:
 
 
 def stage(name: str) -> None:
-    """Say on stderr what is being done now."""
+    """Print the current step on stderr."""
     if not _is_quiet:
         say_line(f"{name} ...")
 
@@ -253,7 +253,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def figure_text(value: float | None, low: float | None, high: float | None, digits: int = 2, ends: int = 2) -> str:
-    """A figure with the ends of its interval, where it has one; a dash where it is undefined."""
+    """Format a number with its interval, if any; an undefined number is a dash."""
     from accord.values import Estimate
 
     return Estimate(value, low, high).text(digits, ends)
@@ -262,7 +262,7 @@ def figure_text(value: float | None, low: float | None, high: float | None, digi
 def plan_text(plan: Mapping[str, Any]) -> str:
     """Describe a plan: samples, questions, requests and their cost."""
     about = f"{plan['samples']} samples, " if plan["samples"] else ""
-    known = f"{plan['questions']} questions, {plan['answered']} of them answered already"
+    known = f"{plan['questions']} questions, {plan['answered']} already answered"
     return f"{about}{known}\n{cost_text(plan)}"
 
 
@@ -288,7 +288,7 @@ def cost_text(plan: Mapping[str, Any]) -> str:
 
 
 def spent_text(spent: Mapping[str, Any]) -> str:
-    """What was spent: requests, tokens, money."""
+    """Format spent requests, tokens and money."""
     money = "" if spent["money"] is None else f", {spent['money']:.4f} in money"
     return f"{spent['requests']} requests, {spent['input_tokens']} + {spent['output_tokens']} tokens{money}"
 
@@ -358,7 +358,7 @@ def _cell(line: Mapping[str, Any], name: str) -> str:
 
 
 def groups_text(groups: Iterable[Mapping[str, Any]]) -> str:
-    """Agreement by group: how far each one's predictions are from its ratings, beside all others."""
+    """Format the agreement of each group and the difference from all other groups."""
     names = {"bias": "bias", "rmse": "RMSE", "pearson": "r", "calibration_error": "smECE"}
     rows = [
         [
@@ -383,7 +383,7 @@ def _notes(lines: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _reasons(reasons: Mapping[str, int]) -> str:
-    return "; ".join(f"{count}: {reason}" for reason, count in reasons.items()) or "nobody else rated the same"
+    return "; ".join(f"{count}: {reason}" for reason, count in reasons.items()) or "no other rater of the same texts"
 
 
 def imported_text(result: Mapping[str, Any]) -> str:

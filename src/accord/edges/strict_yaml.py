@@ -158,15 +158,17 @@ def shortened(text: str, most: int = _SHOWN) -> str:
 
 
 RENAMED_KEYS = {
-    "about": "subject", "answer_seconds": "timeout_seconds", "at_once": "concurrency", "best": "max_documents",
-    "by": "stratify_by", "characters": "max_characters", "checks": "attention_checks", "choose": "tune",
-    "conversations": "max_conversations", "document_words": "max_document_words", "draw": "sample", "ends": "stop_on",
-    "found": "issues", "how": "methods", "level": "false_alarm_rate", "marks": "issue_taxonomy",
+    "about": "subject", "alike": "min_similarity", "answer_seconds": "timeout_seconds", "at_once": "concurrency",
+    "best": "max_documents", "by": "stratify_by", "characters": "max_characters", "checks": "attention_checks",
+    "choose": "tune", "conversations": "max_conversations", "document_words": "max_document_words", "draw": "sample",
+    "ends": "stop_on", "everyone": "all_speakers", "found": "issues", "given": "rivals", "how": "methods",
+    "kept": "top_prompts", "level": "false_alarm_rate", "marked": "private_key", "marks": "issue_taxonomy",
     "messages": "max_messages", "people": "annotators", "per_item": "annotators_per_item",
-    "per_person": "items_per_annotator", "refit_every": "retrain_every", "repeats": "repeat_share",
-    "reply_words": "max_reply_words", "retrieves": "retrieval", "reveal": "show_prediction", "shows": "show",
-    "streams": "stream", "talk": "chat", "turns": "max_turns", "watch": "monitoring", "way": "mode",
-    "where": "filter", "words": "hide_numbers",
+    "per_person": "items_per_annotator", "private": "private_patterns", "ranked": "candidate_sets",
+    "refit_every": "retrain_every", "repeats": "repeat_share", "reply_words": "max_reply_words",
+    "retrieves": "retrieval", "reveal": "show_prediction", "shows": "show", "streams": "stream", "talk": "chat",
+    "together": "inputs_per_set", "turns": "max_turns", "watch": "monitoring", "way": "mode", "where": "filter",
+    "words": "hide_numbers",
 }  # fmt: skip
 """Former names of settings. An old name is reported with the new one where a model has a field of that name."""
 

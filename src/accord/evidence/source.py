@@ -318,7 +318,7 @@ class LearnedSource(Source, Generic[Value]):
             NotFitted: Nothing was learned yet.
         """
         if self.learned_ is None:
-            raise NotFitted(f"source {self.name or type(self).__name__!r} has learned nothing yet. Run: accord fit")
+            raise NotFitted(f"source {self.name or type(self).__name__!r} is not fitted. Run: accord fit")
         return self.learned_
 
     def having(self, learned: Value, findings: Findings | None = None) -> Self:

@@ -6,8 +6,8 @@ from .ingest import Ingestor as Ingestor, open_ingestor as open_ingestor, RowLog
 from .log_follower import LogFollower as LogFollower
 from .messages import HistoryDeduplicator as HistoryDeduplicator, Message as Message, message_from as message_from
 from .monitoring import DayRow as DayRow, MonitoringReport as MonitoringReport, MonitoringThread as MonitoringThread
-from .monitoring import raise_alarms as raise_alarms, report as report
-from .monitoring import ScoreMonitor as ScoreMonitor, send_alarms as send_alarms
+from .monitoring import raise_alarms as raise_alarms, report as report, ScoreMonitor as ScoreMonitor
+from .monitoring import send_alarms as send_alarms
 from .reward import Reward as Reward
 from .scorer import check_live as check_live, IngestResult as IngestResult, LiveScorer as LiveScorer
 from .service.app import make_app as make_app, open_service as open_service, scoring_problem as scoring_problem

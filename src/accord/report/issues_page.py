@@ -12,7 +12,7 @@ from markupsafe import Markup
 from accord.charts import Axis, ChartLine, ChartRow, bar_chart, column_chart, line_chart
 from accord.edges import sendable, write_atomically
 from accord.report.page import render_page
-from accord.studies import Outcome
+from accord.studies import StudyOutcome
 from accord.validation import GroupCounts, IssueStatistics
 from accord.values import Conversation, Estimate, IssueAnnotation, Span, Taxonomy, Turn
 
@@ -45,7 +45,7 @@ class IssuesContent:
     signature: Sequence[str]
     plots: Sequence[tuple[str, Markup]]
     worst: Sequence[WorstTurn]
-    validation: Mapping[str, Outcome]
+    validation: Mapping[str, StudyOutcome]
 
 
 def write_issues_page(
@@ -54,7 +54,7 @@ def write_issues_page(
     conversations: Iterable[Conversation],
     taxonomy: Taxonomy,
     path: str | Path,
-    validation: Sequence[Outcome] = (),
+    validation: Sequence[StudyOutcome] = (),
 ) -> Path:
     """Write the page of `statistics`, of the assessments they were made from, and of how people validated them."""
     target = Path(path)

@@ -42,7 +42,7 @@ def import_(
         list[Path] | None,
         typer.Argument(
             metavar="[FILE]...",
-            help="Files of conversations, labels, exported annotations and recorded judgements, or folders of them.",
+            help="Files of conversations, labels, exported annotations and recorded judgments, or folders.",
         ),
     ] = None,
     labels: LabelColumns = None,

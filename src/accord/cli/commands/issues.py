@@ -1,4 +1,4 @@
-"""`accord issues`: what was found wrong with the turns, as numbers and as a page with plots."""
+"""`accord issues`: the issues found in turns, as numbers and as a page with plots."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def issues(
     """Summarise the issues found in turns: kinds, scores, dialogues, systems, lowest turns, validation by people."""
     from accord.project import annotated_pairs, issues_of
     from accord.report import write_issues_page
-    from accord.studies import outcomes
+    from accord.studies import load_outcomes
     from accord.validation import summarize_issues
 
     with open_counted(config_file, synthetic, settings) as project:
         pairs, taxonomy = annotated_pairs(project), issues_of(project).taxonomy
         annotations = [each for _, each in pairs]
         conversations = list({conversation.id: conversation for conversation, _ in pairs}.values())
-        found, said = summarize_issues(annotations, conversations, taxonomy), outcomes(project)
+        found, said = summarize_issues(annotations, conversations, taxonomy), load_outcomes(project)
         path = write_issues_page(found, annotations, conversations, taxonomy, out, said)
         lines = [*found.lines(), f"page in {path}"]
         result = {**found.to_json(), "validation": [each.to_json() for each in said], "page": str(path)}

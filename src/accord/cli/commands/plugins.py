@@ -1,4 +1,4 @@
-"""`accord plugins` and `accord schema`: what is there, and how the project file is written."""
+"""`accord plugins` and `accord schema`: installed plug-ins, and the JSON Schema of the project file."""
 
 from __future__ import annotations
 

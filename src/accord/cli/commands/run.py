@@ -48,7 +48,8 @@ Out = Annotated[
 @command("run")
 def run(
     sources: Annotated[
-        list[Path], typer.Argument(help="Files of conversations, labels and recorded judgements, or folders of them.")
+        list[Path],
+        typer.Argument(help="Files of conversations, labels and recorded judgments, or folders."),
     ],
     out: Out = Path("accord-run"),
     recorded: Annotated[
@@ -81,7 +82,7 @@ def run(
 ) -> None:
     """Gather evidence, compare, learn, score and report: everything on the files you name.
 
-    Without a project's file the rubric follows the labels; recorded judgements beside the conversations are the judge.
+    Without a project file, the rubric is inferred from the labels, and recorded judgments serve as the judge.
     """
     from accord.edges import BadInput
     from accord.project import survey_files, with_settings
@@ -129,7 +130,7 @@ def main_job(
     as_json: bool,
     options: RunOptions,
 ) -> None:
-    """Run every stage with progress, then print what was found, the table, and where the files are."""
+    """Run every stage with progress, then print the findings, the table and the paths of the files."""
     from accord.report import verdict, whole_run
 
     done = whole_run(config, sources, out, format, columns, skip_bad_rows, stage, options, note)
@@ -170,10 +171,10 @@ def _text(result: Mapping[str, Any], learned: str) -> str:
 
 
 def recorded_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """How each recorded judge agrees with people."""
+    """Return the agreement of each recorded judge with annotators."""
     names = ("pearson", "spearman")
     lines = [
         [f"{row['model']}: {row['question']}", str(row["n"]), *(figure_text(row[name], None, None) for name in names)]
         for row in rows
     ]
-    return "Recorded judges beside people's mean ratings\n\n" + table(["judge: question", "n", "r", "ρ"], lines)
+    return "Recorded judges and mean ratings\n\n" + table(["judge: question", "n", "r", "ρ"], lines)

@@ -179,7 +179,7 @@ def vectors_of(texts: Sequence[str], embedder: str, width: int | None = None) ->
 
 
 @dataclass
-class Experiment:
+class InContextTraining:
     """Shared inputs of all stages.
 
     Attributes:
@@ -202,7 +202,7 @@ class Experiment:
 
     def learn(
         self, prompts: Sequence[TaskPrompt], writer: ModelInfo | None, inversion: str | None
-    ) -> Flow[ExperimentResult]:
+    ) -> Flow[InContextResult]:
         """Write prompts, test them and sets of examples, and learn which to show for an input.
 
         Args:
@@ -218,16 +218,16 @@ class Experiment:
             candidates += yield from self._written(writer, inversion)
         candidates = distinct(candidates)
         search = yield from self._searched(candidates)
-        tasks = list(search.prompts[: settings.kept])
+        tasks = list(search.prompts[: settings.top_prompts])
         pairs = yield from self._pairs(tasks, texts)
         prompt_vectors = yield from vectors_of([task.text for task in tasks], settings.embedder)
         library = ExampleLibrary(pairs.queries, self.train.unit, texts, prompt_vectors)
         trials = [try_selector(name, self.made, library, pairs, self.folds) for name in self._contest()]
         chosen = simplest(trials, self.groups) if settings.selector == AUTO else trials[-1]
-        sizes = EnsembleSizes(settings.demonstrations, settings.ranked, settings.ensemble, self.seed)
+        sizes = EnsembleSizes(settings.demonstrations, settings.candidate_sets, settings.ensemble, self.seed)
         selector = self.made(chosen.name).fit(library, pairs)
         recipe = Recipe(self.wording, self.train.all, tasks, library, selector, sizes, settings.embedder, self.model)
-        return ExperimentResult(self, recipe, search, candidates, trials, chosen, pairs)
+        return InContextResult(self, recipe, search, candidates, trials, chosen, pairs)
 
     # --- prompts --------------------------------------------------------------------------------------------------
 
@@ -253,7 +253,7 @@ class Experiment:
         """Run algorithm 1 on the training side; inputs are the examples themselves."""
         settings, counts = self.settings, self.counts_of(SETS)
         query, nodes = pair_draws(
-            self._rng(3), self.groups, len(tasks), settings.demonstrations, settings.sets, settings.together
+            self._rng(3), self.groups, len(tasks), settings.demonstrations, settings.sets, settings.inputs_per_set
         )
         flow = try_pairs(self.wording, self.train, tasks, query, nodes, counts)
         rows, targets = yield from to_scorer(self.wording, flow, SETS)
@@ -291,7 +291,7 @@ class Experiment:
 
 
 @dataclass(frozen=True)
-class ExperimentResult:
+class InContextResult:
     """A learned way to score in context.
 
     Attributes:
@@ -304,7 +304,7 @@ class ExperimentResult:
         pairs: Observations for the selectors.
     """
 
-    experiment: Experiment
+    experiment: InContextTraining
     recipe: Recipe
     search: PromptSearch
     candidates: Sequence[TaskPrompt]
@@ -366,20 +366,20 @@ class ExperimentResult:
 Choose = Callable[[Sample, Query, Collection[int]], Sequence[ScoreRequest]]
 """Returns a system's requests about an input, without the examples at the given indices; the score is their mean."""
 
-rivals: Registry[Callable[[ExperimentResult], Choose | None]] = Registry("rival")
+rivals: Registry[Callable[[InContextResult], Choose | None]] = Registry("rival")
 """Systems to compare with on the held-out side, by name; `None` for a system that needs something unlearned."""
 
 ZERO_SHOT, FEW_SHOT = "by hand, no examples", "by hand, random examples"
 
 
 @rivals.register(ZERO_SHOT)
-def _zero_shot(result: ExperimentResult) -> Choose:
+def _zero_shot(result: InContextResult) -> Choose:
     """Return requests with the best prompt by hand, without examples."""
     return lambda sample, query, left_out: [ScoreRequest((), result.by_hand.text, sample)]
 
 
 @rivals.register(FEW_SHOT)
-def _few_shot(result: ExperimentResult) -> Choose:
+def _few_shot(result: InContextResult) -> Choose:
     """Return requests with the best prompt by hand and random examples."""
     return at_random(result.recipe, [result.by_hand])
 

@@ -81,7 +81,7 @@ class WritingSettings(SourceSettings):
         description="Detection of duplicate assertions: by the writer (model), or by an embedder (embedding).",
     )
     embedder: str = Field(default="minilm-l6", description="Embedder of `deduplicate: embedding`.")
-    alike: float = Field(
+    min_similarity: float = Field(
         default=ALIKE, gt=0, le=1, description="Cosine similarity from which two assertions count as duplicates."
     )
 
@@ -240,7 +240,7 @@ def _write_class(
         distinct = yield from _to_writer(deduplicate(kept, guidance), purpose, settings.reasons)
     else:
         vectors = yield [Request(EMBEDDER, EmbeddingText(settings.embedder, each.text)) for each in kept]
-        distinct = deduplicate_by_cosine(kept, np.array(vectors) if kept else np.zeros((0, 1)), settings.alike)
+        distinct = deduplicate_by_cosine(kept, np.array(vectors) if kept else np.zeros((0, 1)), settings.min_similarity)
     pool.failed(distinct.failures)
     pool.counts += Counter(reasons=len(reasons), written=len(written.assertions), repeated=distinct.repeated)
     return distinct.assertions
@@ -425,6 +425,6 @@ def checked_given(name: str, given: Rubric, main: Question) -> Rubric:
     questions = [question for question in given.judged if question.scale.is_ordered and question.id not in excluded]
     if not questions:
         raise BadInput(
-            f"given: {name}: no question besides the main one has an ordered scale that a judge can answer on"
+            f"rivals: {name}: no question besides the main one has an ordered scale that a judge can answer on"
         )
     return rubric_of(questions, main, name, given.instructions, given.learned_on)

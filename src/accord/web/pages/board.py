@@ -53,13 +53,13 @@ class _Pages:
         selection = Selection.from_query(request.url.query, _ALSO)
         found = self.board_of_project.figures(selection)
         if found is None:
-            return self.context.answer(request, "board_empty", visitor, {"said": NEXT, "texts": 0})
+            return self.context.render_or_json(request, "board_empty", visitor, {"said": NEXT, "texts": 0})
         texts, figures = found
         links = Links(selection)
         data = {"selection": texts.selection.to_json(), **figures.to_json()}
         for number, each in enumerate(data["density"]["bins"]):
             each["list"] = links.bin(figures, number)
-        return self.context.answer(
+        return self.context.render_or_json(
             request, "board", visitor, data, found=texts, figures=figures, links=links, dimensions=DIMENSIONS,
             charts=_charts(texts, figures, links), hidden=_hidden(selection), has_gaps=_has_gaps(figures.time),
         )  # fmt: skip
@@ -72,13 +72,13 @@ class _Pages:
         number, back = _page_and_back(query)
         found = self.board_of_project.page(selection, number)
         if found is None:
-            return self.context.answer(request, "board_empty", visitor, {"said": NEXT, "texts": 0})
+            return self.context.render_or_json(request, "board_empty", visitor, {"said": NEXT, "texts": 0})
         texts, page = found
         links = Links(selection, back)
         rows = [{**row, "conversation_link": links.conversation(row["conversation"], row["turn"], page.number)}
                 for row in page.to_json()["rows"]]  # fmt: skip
         data = {"selection": texts.selection.to_json(), **page.to_json(), "rows": rows}
-        return self.context.answer(
+        return self.context.render_or_json(
             request, "board_list", visitor, data, found=texts, listed=page, links=links, orders=_orders(texts)
         )
 
