@@ -28,7 +28,7 @@ from test_readers_annotation_tools import (
 )
 
 from accord import Rubric, read
-from accord.board import Board, Selection
+from accord.board import Board, BoardFilters
 from accord.edges import (
     BadInput,
     is_in_calendar,
@@ -218,9 +218,9 @@ def finite(text: str) -> Any:
 def shown_board(project: Project) -> None:
     """Draw the board of every selection that its own choices offer."""
     board = Board(project)
-    found = board.figures(Selection())
+    found = board.figures(BoardFilters())
     assert found is None or json.dumps(found[1].to_json(), allow_nan=False).encode()
-    page = board.page(Selection.from_query("order=newest"))
+    page = board.page(BoardFilters.from_query("order=newest"))
     if found is not None and page is not None:
         assert all(each.conversation.encode() and str(each.day or "").encode() for each in page[1].rows)
         json.dumps(found[0].selection.to_json(), allow_nan=False)
