@@ -1,4 +1,4 @@
-"""The metric bank: each metric against its formula written out, against libraries, on real data, on hostile texts."""
+"""Metric bank: known values, languages, sessions and limits."""
 
 from __future__ import annotations
 

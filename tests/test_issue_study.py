@@ -105,7 +105,7 @@ CONTEXT = SourceContext(SODA.rubric, 0)
 
 
 def shown(made: list[Conversation]) -> EvidenceTable:
-    """What the source of issues shows the preset's head of dialogues whose annotations are kept."""
+    """Return the evidence of dialogues with stored annotations, as the preset's head gets it."""
     models = memory_models()
     by = "issues|model:truth|taxonomy:soda-eval|via:recorded"
     IssueAnnotations(models.store).add(replace(each, signature=by) for each in truth(made))
@@ -476,7 +476,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def mark(*kinds: str) -> None:
-    """Beside the ratings of dialogues, whether each reply shows these kinds of issues."""
+    """Add labels of these kinds of issues for each reply to the ratings of dialogues."""
     with Path("labels.csv").open("a") as stream:
         rows = csv.writer(stream)
         for each in truth(dialogues(40, rate=0.25)):
@@ -591,20 +591,6 @@ def test_kinds_that_were_never_recorded_are_missing_and_counted_as_answers(proje
         found = opened.measure([opened.source("issues")], [Sample(each) for each in opened.store.conversations()])
     present = dict(zip([column.name for column in found.columns], found.present.any(axis=0), strict=True))
     assert present["issue:rude"] and not present["issue:vague"]
-
-
-@pytest.mark.slow
-def test_a_budget_stops_before_the_call_and_the_command_goes_on(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    finder = Finder()
-    with ChatServer(finder) as server:
-        served(monkeypatch, server.url)
-        invoke("import", "chats.jsonl", "labels.csv")
-        stopped = invoke("judge", "--source", "issues", "--max-requests", "10")
-        assert stopped.exit_code == 4 and len(finder.asked) == 10
-        store = Store("sqlite:///accord.db")
-        assert sum(IssueAnnotations(store).makers().values()) == 30
-        store.close()
-        assert invoke("judge", "--source", "issues").exit_code == 0 and len(finder.asked) == 40
 
 
 @pytest.mark.slow

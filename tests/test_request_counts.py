@@ -251,7 +251,7 @@ def test_a_run_sends_as_many_requests_as_its_plan_states(
         assert not server.requests
         done = json.loads(run("judge", "--json", "--source", "issues" if models is FINDER else "rubric").stdout)
         spent = done["spent"]["requests"]
-    fewest, most = plan["fewest_requests"], plan["most_requests"]
+    fewest, most = plan["min_requests"], plan["max_requests"]
     assert spent == len(server.requests) and plan["attempts"] == 2
     assert {
         "fewest": spent == fewest == plan["requests"],

@@ -1,4 +1,4 @@
-"""A source that is written outside the product, `examples/sixth_source.py`, can all that the five can."""
+"""A source from outside the product, `examples/sixth_source.py`, has the abilities of the built-in ones."""
 
 import importlib.util
 import re
@@ -142,7 +142,7 @@ def turned(train, groups):
 
 
 def test_what_people_say_of_a_fold_has_no_part_in_what_predicts_it(example, project):
-    """With the ratings of one fold turned round, what is learned without it is the same, and with it is not."""
+    """Inverted ratings of a fold change only models that learned from the fold."""
     train, _ = project.training(project.evaluator("mine"))
     split = next(iter(grouped_folds(sorted(map(train.group_of, train.targets)), FOLDS, train.seed)))
     other = turned(train, split.test)
@@ -185,7 +185,7 @@ def test_it_scores_the_same_after_it_was_saved_and_loaded(example, project, serv
 
 @pytest.mark.slow
 def test_people_are_predicted_from_it(example, server, tmp_path):
-    """Where ratings follow its answers, the head leans on it; said of one column among ten."""
+    """If ratings follow its answers, the head relies on this column among ten."""
     with Project(config(tmp_path, server.url)) as project:
         project.import_(sample.sources()[:1])
         samples = list(project.all_samples())
@@ -200,7 +200,7 @@ def test_people_are_predicted_from_it(example, server, tmp_path):
 
 @pytest.mark.slow
 def test_it_scores_live_where_it_may_ask(example, project, server, tmp_path):
-    """A source that asks is refused without a word of the user's, and asked about each reply with it."""
+    """A source that asks is rejected without models, and asked about each reply with them."""
     fitted = project.fit("mine", tmp_path / "mine").evaluator
     with pytest.raises(BadInput, match="its source 'politeness' asks the scorer about every reply"):
         LiveScorer(fitted)

@@ -1,4 +1,4 @@
-"""Conversations that nobody held pass for real ones nowhere, unless they are asked for by name."""
+"""Synthetic conversations are excluded everywhere unless they are requested by name."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def folder(both: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def command(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    """The exit code of a command, what it prints, and what it says."""
+    """Return the exit code, standard output and standard error of a command."""
     capsys.readouterr()
     sys.argv = ["accord", *words]
     with pytest.raises(SystemExit) as ended:

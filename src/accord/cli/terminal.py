@@ -268,7 +268,7 @@ def plan_text(plan: Mapping[str, Any]) -> str:
 
 def cost_text(plan: Mapping[str, Any]) -> str:
     """Describe the cost of a plan: the range of requests, tokens, money."""
-    fewest, most = plan["fewest_requests"], plan["most_requests"]
+    fewest, most = plan["min_requests"], plan["max_requests"]
     lines = [
         f"{fewest} to {most} requests; {plan['requests']} expected, about {plan['input_tokens']} tokens in, at most "
         f"{plan['output_tokens']} out"
@@ -282,7 +282,7 @@ def cost_text(plan: Mapping[str, Any]) -> str:
     if plan["unpriced"]:
         lines.append(f"price of {plan['unpriced']!r} unknown; add it to prices.yaml to see it in money")
     elif plan["money"] is not None:
-        upper = f", at most {plan['most_money']:.4f}" if most > plan["requests"] else ""
+        upper = f", at most {plan['max_money']:.4f}" if most > plan["requests"] else ""
         lines.append(f"about {plan['money']:.4f}{upper} in money")
     return "\n".join(lines)
 

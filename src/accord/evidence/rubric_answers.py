@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Self
@@ -137,8 +137,7 @@ def judge_samples(
     rubric: Rubric,
     samples: Iterable[Sample],
     store: Store,
-    on_judged: Callable[[Judged], None] | None = None,
-    at_once: int = SAMPLES_AT_ONCE,
+    concurrency: int = SAMPLES_AT_ONCE,
     context: int | None = None,
 ) -> EvidenceTable:
     """Judge samples with `judge_all` outside an event loop, and return evidence in the order of the samples."""
@@ -146,11 +145,8 @@ def judge_samples(
     by_target: dict[Target, Judged] = {}
 
     async def run() -> None:
-        async with aclosing(judge_all(judge, rubric, order, store, at_once, context)) as stream:
-            async for judged in stream:
-                by_target[judged.target] = judged
-                if on_judged is not None:
-                    on_judged(judged)
+        async with aclosing(judge_all(judge, rubric, order, store, concurrency, context)) as stream:
+            by_target.update([(judged.target, judged) async for judged in stream])
 
     wait(run())
     table = answer_table(judge, rubric, (by_target[sample.target] for sample in order), context is not None)
