@@ -107,7 +107,7 @@ def test_whole_numbers_are_ascii_digits(text: str, number: int | None) -> None:
 def test_yaml_text_that_is_no_text_is_refused_and_that_of_a_card_replaced(tmp_path: Path) -> None:
     for text in ('a: "\\ud800"', '"\\0": 1', 'a: ["x", "\\uDFFF"]'):
         (tmp_path / "a.yaml").write_text(text)
-        with pytest.raises(BadInput, match="a.yaml is no YAML: .*NUL or half a surrogate pair"):
+        with pytest.raises(BadInput, match="a.yaml is not valid YAML: .*NUL or half a surrogate pair"):
             load_yaml(tmp_path / "a.yaml")
     (tmp_path / "card.json").write_text('{"a\\ud800": ["\\udfff", "\\ud83d\\ude00"]}')
     assert read_json_file(tmp_path / "card.json") == {"a\ufffd": ["\ufffd", "😀"]}
