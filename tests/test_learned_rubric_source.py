@@ -558,7 +558,7 @@ def test_edited_rubric_is_rejected(standard: Standard) -> None:
             restored(source, {RUBRIC_FILE: edited})
     with pytest.raises(BadInput, match="other instructions"):
         restored(source, {RUBRIC_FILE: text.replace("Help with printers.", "Help with cars.")})
-    with pytest.raises(BadInput, match=r"rubric.yaml is no YAML"):
+    with pytest.raises(BadInput, match=r"rubric.yaml is not valid YAML"):
         restored(source, {RUBRIC_FILE: "questions: ["})
     (one.folder / "edited.yaml").write_text(text.replace("weight: 1.0", "weight: 3.0", 1))
     heavier = one.learned(pool=str(one.folder / "edited.yaml"))

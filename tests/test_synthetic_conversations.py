@@ -214,7 +214,7 @@ def test_scoring_a_file_skips_synthetic_conversations(folder: Path, capsys: pyte
 def test_live_scoring_skips_synthetic_conversations() -> None:
     said: list[str] = []
     row = {"id": "1", "messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
-    ours = HistoryDeduplicator(on_passed_over=said.append)
+    ours = HistoryDeduplicator(on_skipped=said.append)
     heard, _ = ours.messages(row, "log")
     none, _ = ours.messages({**row, "id": "2", SYNTHETIC: {"how": "DS1"}}, "log")
     assert len(heard) == 2 and not none and said == ["conversations that nobody held are not scored live"]
