@@ -6,7 +6,7 @@ costs that inputs share tried sets.
 
 The real part keeps every reply in `--store`: it can be stopped and goes on from there. `--limit N` takes so many
 responses (whole contexts); `--limit 18 --splits context --dimensions Overall` takes about ten minutes on one core
-beside other work, less on two.
+with other work, less on two.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SMALL = {"candidates": 2, "top_prompts": 2, "demonstrations": 2, "sets": 2, "can
 CONTEXT = 1024
 TINY = {**SMALL, "candidates": 1, "sets": 1, "ensemble": 3}
 FEW = 20
-"""Up to so many responses the sizes are those that finish in minutes."""
+"""Up to this many responses, the sizes finish in minutes."""
 DRAWS = 1000
 
 
@@ -106,7 +106,7 @@ def main() -> None:
 def real(
     folder: Path, where: Path, limit: int | None, splits: Sequence[str], dimensions: Sequence[str], small: bool
 ) -> list[Row]:
-    """One row per split, dimension, fold and system: what was predicted and what people said."""
+    """Return one row per split, dimension, fold and system, with predictions and ratings."""
     scorer = {"model": MODEL, "mode": "logprobs", "context": CONTEXT if small else None}
     sizes: Mapping[str, Any] = (TINY if (limit or 0) <= FEW else SMALL) if small else {}
     about = {"background": "fact", "selector": "adoror", "calibrate": False, "level": "turn", "rivals": list(TABLE_1)}
@@ -148,7 +148,7 @@ def _progress(about: str) -> Callable[[str], None]:
 
 
 def _rows(found: InContext, test: Training, about: Row) -> Iterator[Row]:
-    """One row per system: the raw means of its answers beside people's means, for the held-out responses."""
+    """Yield one row per system: means of its answers and of the ratings, for the held-out responses."""
     examples = _examples(test)
     truth = {str(example.target): example.score for example in examples}
     assert found.held_out_ is not None
@@ -209,7 +209,7 @@ def _moved(label: Label, sample: Sample) -> Label:
     return replace(label, target=sample.target)
 
 
-# --- what is told of it ---------------------------------------------------------------------------------------------
+# --- tables ---------------------------------------------------------------------------------------------
 
 
 def _spearman(pairs: Sequence[Sequence[float]]) -> float | None:

@@ -174,7 +174,7 @@ def utility(seed: int, towers: TowerSettings) -> TowerSelector:
 
 
 def without(*parts: str) -> Callable[[int, TowerSettings], TowerSelector]:
-    """The towers without some of what they know beside the texts."""
+    """Return the towers without some of their inputs."""
     return partial(TowerSelector, parts=PARTS - set(parts))
 
 

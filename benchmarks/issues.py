@@ -1,4 +1,4 @@
-"""SODA-EVAL: what people mark in turns against a recorded judge, how replies are read, and how fast.
+"""SODA-EVAL: labels of turns compared with a recorded judge, parsing of replies, and its speed.
 
     python benchmarks/issues.py [--data DIR] [--only abc_eval|reading|throughput|dialogues] [--quick] --json OUT
 

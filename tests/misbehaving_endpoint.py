@@ -1,4 +1,4 @@
-"""Well-formed answers on every wire Accord speaks, and every way in which they can go wrong on demand."""
+"""Well-formed answers on every wire of Accord, and their faults on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversations whose truth is known, and a server that writes and judges assertions about them."""
+"""Conversations with planted ideas, and a server that writes and judges assertions about them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ INFORMATIVE = {name for name in IDEAS if name != "weather"}
 
 
 def conversations(count: int = 80, seed: int = 0) -> list[tuple[Conversation, bool]]:
-    """Half of them good: each idea shows in 80 % of the conversations it belongs to and in 10 % of the others."""
+    """Return conversations, half of them good. An idea occurs in 80% of its own class and in 10% of the other one."""
     rng = random.Random(seed)
     made = []
     for place in range(count):
