@@ -214,7 +214,7 @@ def test_scoring_a_file_passes_over_them(folder: Path, capsys: pytest.CaptureFix
 def test_live_scoring_passes_over_them() -> None:
     said: list[str] = []
     row = {"id": "1", "messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
-    ours = HistoryDeduplicator(on_passed_over=said.append)
+    ours = HistoryDeduplicator(on_skipped=said.append)
     heard, _ = ours.messages(row, "log")
     none, _ = ours.messages({**row, "id": "2", SYNTHETIC: {"how": "DS1"}}, "log")
     assert len(heard) == 2 and not none and said == ["conversations that nobody held are not scored live"]
