@@ -13,7 +13,7 @@ from read_conversations import RUBRIC, reading_project
 from typer.testing import CliRunner
 
 from accord import load_evaluator
-from accord.board import Board, Selection
+from accord.board import Board, BoardFilters
 from accord.cli import app, commands  # noqa: F401 - registers the commands
 from accord.edges import BadInput
 from accord.evidence import Source
@@ -119,7 +119,7 @@ def test_each_question_has_its_scores_on_the_board(tmp_path: Path, monkeypatch: 
         parts = by_question()
         assert parts.keys() == first.keys(), "from a folder of parts"
         assert [value for value, _ in parts.values()] == pytest.approx([first[each][0] for each in parts], abs=1e-4)
-        page = Board(opened).figures(Selection.from_query("question=Q1"))
+        page = Board(opened).figures(BoardFilters.from_query("question=Q1"))
         assert page is not None and page[1].texts == len(notes)
 
 

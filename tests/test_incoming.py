@@ -28,7 +28,7 @@ from test_readers_annotation_tools import (
 )
 
 from accord import Rubric, read
-from accord.board import Board, Selection
+from accord.board import Board, BoardFilters
 from accord.edges import (
     BadInput,
     is_in_calendar,
@@ -41,7 +41,7 @@ from accord.edges import (
     sendable_json,
 )
 from accord.formats import formats
-from accord.live import HistoryDeduplicator, Message, opened
+from accord.live import HistoryDeduplicator, Message, open_ingestor
 from accord.project import Config, Project, import_files
 from accord.report import write_report
 from accord.scoring import (
@@ -107,7 +107,7 @@ def test_whole_numbers_are_ascii_digits(text: str, number: int | None) -> None:
 def test_yaml_text_that_is_no_text_is_refused_and_that_of_a_card_replaced(tmp_path: Path) -> None:
     for text in ('a: "\\ud800"', '"\\0": 1', 'a: ["x", "\\uDFFF"]'):
         (tmp_path / "a.yaml").write_text(text)
-        with pytest.raises(BadInput, match="a.yaml is no YAML: .*NUL or half a surrogate pair"):
+        with pytest.raises(BadInput, match="a.yaml is not valid YAML: .*NUL or half a surrogate pair"):
             load_yaml(tmp_path / "a.yaml")
     (tmp_path / "card.json").write_text('{"a\\ud800": ["\\udfff", "\\ud83d\\ude00"]}')
     assert read_json_file(tmp_path / "card.json") == {"a\ufffd": ["\ufffd", "😀"]}
@@ -218,9 +218,9 @@ def finite(text: str) -> Any:
 def shown_board(project: Project) -> None:
     """Draw the board of every selection that its own choices offer."""
     board = Board(project)
-    found = board.figures(Selection())
+    found = board.figures(BoardFilters())
     assert found is None or json.dumps(found[1].to_json(), allow_nan=False).encode()
-    page = board.page(Selection.from_query("order=newest"))
+    page = board.page(BoardFilters.from_query("order=newest"))
     if found is not None and page is not None:
         assert all(each.conversation.encode() and str(each.day or "").encode() for each in page[1].rows)
         json.dumps(found[0].selection.to_json(), allow_nan=False)
@@ -288,7 +288,7 @@ def test_whatever_a_live_message_says_the_board_shows_it(message: dict[str, Any]
     with (
         tempfile.TemporaryDirectory() as place,
         Project(Config.model_validate({"store": f"sqlite:///{place}/accord.db"})) as project,
-        opened(folder, mart=project.mart, store=project.store) as ingestor,
+        open_ingestor(folder, mart=project.mart, store=project.store) as ingestor,
     ):
         said, bad = HistoryDeduplicator().messages(message, "log@0", "auto")
         assert all(isinstance(reason, str) for reason in bad)
