@@ -1,6 +1,6 @@
 from .comparison import BASELINES as BASELINES, baselines as baselines, compare as compare
 from .comparison import compare_held_out as compare_held_out, compared as compared, Comparison as Comparison
-from .comparison import Difference as Difference, differences_of as differences_of, is_better as is_better
+from .comparison import differences_of as differences_of, is_better as is_better, SystemDifference as SystemDifference
 from .comparison import TESTED as TESTED
 from .drift import (
     ks_p_value as ks_p_value,
