@@ -41,7 +41,7 @@ from accord.edges import (
     sendable_json,
 )
 from accord.formats import formats
-from accord.live import HistoryDeduplicator, Message, opened
+from accord.live import HistoryDeduplicator, Message, open_ingestor
 from accord.project import Config, Project, import_files
 from accord.report import write_report
 from accord.scoring import (
@@ -288,7 +288,7 @@ def test_whatever_a_live_message_says_the_board_shows_it(message: dict[str, Any]
     with (
         tempfile.TemporaryDirectory() as place,
         Project(Config.model_validate({"store": f"sqlite:///{place}/accord.db"})) as project,
-        opened(folder, mart=project.mart, store=project.store) as ingestor,
+        open_ingestor(folder, mart=project.mart, store=project.store) as ingestor,
     ):
         said, bad = HistoryDeduplicator().messages(message, "log@0", "auto")
         assert all(isinstance(reason, str) for reason in bad)
