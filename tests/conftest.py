@@ -206,6 +206,6 @@ def secrets_of_a_test_are_forgotten() -> Iterator[None]:
     """Restore the registered secrets: the word that one test registers would be redacted in the texts of others."""
     from accord.edges import secrets
 
-    before = set(secrets._kept)
+    before = set(secrets._registered)
     yield
-    secrets._kept.intersection_update(before)
+    secrets._registered.intersection_update(before)

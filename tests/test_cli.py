@@ -303,7 +303,7 @@ def test_scores_say_what_is_missing_and_end_with_5(project: Path) -> None:
         (["fit", "--set", "fold=3"], "--set: unknown key 'fold'. Did you mean 'folds'?"),
         (["fit", "--set", "folds=1"], "folds: Input should be greater than or equal to 2, got 1"),
         (["fit", "--set", "folds.inner=3"], "--set: folds: Input should be a valid integer"),
-        (["fit", "--set", "seed=[1"], "--set seed is no YAML"),
+        (["fit", "--set", "seed=[1"], "--set seed is not valid YAML"),
         (["fit", "--set", "sources.issues.taxonmy=x"], "unknown key 'taxonmy'. Did you mean 'taxonomy'?"),
         (["fit", "--set", "sources.isues.taxonomy=x"], "unknown source 'isues'. Did you mean 'issues'?"),
         (["fit", "--set", "judge.model=x"], "the key 'judge' is replaced by models: {judge: {mode:"),

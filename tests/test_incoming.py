@@ -41,7 +41,7 @@ from accord.edges import (
     sendable_json,
 )
 from accord.formats import formats
-from accord.live import HistoryDeduplicator, Message, opened
+from accord.live import HistoryDeduplicator, Message, open_ingestor
 from accord.project import Config, Project, import_files
 from accord.report import write_report
 from accord.scoring import (
@@ -107,7 +107,7 @@ def test_whole_numbers_are_ascii_digits(text: str, number: int | None) -> None:
 def test_yaml_text_that_is_no_text_is_refused_and_that_of_a_card_replaced(tmp_path: Path) -> None:
     for text in ('a: "\\ud800"', '"\\0": 1', 'a: ["x", "\\uDFFF"]'):
         (tmp_path / "a.yaml").write_text(text)
-        with pytest.raises(BadInput, match="a.yaml is no YAML: .*NUL or half a surrogate pair"):
+        with pytest.raises(BadInput, match="a.yaml is not valid YAML: .*NUL or half a surrogate pair"):
             load_yaml(tmp_path / "a.yaml")
     (tmp_path / "card.json").write_text('{"a\\ud800": ["\\udfff", "\\ud83d\\ude00"]}')
     assert read_json_file(tmp_path / "card.json") == {"a\ufffd": ["\ufffd", "😀"]}
@@ -288,7 +288,7 @@ def test_whatever_a_live_message_says_the_board_shows_it(message: dict[str, Any]
     with (
         tempfile.TemporaryDirectory() as place,
         Project(Config.model_validate({"store": f"sqlite:///{place}/accord.db"})) as project,
-        opened(folder, mart=project.mart, store=project.store) as ingestor,
+        open_ingestor(folder, mart=project.mart, store=project.store) as ingestor,
     ):
         said, bad = HistoryDeduplicator().messages(message, "log@0", "auto")
         assert all(isinstance(reason, str) for reason in bad)

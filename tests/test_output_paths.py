@@ -206,7 +206,7 @@ def test_paths_are_compared_through_links_dots_and_capitals(tmp_path: Path) -> N
 
 WRITERS = {
     "accord.edges.output_escaping": "files that are written whole",
-    "accord.edges.output_files": "files with transcripts",
+    "accord.edges.output_paths": "files with transcripts",
     "accord.formats.row_writer": "rows of outputs",
     "accord.formats.object_storage": "objects of a store, and their parts",
     "accord.report.report": "the report", "accord.report.issues_page": "the page of issues",

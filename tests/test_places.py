@@ -27,7 +27,7 @@ OF_STORES = ["s3://{user}bucket/a.jsonl{query}", "gs://{user}bucket/a{query}", "
 
 @pytest.fixture(autouse=True)
 def no_secrets_registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(secrets, "_kept", set())
+    monkeypatch.setattr(secrets, "_registered", set())
 
 
 def with_secrets(url: str, password: str) -> str:

@@ -34,7 +34,7 @@ PROMPT = Prompt((ChatMessage("user", "hello"),))
 def key(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that no other text holds a part of; what a test notes is forgotten after it."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    monkeypatch.setattr(secrets, "_kept", set())
+    monkeypatch.setattr(secrets, "_registered", set())
 
 
 def is_clean(text: str) -> bool:

@@ -18,7 +18,7 @@ from test_workbench_pages import EVIL, strange
 
 from accord import Conversation, Turn
 from accord.live import Message
-from accord.live import opened as watched
+from accord.live import open_ingestor as watched
 from accord.models import run
 from accord.project import Project
 from accord.scoring import score

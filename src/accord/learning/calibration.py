@@ -20,7 +20,7 @@ from accord.learning.curve_answers import CurveAnswers, CurveSettings
 from accord.learning.head import Head, heads
 from accord.learning.mixed_model import BEST, MixedAnswers
 from accord.learning.multicalibration import JUDGE_VERSION, GroupShifts
-from accord.learning.network_core import NetworkAnswers, NetworkSettings
+from accord.learning.network_answers import NetworkAnswers, NetworkSettings
 from accord.learning.stacking import (
     CANDIDATES,
     FEWEST_FOR_STACK,

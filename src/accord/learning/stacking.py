@@ -22,7 +22,7 @@ from accord.edges import BadInput, install_command
 from accord.evidence import Arrays, EvidenceTable, Ratings
 from accord.learning.answer_model import AnswerModel, Floats, part_arrays, prefixed
 from accord.learning.curve_answers import FEWEST_TEXTS
-from accord.learning.network_core import NetworkAnswers
+from accord.learning.network_answers import NetworkAnswers
 from accord.statistics import INNER_FOLDS
 from accord.values import Labels
 

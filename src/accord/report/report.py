@@ -35,7 +35,7 @@ from accord.report.sections import (
 from accord.scoring import latest, latest_drift, latest_scores
 from accord.statistics import range_names
 from accord.store import Store
-from accord.validation import NEW, Comparison, Difference, SystemMetrics, is_better
+from accord.validation import NEW, Comparison, SystemDifference, SystemMetrics, is_better
 from accord.values import Conversation, Estimate, Rubric, Section, Value, number
 from accord.version import __version__
 
@@ -294,7 +294,7 @@ def _with_interval(line: SystemMetrics, statistic: str) -> str:
     return f"{number(estimate.value, 2)} ({number(estimate.low, 2)} to {number(estimate.high, 2)})"
 
 
-def _smaller(difference: Difference) -> str:
+def _smaller(difference: SystemDifference) -> str:
     """Return by how much the error of the first system is smaller than that of another, with the interval."""
     test = difference.test
     interval = "" if test.low is None or test.high is None else f" ({number(-test.high, 2)} to {number(-test.low, 2)})"

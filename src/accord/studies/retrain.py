@@ -36,7 +36,7 @@ class RetrainReport(TypedDict):
 
     `now` holds the metrics of the candidate and `before` those of the evaluator in use. `own_mean` is the test of the
     candidate against each annotator's own mean, and `tests` are those against the evaluator in use, as
-    `Difference.to_json` returns them. `summary` is the outcome in one sentence.
+    `SystemDifference.to_json` returns them. `summary` is the outcome in one sentence.
     """
 
     made: str

@@ -1,6 +1,6 @@
 from .comparison import BASELINES as BASELINES, baselines as baselines, compare as compare
 from .comparison import compare_held_out as compare_held_out, compared as compared, Comparison as Comparison
-from .comparison import Difference as Difference, differences_of as differences_of, is_better as is_better
+from .comparison import differences_of as differences_of, is_better as is_better, SystemDifference as SystemDifference
 from .comparison import TESTED as TESTED
 from .drift import chance as chance, one_per_group as one_per_group, said as said, Shift as Shift, SHIFTED as SHIFTED
 from .drift import shifts as shifts, stability as stability
