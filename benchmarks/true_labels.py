@@ -34,7 +34,7 @@ from accord.scoring import Selection
 from accord.statistics import STATISTICS as BY_NAME
 from accord.statistics import Paired, grouped_folds
 from accord.testing import planted
-from accord.validation import LabeledSystem, estimate_systems, system_differences, system_means
+from accord.validation import LabeledSystem, estimate_systems, mean_differences, system_means
 from accord.values import Labels, Question, Score
 
 AGREE = 0.9
@@ -109,7 +109,7 @@ def estimate_type1(data: Path, draws: int) -> list[Row]:
             rng = np.random.default_rng([size, place])
             called, count = 0, 200 * draws
             for seed in range(count):
-                [gap] = system_differences(estimate_systems(world(kind, rng, size), seed))
+                [gap] = mean_differences(estimate_systems(world(kind, rng, size), seed))
                 called += gap.p_holm is not None and gap.p_holm < SIGNIFICANT
             reach = 1.96 * np.sqrt(called / count * (1 - called / count) / count)
             about = {"value": called / count, "low": called / count - reach, "high": called / count + reach}

@@ -10,7 +10,7 @@ from typing import Any
 from accord.evidence import EvidenceTable, Readable, SourceCounts, Tabular, Training
 from accord.learning import Evaluator
 from accord.models import IN_BATCH, NEVER_SENT, NOT_RECORDED
-from accord.validation import CalledRow, Comparison, Decision, GroupAccuracy, SystemDifference, SystemMean
+from accord.validation import CalledRow, Comparison, Decision, GroupAccuracy, MeanDifference, SystemMean
 from accord.values import Findings
 
 Spent = Mapping[str, float | int | None]
@@ -224,7 +224,7 @@ class Estimates(Tabular):
 
     question: str
     systems: Sequence[SystemMean]
-    differences: Sequence[SystemDifference]
+    differences: Sequence[MeanDifference]
 
     def records(self) -> list[dict[str, Any]]:
         """Return a flat row per system."""

@@ -79,7 +79,7 @@ class SystemMean:
 
 
 @dataclass(frozen=True)
-class SystemDifference:
+class MeanDifference:
     """Difference of two systems' means, first minus second.
 
     Attributes:
@@ -211,7 +211,7 @@ def _around(middle: float, half: float | None) -> tuple[float | None, float | No
     return (None, None) if half is None else (middle - half, middle + half)
 
 
-def system_differences(means: Sequence[SystemMean]) -> list[SystemDifference]:
+def mean_differences(means: Sequence[SystemMean]) -> list[MeanDifference]:
     """Return the difference of every pair of systems, by group for shared groups."""
     rows: list[tuple[SystemMean, SystemMean, float | None, float | None]] = []
     for first, second in combinations(means, 2):
@@ -223,7 +223,7 @@ def system_differences(means: Sequence[SystemMean]) -> list[SystemDifference]:
         rows.append((first, second, p, reach(parts, first.spent)))
     corrected = iter(holm([p for *_, p, _ in rows if p is not None]))
     return [
-        SystemDifference(
+        MeanDifference(
             first.system,
             second.system,
             first.mean - second.mean,
