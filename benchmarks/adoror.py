@@ -1,7 +1,7 @@
 """ADOROR: a planted utility that the selector has to find, and table 1 on Topical-USR with the embedded model.
 
 `--only planted,sensitivity,prompts,together` needs no data and no model: recovery by each selector, table 4
-(γ × ζ × k), transfer of good prompts to new inputs (figures 4 to 6), and the cost of sharing observed sets among inputs.
+(γ × ζ × k), transfer of good prompts to new inputs (figures 4 to 6), and the cost of sharing observed sets.
 
 The real part stores every reply in `--store` and continues after a stop. `--limit N` takes N
 responses (whole contexts); `--limit 18 --splits context --dimensions Overall` takes about ten minutes on one core
