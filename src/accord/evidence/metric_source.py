@@ -126,9 +126,9 @@ class _Chosen:
         foreign = [] if self.language else [language for language in languages if language is not ENGLISH]
         if not foreign and not copies:
             return None
-        shown = {"language": ", ".join(dict.fromkeys(language.code for language in foreign))} if foreign else {}
+        values = {"language": ", ".join(dict.fromkeys(language.code for language in foreign))} if foreign else {}
         cautions = [*copies, *(language.caution for language in foreign if language.caution)]
-        return Note(shown, "; ".join(dict.fromkeys(cautions)) or None)
+        return Note(values, "; ".join(dict.fromkeys(cautions)) or None)
 
     def _prepare(self, samples: Sequence[Sample], sessions: Sequence[MetricSession]) -> None:
         """Let embedders read texts ahead, which is cheaper in one batch."""
@@ -273,8 +273,12 @@ _NAMES = TypeAdapter(list[str])
 
 def _group(name: str) -> type[Metrics]:
     """Return the source of one group of metrics."""
-    about = {"settings_type": GroupSettings, "default": (name,), "__doc__": f"The metrics `{name}`, without requests."}
-    return type("MetricGroup", (Metrics,), about)
+    attributes = {
+        "settings_type": GroupSettings,
+        "default": (name,),
+        "__doc__": f"The metrics `{name}`, without requests.",
+    }
+    return type("MetricGroup", (Metrics,), attributes)
 
 
 for _name in GROUPS:
