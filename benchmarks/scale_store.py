@@ -2,7 +2,7 @@
 
     python benchmarks/scale_store.py [--only PARTS] [--quick] [--limit N] --json OUT
 
-`import`: conversations of ten turns with a rating each, in a process of its own per run, compared with a bare loop over `json`
+`import`: conversations of ten turns with a rating each, in one process per run, compared with a bare loop over `json`
 and `sqlite3` in the same run (`ratio` is the loop's time over ours; the larger, the better), with one process that
 parses and with one per core; peak memory must not grow with the number of rows. `judging`: processes that share one
 PostgreSQL and one budget ask a loopback server that fails at times. `postgres`: labels come in by `COPY`; then what

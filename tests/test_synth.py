@@ -475,6 +475,6 @@ def test_near_duplicates_are_discarded(tmp_path: Path) -> None:
 # --- documents --------------------------------------------------------------------------------------------------------
 
 
-def test_document_errors_name_the_file() -> None:
+def test_index_digest_depends_on_texts() -> None:
     one, other = DocumentIndex([Document("a text", "a")]), DocumentIndex([Document("a text.", "a")])
     assert one.digest != other.digest == DocumentIndex([Document("a text.", "a")]).digest
