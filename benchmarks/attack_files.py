@@ -340,7 +340,7 @@ def _forged(folder: Path, statements: str) -> str:
     with closing(sqlite3.connect(folder / "accord.db")) as store:
         store.executescript(statements)
         before = store.execute("SELECT count(*) FROM annotations").fetchone()
-    fell = accord(folder, "score", "chats.jsonl", "--out", "scores.jsonl").fell((1,), "Accord did not make")
+    fell = accord(folder, "score", "chats.jsonl", "--out", "scores.jsonl").fell((1,), "Accord did not create")
     fell = fell or accord(folder, "store", "check").fell((1,), "was not made by Accord")
     (folder / "accord.db").rename(folder / "copy.db")
     restored = accord(folder, "store", "restore", "copy.db")

@@ -398,7 +398,7 @@ def test_invalid_training_is_an_error(base: Path, parts: Parts, tmp_path: Path) 
     assert tried(resume=True).epoch == 0
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("keep")
-    with pytest.raises(BadInput, match="something else than a training"):
+    with pytest.raises(BadInput, match="files that are not a training"):
         tried(to="full")
 
 
@@ -680,7 +680,7 @@ def test_command_trains_evaluates_and_exports(tmp_path: Path, base: Path, monkey
         "--max-tokens",
         "240",
     ]
-    small = ["--batch", "8", "--at-once", "8", "--test", "2", "--json"]
+    small = ["--batch", "8", "--micro-batch", "8", "--test", "2", "--json"]
     done = invoke(*taught, "--epochs", "2", "--shots", "1", *small)
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)

@@ -137,7 +137,7 @@ def test_every_source_keeps_the_contract(tried: Tried) -> None:
 
 
 @pytest.mark.slow
-def test_a_plan_of_every_source_is_what_it_asks(tried: Tried) -> None:
+def test_plan_of_every_source_equals_its_requests(tried: Tried) -> None:
     learned = run(made(tried.name).learn(corpus()), tried.models).source
     fresh = [Sample(Conversation("new", (Turn("user", "My lamp is new."), Turn("assistant", "Is it a lamp?"))))]
     planned = plan(learned.measure(fresh), tried.models).requests

@@ -32,7 +32,7 @@ def issues(
     ] = 3,
     learning_rate: Annotated[float, typer.Option("--learning-rate", help="Of AdamW.")] = 2e-4,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Examples a step.")] = 16,
-    at_once: Annotated[int, typer.Option("--at-once", min=1, help="Dialogues per forward pass.")] = 2,
+    micro_batch: Annotated[int, typer.Option("--micro-batch", min=1, help="Dialogues per forward pass.")] = 2,
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=32, help="The longest example.")] = 2048,
     shots: Annotated[
         list[int] | None,
@@ -50,10 +50,10 @@ def issues(
     from accord.project import finetune
 
     with open_counted(config_file, synthetic, settings) as project:
-        together = next(size for size in range(min(at_once, batch), 0, -1) if batch % size == 0)
+        size = next(n for n in range(min(micro_batch, batch), 0, -1) if batch % n == 0)
         training = TrainingSettings(
-            rank=rank, alpha=2.0 * max(rank, 1), learning_rate=learning_rate, epochs=epochs, batch=together,
-            accumulate=batch // together, max_tokens=max_tokens, seed=project.config.seed,
+            rank=rank, alpha=2.0 * max(rank, 1), learning_rate=learning_rate, epochs=epochs, batch=size,
+            accumulate=batch // size, max_tokens=max_tokens, seed=project.config.seed,
         )  # fmt: skip
         folder = out or project.folder("issues-small")
         with Progress("steps") as progress, project.store.run("finetune", project.config.shown()) as run:

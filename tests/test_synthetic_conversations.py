@@ -99,7 +99,7 @@ def chats() -> list[Conversation]:
 @pytest.mark.parametrize(
     ("which", "ids"), [("without", ["1", "3"]), ("only", ["2", "4"]), ("with", ["1", "2", "3", "4"])]
 )
-def test_a_store_gives_those_that_count(database: str, which: Synthetic, ids: list[str]) -> None:
+def test_store_filters_synthetic_conversations(database: str, which: Synthetic, ids: list[str]) -> None:
     with closing(Store(database, which)) as store:
         store.add_conversations(chats())
         store.add_labels([Label(Target(name), "Q", "ann", 1) for name in "1234"])
@@ -112,7 +112,7 @@ def test_a_store_gives_those_that_count(database: str, which: Synthetic, ids: li
         assert len(list(store.annotations(conversations=["2"]))) == 1
 
 
-def test_pairs_with_one_that_nobody_held_are_left_out(memory: Store) -> None:
+def test_pairs_with_a_synthetic_conversation_are_excluded(memory: Store) -> None:
     memory.add_conversations(chats())
     pairs = [("1", "3"), ("1", "2"), ("2", "3")]
     memory.add_labels([Label(Target(a), "Q", "ann", 1, against=Target(b)) for a, b in pairs])
@@ -122,7 +122,7 @@ def test_pairs_with_one_that_nobody_held_are_left_out(memory: Store) -> None:
 # --- what a project does ----------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_learned_from_them_or_suggested(folder: Path) -> None:
+def test_synthetic_conversations_are_not_learned_or_suggested(folder: Path) -> None:
     with opened("without") as project:
         own, _ = project.training(project.evaluator())
         every = [sample.conversation.id for sample in project.all_samples()]
@@ -135,7 +135,7 @@ def test_nothing_is_learned_from_them_or_suggested(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_comparison_says_that_it_counts_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_comparison_reports_synthetic_conversations(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, said = command(capsys, "compare", "--only", "plain")
     assert code == 0 and f"{MADE} synthetic conversations left out; --synthetic with counts them" in said
     assert "synthetic" not in out
@@ -146,7 +146,7 @@ def test_a_comparison_says_that_it_counts_them(folder: Path, capsys: pytest.Capt
 
 
 @pytest.mark.slow
-def test_the_gate_passes_over_runs_that_counted_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_gate_ignores_runs_with_synthetic_conversations(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command(capsys, "compare", "--only", "plain", "--synthetic", "with")
     code, _, said = command(capsys, "gate", "--min-agreement", "-1")
     assert code == 1 and "nothing was compared yet" in said
@@ -155,7 +155,7 @@ def test_the_gate_passes_over_runs_that_counted_them(folder: Path, capsys: pytes
 
 
 @pytest.mark.slow
-def test_an_estimate_keeps_their_systems_apart(folder: Path) -> None:
+def test_estimate_separates_synthetic_systems(folder: Path) -> None:
     with opened("without") as project:
         plain = [each.system for each in project.estimate().systems]
     with opened("with") as project:
@@ -164,7 +164,7 @@ def test_an_estimate_keeps_their_systems_apart(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_report_shows_a_word_at_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_marks_synthetic_conversations(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(capsys, "report", "plain")[0] == 0
     assert "ynthetic" not in Path("report.html").read_text()
     assert command(capsys, "report", "plain", "--synthetic", "only", "--out", "only.html")[0] == 0
@@ -172,7 +172,7 @@ def test_a_report_shows_a_word_at_them(folder: Path, capsys: pytest.CaptureFixtu
     assert f"{MADE} of {MADE} rated conversations are synthetic" in page and "nobody held this conversation" in page
 
 
-def test_an_export_leaves_what_is_said_of_them_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_export_excludes_labels_of_synthetic_conversations(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for which, count in (("without", 1143), ("only", 2 * MADE), ("with", 1143 + 2 * MADE)):
         with opened(which) as project:  # type: ignore[arg-type]
             assert export_annotations(project.store, Path(f"{which}.jsonl"))["person"] == count
@@ -181,7 +181,7 @@ def test_an_export_leaves_what_is_said_of_them_out(folder: Path, capsys: pytest.
 
 
 @pytest.mark.slow
-def test_scoring_a_file_passes_over_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_scoring_a_file_skips_synthetic_conversations(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with opened("with") as project, ConversationWriter(Path("all.jsonl")) as writer:
         writer.write(project.store.conversations())
     assert command(capsys, "fit", "plain", "--out", "fitted")[0] == 0
@@ -211,7 +211,7 @@ def test_scoring_a_file_passes_over_them(folder: Path, capsys: pytest.CaptureFix
     assert BatchScorer("fitted")(frame)["value"].null_count() == 0
 
 
-def test_live_scoring_passes_over_them() -> None:
+def test_live_scoring_skips_synthetic_conversations() -> None:
     said: list[str] = []
     row = {"id": "1", "messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
     ours = HistoryDeduplicator(on_skipped=said.append)
@@ -224,13 +224,13 @@ def test_live_scoring_passes_over_them() -> None:
     ("items", "count"),
     [({}, 40), ({"synthetic": "only"}, MADE), ({"synthetic": "with"}, 40 + MADE), ({"ids": ["synth-1"]}, 1)],
 )
-def test_a_study_asks_for_them_by_name(both: Path, items: dict[str, Any], count: int) -> None:
+def test_study_includes_synthetic_conversations_by_name(both: Path, items: dict[str, Any], count: int) -> None:
     study = StudySettings.model_validate({"items": items})
     with closing(Store(f"sqlite:///{both}")) as store:
         assert len(list(sample_items("s", study, store, 1))) == count
 
 
-def test_a_file_of_them_comes_in_as_what_it_is(folder: Path) -> None:
+def test_imported_synthetic_conversations_stay_synthetic(folder: Path) -> None:
     with opened("only") as project, ConversationWriter(Path("made.jsonl")) as writer:
         first = list(project.store.conversations())
         writer.write(first)
@@ -272,9 +272,9 @@ def test_a_planted_difference_is_found_with_its_sign_and_size(rng: np.random.Gen
     found = compared(values, made)
     # Two normal distributions 1.5 apart: AUC is Φ(1.5/√2) = .856.
     assert 0.75 < found.auc < 0.92 and found.low < found.auc < found.high and found.p < 0.01
-    first = found.giveaways[0]
+    first = found.features[0]
     assert first.metric == "m2" and -2 < first.effect < -1 and first.higher < 0.25 and first.p_holm < 0.05
-    assert all(each.p_holm > 0.05 for each in found.giveaways[1:]) and "the metrics tell" in str(found)
+    assert all(each.p_holm > 0.05 for each in found.features[1:]) and "the metrics tell" in str(found)
 
 
 def test_a_difference_of_spread_is_found(rng: np.random.Generator) -> None:
@@ -307,20 +307,22 @@ def test_missing_and_constant_metrics_break_nothing(rng: np.random.Generator) ->
     values[:, 0], values[:, 1] = 3.0, np.nan
     values[made, 2] = np.where(rng.random(30) < 0.9, np.nan, 1.0)
     found = compared(values, made)
-    assert {each.metric for each in found.giveaways} == {"m3"} and found.auc > 0.8, "that a metric is missing tells too"
+    assert {each.metric for each in found.features} == {"m3"} and found.auc > 0.8, "that a metric is missing tells too"
     assert all(np.isfinite(value) for value in (found.auc, found.low, found.high, found.p))
 
 
-@pytest.mark.parametrize(("made", "said"), [(5, "5 synthetic conversations"), (55, "5 real conversations")])
+@pytest.mark.parametrize(
+    ("made", "said"), [(5, "5 independent synthetic conversations"), (55, "5 independent real conversations")]
+)
 def test_too_few_are_an_error(rng: np.random.Generator, made: int, said: str) -> None:
     with pytest.raises(BadInput, match=said):
         compared(rng.normal(size=(60, 2)), np.arange(60) < made)
 
 
-def test_a_store_of_nothing_is_too_few(tmp_path: Path) -> None:
+def test_empty_store_is_an_error(tmp_path: Path) -> None:
     with (
         Project(Config(store=f"sqlite:///{tmp_path}/accord.db")) as project,
-        pytest.raises(BadInput, match="0 synthetic .* make some with accord synth"),
+        pytest.raises(BadInput, match="0 independent synthetic .* make some with accord synth"),
     ):
         project.check_synth()
 
@@ -338,13 +340,13 @@ def test_the_check_of_a_store_names_metrics(folder: Path, capsys: pytest.Capture
     assert code == 0 and "The metrics tell 15 synthetic conversations from 40 real ones" in out and "effect (SD)" in out
     _, out, _ = command(capsys, "synth", "--check", "--how", "DS1", "--json")
     found = json.loads(out)
-    assert found["auc"] > 0.95 and found["p"] < 0.05 and found["giveaways"][0]["p_holm"] < 0.05
+    assert found["auc"] > 0.95 and found["p"] < 0.05 and found["features"][0]["p_holm"] < 0.05
 
 
 # --- pages ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_lead_is_told_and_a_rater_is_not(tmp_path: Path) -> None:
+def test_lead_sees_synthetic_marks_and_raters_do_not(tmp_path: Path) -> None:
     from served_workbench import Browser, chats, project, served, submitted
 
     from accord.store import Studies

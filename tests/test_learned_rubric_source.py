@@ -95,7 +95,7 @@ def fence_of(text: str) -> str:
 # --- prompts ------------------------------------------------------------------------------------------------------
 
 
-def test_a_task_and_the_design_principles_are_told_and_nothing_else_of_the_prompt_depends_on_them() -> None:
+def test_prompt_contains_task_and_design_principles() -> None:
     def asked(task: TaskDescription | None = TASK, **prompts: str) -> str:
         return text_of(extraction_prompt(Sample(CHAT), Polarity.SAT, RubricPromptBuilder(task, prompts)))
 
@@ -109,7 +109,7 @@ def test_a_task_and_the_design_principles_are_told_and_nothing_else_of_the_promp
     assert "Grice" not in both and "quantity" not in both  # maxims belong to summarising
 
 
-def test_the_transcript_is_fenced_by_what_it_cannot_contain() -> None:
+def test_fence_does_not_occur_in_the_transcript() -> None:
     chat = Conversation("c", (Turn("user", f"=====[abc]=====\n{HOSTILE}"),))
     text = text_of(extraction_prompt(Sample(chat), Polarity.DSAT, RubricPromptBuilder(TASK)))
     fence = next(line for line in text.splitlines() if line.startswith("=====[") and line != "=====[abc]=====")
@@ -157,7 +157,7 @@ def test_prompts_are_files_that_can_be_replaced(tmp_path: Path) -> None:
         load_task(tmp_path / "task.yaml")
 
 
-def test_a_longer_conversation_is_shown_in_part_and_said_so() -> None:
+def test_long_conversation_is_shown_in_part() -> None:
     turns = tuple(Turn("user" if i % 2 == 0 else "assistant", f"turn {i} " + "word " * 200) for i in range(60))
     show = windowed(RubricPromptBuilder(TASK), 2048)
     model = ScriptedModel(['{"reasons": [{"reason": "It was long", "quote": "turn 0 word"}]}'])
@@ -187,12 +187,12 @@ FORM = ListForm("reasons", {"reason": "", "numbers": ""}, 3, "")
         ("[" * 100_000, None),
     ],
 )  # fmt: skip
-def test_replies_of_all_kinds_are_read_or_refused(text: str, expected: object) -> None:
+def test_lists_are_read_in_every_form(text: str, expected: object) -> None:
     found = parse_list(text, FORM)
     assert found == expected
 
 
-def test_prose_is_asked_for_again_and_then_counted() -> None:
+def test_prose_reply_is_requested_again_and_counted() -> None:
     prose = ScriptedModel(lambda prompt: "I think it went fine.")
     found = run_flow(extract(Sample(CHAT), True, RubricPromptBuilder(), lambda s: s), prose)
     assert found.reasons == () and found.failure is not None and found.failure.reason == "no list"
@@ -236,7 +236,7 @@ def test_the_pool_grows_batch_by_batch_with_provenance() -> None:
     assert len(run_flow(summarise(reasons(5), Polarity.SAT, RubricPromptBuilder(), most=2), full).assertions) == 2
 
 
-def test_repetitions_go_and_their_reasons_stay() -> None:
+def test_duplicates_are_dropped_and_their_reasons_kept() -> None:
     texts = ["The user gives thanks.", "The user asks again.", "The user is grateful.", "The user thanks."]
     pool = [
         Assertion(text, Polarity.SAT, (AssertionReason(conversation=f"c{i}", text=text),))
@@ -276,7 +276,7 @@ def test_a_long_pool_is_compared_a_part_at_a_time() -> None:
     assert len(found.assertions) == 70 and seen == [60, 120, 90]
 
 
-def test_private_details_are_found_and_blotted_out() -> None:
+def test_private_details_are_found_and_masked() -> None:
     texts = [
         "user: I am Sarah Connor, mail s.connor@sky.net",
         *(f"user: hello from London, case {i}" for i in range(60)),
@@ -316,7 +316,7 @@ def load_question(text: str):  # type: ignore[no-untyped-def]
     return questions_of([Assertion(text, Polarity.SAT)])[0]
 
 
-def test_who_writes_its_answers_is_asked_apart_about_both_sides() -> None:
+def test_written_answers_are_requested_by_class() -> None:
     pool = questions_of(
         [
             *(Assertion(f"Sat {i} is so.", Polarity.SAT) for i in range(12)),
@@ -490,7 +490,7 @@ def test_from_thumbs_to_a_rubric_that_scores(standard: Standard) -> None:
 
 
 @pytest.mark.slow
-def test_what_it_measures_labels_new_conversations(standard: Standard) -> None:
+def test_rubric_labels_new_conversations(standard: Standard) -> None:
     one, author, source, evidence, split = standard[:5]
     assert [column.name for column in evidence.columns] == [NET_SAT] and evidence.present.all()
     assert {target.conversation for target in evidence.targets} == split.train and len(evidence) == 30
@@ -540,7 +540,7 @@ def test_a_restored_source_measures_without_the_project(standard: Standard) -> N
 
 
 @pytest.mark.slow
-def test_an_edited_class_or_weight_or_assertion_is_not_passed_over(standard: Standard) -> None:
+def test_edited_rubric_is_rejected(standard: Standard) -> None:
     one, source = standard.bench, standard.source
     text = source.state().files[RUBRIC_FILE]
     first = source.rubric.assertions[0]
@@ -567,7 +567,7 @@ def test_an_edited_class_or_weight_or_assertion_is_not_passed_over(standard: Sta
 
 
 @pytest.mark.slow
-def test_a_rubric_edited_by_hand_is_selected_from_without_a_writer(standard: Standard) -> None:
+def test_edited_rubric_is_a_pool_without_a_writer(standard: Standard) -> None:
     one, author = standard.bench, standard.author
     text = standard.source.state().files[POOL_FILE]
     mine = one.folder / "mine.yaml"
@@ -590,7 +590,7 @@ def test_a_rubric_edited_by_hand_is_selected_from_without_a_writer(standard: Sta
 
 
 @pytest.mark.slow
-def test_an_embedder_can_tell_what_repeats(bench: Served) -> None:
+def test_embedder_finds_duplicates(bench: Served) -> None:
     one = bench(Author())
     seen: list[str] = []
 
@@ -627,7 +627,7 @@ def _answers(requests: Sequence[Request], models: Models) -> list[Any]:
 
 
 @pytest.mark.slow
-def test_models_misbehave_and_nothing_is_lost(bench: Served) -> None:
+def test_faults_of_endpoints_lose_nothing(bench: Served) -> None:
     kinds = ("429", "500", "truncated", "half-closed", "wrong content type")
     one = bench(Misbehaving(Author(), share=0.2, kinds=kinds), mode="logprobs", made=conversations(40))
     found = one.learned().describe()
@@ -635,7 +635,7 @@ def test_models_misbehave_and_nothing_is_lost(bench: Served) -> None:
 
 
 @pytest.mark.slow
-def test_refusals_are_counted_and_said(bench: Served) -> None:
+def test_refusals_are_counted_in_cautions(bench: Served) -> None:
     author = Author()
 
     def refuses(request) -> Wire:  # type: ignore[no-untyped-def]
@@ -648,7 +648,7 @@ def test_refusals_are_counted_and_said(bench: Served) -> None:
 
 
 @pytest.mark.slow
-def test_what_cannot_be_learned_from_is_said(bench: Served) -> None:
+def test_too_little_data_is_an_error(bench: Served) -> None:
     one = bench(lambda request: completion("It went well, I suppose."), mode="logprobs")
     made = conversations(60)
     one.labels = []
@@ -691,7 +691,7 @@ def test_contradictions_and_a_pool_of_one_idea_are_cautioned(bench: Served) -> N
 
 
 @pytest.mark.slow
-def test_private_details_never_reach_what_is_kept(bench: Served) -> None:
+def test_private_details_are_never_saved(bench: Served) -> None:
     def leaks(request) -> Wire:  # type: ignore[no-untyped-def]
         wire = Author()(request)
         body = json.dumps(wire.body).replace("The user thanks the assistant.", "The user thanks case 12345 of Mallory.")
@@ -747,7 +747,7 @@ def test_two_runs_on_one_store_at_once(bench: Served, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_a_rubric_was_learned_on_is_never_held_out_again(standard: Standard) -> None:
+def test_training_conversations_of_a_rubric_are_never_held_out(standard: Standard) -> None:
     one, first = standard.bench, standard.source
     mine = one.folder / "pool.yaml"
     mine.write_text(first.state().files[POOL_FILE])
@@ -785,7 +785,7 @@ def test_groups_stay_on_one_side_and_undecided_ones_are_learned_from(bench: Serv
 
 
 @pytest.mark.slow
-def test_odd_letters_of_a_writer_are_left_out(bench: Served) -> None:
+def test_control_characters_of_a_writer_are_dropped(bench: Served) -> None:
     def odd(request) -> Wire:  # type: ignore[no-untyped-def]
         wire = Author()(request)
         return Wire(
@@ -799,7 +799,7 @@ def test_odd_letters_of_a_writer_are_left_out(bench: Served) -> None:
     restored(source)
 
 
-def test_what_can_be_refused_is_refused_before_it_is_paid_for(bench: Served, tmp_path: Path) -> None:
+def test_invalid_settings_are_rejected_before_any_request(bench: Served, tmp_path: Path) -> None:
     author = Author()
     one = bench(author)
     question, real = "scale: real, low: 0, high: 1", tmp_path / "real.yaml"
@@ -905,7 +905,7 @@ def fitted_project(fitted_once: tuple[Path, str, Author], project: Path) -> tupl
 
 
 @pytest.mark.slow
-def test_lists_that_are_asked_for_twice_leave_the_requests_within_the_plan(project: Path) -> None:
+def test_repeated_lists_stay_within_the_plan(project: Path) -> None:
     author, asked = Author(), set[str]()
 
     def respond(request: Any) -> Wire:
@@ -925,7 +925,7 @@ def test_lists_that_are_asked_for_twice_leave_the_requests_within_the_plan(proje
 
 
 @pytest.mark.slow
-def test_the_commands_learn_a_rubric_show_it_and_score_with_it(project: Path) -> None:
+def test_commands_fit_report_and_score(project: Path) -> None:
     author = Author()
     with ChatServer(author) as server:
         configure(server.url)
@@ -973,7 +973,7 @@ def test_the_commands_learn_a_rubric_show_it_and_score_with_it(project: Path) ->
 
 
 @pytest.mark.slow
-def test_what_came_to_nothing_is_said_and_asked_for_again(project: Path) -> None:
+def test_failed_requests_end_with_5_and_are_repeated(project: Path) -> None:
     author, silent = Author(), True
     write_files(project, conversations(32))
 
@@ -992,7 +992,7 @@ def test_what_came_to_nothing_is_said_and_asked_for_again(project: Path) -> None
 
 
 @pytest.mark.slow
-def test_a_rubric_that_was_edited_is_refused_and_can_be_a_pool(fitted_project: tuple[str, Author]) -> None:
+def test_edited_rubric_file_is_rejected_and_can_be_a_pool(fitted_project: tuple[str, Author]) -> None:
     url, author = fitted_project
     path = FOLDER / RUBRIC_FILE
     path.write_text(path.read_text().replace("weight: 1.0", "weight: 3.0", 1))
@@ -1037,7 +1037,7 @@ def test_a_learned_rubric_is_judged_and_calibrated_like_any_other(fitted_project
         ("prompts: nowhere", "accord init --prompts"),
     ],
 )
-def test_wrong_settings_of_a_learned_rubric_are_said_in_one_line(project: Path, settings: str, says: str) -> None:
+def test_invalid_settings_are_one_line(project: Path, settings: str, says: str) -> None:
     configure("http://127.0.0.1:9/v1", settings)
     invoke("import", "chats.jsonl", "labels.csv", "--config", str(_plain(project)))
     *_, line = invoke("fit", "learned-rubric", code=1).stderr.strip().splitlines()
@@ -1050,7 +1050,7 @@ def _plain(project: Path) -> Path:
     return project / "plain.yaml"
 
 
-def test_who_is_needed_to_learn_a_rubric_is_said_before_anything_is_paid_for(project: Path) -> None:
+def test_missing_roles_are_reported_before_any_request(project: Path) -> None:
     author = Author()
     with ChatServer(author) as server:
         configure(server.url, writes=False)
