@@ -694,7 +694,7 @@ def test_command_trains_evaluates_and_exports(tmp_path: Path, base: Path, monkey
     Path("accord.yaml").write_text(
         f"models: {{finder: {{model: 'hf:{found['model']}'}}}}\nsources: {{issues: {{taxonomy: abc-eval}}}}\n"
     )
-    assert "learned the taxonomy 'soda-eval'" in invoke("judge", "--source", "issues", "--all").stderr
+    assert "another version of the taxonomy 'soda-eval'" in invoke("judge", "--source", "issues", "--all").stderr
     Path("accord.yaml").write_text("sources: {issues: {by: recorded, model: nobody}}\n")
     assert "0 sets of annotations" in invoke(*taught, "--out", "x").stderr
 
