@@ -6,6 +6,7 @@ import ast
 import importlib
 import inspect
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -344,3 +345,9 @@ def test_the_sample_follows_from_its_script() -> None:
     before = drawn.read_bytes()
     subprocess.run([sys.executable, str(ROOT / "tools" / "draw_sample_ratings.py")], check=True)
     assert drawn.read_bytes() == before
+
+
+def test_architecture_page_lists_the_packages_in_order() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(\w+)` \|", page, flags=re.M)
+    assert listed == [name for name in ORDER if name not in {"version", "__main__"}]

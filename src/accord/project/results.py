@@ -159,9 +159,10 @@ class Fitted(Readable):
     def summary(self) -> dict[str, Any]:
         """Return the evaluator, its question, its folder and its accuracy on held-out ratings."""
         values = {} if self.comparison is None else self.comparison.results[0].values
-        about = {"evaluator": self.evaluator.name, "question": self.evaluator.question.id, "folder": self.folder}
         return {
-            **about,
+            "evaluator": self.evaluator.name,
+            "question": self.evaluator.question.id,
+            "folder": self.folder,
             "learned_from": self.learned_from or None,
             "rmse": values.get("rmse"),
             "r": values.get("pearson"),
