@@ -347,7 +347,7 @@ def test_given_answers_and_means_as_people_would_give_them(tmp_path: Path) -> No
     with board(tmp_path, rows) as opened:
         store = opened.project.store
         store.add_conversations(Conversation(f"c{n}", (Turn("user", "?"), Turn("assistant", "!"))) for n in range(400))
-        assert figures(opened)[1].powered_note.startswith("nobody has rated")
+        assert figures(opened)[1].powered_note.startswith("no ratings")
         old = [
             Label(Target(f"c{n}"), "Q0", "ann", round(float(truth[n])), "2020-01-01T00:00:00+00:00") for n in range(50)
         ]

@@ -659,7 +659,7 @@ def test_evidence_with_another_signature_is_rejected() -> None:
     with pytest.raises(BadInput, match="'f0' comes from another judge, the evaluator learned from planted"):
         learned.predict(other)
     fewer = EvidenceTable(corpus.evidence.targets, columns[1:], other.values[:, 1:], other.present[:, 1:])
-    with pytest.raises(BadInput, match="the evidence has no 'f0'"):
+    with pytest.raises(BadInput, match="the evidence has no column 'f0'"):
         learned.predict(fewer)
 
 

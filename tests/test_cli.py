@@ -782,7 +782,7 @@ def test_a_report_names_the_evaluator_that_was_asked_for(project: Path) -> None:
     imported("Q0")
     said = json.loads(accord("report", "curved", "--out", "curved.html", "--json"))
     assert said == {"report": "curved.html"}
-    assert "curved misses a person" in Path("curved.html").read_text()
+    assert "curved has an RMSE" in Path("curved.html").read_text()
     assert not Path("evaluators").exists(), "a report saves no evaluator"
 
 
@@ -917,7 +917,7 @@ def test_positions_are_said_and_may_be_read_as_one_crowd(project: Path) -> None:
     rows = "".join(f"c{i},r{k},Q0,{(i + k) % 4 + 1}\n" for i in range(4) for k in (1, 2))
     labels = write("l.csv", "id,rater,question,value\n" + rows)
     result = CliRunner().invoke(app, ["import", chats(), labels])
-    assert result.exit_code == 0 and "annotators r1 to r2 look like places in a list" in result.stderr
+    assert result.exit_code == 0 and "annotators r1 to r2 look like positions in a list" in result.stderr
     accord("import", labels, "--unnamed")
     kept = Store("sqlite:///accord.db")
     assert kept.labels().annotators == ["r1", "r2", "unnamed"]
@@ -1020,7 +1020,7 @@ def test_run_on_labels_in_a_folder_beside_empty_and_unreadable_files(project: Pa
     done = whole("d")
     assert done["comparison"]["question"] == "Zufriedenheit" and done["turns"] == {None}
     assert done["imported"]["labels"]["new"] == len(rows) + 1
-    passed = [line for line in done["said"] if line.startswith("passed over: ")]
+    passed = [line for line in done["notes"] if line.startswith("skipped: ")]
     assert len(passed) == 2 and "empty.csv is empty" in passed[0] and "strange.json" in passed[1]
 
 
@@ -1045,7 +1045,7 @@ def test_run_on_one_table_with_transcripts_and_scores_to_a_hundred(project: Path
     ]
     done = whole(write("calls.csv", "id,transcript,score\n" + "\n".join(lines) + "\n"))
     assert done["imported"]["labels"]["new"] == 24 and done["scored"]["scored"] == 24
-    assert "LearnedEvidence: how one annotator answers score." in Path("out/report.html").read_text()
+    assert "The evaluator predicts score as rated by one annotator." in Path("out/report.html").read_text()
     assert "24 ratings of 24 conversations by 1 annotator (α" in accord("run", "calls.csv", "--out", "out", *QUICK)
 
 
@@ -1061,7 +1061,7 @@ def test_run_uses_the_recorded_judge_beside_the_conversations(project: Path) -> 
     done = whole("d")
     assert done["comparison"]["question"] == "quality"
     assert any(
-        "the judge is the recorded 'good'; evidence of other recorded models: poor" in line for line in done["said"]
+        "the judge is the recorded 'good'; evidence of other recorded models: poor" in line for line in done["notes"]
     )
     agreement = {row["model"]: row["spearman"] for row in done["recorded"]}
     assert agreement["good"] == pytest.approx(1.0) and agreement["poor"] < 0.5
@@ -1072,10 +1072,10 @@ def test_run_uses_the_recorded_judge_beside_the_conversations(project: Path) -> 
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("chats.jsonl", '{"id": "c", "messages": [{"role": "user", "content": "a"}]}\n', "no ratings in chats.jsonl: no column is known to hold any"),
+        ("chats.jsonl", '{"id": "c", "messages": [{"role": "user", "content": "a"}]}\n', "no ratings in chats.jsonl: no rating column recognized"),
         ("empty.csv", "", "empty.csv is empty"),
-        ("few.csv", "id,prompt,response,rating\na,hi,yo,3\nb,hi,ho,4\n", "2 conversations are rated on 'rating', too few"),
-        ("l.csv", "id,rater,rating\nc,ann,3\nd,ann,4\n", "labels alone"),
+        ("few.csv", "id,prompt,response,rating\na,hi,yo,3\nb,hi,ho,4\n", "2 conversations are rated on 'rating'; at least 10"),
+        ("l.csv", "id,rater,rating\nc,ann,3\nd,ann,4\n", "only labels"),
     ],
 )  # fmt: skip
 def test_run_ends_in_one_line_where_there_is_nothing_to_learn_from(

@@ -203,7 +203,7 @@ def test_incomplete_comparisons_are_reported() -> None:
     one_sided = Labels([Label(evidence.targets[0], "better", "ann", 1)])
     with pytest.raises(BadInput, match="give the other in a column `against`"):
         in_pairs(evidence, one_sided, BETTER)
-    with pytest.raises(BadInput, match="no evidence of nowhere"):
+    with pytest.raises(BadInput, match="nowhere has no evidence"):
         differences(evidence, [(evidence.targets[0], Target("nowhere"))])
     unknown = Labels([*labels, Label(evidence.targets[0], "better", "ann", 1, against=Target("nowhere"))])
     assert len(in_pairs(evidence, unknown, BETTER)[1]) == len(labels)

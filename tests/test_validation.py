@@ -17,7 +17,7 @@ from sklearn.metrics import cohen_kappa_score
 
 from accord.edges import BadInput, UnknownName
 from accord.project import Config, Project
-from accord.report import Part, parts, write_issues_page
+from accord.report import QuotedPart, quoted_parts, write_issues_page
 from accord.statistics import cohen_kappa, fleiss_kappa, mean_kappa, no_fleiss
 from accord.store import Conflict, IssueAnnotations, Store, Studies
 from accord.studies import (
@@ -192,12 +192,12 @@ def said(turns: tuple[Turn, ...]) -> str:
 
 
 def test_quotes_that_overlap_are_marked_once() -> None:
-    assert parts("abcdef", [(1, 3), (2, 4), (4, 5), (9, 12), (-3, 0)]) == (
-        Part("a", False),
-        Part("bcde", True),
-        Part("f", False),
+    assert quoted_parts("abcdef", [(1, 3), (2, 4), (4, 5), (9, 12), (-3, 0)]) == (
+        QuotedPart("a", False),
+        QuotedPart("bcde", True),
+        QuotedPart("f", False),
     )
-    assert parts("abc", []) == (Part("abc", False),) and parts("", [(0, 1)]) == ()
+    assert quoted_parts("abc", []) == (QuotedPart("abc", False),) and quoted_parts("", [(0, 1)]) == ()
 
 
 # --- agreement ----------------------------------------------------------------------------------------------------
@@ -226,8 +226,8 @@ def test_fleiss_kappa_on_the_worked_example() -> None:
     uneven = FLEISS.copy()
     uneven[0, 4] = 13
     for counts, why in [
-        (uneven, "from 13 to 14 answers"), (np.eye(3, dtype=int), "fewer than two"), (np.array([[3, 0], [3, 0]]), "all answers are the same"),
-        (np.zeros((0, 3), dtype=int), "nothing is answered"),
+        (uneven, "13 to 14 answers"), (np.eye(3, dtype=int), "fewer than two"), (np.array([[3, 0], [3, 0]]), "all answers are the same"),
+        (np.zeros((0, 3), dtype=int), "no item has answers"),
     ]:  # fmt: skip
         assert fleiss_kappa(counts) is None and why in (no_fleiss(counts) or "")
 
@@ -306,8 +306,8 @@ def test_the_page_of_issues_shows_the_validations_that_there_are(tmp_path: Path)
     found = summarize_issues(rows, [], TAXONOMY)
     for shown in ([], [detection], [ratings], [detection, ratings]):
         html = write_issues_page(found, rows, [], TAXONOMY, tmp_path / "issues.html", shown).read_text()
-        assert ("turns were looked at by 3 people" in html) == (detection in shown)
-        assert ("turns were rated twice" in html) == (ratings in shown)
+        assert ("turns validated by 3 annotators" in html) == (detection in shown)
+        assert ("turns rated without and then with their issues" in html) == (ratings in shown)
 
 
 def test_a_tie_is_no_majority() -> None:
@@ -321,7 +321,7 @@ def test_a_tie_is_no_majority() -> None:
     assert (
         nothing["examples"] == 0
         and nothing["valid"]["value"] is None
-        and nothing["fleiss_kappa"]["undefined"] == "nothing is answered"
+        and nothing["fleiss_kappa"]["undefined"] == "no item has answers"
     )
     json.dumps(nothing, allow_nan=False)
 

@@ -1,4 +1,4 @@
-"""The report: one self-contained HTML file, no script, no network; every figure with its interval."""
+"""The report of an evaluator as one self-contained HTML file, the page of issues, the gate, and `accord run`."""
 
 from lazy_loader import attach_stub
 

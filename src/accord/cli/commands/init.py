@@ -97,7 +97,7 @@ def init(
     """
     from accord.edges import BadInput
     from accord.project import set_scales, survey_files
-    from accord.report import positions_said
+    from accord.report import positions_note
     from accord.values import dump_rubric, load_rubric
 
     if not labels_from:
@@ -124,7 +124,7 @@ def init(
         result["changed"] = [f"accord.yaml: rubric: {name}"]
     said = [*made.notes, *found.rater_notes]
     if found.positions:
-        said.append(positions_said(found.positions))
+        said.append(positions_note(found.positions))
     if found.other_candidates:
         said.append(f"these could be ratings too: {', '.join(found.other_candidates)} (--labels NAME)")
     asked = [

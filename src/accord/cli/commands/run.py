@@ -131,9 +131,9 @@ def main_job(
     options: RunOptions,
 ) -> None:
     """Run every stage with progress, then print the findings, the table and the paths of the files."""
-    from accord.report import verdict, whole_run
+    from accord.report import run_project, verdict
 
-    done = whole_run(config, sources, out, format, columns, skip_bad_rows, stage, options, note)
+    done = run_project(config, sources, out, format, columns, skip_bad_rows, stage, options, note)
     for sentence in done.imported.counts.role_notes(options.roles):
         note(sentence)
     comparison = done.compared.comparison if done.compared is not None else done.fitted.comparison
@@ -148,7 +148,7 @@ def main_job(
         "scored": done.scored.to_json(),
         "unscored": dict(done.scored.counts.unscored),
         "files": {name: str(path) for name, path in done.files.items()},
-        "said": list(done.said),
+        "notes": list(done.notes),
     }
     learned = fitted_text(replace(done.fitted, held_out=None))
     show(result, as_json, lambda result: _text(result, learned))
