@@ -1,10 +1,9 @@
 """ADOROR: a planted utility that the selector has to find, and table 1 on Topical-USR with the embedded model.
 
-`--only planted,sensitivity,prompts,together` needs no data and no model: what each selector recovers, table 4
-(γ × ζ × k), whether prompts that do well about the examples do well about new inputs (figures 4 to 6), and what it
-costs that inputs share tried sets.
+`--only planted,sensitivity,prompts,together` needs no data and no model: recovery by each selector, table 4
+(γ × ζ × k), transfer of good prompts to new inputs (figures 4 to 6), and the cost of sharing observed sets.
 
-The real part keeps every reply in `--store`: it can be stopped and goes on from there. `--limit N` takes so many
+The real part stores every reply in `--store` and continues after a stop. `--limit N` takes N
 responses (whole contexts); `--limit 18 --splits context --dimensions Overall` takes about ten minutes on one core
 with other work, less on two.
 """

@@ -131,7 +131,7 @@ def test_overlap_novelty_and_length() -> None:
 
 
 def copied(metric: str, own: Sequence[str], other: Sequence[str]) -> float | None:
-    """What a metric says of some words where a document has some others."""
+    """Return a metric of some words, given a document of other words."""
     return turn_metrics.get(metric)(ParsedText(" ".join(own)), TurnHistory(), [ParsedDocument(" ".join(other))])
 
 
@@ -283,7 +283,7 @@ def test_document_metrics_are_missing_without_documents() -> None:
 def test_any_text_is_measured(text: str) -> None:
     metrics = {name: turn_metrics.get(name) for name in [*BANK, "meteor"]}
     session = MetricSession(metrics, [text, FACT])
-    first = session.reply(text)  # a reply before anybody asked
+    first = session.reply(text)  # a reply before any question
     session.hear(text)
     second = session.reply(FACT)
     for value in (*first.values(), *second.values()):
@@ -334,7 +334,7 @@ def test_no_metric_grows_faster_than_its_texts(name: str, shape: str) -> None:
             lines += event == "line"
             return trace
 
-        metric(reply, history, [ParsedDocument("once")])  # what is made once, such as tables of stems
+        metric(reply, history, [ParsedDocument("once")])  # fills caches, such as tables of stems
         sys.settrace(trace)  # type: ignore[arg-type]
         try:
             metric(reply, history, [document])
@@ -342,13 +342,13 @@ def test_no_metric_grows_faster_than_its_texts(name: str, shape: str) -> None:
             sys.settrace(None)
         return lines
 
-    work(4800)  # after it all stems are known, whatever ran before this test
+    work(4800)  # fills the cache of stems
     small, large = work(1200), work(4800)  # words: more than are compared of a reply
     assert large <= 6 * small + 500  # 16 times as many, were it the square; a step for each doubling is allowed
 
 
 def test_the_longest_run_is_found_in_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a reply that is copied whole: steps that double, in place of one for each word."""
+    """A fully copied reply takes doubling steps instead of one step per word."""
     names = [
         f"w{'abcdefghij'[place // 100]}{'abcdefghij'[place // 10 % 10]}{'qvxzjkwbfg'[place % 10]}"
         for place in range(190)
@@ -435,7 +435,7 @@ def test_copied_reply_has_a_warning() -> None:
 
 
 def test_turns_of_several_conversations_may_be_mixed():
-    """What was said is kept until a conversation's last sample, and no longer."""
+    """Sessions live until the last sample of their conversation."""
     chats = [
         Conversation(name, tuple(Turn(("user", "assistant")[n % 2], f"{name} said {n} {name * n}") for n in range(8)))
         for name in ("ab", "cd")

@@ -90,7 +90,7 @@ def test_built_in_plugins_are_imported_once_by_concurrent_threads(planted: Regis
 def test_plugin_with_a_built_in_name_is_rejected(planted: Registry[int]) -> None:
     planted.register("second")(3)
     for _ in range(2):
-        with pytest.raises(BadInput, match="two plug-ins want to be the thing 'second'"):
+        with pytest.raises(BadInput, match="two plug-ins are registered as the thing 'second'"):
             planted.names()
 
 
@@ -98,7 +98,7 @@ def test_a_registry_refuses_two_plugins_of_one_name() -> None:
     registry: Registry[int] = Registry("thing")
     registry.register("one")(1)
     registry.register("one")(1)
-    with pytest.raises(BadInput, match="two plug-ins want to be the thing 'one'"):
+    with pytest.raises(BadInput, match="two plug-ins are registered as the thing 'one'"):
         registry.register("one")(2)
 
 

@@ -268,7 +268,7 @@ def studied(respond: Respond, monkeypatch: pytest.MonkeyPatch, **settings: Any) 
 
 
 def saved(made: InContext) -> SourceState:
-    """What a folder would give back: JSON, arrays and files."""
+    """Return the saved state as a folder returns it: JSON, arrays and files."""
     kept = made.state()
     return SourceState(json.loads(json.dumps(kept.card)), dict(kept.arrays), dict(kept.files))
 
@@ -375,7 +375,7 @@ def test_training_evidence_is_out_of_sample(asked: Asked) -> None:
     plain = run(source(private_patterns=[r"\d{4} \d{4}"], calibrate=False).learn(part), asked.given(scorer))
     assert len(scorer.asked) == count and plain.evidence.columns == table.columns and not plain.evidence.present.any()
     assert plain.evidence.absences[part.samples[0].target, "overall"] == "not asked"
-    # Beside an example none of its own group is shown, whichever the project groups.
+    # No demonstration comes from the group of the input.
     marks = [f"case {number} " for number in range(40)]
     grouped = replace(part, labels=labels.grouped({Target(f"chat-{n:03d}"): f"g{n // 4}" for n in range(40)}))
     run(source(private_patterns=[r"\d{4} \d{4}"]).learn(grouped), asked.given(scorer))
@@ -957,7 +957,7 @@ def test_invalid_input_of_a_command_is_one_line(project: Path, monkeypatch: pyte
 
 
 class Guessing(Source):
-    """What is held out is told by a rival; the source itself knows nothing."""
+    """A source without knowledge, with a rival that knows the held-out side."""
 
     def hold_out(self, train: Training) -> Split:
         names = sorted({train.group_of(target) for target in train.targets})
@@ -973,7 +973,7 @@ class Guessing(Source):
     def rivals(self) -> dict[str, EvidenceTable]:
         columns = [Column(f"overall={n}", "r", "overall", float(n)) for n in range(1, 6)]
         rows = {at: {f"overall={n}": float(n == value) for n in range(1, 6)} for at, value in self.truth.items()}
-        return {"whoever knows": EvidenceTable.from_rows(columns, rows)}
+        return {"oracle": EvidenceTable.from_rows(columns, rows)}
 
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
         guesses = {sample.target: {"guess": float(zlib.crc32(sample.conversation.id.encode()))} for sample in samples}
@@ -990,7 +990,7 @@ def test_better_rival_on_the_held_out_side_is_named(project: Path, monkeypatch: 
     invoke("import", "chats.jsonl", "labels.csv")
     with accord.open() as opened:
         tried = opened.fit_offline()
-    assert tried.cautions == ["whoever knows is significantly better on new examples"]
-    assert "note: whoever knows is significantly better on new examples" in invoke("fit").stderr
+    assert tried.cautions == ["oracle is significantly better on new examples"]
+    assert "note: oracle is significantly better on new examples" in invoke("fit").stderr
     invoke("report")
-    assert "whoever knows is significantly better on new examples" in Path("report.html").read_text()
+    assert "oracle is significantly better on new examples" in Path("report.html").read_text()

@@ -276,7 +276,7 @@ def test_labels_are_cross_validated_by_dialogue() -> None:
     )
     assert ours["f1_low"] < ours["f1"] < ours["f1_high"] and ours["alpha"] > 0.5
     assert rows["issues", "macro"]["f1"] == ours["f1"]
-    # What a row says is what is counted: two marked, two called, one of them rightly.
+    # Two positive labels, two positive predictions, one in common.
     row = Called([True, True, False, False], [True, False, True, False], [0.9, 0.2, 0.8, 0.1], list("abcd")).figures()
     assert (row.precision, row.recall, row.f1) == (0.5, 0.5, 0.5) and row.alpha == pytest.approx(0.125)
     assert len(Clusters(list("abcd"))) == 4
@@ -684,7 +684,7 @@ def test_imported_annotations_are_learned_from(project: Path) -> None:
     assert done.exit_code == 0 and "120 assessments of turns imported" in done.stdout, done.output
     assert "0 conversations imported" in done.stdout
     assert invoke("fit", "issues").exit_code == 0
-    asked = invoke("judge", "--source", "issues")  # what was recorded asks nobody
+    asked = invoke("judge", "--source", "issues")  # recorded annotations need no request
     assert asked.exit_code == 1 and "no source of the project asks a model" in asked.stderr
     page = invoke("issues", "--json")
     assert page.exit_code == 0 and json.loads(page.stdout)["quotes_made_up"] == 0  # the dialogues were there already
@@ -839,7 +839,7 @@ def test_rows_without_turns_are_unscored_and_partial_ones_have_a_warning(
         before = len(server.requests)
         done = invoke("score", "part.jsonl", "--evaluator", "evaluators/issues", "--out", "s.jsonl")
         assert done.exit_code == 0, done.output
-        assert len(server.requests) - before == 4  # together, each alone, one once more; never again in the same run
+        assert len(server.requests) - before == 4  # one for both, one for each, one repeated
         said = json.loads(Path("s.jsonl").read_text())
         assert said["warning"].startswith("assessed in part: 1 of 2 turns have no annotation")
         assert "1 with a warning: assessed in part" in done.stdout

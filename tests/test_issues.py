@@ -115,7 +115,7 @@ def test_appendix_a_is_data() -> None:
         ({"name": "t", "issues": [{"name": "A", "definition": "x"}, {"name": "a", "definition": "y"}]}, "both called 'a'"),
         ({"name": "t", "issues": [{"name": "A", "definition": "x"}, {"name": "B", "definition": "y", "aliases": ["A"]}]}, "both called"),
         ({"name": "t", "issues": []}, "issues"),
-        ({"name": "t", "issues": [{"name": "A", "definition": "x"}], "other": "Z"}, "none of its issues: A"),
+        ({"name": "t", "issues": [{"name": "A", "definition": "x"}], "other": "Z"}, "not one of its issues: A"),
         ({"name": "t", "issues": [{"name": "A", "definition": "x", "citical": True}]}, "critical"),
         ({"name": "t", "issues": [{"name": "A", "definition": "x"}], "looked_at_again": {"type": "A", "question": "?"}}, "needs `other`"),
     ],

@@ -72,8 +72,10 @@ class RubricAnswers(Source):
     def keep_only(self, columns: Sequence[Column]) -> Source | None:
         """Return this source with the questions that the evaluator learned from."""
         learned_from = {column.question for column in columns}
-        asked = [question.id for question in self.rubric.recorded if question.id in learned_from]
-        return self.asking(asked) if 0 < len(asked) < len(self.rubric.recorded) else (self if asked else None)
+        questions = [question.id for question in self.rubric.recorded if question.id in learned_from]
+        return (
+            self.asking(questions) if 0 < len(questions) < len(self.rubric.recorded) else (self if questions else None)
+        )
 
     def state(self) -> SourceState:
         """Return the rubric; the project may have another one when scores are made."""

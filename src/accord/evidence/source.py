@@ -85,9 +85,9 @@ class Training:
 
     def only(self, groups: Iterable[str]) -> Training:
         """Return the part that belongs to some groups."""
-        kept = frozenset(groups)
-        samples = tuple(sample for sample in self.samples if self.group_of(sample.target) in kept)
-        return replace(self, samples=samples, labels=self.labels.filter(kept))
+        selected = frozenset(groups)
+        samples = tuple(sample for sample in self.samples if self.group_of(sample.target) in selected)
+        return replace(self, samples=samples, labels=self.labels.filter(selected))
 
 
 @dataclass(frozen=True)

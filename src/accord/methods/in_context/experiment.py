@@ -126,13 +126,13 @@ class InContextFindings(Findings):
             "is enough. That table covers conversations outside training and demonstrations."
         )
         edited = f"{self.asked} requests. To test an edited prompts.yaml: sources: {{in-context: {{prompts: FILE}}}}."
-        rows: list[list[str | Estimate]] = [[one.selector, one.target, one.gain] for one in self.selectors]
-        own = frozenset(place for place, one in enumerate(self.selectors) if one.chosen)
-        kept = [one for one in self.prompts if one.kept]
+        rows: list[list[str | Estimate]] = [[row.selector, row.target, row.gain] for row in self.selectors]
+        chosen_rows = frozenset(place for place, row in enumerate(self.selectors) if row.chosen)
+        used = [row for row in self.prompts if row.kept]
         return Section(f"Scoring in context: {self.dimension}", lead, [
             Text(enough, "soft"), Text("Selection of examples", "heading"),
-            Table(["", "exp(-error) of its picks", "gain over random"], rows, 3, own),
-            Text("Prompts", "heading"), *(one.fold(place == 0) for place, one in enumerate(kept)), Text(edited, "soft"),
+            Table(["", "exp(-error) of its picks", "gain over random"], rows, 3, chosen_rows),
+            Text("Prompts", "heading"), *(row.fold(place == 0) for place, row in enumerate(used)), Text(edited, "soft"),
         ])  # fmt: skip
 
     @classmethod
@@ -174,8 +174,8 @@ FEWEST_EXAMPLES = 10
 
 def vectors_of(texts: Sequence[str], embedder: str, width: int | None = None) -> Flow[Vectors]:
     """Return (n, h) vectors of texts; `width` is h, if known."""
-    found = yield [Request(EMBEDDER, EmbeddingText(embedder, text, width)) for text in texts]
-    return np.stack(found) if found else np.zeros((0, 0), dtype=np.float32)
+    vectors = yield [Request(EMBEDDER, EmbeddingText(embedder, text, width)) for text in texts]
+    return np.stack(vectors) if vectors else np.zeros((0, 0), dtype=np.float32)
 
 
 @dataclass
@@ -336,16 +336,16 @@ class InContextResult:
     ) -> InContextFindings:
         """Return the findings of learning and of `tested` held-out examples."""
         recipe, search, whole = self.recipe, self.search, RequestCounts.total(counts.values())
-        kept = {task.hash for task in recipe.tasks}
+        used = {task.hash for task in recipe.tasks}
         return InContextFindings(
             dimension=recipe.wording.question.id,
             level=recipe.wording.level,
             trained=len(recipe.examples),
             tested=tested,
             left_out=dict(left_out),
-            kept=len(kept),
+            kept=len(used),
             prompts=tuple(
-                PromptFigures(task.hash, task.by, task.error or 0.0, task.examples, task.text, task.hash in kept, lost)
+                PromptFigures(task.hash, task.by, task.error or 0.0, task.examples, task.text, task.hash in used, lost)
                 for task, lost in zip(search.prompts, search.unreadable, strict=True)
             ),
             pairs=len(self.pairs),

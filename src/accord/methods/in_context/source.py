@@ -219,14 +219,14 @@ class InContext(LearnedSource[Recipe]):
             return as_evidence(recipe.wording.question, signature, rows)
 
         left_out = Counter(result.experiment.train.left_out) + Counter(test_examples.left_out)
-        own = yield from asked(recipe.requests, str(recipe.signature))
+        own_answers = yield from asked(recipe.requests, str(recipe.signature))
         others = {}
         for name in self.settings.rivals:
             choose = rivals.get(name)(result)
             if choose is not None:
                 others[name] = yield from asked(choose, name)
         examined = self._with(recipe, result.findings(counts, left_out, len(samples)), result)
-        examined.held_out_, examined._rivals = own, others
+        examined.held_out_, examined._rivals = own_answers, others
         return examined
 
     def rivals(self) -> Mapping[str, EvidenceTable]:
@@ -345,7 +345,9 @@ def _fitting(rated: RatedExamples, wording: PromptTemplate) -> RatedExamples:
     """Return the examples that fit."""
     fitting = [example for example in rated.all if wording.fits(example)]
     fitting_targets = {example.target for example in fitting}
-    too_long = {each.target: "too long to be shown" for each in rated.all if each.target not in fitting_targets}
+    too_long = {
+        example.target: "too long to be shown" for example in rated.all if example.target not in fitting_targets
+    }
     return RatedExamples(rated.question, rated.level, fitting, {**rated.reasons, **too_long})
 
 

@@ -260,16 +260,16 @@ class Issues(Source):
                 )
                 for conversation, turns in missing
             ]
-            found = [annotation for annotations in (yield from together(flows)) for annotation in annotations]
-            new = [annotation for annotation in found if isinstance(annotation, IssueAnnotation)]
+            results = [annotation for annotations in (yield from together(flows)) for annotation in annotations]
+            new = [annotation for annotation in results if isinstance(annotation, IssueAnnotation)]
             yield [Request(STORE, StoreWrite(partial(_keep, new)))]
-            for annotation in found:
+            for annotation in results:
                 counts.found(annotation)
                 if isinstance(annotation, IssueAnnotation):
                     by_conversation.setdefault(annotation.target.conversation, []).append(annotation)
                 elif annotation.reason != NOT_ASKED:
                     reasons[annotation.target] = f"not assessed: {_why(annotation)}"
-            over = next((e for e in found if isinstance(e, Unannotated) and e.reason == OUT_OF_BUDGET), None)
+            over = next((e for e in results if isinstance(e, Unannotated) and e.reason == OUT_OF_BUDGET), None)
             if over is not None:
                 raise BudgetReached(over.detail)
         ordered = {
@@ -336,17 +336,19 @@ class Issues(Source):
         """Return the issues of each sample, and a warning if turns of it have no annotation."""
         notes = {}
         for sample in samples:
-            own = [
+            annotations = [
                 annotation
                 for annotation in found.get(sample.conversation.id, ())
                 if sample.turn in {None, annotation.target.turn}
             ]
             turns = set(judged_turns(sample.conversation, self.settings.all_speakers).turns)
-            missing = turns - {annotation.target.turn for annotation in own} if sample.turn is None else set()
-            warning = f"{PART}: {len(missing)} of {len(turns)} turns have no annotation" if own and missing else None
-            shown = {"issues": issue_rows(own)} if any(annotation.issues for annotation in own) else {}
-            if shown or warning:
-                notes[sample.target] = Note(shown, warning)
+            missing = turns - {annotation.target.turn for annotation in annotations} if sample.turn is None else set()
+            warning = (
+                f"{PART}: {len(missing)} of {len(turns)} turns have no annotation" if annotations and missing else None
+            )
+            values = {"issues": issue_rows(annotations)} if any(annotation.issues for annotation in annotations) else {}
+            if values or warning:
+                notes[sample.target] = Note(values, warning)
         return notes
 
 
@@ -404,8 +406,8 @@ def asking_of(settings: IssueSettings, taxonomy: Taxonomy, finder: ModelInfo, fo
                 f"project's {taxonomy.name!r}. Use the same one, or fine-tune the model again"
             )
         return FinderOptions(builder, together=False, context=finder.context)
-    shown = {entry["type"] for shot in SHIPPED_SHOTS for entry in shot.verdict["issues"]}
-    shots = SHIPPED_SHOTS if settings.examples and shown <= set(taxonomy.names) else ()
+    example_kinds = {entry["type"] for shot in SHIPPED_SHOTS for entry in shot.verdict["issues"]}
+    shots = SHIPPED_SHOTS if settings.examples and example_kinds <= set(taxonomy.names) else ()
     return FinderOptions(
         IssuePromptBuilder(taxonomy, not is_in_process, shots),
         settings.whole_dialogue and not is_in_process,
