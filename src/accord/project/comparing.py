@@ -22,7 +22,7 @@ from accord.validation import (
     Cost,
     Decision,
     Gain,
-    Group,
+    GroupAccuracy,
     baselines,
     compared,
     decide,
@@ -152,7 +152,9 @@ def _none_made(unmade: Mapping[str, str]) -> BadInput:
     return BadInput(f"no evaluator can be made: {reasons}")
 
 
-def by_groups(comparison: Comparison, evidence: EvidenceTable, train: Training, by: Sequence[str]) -> list[Group]:
+def by_groups(
+    comparison: Comparison, evidence: EvidenceTable, train: Training, by: Sequence[str]
+) -> list[GroupAccuracy]:
     """Return agreement of the first system by system, annotator, judge-version, wording or a metadata entry."""
     return [group for attribute in by for group in groups_of(comparison, train.samples, evidence, attribute)]
 
