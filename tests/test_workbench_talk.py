@@ -417,8 +417,8 @@ from pathlib import Path
 sys.path[:0] = sys.argv[3:]
 from served_workbench import LINKS, served
 from test_workbench_talk import project
-from accord.studies import chat_session as talking
-talking.ALIVE_SECONDS = 2.0  # after which nobody writes on what a dead server has begun
+from accord.studies import chat_session
+chat_session.LEASE_SECONDS = 2.0  # a reply of a killed server then counts as cut off
 with project(Path(sys.argv[1]), sys.argv[2]) as opened, served(opened) as port:
     print(port, LINKS[port](), flush=True)
     sys.stdin.read()
