@@ -490,7 +490,7 @@ def test_a_form_that_is_sent_twice_is_one_message_and_a_stale_tab_is_told(tmp_pa
         assert [each["role"] for each in browser.shown()["messages"]] == ["user", "assistant"]
         assert len(model.requests) == 1
         stale = browser.say(first, "Something <else>", message="n" * 20)
-        assert browser.status == 409 and "more was said in the meantime" in stale
+        assert browser.status == 409 and "the chat has newer messages" in stale
         assert "Something &lt;else&gt;</textarea>" in stale, "what could not be sent is in its box"
 
 
