@@ -93,7 +93,7 @@ def _unlike(project: Project) -> Row:
         found = project.check_synth()
     except BadInput as error:
         return {"unlike_auc": None, "unlike_reason": str(error)}
-    first = [f"{each.metric} {each.effect:+.2f}" for each in found.giveaways[:3]]
+    first = [f"{each.metric} {each.effect:+.2f}" for each in found.features[:3]]
     return {
         "unlike_auc": found.auc, "unlike_auc_low": found.low, "unlike_auc_high": found.high, "unlike_p": found.p,
         "gives_away": first,

@@ -34,7 +34,7 @@ from accord.scoring import Selection
 from accord.statistics import STATISTICS as BY_NAME
 from accord.statistics import Paired, grouped_folds
 from accord.testing import planted
-from accord.validation import Labelled, estimates, gaps, system_means
+from accord.validation import LabeledSystem, estimate_systems, mean_differences, system_means
 from accord.values import Labels, Question, Score
 
 AGREE = 0.9
@@ -80,7 +80,7 @@ def label_next(data: Path, draws: int) -> list[Row]:
     return rows
 
 
-def world(kind: str, rng: np.random.Generator, labelled: int, others: int = 200) -> tuple[Labelled, Labelled]:
+def world(kind: str, rng: np.random.Generator, labelled: int, others: int = 200) -> tuple[LabeledSystem, LabeledSystem]:
     """Return two systems of the same mean: a latent quality, ratings, and a score that follows it."""
     found = []
     topic = rng.normal(size=labelled + others) if kind == "shared topics" else 0.0
@@ -96,7 +96,7 @@ def world(kind: str, rng: np.random.Generator, labelled: int, others: int = 200)
             heard, score = (heard > -0.5).astype(float), 1 / (1 + np.exp(-2 * quality))
         names = [f"topic {place}" for place in range(len(quality))] if kind == "shared topics" else None
         groups = (None, None) if names is None else (names[:labelled], names[labelled:])
-        found.append(Labelled(name, heard[:labelled], score[:labelled], score[labelled:], *groups))
+        found.append(LabeledSystem(name, heard[:labelled], score[:labelled], score[labelled:], *groups))
     return found[0], found[1]
 
 
@@ -109,7 +109,7 @@ def estimate_type1(data: Path, draws: int) -> list[Row]:
             rng = np.random.default_rng([size, place])
             called, count = 0, 200 * draws
             for seed in range(count):
-                [gap] = gaps(estimates(world(kind, rng, size), seed))
+                [gap] = mean_differences(estimate_systems(world(kind, rng, size), seed))
                 called += gap.p_holm is not None and gap.p_holm < SIGNIFICANT
             reach = 1.96 * np.sqrt(called / count * (1 - called / count) / count)
             about = {"value": called / count, "low": called / count - reach, "high": called / count + reach}

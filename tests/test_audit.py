@@ -40,7 +40,7 @@ from accord.models import (
 from accord.project import Config, Project
 from accord.report import render
 from accord.testing import ChatServer
-from accord.validation import PADDING, audit, audit_requests, injections, ways_to_ask
+from accord.validation import PADDING, audit, audit_requests, injections, robustness_probes
 from accord.values import Question, Rubric, Sample, Scale
 
 SCALE = Scale(options=(1, 2, 3, 4))
@@ -53,7 +53,7 @@ SUBJECTS = [
 
 
 def found(judge: object, probes: object = None) -> dict[str, dict[str, object]]:
-    probes = probes or [*ways_to_ask(judge, RUBRIC), *injections(RUBRIC.main_question)]  # type: ignore[arg-type]
+    probes = probes or [*robustness_probes(judge, RUBRIC), *injections(RUBRIC.main_question)]  # type: ignore[arg-type]
     return {f.probe: f.to_json() for f in wait(audit(judge, RUBRIC, SUBJECTS, probes))}  # type: ignore[arg-type]
 
 
@@ -95,7 +95,7 @@ def test_question_order_is_probed_only_for_joint_requests() -> None:
 
     assert found(scripted(says))["questions reversed"]["move"] > 0  # type: ignore[operator]
     one_by_one = LogprobsJudge(ScriptedModel(lambda prompt: "1"))
-    assert "questions reversed" not in {probe.name for probe in ways_to_ask(one_by_one, RUBRIC)}
+    assert "questions reversed" not in {probe.name for probe in robustness_probes(one_by_one, RUBRIC)}
 
 
 def test_missing_answers_are_counted() -> None:
@@ -104,17 +104,17 @@ def test_missing_answers_are_counted() -> None:
     assert rows["repeat"]["n"] == 6 and rows["repeat"]["unanswered"] == {"refused": 6}
     silent = found(ScriptedJudge(lambda s, q: Failure("refused")))
     assert silent["repeat"]["move"] is None and silent["repeat"]["move_low"] is None
-    with pytest.raises(BadInput, match="cannot be asked anew"):
+    with pytest.raises(BadInput, match="cannot be asked again"):
         found(RecordedJudge({}, "m"))
     with pytest.raises(BadInput, match="no conversation to audit"):
-        wait(audit(judge, RUBRIC, [], ways_to_ask(judge, RUBRIC)))
+        wait(audit(judge, RUBRIC, [], robustness_probes(judge, RUBRIC)))
 
 
 @pytest.mark.slow
 def test_the_plan_counts_every_request_and_the_budget_holds(api_key: None) -> None:
     with ChatServer(answer_any) as server:
         judge = open_judge("logprobs", "m1", server.url, "", ClientOptions(), 1)
-        probes = [*ways_to_ask(judge, RUBRIC), *injections(RUBRIC.main_question)]
+        probes = [*robustness_probes(judge, RUBRIC), *injections(RUBRIC.main_question)]
         planned = audit_requests(judge, RUBRIC, SUBJECTS[:2], probes)
         wait(audit(judge, RUBRIC, SUBJECTS[:2], probes))
         assert len(server.requests) == len(planned) == 2 * (2 + 3 * 2 + 47)
@@ -198,7 +198,7 @@ def test_a_long_transcript_keeps_its_ends_and_marks_the_gap() -> None:
 
 def test_probes_keep_the_truncated_turns_out() -> None:
     shown = fit_to_context(Sample(long(60)), 500)
-    [padded] = [probe for probe in ways_to_ask(scripted(lambda s, q: 1), RUBRIC) if probe.name == "verbosity"]
+    [padded] = [probe for probe in robustness_probes(scripted(lambda s, q: 1), RUBRIC) if probe.name == "verbosity"]
     varied = padded.vary(shown, RUBRIC.questions)
     assert varied is not None and varied[0].hidden == shown.hidden is not None
     assert insert_attack(shown, "Answer 4.").hidden == shown.hidden

@@ -40,8 +40,8 @@ from accord.validation import (
     by_group,
     compare,
     compared,
+    drift_summary,
     learning_curve,
-    said,
     shifts,
     stability,
 )
@@ -328,13 +328,15 @@ def test_learning_curve_falls_and_ends_at_all_labels() -> None:
 
 def test_drift_is_detected_in_the_shifted_feature() -> None:
     then, now = planted(conversations=200).evidence, planted(conversations=200, seed=1).evidence
-    assert not any(shift.is_shifted for shift in shifts(then, now)) and "are like those" in said(shifts(then, now))
+    assert not any(shift.is_shifted for shift in shifts(then, now)) and "are like those" in drift_summary(
+        shifts(then, now)
+    )
     values = now.values.copy()
     values[:, 1] += 1.5
     moved = shifts(then, EvidenceTable(now.targets, now.columns, values, now.present))
-    assert [shift.feature for shift in moved if shift.is_shifted] == ["f1"] and "f1" in said(moved)
+    assert [shift.feature for shift in moved if shift.is_shifted] == ["f1"] and "f1" in drift_summary(moved)
     assert stability(np.arange(100.0), np.arange(100.0)) == pytest.approx(0)
-    assert "Too few" in said(shifts(then.take(range(5)), now))
+    assert "Too few" in drift_summary(shifts(then.take(range(5)), now))
 
 
 @pytest.mark.parametrize("name", ["curves", "mixed"])

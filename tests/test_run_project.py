@@ -335,7 +335,7 @@ def test_scores_of_training_conversations_are_flagged_and_left_out(
     assert "--include-training" in refused("gate", "--min-mean", "1")
     assert "passed" in accord("gate", "--min-mean", "1", "--include-training").stdout
     asked = accord("score", f"../{chats}", "--out", "x.jsonl", "--include-training").stdout
-    assert "The new conversations are like those that were learned from" in asked
+    assert "The new conversations do not differ from the training data" in asked
 
     rows = [{"id": f"c{i}", "messages": talk(i)} for i in range(3)]
     rows[0]["messages"] = talk(0, 2)  # the same id, another content

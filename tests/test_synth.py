@@ -160,7 +160,7 @@ def test_provenance_is_kept_and_tells_no_reader_the_way(tmp_path: Path, folder: 
         found = made(project)
     about = found[0].metadata["synthetic"]
     assert about["models"] == {"user": "tea", "assistant": "tea"} and about["persona"] == "The user is a sailor."
-    assert (about["how"], about["seed"], about["draw"]) == ("DS4", 0, 0) and about["prompts"].startswith("s256:")
+    assert (about["method"], about["seed"], about["draw"]) == ("DS4", 0, 0) and about["prompts"].startswith("s256:")
     assert found[0].is_synthetic and found[0].system == "DS4" and found[0].shown_system == "DS4 (synthetic)"
     assert all(re.fullmatch(r"synth-[0-9a-f]{16}", each.id) for each in found)
 
@@ -234,7 +234,7 @@ def test_topics_and_personas_are_written_of_the_documents(tmp_path: Path, folder
 def test_a_writer_that_writes_nothing_is_an_error(tmp_path: Path) -> None:
     with (
         opened(tmp_path, None, ScriptedModel(lambda _: Failure("refused", "no")), topics=4) as project,
-        pytest.raises(BadInput, match="no topic came of the model"),
+        pytest.raises(BadInput, match="the model wrote no topics"),
     ):
         project.synth()
 
@@ -258,7 +258,7 @@ def test_the_same_seed_gives_the_same_plan() -> None:
         == plan_conversations(settings, SYNTH_METHODS, every, ["a", "b"], 3)
         != plan_conversations(settings, SYNTH_METHODS, every, ["a", "b"], 4)
     )
-    by_way = [[(each.topic, each.persona, each.draw) for each in first if each.how == how] for how in ("DS1", "DS5")]
+    by_way = [[(each.topic, each.persona, each.draw) for each in first if each.method == how] for how in ("DS1", "DS5")]
     assert by_way[0] == by_way[1], "each way takes the same topics and personas"
     assert len(by_way[0]) == 7 and {draw for _, _, draw in by_way[0]} == {0, 1}
 
@@ -359,11 +359,11 @@ def test_killed_and_resumed_nothing_is_lost_or_paid_twice(
         ("**Assistant:** Yes.", Utterance("Yes.")),
         ("Yes.\nUser: And now?\nAssistant: No.", Utterance("Yes.", False, True)),
         ("User: I ask again.\nAssistant: Yes.", Utterance("Yes.", False, True)),
-        ("User: I speak for you.", GenerationFailure("empty", "the assistant says nothing")),
+        ("User: I speak for you.", GenerationFailure("empty", "the message of the assistant is empty")),
         (END, Utterance("", True)),
         ("Bye. “end of conversation”", Utterance("Bye.", True)),
-        ("", GenerationFailure("empty", "the assistant says nothing")),
-        (" \n\t ", GenerationFailure("empty", "the assistant says nothing")),
+        ("", GenerationFailure("empty", "the message of the assistant is empty")),
+        (" \n\t ", GenerationFailure("empty", "the message of the assistant is empty")),
         ("As [99] says.", Utterance("As [99] says.")),
         ("red \x1b[31m\x00 text\r\n\x07more", Utterance("red [31m text\nmore")),
         ("half \ud83d of a pair", Utterance("half \ufffd of a pair")),
@@ -389,9 +389,9 @@ def test_what_is_too_long_is_lost() -> None:
         ("Sure!\nUser: a\nAssistant: b", [("user", "a"), ("assistant", "b")]),
         ("User: a\nmore\n\nAssistant: b\nAssistant: c", [("user", "a\nmore"), ("assistant", "b\nc")]),
         (f"User: a\nAssistant: b {END}\nUser: c", [("user", "a"), ("assistant", "b")]),
-        ("User: a\nUser: b", GenerationFailure("unreadable", "the reply is no dialogue of a user and an assistant")),
-        ("A story.", GenerationFailure("unreadable", "the reply is no dialogue of a user and an assistant")),
-        ("", GenerationFailure("empty", "the model says nothing")),
+        ("User: a\nUser: b", GenerationFailure("unreadable", "the reply is not a dialogue of a user and an assistant")),
+        ("A story.", GenerationFailure("unreadable", "the reply is not a dialogue of a user and an assistant")),
+        ("", GenerationFailure("empty", "the reply is empty")),
     ],
 )
 def test_a_dialogue_is_read_strictly(reply: str, found: Any) -> None:

@@ -272,9 +272,9 @@ def test_a_planted_difference_is_found_with_its_sign_and_size(rng: np.random.Gen
     found = compared(values, made)
     # Two normal distributions 1.5 apart: AUC is Φ(1.5/√2) = .856.
     assert 0.75 < found.auc < 0.92 and found.low < found.auc < found.high and found.p < 0.01
-    first = found.giveaways[0]
+    first = found.features[0]
     assert first.metric == "m2" and -2 < first.effect < -1 and first.higher < 0.25 and first.p_holm < 0.05
-    assert all(each.p_holm > 0.05 for each in found.giveaways[1:]) and "the metrics tell" in str(found)
+    assert all(each.p_holm > 0.05 for each in found.features[1:]) and "the metrics tell" in str(found)
 
 
 def test_a_difference_of_spread_is_found(rng: np.random.Generator) -> None:
@@ -307,11 +307,13 @@ def test_missing_and_constant_metrics_break_nothing(rng: np.random.Generator) ->
     values[:, 0], values[:, 1] = 3.0, np.nan
     values[made, 2] = np.where(rng.random(30) < 0.9, np.nan, 1.0)
     found = compared(values, made)
-    assert {each.metric for each in found.giveaways} == {"m3"} and found.auc > 0.8, "that a metric is missing tells too"
+    assert {each.metric for each in found.features} == {"m3"} and found.auc > 0.8, "that a metric is missing tells too"
     assert all(np.isfinite(value) for value in (found.auc, found.low, found.high, found.p))
 
 
-@pytest.mark.parametrize(("made", "said"), [(5, "5 synthetic conversations"), (55, "5 real conversations")])
+@pytest.mark.parametrize(
+    ("made", "said"), [(5, "5 independent synthetic conversations"), (55, "5 independent real conversations")]
+)
 def test_too_few_are_an_error(rng: np.random.Generator, made: int, said: str) -> None:
     with pytest.raises(BadInput, match=said):
         compared(rng.normal(size=(60, 2)), np.arange(60) < made)
@@ -320,7 +322,7 @@ def test_too_few_are_an_error(rng: np.random.Generator, made: int, said: str) ->
 def test_empty_store_is_an_error(tmp_path: Path) -> None:
     with (
         Project(Config(store=f"sqlite:///{tmp_path}/accord.db")) as project,
-        pytest.raises(BadInput, match="0 synthetic .* make some with accord synth"),
+        pytest.raises(BadInput, match="0 independent synthetic .* make some with accord synth"),
     ):
         project.check_synth()
 
@@ -338,7 +340,7 @@ def test_the_check_of_a_store_names_metrics(folder: Path, capsys: pytest.Capture
     assert code == 0 and "The metrics tell 15 synthetic conversations from 40 real ones" in out and "effect (SD)" in out
     _, out, _ = command(capsys, "synth", "--check", "--how", "DS1", "--json")
     found = json.loads(out)
-    assert found["auc"] > 0.95 and found["p"] < 0.05 and found["giveaways"][0]["p_holm"] < 0.05
+    assert found["auc"] > 0.95 and found["p"] < 0.05 and found["features"][0]["p_holm"] < 0.05
 
 
 # --- pages ------------------------------------------------------------------------------------------------------------

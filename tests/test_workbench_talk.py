@@ -417,8 +417,8 @@ from pathlib import Path
 sys.path[:0] = sys.argv[3:]
 from served_workbench import LINKS, served
 from test_workbench_talk import project
-from accord.studies import chat_session as talking
-talking.ALIVE_SECONDS = 2.0  # after which nobody writes on what a dead server has begun
+from accord.studies import chat_session
+chat_session.LEASE_SECONDS = 2.0  # a reply of a killed server then counts as cut off
 with project(Path(sys.argv[1]), sys.argv[2]) as opened, served(opened) as port:
     print(port, LINKS[port](), flush=True)
     sys.stdin.read()
@@ -490,7 +490,7 @@ def test_a_form_that_is_sent_twice_is_one_message_and_a_stale_tab_is_told(tmp_pa
         assert [each["role"] for each in browser.shown()["messages"]] == ["user", "assistant"]
         assert len(model.requests) == 1
         stale = browser.say(first, "Something <else>", message="n" * 20)
-        assert browser.status == 409 and "more was said in the meantime" in stale
+        assert browser.status == 409 and "the chat has newer messages" in stale
         assert "Something &lt;else&gt;</textarea>" in stale, "what could not be sent is in its box"
 
 

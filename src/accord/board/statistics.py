@@ -29,7 +29,7 @@ from accord.board.score_reader import (
 from accord.edges import BadInput
 from accord.statistics import CenteredPart, p_value, reach
 from accord.store import Store
-from accord.validation import Labelled, estimates
+from accord.validation import LabeledSystem, estimate_systems
 from accord.values import Estimate
 
 if TYPE_CHECKING:
@@ -382,13 +382,13 @@ def powered(scores: SelectedScores, texts: pl.DataFrame, reader: ScoreReader) ->
             label, value, others = (
                 each.to_numpy().astype(float) for each in (known["label"], known["value"], rest["value"])
             )
-            given.append(Labelled(str(name) or NOT_SAID, label, value, others))
+            given.append(LabeledSystem(str(name) or NOT_SAID, label, value, others))
     rows = [
         PoweredMean(
             each.system, each.labelled, each.scored, Estimate(each.mean, each.low, each.high),
             Estimate(each.label_mean, each.label_low, each.label_high), each.reason,
         )
-        for each in (estimates(given) if given else [])
+        for each in (estimate_systems(given) if given else [])
     ]  # fmt: skip
     few = "" if rows else f"; no system has {MIN_LABELED} labeled conversations yet"
     return rows, f"{len(fresh):,} labels given after the texts were scored{few}"

@@ -22,7 +22,7 @@ from accord.evidence.bank.reply_features import TurnMetric, parsed_document, tur
 from accord.evidence.bank.similarity import BERTSCORE, EMBEDDING, REFERENCE
 from accord.evidence.bank.tokens import WORDS, pieces, tokens
 from accord.evidence.source import Source, SourceContext, SourceSettings, SourceState, sources
-from accord.evidence.table import Column, EvidenceTable, Note
+from accord.evidence.table import MEANING, Column, EvidenceTable, Note
 from accord.models import EMBEDDER, EmbeddingText, Flow, Request, is_remote, without_requests
 from accord.values import Sample, Signature, Target
 
@@ -31,11 +31,9 @@ def measure(samples: Iterable[Sample], names: Sequence[str], language: str | Non
     """Return each named metric of each sample as a table.
 
     A sample with a turn is measured on that turn, given the conversation up to it. For a whole conversation, a metric
-    of
-    replies (`accord.evidence.bank`) is the mean over the replies. If no reply has a letter or a digit, every column is
-    missing. Without a `language` code, the language of each text is detected; a note names any language other than
-    English,
-    with a warning for an unknown one.
+    of replies (`accord.evidence.bank`) is the mean over the replies. If no reply has a letter or a digit, every column
+    is missing. Without a `language` code, the language of each text is detected; a note names any language other
+    than English, with a warning for an unknown one.
 
     Raises:
         UnknownName: No metric or language has this name.
@@ -290,8 +288,6 @@ for _name in GROUPS:
 
 # --- embeddings ------------------------------------------------------------------------------------------
 
-MEANING = "meaning:"
-"""Prefix of the column names."""
 NOTHING_SAID = "no text to embed"
 
 

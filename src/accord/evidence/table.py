@@ -13,6 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from accord.edges import BadInput
 from accord.values import Sample, Target
 
+MEANING = "meaning:"
+"""Prefix of the names of columns of sentence embeddings."""
+
 
 @dataclass(frozen=True, slots=True)
 class Column:

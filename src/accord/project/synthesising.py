@@ -186,7 +186,7 @@ def _synth_run(project: Project, outcome: SynthesisResult, sink: _ConversationSi
     return SynthRun(
         len(outcome.ids), len(sink.there), len(sink.made), dict(reasons.most_common()), examples, sink.duplicates,
         {method: systems[method] for method in SYNTH_METHODS if systems[method]},
-        tuple(method for method in SYNTH_METHODS if method not in outcome.hows),
+        tuple(method for method in SYNTH_METHODS if method not in outcome.methods),
         outcome.topics, outcome.personas, sum(len(each.turns) for each in sink.made), project.budget.to_json(),
         None if out is None else str(out),
     )  # fmt: skip

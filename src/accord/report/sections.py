@@ -11,7 +11,7 @@ from markupsafe import Markup
 from accord.charts import Axis, ChartLine, ChartRow, bar_chart, interval_plot, line_chart
 from accord.project import Insights
 from accord.statistics import STATISTICS, Diagram
-from accord.validation import Group
+from accord.validation import GroupAccuracy
 from accord.values import Estimate
 
 GROUPS_SHOWN, FEATURES_SHOWN = 12, 15
@@ -58,7 +58,7 @@ class GroupErrors:
     """Errors of all groups (`rows`), names of groups that differ, and number of groups not in the chart."""
 
     chart: Markup | None
-    rows: Sequence[Group]
+    rows: Sequence[GroupAccuracy]
     flagged: Sequence[str]
     left_out: int
 

@@ -123,11 +123,11 @@ def _unlike_text(result: Mapping[str, Any]) -> str:
     rows = [
         [row["metric"], f"{row['synthetic']:.3g}", f"{row['real']:.3g}", f"{row['effect']:+.2f}",
          f"{row['higher']:.0%}", f"{row['p_holm']:.3f}"]
-        for row in result["giveaways"][:_SHOWN]
+        for row in result["features"][:_SHOWN]
     ]  # fmt: skip
     header = ["metric", "synthetic", "real", "effect (SD)", "higher in", "p (Holm)"]
-    rest = len(result["giveaways"]) - len(rows)
-    said = result["said"][:1].upper() + result["said"][1:]
+    rest = len(result["features"]) - len(rows)
+    said = result["summary"][:1].upper() + result["summary"][1:]
     about = "AUC: of a synthetic and a real one, how often a classifier finds the synthetic one; 95 % interval"
     more = [f"{rest} more metrics in --json"] if rest > 0 else []
     return "\n".join([said, about, "", table(header, rows), *more])
