@@ -2,7 +2,7 @@
 
 As in a study with `order: informative`: 20 labels at random, then 20 at a time, of which a tenth (`random_share`) are
 random and the others follow `accord.studies.item_order.ItemOrder`; no label occurs twice. The head is fitted after each
-step and predicts the ratings of conversations outside the pool. The random order starts with the same 20. `share` is the
+step and predicts ratings of conversations outside the pool. The random order starts with the same 20. `share` is the
 first number of labels, interpolated between steps, at which the mean squared error over draws is not above that of the
 random order's 400, as a share of 400 (1 if never reached); the interval is over draws. `share_pearson` is the same for
 Pearson's r. For planted annotators, predictions are compared with expected ratings, so that the noise of single ratings

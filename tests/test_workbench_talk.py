@@ -490,7 +490,7 @@ def test_repeated_form_is_one_message_and_stale_tab_gets_an_error(tmp_path: Path
         assert [each["role"] for each in browser.shown()["messages"]] == ["user", "assistant"]
         assert len(model.requests) == 1
         stale = browser.say(first, "Something <else>", message="n" * 20)
-        assert browser.status == 409 and "another message was sent in the meantime" in stale
+        assert browser.status == 409 and "the chat has newer messages" in stale
         assert "Something &lt;else&gt;</textarea>" in stale, "the unsent message stays in its field"
 
 
