@@ -95,7 +95,7 @@ class Browser:
         return answer.status, said, answer.headers.get("Location", "")
 
     def get(self, path: str) -> str:
-        """A page, wherever its address sends on to."""
+        """Return a page after following redirects."""
         status, said, where = self.ask("GET", path)
         while status == 303:
             status, said, where = self.ask("GET", where)

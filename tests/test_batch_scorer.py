@@ -100,7 +100,7 @@ def test_a_row_names_the_turn_that_is_scored_else_it_is_the_last_reply(of_turns)
     scorer = BatchScorer(of_turns)
     table = scorer(pl.DataFrame([row, {**row, "turn": 3}, {**row, "turn": 9}], infer_schema_length=None))
     assert table["turn"].to_list() == [5, 3, None] and table["status"].to_list() == [SCORED, SCORED, BAD_ROW]
-    assert "turn 9 is none of the conversation's 6" in table["unscored"][2]
+    assert "turn 9 does not exist; the conversation has 6 turns" in table["unscored"][2]
 
 
 def test_columns_and_format_may_be_named(folder):

@@ -1,4 +1,4 @@
-"""The board's figures on scores whose truth is planted: they find it, say how sure they are, and name what is behind."""
+"""Board statistics on scores with planted effects: estimates, intervals, filters, lists."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_selection_goes_through_a_query_and_comes_back(selection: BoardFilters
     ("system=%ff", "cannot be parsed"), ("&".join(f"annotators={n}" for n in range(100)), "cannot be parsed"),
     ("x" * 100_000, "characters"), ("=", "unknown filter"), ("system", ""),
 ])  # fmt: skip
-def test_a_query_that_names_nothing_is_one_line(query: str, said: str) -> None:
+def test_invalid_query_gives_one_line_error(query: str, said: str) -> None:
     if not said:
         assert BoardFilters.from_query(query).system == ""
         return
@@ -158,7 +158,7 @@ def test_the_difference_of_two_systems_is_found_on_the_inputs_that_both_saw(tmp_
 
 
 @pytest.mark.slow
-def test_two_alike_are_told_apart_no_more_often_than_chance(tmp_path: Path) -> None:
+def test_equal_systems_differ_no_more_often_than_chance(tmp_path: Path) -> None:
     rows = []
     for seed in range(20):
         rng = np.random.default_rng(seed)
@@ -214,7 +214,7 @@ def annotated(count: int = 120) -> list[MartRow]:
     ]  # fmt: skip
 
 
-def test_for_whom_it_is_bad_and_what_is_disputed(tmp_path: Path) -> None:
+def test_means_by_annotator_and_disputed_texts(tmp_path: Path) -> None:
     with board(tmp_path, annotated()) as opened:
         texts, found = figures(opened)
         assert found.texts == 120 and texts.annotators == ["ann", "bob", "cy"]
@@ -232,7 +232,7 @@ def test_for_whom_it_is_bad_and_what_is_disputed(tmp_path: Path) -> None:
         assert wide > 3 * narrow, "three annotators who differ are a small sample of annotators"
 
 
-def test_each_annotators_answer_stands_for_itself(tmp_path: Path) -> None:
+def test_view_of_each_annotator_keeps_answers_apart(tmp_path: Path) -> None:
     with board(tmp_path, annotated()) as opened:
         _, found = figures(opened, "view=each")
         made = found.density
@@ -246,7 +246,7 @@ def test_each_annotators_answer_stands_for_itself(tmp_path: Path) -> None:
         assert listed is not None and listed[1].total == 360 and listed[1].rows[0].annotator == "ann"
 
 
-def test_scores_for_anybody_are_not_mixed_with_those_for_somebody(tmp_path: Path) -> None:
+def test_population_scores_are_not_mixed_with_scores_of_annotators(tmp_path: Path) -> None:
     rows = [*annotated(), *(row(f"c{n}", 4.0) for n in range(120))]
     with board(tmp_path, rows) as opened:
         texts, found = figures(opened)
@@ -255,7 +255,7 @@ def test_scores_for_anybody_are_not_mixed_with_those_for_somebody(tmp_path: Path
         assert figures(opened, "view=each")[0].annotators == ["ann", "bob", "cy"]
 
 
-def test_synthetic_conversations_are_left_out_unless_they_are_named_and_that_is_said(tmp_path: Path) -> None:
+def test_synthetic_conversations_are_left_out_with_a_note(tmp_path: Path) -> None:
     rows = [*(row(f"c{n}", 2.0) for n in range(10)), *(row(f"s{n}", 4.0, synthetic=True) for n in range(7))]
     with board(tmp_path, rows) as opened:
         plain, only, both = (figures(opened, query)[1] for query in ("", "synthetic=only", "synthetic=with"))
@@ -279,7 +279,7 @@ def test_scores_of_two_evaluators_are_never_mixed_and_the_last_one_is_shown(tmp_
             figures(opened, "question=Q9")
 
 
-def test_time_has_its_points_its_alarms_and_what_is_behind_them(tmp_path: Path) -> None:
+def test_periods_have_alarms_and_texts(tmp_path: Path) -> None:
     with board(tmp_path, planted()) as opened:
         alarm = {"kind": "mean", "system": "a", "day": "2026-06-05", "message": "a moved"}
         MonitoringTables(opened.project.store).raise_alarms({"one": alarm})
@@ -368,7 +368,7 @@ def test_given_answers_and_means_as_people_would_give_them(tmp_path: Path) -> No
         assert texts.annotators == ["ann", "bob"] and of_people.texts == 100 and of_people.given is None
 
 
-def test_what_moves_scores_and_what_would_raise_them(tmp_path: Path) -> None:
+def test_effects_of_evidence_and_slopes_of_questions(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     rows = []
     for n in range(200):
@@ -393,7 +393,7 @@ def test_scores_that_come_in_are_counted_at_once(tmp_path: Path) -> None:
             assert figures(opened)[1].texts == 41 and names(opened, "")[0] == "new"
 
 
-def test_a_part_that_is_passed_over_is_said(tmp_path: Path) -> None:
+def test_unreadable_part_is_reported(tmp_path: Path) -> None:
     with board(tmp_path, planted(40)) as opened:
         (opened.project.mart.folder / "part-bad.parquet").write_bytes(b"PAR1 and no more")
         found = figures(opened)[1]

@@ -1,4 +1,4 @@
-"""The board's pages: what each part leads to, hostile addresses and names, roles, and live scores within a moment."""
+"""Board pages: links of each part, hostile addresses and names, roles, live scores."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ def test_means_as_people_would_give_them_lead_to_their_texts(tmp_path: Path) -> 
             assert "40 texts" in browser.get(texts)
 
 
-def test_an_empty_board_says_what_to_do(tmp_path: Path) -> None:
+def test_empty_board_shows_next_step(tmp_path: Path) -> None:
     with board(tmp_path, []) as (browser, _):
         for path in ("/board", "/board/list", "/board.json"):
             assert "accord score chats.jsonl" in browser.get(path) and browser.status == 200
 
 
 @pytest.mark.slow
-def test_every_part_of_every_figure_leads_to_what_is_behind_it(tmp_path: Path) -> None:
+def test_every_part_of_a_chart_links_to_its_texts(tmp_path: Path) -> None:
     with board(tmp_path, rows()) as (browser, _):
         page = browser.get("/board?by=topic")
         assert browser.status == 200 and "Mean prediction: " in page
@@ -186,7 +186,7 @@ def test_names_are_shown_and_never_obeyed(tmp_path: Path) -> None:
             assert "<script>alert" not in page and "<img" not in page and "\x1b" not in page and "\u202e" not in page
 
 
-def test_only_those_who_lead_see_the_board(tmp_path: Path) -> None:
+def test_only_leads_see_the_board(tmp_path: Path) -> None:
     config = Config.model_validate({"store": f"sqlite:///{tmp_path}/accord.db", "studies": {"look": {"title": "Look"}}})
     with Project(config) as project:
         project.store.add_conversations(chats(3))

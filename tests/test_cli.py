@@ -398,7 +398,7 @@ def test_a_wrong_project_file_ends_in_one_line(config: str, says: str) -> None:
     Path("accord.yaml").write_text(config)
     command = "judge" if config.startswith("models") else "fit" if config.startswith("evaluator:") else "compare"
     said = refused(command)
-    assert says in said and "none of these evaluators" not in said
+    assert says in said and "no evaluator can be made" not in said
 
 
 @pytest.mark.parametrize(
@@ -493,7 +493,7 @@ def test_one_column_map_serves_conversations_and_labels(project: Path) -> None:
     columns = ["--columns", "conversation=cid", "--columns", "annotator=who"]
     said = accord("import", "t.csv", "l.csv", *columns, "--format", "table")
     assert "1 conversation imported" in said and "1 label imported" in said
-    assert "none of the files has a column 'whom'" in refused("import", "t.csv", "--columns", "annotator=whom")
+    assert "no file has a column 'whom'" in refused("import", "t.csv", "--columns", "annotator=whom")
     Path("l2.csv").write_text("cid,who,question,value\nx,ann,Quality,2\n")
     found = json.loads(accord("import", "l2.csv", *columns, "--json"))
     assert found["labels"]["new"] == 1 and found["other_questions"] == {"Quality": 1}

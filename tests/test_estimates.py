@@ -1,4 +1,4 @@
-"""How good systems are from few labels: intervals that hold, whatever labels, scores, annotators and topics are like."""
+"""Prediction-powered means of systems: coverage of intervals for various labels, scores, annotators and topics."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_systems_are_compared_by_all_their_conversations() -> None:
 
 
 @pytest.mark.slow
-def test_equal_systems_are_told_apart_no_more_often_than_said() -> None:
+def test_equal_systems_differ_no_more_often_than_the_level() -> None:
     rng, n = np.random.default_rng(5), 5
     draws, found = 600, 0
     for _ in range(draws):

@@ -626,7 +626,7 @@ def test_evaluation_counts() -> None:
     assert covered["turns with issues, without Engagement"] == 0.5
     row = rows["types_covered", "all turns, all kinds"]
     assert row["low"] <= row["value"] <= row["high"] and json.loads(json.dumps(row)) == row
-    with pytest.raises(BadInput, match="none of 1 assessed turns"):
+    with pytest.raises(BadInput, match="no turn in common: 1 assessed turns"):
         evaluate(found[-1:], reference)
     nothing = evaluate([Unannotated(each.target, "timeout") for each in reference], reference)
     assert [row["value"] for row in nothing[:3]] == [None] * 3
@@ -694,7 +694,7 @@ def test_command_trains_evaluates_and_exports(tmp_path: Path, base: Path, monkey
     Path("accord.yaml").write_text(
         f"models: {{finder: {{model: 'hf:{found['model']}'}}}}\nsources: {{issues: {{taxonomy: abc-eval}}}}\n"
     )
-    assert "learned the taxonomy 'soda-eval'" in invoke("judge", "--source", "issues", "--all").stderr
+    assert "another version of the taxonomy 'soda-eval'" in invoke("judge", "--source", "issues", "--all").stderr
     Path("accord.yaml").write_text("sources: {issues: {by: recorded, model: nobody}}\n")
     assert "0 sets of annotations" in invoke(*taught, "--out", "x").stderr
 

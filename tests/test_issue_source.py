@@ -707,7 +707,7 @@ def test_page_escapes_imported_text(tmp_path: Path) -> None:
     path = write_issues_page(summarize_issues(found, [chat], SODA), found, [chat], SODA, tmp_path / "page.html")
     html = path.read_text()
     assert "<script" not in html and f"<mark>{evil.replace('<', '&lt;').replace('>', '&gt;')}</mark>" in html
-    assert "which the turn does not say" in html
+    assert "which is not in the turn" in html
 
 
 def test_page_shows_control_characters_of_every_text(tmp_path: Path) -> None:
@@ -779,7 +779,7 @@ def test_validation_by_annotators_is_on_the_page(project: Path, monkeypatch: pyt
     for flow in ("detection", "overall"):
         said = invoke("validate", flow, "--outcome")
         assert said.exit_code == 0 and "6 of 6 turns have answers" in said.stdout
-    assert invoke("issues").exit_code == 0 and "Validation by people" in Path("issues.html").read_text()
+    assert invoke("issues").exit_code == 0 and "Validation by annotators" in Path("issues.html").read_text()
 
 
 @pytest.mark.slow

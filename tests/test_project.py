@@ -90,6 +90,16 @@ def test_the_core_imports_no_optional_package() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_only_web_packages_import_a_web_framework() -> None:
+    importers = {
+        path.relative_to(SOURCE).as_posix()
+        for path in SOURCE.rglob("*.py")
+        for node in nodes_of(path)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in {"fastapi", "starlette"}
+    }
+    assert not {name for name in importers if not name.startswith(("web/", "live/service/"))}
+
+
 def test_every_package_has_its_place() -> None:
     packages = {
         path.name.removesuffix(".py")

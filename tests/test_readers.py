@@ -418,8 +418,8 @@ def test_a_row_of_invalid_utf8_is_one_bad_row(tmp_path: Path) -> None:
         ("a.jsonl.gz", gzip.compress(b'{"messages": []}' * 99, mtime=0)[:-9], "broken gzip"),
         ("a.jsonl.bz2", bz2.compress(b'{"messages": []}' * 99)[:-9], "broken bzip2 file: it ends too early"),
         ("a.jsonl.xz", lzma.compress(b'{"messages": []}' * 99)[:40] + bytes(40), "broken xz file"),
-        ("a.jsonl.zst", b"\x28\xb5\x2f\xfd" + bytes(40), "packed in a way that is not read here .*; unzstd unpacks it"),
-        ("a.zip", b"PK\x03\x04" + bytes(40), "packed in a way that is not read here .*; unzip unpacks it"),
+        ("a.jsonl.zst", b"\x28\xb5\x2f\xfd" + bytes(40), "unsupported packing .*; unpack it: unzstd"),
+        ("a.zip", b"PK\x03\x04" + bytes(40), "unsupported packing .*; unpack it: unzip"),
         ("a.jsonl", b'{"strange": 1}\n', "cannot tell the format"),
     ],
 )

@@ -242,7 +242,7 @@ def test_import_registers_judgements_without_changing_settings(
 
 
 @pytest.mark.slow
-def test_the_judge_is_the_recorded_model_that_answered_about_what_is_rated(folder: Path) -> None:
+def test_judge_is_the_recorded_model_of_rated_questions(folder: Path) -> None:
     write("data/items.jsonl", lines(items()))
     elsewhere = judgements({"elsewhere": lambda i: i % 5 + 1}, 60, prefix="dialogue")
     here = judgements({"here": lambda i: i % 5 + 1}, 20, prefix="t")
@@ -284,13 +284,13 @@ def test_every_conversation_has_a_row(folder: Path, without_texts: bool) -> None
 
 
 @pytest.mark.slow
-def test_run_reports_roles_that_nobody_has(folder: Path) -> None:
+def test_run_reports_roles_without_messages(folder: Path) -> None:
     said = accord("run", rated_chats(), "--out", "out", "--role", "agt=assistant", *QUICK, *NAMED).stderr
     assert "no conversation has the role 'agt'. Roles found: 'user', 'assistant'" in said
 
 
 @pytest.mark.slow
-def test_rated_turns_are_scored_and_told_apart(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rated_turns_are_scored_separately(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write("data/items.jsonl", lines(items(24, 6, turns=3)))
     accord("run", "data", "--out", "out", *QUICK, *NAMED)
     scored = rows_of("out/scores.jsonl")

@@ -169,7 +169,7 @@ def test_report_marks_synthetic_conversations(folder: Path, capsys: pytest.Captu
     assert "ynthetic" not in Path("report.html").read_text()
     assert command(capsys, "report", "plain", "--synthetic", "only", "--out", "only.html")[0] == 0
     page = Path("only.html").read_text()
-    assert f"{MADE} of {MADE} rated conversations are synthetic" in page and "nobody held this conversation" in page
+    assert f"{MADE} of {MADE} rated conversations are synthetic" in page and "Synthetic conversation." in page
 
 
 def test_export_excludes_labels_of_synthetic_conversations(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -217,7 +217,7 @@ def test_live_scoring_skips_synthetic_conversations() -> None:
     ours = HistoryDeduplicator(on_skipped=said.append)
     heard, _ = ours.messages(row, "log")
     none, _ = ours.messages({**row, "id": "2", SYNTHETIC: {"how": "DS1"}}, "log")
-    assert len(heard) == 2 and not none and said == ["conversations that nobody held are not scored live"]
+    assert len(heard) == 2 and not none and said == ["synthetic conversations are not scored live"]
 
 
 @pytest.mark.parametrize(

@@ -373,7 +373,7 @@ def test_restore_copies_rows_without_foreign_objects(store: Store, tmp_path: Pat
         ("UPDATE annotations SET turn = 'x'", "column turn holds str, not int"),
         ("UPDATE runs SET settings = '{'", "table runs: 1 rows cannot be read"),
         ("INSERT INTO studies VALUES ('s', '{', 't')", "table studies: 1 rows cannot be read"),
-        ("INSERT INTO users VALUES ('eve', 'king', 'd', 't')", "column role holds none of annotator, lead, admin"),
+        ("INSERT INTO users VALUES ('eve', 'king', 'd', 't')", "column role holds another value than annotator, lead, admin"),
         ("INSERT INTO chat_messages VALUES ('t', 0, NULL, 'user', 'x', 'gone', NULL, NULL, 't', '{}')", "column state"),
         ("DROP TABLE runs; CREATE VIEW runs AS SELECT 1 AS id", "view runs was not created by Accord"),
         ("CREATE TABLE d AS SELECT * FROM days; DROP TABLE days; ALTER TABLE d RENAME TO days; "

@@ -34,7 +34,7 @@ def test_two_people_an_item_and_no_more(tmp_path: Path) -> None:
         for person in ("ann", "bob", "cy"):
             while (assignment := look.take(person)) is not None:
                 again = look.take(person)
-                assert again is not None and again.id == assignment.id, "what one is at comes again"
+                assert again is not None and again.id == assignment.id, "the open item is assigned again"
                 for question in look.view(assignment).questions:
                     look.answer(
                         person, submitted(assignment.id, question.id, 1, f"{person}-{assignment.id}-{question.id}"[:64])
@@ -46,7 +46,7 @@ def test_two_people_an_item_and_no_more(tmp_path: Path) -> None:
         assert len(labels) == 24
 
 
-def test_an_answer_that_is_sent_twice_is_kept_once_and_an_edit_keeps_its_history(tmp_path: Path) -> None:
+def test_repeated_answer_is_saved_once_and_edits_keep_history(tmp_path: Path) -> None:
     with study(tmp_path) as look:
         one = look.take("ann")
         assert one is not None
@@ -95,7 +95,7 @@ def test_a_lease_that_is_over_goes_on_unless_others_have_finished(tmp_path: Path
         over = "2020-01-01T00:00:00.000+00:00"
         look.studies.move(one.id, "ann", "open", 0, over)
         look.answer("ann", submitted(one.id))
-        assert look.assignment(one.id, "ann").until > over, "nobody took it: it goes on"
+        assert look.assignment(one.id, "ann").until > over, "the lease ended but the item is free"
         look.studies.move(one.id, "ann", "open", 0, over)
         others = [look.take("bob")]
         assert others[0] is not None and others[0].item.key == one.item.key
@@ -106,7 +106,7 @@ def test_a_lease_that_is_over_goes_on_unless_others_have_finished(tmp_path: Path
             look.answer("ann", submitted(one.id, value=1, id="c" * 20))
 
 
-def test_nobody_answers_for_another(tmp_path: Path) -> None:
+def test_answers_for_other_annotators_are_refused(tmp_path: Path) -> None:
     with study(tmp_path) as look:
         one = look.take("ann")
         assert one is not None
@@ -121,7 +121,7 @@ def test_nobody_answers_for_another(tmp_path: Path) -> None:
         assert not len(look.project.store.labels())
 
 
-def test_a_queue_of_what_a_model_called_other(tmp_path: Path) -> None:
+def test_items_filter_by_issue_of_a_model(tmp_path: Path) -> None:
     issue = Issue("Other", "odd", "Answer", (0, 6), None)
     with project(tmp_path, level="turn", items={"issues": ["Other"]}) as opened:
         said = IssueAnnotation(Target("gpt-9-3", 1), (issue,), 3, "odd", "issues|model:m", ())

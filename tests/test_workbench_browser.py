@@ -82,7 +82,7 @@ def at_item(page: Any, number: int, total: int = 12) -> None:
 
 
 def state(page: Any, said: str) -> None:
-    """Wait until the page says so of what it keeps; where it never does, what it says and holds is shown."""
+    """Wait for a state of the page; on a timeout show its state and unsent answers."""
     try:
         page.locator(f"#state:text-is('{said}')").wait_for()
     except Exception as error:
@@ -114,7 +114,7 @@ def test_ten_are_rated_by_keyboard_alone_with_the_connection_lost_in_the_middle(
                 page.keyboard.press(str(number % 4 + 1))
                 page.keyboard.press("j")
                 page.keyboard.press("2")
-                if number == 5:  # what was answered is kept: from now on nobody answers
+                if number == 5:  # answers are saved; from now on the server is gone
                     state(page, "saved")
                     page.context.set_offline(True)
                 page.keyboard.press("j")
@@ -128,7 +128,7 @@ def test_ten_are_rated_by_keyboard_alone_with_the_connection_lost_in_the_middle(
                     page.context.set_offline(False)
                     at_item(page, 6)
                     continue
-                if number == 7:  # and once more, with the browser's page gone
+                if number == 7:  # and again after the page is closed
                     state(page, "saved")
                     page.context.set_offline(True)
                     page.keyboard.press("Tab")
@@ -188,7 +188,7 @@ def test_only_the_servers_own_yes_empties_a_slot(browser: Any, tmp_path: Path) -
             page.keyboard.press("Enter")
 
 
-def test_whoever_is_signed_out_loses_nothing_and_nobody_else_sends_it(browser: Any, tmp_path: Path) -> None:
+def test_signed_out_annotator_keeps_answers_that_others_cannot_send(browser: Any, tmp_path: Path) -> None:
     with workbench(tmp_path, ("ann", "bob"), stages=[{"questions": ["good"]}]) as (opened, port, keys):  # noqa: SIM117
         with tab(browser, port) as page:
             sign_in(page, keys["ann"], "ann")
@@ -265,10 +265,10 @@ def test_seconds_are_those_the_page_was_seen_with_the_focus(browser: Any, tmp_pa
         assert given.seconds is not None and 20 <= given.seconds < 500
 
 
-# --- what is asked ------------------------------------------------------------------------------------------------
+# --- questions ------------------------------------------------------------------------------------------------
 
 
-def test_two_people_rate_every_item_and_nobody_more(browser: Any, tmp_path: Path) -> None:
+def test_each_item_gets_exactly_two_annotators(browser: Any, tmp_path: Path) -> None:
     people = ("ann", "bob", "cy")
     items = {"sample": 3}
     with workbench(tmp_path, people, stages=[{"questions": ["good"]}], items=items) as (opened, port, keys):
@@ -307,7 +307,7 @@ def test_back_undo_comments_and_history(browser: Any, tmp_path: Path) -> None:
         assert page.locator("input[value='2']").is_checked()
         page.keyboard.press("c")
         page.keyboard.type("because\nof this")
-        page.reload()  # what was being typed is there again
+        page.reload()  # the draft is restored
         at_item(page, 1)
         assert page.locator("textarea").input_value() == "because\nof this"
         page.keyboard.press("Enter")

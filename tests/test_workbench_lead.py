@@ -1,4 +1,4 @@
-"""Lead: what people and the evaluator agree on, what is expected before it is said, norming, adjudication, the loop."""
+"""Lead pages and studies: agreement, blind predictions, norming rounds, adjudication, retraining."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_confidence_sequence_covers_at_every_look_and_a_fixed_interval_does_
     truth = float((np.clip(0.8 * rng.normal(size=10**6) + 0.6 * rng.normal(size=10**6), -2, 2) ** 2).mean())
     missed = {"sequence": 0, "fixed": 0}
     for run in errors:
-        # The sequence is the intersection of all looks: what the last look holds, every look held.
+        # The sequence is the intersection of all looks, so the last interval lies inside every earlier one.
         ends = mean_sequence(run, 0, 4)
         missed["sequence"] += not (ends.low is not None and ends.high is not None and ends.low <= truth <= ends.high)
         looks = np.arange(5, n)
@@ -86,7 +86,7 @@ def test_the_confidence_sequence_covers_at_every_look_and_a_fixed_interval_does_
     assert whole.low is not None and whole.high is not None and whole.high - whole.low < 1.2
 
 
-def test_a_confidence_sequence_knows_nothing_before_the_first_value_and_refuses_what_cannot_be() -> None:
+def test_confidence_sequence_is_empty_without_values_and_refuses_values_outside_its_range() -> None:
     assert mean_sequence(np.zeros(0), -1, 1) == mean_sequence(np.zeros(0), -1, 1)
     assert (mean_sequence(np.zeros(0), -1, 1).low, mean_sequence(np.zeros(0), -1, 1).high) == (-1, 1)
     with pytest.raises(ValueError, match="are wanted"):
@@ -96,7 +96,7 @@ def test_a_confidence_sequence_knows_nothing_before_the_first_value_and_refuses_
 def opinions(
     levels: dict[str, float], widths: dict[str, float], noise: float, seed: int = 0, items: int = 80
 ) -> AnswerMatrix:
-    """A wide scale, so that what is planted is found as it is."""
+    """A wide scale, on which planted habits are recovered."""
     rng = np.random.default_rng(seed)
     question = Question(id="main", text="?", scale=Scale(options=tuple(range(0, 101))))
     quality = rng.normal(scale=12, size=items)
@@ -112,7 +112,7 @@ def opinions(
     return AnswerMatrix.of(question, rows)
 
 
-def test_a_study_is_said_in_a_sentence_from_the_answers_to_its_main_question_alone(tmp_path: Path) -> None:
+def test_summary_sentence_reads_only_answers_to_the_main_question(tmp_path: Path) -> None:
     with project(tmp_path, annotators_per_item=2) as opened:
         studies = Studies(opened.store)
         look = StudySession(opened, "look", studies)
@@ -135,7 +135,7 @@ def test_a_study_is_said_in_a_sentence_from_the_answers_to_its_main_question_alo
         studies.close()
 
 
-def test_habits_are_found_and_people_who_share_them_are_not_told_apart() -> None:
+def test_planted_habits_are_recovered_and_shared_habits_do_not_differ() -> None:
     levels, widths = {"ann": -8.0, "bob": 0.0, "cy": 8.0}, {"ann": 1.0, "bob": 1.5, "cy": 0.5}
     found = opinions(levels, widths, 3.0)
     about = {each.person: each for each in annotator_habits(found)}
@@ -289,7 +289,7 @@ class Panel:
         self.look, self.rng = look, np.random.default_rng(seed)
 
     def rate(self, person: str, most: int) -> int:
-        """Answer so many items; how many there were."""
+        """Answer at most `count` items, and return the number answered."""
         for done in range(most):
             assignment = self.look.take(person)
             if assignment is None:
@@ -350,7 +350,7 @@ def looked(opened: Project) -> Iterator[tuple[StudySession, BackgroundLearning, 
 
 
 @pytest.mark.slow
-def test_what_is_asked_a_second_time_stands_beside_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_items_are_saved_next_to_first_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with (
         led(tmp_path, monkeypatch, repeat_share=0.5, annotators_per_item=1) as opened,
         looked(opened) as (look, _, panel),
@@ -371,9 +371,7 @@ def test_what_is_asked_a_second_time_stands_beside_the_first(tmp_path: Path, mon
 
 
 @pytest.mark.slow
-def test_what_is_expected_is_kept_before_the_answer_and_tests_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prediction_is_saved_before_the_answer_and_tests_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with led(tmp_path, monkeypatch, show_prediction=True) as opened, looked(opened) as (look, loop, panel):
         assert loop.reasons == {"look": "no evaluator is fitted yet"}
         panel.everybody(7)
@@ -421,7 +419,7 @@ def test_no_prediction_is_made_after_the_answer(tmp_path: Path, monkeypatch: pyt
         again = look.take("ann")
         assert again is not None and again.id == begun.id
         assert not [each for each in look.studies.predictions("look") if each.person == "ann"]
-        # What a broken client or another process wrote first stays.
+        # The first prediction stays if another process writes one.
         made = Prediction(begun.item.key, "ann", "Q0", "another", {"1": 1.0}, "2020")
         assert look.studies.add_predictions([made]) == 1 and look.studies.add_predictions([made]) == 0
 
@@ -573,9 +571,7 @@ def settled(browser: Browser) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_a_lead_fits_again_and_promotes_and_annotators_are_told_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lead_fits_and_promotes_while_annotators_see_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with led(tmp_path, monkeypatch) as opened:
         studies = Studies(opened.store)
         keys = {name: add_person(studies, name, role) for name, role in (("ann", "annotator"), ("lee", "lead"))}
@@ -662,8 +658,8 @@ def test_an_evaluator_of_another_question_or_level_expects_nothing(
 
 
 @pytest.mark.slow
-def test_the_stopping_rule_is_right_on_average_about_what_was_planted() -> None:
-    """After as many labels as are to halve the interval, the error to the planted truth is half of what it was."""
+def test_stopping_rule_matches_planted_truth_on_average() -> None:
+    """After the labels that halve the interval, the error to the planted truth is about half."""
     shares = []
     for seed in range(8):
         corpus = planted(conversations=80, annotators=5, noise=0.6, share=1.0, options=9, seed=seed)
@@ -761,5 +757,5 @@ def test_a_lead_s_answer_replaces_the_lead_s_own_alone_in_either_database(store:
         ("kim", 2, ""),
     ]
     assert [(each.by, each.value) for each in studies.answers("look", first=True)] == [("lee", 4), ("kim", 2)]
-    assert not studies.answers("loo"), "a study whose name begins alike is another"
+    assert not studies.answers("loo"), "a study whose name has the same prefix is separate"
     studies.close()

@@ -50,7 +50,7 @@ issues:
 
 
 class Strange(HTMLParser):
-    """What a browser would run: scripts, handlers, frames, addresses of other kinds."""
+    """Return active content of a page: scripts, handlers, frames, addresses with other schemes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ def evil(folder: Path, **more: Any) -> Iterator[tuple[Project, Browser, str]]:
 
 
 def form_of(page: str) -> tuple[str, dict[str, str]]:
-    """Where the form of questions goes, and its hidden fields."""
+    """Return the action and the hidden fields of the form of questions."""
     where = re.search(r'action="(/rate/look/[^"]+)" id="questions"', page)
     assert where is not None, page
     inside = page[where.end() : page.index("</form>", where.end())]
@@ -144,7 +144,7 @@ def test_script_in_any_text_is_shown_as_text(tmp_path: Path) -> None:
     {"do": "skip", "reason": " "}, {"value.share": "2"}, {"value.share": "nan"}, {"value.share": "1e999"}, {"value.share": "-0.1"},
     {"value.good": "fine", "comment.good": "x" * 20_001}, {"value.good": "unheard"}, {"value.good": "fine", "id.good": "../../etc"},
 ], ids=str)  # fmt: skip
-def test_what_no_page_would_send_is_refused_and_nothing_changes(tmp_path: Path, change: dict[str, str]) -> None:
+def test_forged_forms_are_refused_without_changes(tmp_path: Path, change: dict[str, str]) -> None:
     with evil(tmp_path) as (opened, browser, page):
         where, fields = form_of(page)
         status, said, _ = browser.post(where, **{**fields, "do": "save", **change})
@@ -257,7 +257,7 @@ def test_a_second_time_looks_like_any_other_and_is_an_answer_of_its_own(tmp_path
         assert len(list(opened.store.annotations())) == count, "the second answer has not replaced the first"
 
 
-def test_a_lease_that_is_over_keeps_what_a_form_had(tmp_path: Path) -> None:
+def test_form_values_survive_an_expired_lease(tmp_path: Path) -> None:
     with project(tmp_path, annotators_per_item=1, stages=[{"questions": ["Q0"]}]) as opened:
         studies = Studies(opened.store)
         keys = {name: add_person(studies, name) for name in ("ann", "bob")}
@@ -301,7 +301,7 @@ def test_pieces_cut_a_text_where_quotes_and_signs_are() -> None:
     ]  # fmt: skip
 
 
-def test_what_is_typed_and_what_is_chosen() -> None:
+def test_typed_numbers_and_listed_options() -> None:
     assert number_range(Scale(options=tuple(range(1, 11)))) is None
     assert number_range(Scale(options=tuple(range(0, 101)))) == (0, 100, "1")
     assert number_range(Scale(options=(*range(11), 20))) == (0, 20, "any")

@@ -1,4 +1,4 @@
-"""The reading view: everything that is known of a conversation, for leads alone, whatever stands in it."""
+"""Conversation page: details for leads, hostile texts, predictions, citations."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from accord.web.pages.conversation_details import load_details
 
 
 def read(browser: Browser, address: str) -> dict[str, Any]:
-    """A conversation's data, once what the evaluator expects is worked out."""
+    """Return a conversation's data after its predictions are computed."""
     while True:
         found = json.loads(browser.get(address))
         if browser.status != 200 or found["predictions"]["state"] != "waiting":
@@ -47,7 +47,7 @@ def signed_in(port: int) -> Browser:
     return browser
 
 
-# --- what is shown --------------------------------------------------------------------------------------------------
+# --- page --------------------------------------------------------------------------------------------------
 
 
 def test_the_page_and_its_data_tell_everything_that_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +83,7 @@ def test_the_page_and_its_data_tell_everything_that_is_known(tmp_path: Path, mon
         assert "Synthetic conversation" not in page and not strange(page)
 
 
-def test_a_conversation_that_nobody_held_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_synthetic_conversation_is_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with reading_project(tmp_path, monkeypatch, fits=False) as opened, served(opened) as port:
         browser = signed_in(port)
         page, data = browser.get("/conversation/made"), read(browser, "/conversation/made.json")
@@ -95,7 +95,7 @@ def test_a_conversation_that_nobody_held_says_so(tmp_path: Path, monkeypatch: py
         )
 
 
-def test_only_leads_read_and_what_is_not_there_is_404(tmp_path: Path) -> None:
+def test_only_leads_read_conversations_and_unknown_ids_are_404(tmp_path: Path) -> None:
     with project(tmp_path) as opened:
         studies = Studies(opened.store)
         keys = {name: add_person(studies, name, role) for name, role in (("ann", "annotator"), ("lee", "lead"))}
@@ -124,11 +124,11 @@ def test_only_leads_read_and_what_is_not_there_is_404(tmp_path: Path) -> None:
     ("/board\\elsewhere", False), ("/board/list?a=b\nc", False), ("javascript:alert(1)", False), ("/lead", False),
     ("/board?" + "a" * 5000, False), ("", False),
 ])  # fmt: skip
-def test_a_page_leads_back_to_the_board_and_nowhere_else(back: str, is_kept: bool) -> None:
+def test_back_link_accepts_only_addresses_of_the_board(back: str, is_kept: bool) -> None:
     assert back_address(back) == (back if is_kept else "")
 
 
-def test_what_stands_in_a_conversation_is_text(tmp_path: Path) -> None:
+def test_texts_of_a_conversation_are_escaped(tmp_path: Path) -> None:
     controls = "a\x1b[31mb\x00c\u202ed\ud800\r\n"
     long = "long word " * 100_000
     turns = (
@@ -184,7 +184,7 @@ def test_excerpts_hold_their_passages_and_do_not_overlap() -> None:
     assert [inside for _, inside in found] == [((10, 20), (100, 120)), ((1500, 1990),)]
 
 
-def test_issues_of_an_earlier_text_are_said_to_be_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_issues_of_an_earlier_text_are_marked_as_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with reading_project(tmp_path, monkeypatch, fits=False) as opened:
         other = IssueAnnotation(
             Target(RICH, 6), (Issue("Slow", "slow", "You are welcome"),), 4, "", "issues", said="other"
@@ -197,7 +197,7 @@ def test_issues_of_an_earlier_text_are_said_to_be_old(tmp_path: Path, monkeypatc
         assert load_details(opened, "nothing") is None
 
 
-def test_scores_are_told_by_run_the_latest_first(tmp_path: Path) -> None:
+def test_scores_are_listed_by_run_latest_first(tmp_path: Path) -> None:
     with project(tmp_path) as opened:
         runs = [opened.store.start_run(command, {"evaluator": command}) for command in ("score", "run")]
         for place, name in enumerate(runs):
@@ -211,7 +211,7 @@ def test_scores_are_told_by_run_the_latest_first(tmp_path: Path) -> None:
         assert scores_of_conversation(opened.store, opened.mart, "gpt-9-2") == []
 
 
-def test_another_evaluator_expects_other_things_and_nobody_is_asked(
+def test_new_evaluator_changes_predictions_without_model_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with reading_project(tmp_path, monkeypatch) as opened:
@@ -238,9 +238,7 @@ def _worked_out(perspectives: PredictionService, conversation: Conversation) -> 
     return perspectives.predict(conversation)
 
 
-def test_what_was_scored_live_stands_beside_the_runs_and_says_where_its_text_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_live_scores_are_listed_with_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with reading_project(tmp_path, monkeypatch) as opened:
         with watched(Path(scaled.saved(tmp_path / "other")), mart=opened.mart) as ingestor:
             for name in ("chat-03", "elsewhere"):

@@ -1,4 +1,4 @@
-"""Chat: conversations with a scripted assistant over a real server; what is kept, what is shown, what may go wrong."""
+"""Chat studies with a scripted assistant over a real server: saved data, pages, failures, limits."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Talker(Browser):
         return {name: found[name] for name in ("form", "after", "message") if name in found}
 
     def say(self, page: str, text: str, **more: str) -> str:
-        """Send a message and wait for what comes of it."""
+        """Send a message and wait for the reply."""
         status, said, where = self.post(self.where, **{**self.fields(page), "do": "say", "text": text, **more})
         self.status = status
         return self.get(where) if status == 303 else said
@@ -101,7 +101,7 @@ class Talker(Browser):
         raise AssertionError("still writing after a minute")
 
 
-def test_somebody_talks_and_then_rates_what_was_said(tmp_path: Path) -> None:
+def test_annotator_chats_and_rates_the_conversation(tmp_path: Path) -> None:
     with ChatServer(say_hello) as model, project(tmp_path, model.url) as opened, served(opened) as port:
         browser = Talker(port)
         page = browser.begin()
@@ -158,7 +158,7 @@ def test_documents_are_shown_when_it_has_ended_and_not_before(tmp_path: Path) ->
             assert "SECRET-SENTENCE" in side["documents"][0]["text"]
 
 
-def test_what_was_said_finds_documents_and_each_keeps_its_number(tmp_path: Path) -> None:
+def test_messages_retrieve_documents_with_stable_numbers(tmp_path: Path) -> None:
     pytest.importorskip("bm25s", reason="accord[serve] is not installed: bm25s")
     only = {"bookworm": {"model": "model-mini", "base_url": "", "retrieval": "messages"}}
     with ChatServer(say_hello) as model:
@@ -169,7 +169,7 @@ def test_what_was_said_finds_documents_and_each_keeps_its_number(tmp_path: Path)
             page = browser.say(page, "How is storage billed? Billed by what?")
             page = browser.say(page, "cdn cdn ranges published weekly, cdn ranges, weekly ranges cdn")
             told = [[each["content"] for each in asked["messages"]] for asked in model.requests]
-            assert told[0] == ["zebra"], "no word of it stands in any document"
+            assert told[0] == ["zebra"], "no document contains these words"
             assert "[1] bill\n" in told[1][0] and "Ranges" not in told[1][0]
             assert "[2] Ranges of the CDN\n" in told[2][0] and "[1]" not in told[2][0].replace("as [1]", "")
             browser.do(page, "end")
@@ -190,7 +190,7 @@ def test_what_was_said_finds_documents_and_each_keeps_its_number(tmp_path: Path)
         ({"rows.jsonl": b'{"text": "a"}\n{"text": \n'}, "line 2: not JSON"),
     ],
 )
-def test_documents_that_cannot_be_read_are_one_line(tmp_path: Path, files: Mapping[str, bytes], told: str) -> None:
+def test_unreadable_documents_give_one_line_errors(tmp_path: Path, files: Mapping[str, bytes], told: str) -> None:
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
     where = tmp_path / "rows.jsonl" if "rows.jsonl" in files else tmp_path
@@ -250,7 +250,7 @@ def test_assistants_are_balanced_in_the_study_whoever_comes(tmp_path: Path, data
         assert len(had) == 24 and had.count("plain-jane") == had.count("bookworm") == 12
         for number in range(8):
             mine = [each.topic for each in everything if each.person == f"p{number}"]
-            assert sorted(mine) == sorted(TOPICS), "nobody has a topic twice before having had all"
+            assert sorted(mine) == sorted(TOPICS), "no topic repeats before all were used"
         studies.close()
 
 
@@ -316,7 +316,7 @@ def test_a_model_that_fails_says_so_in_place_and_is_asked_again(tmp_path: Path, 
         status, _, where = browser.do(page, "again")
         page = browser.get(where)
         assert status == 303 and "All of it." in page and "Ask again" not in page
-        assert model.requests[1]["messages"] == model.requests[0]["messages"], "what was cut off is not told as said"
+        assert model.requests[1]["messages"] == model.requests[0]["messages"], "a cut reply is not part of the prompt"
         browser.do(page, "end")
         [conversation] = opened.store.conversations()
         assert [turn.content for turn in conversation.turns] == ["Hello?", "All of it."]
@@ -371,7 +371,7 @@ def test_a_reply_is_heard_while_it_is_written_and_stopped(tmp_path: Path) -> Non
         reloaded = other.get(other.where)
         assert "One two" in reloaded and "is writing" in reloaded, "a page that is loaded again finds it further on"
         assert other.post(other.where, **other.fields(page), do="say", text="Me too", message="m" * 20)[0] == 409
-        assert other.do(reloaded, "end")[0] == 409, "what is being written is not ended"
+        assert other.do(reloaded, "end")[0] == 409, "a pending reply is not ended"
         events: list[str] = []
         listening = threading.Thread(target=lambda: events.append(browser.ask("GET", f"{browser.where}/stream")[1]))
         listening.start()
@@ -387,7 +387,7 @@ def test_a_reply_is_heard_while_it_is_written_and_stopped(tmp_path: Path) -> Non
         gone.set()
         page = browser.say(browser.get(browser.where), "Go on.", wait="no")
         browser.settled()
-        assert model.requests[1]["messages"][-2]["content"] == "One two three ", "what was stopped was said"
+        assert model.requests[1]["messages"][-2]["content"] == "One two three ", "a stopped reply is part of the prompt"
 
 
 def test_a_server_that_dies_between_message_and_reply_loses_neither(tmp_path: Path) -> None:
@@ -400,7 +400,7 @@ def test_a_server_that_dies_between_message_and_reply_loses_neither(tmp_path: Pa
         talks = Chats(studies)
         person = talks.everything("chat")[0].person
         over = "2020-01-01T00:00:00.000+00:00"
-        # What a killed server leaves behind: the message, and a reply that it had begun to keep.
+        # Create the data of a killed server: a message, and the beginning of a reply.
         talks.say(name, person, "m" * 20, "Hello?", 0, ChatLimits(30), over)
         talks.write(name, 1, "As far as it ", over)
         studies.close()
@@ -417,8 +417,8 @@ from pathlib import Path
 sys.path[:0] = sys.argv[3:]
 from served_workbench import LINKS, served
 from test_workbench_talk import project
-from accord.studies import chat_session as talking
-talking.ALIVE_SECONDS = 2.0  # after which nobody writes on what a dead server has begun
+from accord.studies import chat_session
+chat_session.LEASE_SECONDS = 2.0  # a reply of a killed server then counts as cut off
 with project(Path(sys.argv[1]), sys.argv[2]) as opened, served(opened) as port:
     print(port, LINKS[port](), flush=True)
     sys.stdin.read()
@@ -462,7 +462,7 @@ def test_a_server_that_is_killed_in_the_middle_of_a_reply_loses_neither(tmp_path
         store.close()
 
 
-def test_a_server_that_stops_keeps_what_has_come(tmp_path: Path) -> None:
+def test_stopping_server_saves_partial_reply(tmp_path: Path) -> None:
     gone = threading.Event()
 
     def pieces() -> Iterator[str]:
@@ -481,7 +481,7 @@ def test_a_server_that_stops_keeps_what_has_come(tmp_path: Path) -> None:
         gone.set()
 
 
-def test_a_form_that_is_sent_twice_is_one_message_and_a_stale_tab_is_told(tmp_path: Path) -> None:
+def test_repeated_form_is_one_message_and_stale_tab_gets_an_error(tmp_path: Path) -> None:
     with ChatServer(say_hello) as model, project(tmp_path, model.url) as opened, served(opened) as port:
         browser = Talker(port)
         first = browser.begin()
@@ -490,11 +490,11 @@ def test_a_form_that_is_sent_twice_is_one_message_and_a_stale_tab_is_told(tmp_pa
         assert [each["role"] for each in browser.shown()["messages"]] == ["user", "assistant"]
         assert len(model.requests) == 1
         stale = browser.say(first, "Something <else>", message="n" * 20)
-        assert browser.status == 409 and "more was said in the meantime" in stale
-        assert "Something &lt;else&gt;</textarea>" in stale, "what could not be sent is in its box"
+        assert browser.status == 409 and "the chat has newer messages" in stale
+        assert "Something &lt;else&gt;</textarea>" in stale, "the unsent message stays in its field"
 
 
-def test_what_may_be_said_is_bounded(tmp_path: Path) -> None:
+def test_messages_are_limited_in_length_and_number(tmp_path: Path) -> None:
     with (
         ChatServer(say_hello) as model,
         project(tmp_path, model.url, max_characters=10, max_messages=2, max_conversations=1) as opened,
@@ -517,7 +517,7 @@ def test_what_may_be_said_is_bounded(tmp_path: Path) -> None:
         assert browser.post("/talk/chat", form=token(browser.get(browser.get("/") and "/talk/chat")))[0] == 409
 
 
-def test_a_budget_holds_and_is_said_in_place(tmp_path: Path) -> None:
+def test_budget_limits_replies_and_shows_the_reason(tmp_path: Path) -> None:
     with (
         ChatServer(say_hello) as model,
         project(tmp_path, model.url, budget={"requests": 1}) as opened,
@@ -526,12 +526,12 @@ def test_a_budget_holds_and_is_said_in_place(tmp_path: Path) -> None:
         browser = Talker(port)
         page = browser.say(browser.say(browser.begin(), "One?"), "Two?")
         assert "the budget of this study is used up" in page and len(model.requests) == 1
-        assert opened.budget.spent.total == 15, "what the endpoint told was counted"
+        assert opened.budget.spent.total == 15, "the reported tokens were counted"
         [talk] = Chats(Studies(opened.store)).everything("chat")
         assert talk.said[1].about["tokens"] == [10, 5] and talk.said[3].reason == "budget"
 
 
-def test_nobody_reads_or_speaks_in_the_conversation_of_another(tmp_path: Path) -> None:
+def test_chats_of_others_are_not_accessible(tmp_path: Path) -> None:
     with ChatServer(say_hello) as model, project(tmp_path, model.url) as opened:
         studies = Studies(opened.store)
         keys = {name: add_person(studies, name) for name in ("ann", "bob")}
@@ -580,7 +580,7 @@ def test_a_scripted_model_may_have_the_role(tmp_path: Path) -> None:
         ({"assistants": {"a": {"model": "m", "base_url": "ftp://x"}}, "topics": ["t"]}, "http"),
     ],
 )
-def test_settings_that_contradict_themselves_are_refused(settings: Mapping[str, Any], told: str) -> None:
+def test_contradicting_settings_are_refused(settings: Mapping[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=re.escape(told)):
         Config.model_validate({"studies": {"chat": {"chat": settings}}})
 

@@ -39,8 +39,8 @@ T = TypeVar("T")
 CACHE_SIZE = 16
 """Number of cached results."""
 NEXT = (
-    "No scores yet. Score a file: accord score chats.jsonl --out scores.jsonl; or score live: accord serve. To restore "
-    "missing scores: accord board repair."
+    "No scores yet. Score a file: accord score chats.jsonl --out scores.jsonl; or score live: accord serve. To add a "
+    "folder of score parts: accord board repair FOLDER"
 )
 
 

@@ -57,7 +57,7 @@ class Bins:
         return [column[np.isfinite(column)] for column in self.seen.T]
 
     def soft(self, X: Floats) -> Floats:
-        """(n, M, BINS + 1) how much each value belongs to each bin, summing to 1; the last says that it is missing."""
+        """(n, M, BINS + 1) how much each value belongs to each bin, summing to 1; the last marks a missing value."""
         return _soft(self.ranks(X))
 
     def places(self, column: int, values: Floats) -> NDArray[np.intp]:
@@ -214,7 +214,7 @@ class Additive:
         return made
 
     def contributions(self, X: Floats) -> Floats:
-        """(n, M) what each metric adds to each prediction, in units of the scale."""
+        """(n, M) contribution of each metric to each prediction, in units of the scale."""
         rows, columns = X.shape
         result = np.empty((columns, rows))
         if rows == 1:

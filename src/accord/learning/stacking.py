@@ -231,7 +231,7 @@ class StackedAnswers(AnswerModel):
         self.parts, self.weights = dict(parts), dict(weights)
 
     def prepare(self, evidence: EvidenceTable) -> EvidenceTable:
-        """Return the evidence as the parts read it if all read it alike, otherwise unchanged."""
+        """Return the evidence as the parts read it if all read it the same way, otherwise unchanged."""
         tables = [model.prepare(evidence) for model in self.parts.values()]
         return tables[0] if all(table.columns == tables[0].columns for table in tables) else evidence
 

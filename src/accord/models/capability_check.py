@@ -88,7 +88,7 @@ def best_mode(capabilities: list[Capability]) -> tuple[str | None, str]:
     for mode, reason in reasons.items():
         if needs.get(mode, mode) in able:
             return mode, reason
-    return None, "the endpoint supports none of the modes"
+    return None, "the endpoint supports no mode"
 
 
 def _checks() -> dict[str, tuple[type[Endpoint], Any, Callable[[Any, str], Evidence]]]:

@@ -149,7 +149,7 @@ def _decision(
 
 def _none_made(unmade: Mapping[str, str]) -> BadInput:
     reasons = "; ".join(f"{name}: {reason}" for name, reason in unmade.items())
-    return BadInput(f"none of these evaluators can be made: {reasons}")
+    return BadInput(f"no evaluator can be made: {reasons}")
 
 
 def by_groups(

@@ -231,7 +231,7 @@ def set_scales(survey: FileSurvey, scales: Mapping[str, tuple[float, float]]) ->
 
 
 class _Surveyor:
-    """Collect the answers of files: of tables of labels, beside the text, and marked as such by a format."""
+    """Collect the answers of files: in tables of labels, next to the text, or marked by a format."""
 
     def __init__(
         self,

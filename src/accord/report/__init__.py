@@ -1,4 +1,4 @@
-"""The report of an evaluator as one self-contained HTML file, the page of issues, the gate, and `accord run`."""
+"""Report of an evaluator as a self-contained HTML file, the page of issues, the gate, and `accord run`."""
 
 from lazy_loader import attach_stub
 

@@ -58,7 +58,7 @@ _MOST_BAD_ROWS = 20
 
 @dataclass
 class _Input:
-    """Conversations of a source with the counts of what was skipped.
+    """Conversations of a source with the counts of skipped rows.
 
     Attributes:
         source: A file, or a table in memory.

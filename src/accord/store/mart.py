@@ -66,7 +66,7 @@ T = TypeVar("T")
 def mart_folder(store: str, named: str | None = None, folder: Path = Path()) -> Path | None:
     """Return the folder of a store's mart; `None` for a store in memory.
 
-    It is the `named` folder; by default it lies beside a SQLite file, and for PostgreSQL it is `accord.scores` in
+    It is the `named` folder; by default it is next to a SQLite file, and for PostgreSQL it is `accord.scores` in
     `folder`.
 
     Raises:

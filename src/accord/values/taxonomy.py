@@ -123,7 +123,7 @@ class Taxonomy(FrozenModel):
             for kind in self.issues
         )
         instructions = (
-            "Look at one reply in the conversation below, given what was said before it, and answer the question."
+            "Look at one reply in the conversation below, given the turns before it, and answer the question."
         )
         return Rubric(
             name=f"issues of {self.name}", questions=questions, main=questions[0].id, instructions=instructions

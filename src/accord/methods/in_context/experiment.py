@@ -419,7 +419,7 @@ def check_examples(train: RatedExamples, groups: Sequence[str], k: int) -> None:
     if count - largest < k:
         raise BadInput(
             f"{largest} of {count} examples share a conversation or the turns before the reply, so that only "
-            f"{count - largest} others can be shown with one of them; {k} are needed. Rate other conversations, or "
+            f"{count - largest} others can be shown with one example; {k} are needed. Rate other conversations, or "
             f"show fewer: in-context: {{demonstrations: {max(1, count - largest)}}}"
         )
     if len({example.score for example in train.all}) == 1:

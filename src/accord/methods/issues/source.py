@@ -296,7 +296,7 @@ class Issues(Source):
         """Return the signature of the imported annotations.
 
         Raises:
-            BadInput: No annotations of that model were imported, or several sets of them.
+            BadInput: No annotations of that model were imported, or several sets.
         """
         [makers] = yield [Request(STORE, StoreRead(lambda store: IssueAnnotations(store).makers()))]
         named = [name for name in makers if f"|model:{self.settings.model}|" in name and REPEAT not in name]
@@ -366,7 +366,7 @@ def issues_source(settings: Mapping[str, Any], context: SourceContext) -> Issues
 def translated(labels: Labels, source: Taxonomy, to_: Taxonomy) -> Labels:
     """Return the labels with kinds of one taxonomy as kinds of another (SODA-EVAL, appendix A).
 
-    If several kinds correspond to one, a label of any of them counts.
+    If several kinds correspond to one, a label of any kind counts.
 
     Raises:
         UnknownName: The source taxonomy names no counterparts in the other one.

@@ -225,7 +225,7 @@ class ExploreChart:
 
     @property
     def title(self) -> str:
-        """Sentence about what the chart shows."""
+        """Description of the chart."""
         settings = self.settings
         y = "Number of scores" if settings.aggregate == COUNT and settings.mark != "quartiles" else settings.y
         color = f", colored by {settings.color}" if settings.color else ""
