@@ -18,7 +18,7 @@ HELPERS = {
     "adoror_planted", "adoror_prefixes", "adoror_systems", "attack_access", "attack_batches", "attack_files",
     "attack_models", "attack_outputs", "attack_pages", "attack_scores", "attack_service", "attack_wires",
     "attack_workbench", "attacking", "board_scores",
-    "ciu_selection", "ciu_tables", "eager", "harness",
+    "ciu_selection", "ciu_tables", "eager", "harness", "wording",
     "hostile",
     "llm_rubric_paper", "llm_rubric_people", "load", "rated", "rubicon_baselines", "rubicon_planted",
     "rubicon_recorded", "scale_live", "scale_scoring", "scale_store",
