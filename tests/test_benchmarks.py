@@ -1,4 +1,4 @@
-"""Every benchmark can be started, and the cheap parts of each come to what they are about."""
+"""Every benchmark starts, and its cheap parts give rows."""
 
 import json
 import os
@@ -117,7 +117,7 @@ def test_a_live_reply_is_scored_by_an_evaluator_of_metrics(load):
 
 
 def test_scripts_of_other_processes_are_python_of_this_release(load, tmp_path):
-    """Those that ask a server are tried elsewhere; what they import has to be there."""
+    """Benchmarks with a server are tested elsewhere; here their imports must work."""
     faults, judging, imports = load("faults"), load("judging_overhead"), load("import_speed")
     scale = load("scale_scoring")
     scripts = [faults.JUDGE, judging.ACCORD, judging.KEPT, judging.PLAN, judging.SDK, judging.HTTP, imports.ACCORD]

@@ -142,7 +142,7 @@ def test_ten_are_rated_by_keyboard_alone_with_the_connection_lost_in_the_middle(
                 page.keyboard.press("Enter")
             at_item(page, 11)
         given = answers(opened)
-        assert len({each.answer for each in given}) == len(given) == 31, "one of them was changed once"
+        assert len({each.answer for each in given}) == len(given) == 31, "one answer was changed once"
         assert Counter(each.question for each in opened.store.labels()) == {"good": 10, "topic": 10, "share": 10}
         assert sorted(each.value for each in opened.store.labels().on("share")) == [10.0 * n for n in range(1, 11)]
         assert sorted(Counter(each.value for each in opened.store.labels().on("topic")).items()) == [
