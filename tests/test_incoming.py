@@ -69,7 +69,7 @@ def test_text_becomes_sendable(text: str, clean: str) -> None:
 
 
 @given(st.text(st.characters()))
-def test_sendable_text_is_utf_8_and_stays_as_it_is(text: str) -> None:
+def test_sendable_text_is_utf_8_and_unchanged(text: str) -> None:
     clean = sendable(text)
     assert clean.encode().decode() == clean and "\0" not in clean and sendable(clean) == clean
 
@@ -104,7 +104,7 @@ def test_whole_numbers_are_ascii_digits(text: str, number: int | None) -> None:
     assert parse_whole_number(text) == number
 
 
-def test_yaml_text_that_is_no_text_is_refused_and_that_of_a_card_replaced(tmp_path: Path) -> None:
+def test_invalid_text_is_refused_in_yaml_and_replaced_in_cards(tmp_path: Path) -> None:
     for text in ('a: "\\ud800"', '"\\0": 1', 'a: ["x", "\\uDFFF"]'):
         (tmp_path / "a.yaml").write_text(text)
         with pytest.raises(BadInput, match="a.yaml is not valid YAML: .*NUL or half a surrogate pair"):
@@ -115,7 +115,7 @@ def test_yaml_text_that_is_no_text_is_refused_and_that_of_a_card_replaced(tmp_pa
 
 @settings(max_examples=60, deadline=None)
 @given(st.binary(max_size=200), st.integers(1, 60), st.integers(0, 255))
-def test_archive_is_whole_or_refused(content: bytes, cut: int, byte: int) -> None:
+def test_damaged_archive_is_refused(content: bytes, cut: int, byte: int) -> None:
     """A truncated or changed archive gives the packed bytes, or an error."""
     packed = gzip.compress(content, mtime=0)
     changed = bytearray(packed)
@@ -262,9 +262,7 @@ def test_every_format_has_a_sample(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", SAMPLES)
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(data=st.data())
-def test_whatever_a_reader_lets_in_every_later_stage_takes(
-    name: str, data: st.DataObject, folder: Path, rubric: Rubric
-) -> None:
+def test_later_stages_accept_all_imported_rows(name: str, data: st.DataObject, folder: Path, rubric: Rubric) -> None:
     rows = data.draw(changed_rows(SAMPLES[name]))
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "rows.jsonl"
@@ -284,7 +282,7 @@ def test_whatever_a_reader_lets_in_every_later_stage_takes(
 ))  # fmt: skip
 @example(message={"conversation": "c", "role": "assistant", "content": "Hello.", "time": "0001-01-01T00:00:00+14:00"})
 @example(message={"conversation": "c", "role": "assistant", "content": "\ud800", "system": "\ud800", "id": "\0"})
-def test_whatever_a_live_message_says_the_board_shows_it(message: dict[str, Any], folder: Path) -> None:
+def test_board_shows_any_live_message(message: dict[str, Any], folder: Path) -> None:
     with (
         tempfile.TemporaryDirectory() as place,
         Project(Config.model_validate({"store": f"sqlite:///{place}/accord.db"})) as project,
@@ -325,7 +323,7 @@ def test_odd_metadata_of_rated_conversations_reach_every_page(tmp_path: Path, fo
         assert "\0" not in html and "\x1b" not in html
 
 
-def test_facts_of_conversations_that_no_reader_made_are_sendable(tmp_path: Path) -> None:
+def test_facts_of_constructed_conversations_are_sendable(tmp_path: Path) -> None:
     from accord import Conversation, Turn
 
     odd = {"system": "\ud800", "topic": "\0", "language": "é\udfff", "time": "0001-01-01T00:00:00+14:00"}

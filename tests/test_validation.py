@@ -75,7 +75,7 @@ def many(dialogues: int = 40, turns: int = 6) -> list[IssueAnnotation]:
     ]
 
 
-def test_a_turn_with_issues_is_only_taken_where_it_is_the_first_of_its_dialogue() -> None:
+def test_first_turn_with_issues_of_a_dialogue_is_sampled() -> None:
     rows = [
         assessed("a", 3, "Fluency"),
         assessed("a", 1),
@@ -86,7 +86,7 @@ def test_a_turn_with_issues_is_only_taken_where_it_is_the_first_of_its_dialogue(
     assert eligible_turns(rows) == [("a", 1), ("a", 2), ("a", 4), ("b", 1)]
 
 
-def test_of_a_dialogue_a_second_turn_only_when_all_have_one(tmp_path: Path) -> None:
+def test_second_turn_is_sampled_after_all_dialogues_have_one(tmp_path: Path) -> None:
     rows = many()
     store = Store(f"sqlite:///{tmp_path}/accord.db")
     chat = tuple(Turn("assistant", "Fine.") for _ in range(6))
@@ -108,7 +108,7 @@ def test_of_a_dialogue_a_second_turn_only_when_all_have_one(tmp_path: Path) -> N
     store.close()
 
 
-def test_a_study_of_what_was_assessed_is_drawn_once(tmp_path: Path) -> None:
+def test_study_of_assessed_turns_is_sampled_once(tmp_path: Path) -> None:
     with project(tmp_path) as opened:
         studies = Studies(opened.store)
         with pytest.raises(BadInput, match="allowed: 1 to 6"):
@@ -132,7 +132,7 @@ def test_a_study_of_what_was_assessed_is_drawn_once(tmp_path: Path) -> None:
         studies.close()
 
 
-def test_guidance_comes_after_the_first_rating_which_stays(tmp_path: Path) -> None:
+def test_issues_are_shown_after_the_first_rating(tmp_path: Path) -> None:
     with project(tmp_path) as opened:
         studies = Studies(opened.store)
         look = open_validation(opened, "overall", studies, per_turn=1)
@@ -187,11 +187,11 @@ def project(folder: Path) -> Iterator[Project]:
 
 
 def said(turns: tuple[Turn, ...]) -> str:
-    """The digest of what was said up to the reply."""
+    """Return the digest of the dialogue up to the reply."""
     return turn_digests(Conversation("any", turns))[1]
 
 
-def test_quotes_that_overlap_are_marked_once() -> None:
+def test_overlapping_quotes_are_marked_once() -> None:
     assert quoted_parts("abcdef", [(1, 3), (2, 4), (4, 5), (9, 12), (-3, 0)]) == (
         QuotedPart("a", False),
         QuotedPart("bcde", True),
@@ -203,7 +203,7 @@ def test_quotes_that_overlap_are_marked_once() -> None:
 # --- agreement ----------------------------------------------------------------------------------------------------
 
 
-def test_cohens_kappa_is_its_formula() -> None:
+def test_cohens_kappa_equals_its_formula() -> None:
     draw = np.random.default_rng(0)
     for _ in range(20):
         first = draw.integers(0, 3, 50).astype(float)
@@ -232,7 +232,7 @@ def test_fleiss_kappa_on_the_worked_example() -> None:
         assert fleiss_kappa(counts) is None and why in (no_fleiss(counts) or "")
 
 
-def test_kappa_of_pairs_uses_what_they_share() -> None:
+def test_kappa_of_pairs_uses_common_items() -> None:
     nan = np.nan
     answers = np.array([[0, 0, nan], [2, 2, nan], [1, 2, 1], [2, nan, 2], [0, nan, 1]])
     expected = [cohen_kappa_score([0, 2, 1], [0, 2, 2]), cohen_kappa_score([1, 2, 0], [1, 2, 1])]
@@ -299,7 +299,7 @@ def test_table_13_by_hand() -> None:
 
 
 @pytest.mark.slow
-def test_the_page_of_issues_shows_the_validations_that_there_are(tmp_path: Path) -> None:
+def test_issues_page_shows_validations(tmp_path: Path) -> None:
     plan, rows, labels = by_hand()
     detection = detection_outcome(labels, plan, rows, TAXONOMY, draws=20)
     ratings = overall_outcome({}, about("overall", rows), rows)
@@ -310,7 +310,7 @@ def test_the_page_of_issues_shows_the_validations_that_there_are(tmp_path: Path)
         assert ("turns rated without and then with their issues" in html) == (ratings in shown)
 
 
-def test_a_tie_is_no_majority() -> None:
+def test_tie_has_no_majority() -> None:
     plan, rows, _ = by_hand()
     turn = Target("c1", 1)
     labels = answers_to("validation:detection", {"ann": {turn: 0}, "bob": {turn: 2}})
@@ -380,7 +380,7 @@ def test_agreement_of_one_person_is_undefined() -> None:
     assert agreement_with_model(alone, np.ones(3)) is None
 
 
-def test_intervals_draw_whole_dialogues() -> None:
+def test_intervals_resample_dialogues() -> None:
     targets = [Target("a", 1), Target("a", 2), Target("b", 1)]
     sample_items = DialogueResampling.of(targets, draws=50)
     assert all(Counter(rows.tolist())[0] == Counter(rows.tolist())[1] for rows in sample_items.draws)
