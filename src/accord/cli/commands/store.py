@@ -129,5 +129,5 @@ def _text(found: Mapping[str, Any]) -> str:
     lines = [f"{found['store']} (version {found['version'] or 'unknown'}): {rows or 'no rows'}"]
     lines += [f"damaged: {each['what']}\n  repair: {each['repair']}" for each in found["damage"]]
     lines += [f"note: {each}" for each in found["notes"]]
-    lines += [f"note: {each}, which Accord did not make" for each in found["foreign"]]
+    lines += [f"note: {each}, which Accord did not create" for each in found["foreign"]]
     return "\n".join([*lines, *([] if found["damage"] else ["nothing is damaged"])])
