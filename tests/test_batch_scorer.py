@@ -119,7 +119,7 @@ def test_perspective_and_options_are_those_of_the_command(tmp_path):
     assert all(value.is_integer() for value in panel["value"]) and "loss:zero-one" in panel["signature"][0]
     with pytest.raises(UnknownName, match="annotator"):
         BatchScorer(tmp_path, Perspective.named("nobody", (), None))
-    with pytest.raises(BadInput, match="one row per row"):
+    with pytest.raises(BadInput, match="one row per input row"):
         BatchScorer(tmp_path, Perspective.named(None, ("ann", "bob"), "each"))
     with pytest.raises(BadInput, match="--ask"):
         BatchScorer(tmp_path, options=ScoreOptions(ask=3))

@@ -163,7 +163,7 @@ def test_conversations_without_ids_are_named_as_in_one_file_and_apart_in_several
     [
         ("no.jsonl", None, "no file"),
         ("*.jsonl", None, "no file of conversations"),
-        ("bad.parquet", b"PAR1 no", "no Parquet file"),
+        ("bad.parquet", b"PAR1 no", "not a Parquet file"),
         ("labels.csv", b"conversation,annotator,question,value\na,b,q,1\n", "labels"),
         ("odd.jsonl", b'{"a": 1}\n', "cannot tell the format"),
         ("blank.jsonl", b"\n\n", "holds no row"),
@@ -292,7 +292,7 @@ def test_bad_rows_and_files_that_fail_cost_themselves_alone(tmp_path, scorer, sm
     assert done.counts.bad_rows == 3 and done.counts.scored == 60
     bad = table(tmp_path / "out").filter(pl.col("status") == "bad-row")
     assert len(bad) == 3 and bad["unscored"].is_not_null().all()
-    with pytest.raises(BadInput, match="1 parts are still to be made"):
+    with pytest.raises(BadInput, match="1 parts are missing"):
         merge_parts(tmp_path / "out", tmp_path / "m.jsonl")
 
 
@@ -329,7 +329,7 @@ def test_shards_share_the_work_and_together_do_all_of_it(tmp_path, scorer, small
     chats = scaled.parquet(tmp_path / "a.parquet", scaled.drawn(1200))
     for number in (3, 1):
         score_parts(scorer, chats, tmp_path / "out", Execution(workers=1, shard=Shard(number, 3)))
-    with pytest.raises(BadInput, match="still to be made"):
+    with pytest.raises(BadInput, match="parts are missing"):
         merge_parts(tmp_path / "out", tmp_path / "m.parquet")
     done = score_parts(scorer, chats, tmp_path / "out", Execution(workers=1, shard=Shard(2, 3)))
     assert done.left == 0 and 0 < done.made < done.parts and done.counts.rows == 1200
