@@ -1,4 +1,4 @@
-"""Output parameters of commands, and the check that every one of them passes before its command runs.
+"""Output parameters of commands, and the check of their paths before a command runs.
 
 A parameter that names a file or folder to write carries an `Output` in its annotation. `checked_outputs` then compares
 the path with the project's files and with the other parameters of the command, which are its inputs.
@@ -96,7 +96,7 @@ EVALUATOR = folder_with(_EVALUATOR)
 METRIC = folder_with(_METRIC)
 RUN = Output(may_hold_project=True)
 CHECKED_BY_COMMAND = Output()
-"""The command refuses a path that holds anything but an earlier output."""
+"""Mark for commands that check the path themselves."""
 
 
 def _beginning(path: Path) -> str:
@@ -226,7 +226,7 @@ def _check_folders(path: Path, output: Output) -> None:
 
 
 def _check_content(path: Path, project: list[ProtectedFile]) -> None:
-    """Refuse an output folder that holds files of the project: what is written there could have their names.
+    """Refuse an output folder that holds files of the project, which an output could overwrite.
 
     Raises:
         BadInput: Names the file.
