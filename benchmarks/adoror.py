@@ -1,12 +1,11 @@
 """ADOROR: a planted utility that the selector has to find, and table 1 on Topical-USR with the embedded model.
 
-`--only planted,sensitivity,prompts,together` needs no data and no model: what each selector recovers, table 4
-(γ × ζ × k), whether prompts that do well about the examples do well about new inputs (figures 4 to 6), and what it
-costs that inputs share tried sets.
+`--only planted,sensitivity,prompts,together` needs no data and no model: recovery by each selector, table 4
+(γ × ζ × k), transfer of good prompts to new inputs (figures 4 to 6), and the cost of sharing observed sets.
 
-The real part keeps every reply in `--store`: it can be stopped and goes on from there. `--limit N` takes so many
+The real part stores every reply in `--store` and continues after a stop. `--limit N` takes N
 responses (whole contexts); `--limit 18 --splits context --dimensions Overall` takes about ten minutes on one core
-beside other work, less on two.
+with other work, less on two.
 """
 
 from __future__ import annotations
@@ -44,12 +43,12 @@ SPLITS = ("context", "random")
 FOLDS = 5
 TURNS, FACT = 1, 240
 """Turns before the reply, and characters of the fact, that this small model is shown."""
-SMALL = {"candidates": 2, "kept": 2, "demonstrations": 2, "sets": 2, "ranked": 64}
+SMALL = {"candidates": 2, "top_prompts": 2, "demonstrations": 2, "sets": 2, "candidate_sets": 64}
 """Sizes for a model that reads some hundreds of tokens a second; the paper's are 80, 4, 5, 4 and 512."""
 CONTEXT = 1024
 TINY = {**SMALL, "candidates": 1, "sets": 1, "ensemble": 3}
 FEW = 20
-"""Up to so many responses the sizes are those that finish in minutes."""
+"""Up to this many responses, the sizes finish in minutes."""
 DRAWS = 1000
 
 
@@ -106,7 +105,7 @@ def main() -> None:
 def real(
     folder: Path, where: Path, limit: int | None, splits: Sequence[str], dimensions: Sequence[str], small: bool
 ) -> list[Row]:
-    """One row per split, dimension, fold and system: what was predicted and what people said."""
+    """Return one row per split, dimension, fold and system, with predictions and ratings."""
     scorer = {"model": MODEL, "mode": "logprobs", "context": CONTEXT if small else None}
     sizes: Mapping[str, Any] = (TINY if (limit or 0) <= FEW else SMALL) if small else {}
     about = {"background": "fact", "selector": "adoror", "calibrate": False, "level": "turn", "rivals": list(TABLE_1)}
@@ -148,7 +147,7 @@ def _progress(about: str) -> Callable[[str], None]:
 
 
 def _rows(found: InContext, test: Training, about: Row) -> Iterator[Row]:
-    """One row per system: the raw means of its answers beside people's means, for the held-out responses."""
+    """Yield one row per system: means of its answers and of the ratings, for the held-out responses."""
     examples = _examples(test)
     truth = {str(example.target): example.score for example in examples}
     assert found.held_out_ is not None
@@ -209,7 +208,7 @@ def _moved(label: Label, sample: Sample) -> Label:
     return replace(label, target=sample.target)
 
 
-# --- what is told of it ---------------------------------------------------------------------------------------------
+# --- tables ---------------------------------------------------------------------------------------------
 
 
 def _spearman(pairs: Sequence[Sequence[float]]) -> float | None:

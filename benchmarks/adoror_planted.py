@@ -158,12 +158,7 @@ TOGETHER = (1, 2, 4, 8, 16)
 
 
 def together_rows(seed: int, quick: bool) -> list[Row]:
-    """What sharing tried sets among inputs costs: it lets a prefix cache save most of the text (`prefixes`).
-
-    Returns:
-        A row by number of inputs that share a set: `recovered` by the best node, and `absolute_error` of the subgraph's
-        mean of five.
-    """
+    """Cost of sharing observed sets among inputs, which lets a prefix cache save most of the text (`prefixes`)."""
     world, rows = _world(seed, MECHANISMS, quick), list[Row]()
     nodes, examples, prompts = _nodes(seed, world, quick), len(world.library), len(world.library.prompts)
     for together in TOGETHER[::2] if quick else TOGETHER:

@@ -1,4 +1,4 @@
-"""What a prefix cache saves of the requests of one study: the share of text that repeats the request before."""
+"""Share of the requests of one study that a prefix cache saves."""
 
 from __future__ import annotations
 

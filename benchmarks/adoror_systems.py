@@ -22,8 +22,8 @@ from accord.methods import (
     ZERO_SHOT,
     Choose,
     ExampleLibrary,
-    ExperimentResult,
     Floats,
+    InContextResult,
     Neighbours,
     Nodes,
     Pairs,
@@ -174,7 +174,7 @@ def utility(seed: int, towers: TowerSettings) -> TowerSelector:
 
 
 def without(*parts: str) -> Callable[[int, TowerSettings], TowerSelector]:
-    """The towers without some of what they know beside the texts."""
+    """Return the towers without some of their inputs."""
     return partial(TowerSelector, parts=PARTS - set(parts))
 
 
@@ -210,7 +210,7 @@ def subgraph_of_means(weights: Floats, nodes: Nodes, size: int = 5) -> list[int]
 
 
 @rivals.register("Auto-P-Random")
-def random_prompt(result: ExperimentResult) -> Choose | None:
+def random_prompt(result: InContextResult) -> Choose | None:
     """A written prompt drawn at random, with random examples."""
     written = [task for task in result.candidates if task.examples]
     rng = np.random.default_rng([result.experiment.seed, 4])
@@ -218,18 +218,18 @@ def random_prompt(result: ExperimentResult) -> Choose | None:
 
 
 @rivals.register("Auto-P-Selected")
-def best_prompt(result: ExperimentResult) -> Choose:
+def best_prompt(result: InContextResult) -> Choose:
     """The best prompt, with random examples."""
     return at_random(result.recipe, result.recipe.tasks[:1])
 
 
 @rivals.register("Auto-P-Selected-Ensemble")
-def all_prompts(result: ExperimentResult) -> Choose:
+def all_prompts(result: InContextResult) -> Choose:
     """Every prompt that is kept, with random examples."""
     return at_random(result.recipe, result.recipe.tasks)
 
 
-def retrieved_by(name: str, result: ExperimentResult) -> Choose:
+def retrieved_by(name: str, result: InContextResult) -> Choose:
     """The very set that a selector retrieves, with the best prompt."""
     recipe = result.recipe
     selector = make_selector(name, result.experiment.seed).fit(recipe.library, result.pairs)
@@ -246,13 +246,13 @@ rivals.register("Auto-P-Selected with neighbours")(partial(retrieved_by, "neighb
 
 
 @rivals.register("ADOROR w/o subgraph")
-def one_request(result: ExperimentResult) -> Choose:
+def one_request(result: InContextResult) -> Choose:
     """The heaviest set alone."""
     recipe = result.recipe
     return replace(recipe, sizes=replace(recipe.sizes, ensemble=1)).requests
 
 
-def selected_by(name: str, result: ExperimentResult) -> Choose | None:
+def selected_by(name: str, result: InContextResult) -> Choose | None:
     """The method with another selector; `None` for the one that is used."""
     recipe = result.recipe
     if name == recipe.selector.name:

@@ -32,12 +32,12 @@ Write = Callable[[Path], object]
 
 
 def row(**more: object) -> bytes:
-    """A conversation that is good but for what is given."""
+    """A valid conversation, except for the given fields."""
     return json.dumps({"id": "good", "messages": messages("hello", "hi"), **more}).encode() + b"\n"
 
 
 def holds(content: bytes | str, times: int = 1) -> Write:
-    """A file of this content, so many times."""
+    """A file that repeats this content."""
     return lambda path: path.write_bytes((content.encode() if isinstance(content, str) else content) * times)
 
 
@@ -122,11 +122,11 @@ ODD = {
     "texts for lists": row(messages="[" * 500) + row(id="x", documents={"a": [1]}),
     "a time without end": row(id="t", created_at=1e300) + row(id="u", messages=[{"role": "user", "time": 1e300}]),
 }  # fmt: skip
-"""Rows that are let in or refused one by one, beside one that is good: nothing else may come of them."""
+"""Rows next to a valid one: each is accepted or refused, without any other effect."""
 
 
 def readers(shop: Workshop) -> Iterator[Case]:
-    """`accord import` of files that nobody would write."""
+    """`accord import` of hostile files."""
     for name, (file, write) in BAD.items():
 
         def bad(file: str = file, write: Write = write) -> str:
@@ -181,7 +181,7 @@ def yamls(shop: Workshop) -> Iterator[Case]:
         (folder / file).unlink()
         write(folder / file)
         ran = accord(folder, "judge", "--plan")
-        late = ran.cpu - normal[0] > 2.0  # a second, and what the machine's speed drifts
+        late = ran.cpu - normal[0] > 2.0  # one second, plus the drift of the machine's speed
         return ran.fell() or (f"took {ran.cpu:.1f} s of CPU, {normal[0]:.1f} where nothing is wrong" if late else "")
 
     for place, (name, write) in enumerate(YAML.items()):
@@ -270,7 +270,7 @@ FOLDERS: dict[str, Write] = {
 
 
 def folders(shop: Workshop) -> Iterator[Case]:
-    """`accord score` with an evaluator's folder that somebody else wrote."""
+    """`accord score` with a foreign evaluator folder."""
 
     def tried(write: Write) -> str:
         folder = shop.learned()
@@ -340,7 +340,7 @@ def _forged(folder: Path, statements: str) -> str:
     with closing(sqlite3.connect(folder / "accord.db")) as store:
         store.executescript(statements)
         before = store.execute("SELECT count(*) FROM annotations").fetchone()
-    fell = accord(folder, "score", "chats.jsonl", "--out", "scores.jsonl").fell((1,), "Accord did not make")
+    fell = accord(folder, "score", "chats.jsonl", "--out", "scores.jsonl").fell((1,), "Accord did not create")
     fell = fell or accord(folder, "store", "check").fell((1,), "was not made by Accord")
     (folder / "accord.db").rename(folder / "copy.db")
     restored = accord(folder, "store", "restore", "copy.db")
@@ -354,7 +354,7 @@ def _forged(folder: Path, statements: str) -> str:
 
 
 def stores(shop: Workshop) -> Iterator[Case]:
-    """A store that is damaged: every command says so, and `accord store check` names what is."""
+    """A damaged store: every command reports it, and `accord store check` names the damage."""
     for name, statements in FORGED.items():
         yield f"forged: {name}", partial(_forged, shop.learned(), statements)
     for name, write in STORES.items():
@@ -364,11 +364,11 @@ def stores(shop: Workshop) -> Iterator[Case]:
             write(folder / "accord.db")
             checked = accord(folder, "store", "check")
             used = accord(folder, "export", "out.jsonl")
-            return checked.fell() or used.fell((0, 1))  # what is damaged may be nothing that it reads
+            return checked.fell() or used.fell((0, 1))  # the command may not read the damaged part
 
         yield name, tried
     yield "locked by another", lambda: _locked(shop.learned())
-    yield "PostgreSQL: what it cannot hold, the future, a table that is gone", lambda: _postgresql(shop.learned())
+    yield "PostgreSQL: invalid values, a future version, a missing table", lambda: _postgresql(shop.learned())
 
 
 def _locked(folder: Path) -> str:
@@ -422,7 +422,7 @@ PLACES: dict[str, Write] = {
 
 
 def follow(shop: Workshop) -> Iterator[Case]:
-    """`accord follow` of a log, a place and rows that are not what they were."""
+    """`accord follow` with a changed log, position and rows."""
 
     def followed(folder: Path, log: str = "log.jsonl", out: str = "rows.jsonl") -> Ran:
         return accord(folder, "follow", log, "--out", out, "--once", "--no-watch", deadline=60)

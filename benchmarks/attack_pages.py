@@ -45,7 +45,7 @@ class _Live(HTMLParser):
 
 
 def live(page: str) -> str:
-    """Live markup of a page that came from what it shows, or ''."""
+    """Return active markup that came from a page's data, or ''."""
     parser = _Live()
     parser.feed(page)
     parser.close()

@@ -43,7 +43,7 @@ class People:
             self.links[name] = json.loads(told.out)["link"].rpartition("/")[2]
 
     def labels(self) -> int:
-        """How many answers are kept."""
+        """Return the number of saved answers."""
         connection = sqlite3.connect(self.folder / "accord.db", timeout=60)
         (count,) = connection.execute("SELECT count(*) FROM annotations").fetchone()
         connection.close()
@@ -61,7 +61,7 @@ class Browser:
             self.token = _first(r'name="accord-form" content="(\w+)"', self.send("GET", "/"))
 
     def send(self, method: str, path: str, body: str = "", form: bool = False, **changed: str) -> str:
-        """What comes back; headers may be `changed`, or left out where they are empty."""
+        """Return the response; headers can be `changed`, or omitted if empty."""
         here = f"127.0.0.1:{self.served.port}"
         headers = {"Host": here, "Origin": f"http://{here}", "Cookie": self.cookie, "X-Accord-Form": self.token}
         if form:
@@ -80,14 +80,14 @@ class Browser:
         return self.send("GET", f"/rate/look/{self.item}")
 
     def answer(self, **more: object) -> dict[str, object]:
-        """An honest answer, but for what is named."""
+        """Return a valid answer with some fields changed."""
         made: dict[str, object] = {"study": "look", "assignment": self.item, "id": "honest-answer-0001", "value": 1,
                                    "question": "quality", "stage": "one"}  # fmt: skip
         return {**made, **more}
 
 
 def workbench(shop: Workshop) -> Iterator[Case]:
-    """All of them, against one server; nothing may be kept that was refused."""
+    """Run all attacks against one server; refused answers must not be saved."""
     people = People(shop)
     with listening(people.folder, "serve") as served:
         ann, bob, zoe = (Browser(served, people.links[name]) for name in ("ann", "bob", "zoe"))
@@ -139,7 +139,7 @@ def workbench(shop: Workshop) -> Iterator[Case]:
 
 
 def _forged(ann: Browser, bob: Browser) -> dict[str, object]:
-    """Answers that nobody was asked for."""
+    """Yield answers that no page asks for."""
     mark = partial(ann.answer, question="issue:Coherence", turn=1)
     return {
         "an assignment of another": ann.answer(assignment=bob.item),
@@ -182,7 +182,7 @@ def _huge(ann: Browser) -> dict[str, Callable[[], str]]:
 
 
 def _refused(people: People, browser: Browser, row: object, **changed: str) -> str:
-    """Whether an answer was turned away, without a trace and with nothing kept."""
+    """Return True if an answer was refused without a traceback and without saved data."""
     before = people.labels()
     sent = row if isinstance(row, str) else json.dumps(row)
     told = browser.send("POST", "/answers", sent, False, **changed)
@@ -242,7 +242,7 @@ def _formulas(people: People) -> str:
 
 
 def _guessed(served: Served, ann: Browser) -> str:
-    """Nobody comes in by guessing, guesses are slowed down, and honest people go on."""
+    """Guessed links fail and are slowed down, while other users continue."""
     key, seen = "y" * 38, set[int]()
     with_keep = f"Host: 127.0.0.1:{served.port}\r\n"
     for start in range(0, GUESSES, 100):

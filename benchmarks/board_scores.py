@@ -1,9 +1,8 @@
 """The board under load (`workbench.py --only dashboard`): a mart of planted scores, and its pages over HTTP, timed.
 
-`first_seconds` is the first load of a server that was just started; `seconds` is that of each address once something
-was loaded, its figures computed then for the first time; `again_seconds` the same address once more. `megabytes` is the
-most memory that the server's process has had by then (Linux; empty elsewhere), `mart_megabytes` what lies on the disk.
-`cpu_seconds` is what the server's process worked for a page: what is left of `seconds` it waited for others' work.
+`first_seconds` is the first load of a new server, `seconds` the first load of each address after that, and
+`again_seconds` its second load. `megabytes` is the peak memory of the server's process (Linux; empty elsewhere),
+`mart_megabytes` the size on disk, and `cpu_seconds` the processor time of the server for a page.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ BEGIN = 1_780_000_000_000
 
 
 def planted(folder: Path, rows: int, question: str = "Q0", seed: int = 0, systems: int = SYSTEMS) -> Mart:
-    """A mart of so many scored turns, five a conversation, half a year long; system 0 is the worst by .2."""
+    """Create a mart of `count` scored turns, five per conversation, over half a year; system 0 is worse by .2."""
     import polars as pl
 
     rng, mart = np.random.default_rng(seed), Mart(folder)
@@ -80,7 +79,7 @@ def planted(folder: Path, rows: int, question: str = "Q0", seed: int = 0, system
 
 
 def dashboard(port: int, scores: int) -> Iterator[Row]:
-    """The board's pages with so many scores, one row a page."""
+    """Measure the board's pages with `count` scores; one row per page."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         planted(folder / "accord.db.scores", scores)
@@ -120,7 +119,7 @@ def _signed_in(port: int, process: subprocess.Popen[bytes], log: Path) -> str:
 
 
 def _seconds(port: int, path: str, cookie: str) -> float:
-    """How long a page takes, from the request to its last byte."""
+    """Return the seconds from the request to the last byte of a page."""
     connection = HTTPConnection("127.0.0.1", port, timeout=300)
     start = time.perf_counter()
     connection.request("GET", path, headers={"Cookie": cookie})

@@ -1,15 +1,14 @@
-"""How long the two cores of calibration take to learn, beside the way they are usually trained.
+"""Training time of the answer models `mixed` and `network`, compared with the usual way of training.
 
     python benchmarks/calibration_speed.py [--data ../shared/data] [--only mixed,network-grid] [--quick] --json OUT
 
-mixed         chooses its variance ratios, fits and predicts, on one core. The textbook way is the same restricted
-              likelihood on the dense (n, n) covariance, with numerical gradients, by the same optimiser from the same
+mixed         chooses its variance ratios, fits and predicts on one core. The textbook way maximizes the same restricted
+              likelihood on the dense (n, n) covariance, with numerical gradients, by the same optimizer from the same
               start; its ratios must agree.
-network-grid  the paper's grid (16,128 cells, 5 folds) in CPU seconds, beside training every cell by itself, eagerly:
-              a step of each program is timed and multiplied by the steps that its cells take. `--limit N` takes N of
-              the 64 programs, evenly spaced from the cheapest to the dearest; `--quick` the cheapest. The cells
-              and folds are the same on both sides. `--budget 60s` then searches the grid for so long and compares the
-              best cell with that of all programs.
+network-grid  the paper's grid (16,128 cells, 5 folds) in CPU seconds, compared with training every cell eagerly: a step
+              of each program is timed and multiplied by the steps that its cells take. `--limit N` takes N of the 64
+              programs, evenly spaced by cost; `--quick` the cheapest. Cells and folds are the same on both sides.
+              `--budget 60s` then searches the grid for that time and compares the best cell with that of all programs.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ Floats = NDArray[np.float64]
 
 
 def corpus(folder: Path) -> tuple[str, EvidenceTable, Labels, Question]:
-    """LLM-RUBRIC's synthetic rows where they are, else a planted corpus of their shape."""
+    """LLM-RUBRIC's synthetic rows if the data exist, otherwise a planted corpus of the same size."""
     if folder.is_dir():
         judge = RecordedJudge.read([folder / "llm_rubric_synth"])
         data = load(folder, "llm_rubric_synth", load_rubric("llm-rubric"), judge)
@@ -58,7 +57,7 @@ def corpus(folder: Path) -> tuple[str, EvidenceTable, Labels, Question]:
 
 
 def textbook(features: EvidenceTable, rated: Ratings) -> Floats:
-    """The variance ratios by REML on the dense covariance."""
+    """Return the variance ratios by REML on the dense covariance."""
     X = features.values[rated.row]
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
     gram, person = Z @ Z.T, rated.annotator[:, None] == rated.annotator
@@ -79,7 +78,7 @@ def textbook(features: EvidenceTable, rated: Ratings) -> Floats:
 
 
 def timed(work: Callable[[], object], times: int) -> float:
-    """Median seconds of `work`."""
+    """Return the median seconds of `work`."""
     seconds = []
     for _ in range(times):
         start = time.perf_counter()
@@ -92,7 +91,7 @@ def timed(work: Callable[[], object], times: int) -> float:
 
 
 def sheets_of(evidence: EvidenceTable, labels: Labels, question: Question) -> tuple[NetworkShape, Sheets, Ratings]:
-    """The paper's network's shape, and what it learns from: every question's answers as tasks."""
+    """Return the dimensions of the paper's network and its training sheets, with every question as a task."""
     rated = ratings(evidence, labels, question)
     answers, choices = answers_to(rated, labels)
     people, who = np.unique(rated.annotator.astype(str), return_inverse=True)
@@ -102,7 +101,7 @@ def sheets_of(evidence: EvidenceTable, labels: Labels, question: Question) -> tu
 
 
 def eager_steps(grid: Grid, batch: int, folds: Sequence[NDArray[np.bool_]]) -> int:
-    """Steps that the cells of one program take when each is trained by itself, over all folds."""
+    """Return the steps that the cells of one program take when each is trained separately, over all folds."""
     epochs = sum(pretrain + finetune for pretrain in grid.epochs for finetune in grid.epochs)
     return sum(epochs * len(grid.rate) * -(-int(rows.sum()) // batch) for rows in folds)
 
@@ -110,7 +109,7 @@ def eager_steps(grid: Grid, batch: int, folds: Sequence[NDArray[np.bool_]]) -> i
 def network_grid(
     evidence: EvidenceTable, labels: Labels, question: Question, count: int | None, budget: float | None
 ) -> list[Row]:
-    """The grid's cost beside eager training, and what a bounded search of it finds."""
+    """Measure the grid's cost, eager training, and a bounded search."""
     shape, sheets, rated = sheets_of(evidence, labels, question)
     folds = [
         np.array([name in split.train for name in rated.conversation])
@@ -153,7 +152,7 @@ def network_grid(
 def standard_error(
     shape: NetworkShape, sheets: Sheets, folds: Sequence[NDArray[np.bool_]], cell: Cell, rated: Ratings
 ) -> float:
-    """Of a cell's held-out log loss, a mean over conversations as clusters."""
+    """Return the standard error of a cell's held-out log loss, clustered by conversation."""
     sized = replace(shape, hidden=cell.hidden)
     terms = Schedule(cell.pretrain, cell.finetune, cell.batch, dropout=0.0, penalised=False)
     networks = train(sized, sheets, terms, [TrainingJob(rows, cell.rate, 0.0, 0.0, 0) for rows in folds])
@@ -189,7 +188,7 @@ def main() -> None:
 
 
 def mixed(evidence: EvidenceTable, labels: Labels, question: Question, times: int) -> list[Row]:
-    """The mixed answer model beside the textbook way."""
+    """Measure the mixed model and the textbook way."""
     rated = ratings(evidence, labels, question)
     annotators = list(rated.annotator)
 

@@ -1,22 +1,21 @@
-"""What cheap metrics are worth one by one and together (CIU and MoE-CIU; Choi et al.), on any data set of our schema.
+"""Value of cheap metrics, alone and combined (CIU and MoE-CIU; Choi et al.), on any data set of our schema.
 
     python benchmarks/ciu.py --data ../shared/data [--set topical_usr] [--only standalone,select,unify,transfer]
                              [--to DIR] [--quick] --json OUT
 
-standalone  each metric beside the paper's figure (tables 1 and 3): Spearman, Pearson and Kendall with the mean of the
-            annotators, 95 % intervals by bootstrap over contexts, and how far CIU's Spearman is ahead of each other
+standalone  each metric with the paper's figure (tables 1 and 3): Spearman, Pearson and Kendall with the mean of the
+            annotators, 95% intervals by bootstrap over contexts, and the lead of CIU's Spearman over each other
             metric's, with its interval and a paired test (Holm).
 select      the paper's combinations of its six metrics (tables 2 and 4): 17 ways to select some, a support vector
-            regressor, how often each metric is selected, and MoE-Concat and MoE-CIU as published.
-unify       our own combination of wider banks. `ridge` is ridge regression on the same ranks.
-transfer    learned on Topical-USR, applied unseen to the set in DIR: as it is, and with ranks told among DIR's own
-            texts.
+            regressor, the frequency of each metric, and MoE-Concat and MoE-CIU as published.
+unify       our combination of wider banks. `ridge` is ridge regression on the same ranks.
+transfer    learned on Topical-USR and applied unseen to the set in DIR: unchanged, and with ranks among DIR's texts.
 
-Both combinations are tested on unseen responses over 15 seeds: 50 responses at random as in the paper, or whole
-contexts. Subsets: `with-document` are the responses that have one (312 in Topical-USR), `all` takes metrics of
-documents as 0 where there is none, `machine` are the responses with a document that no person wrote. Banks: `lexical`
-needs no model, `embedding` adds cosines and BERTScore of the small embedder (`accord models pull`), `paper` are its six
-metrics, with RUBER learned from the set's own responses, each scored by a model that has not seen its context.
+Combinations are tested on unseen responses over 15 seeds: 50 random responses as in the paper, or whole contexts.
+Subsets: `with-document` are the responses with a document (312 in Topical-USR), `all` sets metrics of missing documents
+to 0, `machine` are the responses with a document that a model wrote. Banks: `lexical` needs no model, `embedding` adds
+cosines and BERTScore of the small embedder (`accord models pull`), `paper` are its six metrics, with RUBER learned from
+the set's responses, each scored by a model that has not seen its context.
 """
 
 from __future__ import annotations
@@ -101,7 +100,7 @@ def learned_metrics(folder: Path, keep: Path) -> list[str]:
 
 
 def has_embedder() -> bool:
-    """Whether the small embedder lies on this machine."""
+    """Return True if the small embedder is installed on this machine."""
     from accord.embedded import open_sentence_embedder
 
     try:
@@ -112,11 +111,11 @@ def has_embedder() -> bool:
     return True
 
 
-# --- one by one ----------------------------------------------------------------------------------------------------
+# --- single metrics ------------------------------------------------------------------------------------------------
 
 
 def paired(truth: Floats, value: Floats, other: Floats | None = None) -> Paired:
-    """Values beside what people said; another metric's values ride along as a column."""
+    """Return values paired with ratings; another metric's values are an extra column."""
     along = np.zeros((len(truth), 0)) if other is None else other[:, None]
     return Paired(truth, np.arange(len(truth)), along, value)
 
@@ -128,7 +127,7 @@ def _lead(both: Paired) -> float | None:
 
 
 def standalone(subsets: Mapping[str, Rated], draws: int) -> list[Row]:
-    """Each metric by itself; p of CIU's lead corrected over the metrics of a subset and question."""
+    """Measure each metric alone; p of CIU's lead is corrected over the metrics of a subset and question."""
     rows: list[Row] = []
     for subset, data in subsets.items():
         found: list[Row] = []
@@ -154,7 +153,7 @@ def _correct(rows: Sequence[Row], name: str) -> None:
 
 
 def figures(data: Rated, name: str, subset: str, column: str, draws: int) -> Row:
-    """A metric beside what people answered to one question, and how far CIU is ahead of it."""
+    """Return a metric's agreement with ratings of one question, and CIU's lead over it."""
     if QUESTIONS[column] not in data.people:
         return {}
     people, (value, known) = data.people[QUESTIONS[column]], values_of(data, name, subset)
@@ -179,14 +178,17 @@ def figures(data: Rated, name: str, subset: str, column: str, draws: int) -> Row
 
 
 def ranked(value: Floats) -> Floats:
-    """Ranks, so that the values of two metrics can be exchanged within a context."""
+    """Return ranks, so that the values of two metrics can be exchanged within a context."""
     from scipy.stats import rankdata
 
     return np.asarray(rankdata(value))
 
 
 def values_of(data: Rated, name: str, subset: str) -> tuple[Floats, NDArray[np.bool_]]:
-    """(n,) a metric's values, and which are there; in the subset `all`, what is absent is 0, as the paper has it."""
+    """Return (n,) a metric's values, and a mask of present ones.
+
+    In the subset `all`, absent ones are 0 as in the paper.
+    """
     if name == "random":
         return np.random.default_rng(0).random(len(data.context)), np.ones(len(data.context), dtype=bool)
     place = [column.name for column in data.evidence.columns].index(name)
@@ -195,19 +197,19 @@ def values_of(data: Rated, name: str, subset: str) -> tuple[Floats, NDArray[np.b
 
 
 def with_interval(column: str, statistic: str, truth: Floats, value: Floats, clusters: Clusters, draws: int) -> Row:
-    """A statistic under a column's name, with its interval."""
+    """Return a statistic under a column's name, with its interval."""
     one = paired(truth, value)
     found = bootstrap(clusters, STATISTICS[statistic], [one], draws)
     return {column: STATISTICS[statistic](one), f"{column}_low": found.low, f"{column}_high": found.high}
 
 
-# --- together ------------------------------------------------------------------------------------------------------
+# --- combinations --------------------------------------------------------------------------------------------------
 
 Combine = Callable[[Rated, Rated, str], Floats]
 
 
 def mixture(train: Rated, test: Rated, question: str, **settings: str) -> Floats:
-    """Our evaluator, or a form of it, everything chosen inside the training side."""
+    """Return predictions of our curves or a published form, with all choices on the training side."""
     known = set(train.evidence.targets)
     labels = Labels(label for label in train.labels if label.target in known)
     fitted = make_head("curves", question_of(train, question), {"curves": settings}).fit(train.evidence, labels)
@@ -216,19 +218,19 @@ def mixture(train: Rated, test: Rated, question: str, **settings: str) -> Floats
 
 
 def ranks(train: Rated, *others: Rated) -> list[Floats]:
-    """(n, M) ranks among the training responses, missing ones in the middle."""
+    """Return (n, M) ranks among the training responses, with missing ones in the middle."""
     bins = Bins.fit(matrix(train.evidence))
     return [np.nan_to_num(bins.ranks(matrix(each.evidence)), nan=0.5) for each in (train, *others)]
 
 
 def ridge(train: Rated, test: Rated, question: str) -> Floats:
-    """Ridge regression on ranks."""
+    """Return predictions of ridge regression on ranks."""
     X, new = ranks(train, test)
     return np.asarray(RidgeCV(np.logspace(-1, 3, 13)).fit(X, train.people[question]).predict(new))
 
 
 def tested(data: Rated, combine: Combine, question: str, split: str, seed: int) -> float:
-    """Spearman on the responses that a seed holds out."""
+    """Return Spearman on the responses that a seed holds out."""
     train, test = held_out(data, split, seed)
     return float(spearmanr(combine(train, test, question), test.people[question])[0])
 
@@ -236,7 +238,7 @@ def tested(data: Rated, combine: Combine, question: str, split: str, seed: int) 
 def unify(
     data: Rated, bank: str, modes: Mapping[str, Combine], seeds: int, splits: Sequence[str] = SPLITS
 ) -> list[Row]:
-    """Combiners over seeds, tested on what they did not see."""
+    """Test combinations over seeds on held-out responses."""
     rows: list[Row] = []
     for split in splits:
         for system, combine in modes.items():
@@ -251,7 +253,7 @@ def unify(
 
 
 def select(data: Rated, seeds: int, quick: bool) -> list[Row]:
-    """The paper's tables 2 and 4: each strategy, how often it kept each metric, and the two mixtures as published."""
+    """Return the paper's tables 2 and 4: each strategy, the frequency of each metric, and the published mixtures."""
     names = [column.name for column in data.evidence.columns]
     kept: dict[tuple[str, str, str], list[NDArray[np.bool_]]] = {}
 
@@ -287,7 +289,7 @@ def select(data: Rated, seeds: int, quick: bool) -> list[Row]:
 
 
 def _ratios(data: Rated, rows: Sequence[Row], splits: Sequence[str]) -> list[Row]:
-    """How often each metric is kept: the mean over the 17 strategies, seeds and questions."""
+    """Return the frequency of each metric: the mean over the 17 strategies, seeds and questions."""
     found: list[Row] = []
     for split in splits:
         of = [row["kept"] for row in rows if row["split"] == split and row["system"] != "all"]
@@ -304,7 +306,7 @@ def _ratios(data: Rated, rows: Sequence[Row], splits: Sequence[str]) -> list[Row
 
 
 def transfer(train: Rated, test: Rated, bank: str, draws: int) -> list[Row]:
-    """Learned on one set, applied unseen to another."""
+    """Learn on one set and apply to another."""
     rows: list[Row] = []
     for system in ("mixture", "mixture, ranks among its own"):
         about: Row = {"part": "transfer", "dataset": test.name, "subset": "with-document", "system": system}

@@ -1,7 +1,7 @@
 """The paper's static combinations: 17 ways to select metrics, each with a support vector regressor (section 5.2).
 
-Everything is chosen on the training side: which metrics, and the regressor's settings by grid search over folds of
-whole contexts. Metrics are ranks among the training responses; missing ones stand in the middle.
+Metrics and the regressor's settings are chosen on the training side, the latter by grid search over folds of whole
+contexts. Metrics are ranks among the training responses, with missing ones in the middle.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STRATEGIES = (
 
 
 def selected(strategy: str, X: Floats, y: Floats, context: NDArray[np.object_], seed: int) -> NDArray[np.bool_]:
-    """(M,) which metrics a strategy keeps; never none."""
+    """Return (M,) the metrics that a strategy keeps; at least one."""
     mode, _, count = strategy.rpartition("-")
     metrics = X.shape[1]
     if strategy == "all" or (mode in {"recursive", "forward", "backward"} and int(count) >= metrics):
@@ -45,7 +45,7 @@ def selected(strategy: str, X: Floats, y: Floats, context: NDArray[np.object_], 
 
 
 def regressed(X: Floats, y: Floats, context: NDArray[np.object_], new: Floats) -> Floats:
-    """(n,) what a support vector regressor, its settings found by grid search, says of new responses."""
+    """Return (n,) predictions of a support vector regressor with settings from grid search."""
     folds = list(GroupKFold(FOLDS).split(X, y, context))
     search = GridSearchCV(SVR(), GRID, scoring="neg_mean_squared_error", cv=folds).fit(X, y)
     return np.asarray(search.predict(new))

@@ -1,4 +1,4 @@
-"""What the CIU paper prints: tables 1 to 4, Spearman with Overall and with Uses Knowledge."""
+"""Figures of the CIU paper: tables 1 to 4, Spearman with Overall and with Uses Knowledge."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ SELECTED: dict[str, dict[str, float]] = {
     "topical_usr": dict(zip(METRICS, (0.294, 0.529, 0.529, 0.764, 0.764, 0.705), strict=True)),
     "persona_usr": dict(zip(METRICS, (0.823, 0.352, 0.352, 0.764, 0.823, 0.470), strict=True)),
 }
-"""Their last rows: the share of the strategies that select a metric."""
+"""Last rows of these tables: the share of the strategies that select a metric."""
 
 
 def printed(table: dict[str, dict[str, Pair]], dataset: str, system: str) -> dict[str, float | None]:
-    """The paper's figures beside ours; a set it has not used has none."""
+    """Return the paper's figures; a set that the paper does not use has none."""
     overall, knowledge = table.get(dataset, {}).get(system, (None, None))
     return {"paper_overall": overall, "paper_uses_knowledge": knowledge}

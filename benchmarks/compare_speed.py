@@ -1,18 +1,18 @@
-"""How long the daily commands take, from a store of ratings to a verdict, beside an earlier version.
+"""Time of the daily commands, from a store of ratings to a verdict, optionally compared with an earlier version.
 
     python benchmarks/compare_speed.py [--data ../shared/data] [--only sample,topical-usr] [--baseline SRC] --json OUT
 
 sample         `accord compare` on the sample that ships with Accord: 507 ratings of 150 conversations; the median of
-               five runs, each of a project made anew, and the `lowest_seconds` of them.
-topical-usr    `accord compare` on Topical-USR's 1,080 overall ratings, every evaluator that needs no model
+               five runs, each in a new project, and their `lowest_seconds`.
+topical-usr    `accord compare` on Topical-USR's 1,080 overall ratings, with every evaluator that needs no model
                (`metrics: [bank]`).
 report         `accord report` on the same, after that comparison.
 planted-20000  `accord compare` on 20,000 planted ratings of 5,000 conversations by 60 annotators; `--quick` a tenth.
 
-Every row is one child process: `seconds` from its start to its end, `user_seconds` of processor, `megabytes` at most
-resident, to which the most of each process that it begins is added. `--baseline SRC` runs the same with PYTHONPATH=SRC;
-where that version knows no such command or setting, its row has no figure and says so. `again_seconds`: the same
-command once more, nothing changed.
+Every row is one child process: `seconds` from its start to its end, `user_seconds` of processor time, and `megabytes`,
+its peak resident memory plus that of each process that it starts. `--baseline SRC` runs the same with PYTHONPATH=SRC; a
+command or setting that this version lacks gives a row without figures. `again_seconds` repeats the command without any
+change.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ import accord
 
 PARTS = ("sample", "topical-usr", "report", "planted-20000")
 SAMPLE_RUNS = 5
-"""Of a command of seconds, one alone says more of the machine's other work than of the command."""
+"""Number of runs of a command that takes seconds; a single run would measure other load on the machine."""
 RATINGS, ANNOTATORS, PER_CONVERSATION = 20_000, 60, 4
 _OVERALL = {
     "name": "overall", "main": "Overall",
@@ -51,7 +51,7 @@ _WORDS = tuple(_SENTENCES.split())
 
 @dataclass(frozen=True)
 class Ran:
-    """One child process: how long it took, how much of a processor, how much memory, and why it failed."""
+    """One child process: its time, processor time and memory, and the reason if it failed."""
 
     seconds: float
     user_seconds: float
@@ -60,7 +60,7 @@ class Ran:
 
 
 def ran(source: Path, folder: Path, *arguments: str) -> Ran:
-    """`python -m accord ARGUMENTS` of a version, in a folder; measured by the operating system."""
+    """Run `python -m accord ARGUMENTS` of a version in a folder, measured by the operating system."""
     environment = {**os.environ, "PYTHONPATH": str(source)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # the import before has compiled what is measured, as for a user
     start = time.perf_counter()
@@ -85,7 +85,7 @@ def ran(source: Path, folder: Path, *arguments: str) -> Ran:
 
 
 def watched(pid: int, most: dict[str, int], done: threading.Event) -> None:
-    """Note the most bytes of each process that a process begins, five times a second, where /proc tells."""
+    """Record the peak memory of each process that a process starts, five times a second, if /proc exists."""
     while not done.wait(0.2):
         with suppress(OSError):
             for task in Path(f"/proc/{pid}/task").iterdir():
@@ -95,7 +95,7 @@ def watched(pid: int, most: dict[str, int], done: threading.Event) -> None:
 
 
 def project(folder: Path, source: Path, metrics: str, files: Sequence[Path], rubric: bool) -> str | None:
-    """A project of some files in a folder, imported by a version; why it could not be, where it could not."""
+    """Make a project of some files in a folder with a version, or return the reason why it failed."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     if rubric:
@@ -106,7 +106,10 @@ def project(folder: Path, source: Path, metrics: str, files: Sequence[Path], rub
 
 
 def planted_files(folder: Path, ratings: int, annotators: int = ANNOTATORS, seed: int = 0) -> list[Path]:
-    """Conversations whose length and questions follow a planted quality, rated by people who differ in level."""
+    """Write conversations whose length and questions follow a planted quality, with ratings.
+
+    Annotators differ in level.
+    """
     rng = random.Random(seed)
     level = {f"p{i:02d}": rng.gauss(0, 0.6) for i in range(annotators)}
     chats, labels = folder / "chats.jsonl", folder / "labels.csv"
@@ -129,7 +132,7 @@ def planted_files(folder: Path, ratings: int, annotators: int = ANNOTATORS, seed
 def rows_of(
     what: str, system: str, source: Path, make: Callable[[Path], str | None], scratch: Path, times: int = 1
 ) -> Row:
-    """One row: `times` over, the project is made and the command is run twice; the run in the middle by its seconds."""
+    """Return one row: make the project and run the command twice, `times` times; the run with the median time."""
     verb = "report" if what == "report" else "compare"
     row: Row = {"what": what, "system": system, "seconds": None, "user_seconds": None, "megabytes": None}
     folder = scratch / f"{what}-{system}"

@@ -1,4 +1,4 @@
-"""How fast demonstrations are chosen, against the straightforward way in the same run.
+"""Speed of choosing demonstrations, relative to plain code in the same run.
 
     python benchmarks/demonstration_selection.py [--only rank-100000|subgraph-2048|train] [--quick] --json OUT
 

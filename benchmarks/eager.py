@@ -1,4 +1,4 @@
-"""The way most networks of this size are trained: eagerly, one at a time. What batched training is compared with."""
+"""Eager training of single networks, the usual way, as a baseline for batched training."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STEPS = 12
 
 
 def seconds_of_a_step(shape: NetworkShape, sheets: Sheets, batch: int) -> dict[str, float]:
-    """CPU seconds of one step of Adam on one network, by the library that does it; PyTorch where it is installed."""
+    """Return CPU seconds of one step of Adam on one network, by library; PyTorch if it is installed."""
     rows = np.random.default_rng(0).permutation(len(sheets.annotator))[:batch]
     modes = {"eager-jax": _with_jax(shape, sheets, rows)}
     if find_spec("torch"):

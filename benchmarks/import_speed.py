@@ -105,7 +105,7 @@ ASKS_NOBODY = {
 
 
 def start_rows() -> Iterator[Row]:
-    """How long commands take to start, beside a Python that does nothing."""
+    """Start-up times of commands, and of an empty Python process."""
     nothing, busy = start_up(sys.executable, "-c", "pass")
     yield {"what": "python -c pass", "seconds": nothing, "cpu_seconds": busy, "ratio": 1.0}
     with tempfile.TemporaryDirectory() as folder:

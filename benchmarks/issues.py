@@ -1,12 +1,11 @@
-"""SODA-EVAL: what people mark in turns against a recorded judge, how replies are read, and how fast.
+"""SODA-EVAL: labels of turns compared with a recorded judge, parsing of replies, and its speed.
 
     python benchmarks/issues.py [--data DIR] [--only abc_eval|reading|throughput|dialogues] [--quick] --json OUT
 
-`abc_eval` calibrates ChatGPT's recorded decisions on nine behaviours against two people's marks of 1,634 bot turns, on
-halvings of whole dialogues; `reading` has 10,000 replies of all kinds read, and looks whether an issue came out that
-nobody stated; `throughput` reads and mends verdicts, beside parsing their JSON alone; `dialogues` goes from turns to
-ratings of planted dialogues by the lowest, the mean and what was learned. Intervals: the middle 95 % of the halvings or
-seeds.
+`abc_eval` calibrates ChatGPT's recorded decisions on nine behaviors with the labels of two annotators on 1,634 bot
+turns, on halvings of whole dialogues; `reading` parses 10,000 replies of all kinds and counts invented issues;
+`throughput` compares parsing and repair of verdicts with `json.loads`; `dialogues` predicts ratings of planted
+dialogues by the lowest, the mean and the learned score. Intervals: the middle 95% of the halvings or seeds.
 """
 
 from __future__ import annotations
@@ -182,7 +181,7 @@ def _spread(name: str, values: Sequence[float]) -> Row:
 
 
 def reading_rows(count: int) -> list[Row]:
-    """How replies of each kind are read; a crash would end the run, an issue that nobody stated is counted."""
+    """Outcomes of parsing replies of each kind; a crash ends the run, invented issues are counted."""
     outcomes: Counter[tuple[str, str]] = Counter()
     invented = other_score = 0
     for reply in written(count):

@@ -7,9 +7,9 @@ Protocols:
     T          learned on all synthetic rows, tested once on the real ones as a new domain.
     T+k        T, then adapted with k labelled real dialogues per person (k = 1, 2, 4, 8), 20 draws, tested on the rest.
     R          5-fold inside the real set, the same fold seeds.
-    by-system  learned on four synthetic systems, tested on the fifth, by domain_correlation: what its default rests on.
+    by-system  learned on four synthetic systems, tested on the fifth, by domain_correlation: the basis of its default.
     oracle, ablations, questions, curve, adaptive, diagrams: the paper's other tables (llm_rubric_paper.py).
-    means, panel: its tables 4 and 5, and where its judges part ways (llm_rubric_people.py).
+    means, panel: its tables 4 and 5, and disagreement of its judges (llm_rubric_people.py).
 
 FActScore (table 1, row 5) is left out: the data have neither its source of facts, the paper's Azure corpus, nor the
 texts of the synthetic dialogues.
@@ -56,7 +56,7 @@ ADAPTED_ON = (1, 2, 4, 8)
 ADAPTATIONS = 20
 DOMAIN_CORRELATIONS = (0.0, 0.25, 0.5, 0.75, 1.0)
 WITH_EMPTY_CELLS = {("lrs-V2_21", "judge7"), ("lrs-V5_45", "judge22")}
-"""The two rows in which a person left a cell empty (Q7; Q4): the paper's authors leave them out."""
+"""Two rows with an empty cell (Q7; Q4), which the paper's authors leave out."""
 COMPARABLE = (660, 223, "s256:ff587d840cc2d13dd707ad232303222955147dab4f9444ac468d2ab7ac35ab95")
 """Rows, dialogues, and the digest of the manifest of synthetic rows."""
 SHOWN = ("rmse", "pearson", "spearman", "kendall", "log_loss", "coverage")
@@ -66,7 +66,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class DataSet:
-    """One of the two sets: conversations, recorded answers, the comparable ratings, and what was said beside them."""
+    """One of the two sets: conversations, recorded answers and comparable ratings."""
 
     name: str
     system_of: Mapping[str, str | None]
@@ -81,7 +81,7 @@ class DataSet:
 
 
 def load(folder: Path, name: str, rubric: Rubric, judge: RecordedJudge) -> DataSet:
-    """Read one set; the recorded judge's answers are used as they are, as the paper's authors did."""
+    """Read one set; the recorded judge's answers are used unchanged, as by the paper's authors."""
     records = list(read(folder / name))
     conversations = [record.conversation for record in records]
     evidence = judge_samples(judge, rubric, [Sample(c) for c in conversations], Store("sqlite:///:memory:"))
@@ -95,7 +95,7 @@ def load(folder: Path, name: str, rubric: Rubric, judge: RecordedJudge) -> DataS
 
 
 def both(folder: Path) -> tuple[DataSet, DataSet]:
-    """The synthetic and the real set, every question asked of every dialogue."""
+    """Return the synthetic and the real set, with every question asked of every dialogue."""
     names = ("llm_rubric_synth", "llm_rubric_real")
     judge = RecordedJudge.read([folder / name for name in names])
     synth, real = (load(folder, name, asked_always(), judge) for name in names)
@@ -110,7 +110,7 @@ def asked_always() -> Rubric:
 
 
 def systems(conversations: Sequence[Conversation]) -> dict[str, str | None]:
-    """Which assistant held each conversation."""
+    """Return the assistant of each conversation."""
     return {conversation.id: conversation.system for conversation in conversations}
 
 
@@ -118,7 +118,7 @@ def systems(conversations: Sequence[Conversation]) -> dict[str, str | None]:
 
 
 class Predicted(NamedTuple):
-    """Values (n,); probabilities (n, K) where the system gives a distribution, bands (n, 2) where it gives those."""
+    """Values (n,), and probabilities (n, K) and bands (n, 2) if the system gives them."""
 
     value: Floats
     shares: Floats | None = None
@@ -126,11 +126,11 @@ class Predicted(NamedTuple):
 
 
 Predict = Callable[[EvidenceTable, Labels, EvidenceTable, Sequence[str]], Predicted]
-"""From training evidence and labels, and test rows with their annotators."""
+"""Maps training evidence and labels, and test rows with their annotators, to predictions."""
 
 
 def learned(make: Callable[[], Head], in_new_domain: bool = False) -> Predict:
-    """A head as a system: fit, and predict each row for its own annotator."""
+    """Return a head as a system that fits and predicts each row for its own annotator."""
 
     def predict(train: EvidenceTable, labels: Labels, test: EvidenceTable, annotators: Sequence[str]) -> Predicted:
         head = make().fit(train, labels)
@@ -140,7 +140,7 @@ def learned(make: Callable[[], Head], in_new_domain: bool = False) -> Predict:
 
 
 def predictions(head: Head, test: EvidenceTable, annotators: Sequence[str]) -> Predicted:
-    """What a fitted head says; these data leave no row unscored."""
+    """Return the predictions of a fitted head; these data leave no row unscored."""
     scores = [score for score in head.predict_each(test, list(annotators)) if isinstance(score, Score)]
     assert len(scores) == len(annotators)
     bands = [score.band for score in scores if score.band is not None]
@@ -149,12 +149,12 @@ def predictions(head: Head, test: EvidenceTable, annotators: Sequence[str]) -> P
 
 
 def authors_network(question: Question, **changed: Any) -> Calibration:
-    """The paper's network (eq. 1 to 5), a cell of its grid that lands where the authors' stored settings do."""
+    """The paper's network (eq. 1 to 5), a cell of its grid with results like the authors' stored settings."""
     return Calibration(question, answer_model="network", network={**vars(PAPER), **changed})
 
 
 def ridge(question: Question) -> Predict:
-    """A peer: ridge on the nine expected answers and one indicator a person; a number, no distribution."""
+    """Peer: ridge on the nine expected answers and one indicator per annotator; values without a distribution."""
 
     def predict(train: EvidenceTable, labels: Labels, test: EvidenceTable, annotators: Sequence[str]) -> Predicted:
         rated = ratings(train, labels, question)
@@ -171,7 +171,7 @@ def ridge(question: Question) -> Predict:
 
 
 def alone(make: Predict, question: str) -> Predict:
-    """The paper's table 1, row 4: nothing but the judge's answer to one question as evidence."""
+    """The paper's table 1, row 4: the judge's answer to one question as the only evidence."""
 
     def only(evidence: EvidenceTable) -> EvidenceTable:
         return evidence.select([i for i, column in enumerate(evidence.columns) if column.question == question])
@@ -180,7 +180,7 @@ def alone(make: Predict, question: str) -> Predict:
 
 
 def all_systems(question: Question, new_domain: bool) -> dict[str, Predict]:
-    """Ours first, then its variants, the peers and the baselines."""
+    """Return our system first, then its variants, the peers and the baselines."""
     calibration = partial(Calibration, question)
     named = {"accord": learned(calibration, new_domain)}
     if new_domain:
@@ -199,7 +199,7 @@ def all_systems(question: Question, new_domain: bool) -> dict[str, Predict]:
 
 
 def cross_validated(predict: Predict, data: DataSet, seeds: Sequence[int]) -> list[Paired]:
-    """Every rating predicted without its dialogue, once for each fold seed."""
+    """Predict every rating without its dialogue, once for each fold seed."""
     rated = data.rated
     repeats = []
     for seed in seeds:
@@ -216,7 +216,7 @@ def cross_validated(predict: Predict, data: DataSet, seeds: Sequence[int]) -> li
 
 
 def transferred(predict: Predict, train: DataSet, test: DataSet) -> list[Paired]:
-    """Every real rating predicted from all synthetic ones."""
+    """Predict every real rating from all synthetic ones."""
     rated = test.rated
     found = predict(train.evidence, train.labels, test.evidence.take(rated.row), list(rated.annotator))
     shares = nothing(rated) if found.shares is None else found.shares
@@ -224,12 +224,12 @@ def transferred(predict: Predict, train: DataSet, test: DataSet) -> list[Paired]
 
 
 def nothing(rated: Ratings) -> Floats:
-    """(n, K) probabilities of a system that gives none."""
+    """Return (n, K) zeros for a system without probabilities."""
     return np.full((len(rated), len(rated.options)), np.nan)
 
 
 def fold_rows(protocol: str, data: DataSet, systems: Mapping[str, Sequence[Paired]]) -> list[Row]:
-    """One row a system: statistics averaged over the fold seeds, intervals by bootstrap over dialogues."""
+    """Return one row per system: statistics averaged over the fold seeds, intervals by bootstrap over dialogues."""
     clusters = Clusters(data.rated.conversation)
     rows = []
     for name, repeats in systems.items():
@@ -251,7 +251,7 @@ def fold_rows(protocol: str, data: DataSet, systems: Mapping[str, Sequence[Paire
 
 
 def test_rows(protocol: str, data: DataSet, systems: Mapping[str, Sequence[Paired]]) -> list[Row]:
-    """The first system against each other: paired permutation tests by dialogue, Holm over all of them."""
+    """Test the first system against each other: paired permutation tests by dialogue, Holm over all of them."""
     clusters = Clusters(data.rated.conversation)
     names = list(systems)
     rows: list[Row] = []
@@ -270,7 +270,7 @@ def test_rows(protocol: str, data: DataSet, systems: Mapping[str, Sequence[Paire
 
 
 def adapted_rows(train: DataSet, test: DataSet, draws: int) -> list[Row]:
-    """T+k: ours and the new labels' own mean, averaged over draws; intervals are the draws' central 95 %."""
+    """Return T+k: our system and the new labels' own mean, averaged over draws with the central 95% of draws."""
     rated = test.rated
     calibration = Calibration(train.question).fit(train.evidence, train.labels)
     rows = []
@@ -296,7 +296,7 @@ def adapted_rows(train: DataSet, test: DataSet, draws: int) -> list[Row]:
 
 
 def drawn(rated: Ratings, k: int, seed: int) -> NDArray[np.bool_]:
-    """(n,) which ratings are given: k of each person, at random."""
+    """Return (n,) the ratings that are given: k random ones of each annotator."""
     rng = np.random.default_rng(seed)
     given = np.zeros(len(rated), dtype=bool)
     for name in sorted(set(rated.annotator)):
@@ -305,7 +305,7 @@ def drawn(rated: Ratings, k: int, seed: int) -> NDArray[np.bool_]:
 
 
 def averaged(row: Row, runs: Sequence[Mapping[str, float | None]]) -> Row:
-    """The row with each statistic's mean over runs and their central 95 %."""
+    """Return the row with each statistic's mean over runs and their central 95%."""
     for statistic in SHOWN:
         values = [run[statistic] for run in runs]
         if None not in values:
@@ -315,7 +315,7 @@ def averaged(row: Row, runs: Sequence[Mapping[str, float | None]]) -> Row:
 
 
 def by_system(data: DataSet) -> dict[float, Paired]:
-    """Each synthetic system predicted from the four others, for each trust in habits from elsewhere."""
+    """Predict each synthetic system from the four others, for each domain_correlation."""
     rated = data.rated
     held_by = np.array([str(data.system_of[name]) for name in rated.conversation])
     found = {}
@@ -335,7 +335,7 @@ def by_system(data: DataSet) -> dict[float, Paired]:
 
 
 def chosen_on_synthetic(data: DataSet) -> Predict:
-    """Ours with the domain_correlation that predicts unseen synthetic systems with the least log loss."""
+    """Our system with the domain_correlation of the lowest log loss on held-out synthetic systems."""
     losses = {
         domain_correlation: STATISTICS["log_loss"](paired) or np.inf
         for domain_correlation, paired in by_system(data).items()
@@ -385,7 +385,7 @@ def paper_rows(
     seeds: Sequence[int],
     quick: bool,
 ) -> list[Row]:
-    """The paper's other tables and figures, as far as they are wanted."""
+    """Return the requested tables and figures of the paper."""
     import llm_rubric_paper as paper
     import llm_rubric_people as people
 
@@ -413,7 +413,7 @@ def finish_with(path: Path | None, rows: Sequence[Row], figures: Sequence[Row], 
 
 
 def check_manifest(synth: DataSet) -> None:
-    """Refuse to print figures for other rows than the ones that earlier figures were measured on."""
+    """Refuse to print figures for other rows than earlier figures were measured on."""
     rows = [[label.target.conversation, label.annotator, label.value] for label in synth.rated.labels]
     found = content_hash(sorted(map(str, rows)))
     if (len(rows), len({row[0] for row in rows}), found) != COMPARABLE:

@@ -1,11 +1,11 @@
-"""The paper's other tables and figures on LLM-RUBRIC's data; `llm_rubric.py` runs them under their names.
+"""The paper's other tables and figures on LLM-RUBRIC's data; `llm_rubric.py` runs them by name.
 
-oracle      table 1, rows a to f: what an evaluator could do that knew people's answers to the other questions.
-ablations   table 2: without fine-tuning, pre-training, personalisation, and without each question, on S.
-questions   table 3: each question as the main one, beside the judge's own expected answer, on S.
+oracle      table 1, rows a to f: an evaluator that knows people's answers to the other questions.
+ablations   table 2: without fine-tuning, pretraining, personalization, and without each question, on S.
+questions   table 3: each question as the main one, with the judge's own expected answer, on S.
 curve       appendix J: learned on shares of the synthetic rows, tested on the real ones.
-adaptive    appendix B: agreement against questions asked, on S.
-diagrams    appendix K: the smooth calibration error, ours beside the `relplot` library's.
+adaptive    appendix B: agreement by number of questions, on S.
+diagrams    appendix K: the smooth calibration error, ours and that of the `relplot` library.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ UNTIL = 0.005
 
 
 def told(data: DataSet, rubric: Rubric, llm: bool, own: bool) -> DataSet:
-    """The same ratings, one evidence row each, with what people answered to the other questions, as shares of options.
+    """Return the ratings with people's answers to the other questions as evidence, as option shares.
 
-    `own` gives the rating's own annotator's answers (one option has it all), otherwise the mean of the other
-    annotators'; `llm` keeps the judge's expected answers. Where nobody answered all shares are 0, as in the paper.
+    `own` gives the answers of the rating's own annotator (one option has the full share), otherwise the mean of the
+    other annotators; `llm` keeps the judge's expected answers. Without any answer all shares are 0, as in the paper.
     """
     rated = data.rated
     options = [(q.id, float(option)) for q in rubric.questions if q.id != rubric.main for option in q.scale.options]
@@ -78,7 +78,7 @@ def told(data: DataSet, rubric: Rubric, llm: bool, own: bool) -> DataSet:
 
 
 def anonymous(make: Predict) -> Predict:
-    """Without personalised calibration: everyone's labels are one person's."""
+    """Return the data without personalization: all labels are by one annotator."""
 
     def predict(train: EvidenceTable, labels: Labels, test: EvidenceTable, annotators: Sequence[str]) -> Predicted:
         one = Labels(replace(label, annotator="anybody") for label in labels)
@@ -88,7 +88,7 @@ def anonymous(make: Predict) -> Predict:
 
 
 def isotonic(make: Predict, question: Question) -> Predict:
-    """Each annotator's predictions corrected by an isotonic regression of their own, learned on inner folds."""
+    """Correct each annotator's predictions by an isotonic regression that is learned on inner folds."""
 
     def predict(train: EvidenceTable, labels: Labels, test: EvidenceTable, annotators: Sequence[str]) -> Predicted:
         rated = ratings(train, labels, question)
@@ -109,7 +109,7 @@ def isotonic(make: Predict, question: Question) -> Predict:
 
 
 def oracle(data: DataSet, rubric: Rubric, seeds: Sequence[int]) -> list[Row]:
-    """Table 1, rows a to f; the last two need dialogues that several people rated."""
+    """Table 1, rows a to f; the last two need dialogues with several annotators."""
     ours = learned(partial(Calibration, data.question, "mixed"))
     known = told(data, rubric, llm=True, own=True)
     shared = told(data, rubric, llm=True, own=False)
@@ -129,7 +129,7 @@ def oracle(data: DataSet, rubric: Rubric, seeds: Sequence[int]) -> list[Row]:
 
 
 def without(data: DataSet, question: str) -> DataSet:
-    """The same set with one question's answers left out of the evidence."""
+    """Return the set without one question's answers in the evidence."""
     kept = [place for place, column in enumerate(data.evidence.columns) if column.question != question]
     table = data.evidence
     columns = tuple(table.columns[place] for place in kept)
@@ -138,7 +138,7 @@ def without(data: DataSet, question: str) -> DataSet:
 
 
 def ablations(data: DataSet, rubric: Rubric, seeds: Sequence[int]) -> list[Row]:
-    """Table 2 on S: ours first, each line tested against it; then the network's own parts."""
+    """Table 2 on S: our system first, each row tested against it; then the network's own parts."""
     ours = learned(partial(Calibration, data.question, "mixed"))
     found = {"accord": cross_validated(ours, data, seeds)}
     found["accord, without personalisation"] = cross_validated(anonymous(ours), data, seeds)
@@ -157,7 +157,7 @@ def ablations(data: DataSet, rubric: Rubric, seeds: Sequence[int]) -> list[Row]:
 
 
 def questions(data: DataSet, rubric: Rubric, seeds: Sequence[int]) -> list[Row]:
-    """Table 3 on S: every question in turn as the main one."""
+    """Table 3 on S: every question as the main one."""
     rows = []
     for question in rubric.questions:
         mine = DataSet(data.name, data.system_of, data.evidence, data.labels, question)
@@ -196,7 +196,7 @@ def curve(train: DataSet, test: DataSet, draws: int) -> list[Row]:
 
 
 def adaptive(data: DataSet, seeds: Sequence[int]) -> list[Row]:
-    """Appendix B: each dialogue asked in its own order, after 0 to 9 questions, and with a stop."""
+    """Appendix B: questions chosen for each dialogue, after 0 to 9 questions, and with a stop."""
     rated, clusters = data.rated, Clusters(data.rated.conversation)
     make = partial(Calibration, answer_model="mixed")
     rows: list[Row] = []
@@ -230,7 +230,7 @@ def adaptive(data: DataSet, seeds: Sequence[int]) -> list[Row]:
 
 
 def diagrams(data: DataSet) -> list[Row]:
-    """Appendix K: smECE by answer, ours and that of `relplot`, where it is installed."""
+    """Appendix K: smECE by answer, ours and that of `relplot` if it is installed."""
     [paired] = cross_validated(learned(partial(Calibration, data.question, "mixed")), data, [FOLD_SEEDS[0]])
     rows: list[Row] = [{"protocol": "diagrams", "system": "accord", "smece": smece_by_option(paired)}]
     if find_spec("relplot"):

@@ -1,9 +1,9 @@
-"""What people said of LLM-RUBRIC's systems, and where its judges part ways; `llm_rubric.py` runs both by their names.
+"""People's answers about LLM-RUBRIC's systems, and disagreement of its judges; `llm_rubric.py` runs both by name.
 
-means       tables 4 and 5: people's mean and deviation per system and question, with 95 % intervals over dialogues.
-panel       appendix A on S, out of fold: what all annotators together are predicted to answer to each question, beside
-            what they said; controversial dialogues (annotators' predictions part ways) beside their disagreement; each
-            person's expected error beside the measured one.
+means       tables 4 and 5: people's mean and deviation per system and question, with 95% intervals over dialogues.
+panel       appendix A on S, out of fold: predicted answers of all annotators to each question and their actual answers;
+            controversial dialogues (annotators' predictions differ) and actual disagreement; each annotator's expected
+            and measured error.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from accord.values import Labels, Question, Rubric, Score
 Floats = NDArray[np.float64]
 TABLES = {"llm_rubric_synth": "table 4", "llm_rubric_real": "table 5"}
 FEWEST = 5
-"""Fewer answers, or all the same, have no interval."""
+"""Fewer answers, or constant ones, have no interval."""
 
 
 def means(folder: Path) -> list[Row]:
-    """Every answer that people gave, per system and question."""
+    """Return people's answers per system and question."""
     rows: list[Row] = []
     for name, table in TABLES.items():
         found: dict[tuple[str, str], list[tuple[str, float]]] = {}
@@ -52,7 +52,7 @@ def means(folder: Path) -> list[Row]:
 
 
 def everyone(data: DataSet, question: Question) -> tuple[list[str], Floats, Floats]:
-    """Annotators (A,), and for each row of the evidence what each would answer out of fold: means, variances (m, A)."""
+    """Return annotators (A,), and their out-of-fold means and variances (m, A) for each row of the evidence."""
     labels = Labels(label for label in data.labels if label.question == question.id)
     rated = ratings(data.evidence, labels, question)
     people = sorted(set(map(str, rated.annotator)))
@@ -71,7 +71,7 @@ def everyone(data: DataSet, question: Question) -> tuple[list[str], Floats, Floa
 
 
 def panel(data: DataSet, rubric: Rubric) -> list[Row]:
-    """ŷ of all annotators per question; controversial dialogues; expected errors by person."""
+    """Return ŷ of all annotators per question, controversial dialogues, and expected errors by annotator."""
     rows: list[Row] = []
     for question in rubric.questions:
         mine = replace(data, question=question)
@@ -88,7 +88,7 @@ def panel(data: DataSet, rubric: Rubric) -> list[Row]:
 
 
 def _said(data: DataSet) -> dict[str, dict[str, float]]:
-    """By dialogue, what each person answered to the set's question."""
+    """Return each annotator's answer to the set's question, by dialogue."""
     found: dict[str, dict[str, float]] = {}
     for label in data.rated.labels:
         found.setdefault(label.target.conversation, {})[label.annotator] = float(label.value or 0)
@@ -96,7 +96,7 @@ def _said(data: DataSet) -> dict[str, dict[str, float]]:
 
 
 def controversial(data: DataSet) -> list[Row]:
-    """How far annotators are predicted to part ways on a dialogue, beside how far those who rated it did."""
+    """Compare the predicted disagreement of annotators on a dialogue with the actual one."""
     people, value, _ = everyone(data, data.question)
     place = {name: column for column, name in enumerate(people)}
     predicted, seen, names = [], [], []
@@ -115,7 +115,7 @@ def controversial(data: DataSet) -> list[Row]:
 
 
 def by_person(data: DataSet) -> list[Row]:
-    """Each person's expected error, √(mean predicted variance), beside the measured RMSE."""
+    """Compare each annotator's expected error, √(mean predicted variance), with the measured RMSE."""
     people, value, spread = everyone(data, data.question)
     rated = data.rated
     rows: list[Row] = []

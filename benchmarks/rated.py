@@ -1,4 +1,4 @@
-"""Responses with what people said of them, from any data set of our schema, and how they are split."""
+"""Rated responses from any data set of our schema, and their splits."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ Floats = NDArray[np.float64]
 
 QUESTIONS = {"spearman_overall": "Overall", "spearman_uses_knowledge": "Uses Knowledge"}
 TESTED = 50
-"""Responses that a seed holds out, as in the paper."""
+"""Number of responses that a seed holds out, as in the paper."""
 
 
 @dataclass(frozen=True)
 class Rated:
-    """Responses with what people said of them.
+    """Rated responses.
 
     Attributes:
-        name: Of the data set.
+        name: Name of the data set.
         evidence: (n, M) every metric.
         labels: All ratings.
-        people: (n,) the mean rating, by question; a question that nobody answered is left out.
-        context: (n,) what responses to the same turn share.
+        people: (n,) mean rating, by question; a question without answers is left out.
+        context: (n,) context that responses to the same turn share.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Rated:
     context: NDArray[np.object_]
 
     def only(self, names: Sequence[str]) -> Rated:
-        """The same with some metrics alone."""
+        """Return the responses with some metrics only."""
         place = {column.name: index for index, column in enumerate(self.evidence.columns)}
         kept, table = [place[name] for name in names], self.evidence
         columns = tuple(table.columns[index] for index in kept)
@@ -48,13 +48,13 @@ class Rated:
         return Rated(self.name, part, self.labels, self.people, self.context)
 
     def take(self, rows: NDArray[np.intp]) -> Rated:
-        """The responses with these indices."""
+        """Return the responses with these indices."""
         people = {name: mean[rows] for name, mean in self.people.items()}
         return Rated(self.name, self.evidence.take(rows), self.labels, people, self.context[rows])
 
 
 def load(folder: Path, names: Sequence[str]) -> dict[str, Rated]:
-    """A data set's rated responses by subset."""
+    """Return a data set's rated responses by subset."""
     records = [record for record in read(folder) if record.labels and record.conversation.turns]
     samples = [Sample(record.conversation, record.labels[0].target.turn) for record in records]
     said = [{question: _mean(record.labels, question) for question in QUESTIONS.values()} for record in records]
@@ -80,7 +80,7 @@ def _mean(labels: Sequence, question: str) -> float | None:  # type: ignore[type
 
 
 def question_of(data: Rated, name: str) -> Question:
-    """The question with the answers that were given as its scale."""
+    """Return the question with the given answers as its scale."""
     said = (label.value for label in data.labels if label.question == name)
     values = sorted({value for value in said if isinstance(value, int | float)})
     short = Scale(options=tuple(values)) if len(values) <= 10 else None
@@ -89,7 +89,7 @@ def question_of(data: Rated, name: str) -> Question:
 
 
 def held_out(data: Rated, split: str, seed: int) -> tuple[Rated, Rated]:
-    """Responses to learn from, and those that a seed holds out: at random as in the paper, or whole contexts."""
+    """Return training responses, and those that a seed holds out: random ones as in the paper, or whole contexts."""
     rng = np.random.default_rng(seed)
     if split == "random":
         out = np.isin(np.arange(len(data.context)), rng.permutation(len(data.context))[:TESTED])

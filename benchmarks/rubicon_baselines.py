@@ -52,7 +52,7 @@ Floats = NDArray[np.float64]
 # --- selection policies -------------------------------------------------------------------------------------------
 
 PULLS = 5
-"""Of the bandit: batches that it may look at, for each rubric of the pool."""
+"""Batches per rubric of the pool that the bandit may see."""
 BATCH = 10
 """Conversations of one batch."""
 
@@ -85,16 +85,17 @@ def ucb(pool: Pool, budget: AssertionBudget, seed: int = 0, pulls: int = PULLS) 
 
 
 def reward(pool: Pool) -> Floats:
-    """(P,) each rubric's score: the sum over conversations of what it adds, less the bad ones' share of it.
+    """Return (P,) scores: the sum over good conversations minus the sum over bad ones.
 
-    As the paper puts it, the sum of its scores over a batch: Σ y·eval with y = 1 for good and −1 for bad ones. Unlike
-    a difference of means it favours what is true of every conversation where good ones are more.
+    The paper sums scores over a batch: Σ y·eval with y = 1 for good and −1 for bad ones. Unlike a difference of means,
+    it
+    favors assertions that hold for every conversation if good ones are more frequent.
     """
     return np.asarray(pool.points @ np.where(pool.good, 1.0, -1.0))
 
 
 def _best(values: Floats, sat: NDArray[np.bool_], budget: AssertionBudget) -> list[int]:
-    """The rubrics with the largest values, so many of each class; the earlier of equals."""
+    """Return the rubrics with the largest values within the budget of each class; the earlier in a tie."""
     order: NDArray[np.intp] = np.argsort(-values, kind="stable")
     return [*order[sat[order]][: budget.sat].tolist(), *order[~sat[order]][: budget.dsat].tolist()]
 
@@ -134,7 +135,7 @@ NO_PRINCIPLES = {"responsibility": "", "maxims": ""}
 def rewrite(
     reasons: Sequence[AssertionReason], side: Polarity, guidance: RubricPromptBuilder, size: int = SPUR_SIZE
 ) -> PromptFlow[WrittenAssertions]:
-    """At most `size` assertions of one class, written anew with every mini-batch of reasons."""
+    """Write at most `size` assertions of one class, again with every mini-batch of reasons."""
     fields = {"text": '"one assertion"', "numbers": "[the numbers of the reasons it covers]"}
     written, form = WrittenAssertions(), ListForm("assertions", fields, size, "one assertion in one sentence.")
     for start in range(0, len(reasons), REASONS):
@@ -171,14 +172,14 @@ def spur(train: Training, settings: LearnedRubricSettings) -> Flow[Rubric]:
 def table_rows(
     settings: Mapping[str, Any], context: SourceContext, train: Training, models: Models, folder: Path
 ) -> list[Row]:
-    """Tables 1, 2 and 3 of the paper: SPUR beside the given rubrics, ablations, every registered selection policy.
+    """Return tables 1, 2 and 3 of the paper: SPUR and given rubrics, ablations, selection policies.
 
     Args:
-        settings: Of the source `learned-rubric`.
-        context: Of its project.
-        train: Everything that is labelled.
-        models: ModelQuery judges and writes.
-        folder: Where SPUR's rubric and the prompt files of the ablations are written.
+        settings: Settings of the source `learned-rubric`.
+        context: Context of its project.
+        train: All labelled data.
+        models: Judge and writer.
+        folder: Folder for SPUR's rubric and the prompt files of the ablations.
     """
     own = _source(settings, context)
     split = own.hold_out(train)
@@ -188,8 +189,8 @@ def table_rows(
         path.write_text(dump_rubric(run(spur(seen, own.settings), models)), encoding="utf-8")
     except BadInput as error:
         rows.append({"table": 1, "system": "SPUR", "failed": str(error)})
-    given = [*own.settings.given, *([str(path)] if path.exists() else [])]
-    learned, found = _learned(_source({**settings, "given": given}, context), train, split, models)
+    given = [*own.settings.rivals, *([str(path)] if path.exists() else [])]
+    learned, found = _learned(_source({**settings, "rivals": given}, context), train, split, models)
     names = {str(path): "SPUR"}
     rows += [{**row.to_json(), "table": 1, "system": names.get(row.system, row.system)} for row in found.rows]
     rows += [{**row, "table": 3} for row in policy_rows(learned, train.only(split.test), models)]

@@ -1,4 +1,4 @@
-"""Pools whose truth is planted: which assertions a selection finds, and what it is worth on held-out conversations."""
+"""Synthetic pools with known truth: recovery of informative assertions, and results on held-out conversations."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Floats = NDArray[np.float64]
 TRAIN, TEST, TEST_QUICK = 100, 400, 100
 GOOD = 0.6
 INFORMATIVE, NOISE, TRUISMS, FITTED = 10, 20, 5, 10
-"""Of each class: those that tell good from bad, that say nothing, that are true of all, that fit a few seen chats."""
+"""Assertions of each class: informative ones, noise, truisms, and ones fitted to a few training conversations."""
 REPEATED = 5
 """Informative assertions of each class that the pool holds a second time, in other words."""
 SYSTEMS: Mapping[str, dict[str, Any]] = {
@@ -66,7 +66,7 @@ class Planted:
 
 
 def plain(rng: np.random.Generator, test: int) -> Planted:
-    """Independent assertions: informative ones 3.2 points apart (s.d. 1.8), half of them repeated."""
+    """Independent assertions: informative ones 3.2 points apart (s.d. 1.8), half repeated."""
     good = _classes(rng, test)
     drawn = _Drawn(good)
     for side in Polarity:
@@ -80,7 +80,7 @@ def plain(rng: np.random.Generator, test: int) -> Planted:
 
 
 def shared(rng: np.random.Generator, test: int) -> Planted:
-    """Informative ones 2.8 points apart; as many 3.4 apart that are all moved by one thing beside good and bad."""
+    """Informative assertions 2.8 points apart, and as many 3.4 points apart that share a nuisance factor."""
     good = _classes(rng, test)
     drawn = _Drawn(good)
     nuisance = rng.normal(size=len(good))
@@ -186,7 +186,7 @@ def _tried(pool: Planted, seed: int) -> dict[str, Row]:
 
 
 def _distinct(pool: Planted, assertions: list[Assertion]) -> list[Assertion]:
-    """What a writer that knows the truth leaves of one class."""
+    """Return the assertions of one class that a perfect writer keeps."""
 
     def script(prompt: Prompt) -> str:
         lines = [line for line in prompt.messages[0].content.splitlines() if "The assertion " in line]

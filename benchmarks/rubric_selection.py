@@ -1,4 +1,4 @@
-"""How fast rubrics are selected from a pool, against the straightforward loop over algorithm 1 in the same run.
+"""Speed of selecting assertions from a pool, relative to a plain loop over algorithm 1 in the same run.
 
     python benchmarks/rubric_selection.py [--only speed|growth] [--quick] --json OUT
 

@@ -2,7 +2,7 @@
 
     python benchmarks/scale_store.py [--only PARTS] [--quick] [--limit N] --json OUT
 
-`import`: conversations of ten turns with a rating each, in a process of its own per run, beside a bare loop over `json`
+`import`: conversations of ten turns with a rating each, in one process per run, compared with a bare loop over `json`
 and `sqlite3` in the same run (`ratio` is the loop's time over ours; the larger, the better), with one process that
 parses and with one per core; peak memory must not grow with the number of rows. `judging`: processes that share one
 PostgreSQL and one budget ask a loopback server that fails at times. `postgres`: labels come in by `COPY`; then what
@@ -45,7 +45,7 @@ def import_rows(quick: bool, limit: int | None = None) -> Iterator[Row]:
             rounds = 1 if quick or size > 100_000 else ROUNDS
             for workers in dict.fromkeys((1, default_workers())):
                 runs = []
-                for _ in range(rounds):  # a loop beside each run: what else the machine does, it does to both
+                for _ in range(rounds):  # a loop per run, under the same load of the machine
                     bare, bare_peak = import_speed.measured(import_speed.BARE, source, size)
                     runs.append((*import_speed.measured(import_speed.ACCORD, source, size, workers), bare, bare_peak))
                 seconds, peak, bare, bare_peak = np.median(runs, axis=0)
@@ -60,7 +60,7 @@ def import_rows(quick: bool, limit: int | None = None) -> Iterator[Row]:
 
 PROCESSES = 4
 FAULTY = 0.1
-"""Share of prompts whose first request fails: half of them with a server's error, half as too many at once."""
+"""Share of prompts whose first request fails: half with a server error, half with a rate limit."""
 
 SERVER = """
 import asyncio, collections, hashlib, json
@@ -177,7 +177,7 @@ PER_CONVERSATION = 100
 
 
 def postgres_rows(quick: bool, limit: int | None = None) -> Iterator[Row]:
-    """Labels by the way that an import goes, the database's size, and how long pages wait for what they ask."""
+    """Measure the insertion of labels as in an import, the size of the database, and the queries of pages."""
     annotations = limit or (20_000 if quick else 10_000_000)
     conversations = annotations // PER_CONVERSATION
     with ThrowAwayPostgres() as cluster:
@@ -223,7 +223,7 @@ def _days() -> Iterator[dict[str, object]]:
 
 
 def _asked(store: Store, conversations: int) -> dict[str, Callable[[int], object]]:
-    """What pages and commands ask, each with a number that says about what."""
+    """Return the queries of pages and commands, each a function of a number."""
     names = np.random.default_rng(0).integers(0, max(conversations, 1), (TIMES, 20))
 
     def shown(number: int) -> Sequence[str]:
@@ -251,7 +251,7 @@ COLUMNS = [
 
 
 def main() -> None:
-    """Measure the parts that were asked for; what needs a PostgreSQL that is not there is a row with the reason."""
+    """Measure the selected parts; without PostgreSQL, its parts are rows with the reason."""
     parser = options("scale_store", "Import, shared judging, and ten million annotations.", tuple(RUN))
     given = parser.parse_args()
     rows: list[Row] = []

@@ -1,4 +1,4 @@
-"""Synthetic conversations: 20 by a small model in this process, one kill and what it costs, and what gives them away.
+"""Synthetic conversations: 20 by a small model in this process, the cost of a kill, and the two-sample test.
 
 Rows: `embedded-20` (DS4 by the embedded model, about 20 topics; `unlike_auc` is held against the conversations of the
 sample, which were written for it), `embedded-whole` (DS1: a whole dialogue in one prompt), and `killed` (all five ways
@@ -93,7 +93,7 @@ def _unlike(project: Project) -> Row:
         found = project.check_synth()
     except BadInput as error:
         return {"unlike_auc": None, "unlike_reason": str(error)}
-    first = [f"{each.metric} {each.effect:+.2f}" for each in found.giveaways[:3]]
+    first = [f"{each.metric} {each.effect:+.2f}" for each in found.features[:3]]
     return {
         "unlike_auc": found.auc, "unlike_auc_low": found.low, "unlike_auc_high": found.high, "unlike_p": found.p,
         "gives_away": first,
@@ -104,7 +104,7 @@ def _unlike(project: Project) -> Row:
 
 
 def killed(quick: bool) -> list[Row]:
-    """A run that is killed while a request is under way, and run again: what was paid twice, what was lost."""
+    """Kill a run during a request and repeat it: requests paid twice, and lost conversations."""
     count = threading.Semaphore(0)
     hold = threading.Event()
     at = 20 if quick else KILLED_AT
@@ -139,7 +139,7 @@ def killed(quick: bool) -> list[Row]:
         )
         for _ in range(at + 1):
             count.acquire()
-        while _replies(where) < at:  # what is paid for is on disk; one more request is under way
+        while _replies(where) < at:  # paid answers are on disk; one more request is in progress
             time.sleep(0.01)
         first.send_signal(signal.SIGKILL)
         first.wait()
@@ -168,7 +168,7 @@ def _kept(folder: Path) -> set[str]:
 
 
 def _said(text: str) -> str:
-    """What the scripted model answers: every conversation is another one."""
+    """Return a scripted reply; every conversation is different."""
     found = _ABOUT.search(text)
     about = found[1] if found else " ".join(re.findall(r"ask about (.*?)\.", text)[-1:])
     if "first question" in text:

@@ -1,26 +1,27 @@
-"""What heads promise: bands, floors, warnings, averages, evenness by system, and what further answers teach.
+"""Promises of heads: bands, floors, warnings, averages, group shifts, and learning from other questions.
 
-turn-coverage            share of ratings inside the nominal 90 % band, in 60 conversations that were not learned from,
-                         each of 8 turns with a level of its own; mean over draws, by head.
+turn-coverage            share of ratings inside the nominal 90% band, in 60 new conversations of 8 turns each with a
+                         level of its own; mean over draws, by head.
 never-below-constant     share of draws in which the default is not significantly worse (p < .05, paired by
                          conversation) than the constant and than the best single column: 50, 100 and 200 ratings, one
                          judge among 30 columns of noise; 5-fold over conversations.
-never-below-constant-rated  the same on each rated data set, with its recorded judge, where there is one, and the cheap
-                         metrics: 50, 100 and 200 of the ratings, drawn anew. The column is the one that agrees best
-                         with those very ratings, chosen with hindsight among some twenty: it is no fair rival.
-missing-evidence-warned  share of scores with a warning, and inside the band, where half of the evidence that was
-                         learned from is missing.
+never-below-constant-rated  the same on each rated data set, with its recorded judge if there is one, and the cheap
+                         metrics: 50, 100 and 200 of the ratings, drawn each time. The column is the one that agrees
+                             best
+                         with those ratings, chosen with hindsight among some twenty, so it is no fair rival.
+missing-evidence-warned  share of scores with a warning, and inside the band, if half of the training evidence is
+                         missing.
 context-jump             Topical-USR: the largest difference between a mixture's scores of a reply with a metric and
                          without it (`question-share`, which one context lacks).
 stack-S-log-loss         the default head's log loss on LLM-RUBRIC's synthetic dialogues, 5-fold, mean over fold seeds.
 stack-T-log-loss         learned there, tested on the real dialogues as a new domain; also its r and RMSE.
-within-annotator-r       the default head's r on the same synthetic dialogues, knowing who rates alone left out (r after
-                         each annotator's means are taken off); beside it within systems, and pooled.
-worst-system-bias        the same synthetic dialogues and folds: a system's largest |mean prediction - mean rating|,
-                         beside the same head without shifts by group; also RMSE, and whether the shifts' own audit,
-                         on inner folds, says so.
-thumbs-gain              r on staff's ratings of conversations that were not learned from, with 200 users' five thumbs
-                         each on a question of their own less without them, by head: 50 ratings by staff, planted.
+within-annotator-r       the default head's r on the same synthetic dialogues after subtracting each annotator's means;
+                         also within systems, and pooled.
+worst-system-bias        the same synthetic dialogues and folds: the largest |mean prediction - mean rating| of a
+system,
+                         also without shifts by group; also RMSE, and the shifts' own audit on inner folds.
+thumbs-gain              r on staff's ratings of new conversations with 200 users' five thumbs each on a question of
+                         their own, minus r without them, by head: 50 ratings by staff, planted.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ from accord.values import Label, Labels, Question, Scale, Score, Target
 
 SIZES = (50, 100, 200)
 Drawn = tuple[Question, EvidenceTable, Labels, int]
-"""Ratings to learn from, their evidence, and the column that the default is held against."""
+"""Ratings to learn from, their evidence, and the column to compare with."""
 
 
 def turn_coverage(data: Path, draws: int) -> list[Row]:
-    """Bands in new conversations."""
+    """Coverage of bands in new conversations."""
     rows = []
     for name in ("auto", "mixed", "curves"):
         found = []
@@ -64,7 +65,7 @@ def turn_coverage(data: Path, draws: int) -> list[Row]:
 
 
 def drowned(size: int, seed: int, weight: float) -> tuple[EvidenceTable, Labels, Question]:
-    """Ratings that one judge's column follows with a slope of `weight`, among 30 columns that say nothing."""
+    """Return ratings that one judge's column follows with a slope of `weight`, among 30 noise columns."""
     rng = np.random.default_rng(seed)
     targets = tuple(Target(f"c{place:04d}") for place in range(size))
     x = rng.normal(size=(size, 31))
@@ -79,7 +80,11 @@ def drowned(size: int, seed: int, weight: float) -> tuple[EvidenceTable, Labels,
 
 
 def worse_than(question: Question, evidence: EvidenceTable, labels: Labels, column: int) -> tuple[bool, bool, float]:
-    """Whether the default is significantly worse than the constant, and than one column; its gain on the constant."""
+    """Compare the default with the constant and one column.
+
+    Returns:
+        True if it is significantly worse than the constant, the same for the column, and its gain on the constant.
+    """
     statistic = BY_NAME["log_loss"]
     assert isinstance(statistic, MeanStatistic)
     rated = ratings(evidence, labels, question)
@@ -95,7 +100,7 @@ def worse_than(question: Question, evidence: EvidenceTable, labels: Labels, colu
 
 
 def never_below(name: str, draw: Callable[[int, int], Drawn], draws: int) -> list[Row]:
-    """The share of draws in which the default is held against both, by the number of ratings and for all."""
+    """Return the share of draws in which the default is not worse than both, by number of ratings and overall."""
     rows, every = [], list[tuple[bool, bool, float]]()
     for size in SIZES:
         found = [worse_than(*draw(size, seed)) for seed in range(draws)]
@@ -105,7 +110,7 @@ def never_below(name: str, draw: Callable[[int, int], Drawn], draws: int) -> lis
 
 
 def held(what: str, found: Sequence[tuple[bool, bool, float]]) -> Row:
-    """The share of draws in which neither was shown to be better, and each share."""
+    """Return the share of draws in which neither was significantly better, and each share."""
     constant, column, gain = (np.array(each, dtype=float) for each in zip(*found, strict=True))
     both = np.maximum(constant, column)
     return row(what, list(1 - both), draws=len(found), constant=1 - float(constant.mean()),
@@ -113,7 +118,7 @@ def held(what: str, found: Sequence[tuple[bool, bool, float]]) -> Row:
 
 
 def never_below_constant(data: Path, draws: int) -> list[Row]:
-    """The default against the constant and the column that truly says something."""
+    """Compare the default with the constant and the informative column."""
 
     def draw(size: int, seed: int) -> Drawn:
         evidence, labels, question = drowned(size, seed, (0.0, 0.25, 0.5, 0.75)[seed % 4])
@@ -123,7 +128,7 @@ def never_below_constant(data: Path, draws: int) -> list[Row]:
 
 
 def never_below_constant_rated(data: Path, draws: int) -> list[Row]:
-    """The default against the constant and the best column on what people rated."""
+    """Compare the default with the constant and the best column on rated data."""
     rows: list[Row] = []
     for folder in sorted(path.parent for path in data.glob("*/items.jsonl.gz")):
         rows += never_below(f"never-below-constant {folder.name}", partial(some_of, *gathered(folder)), draws)
@@ -133,7 +138,7 @@ def never_below_constant_rated(data: Path, draws: int) -> list[Row]:
 
 
 def some_of(question: Question, evidence: EvidenceTable, labels: Labels, size: int, seed: int) -> Drawn:
-    """So many ratings of all, and of the columns that are known of all of them the one that agrees best with them."""
+    """Return some of all ratings, and the fully known column that agrees best with them."""
     rows = ratings(evidence, labels, question)
     drawn = np.random.default_rng(seed).permutation(len(rows))[:size]
     some = {(rows.target[place], str(rows.annotator[place])) for place in drawn}
@@ -149,7 +154,7 @@ def some_of(question: Question, evidence: EvidenceTable, labels: Labels, size: i
 
 
 def gathered(folder: Path) -> tuple[Question, EvidenceTable, Labels]:
-    """A data set's main question as `accord run` finds it, what is known of samples, and all labels."""
+    """Return a data set's main question as `accord run` finds it, its evidence, and all labels."""
     from accord.project import Config, ImportOptions, JudgeSelection, Project, infer_rubric, survey_files
 
     found = survey_files([folder])
@@ -169,7 +174,7 @@ def gathered(folder: Path) -> tuple[Question, EvidenceTable, Labels]:
 
 
 def missing_evidence_warned(data: Path, draws: int) -> list[Row]:
-    """Two sources were learned from, one is there."""
+    """Score with one of the two training sources missing."""
     warned, held = [], []
     for seed in range(draws):
         world = planted_turns(conversations=160, turns=2, features=8, spread=0.3, seed=seed)
@@ -189,7 +194,7 @@ def missing_evidence_warned(data: Path, draws: int) -> list[Row]:
 
 
 def context_jump(data: Path, draws: int) -> list[Row]:
-    """One metric at a time is taken away from every reply."""
+    """Remove one metric at a time from every reply."""
     import rated as responses
 
     whole = responses.load(data / "topical_usr", [name for name in BANK if not name.startswith(("bert", "cosine"))])
@@ -228,7 +233,7 @@ def stack(data: Path, draws: int, transfer: bool) -> list[Row]:
 
 
 def within_annotator(data: Path, draws: int) -> list[Row]:
-    """What of the headline correlation is not knowing who rates, nor which system spoke."""
+    """Return the part of the headline correlation that is not due to knowing the annotator or the system."""
     import llm_rubric as paper
 
     synth, _ = paper.both(data)
@@ -247,7 +252,7 @@ def within_annotator(data: Path, draws: int) -> list[Row]:
 
 
 def worst_system_bias(data: Path, draws: int) -> list[Row]:
-    """The default head, and the same without shifts by group."""
+    """The default head, with and without shifts by group."""
     import llm_rubric as paper
 
     synth, _ = paper.both(data)
@@ -278,7 +283,7 @@ def worst_system_bias(data: Path, draws: int) -> list[Row]:
 
 
 def thumbs_gain(data: Path, draws: int) -> list[Row]:
-    """The same ratings, with and without thumbs."""
+    """The same ratings with and without thumbs."""
     rows = []
     for name in ("auto", "mixed"):
         found: list[tuple[float, float]] = []
@@ -288,7 +293,7 @@ def thumbs_gain(data: Path, draws: int) -> list[Row]:
             each = []
             for labels in (corpus.labels.on("main"), corpus.labels):
                 head = make_head(name, corpus.question, {}).fit(corpus.evidence, labels)
-                # What says the same of everything has no correlation, and orders nothing.
+                # A constant prediction has no correlation and ranks nothing.
                 each.append(
                     pearson(rated.value, np.array([s.value for s in said(head, corpus.evidence, rated)])) or 0.0
                 )

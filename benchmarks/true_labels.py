@@ -1,17 +1,18 @@
-"""What labels promise: estimates from few of them, calls that are sure enough, and which to make next.
+"""Promises about labels: estimates from few of them, confident calls, and suggestions.
 
 label-next               LLM-RUBRIC's synthetic dialogues, half of them to label: RMSE and log loss on the other half
-                         with 120 labels, of which 80 were suggested, 20 at a time, less those with 120 random ones;
-                         mean over draws with its interval by t; the first 40 are the same. Draws from 100 on: those
-                         below were looked at while the method was made.
-estimate-type1-N         share of differences called significant (p < .05) between two systems that do not differ, of
-                         N = 5, 10, 20 labelled conversations each and 200 others with scores: the worst of five worlds.
-estimate-S-width         length of the intervals of systems' means on LLM-RUBRIC's synthetic dialogues, all labelled, in
-                         shares of the length when annotators are taken for one person.
-selective-broken         share of 20 random splits in which what `score --agree .9` calls good or bad agrees with people
-                         less often than that on the test side: a fifth of LLM-RUBRIC's synthetic dialogues, so some 40
-                         calls; also planted, where 2,000 conversations say what is true.
-selective-coverage       share of the test side's ratings that is called at all; splits that call nothing count as 0.
+                         with 120 labels, of which 80 were suggested, 20 at a time, minus those with 120 random ones;
+                         mean over draws with its interval by t; the first 40 are the same. Draws start at 100: lower
+                         ones were used while the method was developed.
+estimate-type1-N         share of significant differences (p < .05) between two systems that do not differ, of N = 5,
+10,
+                         20 labelled conversations each and 200 others with scores: the worst of five worlds.
+estimate-S-width         length of the intervals of systems' means on LLM-RUBRIC's synthetic dialogues, all labelled,
+                         relative to the length if annotators are treated as one.
+selective-broken         share of 20 random splits in which the calls of `score --agree .9` agree with people less often
+                         than that on the test side: a fifth of LLM-RUBRIC's synthetic dialogues, about 40 calls; also
+                         planted, with 2,000 conversations of known truth.
+selective-coverage       share of the test side's ratings that is called; splits without calls count as 0.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from accord.scoring import Selection
 from accord.statistics import STATISTICS as BY_NAME
 from accord.statistics import Paired, grouped_folds
 from accord.testing import planted
-from accord.validation import Labelled, estimates, gaps, system_means
+from accord.validation import LabeledSystem, estimate_systems, mean_differences, system_means
 from accord.values import Labels, Question, Score
 
 AGREE = 0.9
@@ -41,7 +42,7 @@ WORLDS = ("normal", "useless scores", "four options", "two options", "shared top
 
 
 def label_next(data: Path, draws: int) -> list[Row]:
-    """Suggested labels against random ones."""
+    """Compare suggested labels with random ones."""
     import llm_rubric as paper
 
     synth, _ = paper.both(data)
@@ -79,8 +80,8 @@ def label_next(data: Path, draws: int) -> list[Row]:
     return rows
 
 
-def world(kind: str, rng: np.random.Generator, labelled: int, others: int = 200) -> tuple[Labelled, Labelled]:
-    """Two systems of the same mean: a latent quality, what people say of it, and a score that follows it."""
+def world(kind: str, rng: np.random.Generator, labelled: int, others: int = 200) -> tuple[LabeledSystem, LabeledSystem]:
+    """Return two systems of the same mean: a latent quality, ratings, and a score that follows it."""
     found = []
     topic = rng.normal(size=labelled + others) if kind == "shared topics" else 0.0
     for name in "ab":
@@ -95,7 +96,7 @@ def world(kind: str, rng: np.random.Generator, labelled: int, others: int = 200)
             heard, score = (heard > -0.5).astype(float), 1 / (1 + np.exp(-2 * quality))
         names = [f"topic {place}" for place in range(len(quality))] if kind == "shared topics" else None
         groups = (None, None) if names is None else (names[:labelled], names[labelled:])
-        found.append(Labelled(name, heard[:labelled], score[:labelled], score[labelled:], *groups))
+        found.append(LabeledSystem(name, heard[:labelled], score[:labelled], score[labelled:], *groups))
     return found[0], found[1]
 
 
@@ -108,7 +109,7 @@ def estimate_type1(data: Path, draws: int) -> list[Row]:
             rng = np.random.default_rng([size, place])
             called, count = 0, 200 * draws
             for seed in range(count):
-                [gap] = gaps(estimates(world(kind, rng, size), seed))
+                [gap] = mean_differences(estimate_systems(world(kind, rng, size), seed))
                 called += gap.p_holm is not None and gap.p_holm < SIGNIFICANT
             reach = 1.96 * np.sqrt(called / count * (1 - called / count) / count)
             about = {"value": called / count, "low": called / count - reach, "high": called / count + reach}
@@ -119,7 +120,7 @@ def estimate_type1(data: Path, draws: int) -> list[Row]:
 
 
 def estimate_width(data: Path, draws: int) -> list[Row]:
-    """Intervals of means with annotators told apart, in shares of those without."""
+    """Return the length of intervals with annotators distinguished, relative to those without."""
     import llm_rubric as paper
 
     synth, _ = paper.both(data)
@@ -135,7 +136,10 @@ def estimate_width(data: Path, draws: int) -> list[Row]:
 
 
 def selected(evidence: EvidenceTable, labels: Labels, question: Question, test: Collection[str]) -> tuple[float, float]:
-    """Share of the ratings of some groups that is called, and how many of those calls agree; NaN where none is."""
+    """Return the share of the ratings of some groups that is called, and the agreement of those calls.
+
+    NaN without calls.
+    """
     rated = ratings(evidence, labels, question)
     is_test = np.array([name in test for name in rated.group])
     train, new = rated.take(np.flatnonzero(~is_test)), rated.take(np.flatnonzero(is_test))

@@ -1,10 +1,9 @@
-"""Whether every number means what it says: planted where the truth is known, and on rated data.
+"""Accuracy of reported numbers: on planted data with known truth, and on rated data.
 
     python benchmarks/true_numbers.py [--data ../shared/data] [--only PARTS] [--quick] [--limit DRAWS] --json OUT
 
-What each part measures stands in the file that it is measured in: `true_heads.py`, `true_labels.py`, `true_watch.py`,
-`true_texts.py`. Rows are `what`, `value`, `low`, `high`: the central 95 % over draws, or a bootstrap over
-conversations.
+Each part is described in its file: `true_heads.py`, `true_labels.py`, `true_watch.py`, `true_texts.py`. Rows are
+`what`, `value`, `low`, `high`: the central 95% over draws, or a bootstrap over conversations.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 import os
 
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
-    os.environ.setdefault(_name, "1")  # small matrices gain nothing from more, before NumPy is imported
+    os.environ.setdefault(_name, "1")  # must be set before NumPy is imported; small matrices need one thread
 
 import true_heads
 import true_labels
@@ -27,8 +26,8 @@ DRAWS = 20
 
 
 def main() -> None:
-    """Measure the parts that were asked for; one whose data are absent is a row with the reason."""
-    parser = options("true_numbers", "Whether every number means what it says.", tuple(RUN))
+    """Measure the requested parts; a part without data gives a row with the reason."""
+    parser = options("true_numbers", "Check reported numbers on planted and rated data.", tuple(RUN))
     given = parser.parse_args()
     rows: list[Row] = []
     for part in chosen(parser, given.only, tuple(RUN)):

@@ -1,4 +1,4 @@
-"""What the parts of `true_numbers.py` share: rows of draws, scores of ratings, cross-validation."""
+"""Shared helpers of `true_numbers.py`: rows of draws, scores of ratings, cross-validation."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Floats = NDArray[np.float64]
 
 
 def row(what: str, values: Sequence[float], **also: object) -> Row:
-    """The mean of values over draws, with their central 95 %."""
+    """Return the mean of values over draws, with their central 95%."""
     low, high = np.quantile(values, [0.025, 0.975])
     return {"what": what, "value": float(np.mean(values)), "low": float(low), "high": float(high), **also}
 
 
 def said(head: Head, evidence: EvidenceTable, rated: Ratings) -> list[Score]:
-    """Each rating's score, for its own annotator; these worlds leave none unscored."""
+    """Return each rating's score for its own annotator; these data leave none unscored."""
     scores = head.predict_each(evidence.take(rated.row), list(rated.annotator))
     found = [score for score in scores if isinstance(score, Score)]
     assert len(found) == len(rated)
@@ -35,13 +35,13 @@ def said(head: Head, evidence: EvidenceTable, rated: Ratings) -> list[Score]:
 
 
 def inside(scores: Sequence[Score], rated: Ratings) -> float:
-    """Share of ratings inside their bands."""
+    """Return the share of ratings inside their bands."""
     ends = np.array([score.band for score in scores], dtype=float)
     return float(((ends[:, 0] <= rated.value) & (rated.value <= ends[:, 1])).mean())
 
 
 def cross_validated(make: Callable[[], Head], evidence: EvidenceTable, labels: Labels, rated: Ratings) -> Paired:
-    """Every rating predicted without its conversation."""
+    """Predict every rating without its conversation."""
     shares = np.zeros((len(rated), len(rated.options)))
     for split in grouped_folds(list(rated.group), 5, FIRST_SEED):
         rows = np.flatnonzero([name in split.test for name in rated.group])
@@ -51,5 +51,5 @@ def cross_validated(make: Callable[[], Head], evidence: EvidenceTable, labels: L
 
 
 def fold_seeds(draws: int) -> list[int]:
-    """The seeds of the folds of LLM-RUBRIC's dialogues, at most ten."""
+    """Return the seeds of the folds of LLM-RUBRIC's dialogues, at most ten."""
     return list(range(FIRST_SEED, FIRST_SEED + min(draws, 10)))

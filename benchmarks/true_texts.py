@@ -1,4 +1,4 @@
-"""What is measured of texts: other languages, fakes that count as many words, and nothing at all.
+"""Scores of other languages, of fakes with the same numbers of words, and of empty texts.
 
 spaceless-overall|uses   Spearman of CIU with "Overall" and "Uses Knowledge" on Topical-USR with its blanks taken
                          out; also with its letters as those of Thai, which is written so.
@@ -98,7 +98,7 @@ def _ciu(fact: str, reply: str) -> float:
 
 
 def plausibility(data: Path, draws: int) -> list[Row]:
-    """What the gate takes from fakes and from replies, out of context."""
+    """Measure the effect of the gate on fakes and on replies out of context."""
     records = [each for each in read(data / "topical_usr") if each.labels and each.conversation.turns]
     samples = [Sample(each.conversation, each.labels[0].target.turn) for each in records]
     before = [each.conversation.turns[: each.turn] for each in samples]
@@ -142,7 +142,7 @@ def plausibility(data: Path, draws: int) -> list[Row]:
 
 
 def _gap(values: dict[str, list[float]], which: str, kind: str) -> Row:
-    """How much less fakes score than the replies that they were made of, with its interval over these."""
+    """Return the mean difference of scores between fakes and their original replies, with its interval."""
     less = np.array(values[f"{which} some"]) - np.array(values[f"{which} {kind}"])
     again = less[np.random.default_rng(0).integers(len(less), size=(1000, len(less)))].mean(axis=1)
     low, high = np.quantile(again, [0.025, 0.975]).tolist()

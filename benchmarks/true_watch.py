@@ -1,11 +1,11 @@
-"""What is said to have moved: features in a batch, and days of live scoring.
+"""Alarms of drift: features in a batch, and days of live scoring.
 
-drift-false-alarms       share of draws in which some feature is said to have moved where none did: heads that learned
-                         from 60 conversations of 8 turns that are alike are asked about 60 others; Topical-USR halved
-                         by context; and how often a feature that moved by a standard deviation is named.
-weekend-false-alarms     share of weekend days with an alarm, of assistants whose weekends are all alike: fewer
-                         conversations, lower scores, longer replies; the same of the days between; and the share of
-                         weekend days on which a drop of half a standard deviation more is told.
+drift-false-alarms       share of samples with a false alarm of a shifted feature: 60 training conversations of 8
+                         dependent turns compared with 60 others; halves of Topical-USR by context; and the power for
+                         a feature shifted by one standard deviation.
+weekend-false-alarms     share of weekend days with a false alarm, for assistants with equal weekends (fewer
+                         conversations, lower scores, longer replies); the same for weekdays; and the power for a
+                         further drop of half a standard deviation on weekend days.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def counted(what: str, hits: Sequence[bool], **also: object) -> Row:
 
 
 def drift_false_alarms(data: Path, draws: int) -> list[Row]:
-    """Nothing moved, in conversations whose turns are alike; and one feature did."""
+    """Measure false alarms with dependent turns, and detection of one shifted feature."""
     draws, rows = 5 * draws, list[Row]()
     for name in ("curves", "mixed"):
         false, seen = [], []
@@ -65,7 +65,7 @@ def drift_false_alarms(data: Path, draws: int) -> list[Row]:
 
 
 def halved(data: Path, draws: int) -> Iterator[bool]:
-    """Whether something moved between two halves of Topical-USR's contexts, each with six replies."""
+    """Return True for an alarm between two halves of Topical-USR's contexts, each with six replies."""
     import rated as responses
 
     lexical = [name for name in BANK if not name.startswith(("bert", "cosine"))]
@@ -80,7 +80,7 @@ def halved(data: Path, draws: int) -> Iterator[bool]:
 
 
 def weekend_false_alarms(data: Path, draws: int) -> list[Row]:
-    """Assistants over six weeks; on the last weekend half of them become worse."""
+    """Simulate assistants over six weeks; half of them become worse on the last weekend."""
     watch, rng = ScoreMonitor("planted", [Column("words", "words")]), np.random.default_rng(0)
     days = [FIRST_MONDAY + timedelta(days=place) for place in range(7 * WEEKS)]
     for system, day in product(range(draws), days):

@@ -1,4 +1,4 @@
-"""The workbench under load: what fifty people who save at once wait for, what a kill costs, and what pages give away.
+"""The workbench under load: latency of fifty concurrent annotators, kills of the server, size and blindness of pages.
 
     python benchmarks/workbench.py [--only bare,save,kill,page,transcript,blind,order,dashboard] [--quick] --json OUT
 
@@ -9,8 +9,8 @@ and, where its binaries are, on a throw-away PostgreSQL:
   in the store, `doubled` those that are there twice.
 - `kill`: the same, the server ended with SIGKILL ten times and started again. Answers that were not acknowledged are
   sent again, as a browser does.
-- `page`: the first page with all that it loads, in kB.
-- `transcript`: the reading view of a conversation of 500 turns of which everything is said (a judge's answers to nine
+- `page`: size of the first page with its files, in kB.
+- `transcript`: the page of a conversation of 500 turns with all annotations (a judge's answers to nine
   questions and a model's issues for each reply, documents): `seconds` is the median after the first load, `p99_seconds`
   the longest, `first_seconds` the first.
 - `blind`: responses to an annotator, searched for the system's name, the conversation's id, what others answered, and
@@ -130,7 +130,7 @@ class Shop:
 
 
 class Annotator:
-    """Somebody with a browser: signs in, takes an item, and saves answers until each is acknowledged."""
+    """An annotator with a browser, who signs in, takes items, and saves answers until each is confirmed."""
 
     def __init__(self, shop: Shop, name: str) -> None:
         self.shop, self.name = shop, name
@@ -310,7 +310,7 @@ def transcript(url: str, turns: int = 500, loads: int = 10) -> Row:
 
 
 def _add_long(store: Store, turns: int) -> None:
-    """A conversation of so many turns with judgements and issues of every reply."""
+    """Return a conversation of `turns` turns with judgments and issues of every reply."""
     draw = random.Random(0)
     words = ["order", "parcel", "router", "return", "delivery", "address", "refund", "label", "shop", "day"]
     texts = [" ".join(draw.choices(words, k=60)) for _ in range(turns)]
@@ -326,13 +326,13 @@ def _add_long(store: Store, turns: int) -> None:
         for name in QUESTIONS
     )  # fmt: skip
     for place in replies:
-        issue = Issue("Unclear", "what is meant is not said", texts[place][:30], (0, 30))
+        issue = Issue("Unclear", "no search terms", texts[place][:30], (0, 30))
         found = IssueAnnotation(Target("long", place), (issue,), 3, "so so", "issues|model:finder")
         store.add_annotations(Annotation.from_issues(found))
 
 
 def blind(url: str, responses: int) -> Row:
-    """What an annotator is sent, searched for what nobody may know while rating."""
+    """Search the responses to an annotator for information that would bias ratings."""
     with tempfile.TemporaryDirectory() as name:
         shop = Shop(Path(name), url.replace("FOLDER", name), 3, chats=responses // 5)
         store = Store(shop.url)

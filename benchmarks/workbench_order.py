@@ -1,19 +1,18 @@
 """The workbench's order: how many labels it needs for the agreement that 400 random ones give (row `order`).
 
 As in a study with `order: informative`: 20 labels at random, then 20 at a time, of which a tenth (`random_share`) are
-random draws and the others those that `accord.studies.item_order.Order` puts first; no label is asked for twice. The
-head learns from what is there after each step, and predicts the ratings of conversations that nobody could label. The
-random order takes the same 20 and goes on at random. `share` is the first number of labels, on the line between
-steps, at which the mean squared error over draws is not above that of the random order's 400, in shares of 400 (1
-where it is never reached); the interval is over draws. The same of Pearson's r is `share_pearson`. Where the
-annotators are planted, predictions are held against the rating that each is expected to give, so that the noise of
-single ratings, which no order lessens, does not blur the comparison.
+random and the others follow `accord.studies.item_order.ItemOrder`; no label occurs twice. The head is fitted after each
+step and predicts ratings of conversations outside the pool. The random order starts with the same 20. `share` is the
+first number of labels, interpolated between steps, at which the mean squared error over draws is not above that of the
+random order's 400, as a share of 400 (1 if never reached); the interval is over draws. `share_pearson` is the same for
+Pearson's r. For planted annotators, predictions are compared with expected ratings, so that the noise of single ratings
+does not blur the comparison.
 
 - `planted`: 300 conversations, nine features (as many as LLM-RUBRIC asks questions), six annotators of own levels,
-  a scale of nine; half can be labelled.
-- `planted_levels`: the same of three features, twelve annotators and a scale of four: hardly anything but levels is to
-  be learned, which any order teaches alike, and what is far from the middle is cut off by the scale.
-- `llm_rubric_synth`: LLM-RUBRIC's synthetic dialogues with the judge's answers; four fifths can be labelled.
+  a scale of nine; half can be labeled.
+- `planted_levels`: the same of three features, twelve annotators and a scale of four: mostly levels can be
+  learned, which any order teaches equally, and the scale cuts off extreme values.
+- `llm_rubric_synth`: LLM-RUBRIC's synthetic dialogues with the judge's answers; four fifths can be labeled.
 """
 
 from __future__ import annotations
@@ -30,19 +29,19 @@ from scipy.stats import norm
 from accord.evidence import EvidenceTable, Ratings, ratings
 from accord.learning import Calibration
 from accord.statistics import pearson
-from accord.studies.item_order import EVERY, Order
+from accord.studies.item_order import UPDATE_EVERY, ItemOrder
 from accord.testing import planted
 from accord.values import Labels, Question, StudySettings
 
 Floats = NDArray[np.float64]
 
-FIRST, STEP, LAST = EVERY, EVERY, 400
+FIRST, STEP, LAST = UPDATE_EVERY, UPDATE_EVERY, 400
 AT_RANDOM = StudySettings.model_fields["random_share"].default
 NOISE = 0.8
 """Standard deviation of a planted rating, in steps of its scale."""
 DRAWS, RESAMPLES = 20, 2000
 SETS = {"planted": 0.5, "planted_levels": 0.5, "llm_rubric_synth": 0.8}
-"""Which share of the conversations can be labelled."""
+"""Share of the conversations that can be labeled."""
 
 
 def order_rows(data: Path, draws: int = DRAWS) -> Iterator[Row]:
@@ -63,7 +62,7 @@ def order_rows(data: Path, draws: int = DRAWS) -> Iterator[Row]:
 
 
 class World(NamedTuple):
-    """Ratings, and (n,) what each is held against."""
+    """Ratings, and (n,) their planted expectations."""
 
     evidence: EvidenceTable
     question: Question
@@ -104,7 +103,7 @@ def _drawn(world: World, share: float, seed: int) -> tuple[list[tuple[float, flo
         left = [row for row in pool if row not in set(taken)]
         given = Labels(rated.labels[row] for row in taken)
         chance = left[: round(AT_RANDOM * STEP)]  # the pool is shuffled
-        order = Order.of(shown, given, question, people, 2 * STEP, among=pairs.keys())
+        order = ItemOrder.compute(shown, given, question, people, 2 * STEP, among=pairs.keys())
         ranked = [pairs[each] for each in order.suggested]
         taken = taken + chance + [row for row in ranked if row not in chance][: STEP - len(chance)]
         steps.append(_tested(world, taken, test))

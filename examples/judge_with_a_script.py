@@ -1,4 +1,4 @@
-"""A judge of your own behind the same seam: here a function, in earnest a call to whatever you have.
+"""A custom judge: here a function, in practice a call to your own model.
 
 Run: python examples/judge_with_a_script.py
 """

@@ -27,7 +27,7 @@ from accord.project import Project
 from accord.values import Sample
 
 TOP = 20
-"""Tokens at the first position whose probabilities are asked for."""
+"""Alternatives requested at the first position."""
 
 
 class _Judge:
@@ -35,7 +35,7 @@ class _Judge:
 
 
 def _item(sample: Sample) -> str:
-    """What a recording calls a sample: the last turn of a conversation goes by the conversation's name."""
+    """Return the item id of a sample in a recording: the last turn of a conversation has the conversation's id."""
     is_last = sample.turn is None or sample.turn == len(sample.conversation.turns) - 1
     return sample.conversation.id if is_last else str(sample.target)
 
@@ -43,9 +43,9 @@ def _item(sample: Sample) -> str:
 def write_requests(
     project: Project, path: Path, model: str, shard: tuple[int, int] = (1, 1), every: bool = False
 ) -> int:
-    """Write a request per question that applies, for each sample that is rated (or `every` one); how many there are.
+    """Write a request per applicable question and sample (rated ones, or `every` one); return their number.
 
-    The name of a request says what it is about, as the recording will: the sample's target and the question.
+    The name of a request holds the item id and the question of the recording.
     """
     number, of = shard
 
@@ -67,7 +67,7 @@ def write_requests(
 
 
 def write_recording(project: Project, replies: Path, path: Path, model: str) -> Counter[str]:
-    """Write the replies as rows of a recording; counts of what was read, and why other lines say nothing."""
+    """Write the replies as rows of a recording; return counts of rows, and of unusable replies by reason."""
     counts: Counter[str] = Counter()
     with replies.open("rb") as lines, path.open("w", encoding="utf-8") as stream:
         for line in lines:
@@ -87,7 +87,7 @@ def write_recording(project: Project, replies: Path, path: Path, model: str) -> 
 
 
 def main() -> None:
-    """One step, as the command line says."""
+    """Run one step."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("step", choices=["requests", "record"])
     parser.add_argument("files", nargs="+", type=Path)

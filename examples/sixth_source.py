@@ -19,19 +19,19 @@ ASKED = Rubric(name="politeness", questions=(POLITE,), main=POLITE.id)
 
 @sources.register("politeness")
 class Politeness(Source):
-    """How polite a model finds the assistant, on the line that leads from its answers to people's ratings."""
+    """Politeness by a model's answers, mapped to ratings by a line."""
 
     roles, line = (SCORER,), (1.0, 0.0)
 
     def learn(self, train):
-        """The line through all ratings; what was rated itself is placed by the line through other groups' ratings."""
+        """Fit the line to all ratings; training rows use the line of the other groups."""
         raw = yield from self.measure(train.samples)
         placed = [np.polyval(_line(raw, train, train.group_of(t)), raw.values[i]) for i, t in enumerate(raw.targets)]
         own = type(self)(self.settings, self.context).restored(SourceState({"line": _line(raw, train)}))
         return LearnedEvidence(own, replace(raw, values=placed * raw.present))
 
     def measure(self, samples):
-        """One column: the mean answer, on the line; missing with its reason where nobody answered."""
+        """One column: the mean answer on the line; missing with its reason without an answer."""
         mean = (yield from ask_rubric(ASKED, samples, SCORER, "politeness asked")).expected()
         column = Column("politeness", mean.columns[0].signature)
         return replace(mean, columns=(column,), values=np.polyval(self.line, mean.values) * mean.present)
@@ -41,7 +41,7 @@ class Politeness(Source):
         return SourceState({"line": self.line})
 
     def restored(self, state):
-        """On the line that was learned."""
+        """Restore the line."""
         self.line = state.card["line"]
         return self
 

@@ -89,14 +89,13 @@ def axe() -> str:
 
 
 def faults(page: Any, looks: Sequence[tuple[str, int]] = (LIGHT, DARK, PHONE)) -> list[str]:
-    """What axe-core finds wrong with a page as it stands, and whether it is wider than the window, in each of the looks."""
+    """Return violations of axe-core and horizontal overflow, for each color scheme and width."""
     page.evaluate(axe())
     wrong = []
     for scheme, width in sorted(looks, key=lambda look: look[0] != colours(page)):  # first those that it has
         page.set_viewport_size({"width": width, "height": 800})
         if scheme != colours(page):
             recolour(page)
-        # Of what is right axe-core need not say where it stands.
         found = page.evaluate("async () => (await axe.run(document, { resultTypes: ['violations'] })).violations")
         said = [f"{each['id']}: {each['help']}: {node['html'][:200]}" for each in found for node in each["nodes"]]
         if not page.evaluate("document.documentElement.scrollWidth <= innerWidth"):
@@ -106,7 +105,7 @@ def faults(page: Any, looks: Sequence[tuple[str, int]] = (LIGHT, DARK, PHONE)) -
 
 
 def colours(page: Any) -> str:
-    """Whether a page is light or dark."""
+    """Return the color scheme of a page: `light` or `dark`."""
     return str(page.evaluate("document.documentElement.dataset.look"))
 
 

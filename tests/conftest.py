@@ -1,4 +1,4 @@
-"""Shared by all tests: where the benchmark data lie, stores of both kinds, a small corpus."""
+"""Fixtures of all tests: benchmark data, stores on both databases, a small corpus; distribution over workers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from typing import Any
 
 import typer.main
 
-# Before anything imports NumPy: two tests at once on two cores must not wait for each other's linear algebra, and what
-# Python or JAX compiled for one test, one worker or one child process serves all others.
+# Before NumPy is imported: parallel tests must not compete for threads of linear algebra, and all processes share the
+# compilation caches of Python and JAX.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("ACCORD_JOBS", "1")
@@ -26,16 +26,16 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".jax_cache"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
-# Each client that is opened reads the certificates of the machine anew, 40 ms; thousands are, and none speaks TLS.
+# Each new client reads the certificates of the machine (40 ms), but no test uses TLS.
 ssl.create_default_context = functools.cache(ssl.create_default_context)
-# Three hundred modules and what they import live as long as the tests: not to be gone through at every other test.
+# Imported modules live as long as the tests; garbage collection does not have to visit them.
 gc.set_threshold(20_000, *gc.get_threshold()[1:])
-# The tree of commands is the same each time that one is run: some hundreds are, and it takes 50 ms to make.
+# Building the tree of commands takes 50 ms; hundreds of tests use the same tree.
 typer.main.get_command = functools.cache(typer.main.get_command)
-# A shell's background jobs ignore an interrupt, and so would every process that a test starts and interrupts.
+# Background jobs of a shell ignore interrupts, and child processes would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-# A client and the server that it asks share this process: each waits a hundredth of a second less for its turn.
+# Clients and servers share this process; a shorter switch interval reduces their waiting.
 sys.setswitchinterval(5e-4)
 
 import pytest
@@ -49,21 +49,21 @@ from accord.values import Rubric, load_rubric
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """For `-n auto` three on two cores: tests wait for servers and processes now and then; a fourth is in the way."""
+    """Return three workers for two cores with `-n auto`, because tests wait for servers and processes."""
     return 3 * (os.cpu_count() or 1) // 2
 
 
 class Sharing(LoadScopeScheduling):
-    """A file whose tests share what is dear to make is one worker's; every other test is whoever's has time."""
+    """Scheduler that runs files with expensive shared fixtures on one worker, and other tests on any worker."""
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.split("::")[0]
         return path if _shares(self.config.rootpath / path) else nodeid
 
     def remove_node(self, node: WorkerController) -> str | None:
-        """What a worker was at when it died has failed; what it had not begun is for the others, what is done is done.
+        """Return the test of a crashed worker, and distribute its remaining tests to the others.
 
-        The one inherited hands out again all that the worker has ever run, and waits for it without end.
+        The inherited method distributes finished tests again, and waits for them forever.
         """
         units = self.assigned_work.pop(node)
         left = [(unit, test) for unit, tests in units.items() for test, done in tests.items() if not done]
@@ -77,13 +77,13 @@ class Sharing(LoadScopeScheduling):
         return died
 
     def schedule(self) -> None:
-        """A worker that takes the place of another is told what comes second, or that nothing does, and begins."""
+        """Send a replacement worker its second test, or the end of the run, and start it."""
         super().schedule()
         for node in self.nodes:
             self._reschedule(node)
 
     def _reschedule(self, node: WorkerController) -> None:
-        """One that takes the place of another is told what to do once it has looked at all tests, not before."""
+        """Send a replacement worker its tests after it has collected all of them."""
         if node in self.registered_collections:
             super()._reschedule(node)
 
@@ -99,19 +99,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Sharing:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Slow files come first, each in one piece: the last minute of a run is of quick tests, which all workers share."""
+    """Run slow files first, each on one worker, so that quick tests fill the last minute on all workers."""
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     items.sort(key=lambda item: -slow[item.path])
 
 
 def pytest_collection_finish() -> None:
-    """Nothing that collecting made is garbage before the end: it is no more gone through."""
+    """Exclude the objects of the collection phase from garbage collection."""
     gc.collect()
     gc.freeze()
 
 
 def pytest_sessionfinish() -> None:
-    """What is garbage says so once more; then the process ends without going through all that it has held."""
+    """Collect garbage for its warnings, then end the process without tearing down all objects."""
     gc.collect()
     gc.freeze()
 
@@ -126,7 +126,7 @@ def data() -> Path:
 
 @pytest.fixture
 def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
-    """Import a benchmark's module by its name; what it sets, loads and registers is forgotten again."""
+    """Import a benchmark's module by name, and undo its settings, imports and registrations afterwards."""
     from accord.methods import rivals, selection_policies, selectors
 
     folder = Path(__file__).parents[1] / "benchmarks"
@@ -152,7 +152,7 @@ def rubric() -> Rubric:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
-    """The URL of a throw-away PostgreSQL cluster."""
+    """URL of a temporary PostgreSQL cluster."""
     try:
         cluster = ThrowAwayPostgres()
     except BadInput as error:
@@ -163,7 +163,7 @@ def postgres() -> Iterator[str]:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of an empty database, once of each kind."""
+    """URL of an empty database, for each kind of database."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/store.db"
     url: str = request.getfixturevalue("postgres")
@@ -173,7 +173,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def store(database: str) -> Iterator[Store]:
-    """An empty store, once of each kind."""
+    """Empty store, for each kind of database."""
     opened = Store(database)
     yield opened
     opened.close()
@@ -189,7 +189,7 @@ def _empty(url: str) -> None:
 
 @pytest.fixture
 def memory() -> Iterator[Store]:
-    """An empty store that nothing outlives."""
+    """Empty store in memory."""
     store = Store("sqlite:///:memory:")
     yield store
     store.close()
@@ -197,15 +197,15 @@ def memory() -> Iterator[Store]:
 
 @pytest.fixture
 def api_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key in the environment, which no message may repeat."""
+    """API key in the environment, which no message may contain."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
 
 
 @pytest.fixture(autouse=True)
 def secrets_of_a_test_are_forgotten() -> Iterator[None]:
-    """Restore the registered secrets: the word that one test registers would be redacted in the texts of others."""
+    """Restore the registered secrets, which would be redacted in later tests."""
     from accord.edges import secrets
 
-    before = set(secrets._kept)
+    before = set(secrets._registered)
     yield
-    secrets._kept.intersection_update(before)
+    secrets._registered.intersection_update(before)

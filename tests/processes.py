@@ -1,6 +1,6 @@
 """Processes of their own that need not import first: forked from one that has done nothing but that.
 
-Each can be told apart, killed and waited for like any other; it begins a second of work earlier.
+They can be killed and waited for like any other process, and start a second faster.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ ORIGIN = """
 import contextlib, gc, importlib, json, os, runpy, socket, sys, types
 control = socket.socket(fileno=int(sys.argv[1]))
 for name in ("accord.cli.commands", "accord.project.project", "accord.evidence.rubric_answers", "accord.models.ask_judge",
-             "accord.store.store", "accord.learning.loading", "accord.live.service.app", "accord.live.log_follower",
-             "accord.project.comparing", "accord.scoring.file", "accord.report.whole_run", "accord.web.app",
+             "accord.store.store", "accord.learning.evaluator_loader", "accord.live.service.app", "accord.live.log_follower",
+             "accord.project.comparing", "accord.scoring.file", "accord.report.project_run", "accord.web.app",
              "accord.testing", "openai", "scipy.optimize", "sklearn.linear_model", "psycopg",
              "uvicorn", "fastapi"):
     try:
@@ -30,10 +30,10 @@ for name in ("accord.cli.commands", "accord.project.project", "accord.evidence.r
         pass
 from accord.evidence.source import sources
 from accord.learning.head import heads
-sources.names(), heads.names()  # what a plug-in's module imports
-assert len(os.listdir("/proc/self/task")) == 1, "what has threads cannot be forked"
+sources.names(), heads.names()  # imports the modules of all plug-ins
+assert len(os.listdir("/proc/self/task")) == 1, "a process with threads cannot be forked"
 gc.collect()
-gc.freeze()  # no child goes through what it has inherited, or copies its pages to do so
+gc.freeze()  # children do not collect inherited objects, which would copy their pages
 
 def begun():
     \"\"\"Wait for what to run; comes back in the process that is to run it.\"\"\"
@@ -78,7 +78,7 @@ else:
 
 @functools.cache
 def _origin() -> socket.socket:
-    """Where to ask for a process; whoever forks them ends with this one."""
+    """Path of the socket of the forking server, which ends with this process."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     command = [sys.executable, "-c", ORIGIN, str(theirs.fileno())]
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}

@@ -1,4 +1,4 @@
-"""A project with everything that can be said of a conversation: what tests of the reading view and of charts share."""
+"""Project with all kinds of annotations, for tests of the conversation page and of charts."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ POLICY = (
 REPLY = "Yes, it can be returned within 45 days of delivery [1]. We always pay for that, whatever you bought."
 PEOPLE = {"ann": -0.7, "bob": 0.0, "cy": 0.8}
 RICH = "chats/7 é?"
-"""The id of the conversation of which everything is said; an address has to quote it."""
+"""Id of the conversation with all annotations; it needs quoting in a URL."""
 
 
 def rich() -> Conversation:
-    """Documents, tool calls, instructions, four turns."""
+    """Create a conversation with documents, tool calls, instructions and four turns."""
     call = {"function": {"name": "find_article", "arguments": json.dumps({"query": "return router"})}}
     turns = (
         Turn("system", "You are the help desk of a shop. " * 20),
@@ -59,7 +59,7 @@ def rich() -> Conversation:
 
 
 def issues_of(conversation: Conversation, turn: int = 4) -> IssueAnnotation:
-    """What a model found in the reply: a quote that stands in it, and one that does not."""
+    """Create issues of a reply: one with a quote from it, and one with another quote."""
     quotes = ("We always pay for that", "you may keep it for ever")
     text = conversation.turns[turn].content
     found = tuple(Issue("Unsupported", f"no document says {q}", q, find_quote(q, text)) for q in quotes)
@@ -78,7 +78,7 @@ def _person(target: Target, by: str, value: int, answer: str, **more: Any) -> An
 
 
 def said_of(conversation: Conversation) -> list[Annotation]:
-    """Answers, one of them changed, a mark, and one that was taken back."""
+    """Create answers with one change, a mark, and a withdrawn mark."""
     whole, reply = Target(conversation.id), Target(conversation.id, 4)
     text = conversation.turns[4].content
     mark: dict[str, Any] = {
@@ -99,7 +99,7 @@ def said_of(conversation: Conversation) -> list[Annotation]:
 
 
 def answers(targets: list[Target]) -> list[dict[str, Any]]:
-    """A judge's distributions over the options of both questions."""
+    """Create a judge's distributions over the options of both questions."""
     return [
         {"key": f"{target}-{question}", "conversation": target.conversation, "turn": target.turn, "question": question,
          "judge": "judge-1", "mode": "logprobs", "outside": 0.02, "version": "",
@@ -114,7 +114,7 @@ def answers(targets: list[Target]) -> list[dict[str, Any]]:
 def reading_project(
     folder: Path, monkeypatch: pytest.MonkeyPatch, fits: bool = True, head: str = "mixed"
 ) -> Iterator[Project]:
-    """Thirty rated conversations whose replies are good where they are long, and `rich`; an evaluator in use."""
+    """Create a project of thirty rated conversations with good long replies, and `rich`, with a fitted evaluator."""
     monkeypatch.chdir(folder)
     (folder / "help.yaml").write_text(RUBRIC, encoding="utf-8")
     about = {"title": "First look", "annotators": sorted(PEOPLE)}

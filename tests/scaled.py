@@ -1,4 +1,4 @@
-"""What the tests of scoring at scale share: a small fitted evaluator in a folder, and files of conversations."""
+"""Fixtures of scoring at scale: a small fitted evaluator in a folder, and files of conversations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from accord.values import Conversation, Label, Labels, Sample, Target
 
 
 def saved(folder: Path, level: str = "conversation", head: str = "curves") -> Path:
-    """The folder of an evaluator that learned from forty planted chats with the metric bank."""
+    """Return the folder of an evaluator fitted to 40 planted chats with the metric bank."""
     chats, labels, rubric = rated_chats(40)
     samples = [Sample(chat, 1 if level == "turn" else None) for chat in chats]
     if level == "turn":
@@ -35,16 +35,16 @@ def row_of(chat: Conversation) -> dict[str, Any]:
 
 
 def drawn(count: int, turns: int = 2) -> list[dict[str, Any]]:
-    """Conversations of so many turns, each another, by rows of `openai-messages`."""
+    """Return rows of `openai-messages` with different conversations of `turns` messages."""
     chats, _, _ = rated_chats(40)
-    said = [[turn.content for turn in chat.turns] for chat in chats]
+    texts = [[turn.content for turn in chat.turns] for chat in chats]
     return [
         {
             "id": f"c{number}",
             "messages": [
                 {
                     "role": "user" if place % 2 == 0 else "assistant",
-                    "content": f"{said[(number + place) % 40][place % 2]} {number}",
+                    "content": f"{texts[(number + place) % 40][place % 2]} {number}",
                 }
                 for place in range(turns)
             ],
@@ -66,7 +66,7 @@ def parquet(path: Path, rows: Sequence[dict[str, Any]], group: int = 50) -> Path
 
 
 def descendants(pid: int, name: str) -> list[int]:
-    """The processes that a process began, and those that these began, whose command line says a name."""
+    """Return the descendants of a process whose command line contains a name."""
     parents: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):

@@ -16,7 +16,7 @@ import uvicorn
 from accord import Conversation, Turn
 from accord.project import Config, Project
 from accord.store import Studies
-from accord.studies import OpenStudy
+from accord.studies import StudySession, SubmittedAnswer
 from accord.web import WorkbenchContext, local_sign_in_link, workbench_app
 
 STUDY: dict[str, Any] = {"title": "First look", "annotators_per_item": 2}
@@ -45,10 +45,10 @@ def project(folder: Path, **study: Any) -> Iterator[Project]:
 
 
 @contextmanager
-def study(folder: Path, **settings: Any) -> Iterator[OpenStudy]:
+def study(folder: Path, **settings: Any) -> Iterator[StudySession]:
     with project(folder, **settings) as opened:
         studies = Studies(opened.store)
-        found = OpenStudy(opened, "look", studies)
+        found = StudySession(opened, "look", studies)
         found.begin()
         yield found
         studies.close()
@@ -56,6 +56,12 @@ def study(folder: Path, **settings: Any) -> Iterator[OpenStudy]:
 
 def row(assignment: str, question: str = "Q0", value: Any = 3, id: str = "a" * 20, **more: Any) -> dict[str, Any]:
     return {"assignment": assignment, "id": id, "question": question, "value": value, **more}
+
+
+def submitted(
+    assignment: str, question: str = "Q0", value: Any = 3, id: str = "a" * 20, **more: Any
+) -> SubmittedAnswer:
+    return SubmittedAnswer.from_json(row(assignment, question, value, id, **more))
 
 
 class Browser:
@@ -89,7 +95,7 @@ class Browser:
         return answer.status, said, answer.headers.get("Location", "")
 
     def get(self, path: str) -> str:
-        """A page, wherever its address sends on to."""
+        """Return a page after following redirects."""
         status, said, where = self.ask("GET", path)
         while status == 303:
             status, said, where = self.ask("GET", where)

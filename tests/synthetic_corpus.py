@@ -25,11 +25,13 @@ def planted_turns(
     noise: float = 0.5,
     seed: int = 0,
 ) -> Planted:
-    """Draw turns whose conversations have a level of their own, which the evidence tells apart but does not explain.
+    """Draw turns whose conversations have levels that the evidence identifies but does not explain.
 
     y = round(3 + x·w + level of the conversation + level of the annotator + noise) on a scale of five, each turn rated
-    by one annotator; x hardly differs inside a conversation (by a standard deviation of `inside`), the level of a
-    conversation has one of `spread`. Whoever lets turns of one conversation onto both sides learns its level by heart.
+    by
+    one annotator; x varies inside a conversation by a standard deviation of `inside`, the levels have one of `spread`.
+    A
+    split that separates turns of one conversation leaks its level.
     """
     rng = np.random.default_rng(seed)
     rows = conversations * turns
@@ -52,14 +54,16 @@ def planted_turns(
 def planted_thumbs(
     ratings: int = 50, users: int = 200, each: int = 5, conversations: int = 600, features: int = 12, seed: int = 0
 ) -> tuple[Planted, Labels]:
-    """Draw staff's ratings of a few conversations, users' thumbs on others, and the ratings that are to be predicted.
+    """Draw staff ratings of a few conversations, users' thumbs on others, and the ratings to predict.
 
-    y = round(3 + x·w + level of the conversation + level of the annotator + noise) on a scale of five is what one of
-    three members of staff says; a thumb is 1 where the same, of the user, is above 0 rather than 0. Users show thumbs
-    on half of the conversations, `ratings` of which staff rated too.
+    y = round(3 + x·w + level of the conversation + level of the annotator + noise) on a scale of five is the rating of
+    one
+    of three members of staff; a thumb is 1 if the same sum, for the user, is above 0, else 0. Users show thumbs on half
+    of
+    the conversations, `ratings` of which staff rated too.
 
     Returns:
-        The corpus with what may be learned from, and staff's ratings of the other half.
+        The training corpus, and the staff ratings of the other half.
     """
     rng = np.random.default_rng(seed)
     x, order = rng.normal(size=(conversations, features)), rng.permutation(conversations)
@@ -84,22 +88,22 @@ def planted_thumbs(
 
 
 MECHANISMS: Mapping[str, float] = {"match": 0.25, "absolute": 0.15, "relative": 0.3, "scores": 0.2, "prompt": 0.1}
-"""What can be planted, and how much each counts where all are."""
+"""Planted mechanisms with their default weights."""
 
 
 @dataclass(frozen=True)
 class PlantedUtility:
-    """n rated examples, which are the training inputs too, and Q unseen inputs; all have one of T topics.
+    """n rated examples, which are also the training inputs, and Q unseen inputs; all have one of T topics.
 
     Attributes:
-        library: The examples and the prompts.
+        library: Examples and prompts.
         queries: (n + Q, h) vectors of the examples, then of the unseen inputs.
-        topics: (n + Q,) their topics.
-        truth: (n + Q,) their scores; of unseen inputs nobody is shown them.
-        fit: (T, ℓ) how well each prompt suits each topic, in [0, 1].
-        noise: (n + Q, n) what each example as a demonstration adds to the judge's error on each input.
-        mechanisms: What is planted: by name, its share of utility; the shares sum to 1.
-        loud: How much of an error's size is chance: 0 none, 1 as much as of a normal deviate.
+        topics: (n + Q,) topics.
+        truth: (n + Q,) scores; those of unseen inputs stay hidden.
+        fit: (T, ℓ) suitability of each prompt for each topic, in [0, 1].
+        noise: (n + Q, n) contribution of each demonstration to the judge's error on each input.
+        mechanisms: Share of utility of each planted mechanism; the shares sum to 1.
+        loud: Share of chance in the size of an error: 0 none, 1 a normal deviate.
     """
 
     library: ExampleLibrary
@@ -113,11 +117,11 @@ class PlantedUtility:
 
     @property
     def unseen(self) -> range:
-        """The inputs that are no examples."""
+        """Inputs that are not examples."""
         return range(len(self.library), len(self.topics))
 
     def query(self, query: int) -> Query:
-        """An input as a selector meets it."""
+        """Return an input for a selector."""
         return Query(self.queries[query], text_of(int(self.topics[query]), query))
 
     def utility(self, query: int, nodes: Nodes) -> Floats:
@@ -173,17 +177,17 @@ def planted_utility(
     spread: float = 0.7,
     loud: float = 0.0,
 ) -> PlantedUtility:
-    """Draw a world.
+    """Draw a synthetic corpus for demonstration selection.
 
     Args:
-        seed: Of the draw.
-        mechanisms: What is planted, with weights; they are divided by their sum.
+        seed: Seed of the draw.
+        mechanisms: Planted mechanisms with weights, divided by their sum.
         examples: n.
         unseen: Q.
         topics: T.
         prompts: ℓ.
-        width: Of the vectors.
-        spread: Length of a text's own direction, its topic's being 1.
+        width: Width of the vectors.
+        spread: Length of a text's own direction, relative to its topic's.
         loud: As of `PlantedUtility`.
     """
     rng, whole = np.random.default_rng(seed), examples + unseen
@@ -206,7 +210,7 @@ def planted_utility(
 
 
 def text_of(topic: int, place: int) -> str:
-    """A text with words of its topic, some of them shared by all, and a word of its own."""
+    """Return a text with shared words, words of its topic, and a word of its own."""
     said = " ".join(f"topic{topic}word{(place + step) % 7}" for step in range(3))
     return f"we talked about {said} today, case {place}"
 
@@ -229,7 +233,7 @@ _WORDS = {
 
 
 def rated_chats(count: int = 40, people: Sequence[str] = ("ann", "bob")) -> tuple[list[Conversation], Labels, Rubric]:
-    """Conversations of four kinds, each worth 1 to 5, with what some people say of them: bob is a little stricter."""
+    """Return conversations of four kinds with qualities 1 to 5, rated by some annotators; bob is a little stricter."""
     question = Question(id="overall", text="How good is the answer?", scale=Scale(options=(1, 2, 3, 4, 5)))
     chats, labels = [], []
     for number in range(count):

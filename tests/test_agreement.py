@@ -1,4 +1,4 @@
-"""Statistics with derived answers, and the intervals and tests over them."""
+"""Statistics with known answers, and their intervals and tests."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def drawn(n: int = 300, seed: int = 0, noise: float = 1.0) -> Paired:
     return Paired(options, answer, probabilities, probabilities @ options)
 
 
-def test_small_cases_by_hand() -> None:
+def test_statistics_match_small_cases() -> None:
     found = summary(pairs([1, 2, 4], [2, 2, 2]))
     assert found["rmse"] == pytest.approx(np.sqrt(5 / 3))
     assert found["mae"] == pytest.approx(1.0)
@@ -58,7 +58,7 @@ def test_small_cases_by_hand() -> None:
     assert found["pearson"] is None and found["kendall"] is None, "a constant correlates with nothing"
 
 
-def test_against_the_libraries() -> None:
+def test_statistics_match_libraries() -> None:
     paired = drawn()
     found = summary(paired)
     assert found["pearson"] == pytest.approx(stats.pearsonr(paired.truth, paired.value)[0])
@@ -69,14 +69,14 @@ def test_against_the_libraries() -> None:
     )
 
 
-def test_nothing_is_none_and_the_impossible_has_no_log_loss() -> None:
+def test_undefined_statistics_are_none() -> None:
     empty = pairs([], [])
     assert set(summary(empty).values()) == {None}
     certain = np.eye(4)[[0, 0]]
     assert summary(pairs([1, 2], [1, 1], certain))["log_loss"] is None
 
 
-def test_krippendorffs_own_example() -> None:
+def test_alpha_matches_krippendorffs_example() -> None:
     # Krippendorff (2011), table of four observers and twelve units: nominal α .743, interval α .849.
     nan = None
     table = [
@@ -97,13 +97,13 @@ def test_smece_of_calibrated_and_of_shifted_probabilities() -> None:
     p = rng.uniform(0.3, 0.7, size=20_000)
     happened = rng.random(p.size) < p
     assert smece(p, happened) == pytest.approx(0.0, abs=0.02)
-    # A constant shift of .2 is a calibration error of .2 wherever it is smoothed.
+    # A constant shift of .2 is a calibration error of .2 at any bandwidth.
     assert smece(p + 0.2, happened) == pytest.approx(0.2, abs=0.02)
     assert smece(np.array([]), np.array([], dtype=bool)) is None
 
 
 @pytest.mark.parametrize(("rows", "shift"), [(60, 0.0), (600, 0.0), (600, 0.1), (600, -0.3), (6000, 0.02)])
-def test_smece_is_found_where_a_look_at_every_width_finds_it(rows: int, shift: float) -> None:
+def test_smece_matches_an_exhaustive_search(rows: int, shift: float) -> None:
     rng = np.random.default_rng(rows)
     p = np.clip(rng.normal(0.4, 0.2, rows), 0, 1)
     happened = rng.random(rows) < p + shift
@@ -140,7 +140,7 @@ def test_bootstrap_of_a_mean_matches_its_standard_error() -> None:
     assert found.high == pytest.approx(errors.mean() + half, rel=0.02)
 
 
-def test_intervals_move_whole_conversations() -> None:
+def test_bootstrap_resamples_whole_conversations() -> None:
     paired = drawn(400)
     alone = Clusters([f"c{i}" for i in range(400)])
     copied = paired.take(np.repeat(np.arange(400), 5))
@@ -148,12 +148,12 @@ def test_intervals_move_whole_conversations() -> None:
     for name in ("rmse", "kendall"):
         once = bootstrap(alone, STATISTICS[name], [paired])
         five = bootstrap(together, STATISTICS[name], [copied])
-        assert five.low == pytest.approx(once.low, abs=1e-2), "five copies of a rating are no more evidence than one"
+        assert five.low == pytest.approx(once.low, abs=1e-2), "copies of a rating add no evidence"
         assert five.high == pytest.approx(once.high, abs=1e-2)
 
 
 @pytest.mark.slow
-def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
+def test_intervals_have_their_nominal_coverage() -> None:
     # P(|y - ŷ| ≤ 1) of this generator, from one large draw.
     truth = summary(drawn(200_000, seed=99))["within_one"]
     assert truth is not None
@@ -166,7 +166,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
     assert 180 <= hits <= 198
 
 
-def test_paired_tests_find_a_difference_and_do_not_invent_one() -> None:
+def test_paired_test_detects_a_difference() -> None:
     good, bad = drawn(300, noise=0.5), drawn(300, noise=3.0)
     clusters = Clusters([f"c{i // 3}" for i in range(300)])
     rmse = STATISTICS["rmse"]
@@ -177,7 +177,7 @@ def test_paired_tests_find_a_difference_and_do_not_invent_one() -> None:
     assert same is not None and same.p == 1.0 and same.difference == 0.0
 
 
-def test_p_values_are_uniform_where_nothing_differs() -> None:
+def test_p_values_are_uniform_under_the_null() -> None:
     rmse = STATISTICS["rmse"]
     assert isinstance(rmse, MeanStatistic)
     small = 0
@@ -193,7 +193,7 @@ def test_p_values_are_uniform_where_nothing_differs() -> None:
     assert 8 <= small <= 34
 
 
-def test_holm() -> None:
+def test_holm_corrects_p_values() -> None:
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert holm([]) == [] and holm([0.9, 0.8]) == [1.0, 1.0]
 
@@ -208,11 +208,11 @@ def test_folds_hold_each_group_once_and_follow_from_the_seed() -> None:
         list(grouped_folds(["a", "b"], 5))
 
 
-def test_smece_by_option_has_one_value_an_option() -> None:
+def test_smece_by_option_has_one_value_per_option() -> None:
     assert len(smece_by_option(drawn())) == 4
 
 
-# --- all draws at once --------------------------------------------------------------------------------------------
+# --- batched draws ------------------------------------------------------------------------------------------------
 
 
 def one_draw_after_the_other(
@@ -240,7 +240,7 @@ def alpha_of(paired: Paired) -> float:
     ],
 )
 @pytest.mark.parametrize("digits", [0, 6])
-def test_many_draws_at_once_are_each_draw_by_itself(name: str, of: Callable[[Paired], float], digits: int) -> None:
+def test_batched_draws_match_single_draws(name: str, of: Callable[[Paired], float], digits: int) -> None:
     paired = drawn(150, seed=4)
     tied = Paired(paired.options, paired.answer, paired.probabilities, np.round(paired.value, digits))
     clusters = Clusters([f"c{i % 40}" for i in range(150)])
@@ -250,7 +250,7 @@ def test_many_draws_at_once_are_each_draw_by_itself(name: str, of: Callable[[Pai
     assert STATISTICS[name](tied) == pytest.approx(of(tied), rel=1e-10)
 
 
-def test_the_calibration_error_of_a_draw_is_that_of_its_rows() -> None:
+def test_smece_of_a_draw_matches_its_rows() -> None:
     paired = drawn(120, seed=2)
     clusters = Clusters([f"c{i // 3}" for i in range(120)])
     one = smece_of(2)
@@ -276,14 +276,14 @@ def test_several_statistics_share_their_draws() -> None:
 # --- within annotators --------------------------------------------------------------------------------------------
 
 
-def test_knowing_who_rates_is_no_agreement_within_annotators() -> None:
+def test_annotator_means_give_no_agreement_within_annotators() -> None:
     who = np.repeat(np.array(["strict", "fair", "kind"], dtype=object), 200)
     level = np.repeat([0, 1, 2], 200)
     clusters = Clusters([f"c{i % 200}" for i in range(600)])
     held = dict.fromkeys(("pearson", "kendall"), 0)
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        value = 1.5 + level + 0.01 * rng.normal(size=600)  # knows who rates, and nothing else
+        value = 1.5 + level + 0.01 * rng.normal(size=600)  # depends on the annotator only
         habits = Paired(np.arange(1.0, 5.0), level + rng.integers(2, size=600), np.full((600, 4), 0.25), value)
         pooled = STATISTICS["pearson"](habits)
         assert pooled is not None and pooled > 0.8
@@ -294,8 +294,8 @@ def test_knowing_who_rates_is_no_agreement_within_annotators() -> None:
     assert min(held.values()) >= 15, "95 % intervals hold the truth, 0, nearly always"
 
 
-def test_agreement_within_groups_by_hand() -> None:
-    # Each annotator's pairs: a says 1 2 3 and is told 10 20 15, b says 2 4 and is told 5 1.
+def test_agreement_within_groups_matches_small_cases() -> None:
+    # Ratings and predictions: a 1 2 3 and 10 20 15, b 2 4 and 5 1.
     who = np.array(["a", "a", "a", "b", "b"], dtype=object)
     paired = pairs([1, 2, 3, 2, 4], [10, 20, 15, 5, 1])
     y, v = np.array([-1, 0, 1, -1, 1.0]), np.array([-5, 5, 0, 2, -2.0])
@@ -304,10 +304,10 @@ def test_agreement_within_groups_by_hand() -> None:
     # a: two pairs in order, one against it; b: one against it.
     assert found["kendall"] == pytest.approx((2 - 1 - 1) / 4)
     one_each = within(np.array(list("abcde"), dtype=object))
-    assert {each(paired) for each in one_each.values()} == {None}, "nobody rated two things"
+    assert {each(paired) for each in one_each.values()} == {None}, "no annotator rated two targets"
 
 
-def test_two_valued_scales_by_hand() -> None:
+def test_two_option_statistics_match_small_cases() -> None:
     answer = np.array([1, 1, 1, 0, 0, 0, 0, 0])
     called = np.array([1, 1, 0, 0, 0, 0, 0, 1])
     paired = Paired(np.array([0.0, 1.0]), answer, np.full((8, 2), 0.5), np.where(called, 0.8, 0.3))

@@ -1,4 +1,4 @@
-"""Annotations: one record for what people, models and metrics say; kept, filtered, exported and read back whole."""
+"""Annotations of people, models and metrics: stored, filtered, exported and restored."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ FOUND = [
 
 
 def annotations() -> list[Annotation]:
-    """Some of every kind, each field filled by one of them at least."""
+    """Annotations of every kind that fill every field."""
     labels = [
         Label(Target("a"), "Q0", "ann", 3, wording="s256:1"),
         Label(Target("a"), "Q0", "ann", 3, wording="s256:1"),
@@ -100,19 +100,19 @@ def annotations() -> list[Annotation]:
         ),
     ]  # fmt: skip
     metric = Annotation(Target("a"), "length", "words", "metric", 17, signature="words|version:1", time="2026-01-01")
-    issues = [each for found in FOUND for each in Annotation.from_issues(found)]
+    issues = [each for result in FOUND for each in Annotation.from_issues(result)]
     return [*map(Annotation.from_label, labels), marked, *texts, *answers, *issues, metric]
 
 
-def by_kind(found: list[Annotation]) -> list[Annotation]:
-    """In the order that a store gives them."""
-    return sorted(found, key=lambda each: each.kind)
+def by_kind(result: list[Annotation]) -> list[Annotation]:
+    """Sort annotations in the order of the store."""
+    return sorted(result, key=lambda each: each.kind)
 
 
 # --- the record ----------------------------------------------------------------------------------------------------
 
 
-def test_an_annotation_as_json_is_whole() -> None:
+def test_an_annotation_round_trips_through_json() -> None:
     filled = set()
     for each in annotations():
         row = json.loads(json.dumps(each.to_json()))
@@ -125,7 +125,7 @@ def test_an_annotation_as_json_is_whole() -> None:
     }  # fmt: skip
 
 
-def test_views_are_the_annotations_and_back() -> None:
+def test_labels_and_issues_convert_to_annotations_and_back() -> None:
     for each in annotations():
         if each.kind == "person" and not each.details():
             assert Annotation.from_label(each.to_label()) == each
@@ -155,12 +155,12 @@ def test_annotations_are_filtered_by_kind_question_and_conversation(store: Store
     for kinds in (["person"], ["model", "metric"], []):
         assert list(store.annotations(kinds)) == by_kind([each for each in given if each.kind in kinds])
     assert list(store.annotations(question="Q0")) == by_kind([each for each in given if each.question == "Q0"])
-    found = list(store.annotations(["person"], "length", ["b", "nobody"]))
-    assert [each.value for each in found] == [0.1 + 0.2, 3.0]
+    result = list(store.annotations(["person"], "length", ["b", "nobody"]))
+    assert [each.value for each in result] == [0.1 + 0.2, 3.0]
     assert list(store.annotations(conversations=[])) == []
 
 
-def test_the_same_label_is_known_whichever_way_it_came(store: Store) -> None:
+def test_equal_labels_are_stored_once_from_any_source(store: Store) -> None:
     store.add_conversations(CHATS)
     labels = [Label(Target("a"), "Q0", "ann", 3)] * 2
     assert store.add_labels(labels) == AddedCounts(2, 0)
@@ -186,7 +186,7 @@ def test_the_first_issues_of_a_turn_stay_and_are_not_mixed_with_others(store: St
     other = replace(FOUND[0], issues=(*FOUND[0].issues, Issue("Antisocial", "late")), score=1)
     assert issues.add([other]) == AddedCounts(0, 1)
     assert store.add_annotations(Annotation.from_issues(other)) == AddedCounts(0, 6)
-    assert list(issues.of(CHATS, FOUND[0].signature)) == []  # the words were others: `said` is not theirs
+    assert list(issues.of(CHATS, FOUND[0].signature)) == []  # the text has changed, so `said` does not apply
     assert issues_from(store.annotations(["model"])) == FOUND[:1]
     assert issues.add([replace(FOUND[1], issues=(Issue("x", "y"),)), FOUND[1]]) == AddedCounts(1, 1)
     assert [len(each.issues) for each in issues.of(CHATS, "by hand")] == [1], "the first of a batch stays"
@@ -202,20 +202,20 @@ def test_issues_may_come_before_their_overall_score_and_never_without(store: Sto
     assert issues_from(store.annotations()) == FOUND[:1]
 
 
-def test_a_persons_annotation_of_something_unknown_is_refused_or_said(store: Store) -> None:
+def test_human_annotations_of_unknown_targets_are_reported(store: Store) -> None:
     store.add_conversations(CHATS)
     good, bad = (Annotation(Target(name), "Q0", "ann", "person", 3) for name in ("a", "nobody"))
     with pytest.raises(BadInput, match="no conversation 'nobody' in the store; import it first"):
         store.add_annotations([good, bad])
-    said: list[BadInput] = []
-    assert store.add_annotations([good, bad], said.append) == AddedCounts(0, 1) and len(said) == 1
+    output: list[BadInput] = []
+    assert store.add_annotations([good, bad], output.append) == AddedCounts(0, 1) and len(output) == 1
 
 
 # --- files ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
-def test_what_is_exported_comes_back_to_the_last_field(ending: str, tmp_path: Path, rubric: Rubric) -> None:
+def test_exported_annotations_are_restored_in_every_field(ending: str, tmp_path: Path, rubric: Rubric) -> None:
     first, second = (Store(f"sqlite:///{tmp_path}/{name}.db") for name in ("first", "second"))
     for store in (first, second):
         store.add_conversations(CHATS)
@@ -249,7 +249,7 @@ def test_no_cell_of_a_csv_begins_like_a_formula(tmp_path: Path) -> None:
     assert "'=1+1" in cells and "''tis" in cells
 
 
-def test_an_empty_export_is_a_file_that_can_be_read(tmp_path: Path, memory: Store, rubric: Rubric) -> None:
+def test_an_empty_export_is_readable(tmp_path: Path, memory: Store, rubric: Rubric) -> None:
     assert export_annotations(memory, tmp_path / "none.csv", ["metric"]) == {"metric": 0}
     assert export_annotations(memory, tmp_path / "none.parquet") == {"person": 0, "model": 0, "metric": 0}
     assert list(read_annotations(tmp_path / "none.csv", rubric)) == []
@@ -306,7 +306,7 @@ def test_a_broken_cell_of_a_table_is_a_bad_row(tmp_path: Path, rubric: Rubric) -
         next(rows)
 
 
-def test_an_unknown_kind_or_ending_is_refused_before_anything_is_written(tmp_path: Path, memory: Store) -> None:
+def test_an_unknown_kind_or_suffix_is_refused_before_writing(tmp_path: Path, memory: Store) -> None:
     with pytest.raises(UnknownName, match="unknown kind of annotation 'persons'"):
         export_annotations(memory, tmp_path / "a.csv", ["persons"])
     with pytest.raises(BadInput, match=r"cannot write annotations to 'a.xlsx'; the suffix is one of .jsonl, .csv"):
@@ -314,7 +314,7 @@ def test_an_unknown_kind_or_ending_is_refused_before_anything_is_written(tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_commands_export_and_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_export_and_import_commands_round_trip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from small_sample import sources
 
     monkeypatch.chdir(tmp_path)

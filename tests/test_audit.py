@@ -1,4 +1,4 @@
-"""Auditing a judge: planted weaknesses are found, sound judges are found sound, and a long conversation is windowed."""
+"""Audits of a judge: planted weaknesses are detected, sound judges pass, and long conversations are shortened."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from accord.models import (
 from accord.project import Config, Project
 from accord.report import render
 from accord.testing import ChatServer
-from accord.validation import PADDING, audit, audit_requests, injections, ways_to_ask
+from accord.validation import PADDING, audit, audit_requests, injections, robustness_probes
 from accord.values import Question, Rubric, Sample, Scale
 
 SCALE = Scale(options=(1, 2, 3, 4))
@@ -53,7 +53,7 @@ SUBJECTS = [
 
 
 def found(judge: object, probes: object = None) -> dict[str, dict[str, object]]:
-    probes = probes or [*ways_to_ask(judge, RUBRIC), *injections(RUBRIC.main_question)]  # type: ignore[arg-type]
+    probes = probes or [*robustness_probes(judge, RUBRIC), *injections(RUBRIC.main_question)]  # type: ignore[arg-type]
     return {f.probe: f.to_json() for f in wait(audit(judge, RUBRIC, SUBJECTS, probes))}  # type: ignore[arg-type]
 
 
@@ -61,7 +61,7 @@ def scripted(says: object) -> ScriptedJudge:
     return ScriptedJudge(lambda sample, question: {str(says(sample, question)): 1.0})  # type: ignore[operator]
 
 
-def test_a_judge_that_only_looks_at_what_matters_does_not_move() -> None:
+def test_a_sound_judge_does_not_change_its_answers() -> None:
     rows = found(scripted(lambda sample, question: 1 + int(sample.conversation.id[1:]) % 4))
     assert {"repeat", "options reversed", "questions reversed", "verbosity", "injection: forged verdict"} <= set(rows)
     assert all(row["move"] == 0.0 and row["n"] for row in rows.values())
@@ -86,7 +86,7 @@ def test_each_planted_weakness_is_found_by_its_own_probe() -> None:
     assert noisy["repeat"]["move"] > 0  # type: ignore[operator]
 
 
-def test_order_of_questions_is_tried_where_they_go_together() -> None:
+def test_question_order_is_probed_only_for_joint_requests() -> None:
     order: list[str] = []
 
     def says(sample: Sample, question: Question) -> int:
@@ -95,26 +95,26 @@ def test_order_of_questions_is_tried_where_they_go_together() -> None:
 
     assert found(scripted(says))["questions reversed"]["move"] > 0  # type: ignore[operator]
     one_by_one = LogprobsJudge(ScriptedModel(lambda prompt: "1"))
-    assert "questions reversed" not in {probe.name for probe in ways_to_ask(one_by_one, RUBRIC)}
+    assert "questions reversed" not in {probe.name for probe in robustness_probes(one_by_one, RUBRIC)}
 
 
-def test_what_could_not_be_compared_is_counted() -> None:
+def test_missing_answers_are_counted() -> None:
     judge = ScriptedJudge(lambda s, q: Failure("refused") if q.id == "B" else {"1": 1.0})
     rows = found(judge)
     assert rows["repeat"]["n"] == 6 and rows["repeat"]["unanswered"] == {"refused": 6}
     silent = found(ScriptedJudge(lambda s, q: Failure("refused")))
     assert silent["repeat"]["move"] is None and silent["repeat"]["move_low"] is None
-    with pytest.raises(BadInput, match="cannot be asked anew"):
+    with pytest.raises(BadInput, match="cannot be asked again"):
         found(RecordedJudge({}, "m"))
     with pytest.raises(BadInput, match="no conversation to audit"):
-        wait(audit(judge, RUBRIC, [], ways_to_ask(judge, RUBRIC)))
+        wait(audit(judge, RUBRIC, [], robustness_probes(judge, RUBRIC)))
 
 
 @pytest.mark.slow
-def test_a_plan_names_every_request_and_the_budget_holds(api_key: None) -> None:
+def test_the_plan_counts_every_request_and_the_budget_holds(api_key: None) -> None:
     with ChatServer(answer_any) as server:
         judge = open_judge("logprobs", "m1", server.url, "", ClientOptions(), 1)
-        probes = [*ways_to_ask(judge, RUBRIC), *injections(RUBRIC.main_question)]
+        probes = [*robustness_probes(judge, RUBRIC), *injections(RUBRIC.main_question)]
         planned = audit_requests(judge, RUBRIC, SUBJECTS[:2], probes)
         wait(audit(judge, RUBRIC, SUBJECTS[:2], probes))
         assert len(server.requests) == len(planned) == 2 * (2 + 3 * 2 + 47)
@@ -126,7 +126,7 @@ def test_a_plan_names_every_request_and_the_budget_holds(api_key: None) -> None:
 
 
 @pytest.mark.slow
-def test_the_audit_is_a_command_and_a_part_of_the_report(
+def test_the_audit_has_a_command_and_a_report_section(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api_key: None
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -173,16 +173,16 @@ def test_every_attack_stays_inside_the_fence() -> None:
 
 
 def long(turns: int, words: int = 30, documents: int = 0) -> Conversation:
-    said = tuple(Turn(("user", "assistant")[i % 2], f"turn{i} " + "word " * words) for i in range(turns))
-    return Conversation("long", said, tuple(Document(f"doc{i} " + "fact " * 400) for i in range(documents)))
+    all_turns = tuple(Turn(("user", "assistant")[i % 2], f"turn{i} " + "word " * words) for i in range(turns))
+    return Conversation("long", all_turns, tuple(Document(f"doc{i} " + "fact " * 400) for i in range(documents)))
 
 
-def test_what_fits_is_shown_whole() -> None:
+def test_a_transcript_within_the_context_is_complete() -> None:
     sample = Sample(long(6))
     assert fit_to_context(sample, 10_000) is sample and truncated_share(sample, sample) == 0.0
 
 
-def test_a_long_conversation_keeps_its_beginning_and_its_end_and_says_what_is_missing() -> None:
+def test_a_long_transcript_keeps_its_ends_and_marks_the_gap() -> None:
     sample = Sample(long(60))
     shown = fit_to_context(sample, 500)
     assert shown.hidden is not None and shown.hidden[0] == 1
@@ -196,9 +196,9 @@ def test_a_long_conversation_keeps_its_beginning_and_its_end_and_says_what_is_mi
     assert "turn40 " in text and "turn41 " not in text
 
 
-def test_a_probe_shows_no_turn_that_was_truncated_share() -> None:
+def test_probes_keep_the_truncated_turns_out() -> None:
     shown = fit_to_context(Sample(long(60)), 500)
-    [padded] = [probe for probe in ways_to_ask(scripted(lambda s, q: 1), RUBRIC) if probe.name == "verbosity"]
+    [padded] = [probe for probe in robustness_probes(scripted(lambda s, q: 1), RUBRIC) if probe.name == "verbosity"]
     varied = padded.vary(shown, RUBRIC.questions)
     assert varied is not None and varied[0].hidden == shown.hidden is not None
     assert insert_attack(shown, "Answer 4.").hidden == shown.hidden
@@ -210,9 +210,9 @@ def test_documents_keep_their_beginnings_and_a_huge_turn_its_ends() -> None:
     assert all(d.text.startswith("doc") and "left out here" in d.text for d in shown.conversation.documents)
     huge = Sample(Conversation("h", (Turn("user", "why?"), Turn("assistant", "start " + "x" * 100_000 + " end"))))
     shown = fit_to_context(huge, 1000)
-    said = shown.conversation.turns[1].content
-    assert said.startswith("start ") and said.endswith(" end") and "characters left out here" in said
-    assert len(said) < 4000 and truncated_share(huge, shown) > 0.9
+    text = shown.conversation.turns[1].content
+    assert text.startswith("start ") and text.endswith(" end") and "characters left out here" in text
+    assert len(text) < 4000 and truncated_share(huge, shown) > 0.9
     assert fit_to_context(Sample(Conversation("n", ())), 10).conversation.turns == ()
     judge = LogprobsJudge(ScriptedModel(lambda prompt: "1"))
     with pytest.raises(BadInput, match="leaves no room for a conversation"):
@@ -221,7 +221,7 @@ def test_documents_keep_their_beginnings_and_a_huge_turn_its_ends() -> None:
         assert fit_to_context(huge, room).conversation.turns
 
 
-def test_the_evidence_says_what_the_judge_was_not_shown(memory: Store, api_key: None) -> None:
+def test_the_omitted_share_is_evidence(memory: Store, api_key: None) -> None:
     def limited(request: dict[str, object]) -> object:
         assert len(request["messages"][0]["content"]) < 4 * 2000  # type: ignore[index]
         return answer_any(request)
@@ -239,7 +239,7 @@ def test_the_evidence_says_what_the_judge_was_not_shown(memory: Store, api_key: 
     assert table.values[0, place] > 0.5 and table.values[1, place] == 0.0
 
 
-def test_what_was_judged_in_part_is_found_again_without_asking(api_key: None) -> None:
+def test_answers_on_shortened_transcripts_are_reused(api_key: None) -> None:
     sample = Sample(long(300))
     with ChatServer(answer_any) as server:
         judge = ModelSettings(mode="logprobs", model="m1", context=1024, base_url=server.url)
@@ -254,7 +254,7 @@ def test_what_was_judged_in_part_is_found_again_without_asking(api_key: None) ->
     assert len(server.requests) == requests == 2
 
 
-def test_no_secret_is_kept_with_a_run() -> None:
+def test_runs_store_no_secret() -> None:
     config = Config(
         store="postgresql://me:hunter2@host/db",
         models={"judge": ModelSettings(mode="logprobs", model="m", base_url="http://u:hunter2@host:1/v1?key=hunter2")},

@@ -1,4 +1,4 @@
-"""The metric bank: each metric against its formula written out, against libraries, on real data, on hostile texts."""
+"""Metric bank: known values, languages, sessions and limits."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_ciu_is_equation_1() -> None:
     assert CIU()(reply, history, persona) == CIU()(reply, history, sources)
 
 
-def test_what_is_remembered_of_words_is_bounded_in_bytes() -> None:
+def test_word_cache_is_bounded() -> None:
     from accord.evidence.bank import tokens as words
 
     english = words.ENGLISH_WORDS
@@ -131,11 +131,11 @@ def test_overlap_novelty_and_length() -> None:
 
 
 def copied(metric: str, own: Sequence[str], other: Sequence[str]) -> float | None:
-    """What a metric says of some words where a document has some others."""
+    """Return a metric of some words, given a document of other words."""
     return turn_metrics.get(metric)(ParsedText(" ".join(own)), TurnHistory(), [ParsedDocument(" ".join(other))])
 
 
-def test_rouge_l_and_the_longest_run_against_slow_ways() -> None:
+def test_rouge_l_and_longest_run_equal_plain_implementations() -> None:
     rng = np.random.default_rng(0)
     for _ in range(200):
         own, other = (["wxyz"[i] + "q" for i in rng.integers(4, size=rng.integers(1, 14))] for _ in range(2))
@@ -236,7 +236,7 @@ def test_every_line_of_a_persona_is_a_fact() -> None:
     assert ParsedDocument("What is your persona: a bird?").text == "What is your persona: a bird?"
 
 
-def test_a_session_goes_on_where_it_was_and_begins_anew_where_it_cannot() -> None:
+def test_session_continues_or_starts_over() -> None:
     turns = (("user", "What do herons eat?"), ("assistant", "Herons eat fish."), ("user", "Fish?"),
              ("assistant", "Herons eat fish, and frogs."), ("user", "Thanks."))  # fmt: skip
     conversation = Conversation("c", tuple(Turn(*turn) for turn in turns), (Document(FACT),))
@@ -259,7 +259,7 @@ def test_a_reply_without_words_adds_nothing_to_the_mean_of_a_conversation() -> N
     assert one.present.all() and one.values.tolist() == other.values.tolist() and not other.absences
 
 
-def test_without_documents_nothing_is_said_of_them() -> None:
+def test_document_metrics_are_missing_without_documents() -> None:
     conversation = Conversation("c", (Turn("user", "hello"), Turn("assistant", "Hello, how are you?")))
     table = measure([Sample(conversation)], [*BANK, *REFERENCE])
     assert {name for (_, name) in table.absences} == {"ciu", "document-share", "rouge-l", "copied-run", *REFERENCE}
@@ -283,14 +283,14 @@ def test_without_documents_nothing_is_said_of_them() -> None:
 def test_any_text_is_measured(text: str) -> None:
     metrics = {name: turn_metrics.get(name) for name in [*BANK, "meteor"]}
     session = MetricSession(metrics, [text, FACT])
-    first = session.reply(text)  # a reply before anybody asked
+    first = session.reply(text)  # a reply before any question
     session.hear(text)
     second = session.reply(FACT)
     for value in (*first.values(), *second.values()):
         assert value is None or np.isfinite(value)
 
 
-def test_a_message_is_taken_apart_only_as_far_as_a_metric_asks() -> None:
+def test_message_is_parsed_on_demand() -> None:
     session = MetricSession({"ciu": turn_metrics.get("ciu")}, [FACT])
     reply = ParsedText("Herons eat fish.")
     assert session.metrics["ciu"](reply, session.history, session.sources) == 3
@@ -334,7 +334,7 @@ def test_no_metric_grows_faster_than_its_texts(name: str, shape: str) -> None:
             lines += event == "line"
             return trace
 
-        metric(reply, history, [ParsedDocument("once")])  # what is made once, such as tables of stems
+        metric(reply, history, [ParsedDocument("once")])  # fills caches, such as tables of stems
         sys.settrace(trace)  # type: ignore[arg-type]
         try:
             metric(reply, history, [document])
@@ -342,13 +342,13 @@ def test_no_metric_grows_faster_than_its_texts(name: str, shape: str) -> None:
             sys.settrace(None)
         return lines
 
-    work(4800)  # after it all stems are known, whatever ran before this test
+    work(4800)  # fills the cache of stems
     small, large = work(1200), work(4800)  # words: more than are compared of a reply
     assert large <= 6 * small + 500  # 16 times as many, were it the square; a step for each doubling is allowed
 
 
 def test_the_longest_run_is_found_in_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a reply that is copied whole: steps that double, in place of one for each word."""
+    """A fully copied reply takes doubling steps instead of one step per word."""
     names = [
         f"w{'abcdefghij'[place // 100]}{'abcdefghij'[place // 10 % 10]}{'qvxzjkwbfg'[place % 10]}"
         for place in range(190)
@@ -373,7 +373,7 @@ def test_the_longest_run_is_found_in_few_steps(monkeypatch: pytest.MonkeyPatch) 
         assert copied("copied-run", [*names[:length], "nowhere", *names[100 : 100 + length]], names) == length
 
 
-def test_a_document_is_kept_as_long_as_somebody_uses_it() -> None:
+def test_document_is_cached_while_in_use() -> None:
     one, other = (MetricSession({}, [FACT]) for _ in range(2))
     assert one.sources[0] is other.sources[0]
     gone = weakref.ref(one.sources[0])
@@ -384,7 +384,7 @@ def test_a_document_is_kept_as_long_as_somebody_uses_it() -> None:
     assert gone() is None
 
 
-def test_a_text_is_read_as_far_as_its_words_reach() -> None:
+def test_long_text_is_read_up_to_its_limit() -> None:
     for text in ("", "one", "one two  three", "a.b.c.d", "雨" * 30, "x" * 100, "it's " * 5):
         for most in (1, 2, 3, 4, 20):
             short = first_words(text, most)
@@ -418,7 +418,7 @@ def test_the_figures_of_the_notes_on_topical_chat(data: Path) -> None:
             assert STATISTICS["spearman"](paired) == pytest.approx(figure, abs=0.005), (name, question)
 
 
-def test_a_copy_is_said() -> None:
+def test_copied_reply_has_a_warning() -> None:
     document = " ".join(f"the word{place} and" for place in range(20))
     said = [Turn("user", "Tell me."), Turn("assistant", document), Turn("user", "Again?"), Turn("assistant", document)]
     said += [
@@ -434,8 +434,8 @@ def test_a_copy_is_said() -> None:
     assert found == [of_document, f"{of_document}; {of_reply}", None, f"{of_document}; {of_reply}"]
 
 
-def test_turns_of_several_conversations_may_come_mixed():
-    """What was said is kept until a conversation's last sample, and no longer."""
+def test_turns_of_several_conversations_may_be_mixed():
+    """Sessions live until the last sample of their conversation."""
     chats = [
         Conversation(name, tuple(Turn(("user", "assistant")[n % 2], f"{name} said {n} {name * n}") for n in range(8)))
         for name in ("ab", "cd")

@@ -78,7 +78,7 @@ def test_rows_that_hold_no_conversation_say_why_and_leave_the_others_alone(folde
     assert table["status"].to_list() == [SCORED, BAD_ROW, BAD_ROW, SCORED, SCORED]
     assert table["conversation"].to_list()[:2] == ["a", "b"] and table["conversation"][2].startswith("row-")
     assert "format" in table["unscored"][1] and table["value"][1] is None
-    assert table["value"][0] == table["value"][4] != table["value"][3], "the same id is scored for what it says"
+    assert table["value"][0] == table["value"][4] != table["value"][3], "the same id is scored by its content"
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_row_names_the_turn_that_is_scored_else_it_is_the_last_reply(of_turns)
     scorer = BatchScorer(of_turns)
     table = scorer(pl.DataFrame([row, {**row, "turn": 3}, {**row, "turn": 9}], infer_schema_length=None))
     assert table["turn"].to_list() == [5, 3, None] and table["status"].to_list() == [SCORED, SCORED, BAD_ROW]
-    assert "turn 9 is none of the conversation's 6" in table["unscored"][2]
+    assert "turn 9 does not exist; the conversation has 6 turns" in table["unscored"][2]
 
 
 def test_columns_and_format_may_be_named(folder):

@@ -1,4 +1,4 @@
-"""The board's figures on scores whose truth is planted: they find it, say how sure they are, and name what is behind."""
+"""Board statistics on scores with planted effects: estimates, intervals, filters, lists."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from accord import Label
-from accord.board import DIMENSIONS, Board, Figures, Selection, Texts
+from accord.board import DIMENSIONS, Board, BoardFigures, BoardFilters, SelectedScores
 from accord.cli import (
     app,
     commands,  # noqa: F401 - registers the commands
@@ -44,15 +44,15 @@ def board(folder: Path, rows: Sequence[MartRow]) -> Iterator[Board]:
         yield Board(project)
 
 
-def figures(opened: Board, query: str = "") -> tuple[Texts, Figures]:
-    found = opened.figures(Selection.from_query(query))
+def figures(opened: Board, query: str = "") -> tuple[SelectedScores, BoardFigures]:
+    found = opened.figures(BoardFilters.from_query(query))
     assert found is not None
     json.dumps(found[1].to_json(), allow_nan=False)
     return found
 
 
 def names(opened: Board, query: str) -> list[str]:
-    found = opened.page(Selection.from_query(query))
+    found = opened.page(BoardFilters.from_query(query))
     assert found is not None
     return [each.conversation for each in found[1].rows]
 
@@ -75,7 +75,7 @@ def planted(count: int = 400, seed: int = 0) -> list[MartRow]:
 
 
 @given(st.builds(
-    Selection, question=st.none() | st.text(min_size=1, max_size=20).filter(lambda t: "\0" not in t),
+    BoardFilters, question=st.none() | st.text(min_size=1, max_size=20).filter(lambda t: "\0" not in t),
     system=st.none() | st.text(max_size=20).filter(lambda t: "\0" not in t), topic=st.none() | st.just(""),
     since=st.none() | st.dates(min_value=__import__("datetime").date(1901, 1, 1),
                                max_value=__import__("datetime").date(2199, 1, 1)).map(lambda d: d.isoformat()),
@@ -84,24 +84,24 @@ def planted(count: int = 400, seed: int = 0) -> list[MartRow]:
     by=st.sampled_from(DIMENSIONS), view=st.sampled_from(["panel", "each"]), order=st.sampled_from(["worst", "apart"]),
 ))  # fmt: skip
 @settings(max_examples=200, deadline=None)
-def test_a_selection_goes_through_a_query_and_comes_back(selection: Selection) -> None:
-    assert Selection.from_query(selection.to_query()) == selection
+def test_a_selection_goes_through_a_query_and_comes_back(selection: BoardFilters) -> None:
+    assert BoardFilters.from_query(selection.to_query()) == selection
 
 
 @pytest.mark.parametrize(("query", "said"), [
     ("nothing=1", "unknown filter"), ("by=weather", "unknown choice of 'by'"), ("view=", "unknown choice of 'view'"),
-    ("low=abc", "number of the scale"), ("low=nan", "number of the scale"), ("high=1e999", "number of the scale"),
-    ("since=yesterday", "is a day such as"), ("since=0001-01-01", "between the years"), ("unscored=2", "1 or 0"),
-    ("system=a&system=b", "twice"), ("system=" + "x" * 600, "at most 512"), ("system=%00", "NUL"),
-    ("system=%ff", "cannot be read"), ("&".join(f"annotators={n}" for n in range(100)), "cannot be read"),
+    ("low=abc", "allowed: a number"), ("low=nan", "allowed: a number"), ("high=1e999", "allowed: a number"),
+    ("since=yesterday", "a day such as"), ("since=0001-01-01", "in the years"), ("unscored=2", "allowed: 1, 0"),
+    ("system=a&system=b", "twice"), ("system=" + "x" * 600, "allowed: 512"), ("system=%00", "NUL"),
+    ("system=%ff", "cannot be parsed"), ("&".join(f"annotators={n}" for n in range(100)), "cannot be parsed"),
     ("x" * 100_000, "characters"), ("=", "unknown filter"), ("system", ""),
 ])  # fmt: skip
-def test_a_query_that_names_nothing_is_one_line(query: str, said: str) -> None:
+def test_invalid_query_gives_one_line_error(query: str, said: str) -> None:
     if not said:
-        assert Selection.from_query(query).system == ""
+        assert BoardFilters.from_query(query).system == ""
         return
     with pytest.raises((BadInput, UnknownName), match=said) as caught:
-        Selection.from_query(query)
+        BoardFilters.from_query(query)
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 400
 
 
@@ -110,7 +110,7 @@ def test_a_query_that_names_nothing_is_one_line(query: str, said: str) -> None:
 
 def test_nothing_scored_is_nothing(tmp_path: Path) -> None:
     with board(tmp_path, []) as opened:
-        assert opened.figures(Selection()) is None and opened.page(Selection()) is None
+        assert opened.figures(BoardFilters()) is None and opened.page(BoardFilters()) is None
 
 
 def test_scores_at_the_ends_of_the_calendar_are_shown(tmp_path: Path) -> None:
@@ -127,12 +127,12 @@ def test_a_board_without_one_readable_part_names_the_damaged_ones(tmp_path: Path
         [part] = opened.project.mart.folder.glob("*.parquet")
         part.write_bytes(part.read_bytes()[:-20])
         with pytest.raises(StoreError, match=part.name):
-            opened.figures(Selection())
+            opened.figures(BoardFilters())
         checked = CliRunner().invoke(app, ["store", "check", "--config", str(configured(tmp_path))])
         assert checked.exit_code == 1 and part.name in checked.stdout and "accord board repair" in checked.stdout
         repaired = CliRunner().invoke(app, ["board", "repair", "--config", str(configured(tmp_path))])
         assert repaired.exit_code == 0 and f"{part.name}.damaged" in repaired.stdout
-        assert opened.figures(Selection()) is None
+        assert opened.figures(BoardFilters()) is None
         checked = CliRunner().invoke(app, ["store", "check", "--config", str(configured(tmp_path))])
         assert checked.exit_code == 0 and f"{part.name}.damaged was set aside" in checked.stdout
 
@@ -152,13 +152,13 @@ def test_the_difference_of_two_systems_is_found_on_the_inputs_that_both_saw(tmp_
         assert gap.difference.low < 0.5 < gap.difference.high and gap.p is not None and gap.p < 1e-6
         assert gap.difference.high - gap.difference.low < 0.1, "pairs differ by noise of .1 alone"
         unpaired = figures(opened, "first=t0&second=t1&by=topic")[1].difference
-        assert unpaired is not None and not unpaired.paired and "unpaired" in unpaired.said
-        with pytest.raises(BadInput, match="no score here"):
+        assert unpaired is not None and not unpaired.paired and "unpaired" in unpaired.summary
+        with pytest.raises(BadInput, match="has no scores here"):
             figures(opened, "first=b&second=nobody")
 
 
 @pytest.mark.slow
-def test_two_alike_are_told_apart_no_more_often_than_chance(tmp_path: Path) -> None:
+def test_equal_systems_differ_no_more_often_than_chance(tmp_path: Path) -> None:
     rows = []
     for seed in range(20):
         rng = np.random.default_rng(seed)
@@ -187,7 +187,7 @@ def test_the_density_is_one_and_its_bins_hold_everything(tmp_path: Path) -> None
             np.quantile(values, 0.1)
         )
         for each in made.bins:
-            listed = opened.page(Selection(low=each.low, high=each.high))
+            listed = opened.page(BoardFilters(low=each.low, high=each.high))
             assert listed is not None and listed[1].total == each.count
 
 
@@ -214,7 +214,7 @@ def annotated(count: int = 120) -> list[MartRow]:
     ]  # fmt: skip
 
 
-def test_for_whom_it_is_bad_and_what_is_disputed(tmp_path: Path) -> None:
+def test_means_by_annotator_and_disputed_texts(tmp_path: Path) -> None:
     with board(tmp_path, annotated()) as opened:
         texts, found = figures(opened)
         assert found.texts == 120 and texts.annotators == ["ann", "bob", "cy"]
@@ -232,7 +232,7 @@ def test_for_whom_it_is_bad_and_what_is_disputed(tmp_path: Path) -> None:
         assert wide > 3 * narrow, "three annotators who differ are a small sample of annotators"
 
 
-def test_each_annotators_answer_stands_for_itself(tmp_path: Path) -> None:
+def test_view_of_each_annotator_keeps_answers_apart(tmp_path: Path) -> None:
     with board(tmp_path, annotated()) as opened:
         _, found = figures(opened, "view=each")
         made = found.density
@@ -242,11 +242,11 @@ def test_each_annotators_answer_stands_for_itself(tmp_path: Path) -> None:
         assert ends[1] < 0.05 < min(ends[0], ends[2]), "p̂ has all its mass on 1 and 4: that is not a mean of 2.5"
         inside = [low <= d <= high for low, d, high in zip(made.low, made.density, made.high, strict=True)]
         assert np.mean(inside) > 0.9
-        listed = opened.page(Selection(view="each"))
+        listed = opened.page(BoardFilters(view="each"))
         assert listed is not None and listed[1].total == 360 and listed[1].rows[0].annotator == "ann"
 
 
-def test_scores_for_anybody_are_not_mixed_with_those_for_somebody(tmp_path: Path) -> None:
+def test_population_scores_are_not_mixed_with_scores_of_annotators(tmp_path: Path) -> None:
     rows = [*annotated(), *(row(f"c{n}", 4.0) for n in range(120))]
     with board(tmp_path, rows) as opened:
         texts, found = figures(opened)
@@ -255,13 +255,13 @@ def test_scores_for_anybody_are_not_mixed_with_those_for_somebody(tmp_path: Path
         assert figures(opened, "view=each")[0].annotators == ["ann", "bob", "cy"]
 
 
-def test_synthetic_conversations_are_left_out_unless_they_are_named_and_that_is_said(tmp_path: Path) -> None:
+def test_synthetic_conversations_are_left_out_with_a_note(tmp_path: Path) -> None:
     rows = [*(row(f"c{n}", 2.0) for n in range(10)), *(row(f"s{n}", 4.0, synthetic=True) for n in range(7))]
     with board(tmp_path, rows) as opened:
         plain, only, both = (figures(opened, query)[1] for query in ("", "synthetic=only", "synthetic=with"))
         assert (plain.texts, only.texts, both.texts) == (10, 7, 17) and plain.mean.value == 2.0
         assert plain.notes[0].startswith("7 scores of synthetic conversations are left out")
-        assert "nobody held" in only.notes[0] and "nobody held" in both.notes[0]
+        assert "only synthetic" in only.notes[0] and "are included" in both.notes[0]
 
 
 def test_scores_of_two_evaluators_are_never_mixed_and_the_last_one_is_shown(tmp_path: Path) -> None:
@@ -279,14 +279,14 @@ def test_scores_of_two_evaluators_are_never_mixed_and_the_last_one_is_shown(tmp_
             figures(opened, "question=Q9")
 
 
-def test_time_has_its_points_its_alarms_and_what_is_behind_them(tmp_path: Path) -> None:
+def test_periods_have_alarms_and_texts(tmp_path: Path) -> None:
     with board(tmp_path, planted()) as opened:
         alarm = {"kind": "mean", "system": "a", "day": "2026-06-05", "message": "a moved"}
         MonitoringTables(opened.project.store).raise_alarms({"one": alarm})
         _, found = figures(opened)
         assert found.time.step == "day" and len(found.time.moments) == 21
         assert sum(each.texts for each in found.time.moments) == 400
-        assert [each.said for each in found.time.happened] == ["a moved"] and "1 alarm" in found.said
+        assert [each.message for each in found.time.happened] == ["a moved"] and "1 alarm" in found.summary
         first = found.time.moments[0]
         tenths = [each.value for each in (first.lowest, first.median, first.highest)]
         assert tenths == sorted(tenths, key=float) and first.mean.low is not None  # type: ignore[arg-type]
@@ -311,13 +311,13 @@ def test_lists_are_worst_first_and_paged_to_the_end(tmp_path: Path) -> None:
     with board(tmp_path, rows) as opened:
         seen: list[tuple[float, str]] = []
         for number in range(1, 10):
-            found = opened.page(Selection(), number)
+            found = opened.page(BoardFilters(), number)
             assert found is not None and found[1].total == 399 and found[1].pages == 8
             if found[1].number == number:
                 seen += [(each.value or 0, each.conversation) for each in found[1].rows]
         assert seen == sorted(seen) and len(seen) == 399
         assert names(opened, "unscored=1") == ["c3"] and figures(opened)[1].unscored == {"refused": 1}
-        best = opened.page(Selection(order="best", topic="t1", system="a"))
+        best = opened.page(BoardFilters(order="best", topic="t1", system="a"))
         assert best is not None and {(each.topic, each.system) for each in best[1].rows} == {("t1", "a")}
         values = [each.value or 0 for each in best[1].rows]
         assert values == sorted(values, reverse=True)
@@ -327,7 +327,7 @@ def test_groups_that_say_nothing_are_a_group(tmp_path: Path) -> None:
     rows = [row("a", 1.0, system="x"), row("b", 2.0), row("c", 3.0)]
     with board(tmp_path, rows) as opened:
         table = figures(opened)[1].table
-        assert [(each.name, each.value, each.texts) for each in table.rows] == [("not said", "", 2), ("x", "x", 1)]
+        assert [(each.name, each.value, each.texts) for each in table.rows] == [("unknown", "", 2), ("x", "x", 1)]
         assert sorted(names(opened, "system=")) == ["b", "c"]
 
 
@@ -347,13 +347,13 @@ def test_given_answers_and_means_as_people_would_give_them(tmp_path: Path) -> No
     with board(tmp_path, rows) as opened:
         store = opened.project.store
         store.add_conversations(Conversation(f"c{n}", (Turn("user", "?"), Turn("assistant", "!"))) for n in range(400))
-        assert figures(opened)[1].powered_said.startswith("nobody has rated")
+        assert figures(opened)[1].powered_note.startswith("no ratings")
         old = [
             Label(Target(f"c{n}"), "Q0", "ann", round(float(truth[n])), "2020-01-01T00:00:00+00:00") for n in range(50)
         ]
         store.add_labels(old)
         found = figures(opened)[1]
-        assert not found.powered and "accord estimate" in found.powered_said, "it may have learned from them"
+        assert not found.powered and "accord estimate" in found.powered_note, "it may have learned from them"
         assert found.given is not None and found.given.rows == 50
         store.add_labels(
             Label(Target(f"c{n}"), "Q0", "bob", round(float(truth[n])), "2027-01-01T00:00:00+00:00") for n in range(100)
@@ -368,7 +368,7 @@ def test_given_answers_and_means_as_people_would_give_them(tmp_path: Path) -> No
         assert texts.annotators == ["ann", "bob"] and of_people.texts == 100 and of_people.given is None
 
 
-def test_what_moves_scores_and_what_would_raise_them(tmp_path: Path) -> None:
+def test_effects_of_evidence_and_slopes_of_questions(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     rows = []
     for n in range(200):
@@ -393,7 +393,7 @@ def test_scores_that_come_in_are_counted_at_once(tmp_path: Path) -> None:
             assert figures(opened)[1].texts == 41 and names(opened, "")[0] == "new"
 
 
-def test_a_part_that_is_passed_over_is_said(tmp_path: Path) -> None:
+def test_unreadable_part_is_reported(tmp_path: Path) -> None:
     with board(tmp_path, planted(40)) as opened:
         (opened.project.mart.folder / "part-bad.parquet").write_bytes(b"PAR1 and no more")
         found = figures(opened)[1]
@@ -416,12 +416,12 @@ def test_scores_of_training_conversations_are_left_out_unless_there_are_no_other
     with board(tmp_path / "some", rows) as opened:
         found, _ = figures(opened)
         assert len(found.rows) == 20 and found.in_training == 10
-        assert "10 scores of conversations used in training are left out" in found.said
+        assert "10 scores of conversations used in training are left out" in found.notes
         every, _ = figures(opened, "training=with")
         assert len(every.rows) == 30
-        assert "10 scores are of conversations used in training; they look better than they are" in every.said
+        assert "10 scores are of conversations used in training; they look better than they are" in every.notes
         with pytest.raises(UnknownName, match="choice of 'training'"):
-            Selection.from_query("training=maybe")
+            BoardFilters.from_query("training=maybe")
     with board(tmp_path / "all", rows[:10]) as opened:
         alone, _ = figures(opened)
-        assert len(alone.rows) == 10 and "they look better than they are" in alone.said[-1]
+        assert len(alone.rows) == 10 and "they look better than they are" in alone.summary[-1]

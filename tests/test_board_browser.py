@@ -79,7 +79,7 @@ def test_a_lead_opens_a_tail_reads_the_worst_and_comes_back(page: Any) -> None:
     page.locator(".standing", has_text="with topic t1").wait_for()
     assert at(page) == board
     page.get_by_role("link", name="topic t1").click()  # the filter is taken away
-    page.locator(".standing", has_text="Expected").wait_for()
+    page.locator(".standing", has_text="Mean prediction").wait_for()
     assert "topic=t1" not in at(page)
 
 

@@ -1,4 +1,4 @@
-"""The board's pages: what each part leads to, hostile addresses and names, roles, and live scores within a moment."""
+"""Board pages: links of each part, hostile addresses and names, roles, live scores."""
 
 from __future__ import annotations
 
@@ -67,24 +67,24 @@ def test_means_as_people_would_give_them_lead_to_their_texts(tmp_path: Path) -> 
         project.store.add_labels(Label(Target(f"c{n}", 1), "Q0", "ann", 1 + n % 4, "2027-01-01T00:00:00+00:00")
                                  for n in range(60))  # fmt: skip
         page = browser.get("/board")
-        for said in ("a", "not said"):
+        for said in ("a", "unknown"):
             cell = rf'<th scope="row"><a href="([^"]+)">{said}</a></th><td>30</td><td><a href="([^"]+)">'
-            only, texts = map(unescape, re.search(cell, page[page.index("As people would") :]).groups())  # type: ignore[union-attr]
+            only, texts = map(unescape, re.search(cell, page[page.index("Estimated ratings") :]).groups())  # type: ignore[union-attr]
             assert json.loads(browser.get(only.replace("/board", "/board.json", 1)))["texts"] == 40
             assert "40 texts" in browser.get(texts)
 
 
-def test_an_empty_board_says_what_to_do(tmp_path: Path) -> None:
+def test_empty_board_shows_next_step(tmp_path: Path) -> None:
     with board(tmp_path, []) as (browser, _):
         for path in ("/board", "/board/list", "/board.json"):
             assert "accord score chats.jsonl" in browser.get(path) and browser.status == 200
 
 
 @pytest.mark.slow
-def test_every_part_of_every_figure_leads_to_what_is_behind_it(tmp_path: Path) -> None:
+def test_every_part_of_a_chart_links_to_its_texts(tmp_path: Path) -> None:
     with board(tmp_path, rows()) as (browser, _):
         page = browser.get("/board?by=topic")
-        assert browser.status == 200 and "Expected: " in page
+        assert browser.status == 200 and "Mean prediction: " in page
         lists = [each for each in links(page) if each.startswith("/board/list")]
         bins = [unescape(each) for each in re.findall(r'<a href="([^"]*)" aria-label="[\d.]+ to', page)]
         points = [each for each in lists if "since=" in each]
@@ -186,7 +186,7 @@ def test_names_are_shown_and_never_obeyed(tmp_path: Path) -> None:
             assert "<script>alert" not in page and "<img" not in page and "\x1b" not in page and "\u202e" not in page
 
 
-def test_only_those_who_lead_see_the_board(tmp_path: Path) -> None:
+def test_only_leads_see_the_board(tmp_path: Path) -> None:
     config = Config.model_validate({"store": f"sqlite:///{tmp_path}/accord.db", "studies": {"look": {"title": "Look"}}})
     with Project(config) as project:
         project.store.add_conversations(chats(3))
@@ -258,7 +258,7 @@ def test_a_live_score_is_on_the_board_when_it_is_answered_and_outlives_a_kill(tm
     (tmp_path / "accord.yaml").write_text("store: sqlite:///accord.db\n", encoding="utf-8")
     with serving(tmp_path, evaluator, port) as process:
         browser = Browser(port, printed_link((tmp_path / "serve.log").read_text()))
-        assert "No score is on the board yet" in browser.get("/board")
+        assert "No scores yet" in browser.get("/board")
         value = score(port, "live-0")
         found = json.loads(browser.get("/board/list.json"))
         assert [(each["conversation"], each["system"], each["value"]) for each in found["rows"]] == [

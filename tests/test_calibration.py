@@ -1,4 +1,4 @@
-"""The mixed answer model against its own definition, the evaluator against planted truth."""
+"""Mixed model against its definitions, and calibration against planted data."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from accord.testing import Planted, planted
 from accord.values import Target
 
 
-def test_learning_the_default_imports_nothing_that_it_does_not_need() -> None:
+def test_fit_imports_only_needed_libraries() -> None:
     script = (
         "import sys; from accord.learning import make_head\n"
         "from accord.testing import planted; corpus, before = planted(40, 2), {*sys.modules}\n"
@@ -107,7 +107,7 @@ def in_groups(text: np.ndarray) -> np.ndarray:
     ],
 )
 @pytest.mark.parametrize("kind", [EffectEquations, RatingEquations])
-def test_the_criterion_effects_gradient_and_information_are_those_of_the_definition(
+def test_criterion_effects_gradient_and_information_match_their_definitions(
     ratios: list[float], grouped: bool, kind: type[EffectEquations | RatingEquations]
 ) -> None:
     X, y, annotator, text = small()
@@ -146,7 +146,7 @@ def test_the_criterion_effects_gradient_and_information_are_those_of_the_definit
 @pytest.mark.parametrize("annotators", [False, True])
 @pytest.mark.parametrize("noise", [0.01, 0.6, 30.0])
 @pytest.mark.parametrize("kind", [EffectEquations, RatingEquations])
-def test_nobody_finds_likelier_variance_ratios(
+def test_variance_ratios_maximize_the_restricted_likelihood(
     kind: type[EffectEquations | RatingEquations], noise: float, annotators: bool, grouped: bool
 ) -> None:
     X, y, annotator, text = small()
@@ -171,7 +171,7 @@ def test_nobody_finds_likelier_variance_ratios(
     assert (found[present] >= np.exp(-12) * (1 - 1e-9)).all() and (found[present] <= np.exp(4) * (1 + 1e-9)).all()
 
 
-def test_a_crowd_is_learned_from_over_its_ratings_and_of_many_from_those_of_some() -> None:
+def test_many_annotators_use_rating_equations_and_sampled_ratios() -> None:
     rng = np.random.default_rng(0)
     n, people = 1000, 400
     Z, who = rng.normal(size=(n, 3)), np.append(np.arange(people), rng.integers(people, size=n - people))
@@ -190,14 +190,14 @@ def test_a_crowd_is_learned_from_over_its_ratings_and_of_many_from_those_of_some
 
 
 @pytest.mark.parametrize("rated", [[3.0] * 12, [1.0, 5.0] * 6, [1.0] * 11 + [5.0]])
-def test_variance_ratios_are_found_where_ratings_decide_nothing(rated: list[float]) -> None:
+def test_variance_ratios_are_finite_for_uninformative_ratings(rated: list[float]) -> None:
     who = np.arange(12) % 3
     for X in (np.zeros((12, 1)), np.arange(12.0)[:, None], np.ones((12, 2))):
         fitted = MixedModel().fit(X, np.array(rated), who, np.arange(12) // 2, np.arange(12) // 4)
         assert np.isfinite(fitted.ratios_).all() and np.isfinite(fitted.predict(X, who)).all()
 
 
-def test_effects_of_a_draw_are_those_of_its_rows_written_out() -> None:
+def test_effects_of_a_draw_match_repeated_rows() -> None:
     X, y, annotator, text = small()
     people, who = np.unique(annotator, return_inverse=True)
     texts, which = np.unique(text, return_inverse=True)
@@ -215,7 +215,7 @@ def test_effects_of_a_draw_are_those_of_its_rows_written_out() -> None:
 
 @pytest.mark.parametrize("effects", ["few", "many", "more than ratings"])
 @pytest.mark.parametrize("grouped", [False, True])
-def test_held_out_means_are_those_of_a_model_that_never_saw_the_group(grouped: bool, effects: str) -> None:
+def test_held_out_means_match_a_model_fitted_without_the_group(grouped: bool, effects: str) -> None:
     X, y, annotator, text = small()
     # With fewer effects than ratings of a group the equations are solved on their other side.
     annotator = {"few": None, "many": annotator, "more than ratings": np.arange(60) % 30}[effects]
@@ -235,7 +235,7 @@ def test_held_out_means_are_those_of_a_model_that_never_saw_the_group(grouped: b
 
 
 @pytest.mark.parametrize("grouped", [False, True])
-def test_the_ratios_are_where_the_likelihood_is_highest(grouped: bool) -> None:
+def test_ratios_match_a_grid_search_of_the_likelihood(grouped: bool) -> None:
     X, y, annotator, text = small()
     group, source = (in_groups(text), SOURCES) if grouped else (None, None)
     fitted = MixedModel().fit(X, y, annotator, text, group, source)
@@ -247,7 +247,7 @@ def test_the_ratios_are_where_the_likelihood_is_highest(grouped: bool) -> None:
         assert restricted(y, covariance(Z, annotator, text, other, group))[0] >= best - 1e-6
 
 
-def test_groups_of_one_text_cost_nothing_and_change_nothing() -> None:
+def test_groups_of_one_text_change_nothing() -> None:
     X, y, annotator, text = small()
     alone = MixedModel().fit(X, y, annotator, text)
     named = MixedModel().fit(X, y, annotator, text, np.array([f"of {name}" for name in text]))
@@ -255,7 +255,7 @@ def test_groups_of_one_text_cost_nothing_and_change_nothing() -> None:
     assert named.held_out_mean_.tolist() == alone.held_out_mean_.tolist()
 
 
-def test_columns_of_noise_do_not_drown_another_sources_judge() -> None:
+def test_noise_columns_do_not_shrink_a_judge_of_another_source() -> None:
     rng = np.random.default_rng(3)
     judge, noise = rng.normal(size=(200, 1)), rng.normal(size=(200, 60))
     y = 0.6 * judge[:, 0] + rng.normal(size=200)
@@ -269,7 +269,7 @@ def test_columns_of_noise_do_not_drown_another_sources_judge() -> None:
 @pytest.mark.parametrize(("people", "options", "spread", "noise"), [
     (3, 4, 0.3, 0.8), (0, 5, 0.0, 0.5), (4, 2, 1.0, 0.4), (30, 5, 0.1, 1.0),
 ])  # fmt: skip
-def test_nobody_finds_a_better_ordinal_link(people: int, options: int, spread: float, noise: float) -> None:
+def test_ordinal_link_maximizes_the_posterior(people: int, options: int, spread: float, noise: float) -> None:
     rng = np.random.default_rng(options)
     mean, annotator = rng.uniform(0, options - 1, size=400), rng.integers(-1, max(people, 1), size=400)
     annotator = annotator if people else np.full(400, -1)
@@ -292,7 +292,7 @@ def test_nobody_finds_a_better_ordinal_link(people: int, options: int, spread: f
     ([2.0], [1]), ([1.0, 1.0, 1.0], [0, 2, 2]), ([0.0, 1.0, 2.0], [0, 1, 2]), ([0.0, 1.0, 2.0], [2, 1, 0]),
     ([0.0, 500.0, 1000.0], [0, 1, 2]),
 ])  # fmt: skip
-def test_the_ordinal_link_is_finite_where_rows_decide_nothing(mean: list[float], answer: list[int]) -> None:
+def test_ordinal_link_is_finite_for_uninformative_rows(mean: list[float], answer: list[int]) -> None:
     for people, spread in ((0, 0.0), (2, 0.3)):
         link = OrdinalLink.fit(np.array(mean), np.array(answer), np.arange(len(mean)) % 2, people, 4, spread)
         assert link.slope > 0 and (np.diff(link.thresholds + link.shifts) > 0).all()
@@ -300,7 +300,7 @@ def test_the_ordinal_link_is_finite_where_rows_decide_nothing(mean: list[float],
         assert np.isfinite(shares).all() and shares.sum(axis=1) == pytest.approx(1)
 
 
-def test_the_ordinal_link_finds_planted_thresholds() -> None:
+def test_ordinal_link_recovers_planted_thresholds() -> None:
     rng = np.random.default_rng(0)
     mean = rng.uniform(0, 5, size=20_000)
     cuts = np.array([1.0, 2.5, 4.0])
@@ -313,7 +313,7 @@ def test_the_ordinal_link_finds_planted_thresholds() -> None:
     assert wide.sum() == pytest.approx(1) and narrow.max() > wide[0][[1, 2]].max()
 
 
-def test_planted_weights_and_habits_are_found() -> None:
+def test_fit_recovers_planted_weights_and_habits() -> None:
     corpus = planted(conversations=600, annotators=5, options=10, noise=0.5)
     learned = Calibration(corpus.question, answer_model="mixed").fit(corpus.evidence, corpus.labels)
     described = learned.describe()
@@ -322,7 +322,7 @@ def test_planted_weights_and_habits_are_found() -> None:
     assert np.array(list(described["weights"].values())) == pytest.approx(corpus.weights, abs=0.08)
 
 
-def test_every_annotator_is_predicted_as_themselves() -> None:
+def test_predictions_differ_by_annotator() -> None:
     corpus = planted(conversations=300)
     train, test = (
         corpus.labels.filter(f"c{i:04d}" for i in range(200)),
@@ -337,11 +337,11 @@ def test_every_annotator_is_predicted_as_themselves() -> None:
         scores = learned.predict_each(corpus.evidence.take(rows), annotators)
         return float(np.sqrt(np.mean([(s.value - y) ** 2 for s, y in zip(scores, truth, strict=True)])))  # type: ignore[union-attr]
 
-    assert error(who) < error([None] * len(who)) - 0.03, "knowing who asks helps"  # type: ignore[arg-type]
+    assert error(who) < error([None] * len(who)) - 0.03, "the annotator helps"  # type: ignore[arg-type]
     assert error(who) < 0.75  # type: ignore[arg-type]
 
 
-def test_a_person_nobody_met_is_predicted_with_more_doubt() -> None:
+def test_new_annotators_get_wider_distributions() -> None:
     corpus = planted(noise=0.2)
     learned = Calibration(corpus.question, answer_model="mixed").fit(corpus.evidence, corpus.labels)
     known, unknown = learned.predict(corpus.evidence, "p2")[0], learned.predict(corpus.evidence)[0]
@@ -350,9 +350,9 @@ def test_a_person_nobody_met_is_predicted_with_more_doubt() -> None:
     assert stats.entropy(unknown.probabilities) > stats.entropy(known.probabilities)
 
 
-def test_a_new_domain_shrinks_habits_and_a_few_labels_there_correct_them() -> None:
+def test_new_domain_shrinks_habits_and_labels_update_them() -> None:
     here, there = planted(conversations=300, seed=1), planted(conversations=200, seed=2)
-    # In the new place everyone is one point stricter, and the generous and the strict have changed roles.
+    # In the new domain all annotators are one point stricter, and generous and strict ones are swapped.
     swap = dict(zip(here.levels, reversed(here.levels), strict=True))
     moved = Labels(
         Label(label.target, label.question, swap[label.annotator], max(1, label.value - 1)) for label in there.labels
@@ -371,16 +371,18 @@ def test_a_new_domain_shrinks_habits_and_a_few_labels_there_correct_them() -> No
         error(learned.in_new_domain()),
         error(learned.adapt(there.evidence, few)),
     )
-    assert careful < trusting, "habits from elsewhere mislead here"
-    assert adapted < careful - 0.2, "a few labels from here help most"
+    assert careful < trusting, "habits of the other domain mislead"
+    assert adapted < careful - 0.2, "a few labels of the new domain help most"
     assert "domain:new" in str(learned.in_new_domain().signature())
 
 
-def test_domains_start_from_home_and_doubt_goes_with_labels(tmp_path: Path) -> None:
+def test_adapting_twice_starts_from_the_first_fit(tmp_path: Path) -> None:
     here, there = planted(seed=1), planted(conversations=60, seed=2)
     learned = Calibration(here.question, answer_model="mixed").fit(here.evidence, here.labels)
     new = learned.in_new_domain()
-    assert new.in_new_domain().predict(there.evidence, "p0") == new.predict(there.evidence, "p0"), "new is new once"
+    assert new.in_new_domain().predict(there.evidence, "p0") == new.predict(there.evidence, "p0"), (
+        "the second call changes nothing"
+    )
     few = Labels(label for label in there.labels if label.annotator == "p0")
     once, twice = learned.adapt(there.evidence, few), new.adapt(there.evidence, few)
     assert once.predict(there.evidence, "p0") == twice.predict(there.evidence, "p0")
@@ -401,14 +403,14 @@ def test_domains_start_from_home_and_doubt_goes_with_labels(tmp_path: Path) -> N
     assert doubt(learned, "p2") <= doubt(new, "p2")
 
 
-def test_annotators_may_be_called_by_numbers() -> None:
+def test_annotator_names_may_be_numbers() -> None:
     X, y, annotator, text = small()
     numbers = np.array([int(name[1:]) for name in annotator])
     named, numbered = MixedModel().fit(X, y, annotator, text), MixedModel().fit(X, y, numbers, text)
     assert numbered.predict(X, numbers) == pytest.approx(named.predict(X, annotator))
 
 
-def test_an_annotator_met_only_in_the_new_domain_joins_with_their_labels() -> None:
+def test_adapting_adds_annotators_of_the_new_domain() -> None:
     here, there = planted(seed=1), planted(conversations=60, seed=2)
     learned = Calibration(here.question, answer_model="mixed").fit(here.evidence, here.labels)
     newcomer = Labels(Label(label.target, "main", "new", 4) for label in there.labels if label.annotator == "p0")
@@ -418,7 +420,7 @@ def test_an_annotator_met_only_in_the_new_domain_joins_with_their_labels() -> No
     assert mean["new"] > mean["p0"]
 
 
-def test_panels_follow_the_rule_that_was_named() -> None:
+def test_panel_scores_follow_their_rule() -> None:
     corpus = planted()
     learned = Calibration(corpus.question, answer_model="mixed").fit(corpus.evidence, corpus.labels)
     members = ["p0", "p5"]
@@ -438,7 +440,7 @@ def test_panels_follow_the_rule_that_was_named() -> None:
 
 
 @pytest.mark.parametrize("rule", ["mean", "max", "min"])
-def test_a_panels_score_keeps_band_and_warning_and_names_rule_and_members(rule: str) -> None:
+def test_panel_score_keeps_band_and_warning_and_names_rule_and_members(rule: str) -> None:
     corpus = planted(conversations=120, annotators=4)
     learned = Calibration(corpus.question, answer_model="mixed").fit(corpus.evidence, corpus.labels)
     far = replace(corpus.evidence, values=corpus.evidence.values + 12)
@@ -454,7 +456,7 @@ def test_a_panels_score_keeps_band_and_warning_and_names_rule_and_members(rule: 
             assert score.band in ends
 
 
-# --- groups, bands and what is missing -----------------------------------------------------------------------------
+# --- groups, bands and missing evidence ----------------------------------------------------------------------------
 
 
 def turn_coverage(name: str, seed: int) -> tuple[float, dict[str, Any]]:
@@ -475,16 +477,16 @@ def test_bands_hold_for_turns_of_new_conversations(name: str) -> None:
     found = [turn_coverage(name, seed) for seed in range(8)]
     assert 0.88 <= np.mean([share for share, _ in found]) <= 0.95
     if name == "mixed":
-        # Planted: (0.8 / 0.5)², less what the rounding of ratings adds to the noise.
+        # Planted: (0.8 / 0.5)², reduced by the rounding noise of the ratings.
         ratios = [described["variance_ratios"]["group"] for _, described in found]
         assert 1.0 < np.mean(ratios) < 2.6
 
 
-def test_no_inner_fold_tells_turns_of_one_conversation_apart() -> None:
+def test_inner_folds_keep_turns_of_a_conversation_together() -> None:
     world = planted_turns(conversations=40, seed=1)
     learned = Calibration(world.question, candidates=["constant", "column", "mixed", "curves"])
     found = learned.fit(world.evidence, world.labels).describe()["candidates"]
-    # A level of the conversation cannot be known elsewhere: what says otherwise has learned it by heart.
+    # The level of a conversation cannot be predicted for new ones; a prediction of it was memorized.
     new = planted_turns(conversations=40, seed=2)
     rated = ratings(new.evidence, new.labels, new.question)
     for name in ("mixed", "curves"):
@@ -494,7 +496,7 @@ def test_no_inner_fold_tells_turns_of_one_conversation_apart() -> None:
         assert found[name]["loss"] > loss - 0.12
 
 
-def test_labels_of_named_groups_are_left_out_together() -> None:
+def test_inner_folds_keep_named_groups_together() -> None:
     world = planted_turns(conversations=40, seed=1)
     pairs = {label.target: f"pair {int(label.target.conversation[1:]) // 2}" for label in world.labels}
     grouped = Calibration(world.question, answer_model="mixed", pooled_annotators=["p*"]).fit(
@@ -503,7 +505,7 @@ def test_labels_of_named_groups_are_left_out_together() -> None:
     assert grouped.reference_.groups == 20
 
 
-def test_too_few_groups_for_a_band_are_said_and_the_band_is_the_whole_scale(tmp_path: Path) -> None:
+def test_band_is_the_whole_scale_with_a_warning_for_too_few_groups(tmp_path: Path) -> None:
     world = planted_turns(conversations=8, seed=1)
     learned = Calibration(world.question, answer_model="mixed").fit(world.evidence, world.labels)
     Evaluator(world.question, (), learned, head_name="mixed").save(tmp_path)
@@ -517,7 +519,7 @@ def test_too_few_groups_for_a_band_are_said_and_the_band_is_the_whole_scale(tmp_
 
 
 @pytest.mark.parametrize("name", ["mixed", "curves", "auto"])
-def test_rows_without_any_evidence_are_not_learned_from(name: str) -> None:
+def test_rows_without_evidence_are_not_learned_from(name: str) -> None:
     corpus = planted(conversations=60, annotators=3)
     nothing = [Target(f"empty{place}") for place in range(30)]
     empty = EvidenceTable.from_rows(corpus.evidence.columns, {target: {} for target in nothing})
@@ -530,7 +532,7 @@ def test_rows_without_any_evidence_are_not_learned_from(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["mixed", "curves", "auto"])
 @pytest.mark.slow
-def test_missing_evidence_is_said_and_widens_the_band(name: str) -> None:
+def test_missing_evidence_warns_and_widens_the_band(name: str) -> None:
     corpus = planted(conversations=300, annotators=4, noise=0.4, seed=4)
     side = [
         {target.conversation for target in corpus.evidence.targets[part]} for part in (slice(200), slice(200, None))
@@ -553,7 +555,7 @@ def test_missing_evidence_is_said_and_widens_the_band(name: str) -> None:
     assert np.ptp(bands, axis=1).mean() > 1.2 * np.mean([s.band[1] - s.band[0] for s in whole])  # type: ignore[union-attr,index]
 
 
-def test_evidence_that_training_rows_often_lacked_is_no_reason_to_warn() -> None:
+def test_evidence_often_missing_in_training_does_not_warn() -> None:
     corpus = planted(conversations=200, annotators=4)
     present = np.random.default_rng(0).random(corpus.evidence.present.shape) < 0.7
     present[:, 0] = True
@@ -562,7 +564,7 @@ def test_evidence_that_training_rows_often_lacked_is_no_reason_to_warn() -> None
     assert not any("lacks" in str(score.warning) for score in scores)
 
 
-def test_a_source_that_adds_nothing_is_said() -> None:
+def test_describe_names_sources_that_add_nothing() -> None:
     corpus = planted(conversations=200, annotators=4)
     noise = np.random.default_rng(5).normal(size=(200, 12))
     columns = [Column(f"w{place}", "words", source="words") for place in range(12)]
@@ -579,7 +581,7 @@ def test_a_source_that_adds_nothing_is_said() -> None:
 
 
 def with_noise(ratings_: int, seed: int, columns: int = 30, weight: float = 0.5) -> Planted:
-    """One judge whose answers follow the ratings, among columns of another source that say nothing."""
+    """One judge whose answers follow the ratings, among noise columns of another source."""
     rng = np.random.default_rng(seed)
     targets = tuple(Target(f"c{place:04d}") for place in range(ratings_))
     x = rng.normal(size=(ratings_, 1 + columns))
@@ -592,7 +594,7 @@ def with_noise(ratings_: int, seed: int, columns: int = 30, weight: float = 0.5)
 
 @pytest.mark.parametrize("weight", [0.0, 0.7])
 @pytest.mark.slow
-def test_the_default_is_not_worse_than_the_constant_or_one_column_where_noise_drowns_a_judge(weight: float) -> None:
+def test_auto_is_not_worse_than_constant_or_one_column_on_noise(weight: float) -> None:
     new = with_noise(2000, 99, weight=weight)
     rated = ratings(new.evidence, new.labels, new.question)
     losses: dict[str, list[float]] = {"auto": [], "constant": [], "column": []}
@@ -608,7 +610,7 @@ def test_the_default_is_not_worse_than_the_constant_or_one_column_where_noise_dr
         assert mean["auto"] < mean["constant"] - 0.05 and mean["auto"] < mean["column"] + 0.02
 
 
-def test_the_average_is_saved_and_says_what_it_is_made_of(tmp_path: Path) -> None:
+def test_stacked_model_is_saved_and_names_its_parts(tmp_path: Path) -> None:
     world = planted(conversations=150, annotators=4, seed=3)
     bent = replace(world.evidence, values=world.evidence.values**3)  # a line alone is shown to be worse
     learned = Calibration(world.question, candidates=["constant", "mixed", "curves"]).fit(bent, world.labels)
@@ -626,7 +628,7 @@ def test_the_average_is_saved_and_says_what_it_is_made_of(tmp_path: Path) -> Non
     assert "mixed" in str(learned.adapt(bent, few).signature()) and learned.adapt(bent, few).domain_ == "adapted"
 
 
-def test_settings_of_the_default_that_cannot_be_are_said() -> None:
+def test_invalid_settings_are_rejected() -> None:
     question = planted(conversations=5).question
     with pytest.raises(BadInput, match="candidates must be a list of names"):
         Calibration(question, candidates="mixed")
@@ -636,7 +638,7 @@ def test_settings_of_the_default_that_cannot_be_are_said() -> None:
         Calibration(question, max_seconds=-1)
 
 
-def test_rows_without_evidence_are_unscored_and_missing_columns_are_no_zeros() -> None:
+def test_rows_without_evidence_are_unscored() -> None:
     corpus = planted()
     learned = Calibration(corpus.question, answer_model="mixed").fit(corpus.evidence, corpus.labels)
     present = corpus.evidence.present.copy()
@@ -649,7 +651,7 @@ def test_rows_without_evidence_are_unscored_and_missing_columns_are_no_zeros() -
     assert isinstance(scores[1], Score)
 
 
-def test_evidence_made_otherwise_never_passes_unnoticed() -> None:
+def test_evidence_with_another_signature_is_rejected() -> None:
     corpus = planted()
     learned = Calibration(corpus.question, answer_model="mixed").fit(corpus.evidence, corpus.labels)
     columns = tuple(type(c)(c.name, "another judge") for c in corpus.evidence.columns)
@@ -657,12 +659,12 @@ def test_evidence_made_otherwise_never_passes_unnoticed() -> None:
     with pytest.raises(BadInput, match="'f0' comes from another judge, the evaluator learned from planted"):
         learned.predict(other)
     fewer = EvidenceTable(corpus.evidence.targets, columns[1:], other.values[:, 1:], other.present[:, 1:])
-    with pytest.raises(BadInput, match="the evidence has no 'f0'"):
+    with pytest.raises(BadInput, match="the evidence has no column 'f0'"):
         learned.predict(fewer)
 
 
 @pytest.mark.parametrize("case", ["one annotator", "all equal", "one conversation", "repeats", "one feature, constant"])
-def test_poor_data_still_give_sane_scores(case: str) -> None:
+def test_degenerate_data_give_valid_scores(case: str) -> None:
     corpus = planted(conversations=40)
     labels, evidence = list(corpus.labels), corpus.evidence
     if case == "one annotator":
@@ -683,7 +685,7 @@ def test_poor_data_still_give_sane_scores(case: str) -> None:
             assert score.value == pytest.approx(3, abs=0.1)
 
 
-def test_what_cannot_be_learned_from_is_said() -> None:
+def test_too_few_labels_are_rejected() -> None:
     corpus = planted()
     with pytest.raises(BadInput, match="3 labels on 'main' have evidence; at least 8 are needed"):
         Calibration(corpus.question, answer_model="mixed").fit(corpus.evidence, Labels(list(corpus.labels)[:3]))
@@ -696,7 +698,7 @@ def test_what_cannot_be_learned_from_is_said() -> None:
         Calibration(corpus.question, answer_model="mixed", domain_correlation=2)
 
 
-def test_folders_missing_damaged_and_from_the_future(tmp_path: Path) -> None:
+def test_missing_damaged_and_newer_folders_are_rejected(tmp_path: Path) -> None:
     corpus = planted(conversations=40)
     folder = tmp_path / "evaluator"
     with pytest.raises(BadInput, match=r"holds no evaluator: evaluator.json is missing"):
@@ -722,8 +724,8 @@ def test_folders_missing_damaged_and_from_the_future(tmp_path: Path) -> None:
         load_evaluator(folder)
 
 
-def test_thresholds_that_would_cross_promise_no_more_than_one_in_all() -> None:
-    """People who answer at both ends of the scale, whatever the evidence says."""
+def test_extreme_annotators_get_valid_distributions() -> None:
+    """Annotators who answer at both ends of the scale regardless of the evidence."""
     rng = np.random.default_rng(0)
     corpus = planted(conversations=150, annotators=3, share=1.0)
     ends = dict(zip(corpus.evidence.targets, rng.choice([1, 4], size=150).tolist(), strict=True))
@@ -731,10 +733,10 @@ def test_thresholds_that_would_cross_promise_no_more_than_one_in_all() -> None:
     fitted = Calibration(corpus.question, answer_model="mixed").fit(corpus.evidence, labels)
     scores = [score for score in fitted.predict(corpus.evidence, "p1") if isinstance(score, Score)]
     chance = [dict(zip((1, 2, 3, 4), score.probabilities, strict=True))[ends[score.target]] for score in scores]
-    assert -np.log(chance).mean() < np.log(2) + 0.05, "as good as saying one end or the other"
+    assert -np.log(chance).mean() < np.log(2) + 0.05, "as good as predicting either end"
 
 
-def test_support_vectors_learn_a_bend_and_are_those_of_scikit_learn(tmp_path: Path) -> None:
+def test_svr_matches_scikit_learn_and_learns_a_bend(tmp_path: Path) -> None:
     from sklearn.svm import SVR
 
     corpus = planted(conversations=200, options=7)
@@ -767,7 +769,7 @@ def test_support_vectors_learn_a_bend_and_are_those_of_scikit_learn(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("rows", "width"), [(2, 3), (5, 1), (50, 7), (40, 60)])
-def test_a_covariance_is_shrunk_as_scikit_learn_does(rows: int, width: int) -> None:
+def test_shrunk_covariance_matches_scikit_learn(rows: int, width: int) -> None:
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(rows, width)) @ rng.normal(size=(width, width))
     assert shrunk_covariance(Z) == pytest.approx(ledoit_wolf(Z, assume_centered=True)[0], abs=1e-9)

@@ -1,4 +1,4 @@
-"""Bands in another place: certified where fresh labels show that they hold, refused or measured anew where not."""
+"""Certificates of bands in a new domain: bands are certified, rejected or adapted by fresh labels."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def side(place: Planted, start: int, end: int) -> Labels:
 
 
 @pytest.mark.slow
-def test_bands_that_hold_are_certified_and_others_measured_anew() -> None:
+def test_bands_are_certified_or_adapted() -> None:
     near, far = planted(conversations=300, noise=0.1, seed=1), planted(conversations=600, noise=2.0, seed=2)
     sure = certify(learned(0.8), near.evidence, side(near, 0, 100))
     assert sure.holds and sure.at_most <= 0.2 < 0.5 and str(sure).startswith("certified")
@@ -55,7 +55,7 @@ def test_bands_that_hold_are_certified_and_others_measured_anew() -> None:
         certify(evaluator, far.evidence, Labels([]))
 
 
-def test_bands_that_miss_too_often_are_hardly_ever_certified() -> None:
+def test_failing_bands_are_rarely_certified() -> None:
     rng = np.random.default_rng(0)
     certified = 0
     for _ in range(400):
@@ -65,7 +65,7 @@ def test_bands_that_miss_too_often_are_hardly_ever_certified() -> None:
 
 
 @pytest.mark.slow
-def test_a_file_of_fresh_labels_certifies_a_run_of_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fresh_labels_certify_a_scoring_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     chats, rated = map(str, sample_sources())
     rows = [json.loads(line) for line in Path(chats).read_text(encoding="utf-8").splitlines()]

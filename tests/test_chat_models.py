@@ -121,7 +121,7 @@ def test_missing_logprobs_are_unanswered() -> None:
 
 @pytest.fixture
 def serve() -> Iterator[Any]:
-    """Start a loopback server with a function of the request, and a client of it."""
+    """Start a loopback server with this function, and its client."""
     opened = []
 
     def start(respond: Any, **options: Any) -> tuple[ChatServer, ChatCompletions]:

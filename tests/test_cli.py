@@ -39,7 +39,7 @@ from accord.evidence import sources as sources_of_evidence
 from accord.models import Flow, without_requests
 from accord.project import with_settings
 from accord.store import Store, Studies
-from accord.studies import OpenStudy
+from accord.studies import StudySession
 from accord.testing import ChatServer, completion, tokens_in
 from accord.values import Sample
 
@@ -159,7 +159,7 @@ def test_demo_and_real_data_are_one_command(project: Path, data: Path) -> None:
     assert (
         "Its error is smaller than that of every baseline: constant by 0." in first and "annotator-mean by 0." in first
     )
-    assert "were drawn by a script" in about and about in html.unescape(Path("accord-demo/report.html").read_text())
+    assert "A script" in about and about in html.unescape(Path("accord-demo/report.html").read_text())
     assert "507 ratings of 150 conversations by 4 annotators" in result.stdout
     assert "accord models pull" in refused("demo", "--with-models", "--out", "other")
     assert sorted(path.name for path in Path("accord-demo").iterdir()) == [
@@ -303,7 +303,7 @@ def test_scores_say_what_is_missing_and_end_with_5(project: Path) -> None:
         (["fit", "--set", "fold=3"], "--set: unknown key 'fold'. Did you mean 'folds'?"),
         (["fit", "--set", "folds=1"], "folds: Input should be greater than or equal to 2, got 1"),
         (["fit", "--set", "folds.inner=3"], "--set: folds: Input should be a valid integer"),
-        (["fit", "--set", "seed=[1"], "--set seed is no YAML"),
+        (["fit", "--set", "seed=[1"], "--set seed is not valid YAML"),
         (["fit", "--set", "sources.issues.taxonmy=x"], "unknown key 'taxonmy'. Did you mean 'taxonomy'?"),
         (["fit", "--set", "sources.isues.taxonomy=x"], "unknown source 'isues'. Did you mean 'issues'?"),
         (["fit", "--set", "judge.model=x"], "the key 'judge' is replaced by models: {judge: {mode:"),
@@ -355,9 +355,9 @@ def test_a_broken_study_blocks_no_command_and_is_named_once(study: str, error: s
             == opened.config.broken_studies
         )
         studies = Studies(opened.store)
-        assert OpenStudy(opened, "good", studies).title == "Fine"
+        assert StudySession(opened, "good", studies).title == "Fine"
         with pytest.raises(BadInput, match=re.escape(error)):
-            OpenStudy(opened, *opened.config.broken_studies, studies)
+            StudySession(opened, *opened.config.broken_studies, studies)
         studies.close()
 
 
@@ -398,7 +398,7 @@ def test_a_wrong_project_file_ends_in_one_line(config: str, says: str) -> None:
     Path("accord.yaml").write_text(config)
     command = "judge" if config.startswith("models") else "fit" if config.startswith("evaluator:") else "compare"
     said = refused(command)
-    assert says in said and "none of these evaluators" not in said
+    assert says in said and "no evaluator can be made" not in said
 
 
 @pytest.mark.parametrize(
@@ -493,7 +493,7 @@ def test_one_column_map_serves_conversations_and_labels(project: Path) -> None:
     columns = ["--columns", "conversation=cid", "--columns", "annotator=who"]
     said = accord("import", "t.csv", "l.csv", *columns, "--format", "table")
     assert "1 conversation imported" in said and "1 label imported" in said
-    assert "none of the files has a column 'whom'" in refused("import", "t.csv", "--columns", "annotator=whom")
+    assert "no file has a column 'whom'" in refused("import", "t.csv", "--columns", "annotator=whom")
     Path("l2.csv").write_text("cid,who,question,value\nx,ann,Quality,2\n")
     found = json.loads(accord("import", "l2.csv", *columns, "--json"))
     assert found["labels"]["new"] == 1 and found["other_questions"] == {"Quality": 1}
@@ -559,7 +559,7 @@ def test_an_interrupt_in_the_middle_keeps_what_was_done_and_the_command_goes_on(
     running.send_signal(signal.SIGINT)
     _, errors = running.communicate(timeout=PATIENCE)
     assert running.returncode == 130, errors
-    assert errors.strip().splitlines()[-1].startswith("accord: interrupted. What was done is kept")
+    assert errors.strip().splitlines()[-1].startswith("accord: interrupted. Completed work is saved")
     assert "Traceback" not in errors
     result = json.loads(accord("import", "many.jsonl", "--json"))["conversations"]
     assert 0 < result["known"] < 5000 and result["new"] + result["known"] == 5000
@@ -782,7 +782,7 @@ def test_a_report_names_the_evaluator_that_was_asked_for(project: Path) -> None:
     imported("Q0")
     said = json.loads(accord("report", "curved", "--out", "curved.html", "--json"))
     assert said == {"report": "curved.html"}
-    assert "curved misses a person" in Path("curved.html").read_text()
+    assert "curved has an RMSE" in Path("curved.html").read_text()
     assert not Path("evaluators").exists(), "a report saves no evaluator"
 
 
@@ -917,7 +917,7 @@ def test_positions_are_said_and_may_be_read_as_one_crowd(project: Path) -> None:
     rows = "".join(f"c{i},r{k},Q0,{(i + k) % 4 + 1}\n" for i in range(4) for k in (1, 2))
     labels = write("l.csv", "id,rater,question,value\n" + rows)
     result = CliRunner().invoke(app, ["import", chats(), labels])
-    assert result.exit_code == 0 and "annotators r1 to r2 look like places in a list" in result.stderr
+    assert result.exit_code == 0 and "annotators r1 to r2 look like positions in a list" in result.stderr
     accord("import", labels, "--unnamed")
     kept = Store("sqlite:///accord.db")
     assert kept.labels().annotators == ["r1", "r2", "unnamed"]
@@ -1020,7 +1020,7 @@ def test_run_on_labels_in_a_folder_beside_empty_and_unreadable_files(project: Pa
     done = whole("d")
     assert done["comparison"]["question"] == "Zufriedenheit" and done["turns"] == {None}
     assert done["imported"]["labels"]["new"] == len(rows) + 1
-    passed = [line for line in done["said"] if line.startswith("passed over: ")]
+    passed = [line for line in done["notes"] if line.startswith("skipped: ")]
     assert len(passed) == 2 and "empty.csv is empty" in passed[0] and "strange.json" in passed[1]
 
 
@@ -1045,7 +1045,7 @@ def test_run_on_one_table_with_transcripts_and_scores_to_a_hundred(project: Path
     ]
     done = whole(write("calls.csv", "id,transcript,score\n" + "\n".join(lines) + "\n"))
     assert done["imported"]["labels"]["new"] == 24 and done["scored"]["scored"] == 24
-    assert "LearnedEvidence: how one annotator answers score." in Path("out/report.html").read_text()
+    assert "The evaluator predicts score as rated by one annotator." in Path("out/report.html").read_text()
     assert "24 ratings of 24 conversations by 1 annotator (α" in accord("run", "calls.csv", "--out", "out", *QUICK)
 
 
@@ -1061,7 +1061,7 @@ def test_run_uses_the_recorded_judge_beside_the_conversations(project: Path) -> 
     done = whole("d")
     assert done["comparison"]["question"] == "quality"
     assert any(
-        "the judge is the recorded 'good'; evidence of other recorded models: poor" in line for line in done["said"]
+        "the judge is the recorded 'good'; evidence of other recorded models: poor" in line for line in done["notes"]
     )
     agreement = {row["model"]: row["spearman"] for row in done["recorded"]}
     assert agreement["good"] == pytest.approx(1.0) and agreement["poor"] < 0.5
@@ -1072,10 +1072,10 @@ def test_run_uses_the_recorded_judge_beside_the_conversations(project: Path) -> 
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("chats.jsonl", '{"id": "c", "messages": [{"role": "user", "content": "a"}]}\n', "no ratings in chats.jsonl: no column is known to hold any"),
+        ("chats.jsonl", '{"id": "c", "messages": [{"role": "user", "content": "a"}]}\n', "no ratings in chats.jsonl: no rating column recognized"),
         ("empty.csv", "", "empty.csv is empty"),
-        ("few.csv", "id,prompt,response,rating\na,hi,yo,3\nb,hi,ho,4\n", "2 conversations are rated on 'rating', too few"),
-        ("l.csv", "id,rater,rating\nc,ann,3\nd,ann,4\n", "labels alone"),
+        ("few.csv", "id,prompt,response,rating\na,hi,yo,3\nb,hi,ho,4\n", "2 conversations are rated on 'rating'; at least 10"),
+        ("l.csv", "id,rater,rating\nc,ann,3\nd,ann,4\n", "only labels"),
     ],
 )  # fmt: skip
 def test_run_ends_in_one_line_where_there_is_nothing_to_learn_from(

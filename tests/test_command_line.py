@@ -174,7 +174,7 @@ def test_the_models_of_the_template_need_only_be_uncommented() -> None:
 
 def test_a_key_given_twice_is_named_with_its_line() -> None:
     new_project("seed: 0\nmodels: {}\nfolds: 3\nmodels: {judge: {model: m}}\n")
-    assert "accord.yaml, line 4: key 'models' is given twice, in lines 2 and 4" in ran("compare", code=1).stderr
+    assert "accord.yaml, line 4: key 'models' occurs twice, in lines 2 and 4" in ran("compare", code=1).stderr
 
 
 # --- pages -------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""How these tests are run: what becomes of them where one takes its worker along."""
+"""Distribution of tests over workers after a test kills its worker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 DYING = """
 import os, signal, time, pytest
 
-time.sleep(2 * (os.environ.get("PYTEST_XDIST_WORKER") == "gw2"))  # it is not there yet when work is handed out
+time.sleep(2 * (os.environ.get("PYTEST_XDIST_WORKER") == "gw2"))  # this worker starts after work is distributed
 
 @pytest.mark.parametrize("n", range(12))
 def test_each(n):
@@ -22,7 +22,7 @@ def test_each(n):
 
 
 @pytest.mark.slow
-def test_what_kills_its_worker_has_failed_and_all_others_are_run(tmp_path: Path) -> None:
+def test_crashed_tests_fail_and_all_others_run(tmp_path: Path) -> None:
     (tmp_path / "test_dying.py").write_text(DYING, encoding="utf-8")
     (tmp_path / "pytest.ini").touch()
     done = subprocess.run(

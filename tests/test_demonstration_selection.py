@@ -67,7 +67,7 @@ def by_definition(weights: np.ndarray, nodes: Nodes, size: int, edges: str) -> l
 # --- nodes and the subgraph ------------------------------------------------------------------------------------------
 
 
-def test_random_nodes_repeat_nothing_and_like_all_orders_alike() -> None:
+def test_random_nodes_are_distinct_with_uniform_orders() -> None:
     nodes = random_nodes(np.random.default_rng(0), [2, 3, 5, 7], 2, 3, 12_000)
     assert len(nodes) == 24_000 and (np.diff(np.sort(nodes.demonstrations, axis=1), axis=1) > 0).all()
     orders, counts = np.unique(nodes.demonstrations, axis=0, return_counts=True)
@@ -87,7 +87,7 @@ def test_nodes_are_taken_joined_and_left_out() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_the_search_follows_its_definition(seed: int, load: Load) -> None:
+def test_subgraph_follows_its_definition(seed: int, load: Load) -> None:
     rng = np.random.default_rng(seed)
     _, nodes = drawn(40, seed=seed)
     weights = rng.random(40)
@@ -95,7 +95,7 @@ def test_the_search_follows_its_definition(seed: int, load: Load) -> None:
     assert load("adoror_systems").subgraph_of_means(weights, nodes, 6) == by_definition(weights, nodes, 6, "mean")
 
 
-def test_the_search_at_its_edges(load: Load) -> None:
+def test_subgraph_edge_cases(load: Load) -> None:
     nodes = Nodes(np.array([[0, 1], [1, 0], [2, 3], [0, 3]]), np.zeros(4, dtype=np.intp))
     assert greedy_subgraph(np.array([0.5, 0.5, 0.5, 0.5]), nodes, 3) == [0, 2, 3]
     assert greedy_subgraph(np.array([0.9, 0.8, 0.1, 0.2]), nodes, 9) == [0, 3, 1, 2]
@@ -113,7 +113,7 @@ def library(texts: tuple[str, ...], vectors: np.ndarray) -> ExampleLibrary:
     )
 
 
-def test_bm25_is_its_formula_and_puts_the_best_last(load: Load) -> None:
+def test_bm25_follows_its_formula(load: Load) -> None:
     texts = ("cats purr", "cats cats bark", "dogs bark loudly tonight")
     scores = load("adoror_systems").Bm25(texts).scores("the cat barked")
     rarity = log(1 + (3 - 2 + 0.5) / 2.5)
@@ -128,7 +128,7 @@ def test_bm25_is_its_formula_and_puts_the_best_last(load: Load) -> None:
     assert selector.weights(replace(query, text="fish"), prepared).tolist() == [0.0, 0.0]
 
 
-def test_neighbours_and_those_that_differ(load: Load) -> None:
+def test_neighbours_and_diverse_selectors(load: Load) -> None:
     Diverse = load("adoror_systems").Diverse
     angles = np.radians([0, 5, 10, -50, 180])
     vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1)
@@ -147,7 +147,7 @@ def test_neighbours_and_those_that_differ(load: Load) -> None:
     )
 
 
-def test_chance_is_the_same_for_the_same_text() -> None:
+def test_random_selector_is_deterministic_by_text() -> None:
     world = planted_utility(examples=20, unseen=4)
     _, nodes = drawn(60)
     chance = make_selector("random", seed=3).fit(world.library)
@@ -252,9 +252,7 @@ def test_scores_matter_where_they_are_shown() -> None:
 
 @pytest.mark.parametrize(("name", "width"), [*((name, 16) for name in SELECTORS), ("utility", None)])
 @pytest.mark.slow
-def test_every_selector_keeps_its_word_and_is_what_it_was_after_saving(
-    name: str, width: int | None, load: Load
-) -> None:
+def test_every_selector_keeps_the_contract_and_survives_saving(name: str, width: int | None, load: Load) -> None:
     pytest.importorskip("jax", reason="needs accord[networks]")
     load("adoror_systems")
     assert by_cost() == list(SELECTORS)
@@ -279,7 +277,7 @@ def test_every_selector_keeps_its_word_and_is_what_it_was_after_saving(
 
 
 @pytest.mark.slow
-def test_the_learned_selector_beats_chance_on_inputs_it_has_not_met() -> None:
+def test_learned_selector_beats_random_on_unseen_inputs() -> None:
     pytest.importorskip("jax", reason="needs accord[networks]")
     world = planted_utility(examples=120, unseen=40, topics=3, width=48)
     nodes = random_nodes(np.random.default_rng(1), range(120), 4, 5, 64)
@@ -293,7 +291,7 @@ def test_the_learned_selector_beats_chance_on_inputs_it_has_not_met() -> None:
     assert recovered[0] / recovered[1] > 0.5
 
 
-def test_what_cannot_be_done_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_use_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnknownName, match="unknown selector 'adorer'. Did you mean 'adoror'"):
         make_selector("adorer")
     world = planted_utility(examples=20, unseen=1)
@@ -307,7 +305,7 @@ def test_what_cannot_be_done_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         make_selector("adoror").fit(world.library, world.pairs(1))
 
 
-def test_the_towers_know_the_parts_that_are_named(load: Load) -> None:
+def test_towers_use_the_configured_parts(load: Load) -> None:
     world = planted_utility(examples=20, unseen=1, width=16)
     for parts in (PARTS, {"scores"}, {"relative"}, set()):
         shape, _ = TowerSelector(0, TowerSettings(width=8, heads=2), parts).training_tables(
@@ -321,7 +319,7 @@ def test_the_towers_know_the_parts_that_are_named(load: Load) -> None:
 # --- the planted world -----------------------------------------------------------------------------------------------
 
 
-def test_the_planted_judge_errs_as_it_says() -> None:
+def test_planted_judge_has_the_planted_error() -> None:
     world = planted_utility(examples=40, unseen=10, width=16)
     nodes = random_nodes(np.random.default_rng(0), range(40), 4, 5, 50)
     utility, error = world.utility(45, nodes), world.error(45, nodes)

@@ -47,9 +47,9 @@ from accord.embedded import (
     open_sentence_embedder,
     read_model,
 )
-from accord.embedded import gguf_fingerprint as gguf
+from accord.embedded import gguf_chat as gguf
 from accord.embedded.download import pull
-from accord.embedded.gguf_fingerprint import open_gguf
+from accord.embedded.gguf_chat import open_gguf
 from accord.embedded.gguf_header import check_header
 from accord.embedded.gguf_weights import convert
 from accord.embedded.huggingface import model_folder

@@ -1,4 +1,4 @@
-"""Embedders by name, what becomes of a text that none could embed, and RUBER: learned without a rating."""
+"""Embedders by name, texts without a vector, stored vectors, and the RUBER metric."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ WORDS = ["heron", "fish", "opening", "hours", "router", "return", "order", "mond
 
 
 def vector(text: str) -> list[float]:
-    """How often each of a few words occurs, and a little of everything."""
+    """Counts of a few words, plus a constant."""
     return [text.lower().count(word) + 0.01 for word in WORDS]
 
 
@@ -93,7 +93,7 @@ def chat(*turns: str, documents: tuple[str, ...] = (), name: str = "c") -> Conve
     return Conversation(name, tuple(map(Turn, roles, turns)), tuple(map(Document, documents)))
 
 
-def test_an_endpoint_is_asked_for_many_texts_at_once_and_once_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endpoint_gets_many_texts_per_request_and_each_text_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with ChatServer(serve) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         monkeypatch.setenv("OPENAI_API_KEY", "hush")
@@ -115,7 +115,7 @@ def test_an_endpoint_is_asked_for_many_texts_at_once_and_once_for_each(monkeypat
             measure(map(Sample, chats[:1]), ["bertscore-f1@endpoint:small"])
 
 
-def test_a_text_that_cannot_be_embedded_costs_the_others_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_text_does_not_affect_other_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     with ChatServer(serve) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         monkeypatch.setenv("OPENAI_API_KEY", "hush")
@@ -146,7 +146,7 @@ def test_a_text_that_cannot_be_embedded_costs_the_others_nothing(monkeypatch: py
         )
 
 
-def test_what_passes_is_tried_again_and_what_is_no_vector_is_said() -> None:
+def test_passing_faults_are_retried_and_invalid_vectors_reported() -> None:
     wires = [Wire({"error": {}}, status=429), Wire({"error": {}}, status=503)]
     widths: list[list[float]] = [[1.0, 2.0], [1.0, 2.0, 3.0], [1.0, float("nan")], [3.0, 4.0]]
 
@@ -172,7 +172,7 @@ def test_what_passes_is_tried_again_and_what_is_no_vector_is_said() -> None:
         assert remote.embed("policy").shape == remote.embed("fine").shape == (2,)
 
 
-def test_an_endpoints_answers_are_kept_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_cache_of_vectors_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedders, "KEPT", 100)
     with ChatServer(serve) as server:
         remote = Remote("endpoint:x", wrap_wire(EmbeddingsEndpoint("x", server.url, "hush"), ClientOptions(attempts=1)))
@@ -186,7 +186,7 @@ def test_an_endpoints_answers_are_kept_up_to_a_bound(monkeypatch: pytest.MonkeyP
         assert len(remote._known) == 100
 
 
-def test_names_of_embedders(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_embedder_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     assert open_embedder("").name == open_embedder("minilm-l6").name == "minilm-l6"
     with pytest.raises(
@@ -210,14 +210,14 @@ def test_names_of_embedders(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any("@" in name for name in turn_metrics.names())
 
 
-def test_sentence_transformers_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sentence_transformers_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     embedders._sentence_transformer.cache_clear()
     with pytest.raises(MissingExtra, match=r"pip install .*\[embedders\]"):
         open_embedder("sentence-transformers:all").embed("heron")
 
     class Model:
-        """What the library's class does, as far as it is used."""
+        """The used part of the library's class."""
 
         def __init__(self, name: str) -> None:
             assert name == "all"
@@ -245,11 +245,11 @@ def test_sentence_transformers_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     embedders._sentence_transformer.cache_clear()
 
 
-# --- vectors that are kept ----------------------------------------------------------------------------------------
+# --- stored vectors ---------------------------------------------------------------------------------------------
 
 
 class Counted:
-    """An embedder that counts what it reads, and cannot read everything."""
+    """An embedder that records its texts and fails on some."""
 
     name = "counted"
 
@@ -268,7 +268,7 @@ class Counted:
         self.ahead.append(list(texts))
 
 
-def test_a_text_is_embedded_once_for_all_time(store: Store) -> None:
+def test_text_is_embedded_once_across_processes(store: Store) -> None:
     odd = "half a pair \ud83d, NUL \0"
     texts = ["fish", "heron", "fish", "", odd]
     first = Counted()
@@ -280,16 +280,16 @@ def test_a_text_is_embedded_once_for_all_time(store: Store) -> None:
     assert np.array_equal(embed(texts, second, opened), found) and not second.ahead and not second.read
     assert embed(["monday", "fish"], second, opened)[:, 0].tolist() == [6, 4] and second.read == ["monday"]
     retrained = Counted("counted:2", width=4)
-    assert embed(["fish"], retrained, opened).shape == (1, 4), "other weights under the name are another model"
+    assert embed(["fish"], retrained, opened).shape == (1, 4), "other weights with the same name are another model"
     opened.close()
 
 
-def test_no_texts_open_no_embedder(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_embedder_is_not_opened_without_texts(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded, "open_sentence_embedder", lambda _: pytest.fail("opened"))
     assert embed([], open_embedder("minilm-l6"), memory).shape == (0, 0)
 
 
-def test_a_text_without_a_vector_is_said_and_the_others_are_kept(memory: Store) -> None:
+def test_text_without_vector_is_an_error_and_other_vectors_are_stored(memory: Store) -> None:
     embedder = Counted()
     texts = [f"heron {place}" for place in range(600)]
     texts[550] = "poison " * 20
@@ -303,10 +303,10 @@ def test_a_text_without_a_vector_is_said_and_the_others_are_kept(memory: Store) 
     assert embed(texts, embedder, memory).shape == (600, 3) and embedder.read == ["fish"]
     with pytest.raises(ModelError, match="counted gives vectors of 3 and of 5 numbers: another model answers"):
         embed(["fish", "monday"], Counted(width=5), memory)
-    assert embed(["monday"], embedder, memory).shape == (1, 3), "a vector that fits no other is not kept"
+    assert embed(["monday"], embedder, memory).shape == (1, 3), "a vector of another width is not stored"
 
 
-def test_an_embedder_is_known_by_what_can_change_its_vectors(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_identity_of_an_embedder_covers_weights_and_endpoint(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "hush")
     monkeypatch.setattr(embedded, "open_sentence_embedder", lambda _: SimpleNamespace(fingerprint="1f3c"))
     assert Local("minilm-l6").identity == "minilm-l6:1f3c"
@@ -320,7 +320,7 @@ def test_an_embedder_is_known_by_what_can_change_its_vectors(memory: Store, monk
         assert found.shape == (100, len(WORDS)) and len(server.requests) == 2
         open_embedder.cache_clear()
         assert np.array_equal(embed(texts, open_embedder("endpoint:small"), memory), found)
-        assert len(server.requests) == 2, "what is kept is not asked for again"
+        assert len(server.requests) == 2, "a stored vector is not requested again"
         with pytest.raises(ModelError, match=r"no vector for 1 of 2 texts; no embedding: rejected"):
             embed(["poison", "order"], remote, memory)
 
@@ -329,7 +329,7 @@ def test_an_embedder_is_known_by_what_can_change_its_vectors(memory: Store, monk
 
 
 class Bag:
-    """An embedder of a few words."""
+    """A bag-of-words embedder."""
 
     name = "bag"
 
@@ -338,7 +338,7 @@ class Bag:
         return found / np.linalg.norm(found)
 
     def prepare(self, texts: Any) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 @pytest.fixture
@@ -347,7 +347,7 @@ def bag(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def logged(count: int, seed: int = 0) -> list[Conversation]:
-    """Replies that take up the words of their question and of their document."""
+    """Replies with words of their question and document."""
     rng = np.random.default_rng(seed)
     found = []
     for place in range(count):
@@ -358,7 +358,7 @@ def logged(count: int, seed: int = 0) -> list[Conversation]:
     return found
 
 
-def test_ruber_tells_a_reply_from_one_to_something_else(bag: None, tmp_path: Path) -> None:
+def test_ruber_separates_related_and_unrelated_replies(bag: None, tmp_path: Path) -> None:
     learned = Relatedness.learn(pairs_of(logged(150)))
     assert learned.accuracy > 0.9 and learned.replies == 150 and learned.weights.shape == (FOLDS, 32)
     right = learned.score("heron, new?", ["the fish"], "heron fish")
@@ -379,15 +379,15 @@ def test_ruber_tells_a_reply_from_one_to_something_else(bag: None, tmp_path: Pat
     assert not nothing.present.any()
 
 
-def test_no_context_is_scored_by_a_model_that_has_seen_it(bag: None) -> None:
+def test_ruber_scores_each_context_with_a_model_that_has_not_seen_it(bag: None) -> None:
     assert {pair.fold for pair in pairs_of(logged(150))} == set(range(FOLDS))
     assert Pair("heron?", ("a", "b"), "x").fold == Pair("heron?", ("b", "a"), "y").fold == fold_of("heron?", ["a", "b"])
     noise = np.random.default_rng(9)
     unrelated = [Pair(f"{noise.choice(WORDS)} {i}?", (), str(noise.choice(WORDS))) for i in range(400)]
-    assert 0.4 < Relatedness.learn(unrelated).accuracy < 0.6  # chance, although each model fits its own side
+    assert 0.4 < Relatedness.learn(unrelated).accuracy < 0.6  # chance, although each model fits its own half
 
 
-def test_what_ruber_cannot_be_learned_from_is_said(bag: None, tmp_path: Path) -> None:
+def test_ruber_rejects_unusable_conversations(bag: None, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="needs at least 20 contexts"):
         Relatedness.learn(pairs_of(logged(10)))
     orders = [Pair("hi", tuple(order), "yes") for order in permutations("abcd")]
@@ -406,7 +406,7 @@ def test_what_ruber_cannot_be_learned_from_is_said(bag: None, tmp_path: Path) ->
         Relatedness.load(tmp_path)
 
 
-def test_ruber_is_learned_from_a_store(bag: None, tmp_path: Path) -> None:
+def test_ruber_learns_from_a_store(bag: None, tmp_path: Path) -> None:
     store = Store("sqlite://")
     store.add_conversations(logged(60))
     found = train_ruber(store, "minilm-l6", tmp_path / "ruber")
@@ -414,7 +414,7 @@ def test_ruber_is_learned_from_a_store(bag: None, tmp_path: Path) -> None:
     assert found.replies == 60 and (tmp_path / "ruber" / "ruber.json").is_file()
 
 
-def test_the_referenced_part_pools_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ruber_referenced_part_pools_words(monkeypatch: pytest.MonkeyPatch) -> None:
     states = {"one": np.array([[1.0, 0.0], [0.0, 1.0]]), "two": np.array([[1.0, 1.0]]), "": np.zeros((0, 2))}
     fake = SimpleNamespace(states=lambda text: (np.ones(len(states[text])), states[text]), name="fake")
     monkeypatch.setattr(similarity, "open_embedder", lambda name: fake)
@@ -423,7 +423,7 @@ def test_the_referenced_part_pools_words(monkeypatch: pytest.MonkeyPatch) -> Non
     assert MetricSession({"r": turn_metrics.get("ruber-referenced")}).reply("one") == {"r": None}
 
 
-def test_what_metrics_ask_an_endpoint_is_stopped_by_the_budget(monkeypatch: pytest.MonkeyPatch, rubric: Any) -> None:
+def test_budget_stops_metrics_that_use_an_endpoint(monkeypatch: pytest.MonkeyPatch, rubric: Any) -> None:
     bank = make_source("metrics", {"names": ["cosine-user@endpoint:small"]}, SourceContext(rubric, 0))
     samples = [Sample(chat(f"heron {place}?", f"fish {place}", name=f"c{place}")) for place in range(100)]
     with ChatServer(serve) as server:

@@ -1,4 +1,4 @@
-"""How good systems are from few labels: intervals that hold, whatever labels, scores, annotators and topics are like."""
+"""Prediction-powered means of systems: coverage of intervals for various labels, scores, annotators and topics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,15 @@ from accord.evidence import Column, EvidenceTable
 from accord.learning import Calibration
 from accord.statistics import groups_of
 from accord.testing import planted
-from accord.validation import Gap, Labelled, SystemMean, estimate, estimates, gaps, system_means
+from accord.validation import (
+    LabeledSystem,
+    MeanDifference,
+    SystemMean,
+    estimate_system,
+    estimate_systems,
+    mean_differences,
+    system_means,
+)
 from accord.values import Question, Sample, Scale, Signature, score_from
 
 QUESTION = Question(id="main", text="How good is it?", scale=Scale(options=(1, 2, 3, 4, 5, 6, 7, 8, 9)))
@@ -31,16 +39,16 @@ def test_prediction_powered_intervals_hold_and_are_shorter() -> None:
     for _ in range(300):
         quality = rng.normal(size=640)
         said_, scored = quality + rng.normal(scale=0.5, size=640), 0.7 * quality + 1.3  # biased, on another scale
-        found = estimate("s", said_[:40], scored[:40], scored[40:])
+        found = estimate_system("s", said_[:40], scored[:40], scored[40:])
         inside += found.low <= 0 <= found.high
         shorter += found.worth > 1
-        blind = estimate("s", said_[:40], rng.normal(size=40), rng.normal(size=600))
+        blind = estimate_system("s", said_[:40], rng.normal(size=40), rng.normal(size=600))
         useless += blind.low <= 0 <= blind.high
     assert inside >= 0.92 * 300 and useless >= 0.92 * 300 and shorter >= 0.95 * 300
-    alone = estimate("s", said_[:40], scored[:40], np.zeros(0))
+    alone = estimate_system("s", said_[:40], scored[:40], np.zeros(0))
     assert (alone.mean, alone.low, alone.trust) == pytest.approx((alone.label_mean, alone.label_low, 0))
-    with pytest.raises(BadInput, match="needs 5"):
-        estimate("s", said_[:4], scored[:4], scored[40:])
+    with pytest.raises(BadInput, match="needs at least 5"):
+        estimate_system("s", said_[:4], scored[:4], scored[40:])
 
 
 def test_systems_are_compared_by_all_their_conversations() -> None:
@@ -53,12 +61,12 @@ def test_systems_are_compared_by_all_their_conversations() -> None:
     good, poor = system_means(corpus.evidence, few, corpus.question, mixed, system)
     assert (good.system, poor.system) == ("good", "poor") and good.scored + poor.scored == 400
     assert good.worth > 1 and poor.worth > 1
-    [gap] = gaps([good, poor])
+    [gap] = mean_differences([good, poor])
     assert gap.difference == pytest.approx(good.mean - poor.mean) and gap.low > 0 and gap.p_holm < 0.001
 
 
 @pytest.mark.slow
-def test_equal_systems_are_told_apart_no_more_often_than_said() -> None:
+def test_equal_systems_differ_no_more_often_than_the_level() -> None:
     rng, n = np.random.default_rng(5), 5
     draws, found = 600, 0
     for _ in range(draws):
@@ -66,8 +74,8 @@ def test_equal_systems_are_told_apart_no_more_often_than_said() -> None:
         for name in "ab":
             quality = rng.normal(size=n + 200)
             said_, scored = quality + rng.normal(scale=0.5, size=n + 200), 0.7 * quality + 1.3
-            worlds.append(Labelled(name, said_[:n], scored[:n], scored[n:]))
-        [gap] = gaps(estimates(worlds))
+            worlds.append(LabeledSystem(name, said_[:n], scored[:n], scored[n:]))
+        [gap] = mean_differences(estimate_systems(worlds))
         assert gap.p_holm is not None
         found += gap.p_holm < 0.05
     assert found <= 0.055 * draws
@@ -78,21 +86,28 @@ def test_without_scores_the_gap_is_that_of_welch_and_of_the_paired_t() -> None:
     topic = rng.normal(size=9)
     first, second = topic + rng.normal(scale=0.3, size=9), topic + 0.2 + rng.normal(scale=0.3, size=9)
     few, nothing = 3 * rng.normal(size=6), np.zeros(0)
-    [gap] = gaps(estimates([Labelled("a", first, first, nothing), Labelled("b", few, few, nothing)]))
+    [gap] = mean_differences(
+        estimate_systems([LabeledSystem("a", first, first, nothing), LabeledSystem("b", few, few, nothing)])
+    )
     welch = ttest_ind(first, few, equal_var=False)
     assert gap.p_holm == pytest.approx(welch.pvalue) and gap.shared == 0
     assert (gap.low, gap.high) == pytest.approx(tuple(welch.confidence_interval()))
     names = [f"topic {place}" for place in range(9)]
-    pair = [Labelled("a", first, first, nothing, names, []), Labelled("b", second, second, nothing, names, [])]
-    [paired] = gaps(estimates(pair))
+    pair = [
+        LabeledSystem("a", first, first, nothing, names, []),
+        LabeledSystem("b", second, second, nothing, names, []),
+    ]
+    [paired] = mean_differences(estimate_systems(pair))
     test = ttest_rel(first, second)
     assert paired.p_holm == pytest.approx(test.pvalue) and paired.shared == 9
     assert (paired.low, paired.high) == pytest.approx(tuple(test.confidence_interval()))
-    [alone] = gaps(estimates([Labelled("a", first, first, nothing), Labelled("b", second, second, nothing)]))
+    [alone] = mean_differences(
+        estimate_systems([LabeledSystem("a", first, first, nothing), LabeledSystem("b", second, second, nothing)])
+    )
     assert width(paired) < 0.6 * width(alone)
 
 
-def width(found: Gap | SystemMean) -> float:
+def width(found: MeanDifference | SystemMean) -> float:
     assert found.low is not None and found.high is not None
     return found.high - found.low
 
@@ -100,14 +115,16 @@ def width(found: Gap | SystemMean) -> float:
 def test_equal_labels_say_nothing_of_others() -> None:
     rng = np.random.default_rng(0)
     scored = rng.normal(size=(3, 100))
-    worlds = [Labelled("same", np.full(6, 3.0), scored[0, :6], scored[0, 6:])]
-    worlds += [Labelled(name, scored[row, :6], scored[row, :6], scored[row, 6:]) for row, name in ((1, "b"), (2, "c"))]
-    same, b, _ = found = estimates(worlds)
+    worlds = [LabeledSystem("same", np.full(6, 3.0), scored[0, :6], scored[0, 6:])]
+    worlds += [
+        LabeledSystem(name, scored[row, :6], scored[row, :6], scored[row, 6:]) for row, name in ((1, "b"), (2, "c"))
+    ]
+    same, b, _ = found = estimate_systems(worlds)
     assert (same.label_mean, same.low, same.high, same.worth) == (3, None, None, None)
     assert same.reason is not None and "all 6 labels are 3" in same.reason and b.reason is None and b.low is not None
-    assert [gap.p_holm is None for gap in gaps(found)] == [True, True, False]
-    one = Labelled("one", scored[1, :6], scored[1, :6], scored[1, 6:], ["a topic"] * 6, ["others"] * 94)
-    assert "one group" in str(estimates([one])[0].reason)
+    assert [gap.p_holm is None for gap in mean_differences(found)] == [True, True, False]
+    one = LabeledSystem("one", scored[1, :6], scored[1, :6], scored[1, 6:], ["a topic"] * 6, ["others"] * 94)
+    assert "one group" in str(estimate_systems([one])[0].reason)
 
 
 class Column0:
@@ -151,10 +168,10 @@ def test_a_strict_annotator_is_no_worse_system() -> None:
     differences, lengths = [], []
     for seed in range(5):
         fair = rated_by(mostly, {"a": 5.0, "b": 5.0}, strict, seed)
-        [gap] = gaps(fair)
+        [gap] = mean_differences(fair)
         raw = rated_by({"a": ["one"], "b": ["one"]}, {"a": 5.0, "b": 5.0}, {"one": 0.0}, seed)
         differences.append(gap.difference)
-        lengths.append(width(gap) / width(gaps(raw)[0]))
+        lengths.append(width(gap) / width(mean_differences(raw)[0]))
     assert abs(np.mean(differences)) < 0.15, "their annotators alone differ by .6"
     assert np.mean(lengths) < 1.25, "as if one person had rated"
 
@@ -163,7 +180,7 @@ def test_annotators_of_one_system_each_leave_its_difference() -> None:
     apart = rated_by(
         {"a": ["p", "q"], "b": ["r", "s"]}, {"a": 4.0, "b": 6.0}, {"p": 0.2, "q": -0.2, "r": 0.2, "s": -0.2}, 0
     )
-    assert gaps(apart)[0].difference == pytest.approx(-2.0, abs=0.3)
+    assert mean_differences(apart)[0].difference == pytest.approx(-2.0, abs=0.3)
 
 
 def test_conversations_that_answer_one_input_belong_together() -> None:

@@ -1,4 +1,4 @@
-"""The contract every head keeps, evaluators saved and loaded, the baselines, and the comparison on honest folds."""
+"""Contract of heads, saved evaluators, baselines, and comparison on honest folds."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ ORDINAL, BINARY = (1, 2, 3, 4), (0, 1)
 
 
 def everything(options: tuple[int, ...]) -> Planted:
-    """One planted corpus with evidence of every sort: plain features, a judge, a likelihood, and issues of turns."""
+    """Planted corpus with evidence of every kind: features, a judge, a likelihood, and issues of turns."""
     corpus = planted(conversations=60, annotators=3)
     question = Question(id="main", text="How good is it?", scale=Scale(options=options))
     labels = corpus.labels
@@ -84,13 +84,13 @@ def everything(options: tuple[int, ...]) -> Planted:
 
 @pytest.mark.parametrize("name", heads.names())
 @pytest.mark.slow
-def test_every_head_keeps_the_contract(name: str) -> None:
+def test_every_head_meets_the_contract(name: str) -> None:
     check_head(heads.get(name), everything(BINARY))
 
 
 @pytest.mark.parametrize("name", heads.names())
 @pytest.mark.slow
-def test_every_head_keeps_the_contract_on_a_scale_of_four(name: str) -> None:
+def test_every_head_meets_the_contract_on_four_options(name: str) -> None:
     try:
         check_head(heads.get(name), everything(ORDINAL))
     except BadInput as error:
@@ -105,7 +105,7 @@ def predicted(evaluator: Evaluator, evidence: EvidenceTable, annotators: Sequenc
 
 
 @pytest.mark.parametrize("name", heads.names())
-def test_every_evaluator_is_the_same_after_save_and_load(name: str, tmp_path: Path) -> None:
+def test_saved_evaluator_is_unchanged_after_loading(name: str, tmp_path: Path) -> None:
     corpus = everything(BINARY)
     made = Evaluator(corpus.question, (), make_head(name, corpus.question, {}), name="mine", head_name=name)
     if not made.is_fitted:
@@ -114,7 +114,7 @@ def test_every_evaluator_is_the_same_after_save_and_load(name: str, tmp_path: Pa
         with pytest.raises(NotFitted):
             predicted(made, corpus.evidence, [None] * len(corpus.evidence))
     fitted = made.fitted_on(corpus.evidence, corpus.labels)
-    assert fitted.level == "conversation" and made.level is None, "learning gives another evaluator"
+    assert fitted.level == "conversation" and made.level is None, "fit returns another evaluator"
     fitted.save(tmp_path)
     loaded = load_evaluator(tmp_path)
     for annotator in (None, *fitted.annotators):
@@ -128,7 +128,7 @@ def test_every_evaluator_is_the_same_after_save_and_load(name: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", sorted(set(heads.names()) - {"random"}))  # which draws one row after another
-def test_a_row_is_scored_the_same_whatever_else_is_scored(name: str) -> None:
+def test_score_of_a_row_is_independent_of_other_rows(name: str) -> None:
     corpus = everything(BINARY if name == "issue-labels" else tuple(range(1, 11)))
     head = make_head(name, corpus.question, {}).fit(corpus.evidence, corpus.labels)
     for who in {None, *sorted(head.annotators)[:1]}:
@@ -142,7 +142,7 @@ def test_a_row_is_scored_the_same_whatever_else_is_scored(name: str) -> None:
 
 
 @pytest.mark.parametrize("count", [8, 15])
-def test_what_was_learned_from_few_conversations_can_be_loaded(count: int, tmp_path: Path) -> None:
+def test_evaluator_of_few_conversations_can_be_loaded(count: int, tmp_path: Path) -> None:
     corpus = everything(BINARY)
     few = list(dict.fromkeys(target.conversation for target in corpus.evidence.targets))[:count]
     made = Evaluator(corpus.question, (), make_head("mixed", corpus.question, {}), name="mine", head_name="mixed")
@@ -152,7 +152,7 @@ def test_what_was_learned_from_few_conversations_can_be_loaded(count: int, tmp_p
     assert predicted(load_evaluator(tmp_path), corpus.evidence, nobody) == predicted(fitted, corpus.evidence, nobody)
 
 
-def test_a_digest_is_another_one_wherever_anything_is_another() -> None:
+def test_digest_changes_with_every_part() -> None:
     corpus = planted(conversations=40)
     context = SourceContext(Rubric(name="r", questions=(corpus.question,), main="main"))
 
@@ -173,11 +173,11 @@ def test_a_digest_is_another_one_wherever_anything_is_another() -> None:
     assert len({each.digest() for each in others}) == len(others)
 
 
-# --- evaluators of a project: what they learned on is what they score -----------------------------------------------
+# --- evaluators of a project -----------------------------------------------------------------------------------------
 
 
 def rated(folder: Path, level: str, **settings: object) -> Project:
-    """The sample's conversations in a project, each or every reply of each rated by two people by its length."""
+    """Project with the sample's conversations; two annotators rate each, or each reply, by its length."""
     question = Question(id="main", text="How good is it?", scale=Scale(options=ORDINAL))
     own = {"evaluators": {"mine": {"head": "mixed"}}, **settings}
     config = Config(store=f"sqlite:///{folder}/accord.db", draws=20, folds=3, **own)
@@ -196,7 +196,7 @@ def rated(folder: Path, level: str, **settings: object) -> Project:
 
 
 @pytest.mark.parametrize("level", ["turn", "conversation"])
-def test_an_evaluator_scores_what_it_learned_on(level: str, tmp_path: Path) -> None:
+def test_evaluator_scores_the_level_it_learned(level: str, tmp_path: Path) -> None:
     with rated(tmp_path, level, metrics=["bank", "turns"]) as project:
         fitted = project.fit("mine", tmp_path / "e")
         assert fitted.evaluator.level == load_evaluator(tmp_path / "e").level == level
@@ -218,7 +218,7 @@ def test_an_evaluator_scores_what_it_learned_on(level: str, tmp_path: Path) -> N
         ends = {name: max(place for chat, place in replies if chat == name) for name in chats}
         kept = [json.loads(line) for line in (tmp_path / "last.jsonl").read_text().splitlines()]
         assert {row["conversation"]: row["turn"] for row in kept} == ends and last.counts.scored == len(chats)
-        assert all(row in rows for row in kept), "a reply is scored the same, whatever else is scored"
+        assert all(row in rows for row in kept), "the score of a reply does not depend on other replies"
 
 
 def test_drift_counts_replies_to_the_same_turns_once(tmp_path: Path) -> None:
@@ -236,11 +236,11 @@ def test_drift_counts_replies_to_the_same_turns_once(tmp_path: Path) -> None:
             new = tmp_path / f"{contexts}.jsonl"
             new.write_text("\n".join(map(json.dumps, rows)))
             found = project.score(new, tmp_path / "scores.jsonl", tmp_path / "e").drift
-            assert bool(found) == is_compared, "ten contexts are too few to compare, however many replies they have"
+            assert bool(found) == is_compared, "ten contexts are too few for any number of replies"
 
 
 @pytest.mark.slow
-def test_turns_and_conversations_are_never_pooled_without_a_word(tmp_path: Path) -> None:
+def test_turns_and_conversations_are_not_pooled(tmp_path: Path) -> None:
     named = {level: {"head": "mixed", "level": level} for level in ("turn", "conversation")}
     made = {**named, "calibration": {"head": "mixed"}}
     with rated(tmp_path, "turn", metrics=["bank"], evaluators=made) as project:
@@ -268,7 +268,7 @@ print(json.dumps([evaluator.digest(), [score.to_json() for scores in every for s
 
 @pytest.mark.parametrize("name", ["mine", "mixture"])
 @pytest.mark.slow
-def test_a_saved_evaluator_scores_in_a_fresh_process_without_the_project_and_a_key(name: str, tmp_path: Path) -> None:
+def test_saved_evaluator_scores_in_a_fresh_process_without_project_or_key(name: str, tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "empty").mkdir()
     with rated(tmp_path / "project", "conversation", metrics=["lexical", "bank"]) as project:
@@ -286,7 +286,7 @@ def test_a_saved_evaluator_scores_in_a_fresh_process_without_the_project_and_a_k
     assert not list((tmp_path / "empty").iterdir()), "scoring leaves nothing behind"
 
 
-def test_what_was_not_learned_from_is_not_measured_again(tmp_path: Path) -> None:
+def test_unused_sources_are_not_measured(tmp_path: Path) -> None:
     chats = [Conversation(record.conversation.id, record.conversation.turns) for record in accord.read(sources()[0])]
     question = planted(conversations=10).question
     context = SourceContext(Rubric(name="r", questions=(question,), main="main"))
@@ -299,13 +299,15 @@ def test_what_was_not_learned_from_is_not_measured_again(tmp_path: Path) -> None
     fitted = run(made.fit(train), memory_models())
     fitted.save(tmp_path)
     for each in (fitted, load_evaluator(tmp_path)):
-        assert [source.name for source in each.sources] == ["metrics"], "without documents the other knows nothing"
+        assert [source.name for source in each.sources] == ["metrics"], (
+            "the other source has no values without documents"
+        )
         table = run(each.evidence(train.samples), memory_models())
         assert [column.name for column in table.columns] == ["turns"]
 
 
 def judged(corpus: Planted, question: str = "main") -> EvidenceTable:
-    """The planted features, and a judge that answers a question as the main one, with a bias of one point."""
+    """Planted features, and a judge that answers like the main question with a bias of one point."""
     expected = 2.5 + corpus.evidence.values @ corpus.weights
     options = np.arange(1, 5)
     mass = np.exp(-((options - (expected + 1)[:, None]) ** 2))
@@ -315,7 +317,7 @@ def judged(corpus: Planted, question: str = "main") -> EvidenceTable:
     return answers.join(corpus.evidence)
 
 
-def test_baselines_say_what_they_claim_to_say() -> None:
+def test_baselines_predict_their_definitions() -> None:
     corpus = planted(seed=3)
     evidence = judged(corpus)
     values = np.array([label.value for label in corpus.labels], dtype=float)
@@ -333,7 +335,7 @@ def test_baselines_say_what_they_claim_to_say() -> None:
     assert np.mean(draws) == pytest.approx(values.mean(), abs=0.2) and set(draws) == {1.0, 2.0, 3.0, 4.0}
 
 
-def test_the_judge_has_nothing_to_say_where_it_was_not_asked() -> None:
+def test_judge_baselines_need_answers() -> None:
     corpus = planted(conversations=10)
     with pytest.raises(BadInput, match="no judge answered 'main'"):
         JudgeExpected(corpus.question).fit(corpus.evidence, corpus.labels)
@@ -348,7 +350,7 @@ def test_the_judge_has_nothing_to_say_where_it_was_not_asked() -> None:
 
 
 @pytest.mark.slow
-def test_compare_finds_the_better_method_and_says_so_with_intervals() -> None:
+def test_compare_ranks_the_better_method_first_with_intervals() -> None:
     corpus = planted(conversations=150)
     found = compare(judged(corpus), corpus.labels, corpus.question, draws=400)
     best = found["calibration"]
@@ -371,7 +373,7 @@ def test_compare_finds_the_better_method_and_says_so_with_intervals() -> None:
 
 
 @pytest.mark.slow
-def test_compare_is_the_same_twice_and_without_a_judge_has_no_judge_lines() -> None:
+def test_compare_is_deterministic_and_omits_judge_rows_without_a_judge() -> None:
     corpus = planted(conversations=40)
     one, two = (compare(corpus.evidence, corpus.labels, corpus.question, folds=2, draws=50).to_json() for _ in "ab")
     assert one == two
@@ -379,7 +381,7 @@ def test_compare_is_the_same_twice_and_without_a_judge_has_no_judge_lines() -> N
 
 
 @pytest.mark.slow
-def test_no_rating_of_a_tested_conversation_is_learned_from() -> None:
+def test_compare_never_learns_from_tested_conversations() -> None:
     # One feature names the conversation; an evaluator that had seen it could repeat its label.
     corpus = planted(conversations=60, annotators=2, share=1.0, noise=0.1)
     rng = np.random.default_rng(0)
@@ -388,7 +390,7 @@ def test_no_rating_of_a_tested_conversation_is_learned_from() -> None:
     assert abs(found["calibration"].values["pearson"] or 0) < 0.25, "labels without a pattern cannot be predicted"
 
 
-def test_a_method_that_cannot_learn_is_a_line_and_not_the_end() -> None:
+def test_compare_lists_a_method_that_cannot_learn() -> None:
     corpus = planted(conversations=12, annotators=1, share=1.0)
     few = Labels(list(corpus.labels)[:6])
     found = compare(corpus.evidence, few, corpus.question, folds=3, draws=20)
@@ -397,7 +399,7 @@ def test_a_method_that_cannot_learn_is_a_line_and_not_the_end() -> None:
     assert found["constant"].n == 6
 
 
-def test_people_among_themselves() -> None:
+def test_other_people_predict_from_shared_targets() -> None:
     corpus = planted(conversations=100, annotators=3, share=1.0, noise=0.2)
     rated = ratings(corpus.evidence, corpus.labels, corpus.question)
     people = other_people(rated)
@@ -410,7 +412,7 @@ def test_people_among_themselves() -> None:
     assert people_alpha(ratings(corpus.evidence, alone, corpus.question)) is None
 
 
-def test_a_person_who_rates_twice_is_no_ceiling_for_themselves() -> None:
+def test_repeated_ratings_of_one_annotator_are_no_ceiling() -> None:
     corpus = planted(conversations=10, annotators=1, share=1.0)
     twice = Labels([*corpus.labels, *corpus.labels])
     rated = ratings(corpus.evidence, twice, corpus.question)
@@ -418,7 +420,7 @@ def test_a_person_who_rates_twice_is_no_ceiling_for_themselves() -> None:
     assert people_alpha(rated) == pytest.approx(1.0)
 
 
-def test_labels_outside_the_scale_never_reach_a_method() -> None:
+def test_labels_outside_the_scale_are_rejected() -> None:
     corpus = planted(conversations=10)
     wrong = Labels([*corpus.labels, Label(Target("c0000"), "main", "p0", 9)])
     with pytest.raises(BadInput, match="got 9, allowed: 1, 2, 3, 4"):
@@ -427,7 +429,7 @@ def test_labels_outside_the_scale_never_reach_a_method() -> None:
         compare(corpus.evidence, Labels(), corpus.question)
 
 
-def test_a_score_is_its_distribution() -> None:
+def test_score_fields_follow_from_its_distribution() -> None:
     corpus = planted(conversations=40)
     make = partial(make_head, "auto", corpus.question, {})
     score = make().fit(corpus.evidence, corpus.labels).predict(corpus.evidence)[0]
@@ -445,7 +447,7 @@ def test_a_score_is_its_distribution() -> None:
 
 
 @pytest.mark.slow
-def test_the_unit_of_the_scale_changes_nothing() -> None:
+def test_predictions_do_not_depend_on_the_unit_of_the_scale() -> None:
     corpus = planted(conversations=80)
     plain = compare(corpus.evidence, corpus.labels, corpus.question, folds=2, draws=20)["calibration"].values
     for factor in (0.01, 10, 1000):
@@ -459,7 +461,7 @@ def test_the_unit_of_the_scale_changes_nothing() -> None:
 
 
 @pytest.mark.slow
-def test_a_choice_is_made_inside_the_training_side() -> None:
+def test_choice_uses_the_training_side_only() -> None:
     corpus = planted(conversations=60)
     seen: list[set[str]] = []
 
@@ -480,7 +482,7 @@ def test_a_choice_is_made_inside_the_training_side() -> None:
     assert all(len(names) < 60 * 2 / 3 for fold in range(3) for names in seen[9 * fold : 9 * fold + 8])
 
 
-def test_a_choice_finds_what_the_data_need() -> None:
+def test_choice_selects_the_better_candidate() -> None:
     corpus = planted(conversations=60, noise=0.3)
     candidates = [Constant, partial(Calibration, answer_model="mixed")]  # the default head tries the constant itself
     assert isinstance(Choice(corpus.question, candidates).fit(corpus.evidence, corpus.labels), Calibration)
@@ -503,7 +505,7 @@ def damaged(saved: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
-def test_no_number_that_is_none_is_loaded(saved: Path, tmp_path: Path, wrong: float) -> None:
+def test_non_finite_arrays_are_rejected(saved: Path, tmp_path: Path, wrong: float) -> None:
     from safetensors.numpy import load_file, save_file
 
     folder = damaged(saved, tmp_path)
@@ -521,7 +523,7 @@ def test_no_number_that_is_none_is_loaded(saved: Path, tmp_path: Path, wrong: fl
     assert floats
 
 
-def test_a_score_is_finite_by_construction() -> None:
+def test_non_finite_scores_are_rejected() -> None:
     made = {"target": Target("a"), "annotator": "b", "signature": Signature("s")}
     for options, probabilities in (((1, 2), (np.nan, 1)), ((1, 2), (np.inf, 0)), ((1, np.nan), (1, 0))):
         with pytest.raises(BadInput, match="gives a no finite score"):
@@ -532,7 +534,7 @@ def test_a_score_is_finite_by_construction() -> None:
             replace(whole, **part)  # type: ignore[arg-type]
 
 
-def test_a_malformed_card_is_one_line_whatever_part_of_it_is_wrong(saved: Path, tmp_path: Path) -> None:
+def test_malformed_card_is_a_one_line_error(saved: Path, tmp_path: Path) -> None:
     folder = damaged(saved, tmp_path)
     path = folder / "evaluator.json"
     text = path.read_text(encoding="utf-8")
@@ -543,7 +545,7 @@ def test_a_malformed_card_is_one_line_whatever_part_of_it_is_wrong(saved: Path, 
                 loaded = load_evaluator(folder)
             except BadInput as error:
                 assert "\n" not in str(error) and str(folder) in str(error)
-            else:  # what it says of itself was another thing, which is allowed, or as empty as before
+            else:  # a changed name or level is allowed
                 assert (
                     (part, wrong) in [("level", None), ("name", "text")]
                     or part in {"seed", "sources", "models", "other_questions"}
@@ -557,7 +559,7 @@ def test_a_malformed_card_is_one_line_whatever_part_of_it_is_wrong(saved: Path, 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes and devices have no names here")
 @pytest.mark.parametrize("name", ["evaluator.json", "arrays.safetensors", "rubric.yaml"])
-def test_no_pipe_device_or_ring_in_a_folder_is_opened(saved: Path, tmp_path: Path, name: str) -> None:
+def test_pipes_devices_and_links_in_a_folder_are_not_opened(saved: Path, tmp_path: Path, name: str) -> None:
     folder = damaged(saved, tmp_path)
     card = json.loads((folder / "evaluator.json").read_text(encoding="utf-8"))
     if name == "rubric.yaml":  # read for a source alone
@@ -574,7 +576,7 @@ def test_no_pipe_device_or_ring_in_a_folder_is_opened(saved: Path, tmp_path: Pat
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="links need rights here")
-def test_an_evaluator_inside_itself_is_refused(saved: Path, tmp_path: Path) -> None:
+def test_evaluator_inside_itself_is_rejected(saved: Path, tmp_path: Path) -> None:
     folder = damaged(saved, tmp_path)
     card = json.loads((folder / "evaluator.json").read_text(encoding="utf-8"))
     (folder / "evaluator.json").write_text(json.dumps({**card, "other_questions": ["a"]}), encoding="utf-8")
@@ -584,7 +586,7 @@ def test_an_evaluator_inside_itself_is_refused(saved: Path, tmp_path: Path) -> N
         load_evaluator(folder)
 
 
-def test_a_card_whose_scale_was_changed_is_refused(saved: Path, tmp_path: Path) -> None:
+def test_card_with_a_changed_scale_is_rejected(saved: Path, tmp_path: Path) -> None:
     folder = damaged(saved, tmp_path)
     card = json.loads((folder / "evaluator.json").read_text(encoding="utf-8"))
     card["question"]["scale"] = {"kind": "ordinal", "options": [1, 2, 3, 4, 5, 6, 7, 8, 9]}
@@ -593,7 +595,7 @@ def test_a_card_whose_scale_was_changed_is_refused(saved: Path, tmp_path: Path) 
         load_evaluator(folder)
 
 
-def test_held_out_answers_that_are_no_options_are_refused() -> None:
+def test_held_out_answers_outside_the_options_are_rejected() -> None:
     shares, group = np.full((3, 2), 0.5), np.arange(3)
     right = {
         "known": shares,
@@ -617,7 +619,7 @@ def misshapen(array: np.ndarray) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("name", ["mixed", "curves", pytest.param("network", marks=pytest.mark.slow), "annotator-mean"])
-def test_arrays_of_another_shape_are_found_out_when_an_evaluator_is_loaded(name: str, tmp_path: Path) -> None:
+def test_arrays_of_wrong_shape_are_rejected_at_loading(name: str, tmp_path: Path) -> None:
     from safetensors.numpy import load_file, save_file
 
     corpus = planted(conversations=40, annotators=2)

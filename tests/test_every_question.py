@@ -1,4 +1,4 @@
-"""Every question of the rubric in one fit: one folder, one row, one gathering of evidence; the main score as it was."""
+"""Every question of the rubric in one fit: one folder, one measurement of evidence, unchanged main scores."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from read_conversations import RUBRIC, reading_project
 from typer.testing import CliRunner
 
 from accord import load_evaluator
-from accord.board import Board, Selection
+from accord.board import Board, BoardFilters
 from accord.cli import app, commands  # noqa: F401 - registers the commands
 from accord.edges import BadInput
 from accord.evidence import Source
@@ -27,7 +27,7 @@ from accord.scoring import (
     ScoreOptions,
     score,
 )
-from accord.studies.retrain import candidate_of, refitted
+from accord.studies.retrain import candidate_folder, retrain
 from accord.testing import check_batch_scorer
 from accord.values import Label, Sample, Score, Target
 
@@ -36,7 +36,7 @@ HEAD = {"calibration": {"head": "mixed"}}
 
 @contextmanager
 def not_fitted(folder: Path, monkeypatch: pytest.MonkeyPatch, head: str = "mixed") -> Iterator[Project]:
-    """The project of the reading view, from which nothing was learned yet. Two folds are enough here."""
+    """Project of the reading view before any fit, with two folds."""
     with (
         reading_project(folder, monkeypatch, fits=False, head=head) as opened,
         Project(opened.config.model_copy(update={"folds": 2})) as quick,
@@ -56,7 +56,7 @@ def rows(opened: Project, folder: Path, perspective: Perspective | None = None) 
 
 
 @pytest.mark.slow
-def test_one_fit_predicts_each_question_and_the_main_score_is_unchanged(
+def test_every_question_is_predicted_and_the_main_score_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with not_fitted(tmp_path, monkeypatch, head="auto") as opened:
@@ -68,7 +68,7 @@ def test_one_fit_predicts_each_question_and_the_main_score_is_unchanged(
         together = rows(opened, tmp_path)
         assert [{**row, "notes": {**(row["notes"] or {}), "other_questions": None}} for row in together] == [
             {**row, "notes": {**(row["notes"] or {}), "other_questions": None}} for row in alone
-        ], "nothing but the other questions is new"
+        ], "only the other questions are new"
         other = {
             each.target: each
             for each in run(load_evaluator(tmp_path / "second").predict(samples(opened)), opened.stored_models)
@@ -119,12 +119,12 @@ def test_each_question_has_its_scores_on_the_board(tmp_path: Path, monkeypatch: 
         parts = by_question()
         assert parts.keys() == first.keys(), "from a folder of parts"
         assert [value for value, _ in parts.values()] == pytest.approx([first[each][0] for each in parts], abs=1e-4)
-        page = Board(opened).figures(Selection.from_query("question=Q1"))
+        page = Board(opened).figures(BoardFilters.from_query("question=Q1"))
         assert page is not None and page[1].texts == len(notes)
 
 
 @pytest.mark.slow
-def test_evidence_is_gathered_once_for_all_questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evidence_is_measured_once_for_all_questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with not_fitted(tmp_path, monkeypatch) as opened:
         opened.fit(every_question=True)
         evaluator = opened.load()
@@ -142,7 +142,7 @@ def test_evidence_is_gathered_once_for_all_questions(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.slow
-def test_its_folder_is_whole_and_keeps_the_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_with_every_question_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with not_fitted(tmp_path, monkeypatch) as opened:
         opened.fit(every_question=True)
         first = opened.load()
@@ -157,7 +157,7 @@ def test_its_folder_is_whole_and_keeps_the_contract(tmp_path: Path, monkeypatch:
         asking = ModelAccess(store=opened.config.store)
         check_batch_scorer(BatchScorer(tmp_path / "again", Perspective(), ScoreOptions(), asking))
         opened.fit()
-        assert opened.load().other_questions == (), "fitted alone again, it predicts its own question alone"
+        assert opened.load().other_questions == (), "a fit without other questions predicts only its own"
     card = tmp_path / "again" / "evaluator.json"
     about = json.loads(card.read_text())
     for wrong in (["Q0"], ["Q1", "Q2"], 3, [3]):
@@ -167,21 +167,17 @@ def test_its_folder_is_whole_and_keeps_the_contract(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.slow
-def test_what_is_learned_again_predicts_what_the_evaluator_in_use_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_retrained_evaluator_predicts_the_same_questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with not_fitted(tmp_path, monkeypatch) as opened:
         folder = opened.folder().resolve()
         for every, asked in ((False, []), (True, ["Q1"])):
             opened.fit(every_question=every)
-            refitted(opened, folder)
-            assert [each.question.id for each in load_evaluator(candidate_of(folder)).other_questions] == asked
+            retrain(opened, folder)
+            assert [each.question.id for each in load_evaluator(candidate_folder(folder)).other_questions] == asked
 
 
 @pytest.mark.slow
-def test_what_cannot_be_learned_is_a_caution_and_sources_that_learn_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unlearnable_questions_are_cautions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with not_fitted(tmp_path, monkeypatch) as opened:
         more = RUBRIC + (
             '  - {id: Q2, text: "Nobody was asked?", options: {1: a, 2: b}}\n'

@@ -72,7 +72,7 @@ PLANTED = {
 
 @pytest.fixture
 def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry[int]]:
-    """A registry whose plug-ins lie in a module that takes its time, and that nobody has imported."""
+    """A registry whose plug-ins are in a slow module that is not imported yet."""
     monkeypatch.syspath_prepend(tmp_path)
     for name, text in PLANTED.items():
         (tmp_path / f"planted_{name}.py").write_text(text)
@@ -81,16 +81,16 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registr
         sys.modules.pop(f"planted_{name}", None)
 
 
-def test_built_in_plug_ins_are_imported_when_a_name_is_asked_for_by_all_threads_at_once(planted: Registry[int]) -> None:
+def test_built_in_plugins_are_imported_once_by_concurrent_threads(planted: Registry[int]) -> None:
     assert "planted_things" not in sys.modules
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(planted.get, ["second", "first", "second", "second"])) == [2, 1, 2, 2]
 
 
-def test_a_plug_in_called_as_a_built_in_is_refused_again_and_again_for_the_same_reason(planted: Registry[int]) -> None:
+def test_plugin_with_a_built_in_name_is_rejected(planted: Registry[int]) -> None:
     planted.register("second")(3)
     for _ in range(2):
-        with pytest.raises(BadInput, match="two plug-ins want to be the thing 'second'"):
+        with pytest.raises(BadInput, match="two plug-ins are registered as the thing 'second'"):
             planted.names()
 
 
@@ -98,7 +98,7 @@ def test_a_registry_refuses_two_plugins_of_one_name() -> None:
     registry: Registry[int] = Registry("thing")
     registry.register("one")(1)
     registry.register("one")(1)
-    with pytest.raises(BadInput, match="two plug-ins want to be the thing 'one'"):
+    with pytest.raises(BadInput, match="two plug-ins are registered as the thing 'one'"):
         registry.register("one")(2)
 
 
@@ -155,7 +155,7 @@ def samples(count: int) -> list[Sample]:
     return [Sample(chat(f"c{i}", "hi", "hello", documents=("d",) if i % 2 else ())) for i in range(count)]
 
 
-def test_answers_are_kept_and_never_asked_for_again(store: Store, rubric: Rubric) -> None:
+def test_stored_answers_are_not_requested_again(store: Store, rubric: Rubric) -> None:
     judge = ScriptedJudge(even)
     first = judge_samples(judge, rubric, samples(6), store)
     asked = len(judge.asked)
@@ -174,7 +174,7 @@ def test_another_judge_or_another_question_is_another_answer(store: Store, rubri
     assert len(other.asked) == 5
 
 
-def test_failures_are_counted_not_stored_and_asked_for_next_time(store: Store, rubric: Rubric) -> None:
+def test_failures_are_counted_and_requested_next_time(store: Store, rubric: Rubric) -> None:
     broken = True
 
     def script(sample: Sample, question: object) -> dict[str, float] | Failure:
@@ -189,7 +189,7 @@ def test_failures_are_counted_not_stored_and_asked_for_next_time(store: Store, r
     assert len(judge.asked) - before == 9, "only what failed is asked again"
 
 
-def test_a_judge_that_dies_half_way_leaves_what_it_answered(store: Store, rubric: Rubric) -> None:
+def test_failing_judge_leaves_its_answers(store: Store, rubric: Rubric) -> None:
     def script(sample: Sample, question: object) -> dict[str, float]:
         if sample.conversation.id == "c3":
             raise ModelError("the endpoint refused the key")
@@ -216,7 +216,7 @@ def test_lexical_metrics_are_all_registered() -> None:
     assert load_rubric("llm-rubric")
 
 
-def test_a_turn_is_measured_as_the_reply_it_is_and_nobody_else_replies() -> None:
+def test_turn_is_measured_as_the_only_reply() -> None:
     turns = (Turn("user", "hi"), Turn("assistant", "Sorry"), Turn("user", "Where is X?"), Turn("assistant", "Sorry"))
     chat = Conversation("c", turns)
     assert chat.at(3).replies == turns[3:] and chat.at(1).turns == turns[:2] and chat.at(None) is chat

@@ -88,7 +88,7 @@ def spans_of(export: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def heard(body: bytes, kind: str) -> tuple[list[Any], list[str], list[str]]:
     passed: list[str] = []
-    unfolding = HistoryDeduplicator(on_passed_over=passed.append)
+    unfolding = HistoryDeduplicator(on_skipped=passed.append)
     found, bad = unfolding.messages(TRACES.checked(parse_export(body, kind, TRACES)), "otlp", "otel")
     return found, bad, passed
 
@@ -174,14 +174,14 @@ def test_what_is_taken_back_is_new_again_and_what_was_before_is_not() -> None:
 
     unfolding = HistoryDeduplicator()
     assert len(unfolding.messages(turns(4), "otlp", "otel")[0]) == 4
-    before, counted = unfolding.state("c"), unfolding.room.used
+    before, counted = unfolding.state("c"), unfolding.memory.used
     for _ in range(3):
         assert [m.content for m in unfolding.messages(turns(6), "otlp", "otel")[0]] == ["turn 4", "turn 5"]
-        unfolding.take_back("c", before, unfolding.state("c"))
-        assert unfolding.room.used == counted
+        unfolding.roll_back("c", before, unfolding.state("c"))
+        assert unfolding.memory.used == counted
     after = unfolding.state("c")
     unfolding.messages(turns(6), "otlp", "otel")
-    unfolding.take_back("c", before, after)  # more was said since
+    unfolding.roll_back("c", before, after)  # more was said since
     assert len(unfolding.messages(turns(6), "otlp", "otel")[0]) == 6
-    unfolding.take_back("new", None, None)
+    unfolding.roll_back("new", None, None)
     assert unfolding.state("new") is None

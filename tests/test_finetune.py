@@ -292,7 +292,7 @@ def test_answer_parses_to_its_assessment() -> None:
 def test_examples_need_one_turn_each() -> None:
     [(conversation, made), *_] = planted(1)
     for wrong, said in [
-        ([(conversation, replace(made, target=Target("else", 1)))], "stands beside"),
+        ([(conversation, replace(made, target=Target("else", 1)))], "is paired with"),
         ([(conversation, replace(made, target=Target(conversation.id)))], "is of no turn"),
         ([(conversation, replace(made, target=Target(conversation.id, 9)))], "is of no turn"),
         ([(conversation, made), (conversation, made)], "two assessments"),
@@ -333,7 +333,7 @@ def test_split_of_few_dialogues(examples: list[TrainingExample]) -> None:
     with pytest.raises(BadInput, match="2 assessed dialogues"):
         split_by_dialogue(examples[:4])
     for shares in [(0.7, 0.2, 0.2), (1.0, 0.0, 0.0), (0.8, 0.2)]:
-        with pytest.raises(BadInput, match="add up to 1"):
+        with pytest.raises(BadInput, match="with sum 1"):
             split_by_dialogue(examples, shares)  # type: ignore[arg-type]
 
 
@@ -372,16 +372,16 @@ def test_invalid_training_is_an_error(base: Path, parts: Parts, tmp_path: Path) 
     def tried(where: Path = base, first=some, second=others, settings=quick, to="new", **more):  # type: ignore[no-untyped-def]
         return train(where, first, second, SHORT, tmp_path / to, settings, **more)
 
-    with pytest.raises(BadInput, match="download the model there first"):
+    with pytest.raises(BadInput, match="Download the model there first"):
         tried(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(BadInput, match="is no model"):
+    with pytest.raises(BadInput, match="is not a model"):
         tried(tmp_path / "empty")
     with pytest.raises(BadInput, match="no example for validation: 0 given"):
         tried(second=())
     with pytest.raises(BadInput, match="no example for training: 4 given, left out: {'too long"):
         tried(settings=replace(quick, max_tokens=20))
-    with pytest.raises(BadInput, match="dialogues are learned from and compared on"):
+    with pytest.raises(BadInput, match="dialogues are in training and validation"):
         tried(second=some)
     with pytest.raises(BadInput, match="target_modules"):
         tried(settings=replace(quick, target_modules=("nothing",)), to="modules")
@@ -389,7 +389,7 @@ def test_invalid_training_is_an_error(base: Path, parts: Parts, tmp_path: Path) 
         with pytest.raises(BadInput, match=f"finetune: {name} must be"):
             replace(quick, **{name: value})
     tried()
-    with pytest.raises(BadInput, match="holds a training already"):
+    with pytest.raises(BadInput, match="has a training already"):
         tried()
     with pytest.raises(BadInput, match="with other settings"):
         tried(settings=replace(quick, seed=1), resume=True)
@@ -398,7 +398,7 @@ def test_invalid_training_is_an_error(base: Path, parts: Parts, tmp_path: Path) 
     assert tried(resume=True).epoch == 0
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("keep")
-    with pytest.raises(BadInput, match="something else than a training"):
+    with pytest.raises(BadInput, match="files that are not a training"):
         tried(to="full")
 
 
@@ -441,7 +441,7 @@ def test_folder_writes_text_and_counts_tokens(tmp_path: Path, chat: bool) -> Non
     assert few is not None and len(few) <= 3
     with pytest.raises(CallFailed, match="do not fit into the 64"):
         wait(model.ask(_asked("x" * 70)))
-    with pytest.raises(CallFailed, match="schema"):
+    with pytest.raises(CallFailed, match="JSON Schema"):
         wait(model.ask(_asked("x", schema={})))
 
 
@@ -459,7 +459,7 @@ def test_other_weights_with_the_same_name_are_another_endpoint(tmp_path: Path) -
 
 
 def test_invalid_folder_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="download the model there first"):
+    with pytest.raises(BadInput, match="Download the model there first"):
         open_hf(f"hf:{tmp_path / 'nothing'}")
     broken = write_tiny_lm(tmp_path / "broken", ["x"], vocabulary=262)
     (broken / "config.json").write_text('{"model_type": "nobody knows"}')
@@ -486,7 +486,7 @@ def _with_config(folder: Path, **changes: object) -> None:
         (lambda m: _with_config(m, num_hidden_layers=-1), "num_hidden_layers in config.json is -1"),
         (lambda m: _with_config(m, num_hidden_layers=1_000_000), "num_hidden_layers in config.json is 1000000"),
         (lambda m: _with_config(m, hidden_size=10**7), "cannot open|lacks weights"),
-        (lambda m: (m / "config.json").write_text("[1]"), "holds no JSON object"),
+        (lambda m: (m / "config.json").write_text("[1]"), "is not a JSON object"),
     ],
 )
 def test_folder_whose_weights_do_not_fit_is_refused(
@@ -626,7 +626,7 @@ def test_evaluation_counts() -> None:
     assert covered["turns with issues, without Engagement"] == 0.5
     row = rows["types_covered", "all turns, all kinds"]
     assert row["low"] <= row["value"] <= row["high"] and json.loads(json.dumps(row)) == row
-    with pytest.raises(BadInput, match="none of 1 assessed turns"):
+    with pytest.raises(BadInput, match="no turn in common: 1 assessed turns"):
         evaluate(found[-1:], reference)
     nothing = evaluate([Unannotated(each.target, "timeout") for each in reference], reference)
     assert [row["value"] for row in nothing[:3]] == [None] * 3
@@ -680,7 +680,7 @@ def test_command_trains_evaluates_and_exports(tmp_path: Path, base: Path, monkey
         "--max-tokens",
         "240",
     ]
-    small = ["--batch", "8", "--at-once", "8", "--test", "2", "--json"]
+    small = ["--batch", "8", "--micro-batch", "8", "--test", "2", "--json"]
     done = invoke(*taught, "--epochs", "2", "--shots", "1", *small)
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
@@ -690,11 +690,11 @@ def test_command_trains_evaluates_and_exports(tmp_path: Path, base: Path, monkey
     assert "has a model already" in invoke(*taught, *small).stderr
     Path("accord.yaml").write_text(f"models: {{finder: {{model: 'hf:{found['model']}'}}}}\n")
     assessed = invoke("judge", "--source", "issues", "--all", "--limit", "1")
-    assert assessed.exit_code in {0, 5} and "1 dialogues with 2 turns" in assessed.stdout, assessed.output
+    assert assessed.exit_code in {0, 5} and "1 dialogues, 2 turns" in assessed.stdout, assessed.output
     Path("accord.yaml").write_text(
         f"models: {{finder: {{model: 'hf:{found['model']}'}}}}\nsources: {{issues: {{taxonomy: abc-eval}}}}\n"
     )
-    assert "learned the taxonomy 'soda-eval'" in invoke("judge", "--source", "issues", "--all").stderr
+    assert "another version of the taxonomy 'soda-eval'" in invoke("judge", "--source", "issues", "--all").stderr
     Path("accord.yaml").write_text("sources: {issues: {by: recorded, model: nobody}}\n")
     assert "0 sets of annotations" in invoke(*taught, "--out", "x").stderr
 

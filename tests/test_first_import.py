@@ -1,4 +1,4 @@
-"""First files of a new user: labels under any name, raters in columns, transcripts, workbooks, and common mistakes."""
+"""First imports of new users: labels under any name, raters in columns, transcripts, workbooks, common mistakes."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ def exchanges(name: str = "qa.csv", count: int = 24, prefix: str = "c", **column
     return write(name, "\n".join([head, *rows]) + "\n")
 
 
-def printed_command(said: str, start: str) -> list[str]:
+def printed_command(output: str, start: str) -> list[str]:
     """The arguments of the command that a message prints."""
-    return shlex.split(said[said.index(start) :].splitlines()[0])[1:]
+    return shlex.split(output[output.index(start) :].splitlines()[0])[1:]
 
 
 def questions() -> dict[str, dict[str, Any]]:
@@ -122,13 +122,13 @@ def _tool(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("files", [_beside, _table, _long, _wide, _tool])
-def test_labels_that_the_rubric_does_not_ask_are_stored_and_reported_with_a_command_that_works(files: Any) -> None:
+def test_labels_outside_the_rubric_are_stored_and_reported_with_a_command(files: Any) -> None:
     sources = files("stars")
-    said = accord("import", *sources)
-    assert "6 labels imported" in said or "6 annotations imported" in said
-    assert "labels read by question: stars (6, not in the rubric)" in said
+    output = accord("import", *sources)
+    assert "6 labels imported" in output or "6 annotations imported" in output
+    assert "labels read by question: stars (6, not in the rubric)" in output
     before = Path("rubric.yaml").read_text()
-    command = printed_command(said, "accord init --from")
+    command = printed_command(output, "accord init --from")
     assert "changed accord.yaml: rubric: rubric-from-labels.yaml" in accord(*command)
     assert Path("rubric.yaml").read_text() == before and list(questions()["stars"]["options"]) == [1, 2, 3, 4, 5]
     assert {value for _, _, value in rated("stars")} == {1, 2, 3, 4, 5}, "labels from before are used"
@@ -148,29 +148,29 @@ def test_labels_of_words_count_once_after_the_rubric_asks_their_question() -> No
 def test_questions_are_added_to_a_rubric_that_was_edited() -> None:
     own = "name: mine\nmain: kind\nquestions:\n- {id: kind, text: 'Is it kind?', scale: binary, options: [0, 1]}\n"
     write("rubric.yaml", own)
-    said = accord("import", exchanges(stars=lambda i: i % 5 + 1))
-    said = accord(*printed_command(said, "accord init --from"))
-    assert "added to the rubric 'mine', which had 1 question" in said and Path("rubric.yaml").read_text() == own
+    output = accord("import", exchanges(stars=lambda i: i % 5 + 1))
+    output = accord(*printed_command(output, "accord init --from"))
+    assert "added to the rubric 'mine', which had 1 question" in output and Path("rubric.yaml").read_text() == own
     assert list(questions()) == ["kind", "stars"] and questions()["kind"]["text"] == "Is it kind?"
     assert "asks these already" in accord("init", "--from", "qa.csv")
 
 
 def test_columns_named_after_questions_are_labels_and_bad_values_name_their_rows() -> None:
     name = exchanges(Q0=lambda i: 9 if i in (3, 5) else i % 4 + 1)
-    said = accord("import", name, code=1)
-    assert "qa.csv, line 5: label of 'unnamed' on c3, question 'Q0': got 9, allowed: 1, 2, 3, 4" in said
-    said = accord("import", name, "--skip-bad-rows")
-    assert "labels read by question: Q0 (22)" in said and "2 bad rows skipped" in said and "not read" not in said
-    assert "qa.csv, line 5" in said and "qa.csv, line 7" in said
+    output = accord("import", name, code=1)
+    assert "qa.csv, line 5: label of 'unnamed' on c3, question 'Q0': got 9, allowed: 1, 2, 3, 4" in output
+    output = accord("import", name, "--skip-bad-rows")
+    assert "labels read by question: Q0 (22)" in output and "2 bad rows skipped" in output and "not read" not in output
+    assert "qa.csv, line 5" in output and "qa.csv, line 7" in output
 
 
 def test_no_column_is_read_as_labels_on_request() -> None:
     name = exchanges(stars=lambda i: i % 5 + 1, depth=lambda i: i % 3)
-    said = accord("import", name, "--labels", "none")
-    assert "0 labels imported" in said and "labels read" not in said
-    said = accord("import", name)
-    assert "columns read as labels: stars (--labels NAME for others" in said
-    assert "not read as labels: depth. To read them: accord import qa.csv --labels depth" in said
+    output = accord("import", name, "--labels", "none")
+    assert "0 labels imported" in output and "labels read" not in output
+    output = accord("import", name)
+    assert "columns read as labels: stars (--labels NAME for others" in output
+    assert "not read as labels: depth. To read them: accord import qa.csv --labels depth" in output
     assert imported("qa.csv", "--labels", "depth")["questions"] == {"depth": 24}
 
 
@@ -201,42 +201,44 @@ def _people(*names: str) -> dict[str, Any]:
     ],
 )
 @pytest.mark.parametrize("alone", [False, True])
-def test_columns_of_people_are_raters_of_one_question(columns: tuple[str, ...], raters: list[str], alone: bool) -> None:
+def test_columns_named_after_people_are_raters_of_one_question(
+    columns: tuple[str, ...], raters: list[str], alone: bool
+) -> None:
     name = exchanges(**({} if alone else _people(*columns)))
     files = [name]
     if alone:
         cells = _people(*columns).values()
         rows = "".join(f"c{i},{','.join(str(f(i)) for f in cells)}\n" for i in range(24))
         files.append(write("labels.csv", f"id,{','.join(columns)}\n{rows}"))
-    found = json.loads(accord("init", "--from", *reversed(files), "--json"))
-    asked = [row["question"] for row in found["questions"]]
-    said = accord("import", *files)
+    result = json.loads(accord("init", "--from", *reversed(files), "--json"))
+    asked = [row["question"] for row in result["questions"]]
+    output = accord("import", *files)
     with closing(Store("sqlite:///accord.db")) as store:
         labels = store.labels()
     if not raters:
         assert set(asked) <= set(columns) and set(labels.annotators) <= {"unnamed"}
         return
     assert asked == ["rating"] and labels.annotators == raters and len(labels) == 24 * len(columns)
-    assert f"columns {', '.join(columns)} are read as {len(columns)} raters of one question, 'rating'" in said
-    assert f"--labels {columns[0]}" in said
+    assert f"columns {', '.join(columns)} are read as {len(columns)} raters of one question, 'rating'" in output
+    assert f"--labels {columns[0]}" in output
 
 
-def test_the_user_decides_between_raters_and_questions() -> None:
+def test_options_override_raters_and_questions() -> None:
     name = exchanges(**_people("nora", "sam"))
     assert imported(name, "--labels", "nora", "--labels", "sam")["questions"] == {"nora": 24, "sam": 24}
     other = exchanges("dims.csv", prefix="d", **_people("warmth", "depth"))
-    said = accord("import", other)
-    assert "if each holds one person's ratings: accord import dims.csv --rater warmth --rater depth" in said
+    output = accord("import", other)
+    assert "if each holds one person's ratings: accord import dims.csv --rater warmth --rater depth" in output
     assert imported(other, "--rater", "warmth", "--rater", "depth")["questions"] == {"rating": 48}
     assert "no file has a column 'nobody'" in accord("import", name, "--rater", "nobody", code=1)
 
 
-def test_people_on_different_scales_are_no_raters_of_one_question() -> None:
+def test_columns_of_people_on_different_scales_are_not_raters() -> None:
     name = exchanges(nora=lambda i: i % 5 + 1, sam=lambda i: 20 * (i % 5) + 20)
-    said = accord("init", "--from", name)
-    assert "columns nora, sam look like raters, but their values share no scale" in said
-    found = json.loads(accord("init", "--from", name, "--labels", "nora", "--labels", "sam", "--json"))
-    assert [row["question"] for row in found["questions"]] == ["nora", "sam"]
+    output = accord("init", "--from", name)
+    assert "columns nora, sam look like raters, but their values share no scale" in output
+    result = json.loads(accord("init", "--from", name, "--labels", "nora", "--labels", "sam", "--json"))
+    assert [row["question"] for row in result["questions"]] == ["nora", "sam"]
 
 
 # --- scales -------------------------------------------------------------------------------------------------------
@@ -244,26 +246,26 @@ def test_people_on_different_scales_are_no_raters_of_one_question() -> None:
 
 def test_a_scale_from_extremes_is_reported_as_a_guess_and_can_be_set() -> None:
     name = exchanges(stars=lambda i: i % 3 + 2)
-    said = accord("init", "--from", name)
+    output = accord("init", "--from", name)
     assert (
         "the scale of 'stars' is a guess: 1, 2, 3, 4, from values between 2 and 4. To set it: --scale stars=1..5"
-        in said
+        in output
     )
-    said = accord("init", "--from", name, "--scale", "stars=1..7")
-    assert "guess" not in said and list(questions()["stars"]["options"]) == [1, 2, 3, 4, 5, 6, 7]
+    output = accord("init", "--from", name, "--scale", "stars=1..7")
+    assert "guess" not in output and list(questions()["stars"]["options"]) == [1, 2, 3, 4, 5, 6, 7]
     assert "unknown question of --scale 'star'. Did you mean 'stars'?" in accord(
         "init", "--from", name, "--scale", "star=1..7", code=1
     )
     for wrong in ("stars", "stars=5..1", "stars=1to5"):
         assert "--scale takes QUESTION=LOW..HIGH" in accord("init", "--from", name, "--scale", wrong, code=1)
     Path("accord.yaml").unlink()
-    said = accord("run", name, "--scale", "stars=1..5", "--out", "out", *QUICK)
-    assert "guess: 1, 2" not in said and "5" in Path("out/rubric.yaml").read_text()
+    output = accord("run", name, "--scale", "stars=1..5", "--out", "out", *QUICK)
+    assert "guess: 1, 2" not in output and "5" in Path("out/rubric.yaml").read_text()
 
 
-def test_usual_scales_are_no_guess() -> None:
-    said = accord("init", "--from", exchanges(stars=lambda i: i % 5 + 1, resolved=lambda i: i % 2))
-    assert "the scale of" not in said
+def test_usual_scales_are_not_reported_as_guesses() -> None:
+    output = accord("init", "--from", exchanges(stars=lambda i: i % 5 + 1, resolved=lambda i: i % 2))
+    assert "the scale of" not in output
 
 
 # --- transcripts --------------------------------------------------------------------------------------------------
@@ -309,19 +311,21 @@ def test_a_text_file_is_one_conversation(text: str, turns: list[tuple[str, str]]
 
 def test_dividers_separate_the_conversations_of_a_text_file() -> None:
     write("talks.txt", "User: a\nBot: b\n\n----\nUser: c\nBot: d\n")
-    found = {each.conversation.id: each.line for each in read("talks.txt")}
-    assert found == {"talks-1": 1, "talks-2": 5}
+    result = {each.conversation.id: each.line for each in read("talks.txt")}
+    assert result == {"talks-1": 1, "talks-2": 5}
     write("one.txt", "User: a\n---\nBot: b\n")
     assert len(list(read("one.txt"))) == 1
 
 
-def test_json_lines_in_a_text_file_are_read_as_such_and_a_readme_is_passed_over(tmp_path: Path) -> None:
+def test_json_lines_in_a_text_file_are_read_and_a_readme_is_skipped(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     folder.mkdir()
     (folder / "chats.txt").write_text(json.dumps({"id": "a", "messages": CHAT}) + "\n")
     (folder / "README.txt").write_text("These are the chats of May.\n")
-    said = accord("import", "data")
-    assert "1 conversation imported" in said and "passed over: data/README.txt is plain text without speakers" in said
+    output = accord("import", "data")
+    assert (
+        "1 conversation imported" in output and "passed over: data/README.txt is plain text without speakers" in output
+    )
 
 
 # --- workbooks ----------------------------------------------------------------------------------------------------
@@ -386,16 +390,16 @@ ROWS: list[list[Any]] = [
 @needs_reader
 def test_a_workbook_is_read_like_a_table() -> None:
     name = workbook("chats.xlsx", ROWS, [])
-    found = list(read(name))
-    assert [(each.conversation.id, each.line) for each in found] == [(str(i), i + 2) for i in range(6)]
-    assert found[0].conversation.turns[0].content == "What is 0?"
+    result = list(read(name))
+    assert [(each.conversation.id, each.line) for each in result] == [(str(i), i + 2) for i in range(6)]
+    assert result[0].conversation.turns[0].content == "What is 0?"
     assert imported(name)["questions"] == {"Rating": 6}
 
 
 @needs_reader
 def test_a_workbook_with_several_sheets_is_refused_with_their_names() -> None:
-    said = accord("import", workbook("two.xlsx", ROWS, ROWS), code=1)
-    assert "got 2 ('S1', 'S2'); save each sheet in a file of its own" in said
+    output = accord("import", workbook("two.xlsx", ROWS, ROWS), code=1)
+    assert "got 2 ('S1', 'S2'); save each sheet in a file of its own" in output
 
 
 # --- mistakes of a new user ---------------------------------------------------------------------------------------
@@ -450,24 +454,24 @@ MISTAKES: dict[str, tuple[str, Any, list[str]]] = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_common_mistake_ends_in_one_line_with_the_next_step(mistake: str) -> None:
+def test_a_common_mistake_gives_one_line_with_the_next_step(mistake: str) -> None:
     command, files, parts = MISTAKES[mistake]
     if command == "run":
         Path("accord.yaml").unlink()
-    said = accord(command, *files(), *(["--out", "out"] if command == "run" else []), code=1)
-    error = [line for line in said.splitlines() if line.startswith("accord: ")]
-    assert len(error) == 1 and all(part in error[0] for part in parts), said
+    output = accord(command, *files(), *(["--out", "out"] if command == "run" else []), code=1)
+    error = [line for line in output.splitlines() if line.startswith("accord: ")]
+    assert len(error) == 1 and all(part in error[0] for part in parts), output
 
 
 @pytest.mark.skipif(HAS_READER, reason="fastexcel is installed")
-def test_a_workbook_without_its_reader_names_the_package() -> None:
-    said = accord("import", workbook("chats.xlsx", ROWS), code=1)
-    assert "[excel]'" in said and "CSV UTF-8" in said
+def test_a_missing_workbook_reader_is_named() -> None:
+    output = accord("import", workbook("chats.xlsx", ROWS), code=1)
+    assert "[excel]'" in output and "CSV UTF-8" in output
 
 
-def test_commands_that_messages_print_work() -> None:
-    said = accord("import", *MISTAKES["wrong columns"][1](), code=1)
-    columns = [part for part in shlex.split(said) if part.startswith(("prompt=", "response="))]
+def test_printed_commands_work() -> None:
+    output = accord("import", *MISTAKES["wrong columns"][1](), code=1)
+    columns = [part for part in shlex.split(output) if part.startswith(("prompt=", "response="))]
     done = imported("x.csv", *(part for pair in columns for part in ("--columns", pair)))
     assert done["conversations"]["new"] == 1
     assert imported(*_misspelled(), "--role", "usr=user")["conversations"]["new"] == 1
@@ -491,31 +495,31 @@ def test_labels_with_an_unknown_id_column_are_refused_with_the_columns_that_may_
     write("chats.csv", f"id,prompt,response\nc1,{'x ' * 9},hi\n1001,{'x ' * 9},hi\n")
     labels = write("labels.csv", text)
     for command in (["import", "chats.csv", labels], ["init", "chats.csv", "--from", labels]):
-        said = accord(*command, code=1)
-        assert "prompt=" not in said and others in said
-    [pair] = [part for part in printed_command(said, " --columns ") if part.startswith("conversation=")]
+        output = accord(*command, code=1)
+        assert "prompt=" not in output and others in output
+    [pair] = [part for part in printed_command(output, " --columns ") if part.startswith("conversation=")]
     assert pair == hint.strip("'")
     done = imported("chats.csv", labels, "--columns", pair)
     assert done["conversations"]["known"] == 2 and done["labels"]["new"] == 1
 
 
 @pytest.mark.parametrize("row", ["hi,yes,4", "你好,好,4", "Is it open?,Until six.,4"])
-def test_a_short_exchange_with_a_rating_is_no_label(row: str) -> None:
+def test_a_short_exchange_with_a_rating_is_a_conversation(row: str) -> None:
     assert imported(write("qa.csv", f"prompt,response,rating\n{row}\n"))["conversations"]["new"] == 1
 
 
 def test_turns_without_an_id_are_refused_with_the_columns_of_the_table() -> None:
     name = write("turns.csv", "ticketno,role,text\n1,user,hi\n1,assistant,hello\n")
-    said = accord("import", name, code=1)
-    assert "ticketno, role, text" in said and "--columns conversation=COLUMN" in said
+    output = accord("import", name, code=1)
+    assert "ticketno, role, text" in output and "--columns conversation=COLUMN" in output
     assert imported(name, "--columns", "conversation=ticketno")["conversations"]["new"] == 1
 
 
 @pytest.mark.parametrize("command", [["import"], ["init", "--from"], ["run", "--out", "out"]])
 def test_a_misspelled_name_of_a_column_is_refused_with_the_right_one(command: list[str]) -> None:
     labels = write("labels.csv", "ticketno,annotator,rating\nc1,ann,3\n")
-    said = accord(*command, labels, "--columns", "conversatoin=ticketno", code=1)
-    assert "'conversatoin'. Did you mean 'conversation'?" in said
+    output = accord(*command, labels, "--columns", "conversatoin=ticketno", code=1)
+    assert "'conversatoin'. Did you mean 'conversation'?" in output
 
 
 def test_a_question_of_the_rubric_names_a_column() -> None:
@@ -527,8 +531,8 @@ def test_init_from_a_file_that_cannot_be_read_prints_the_reason(project: Path) -
     for name in ("accord.yaml", "rubric.yaml"):
         Path(name).unlink()
     name = write("Bewertungen.csv", "Fallakte,Bemerkung\nc1,gut\n")
-    said = accord("init", "--from", name, code=1)
-    assert "cannot tell the format of Bewertungen.csv" in said and "see why" not in said
+    output = accord("init", "--from", name, code=1)
+    assert "cannot tell the format of Bewertungen.csv" in output and "see why" not in output
     bad = write("chats.jsonl", '{"id": "a", "messages": [{"content": "no role"}]}\n')
     assert "chats.jsonl, line 1: a message has no role" in accord("init", "--from", bad, code=1)
     assert not Path("accord.yaml").exists()
@@ -544,16 +548,16 @@ def test_a_main_question_without_labels_names_the_questions_with_labels() -> Non
     accord("import", chats, labels)
     assert "labels answer helpful (24)" in accord("compare", code=1)
     accord("init", "--from", labels)
-    said = accord("compare", *QUICK, code=1)
-    assert "no label on the main question 'rating'; labels answer helpful (24)" in said
-    assert "`main: helpful` in " in said and "accord fit --question helpful" in said
+    output = accord("compare", *QUICK, code=1)
+    assert "no label on the main question 'rating'; labels answer helpful (24)" in output
+    assert "`main: helpful` in " in output and "accord fit --question helpful" in output
     accord("init", "--from", labels, "--main", "helpful")
     accord("compare", *QUICK)
 
 
 def test_counts_of_one_are_singular() -> None:
-    said = accord("import", exchanges(count=1, Q0=lambda i: 3))
-    assert "1 conversation imported" in said and "1 label imported" in said
+    output = accord("import", exchanges(count=1, Q0=lambda i: 3))
+    assert "1 conversation imported" in output and "1 label imported" in output
     assert "1 conversation and 1 label removed" in accord("import", "--undo")
     accord("import", exchanges(Q0=lambda i: i % 4 + 1))
     accord("fit", *QUICK)
@@ -609,9 +613,9 @@ def turn_table(header: str, asks: str, replies: str, count: int = 6) -> str:
 def test_a_foreign_word_for_conversation_is_an_id_in_a_table_of_turns(language: str) -> None:
     name = turn_table(*TURN_TABLES[language])
     assert imported(name)["conversations"]["new"] == 6
-    found = [record.conversation for record in read(name)]
-    assert [each.id for each in found] == [f"G{i}" for i in range(6)]
-    assert all([turn.role for turn in each.turns] == ["user", "assistant"] for each in found)
+    result = [record.conversation for record in read(name)]
+    assert [each.id for each in result] == [f"G{i}" for i in range(6)]
+    assert all([turn.role for turn in each.turns] == ["user", "assistant"] for each in result)
 
 
 @pytest.mark.parametrize(
@@ -642,5 +646,5 @@ def test_a_foreign_word_for_conversation_is_its_text_in_a_table_of_transcripts(h
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/x.jsonl", "ftp://host/x.jsonl", "s3://bucket/x.jsonl"])
-def test_an_import_of_a_url_says_that_files_are_read(url: str) -> None:
+def test_importing_a_url_explains_that_files_are_read(url: str) -> None:
     assert "is a URL, and this command reads local files" in accord("import", url, code=1)

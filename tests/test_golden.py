@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sample_project import SampleProject, post_live, rate_next, sample_project
+from sample_project import QUICK, SampleProject, post_live, rate_next, sample_project
 
 pytest.importorskip("fastapi", reason="needs accord[serve]")
 pytestmark = pytest.mark.slow
@@ -29,12 +29,6 @@ PATTERNS = {
     r"\d{4}-\d\d-\d\dT[\d:.]+(Z|\+00:00)?": "*",
     r"127\.0\.0\.1:\d+|localhost:\d+": "*",
 }
-KNOWN = {
-    ("every", "page", "questions"): "the page leaves out the scores of other questions",
-    ("gated", "page", "score"): "the page scores without the plausibility gate",
-    ("gated", "prediction", "score"): "predictions are made without the plausibility gate",
-}
-"""Differences between paths today, by evaluator, path and part."""
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +116,7 @@ def test_scores_board_and_annotations_are_as_before(project: SampleProject) -> N
 def paths(project: SampleProject, request: pytest.FixtureRequest) -> dict[str, Any]:
     """Scores of the same replies by each path, and the workbench's predictions in percent."""
     name, chats, pages = request.param, project.rows("replies.jsonl"), []
+    project("fit", name, *(["--every-question"] if name == "every" else []), *QUICK)  # pages use the latest fit
     rows = {
         "file": project.scored("replies.jsonl", f"{name}.jsonl", name),
         "parts": project.scored("replies.jsonl", f"{name}-parts/", name),
@@ -131,14 +126,14 @@ def paths(project: SampleProject, request: pytest.FixtureRequest) -> dict[str, A
         for id in (chat["id"] for chat in chats):
             found = {"state": "waiting"}
             while found["state"] == "waiting":
-                found = json.loads(browser.get(f"/conversation/{id}.json"))["expected"]
+                found = json.loads(browser.get(f"/conversation/{id}.json"))["predictions"]
             pages.append({**found["scores"]["conversation"], "conversation": id})
         predictions = [rate_next(browser, name) for _ in chats]
     return {"evaluator": name, **rows, "page": pages, "prediction": predictions}
 
 
 def parts_of_scores(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """What may not depend on the path of a score: mean, band and distribution by reply, and other questions' scores."""
+    """Return the parts of a score that every path shares: mean, band, distribution and other questions."""
     names = ("value", "low", "high", "band_low", "band_high", "distribution")
     by_reply = {row["conversation"].removesuffix("-live"): row for row in rows}
     return {
@@ -151,12 +146,10 @@ def parts_of_scores(rows: list[dict[str, Any]]) -> dict[str, Any]:
     ("path", "part"),
     [*((path, part) for path in ("parts", "live", "page") for part in ("score", "questions")), ("prediction", "score")],
 )
-def test_one_reply_has_one_score(paths: dict[str, Any], path: str, part: str, request: pytest.FixtureRequest) -> None:
+def test_one_reply_has_one_score(paths: dict[str, Any], path: str, part: str) -> None:
     own, found = parts_of_scores(paths["file"]), paths[path]
     assert len(own["score"]) == 2
     assert all(bool(each) == (paths["evaluator"] == "every") for each in own["questions"].values())
-    if reason := KNOWN.get((paths["evaluator"], path, part)):
-        request.applymarker(pytest.mark.xfail(strict=False, reason=reason))
     if path == "prediction":  # the page shows whole percents, and items come in the order of the study
         shares = [each["distribution"].items() for each in own["score"].values()]
         rounded = [{option: round(100 * share) for option, share in each} for each in shares]

@@ -1,4 +1,4 @@
-"""Scores that are right on the mean for each group, of conversations that say which one is theirs."""
+"""Group shifts: unbiased mean scores of systems and other groups."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OTHERS = {"small": 0.7, "even": 0.0, "large": -0.7}
 
 
 def spoken(effects: dict[str, float], seed: int = 0, conversations: int = 240, entry: str = "system") -> Planted:
-    """Ratings of which a part is nowhere in the evidence: how much each system's conversations are worth by itself."""
+    """Ratings with an effect of the system that the evidence does not contain."""
     corpus = planted(conversations=conversations, options=7, noise=0.8, seed=seed)
     rng = np.random.default_rng(seed)
     named = {target: str(rng.choice(list(effects))) for target in corpus.evidence.targets}
@@ -36,7 +36,7 @@ def spoken(effects: dict[str, float], seed: int = 0, conversations: int = 240, e
 
 
 def biases(head: Calibration, corpus: Planted, entry: str = "system") -> dict[str, float]:
-    """Each system's mean error on ratings of conversations that were not learned from."""
+    """Mean error of each system on ratings of new conversations."""
     new = {f"c{place:04d}" for place in range(len(corpus.evidence) // 2, len(corpus.evidence))}
     head.fit(corpus.evidence.filter(set(each.conversation for each in corpus.evidence.targets) - new),
              corpus.labels.filter({each.conversation for each in corpus.evidence.targets} - new))  # fmt: skip
@@ -51,19 +51,21 @@ def worst(found: dict[str, float]) -> float:
     return max(map(abs, found.values()))
 
 
-def test_systems_are_scored_right_on_the_mean_where_the_evidence_does_not_tell_them_apart() -> None:
+def test_shifts_remove_bias_of_systems_that_evidence_does_not_explain() -> None:
     corpus = spoken(OTHERS)
     off, even = (Calibration(corpus.question, answer_model="mixed", shift_groups=by) for by in ([], ["system"]))
     before, after = biases(off, corpus), biases(even, corpus)
     assert worst(before) > 0.4 and worst(after) < 0.2
     [(first, second)] = even.describe()["group_shifts"]["worst"].values()
-    assert abs(first - worst(before)) < 0.2 and abs(second - worst(after)) < 0.2, "the audit says what comes"
+    assert abs(first - worst(before)) < 0.2 and abs(second - worst(after)) < 0.2, (
+        "the audit predicts the error on new ratings"
+    )
     assert "shifted by system" in even.remarks()[0] and not off.remarks()
     assert "shift_groups:system" in str(even.signature()) and "shift_groups" not in str(off.signature())
 
 
 @pytest.mark.slow
-def test_what_groups_do_not_differ_by_is_left_alone() -> None:
+def test_equal_groups_are_not_shifted() -> None:
     moved = []
     for seed in range(8):
         corpus = spoken(dict.fromkeys(OTHERS, 0.0), seed)
@@ -84,26 +86,28 @@ def test_only_conversations_that_name_a_known_system_are_shifted(tmp_path: Path)
     new = replace(first, targets=names, metadata={names[0]: {"system": "small"}, names[1]: {"system": "unheard of"}})
     for each in (head, kept):
         small, unheard, unnamed = (score.value for score in each.predict(new) if isinstance(score, Score))
-        assert unheard == unnamed, "a system that nobody knows is none"
+        assert unheard == unnamed, "an unknown system is not shifted"
         assert small > unnamed + 0.3
         away = [score.value for score in each.in_new_domain().predict(new) if isinstance(score, Score)]
-        assert 0.2 * (small - unnamed) < away[0] - away[2] < 0.8 * (small - unnamed), "half is believed elsewhere"
+        assert 0.2 * (small - unnamed) < away[0] - away[2] < 0.8 * (small - unnamed), (
+            "half of the shift applies in a new domain"
+        )
     there = head.adapt(replace(new, targets=names), Labels([Label(names[0], "main", "p1", 4)]))
     shown = [score.value for score in there.predict(new) if isinstance(score, Score)]
-    assert shown[0] == shown[1] == shown[2], "a place whose labels are known says itself how high it is"
+    assert shown[0] == shown[1] == shown[2], "labels of the new domain replace the shift"
 
 
-def test_any_entry_makes_groups_and_few_texts_none() -> None:
+def test_metadata_entries_define_groups_with_enough_texts() -> None:
     corpus = spoken(OTHERS, entry="topic")
     by_topic = Calibration(corpus.question, answer_model="mixed", shift_groups=["system", "topic"])
     assert worst(biases(by_topic, corpus, "topic")) < 0.2
     assert list(by_topic.shifts_.tilts) == ["topic"]
     few = {t: {"system": "rare" if place < 9 else "usual"} for place, t in enumerate(corpus.evidence.targets)}
     rare = Calibration(corpus.question, answer_model="mixed").fit(replace(corpus.evidence, metadata=few), corpus.labels)
-    assert not rare.shifts_.tilts, "nine texts of one, and one group alone is none"
+    assert not rare.shifts_.tilts, "nine texts are too few, and one group needs another"
 
 
-def test_a_score_stays_on_the_scale_and_its_band_holds() -> None:
+def test_shifted_scores_stay_on_the_scale_and_bands_hold() -> None:
     corpus = spoken({"worst": -6.0, "best": 6.0}, conversations=400)
     old, new = ({f"c{place:04d}" for place in range(*ends)} for ends in ((0, 200), (200, 400)))
     head = Calibration(corpus.question, answer_model="mixed").fit(
@@ -122,12 +126,12 @@ def test_a_score_stays_on_the_scale_and_its_band_holds() -> None:
 @pytest.mark.parametrize(
     ("given", "said"), [("system", "list of names"), ([3], "list of names"), (None, "list of names")]
 )
-def test_what_groups_are_made_by_is_a_list_of_names(given: Any, said: str) -> None:
+def test_shift_groups_must_be_a_list_of_names(given: Any, said: str) -> None:
     with pytest.raises(BadInput, match=said):
         Calibration(planted().question, shift_groups=given)
 
 
-def test_a_live_reply_is_scored_as_its_system_is_in_a_batch() -> None:
+def test_live_and_batch_scores_use_the_same_shift() -> None:
     rng = np.random.default_rng(0)
     question, samples, labels = planted(options=7).question, [], []
     for place in range(60):

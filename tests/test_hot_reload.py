@@ -17,7 +17,7 @@ from waiting import until
 from accord import Evaluator, Label, Labels, LiveScorer, Question, Rubric, Scale, Store, load_evaluator, read
 from accord.evidence import BANK, SourceContext, Training
 from accord.learning import EvaluatorSettings, make_evaluator
-from accord.live import EvaluatorReloader, Ingestor, Message, ScoreMonitor, folder_version, opened
+from accord.live import EvaluatorReloader, Ingestor, Message, ScoreMonitor, folder_version, open_ingestor
 from accord.models import memory_models
 from accord.models import run as drive
 from accord.store import MonitoringTables
@@ -72,7 +72,7 @@ def test_conversations_go_on_and_the_next_reply_is_scored_by_the_other(first: Ev
         assert str(found.signature) == f"{second.signature()}|learned:{second.digest()}"
     for name in names:
         scorer.forget(name)
-    assert scorer.room.used == 0, "what sources kept before is counted no more"
+    assert scorer.memory.used == 0, "what sources kept before is counted no more"
 
 
 def test_what_is_watched_is_watched_apart(first: Evaluator, second: Evaluator) -> None:
@@ -177,7 +177,7 @@ def test_what_cannot_score_live_or_for_the_annotator_leaves_the_one_in_use(
 def test_a_promoted_evaluator_scores_without_a_restart(first: Evaluator, second: Evaluator, tmp_path: Path) -> None:
     folder, told, store = tmp_path / "mixture", list[str](), Store("sqlite://")
     put(first, folder)
-    with opened(folder, out=tmp_path / "rows.jsonl", store=store, say=told.append, every=0.01) as ingestor:
+    with open_ingestor(folder, out=tmp_path / "rows.jsonl", store=store, log=told.append, every=0.01) as ingestor:
         ingestor.take(list(messages("a", 1)))
         put(second, folder)
         until(lambda: told)

@@ -1,4 +1,4 @@
-"""A large import: rows prepared in several processes come to the same, quicker ways in and out of JSON write the same."""
+"""Large imports: several workers store the same rows as one, and fast JSON paths give the same results."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ LINES += [json.dumps(rated(f"c{n}", value=1 + n % 4)) for n in range(1200)]
 def contents(store: Store) -> list[tuple[Any, ...]]:
     with store._engine.connect() as connection:
         chats = connection.exec_driver_sql("SELECT id, hash, system, turns, content FROM conversations ORDER BY id")
-        said = connection.exec_driver_sql(
+        output = connection.exec_driver_sql(
             'SELECT key, conversation, turn, question, "by", value, wording, place FROM annotations ORDER BY place'
         )
-        return [*map(tuple, chats.all()), *map(tuple, said.all())]
+        return [*map(tuple, chats.all()), *map(tuple, output.all())]
 
 
 def imported(path: Path, rubric: Rubric, workers: int, skip: bool = True) -> tuple[Imported, list[Any]]:
@@ -92,7 +92,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.slow
-def test_several_processes_come_to_the_same_as_one(file: Path, rubric: Rubric) -> None:
+def test_several_workers_store_the_same_rows_as_one(file: Path, rubric: Rubric) -> None:
     alone, rows = imported(file, rubric, 1)
     together, same = imported(file, rubric, 2)
     assert same == rows and len(rows) > 2400
@@ -103,7 +103,7 @@ def test_several_processes_come_to_the_same_as_one(file: Path, rubric: Rubric) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
-def test_what_stands_before_a_bad_row_is_kept_and_the_row_is_named(file: Path, rubric: Rubric, workers: int) -> None:
+def test_rows_before_a_bad_row_stay_and_the_row_is_named(file: Path, rubric: Rubric, workers: int) -> None:
     good = [json.dumps(rated(f"c{n}")) for n in range(350)]
     file.write_text("\n".join([*good, "{broken", *good]) + "\n")
     with pytest.raises(BadRow, match="line 351: not JSON"):
@@ -114,7 +114,7 @@ def test_what_stands_before_a_bad_row_is_kept_and_the_row_is_named(file: Path, r
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_killed_is_one_line(file: Path, rubric: Rubric) -> None:
+def test_a_killed_worker_is_a_one_line_error(file: Path, rubric: Rubric) -> None:
     class Kills(dict[str, str]):
         def __reduce__(self) -> Any:
             return os._exit, (9,)
@@ -143,16 +143,16 @@ if __name__ == "__main__":
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
-def test_no_worker_outlives_whoever_started_it(file: Path, tmp_path: Path) -> None:
+def test_workers_end_with_their_parent(file: Path, tmp_path: Path) -> None:
     mark = f"ACCORD_TEST_MARK={tmp_path.name}"
     (tmp_path / "long.py").write_text(LONG)
 
     def left() -> list[str]:
-        found = []
+        result = []
         for each in Path("/proc").glob("[0-9]*/environ"):
             with suppress(OSError):
-                found += [each.parent.name] if mark.encode() in each.read_bytes() else []
-        return found
+                result += [each.parent.name] if mark.encode() in each.read_bytes() else []
+        return result
 
     environment = {**os.environ, "ACCORD_TEST_MARK": tmp_path.name}
     command = [sys.executable, str(tmp_path / "long.py"), str(file)]
@@ -169,14 +169,14 @@ def test_no_worker_outlives_whoever_started_it(file: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_a_file_that_is_nothing_but_bad_rows_is_given_up(file: Path, rubric: Rubric) -> None:
+def test_a_file_of_only_bad_rows_is_refused(file: Path, rubric: Rubric) -> None:
     file.write_text(json.dumps(rated("first")) + "\n" + "{broken\n" * 11_000)
     with pytest.raises(BadInput, match="bad rows in succession"):
         imported(file, rubric, 2)
 
 
 @pytest.mark.parametrize("name", ["array.jsonl", "wrapped.json", "table.csv", "turns.jsonl"])
-def test_files_whose_lines_are_no_conversations_are_read_by_one_process(
+def test_files_without_a_conversation_per_line_use_one_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rubric: Rubric, name: str
 ) -> None:
     monkeypatch.setattr(preparing, "LARGE_BYTES", 1)
@@ -207,7 +207,7 @@ JSON = st.recursive(
 
 @ANY_SPEED
 @given(JSON)
-def test_the_faster_decoder_reads_what_json_reads(value: Any) -> None:
+def test_the_fast_decoder_agrees_with_json(value: Any) -> None:
     for written in (json.dumps(value), json.dumps(value, ensure_ascii=False)):
         raw = written.encode("utf-8", "surrogatepass")
         assert repr(decoded_json(raw)) == repr(json.loads(written))
@@ -215,7 +215,7 @@ def test_the_faster_decoder_reads_what_json_reads(value: Any) -> None:
 
 @pytest.mark.parametrize("raw", [b"[1e999]", b"[01]", b"[NaN]", b'["\\ud800x"]', b"[1]x", b"[\x0b1]", b'["\x01"]',
                                  b"[" * 3000, b"[" + b"9" * 5000 + b"]", b'{"a":1,"a":2}', b"[-0]", b"[1E400]", b""])  # fmt: skip
-def test_what_the_faster_decoder_refuses_json_decides(raw: bytes) -> None:
+def test_json_decides_on_text_that_the_fast_decoder_rejects(raw: bytes) -> None:
     def said(decode: Any) -> str:
         try:
             return repr(decode())
@@ -231,7 +231,7 @@ def test_what_the_faster_decoder_refuses_json_decides(raw: bytes) -> None:
     st.dictionaries(st.text(), JSON.filter(lambda value: value == value), max_size=3),
     st.booleans(),
 )
-def test_a_conversation_is_written_as_canonical_json_writes_it(
+def test_conversations_are_stored_as_canonical_json(
     messages: list[dict[str, str]], metadata: dict[str, Any], plain: bool
 ) -> None:
     turns = PlainTurns(messages) if plain else tuple(Turn(each["role"], each["content"]) for each in messages)
@@ -242,10 +242,10 @@ def test_a_conversation_is_written_as_canonical_json_writes_it(
 @ANY_SPEED
 @given(st.text(), st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.none() | st.text())
 def test_the_key_of_a_label_is_the_hash_of_its_canonical_list(name: str, value: Any, time: str | None) -> None:
-    keys, said = AnnotationKeys(), [name, 2, "Q0", name, value, time]
+    keys, output = AnnotationKeys(), [name, 2, "Q0", name, value, time]
     for count in (1, 2):
         row = label_row(Label(Target(name, 2), "Q0", name, value, time), keys, "now", "wording")
-        assert row["key"] == content_hash([*said, count], length=40) and row["value"] == canonical_json(value)
+        assert row["key"] == content_hash([*output, count], length=40) and row["value"] == canonical_json(value)
         assert row["wording"] == "wording" and row["by"] == name
 
 
@@ -255,25 +255,23 @@ CELLS = st.integers() | st.text() | st.lists(st.integers(), max_size=2) | st.dic
 
 @ANY_SPEED
 @given(st.dictionaries(st.sampled_from(NAMES), CELLS, max_size=4), st.booleans())
-def test_what_may_be_a_label_beside_the_text_is_found(metadata: dict[str, Any], plain: bool) -> None:
+def test_rating_labels_match_a_full_search(metadata: dict[str, Any], plain: bool) -> None:
     turns = PlainTurns([USER, REPLY]) if plain else (Turn("user", "Why?", extra={"Q0": 3}),)
     conversation, asked = Conversation("c", turns, metadata=metadata), {"Q0", "rating"}
     try:
-        found = {each.question for each in rating_cells(conversation)}
+        result = {each.question for each in rating_cells(conversation)}
     except WrongShape:
         return
     try:
         labels = rating_labels(conversation, asked)
     except WrongShape as error:
-        assert "no text that can be kept" in str(error)  # NUL in the name of an annotator
+        assert "cannot be stored as text" in str(error)  # NUL in the name of an annotator
         return
-    assert {label.question for label in labels} == found & asked
+    assert {label.question for label in labels} == result & asked
 
 
 @pytest.mark.parametrize("value", [99, "five", 2.5, [3], True])
-def test_an_answer_off_the_scale_is_refused_after_many_that_are_on_it(
-    tmp_path: Path, rubric: Rubric, value: Any
-) -> None:
+def test_an_answer_off_the_scale_is_refused_after_valid_ones(tmp_path: Path, rubric: Rubric, value: Any) -> None:
     rows = [rated(f"c{n}", value=1 + n % 4) for n in range(50)]
     path = tmp_path / "a.jsonl"
     path.write_text("\n".join(map(json.dumps, [*rows, rated("wrong", value=value), *rows[:9]])))
@@ -281,7 +279,7 @@ def test_an_answer_off_the_scale_is_refused_after_many_that_are_on_it(
     assert done.skipped == 1 and done.labels.new == 59 and "a.jsonl" in done.bad_rows[0]
 
 
-def test_labels_that_an_import_did_not_come_to_are_added_by_the_next_one(
+def test_labels_of_an_interrupted_import_are_added_by_the_next(
     file: Path, rubric: Rubric, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file.write_text("\n".join(json.dumps(rated(f"c{n}")) for n in range(650)))
@@ -296,9 +294,7 @@ def test_labels_that_an_import_did_not_come_to_are_added_by_the_next_one(
     assert (done.conversations.known, done.labels.new, len(rows)) == (400, 650, 1300)  # four parts of a hundred
 
 
-def test_a_part_ends_with_many_rows_or_with_much_text(
-    tmp_path: Path, rubric: Rubric, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_ends_by_rows_or_by_bytes(tmp_path: Path, rubric: Rubric, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [rated(f"c{n}", USER, {"role": "assistant", "content": "x" * (5000 if n == 3 else 5)}) for n in range(20)]
     path = tmp_path / "a.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
@@ -309,7 +305,7 @@ def test_a_part_ends_with_many_rows_or_with_much_text(
     assert [len(part.labels) for part in parts] == [4, 7, 7, 2]
 
 
-def test_plain_turns_are_the_turns_they_stand_for(tmp_path: Path) -> None:
+def test_plain_turns_equal_full_turns(tmp_path: Path) -> None:
     turns = PlainTurns([USER, REPLY])
     same = (Turn("user", "Why?"), Turn("assistant", "So."))
     growing = GrowingTurns().plus(same[0]).plus(same[1])
@@ -321,12 +317,12 @@ def test_plain_turns_are_the_turns_they_stand_for(tmp_path: Path) -> None:
     assert isinstance(record.conversation.turns, PlainTurns) and record.conversation.by("user") == same[:1]
 
 
-def test_an_error_of_a_row_comes_whole_from_another_process() -> None:
+def test_row_errors_survive_pickling() -> None:
     error = pickle.loads(pickle.dumps(BadRow("a.jsonl", 7, "not JSON")))
     assert isinstance(error, BadRow) and str(error) == "a.jsonl, line 7: not JSON" and error.line == 7
 
 
-def test_a_row_of_brackets_in_its_text_is_not_deep(tmp_path: Path) -> None:
+def test_brackets_in_a_text_do_not_count_as_depth(tmp_path: Path) -> None:
     row = {"id": "c", "messages": [{"role": "user", "content": "[" * 500}, REPLY]}
     (tmp_path / "a.jsonl").write_text(json.dumps(row))
     assert [type(each).__name__ for each in read_rows(tmp_path / "a.jsonl")] == ["Row"]
@@ -338,7 +334,7 @@ SLOW_TO_LOAD = ["sklearn", "scipy.stats", "scipy.optimize", "scipy.special", "po
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [["store", "check"], ["watch"], ["plugins"], ["import", "chats.jsonl"]])
-def test_a_command_that_asks_nobody_loads_nothing_that_takes_its_time(tmp_path: Path, command: list[str]) -> None:
+def test_import_loads_no_slow_modules(tmp_path: Path, command: list[str]) -> None:
     (tmp_path / "accord.yaml").write_text("store: sqlite:///a.db\n")
     (tmp_path / "chats.jsonl").write_text(json.dumps({"id": "c", "messages": [USER, REPLY]}) + "\n")
     Store(f"sqlite:///{tmp_path}/a.db").close()

@@ -62,8 +62,8 @@ def held(url: str) -> tuple[str, list[tuple[str, Any]]]:
     """The ids of the store's conversations, and its labels as (conversation, value)."""
     store = Store(url)
     try:
-        said = sorted((each.target.conversation, each.value) for each in store.labels())
-        return "".join(each.id for each in store.conversations()), said
+        output = sorted((each.target.conversation, each.value) for each in store.labels())
+        return "".join(each.id for each in store.conversations()), output
     finally:
         store.close()
 
@@ -96,7 +96,7 @@ def test_rows_of_another_import_stay(url: str) -> None:
 def test_ratings_of_the_workbench_and_answers_of_models_stay(url: str) -> None:
     first = read(chats("a.jsonl", "abc"), labels("a.csv", "abc"))["id"]
     store = Store(url)
-    store.add_labels([Label(Target("a"), "Q0", "bob", 1)])  # as the workbench adds them: by no import
+    store.add_labels([Label(Target("a"), "Q0", "bob", 1)])  # added by the workbench, without an import
     answer = {
         "key": "k", "conversation": "b", "turn": None, "question": "Q0", "judge": "m", "mode": "logprobs",
         "probabilities": '{"1": 1.0}', "made_from": "{}", "outside": 0.0, "version": "",
@@ -149,7 +149,7 @@ def test_a_replacement_that_fails_leaves_everything(url: str, name: str, content
     assert (held(url), read("--list")) == before
 
 
-def test_files_of_one_name_from_several_folders_are_not_guessed(url: str) -> None:
+def test_replacing_a_name_used_in_several_folders_is_refused(url: str) -> None:
     read(chats("a/x.jsonl", "a"))
     read(chats("b/x.jsonl", "b"))
     assert "from several folders" in accord("import", "--replace", chats("c/x.jsonl", "c"), code=1)
@@ -161,22 +161,22 @@ def test_files_of_one_name_from_several_folders_are_not_guessed(url: str) -> Non
 def test_a_failed_import_without_rows_leaves_no_record(url: str) -> None:
     read(chats("a.jsonl", "a"))
     before = read("--list")
-    said = accord("import", written("a.csv", "conversation,annotator,Q0\na,ann,77\n"), code=1)
-    assert "77" in said and "--undo" not in said
+    output = accord("import", written("a.csv", "conversation,annotator,Q0\na,ann,77\n"), code=1)
+    assert "77" in output and "--undo" not in output
     assert read("--list") == before
 
 
 def test_the_rows_before_a_bad_one_can_be_undone(url: str) -> None:
     read(chats("a.jsonl", "ab"))
-    said = accord("import", written("a.csv", "conversation,annotator,Q0\na,ann,3\nb,ann,77\n"), code=1)
+    output = accord("import", written("a.csv", "conversation,annotator,Q0\na,ann,3\nb,ann,77\n"), code=1)
     failed = read("--list")["imports"][-1]
-    assert failed["status"] == "failed" and f"accord import --undo {failed['id']}" in said
+    assert failed["status"] == "failed" and f"accord import --undo {failed['id']}" in output
     assert held(url) == ("ab", [("a", 3)])
     read("--undo")
     assert held(url) == ("ab", [])
 
 
-def test_conversations_that_other_labels_held_go_with_the_last_of_them(url: str) -> None:
+def test_conversations_are_removed_with_their_last_labels(url: str) -> None:
     first = read(chats("a.jsonl", "ab"))["id"]
     read(labels("a.csv", "a"))
     assert read("--undo", first)["removed"] == {

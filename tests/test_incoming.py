@@ -28,7 +28,7 @@ from test_readers_annotation_tools import (
 )
 
 from accord import Rubric, read
-from accord.board import Board, Selection
+from accord.board import Board, BoardFilters
 from accord.edges import (
     BadInput,
     is_in_calendar,
@@ -41,7 +41,7 @@ from accord.edges import (
     sendable_json,
 )
 from accord.formats import formats
-from accord.live import HistoryDeduplicator, Message, opened
+from accord.live import HistoryDeduplicator, Message, open_ingestor
 from accord.project import Config, Project, import_files
 from accord.report import write_report
 from accord.scoring import (
@@ -69,7 +69,7 @@ def test_text_becomes_sendable(text: str, clean: str) -> None:
 
 
 @given(st.text(st.characters()))
-def test_sendable_text_is_utf_8_and_stays_as_it_is(text: str) -> None:
+def test_sendable_text_is_utf_8_and_unchanged(text: str) -> None:
     clean = sendable(text)
     assert clean.encode().decode() == clean and "\0" not in clean and sendable(clean) == clean
 
@@ -104,10 +104,10 @@ def test_whole_numbers_are_ascii_digits(text: str, number: int | None) -> None:
     assert parse_whole_number(text) == number
 
 
-def test_yaml_text_that_is_no_text_is_refused_and_that_of_a_card_replaced(tmp_path: Path) -> None:
+def test_invalid_text_is_refused_in_yaml_and_replaced_in_cards(tmp_path: Path) -> None:
     for text in ('a: "\\ud800"', '"\\0": 1', 'a: ["x", "\\uDFFF"]'):
         (tmp_path / "a.yaml").write_text(text)
-        with pytest.raises(BadInput, match="a.yaml is no YAML: .*NUL or half a surrogate pair"):
+        with pytest.raises(BadInput, match="a.yaml is not valid YAML: .*NUL or half a surrogate pair"):
             load_yaml(tmp_path / "a.yaml")
     (tmp_path / "card.json").write_text('{"a\\ud800": ["\\udfff", "\\ud83d\\ude00"]}')
     assert read_json_file(tmp_path / "card.json") == {"a\ufffd": ["\ufffd", "😀"]}
@@ -115,7 +115,7 @@ def test_yaml_text_that_is_no_text_is_refused_and_that_of_a_card_replaced(tmp_pa
 
 @settings(max_examples=60, deadline=None)
 @given(st.binary(max_size=200), st.integers(1, 60), st.integers(0, 255))
-def test_archive_is_whole_or_refused(content: bytes, cut: int, byte: int) -> None:
+def test_damaged_archive_is_refused(content: bytes, cut: int, byte: int) -> None:
     """A truncated or changed archive gives the packed bytes, or an error."""
     packed = gzip.compress(content, mtime=0)
     changed = bytearray(packed)
@@ -218,9 +218,9 @@ def finite(text: str) -> Any:
 def shown_board(project: Project) -> None:
     """Draw the board of every selection that its own choices offer."""
     board = Board(project)
-    found = board.figures(Selection())
+    found = board.figures(BoardFilters())
     assert found is None or json.dumps(found[1].to_json(), allow_nan=False).encode()
-    page = board.page(Selection.from_query("order=newest"))
+    page = board.page(BoardFilters.from_query("order=newest"))
     if found is not None and page is not None:
         assert all(each.conversation.encode() and str(each.day or "").encode() for each in page[1].rows)
         json.dumps(found[0].selection.to_json(), allow_nan=False)
@@ -262,9 +262,7 @@ def test_every_format_has_a_sample(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", SAMPLES)
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(data=st.data())
-def test_whatever_a_reader_lets_in_every_later_stage_takes(
-    name: str, data: st.DataObject, folder: Path, rubric: Rubric
-) -> None:
+def test_later_stages_accept_all_imported_rows(name: str, data: st.DataObject, folder: Path, rubric: Rubric) -> None:
     rows = data.draw(changed_rows(SAMPLES[name]))
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "rows.jsonl"
@@ -284,11 +282,11 @@ def test_whatever_a_reader_lets_in_every_later_stage_takes(
 ))  # fmt: skip
 @example(message={"conversation": "c", "role": "assistant", "content": "Hello.", "time": "0001-01-01T00:00:00+14:00"})
 @example(message={"conversation": "c", "role": "assistant", "content": "\ud800", "system": "\ud800", "id": "\0"})
-def test_whatever_a_live_message_says_the_board_shows_it(message: dict[str, Any], folder: Path) -> None:
+def test_board_shows_any_live_message(message: dict[str, Any], folder: Path) -> None:
     with (
         tempfile.TemporaryDirectory() as place,
         Project(Config.model_validate({"store": f"sqlite:///{place}/accord.db"})) as project,
-        opened(folder, mart=project.mart, store=project.store) as ingestor,
+        open_ingestor(folder, mart=project.mart, store=project.store) as ingestor,
     ):
         said, bad = HistoryDeduplicator().messages(message, "log@0", "auto")
         assert all(isinstance(reason, str) for reason in bad)
@@ -325,7 +323,7 @@ def test_odd_metadata_of_rated_conversations_reach_every_page(tmp_path: Path, fo
         assert "\0" not in html and "\x1b" not in html
 
 
-def test_facts_of_conversations_that_no_reader_made_are_sendable(tmp_path: Path) -> None:
+def test_facts_of_constructed_conversations_are_sendable(tmp_path: Path) -> None:
     from accord import Conversation, Turn
 
     odd = {"system": "\ud800", "topic": "\0", "language": "é\udfff", "time": "0001-01-01T00:00:00+14:00"}

@@ -1,4 +1,4 @@
-"""Statements about an evaluator beyond agreement, each against data of which the truth is known."""
+"""Insights into an evaluator beyond agreement, on data with known truth."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ from accord.validation import (
     by_group,
     compare,
     compared,
+    drift_summary,
     learning_curve,
-    said,
     shifts,
     stability,
 )
@@ -62,7 +62,7 @@ def judged(corpus: Planted) -> Planted:
 # --- decoding and bands --------------------------------------------------------------------------------------------
 
 
-def test_a_decision_has_the_least_expected_loss() -> None:
+def test_decision_minimizes_expected_loss() -> None:
     options, p = (1.0, 2.0, 3.0, 4.0), (0.4, 0.15, 0.15, 0.3)
     losses = {
         "squared": lambda a, y: (a - y) ** 2,
@@ -79,7 +79,7 @@ def test_a_decision_has_the_least_expected_loss() -> None:
         decode(options, p, "sqared")
 
 
-def test_a_score_says_how_undecided_it_is_and_how_it_was_decoded() -> None:
+def test_score_has_variance_entropy_and_decoding() -> None:
     corpus = planted(conversations=60)
     score = mixed(corpus.question).fit(corpus.evidence, corpus.labels).predict(corpus.evidence)[0]
     assert isinstance(score, Score) and score.band is not None
@@ -91,7 +91,7 @@ def test_a_score_says_how_undecided_it_is_and_how_it_was_decoded() -> None:
 
 
 @pytest.mark.slow
-def test_bands_hold_as_often_as_they_say() -> None:
+def test_bands_have_their_nominal_coverage() -> None:
     held = []
     for seed in range(6):
         corpus = planted(conversations=160, annotators=5, noise=0.8, seed=seed)
@@ -103,14 +103,14 @@ def test_bands_hold_as_often_as_they_say() -> None:
     assert np.mean(held) == pytest.approx(0.8, abs=0.03)
 
 
-def test_a_band_is_the_quantile_of_its_definition() -> None:
+def test_band_quantile_matches_its_definition() -> None:
     options, shares = np.array([1.0, 2.0]), np.array([[0.5, 0.5]] * 9)
     truth = np.array([1, 1, 1, 1, 1, 1, 1, 1, 2.0])
     assert band_quantile(options, shares, truth, 0.8) == pytest.approx(1.0)  # |1 - 1.5| / 0.5
     assert bands(options, shares[:1], 3.0).tolist() == [[1.0, 2.0]]  # cut to the scale
 
 
-def test_evidence_unlike_the_training_data_is_said() -> None:
+def test_out_of_distribution_evidence_warns() -> None:
     corpus = planted(conversations=200)
     learned = mixed(corpus.question).fit(corpus.evidence, corpus.labels)
     own = [score.warning for score in learned.predict(corpus.evidence) if isinstance(score, Score)]
@@ -120,7 +120,7 @@ def test_evidence_unlike_the_training_data_is_said() -> None:
     assert all("unlike" in str(s.warning) for s in learned.predict(far) if isinstance(s, Score))
 
 
-def test_a_changed_judge_is_said_at_every_score(tmp_path: Path) -> None:
+def test_changed_judge_version_warns(tmp_path: Path) -> None:
     from accord import load_evaluator
 
     corpus = planted(conversations=60)
@@ -136,7 +136,7 @@ def test_a_changed_judge_is_said_at_every_score(tmp_path: Path) -> None:
 # --- groups and annotators -----------------------------------------------------------------------------------------
 
 
-def test_a_group_that_is_scored_too_high_is_found_and_others_are_not() -> None:
+def test_biased_group_is_detected() -> None:
     corpus = planted(conversations=200, annotators=4)
     rated = ratings(corpus.evidence, corpus.labels, corpus.question)
     rng = np.random.default_rng(0)
@@ -154,7 +154,7 @@ def test_a_group_that_is_scored_too_high_is_found_and_others_are_not() -> None:
     assert by_group(system, rated, [None] * len(rated), "topic") == []
 
 
-def test_reversed_and_random_annotators_are_named_and_honest_ones_are_not() -> None:
+def test_reversed_and_random_annotators_are_detected() -> None:
     corpus = planted(conversations=150, annotators=6, noise=0.4, share=0.6)
     rng = np.random.default_rng(1)
 
@@ -177,7 +177,7 @@ def test_reversed_and_random_annotators_are_named_and_honest_ones_are_not() -> N
     assert annotator_quality(honest, found.new_value) == []
 
 
-def test_end_users_are_one_annotator() -> None:
+def test_pooled_annotators_count_as_one() -> None:
     corpus = planted(conversations=120, annotators=3, share=0.9)
     users = [
         replace(label, annotator=f"user-{place}")
@@ -199,7 +199,7 @@ def test_end_users_are_one_annotator() -> None:
 # --- questions -----------------------------------------------------------------------------------------------------
 
 
-def test_importance_is_the_papers_ratio_of_gradients() -> None:
+def test_importance_matches_the_papers_ratio_of_gradients() -> None:
     corpus = judged(planted(conversations=300, annotators=3, noise=0.3))
     other = corpus.question.model_copy(update={"id": "Q0"})
     noise = corpus.question.model_copy(update={"id": "noise"})
@@ -215,12 +215,12 @@ def test_importance_is_the_papers_ratio_of_gradients() -> None:
     # ŷ_Q0 rises with the first feature alone, by b; the main answer by about .8 of its unit: the ratio is near .8 / 1.
     assert found["Q0"].estimate.value == pytest.approx(0.8, abs=0.2)
     assert found["Q0"].estimate.low is not None and found["Q0"].estimate.low > 0.5
-    assert set(found) == {"Q0"}, "of a question that nothing explains, nobody knows what would improve it"
+    assert set(found) == {"Q0"}, "a question that the evidence does not explain is left out"
     with pytest.raises(BadInput, match="needs 30"):
         importance(corpus.evidence, Labels(list(labels)[:5]), corpus.question, ())
 
 
-def test_an_adaptive_rubric_asks_what_matters_first_and_needs_few() -> None:
+def test_adaptive_rubric_asks_the_most_informative_questions_first() -> None:
     corpus = judged(planted(conversations=150, annotators=4, features=3, noise=0.3))
     learned = mixed(corpus.question).fit(corpus.evidence, corpus.labels)
     rubric = AdaptiveRubric(learned)
@@ -246,7 +246,7 @@ def test_an_adaptive_rubric_asks_what_matters_first_and_needs_few() -> None:
 
 
 @pytest.mark.slow
-def test_the_adaptive_curve_ends_at_all_questions_and_stops_when_told() -> None:
+def test_adaptive_curve_ends_at_all_questions_or_at_its_limit() -> None:
     corpus = judged(planted(conversations=60, annotators=3, features=4, noise=0.3))
     rated = ratings(corpus.evidence, corpus.labels, corpus.question)
     splits = list(grouped_folds(list(rated.conversation), 3, 0))
@@ -268,9 +268,9 @@ def test_the_adaptive_curve_ends_at_all_questions_and_stops_when_told() -> None:
 # --- labels --------------------------------------------------------------------------------------------------------
 
 
-def test_suggested_labels_are_new_worth_more_than_chance_and_for_those_who_can() -> None:
+def test_suggested_labels_are_new_and_better_than_random() -> None:
     corpus = planted(conversations=120, annotators=4, features=3, share=1.0)
-    # p3 has given three labels, everybody else forty.
+    # p3 has three labels, the others forty each.
     given = [
         label
         for label in corpus.labels
@@ -279,7 +279,7 @@ def test_suggested_labels_are_new_worth_more_than_chance_and_for_those_who_can()
     found = suggest_labels(corpus.evidence, Labels(given), corpus.question, 12)
     done = {(label.target, label.annotator) for label in given}
     assert len({(s.target, s.annotator) for s in found}) == 12 and not done & {(s.target, s.annotator) for s in found}
-    assert sum(s.annotator == "p3" for s in found) >= 6  # who is known least is asked most
+    assert sum(s.annotator == "p3" for s in found) >= 6  # the annotator with the fewest labels is asked most
     assert all(a.gain >= b.gain - 1e-9 for a, b in zip(found, found[1:], strict=False))
     only = suggest_labels(corpus.evidence, Labels(given), corpus.question, 3, ["p1"])
     assert {s.annotator for s in only} == {"p1"}
@@ -291,27 +291,27 @@ def test_suggested_labels_are_new_worth_more_than_chance_and_for_those_who_can()
         suggest_labels(corpus.evidence, corpus.labels, corpus.question, 3)
 
 
-def test_suggested_labels_are_of_many_conversations_of_all_kinds() -> None:
+def test_suggested_labels_cover_all_kinds_of_conversations() -> None:
     corpus = planted_turns(conversations=60, turns=4, annotators=3, spread=1.0)
     given = Labels(label for label in corpus.labels if label.target.conversation < "c0010")
     found = suggest_labels(corpus.evidence, given, corpus.question, 30)
-    assert len({each.target.conversation for each in found}) >= 25, "a second label of one says less"
+    assert len({each.target.conversation for each in found}) >= 25, "a second label of a conversation adds less"
     assert not {each.target.conversation for each in found[:20]} & {label.target.conversation for label in given}
 
 
-def test_labels_are_suggested_among_those_that_can_be_given_to_new_people_too() -> None:
+def test_suggestions_respect_allowed_pairs_and_new_annotators() -> None:
     corpus = planted(conversations=80, annotators=4, share=1.0)
     given = Labels(x for x in corpus.labels if x.target.conversation < "c0020" and x.annotator != "p3")
     among = {(x.target, x.annotator) for x in corpus.labels if x.target.conversation >= "c0070"}
     found = suggest_labels(corpus.evidence, given, corpus.question, 100, among=among)
-    assert {(each.target, each.annotator) for each in found} == among, "all of them, and nothing else"
-    assert sum(each.annotator == "p3" for each in found[:8]) >= 3, "of whom nothing is known yet"
+    assert {(each.target, each.annotator) for each in found} == among, "exactly the allowed pairs"
+    assert sum(each.annotator == "p3" for each in found[:8]) >= 3, "p3 has no labels yet"
     with pytest.raises(UnknownName, match="annotator 'p3'"):
         suggest_labels(corpus.evidence, given, corpus.question, 1, ["p3"])
 
 
 @pytest.mark.slow
-def test_the_learning_curve_falls_and_ends_where_everything_is_learned_from() -> None:
+def test_learning_curve_falls_and_ends_at_all_labels() -> None:
     corpus = planted(conversations=100, annotators=4)
     rated = ratings(corpus.evidence, corpus.labels, corpus.question)
     known = corpus.question, corpus.evidence, corpus.labels, rated
@@ -326,19 +326,21 @@ def test_the_learning_curve_falls_and_ends_where_everything_is_learned_from() ->
 # --- drift, reliability, many annotators ---------------------------------------------------------------------------
 
 
-def test_drift_is_seen_in_the_feature_that_moved() -> None:
+def test_drift_is_detected_in_the_shifted_feature() -> None:
     then, now = planted(conversations=200).evidence, planted(conversations=200, seed=1).evidence
-    assert not any(shift.is_shifted for shift in shifts(then, now)) and "are like those" in said(shifts(then, now))
+    assert not any(shift.is_shifted for shift in shifts(then, now)) and "do not differ" in drift_summary(
+        shifts(then, now)
+    )
     values = now.values.copy()
     values[:, 1] += 1.5
     moved = shifts(then, EvidenceTable(now.targets, now.columns, values, now.present))
-    assert [shift.feature for shift in moved if shift.is_shifted] == ["f1"] and "f1" in said(moved)
+    assert [shift.feature for shift in moved if shift.is_shifted] == ["f1"] and "f1" in drift_summary(moved)
     assert stability(np.arange(100.0), np.arange(100.0)) == pytest.approx(0)
-    assert "Too few" in said(shifts(then.take(range(5)), now))
+    assert "Too few" in drift_summary(shifts(then.take(range(5)), now))
 
 
 @pytest.mark.parametrize("name", ["curves", "mixed"])
-def test_turns_of_a_conversation_that_are_alike_are_no_drift(name: str) -> None:
+def test_similar_turns_of_a_conversation_are_no_drift(name: str) -> None:
     false, seen, draws = 0, 0, 12
     for seed in range(draws):
         corpus = planted_turns(seed=seed)
@@ -353,10 +355,10 @@ def test_turns_of_a_conversation_that_are_alike_are_no_drift(name: str) -> None:
         false += any(shift.is_shifted for shift in shifts(then, now))
         moved = replace(now, values=now.values + np.array([1.5, *[0.0] * 7]))
         seen += "f0" in {shift.feature for shift in shifts(then, moved) if shift.is_shifted}
-    assert false <= 1 and seen == draws  # rows taken for independent ones raise an alarm in all of them
+    assert false <= 1 and seen == draws  # treating rows as independent would raise an alarm in every draw
 
 
-def test_reliability_diagrams_show_what_happened() -> None:
+def test_reliability_diagrams_match_outcomes() -> None:
     rng = np.random.default_rng(0)
     p = rng.uniform(0.05, 0.95, size=4000)
     happened = (rng.random(4000) < p).astype(int)
@@ -370,7 +372,7 @@ def test_reliability_diagrams_show_what_happened() -> None:
     assert diagrams(bold, Clusters([f"c{i}" for i in range(4000)]), draws=20)[1].error.value > 0.1  # type: ignore[operator]
 
 
-def test_the_sparse_equations_give_the_dense_ones_effects() -> None:
+def test_iterative_equations_match_dense_ones() -> None:
     rng = np.random.default_rng(0)
     n, people, texts = 400, 12, 90
     Z, who, text = rng.normal(size=(n, 3)), rng.integers(people, size=n), rng.integers(texts, size=n)
@@ -383,14 +385,14 @@ def test_the_sparse_equations_give_the_dense_ones_effects() -> None:
     assert learned.effects == pytest.approx(dense.effects, abs=1e-4) and learned.noise == pytest.approx(
         dense.noise, rel=1e-4
     )
-    assert (learned.errors <= dense.errors).all()  # they leave out what is not known of the shared effects
+    assert (learned.errors <= dense.errors).all()  # they ignore the uncertainty of shared effects
     assert np.corrcoef(learned.held_out_residuals, dense.held_out_residuals)[0, 1] > 0.98
     sparse, full = best_ratios(large), EffectEquations.of(Z, y, who, people, text, True).best_ratios()
     assert np.log(sparse[:4]) == pytest.approx(np.log(full[:4]), abs=0.01) and sparse[4] == full[4] == 0.0
 
 
 @pytest.mark.parametrize("case", ["one annotator", "equal labels", "few"])
-def test_odd_data_are_said_and_still_learned_from(case: str) -> None:
+def test_odd_data_are_reported_and_learned_from(case: str) -> None:
     corpus = planted(conversations=40, annotators=3, share=0.9)
     if case == "one annotator":
         labels = Labels(label for label in corpus.labels if label.annotator == "p1")
@@ -407,7 +409,7 @@ def test_odd_data_are_said_and_still_learned_from(case: str) -> None:
     assert Target("c0000") == corpus.evidence.targets[0]
 
 
-# --- what a table says of itself -----------------------------------------------------------------------------------
+# --- remarks of a comparison ---------------------------------------------------------------------------------------
 
 
 def on(question: Question, rated: Ratings) -> Experiment:
@@ -423,7 +425,7 @@ def system_of(name: str, rated: Ratings, value: np.ndarray, scored: np.ndarray |
     )
 
 
-def test_systems_are_compared_on_the_ratings_that_all_of_them_scored() -> None:
+def test_systems_are_compared_on_common_ratings() -> None:
     corpus = planted(conversations=60)
     rated = ratings(corpus.evidence, corpus.labels, corpus.question)
     rng = np.random.default_rng(0)
@@ -442,7 +444,7 @@ def test_systems_are_compared_on_the_ratings_that_all_of_them_scored() -> None:
     assert f"compared on the {n - 10} of {n} ratings" in found.remarks[0]
 
 
-def test_what_is_the_same_for_everything_in_a_fold_has_no_correlation() -> None:
+def test_constant_predictions_in_a_fold_have_no_correlation() -> None:
     corpus = planted(conversations=60)
     found = compare(corpus.evidence, corpus.labels, corpus.question, ("mixed",), draws=50)
     constant, mean, mixed_model = found["constant"], found["annotator-mean"], found["mixed"]
@@ -450,7 +452,7 @@ def test_what_is_the_same_for_everything_in_a_fold_has_no_correlation() -> None:
     for name in ("pearson", "spearman", "kendall"):
         assert constant.estimates[name] == Estimate()
     assert constant.values["rmse"] is not None and mean.values["pearson"] is not None
-    assert mean.within["annotators"].pearson.value is None, "it says one thing of everything that a person rates"
+    assert mean.within["annotators"].pearson.value is None, "it is constant for each annotator"
     inside = mixed_model.within["annotators"]
     assert inside.groups == 6 and inside.pearson.value is not None and 0.3 < inside.pearson.value < 1
     assert inside.pearson.low < inside.pearson.value < inside.pearson.high  # type: ignore[operator]
@@ -461,7 +463,7 @@ def test_what_is_the_same_for_everything_in_a_fold_has_no_correlation() -> None:
     assert not any(d.against == "constant" and d.statistic == "pearson" for d in found.differences)
 
 
-def test_agreement_within_systems_is_told_where_there_are_several() -> None:
+def test_agreement_within_systems_needs_several_systems() -> None:
     corpus = planted(conversations=60)
     rated = ratings(corpus.evidence, corpus.labels, corpus.question)
     speakers = np.array(["bot-1" if name < "c0030" else "bot-2" for name in rated.conversation], dtype=object)
@@ -472,7 +474,7 @@ def test_agreement_within_systems_is_told_where_there_are_several() -> None:
     assert set(same["one"].within) == {"annotators"}
 
 
-def test_probabilities_that_say_less_than_none_are_said() -> None:
+def test_probabilities_worse_than_constant_are_reported() -> None:
     corpus = planted(conversations=60)
     rated = ratings(corpus.evidence, corpus.labels, corpus.question)
     sure = system_of("sure", rated, np.full(len(rated), 1.0) + np.arange(len(rated)) % 2)
@@ -485,7 +487,7 @@ def test_probabilities_that_say_less_than_none_are_said() -> None:
     assert compared(on(corpus.question, rated), [flat, flat], draws=20).remarks == []
 
 
-def test_a_leak_is_large_where_it_lies_outside_the_honest_interval() -> None:
+def test_leak_is_large_outside_the_honest_interval() -> None:
     corpus = planted(conversations=60)
     rated = ratings(corpus.evidence, corpus.labels, corpus.question)
     noise = np.random.default_rng(0).normal(size=len(rated))
@@ -499,12 +501,12 @@ def test_a_leak_is_large_where_it_lies_outside_the_honest_interval() -> None:
     assert replace(honest, leak=small).to_json()["leak"]["rmse"] == small.rmse
 
 
-# --- out-of-fold work is done once ---------------------------------------------------------------------------------
+# --- cache of out-of-fold predictions ------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def learned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Grows by one whenever a mixed model learns."""
+    """List with an entry per fit of a mixed model."""
     calls, learn = [], MixedAnswers.fit_predict
 
     def counted(self: MixedAnswers, *args: Any, **kwargs: Any) -> Any:
@@ -523,7 +525,7 @@ def settings(folder: Path, **changed: Any) -> Config:
 
 @pytest.fixture(scope="module")
 def tried_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store in whose evaluator everything was learned once; to be copied."""
+    """Store in which everything was learned once; to be copied."""
     folder = tmp_path_factory.mktemp("tried")
     with Project(settings(folder)) as project:
         project.import_(sample_sources())
@@ -533,13 +535,13 @@ def tried_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def tried(tried_store: Path, tmp_path: Path) -> Path:
-    """A folder with that store, to be written to."""
+    """Writable folder with that store."""
     shutil.copy(tried_store, tmp_path)
     return tmp_path
 
 
 @pytest.mark.slow
-def test_fit_compare_and_report_do_not_repeat_each_others_work(tmp_path: Path, learned: list[int]) -> None:
+def test_fit_compare_and_report_share_cached_work(tmp_path: Path, learned: list[int]) -> None:
     with Project(settings(tmp_path)) as project:
         project.import_(sample_sources())
         fitted = project.fit(out=tmp_path / "m")
@@ -571,16 +573,14 @@ def test_fit_compare_and_report_do_not_repeat_each_others_work(tmp_path: Path, l
     ],
 )
 @pytest.mark.slow
-def test_what_could_change_a_prediction_is_never_read_from_before(
-    changed: dict[str, Any], tried: Path, learned: list[int]
-) -> None:
+def test_changed_settings_are_not_read_from_the_cache(changed: dict[str, Any], tried: Path, learned: list[int]) -> None:
     with Project(settings(tried, **changed)) as project:
         project.fit_offline()
     assert learned
 
 
 @pytest.mark.slow
-def test_one_label_more_is_learned_from(tried: Path, learned: list[int]) -> None:
+def test_new_label_is_not_read_from_the_cache(tried: Path, learned: list[int]) -> None:
     with Project(settings(tried)) as project:
         project.fit_offline()
         assert not learned, "nothing has changed"
@@ -590,4 +590,4 @@ def test_one_label_more_is_learned_from(tried: Path, learned: list[int]) -> None
         changed_draws = Project(settings(tried, draws=60))
         changed_draws.fit_offline()
         changed_draws.close()
-        assert len(learned) == 4, "intervals are drawn anew from the same predictions"
+        assert len(learned) == 4, "new intervals use cached predictions"

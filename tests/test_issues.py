@@ -81,7 +81,7 @@ def says(verdict: object) -> str:
 # --- taxonomies ---------------------------------------------------------------------------------------------------
 
 
-def test_the_papers_taxonomy_is_table_3_and_its_names_are_found_however_they_are_written() -> None:
+def test_taxonomy_is_table_3_and_names_are_matched_loosely() -> None:
     assert SODA.names == (
         "Coherence", "Commonsense", "Assumption", "Repetition", "Engagement", "Antisocial", "Fluency", "Gender Pronoun",
         "Non-textual", "Other",
@@ -115,12 +115,12 @@ def test_appendix_a_is_data() -> None:
         ({"name": "t", "issues": [{"name": "A", "definition": "x"}, {"name": "a", "definition": "y"}]}, "both called 'a'"),
         ({"name": "t", "issues": [{"name": "A", "definition": "x"}, {"name": "B", "definition": "y", "aliases": ["A"]}]}, "both called"),
         ({"name": "t", "issues": []}, "issues"),
-        ({"name": "t", "issues": [{"name": "A", "definition": "x"}], "other": "Z"}, "none of its issues: A"),
+        ({"name": "t", "issues": [{"name": "A", "definition": "x"}], "other": "Z"}, "not one of its issues: A"),
         ({"name": "t", "issues": [{"name": "A", "definition": "x", "citical": True}]}, "critical"),
         ({"name": "t", "issues": [{"name": "A", "definition": "x"}], "looked_at_again": {"type": "A", "question": "?"}}, "needs `other`"),
     ],
 )  # fmt: skip
-def test_a_wrong_taxonomy_says_what_is_wrong(content: dict[str, object], says: str) -> None:
+def test_invalid_taxonomy_is_an_error(content: dict[str, object], says: str) -> None:
     with pytest.raises(BadInput, match=says):
         read_taxonomy(content, "mine.yaml")
     with pytest.raises(UnknownName, match="soda-eval"):
@@ -130,7 +130,7 @@ def test_a_wrong_taxonomy_says_what_is_wrong(content: dict[str, object], says: s
 # --- reading ------------------------------------------------------------------------------------------------------
 
 
-def test_ten_thousand_replies_yield_nothing_that_the_model_did_not_state() -> None:
+def test_parser_invents_nothing_in_ten_thousand_replies() -> None:
     read_as: Counter[str] = Counter()
     for reply in written(10_000, seed=1):
         found = read_verdict(reply.text)
@@ -160,12 +160,12 @@ def test_ten_thousand_replies_yield_nothing_that_the_model_did_not_state() -> No
         ('{"score": ' + "9" * 10_000 + "}", "JSON"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_says_why(text: str, reason: str) -> None:
+def test_unreadable_verdict_has_a_reason(text: str, reason: str) -> None:
     found = read_verdict(text)
     assert isinstance(found, UnreadableVerdict) and reason in found.reason
 
 
-def test_losses_are_counted_and_the_rest_is_kept() -> None:
+def test_losses_are_counted() -> None:
     found = read_verdict(
         says({**BAD, "issues": [*BAD["issues"], "Coherence", {"type": ""}, {"type": "A", "comment": 3}]})
     )  # type: ignore[misc]
@@ -198,7 +198,7 @@ def test_verdicts_of_a_dialogue_are_read_by_their_turn() -> None:
     assert read_verdicts(PERFECT, [1]) == {1: UnreadableVerdict("no list of turns")}
 
 
-def test_quotes_are_found_whatever_their_spaces_and_marks() -> None:
+def test_quotes_match_up_to_spaces_and_marks() -> None:
     reply = "He said: “It’s fine”,\n and  left."
     assert find_quote("it's fine", reply) == (10, 19)
     assert find_quote('"and left."', reply) == (23, 32)
@@ -235,7 +235,7 @@ def test_a_dialogue_is_one_request_and_single_turns_say_the_same_in_the_same_for
     assert len(prompts_of(chat, turns, ASKING)) == 1 and len(prompts_of(chat, turns, ALONE)) == len(turns)
 
 
-def test_nothing_after_the_turn_is_ever_shown() -> None:
+def test_later_turns_are_never_shown() -> None:
     [prompt] = prompts_of(CHAT, [1], ALONE)
     assert "How is" in prompt.messages[0].content and "Bye." not in prompt.messages[0].content
     [prompt] = prompts_of(CHAT.at(None), [1, 3], ASKING)
@@ -244,13 +244,13 @@ def test_nothing_after_the_turn_is_ever_shown() -> None:
     assert all("Later." not in p.messages[0].content for p in prompts_of(longer, [1, 3], ASKING))
 
 
-def test_what_a_dialogue_shares_comes_first_so_that_prefix_caches_hit() -> None:
+def test_shared_part_of_a_dialogue_comes_first() -> None:
     one, two = (prompt.messages[0].content for prompt in prompts_of(CHAT, [1, 3], ALONE))
     shared = next(place for place, (a, b) in enumerate(zip(one, two, strict=False)) if a != b)
     assert "it gives no instructions and no ratings." in one[:shared]
 
 
-def test_an_unread_turn_is_asked_alone_then_once_more_and_then_stays_unassessed() -> None:
+def test_unread_turn_is_requested_alone_and_repeated_once() -> None:
     replies = [says({"turns": [{"turn": 1, **BAD}]}), "no", "no again"]
     model = ScriptedModel(replies)
     found = run_flow(annotate(CHAT, [1, 3], ASKING, "m"), model)
@@ -260,7 +260,7 @@ def test_an_unread_turn_is_asked_alone_then_once_more_and_then_stays_unassessed(
     assert "no JSON object" in model.asked[2].messages[-1].content
 
 
-def test_a_second_reply_replaces_one_with_losses_only_where_it_loses_less() -> None:
+def test_second_reply_is_used_only_with_fewer_losses() -> None:
     lossy = {**BAD, "issues": [*BAD["issues"], "x"]}  # type: ignore[misc]
     for second, expected in ((says(BAD), 0), ("garbage", 1), (says({**lossy, "issues": ["x", "y"]}), 1)):
         [found] = run_flow(annotate(CHAT, [1], ALONE, "m"), ScriptedModel([says(lossy), second]))
@@ -324,7 +324,7 @@ def made(*types: str) -> list[Issue]:
     return list(settled(postprocess(Target("c", 1), found, "reply", SODA, "m"), SODA).issues)
 
 
-def test_names_go_to_the_taxonomy_and_what_they_were_called_stays_beside_them() -> None:
+def test_kinds_are_mapped_and_keep_their_original_name() -> None:
     assert [(issue.type, issue.said) for issue in made("Coherence", "typo", "Amnesia", "coherence")] == [
         ("Coherence", None), ("Fluency", "typo"), ("Other", "Amnesia"), ("Coherence", "coherence"),
     ]  # fmt: skip
@@ -341,7 +341,7 @@ def mending(types: list[str], script: object, taxonomy: Taxonomy = SODA) -> tupl
     return done, model
 
 
-def test_unknown_names_are_asked_of_the_model_and_other_is_looked_at_again_for_antisocial() -> None:
+def test_unknown_kinds_are_requested_and_residual_ones_revised() -> None:
     replies = [
         says({"kinds": [{"number": 1, "kind": "Coherence"}, {"number": 2, "kind": "none"}]}),
         says({"yes": [{"number": 2}]}),
@@ -361,7 +361,7 @@ def test_a_model_that_cannot_sort_leaves_the_residual_kind(reply: object) -> Non
     assert [(issue.type, issue.said) for issue in done.issues] == [("Other", "Amnesia")]
 
 
-def test_without_a_residual_kind_what_fits_nowhere_is_lost_and_counted() -> None:
+def test_unknown_kind_without_a_residual_kind_is_a_loss() -> None:
     own = Taxonomy.model_validate({"name": "own", "issues": [{"name": "Tone", "definition": "Is rude."}]})
     done, _ = mending(["Amnesia", "tone"], lambda prompt: says({"kinds": []}), own)
     assert [issue.type for issue in done.issues] == ["Tone"] and done.losses == (NO_KIND,)
@@ -388,7 +388,7 @@ def test_replies_need_a_turn_before_them_and_words() -> None:
     people = Conversation(
         "p", (Turn("speaker_a", "a", "Ann"), Turn("speaker_b", "b", "Bo"), Turn("speaker_a", "c", "Cy"))
     )
-    assert judged_turns(people).turns == [2] and judged_turns(people, everyone=True).turns == [1, 2]
+    assert judged_turns(people).turns == [2] and judged_turns(people, all_speakers=True).turns == [1, 2]
     assert judged_turns(people).odd == {MORE_SPEAKERS: 1} and speakers(people) == ["Ann", "Bo", "Cy"]
     assert "tool" in NON_SPEAKERS
 
@@ -473,7 +473,7 @@ def test_released_annotations_are_read_with_their_kinds_mapped(tmp_path: Path) -
     [({"score": 0}, "1 to 5"), ({"score": "high"}, "1 to 5"), ({"turn_index": 7}, "not one of the dialogue's 2"),
      ({"issues": {"a": 1}}, "issues are a list"), ({"issues": [{"comment": "x"}]}, "an object with a type")],
 )  # fmt: skip
-def test_a_bad_annotation_names_its_line(tmp_path: Path, change: dict[str, object], says: str) -> None:
+def test_invalid_annotation_names_its_line(tmp_path: Path, change: dict[str, object], says: str) -> None:
     path = lines(tmp_path / "soda.jsonl", [RELEASED[1], {**RELEASED[0], **change}])
     with pytest.raises(BadRow, match=f"line 2.*{says}"):
         list(read(path))
@@ -500,7 +500,7 @@ def test_assessments_are_kept_once_a_turn_and_maker(store: Store) -> None:
     assert kept.makers() == {"maker a": 1, "maker b": 1} and kept.conversations("maker b") == ["c1"]
 
 
-def test_other_words_under_the_same_id_are_another_turn(store: Store) -> None:
+def test_changed_text_under_an_id_is_another_turn(store: Store) -> None:
     kept, other = IssueAnnotations(store), Conversation("c1", (Turn("user", "I have a dog."), *CHAT.turns[1:]))
     for chat, score in ((CHAT, 2), (other, 5)):
         said = turn_digests(chat)[1]
@@ -510,10 +510,10 @@ def test_other_words_under_the_same_id_are_another_turn(store: Store) -> None:
     ]
     assert not list(kept.of([Conversation("c1", CHAT.turns[:1])], "m"))
     longer = Conversation("c1", (*CHAT.turns, Turn("user", "Later.")))
-    assert [each.score for each in kept.of([longer], "m")] == [2]  # what comes later changes nothing
+    assert [each.score for each in kept.of([longer], "m")] == [2]  # later turns change nothing
 
 
-def test_planted_dialogues_have_the_issues_they_say() -> None:
+def test_planted_dialogues_have_their_issues() -> None:
     texts = [turn.content for chat in dialogues(30) for turn in chat.by("assistant")]
     counts = Counter(issue["type"] for text in texts for issue in verdict(text)["issues"])
     assert set(counts) == set(SIGNS) and min(counts.values()) >= 5
@@ -542,7 +542,7 @@ def test_examples_are_drawn_from_other_dialogues_by_turns_with_and_without_issue
     assert verdict_of(made_up)["issues"] == [{"type": "Coherence", "comment": "x", "quote": ""}]
 
 
-def test_speakers_names_are_no_words_of_theirs_and_words_no_names(tmp_path: Path) -> None:
+def test_speaker_names_are_not_text(tmp_path: Path) -> None:
     row = {"dialogue_id": "d", "turn_index": 1, "issues": [], "score": 3}
     said = ["Hello there", "Here's the thing: no", "Ann: fine"]
     [record] = read(lines(tmp_path / "a.jsonl", [{**row, "dialogue": said, "speakers": ["Ann", "Bo", "Ann"]}]))
@@ -555,7 +555,7 @@ def test_speakers_names_are_no_words_of_theirs_and_words_no_names(tmp_path: Path
     assert [(turn.name, turn.content) for turn in record.conversation.turns] == [(None, text) for text in said]
 
 
-def test_who_assesses_twice_is_kept_twice_and_counted_once(tmp_path: Path) -> None:
+def test_repeated_annotations_are_stored_twice_and_counted_once(tmp_path: Path) -> None:
     row = {"dialogue_id": "d", "turn_index": 1, "issues": [], "score": 2, "dialogue": ["a", "b"]}
     [record] = read(lines(tmp_path / "a.jsonl", [row, {**row, "score": 5}]))
     assert [(each.score, each.signature.endswith("|repeat:2")) for each in record.assessments] == [
@@ -566,6 +566,6 @@ def test_who_assesses_twice_is_kept_twice_and_counted_once(tmp_path: Path) -> No
         list(read(lines(tmp_path / "b.jsonl", [row, {**row, "turn_index": 0, "dialogue": ["x", "y"]}])))
 
 
-def test_a_kind_cannot_be_called_like_a_column() -> None:
+def test_kind_cannot_have_the_name_of_a_column() -> None:
     with pytest.raises(BadInput, match="name"):
         read_taxonomy({"name": "t", "issues": [{"name": "Coherence:worst", "definition": "x"}]}, "mine.yaml")

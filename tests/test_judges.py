@@ -351,7 +351,7 @@ def test_invalid_cap_is_an_error(cap: str, tmp_path: Path, monkeypatch: pytest.M
         )
     Path("accord.yaml").write_text(f"budget: {{money: {cap.replace('nan', '.nan').replace('inf', '.inf')}}}\n")
     result = CliRunner().invoke(app, ["judge"])
-    said = "budget.money" if cap == "-1" else "is no finite number"
+    said = "budget.money" if cap == "-1" else "is not a finite number"
     assert result.exit_code == 1 and said in result.stderr
 
 

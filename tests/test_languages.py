@@ -1,4 +1,4 @@
-"""Texts in other languages than English: words of any script, the language recognised or named, and what is said of it."""
+"""Metrics of texts in other languages: words of any script, and language identification."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def chat(*said: str, documents: tuple[str, ...] = ()) -> Conversation:
 
 
 @pytest.mark.parametrize("language", PAIRS)
-def test_an_unrelated_reply_is_worth_less_than_a_fifth_of_a_related_one(language: str) -> None:
+def test_unrelated_reply_scores_below_a_fifth_of_a_related_one(language: str) -> None:
     mine = PAIRS[language]
     assert len(mine) == 50
     related = [ciu(fact, reply) for fact, reply in mine]
@@ -56,7 +56,7 @@ def test_an_unrelated_reply_is_worth_less_than_a_fifth_of_a_related_one(language
     assert recognised.count(language) >= 90
 
 
-def test_a_text_counts_the_same_however_its_characters_are_put_together() -> None:
+def test_text_scores_do_not_depend_on_unicode_composition() -> None:
     for mine in PAIRS.values():
         for fact, reply in mine[:10]:
             apart = unicodedata.normalize("NFD", reply)
@@ -65,7 +65,7 @@ def test_a_text_counts_the_same_however_its_characters_are_put_together() -> Non
     assert tokens("हिन्दी में") == ["हिन्दी", "में"], "marks belong to the letters before them"
 
 
-def test_what_is_written_without_blanks_is_taken_in_parts() -> None:
+def test_text_without_spaces_is_split() -> None:
     assert ParsedText("鹭吃鱼和青蛙。").tokens == ["鹭吃", "吃鱼", "和", "青蛙"]
     assert list(ParsedText("サギは魚とカエルを食べます。").content) == ["サギ", "魚", "カエル", "食"]
     near = ParsedText("Ilikeheronsbecausetheyeatfish").content
@@ -73,7 +73,7 @@ def test_what_is_written_without_blanks_is_taken_in_parts() -> None:
     assert ParsedText("See https://example.com/herons/and/fish?page=2").tokens[1:4] == ["https", "example", "com"]
 
 
-def test_a_language_that_is_not_known_is_said_and_one_that_is_known_is_named() -> None:
+def test_known_languages_are_named_and_unknown_ones_reported() -> None:
     samples = [
         Sample(replace(chat("Hm?", text, documents=(text,)), id=str(place)), 1)
         for place, text in enumerate(
@@ -95,7 +95,7 @@ def test_a_language_can_be_named_and_is_part_of_the_signature() -> None:
     context = SourceContext(Rubric.model_construct())
     sample = Sample(chat("Hm?", "Häuser", documents=("Haus",)), 1)
     recognised, named = measure([sample], ["ciu"]), measure([sample], ["ciu"], language="de")
-    assert recognised.values[0, 0] == 0 and named.values[0, 0] == 1, "one word alone does not tell its language"
+    assert recognised.values[0, 0] == 0 and named.values[0, 0] == 1, "a single word does not identify its language"
     assert "en-stop-190+porter" in recognised.columns[0].signature
     assert "words:de-stop-210+german" in named.columns[0].signature and not named.notes
     source = make_source("bank", {"language": "de"}, context)
@@ -104,7 +104,7 @@ def test_a_language_can_be_named_and_is_part_of_the_signature() -> None:
         make_source("bank", {"language": "xx"}, context)
 
 
-def test_a_conversation_turn_by_turn_is_the_same_in_any_language() -> None:
+def test_live_and_batch_language_agree() -> None:
     said = ("Hi!", "Hallo!", "Was frisst der Reiher, und wo?", GERMAN, "Fische?", "Frösche, Fische.", "And in English?",
             "It eats the fish and the frogs of the river.")  # fmt: skip
     whole = chat(*said, documents=(GERMAN,))
@@ -113,11 +113,11 @@ def test_a_conversation_turn_by_turn_is_the_same_in_any_language() -> None:
     for turn in (1, 3, 5, 7):
         assert session.measure(Sample(whole, turn)) == MetricSession(metrics).measure(Sample(whole, turn))
     short = MetricSession(metrics).measure(Sample(whole, 5))[0]
-    assert short["ciu"] == pytest.approx(1 / 2 + 1 / 3), "a short reply is in the language of what was said before"
+    assert short["ciu"] == pytest.approx(1 / 2 + 1 / 3), "a short reply has the language of the context"
 
 
 @pytest.mark.slow
-def test_without_blanks_the_figures_on_topical_chat_hold(data: Path) -> None:
+def test_topical_chat_figures_hold_without_spaces(data: Path) -> None:
     records = [each for each in read(data / "topical_usr") if each.conversation.documents and each.labels]
     thai = str.maketrans({chr(97 + place): chr(0xE01 + place) for place in range(26)})
 

@@ -59,7 +59,7 @@ from accord.evidence import (
 from accord.evidence.bank import similarity
 from accord.evidence.bank import tokens as words
 from accord.learning import EvaluatorSettings, Head, make_evaluator, make_head
-from accord.live import Message, MonitoringThread, opened, raise_alarms
+from accord.live import Message, MonitoringThread, open_ingestor, raise_alarms
 from accord.models import (
     SCORER,
     Budget,
@@ -94,7 +94,7 @@ def chats() -> list[Conversation]:
 
 
 def taught(before: Evaluator, samples: Sequence[Sample], labels: Labels) -> Evaluator:
-    """The evaluator after learning; its sources ask nobody."""
+    """The fitted evaluator; its sources send no requests."""
     return run(before.fit(Training(tuple(samples), labels, QUESTION)), memory_models())
 
 
@@ -129,7 +129,7 @@ def play(scorer: LiveScorer, conversation: Conversation) -> Iterator[Score | Uns
 
 
 def said_in(scorer: LiveScorer, name: str) -> list[str]:
-    """What was heard of a conversation."""
+    """State of a conversation."""
     found = scorer.conversation(name)
     return [] if found is None else [turn.content for turn in found.turns]
 
@@ -204,13 +204,13 @@ def test_turns_that_come_late_are_not_taken_in_and_gaps_are_said(evaluator: Eval
     whole = scorer.message("c", "assistant", "It was sent on Monday.", turn=2)
     assert isinstance(whole, Score) and "not heard" not in str(whole.warning)
     late = scorer.message("c", "assistant", "Let me look.", turn=2)
-    assert isinstance(late, Unscored) and late.reason == "turn 2 came after turn 2 had been taken in"
+    assert isinstance(late, Unscored) and late.reason == "turn 2 arrived after turn 2"
     assert said_in(scorer, "c") == ["Be brief.", "Where is my order?", "It was sent on Monday."]
     gap = scorer.message("c", "assistant", "It arrives on Friday.", turn=7)
-    assert isinstance(gap, Score) and str(gap.warning).endswith("turns before it were not heard: 3 to 6")
+    assert isinstance(gap, Score) and str(gap.warning).endswith("turns 3 to 6 before it are missing")
     following = scorer.message("c", "assistant", "Anything else?")
     assert isinstance(following, Score) and following.target.turn == 8
-    with pytest.raises(BadInput, match="counted from 0"):
+    with pytest.raises(BadInput, match="numbered from 0"):
         scorer.message("c", "user", "x", turn=-1)
 
 
@@ -221,7 +221,7 @@ HOSTILE = {
     "one long word": lambda count: "é" * 8 * count,
     "one word": lambda count: "a " * count,
 }
-"""Texts of so many words that cost the most of something."""
+"""Texts with a given number of words that are expensive to measure."""
 
 
 def bounded(evaluator: Evaluator, **limits: float) -> LiveScorer:
@@ -232,14 +232,14 @@ def test_what_is_remembered_is_bounded_in_bytes_and_the_oldest_goes_first(evalua
     scorer = bounded(evaluator, memory_mb=0.5)
     for name in "abcdef":
         scorer.message(name, "user", "hello there", documents=[f"{name} word " * 300])
-    assert list(scorer._open) == ["d", "e", "f"] and 0 < scorer.room.used <= scorer.room.most
+    assert list(scorer._open) == ["d", "e", "f"] and 0 < scorer.memory.used <= scorer.memory.most
     scorer.message("d", "user", "still here")
     scorer.message("g", "user", "hello", documents=["another word " * 300])
     assert list(scorer._open) == ["f", "d", "g"]
     for name in "fdg":
         scorer.forget(name)
-    assert len(scorer) == scorer.room.used == 0
-    with pytest.raises(BadInput, match="at most 1000000 of either"):
+    assert len(scorer) == scorer.memory.used == 0
+    with pytest.raises(BadInput, match="the limit is 1000000"):
         scorer.message("g", "user", "x" * 1_000_001)
 
 
@@ -249,7 +249,7 @@ def kept_and_counted(evaluator: Evaluator, text: str) -> tuple[int, int]:
     scorer.message("warm", "assistant", text[:500], [text[:500]])
     tracemalloc.start()
     try:
-        before, counted = tracemalloc.get_traced_memory()[0], scorer.room.used
+        before, counted = tracemalloc.get_traced_memory()[0], scorer.memory.used
         for turn in range(3):
             scorer.message("c", "user", f"{turn} {text}", [text, f"{turn} {text}"], id=f"u{turn}")
             scorer.message("c", "assistant", f"{turn} {text}", id=f"a{turn}")
@@ -259,7 +259,7 @@ def kept_and_counted(evaluator: Evaluator, text: str) -> tuple[int, int]:
         kept = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-    return kept, scorer.room.used - counted
+    return kept, scorer.memory.used - counted
 
 
 @pytest.mark.slow
@@ -275,9 +275,9 @@ def test_a_document_counts_once_however_many_conversations_show_it(evaluator: Ev
     policy = "Opened routers can be returned within 45 days. " * 50
 
     def grown(name: str, *documents: str) -> int:
-        before = scorer.room.used
+        before = scorer.memory.used
         scorer.message(name, "assistant", "Hello.", documents)
-        return scorer.room.used - before
+        return scorer.memory.used - before
 
     first = grown("0", policy, "x")
     for place in range(1, 20):
@@ -287,17 +287,17 @@ def test_a_document_counts_once_however_many_conversations_show_it(evaluator: Ev
     for place in range(20):
         scorer.forget(str(place))
     gc.collect()
-    assert not in_use, "nobody shows it any more"
+    assert not in_use, "the field is no longer shown"
     assert grown("own") < 0
     scorer.forget("own")
-    assert scorer.room.used == 0
+    assert scorer.memory.used == 0
 
 
 def test_one_conversation_alone_is_bounded_too_and_its_scores_say_what_is_gone(evaluator: Evaluator) -> None:
     scorer, place = bounded(evaluator, memory_mb=0.1), 0
     for place in range(300):
         found = scorer.message("c", "assistant", f"We open at nine, route {place}.", id=str(place))
-        assert scorer.room.used <= scorer.room.most
+        assert scorer.memory.used <= scorer.memory.most
     assert isinstance(found, Score) and found.target.turn == 299
     assert "no longer remembered" in str(found.warning)
     assert len(said_in(scorer, "c")) < 300
@@ -327,7 +327,7 @@ def test_of_a_message_so_many_words_are_looked_at_and_its_score_says_so(evaluato
         Message("d", "assistant", "Hello.", documents=tuple(text(30) + str(place) for place in range(9))),
         Message("d", "assistant", "Hello.", documents=("We open at nine.",)),
     ])  # fmt: skip
-    assert heard.cut == "only its first 50 words were looked at"
+    assert heard.cut == "only its first 50 words were read"
     assert isinstance(longer.score, Score) and str(longer.score.warning).endswith(heard.cut)
     assert isinstance(more.score, Score) and "the first 100 words of the documents" in str(more.score.warning)
     assert isinstance(less.score, Score) and "looked at" not in str(less.score.warning)
@@ -339,7 +339,7 @@ def test_late_messages_of_others_are_no_replies_without_a_score(evaluator: Evalu
     scorer = LiveScorer(evaluator)
     scorer.message("c", "user", "one", turn=3)
     [late] = scorer.take([Message("c", "user", "two", turn=1)])
-    assert late.score is None and late.late == "turn 1 came after turn 3 had been taken in"
+    assert late.score is None and late.late == "turn 1 arrived after turn 3"
     assert said_in(scorer, "c") == ["one"]
 
 
@@ -411,7 +411,7 @@ def test_what_cannot_score_live_is_said(chats: list[Conversation], evaluator: Ev
     assert LiveScorer(evaluator).columns == columns
     with pytest.raises(UnknownName):
         LiveScorer(evaluator, annotator="nobody")
-    with pytest.raises(BadInput, match="at least one conversation"):
+    with pytest.raises(BadInput, match="needs room for a conversation"):
         LiveScorer(evaluator, conversations=0)
     with pytest.raises(BadInput, match="allowed: assistant, developer"):
         LiveScorer(evaluator).message("c", "narrator", "be brief")
@@ -515,7 +515,7 @@ def test_evidence_is_the_same_to_the_last_bit_live_and_in_a_batch(
 
 
 class Exclamations(Source):
-    """How much the assistant exclaims; keeps nothing, and is live."""
+    """Number of exclamation marks of the assistant; a live source without state."""
 
     name, is_live = "exclamations", True
 
@@ -734,7 +734,7 @@ def test_what_is_heard_is_compared_with_the_replies_that_were_learned_from(
             schedulers.append(self)
 
     monkeypatch.setattr("accord.live.ingest.MonitoringThread", Recorded)
-    with opened(tmp_path, store=memory) as ingestor:
+    with open_ingestor(tmp_path, store=memory) as ingestor:
         for place in range(60):
             ingestor.take([Message(f"c{place}", "assistant", "buy now " * 400, system="bot")])
     [scheduler] = schedulers

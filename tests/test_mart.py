@@ -1,4 +1,4 @@
-"""The mart of scores: parts and logs of many writers, each row once, whatever is killed, cut short or foreign."""
+"""The mart of scores: parts and logs of many writers, each row once, also after kills, truncation and with foreign files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,17 @@ from processes import Forked
 
 from accord import Store
 from accord.edges import BadInput
-from accord.store import LOOSE, MART, Mart, MartRow, StoreError, bundle_of, check_store, mart_folder, mart_schema
+from accord.store import (
+    MART,
+    MOST_LOOSE_ROWS,
+    Mart,
+    MartRow,
+    StoreError,
+    bundle_of,
+    check_store,
+    mart_folder,
+    mart_schema,
+)
 
 
 def row(name: str, value: float | None = 3.0, **more: Any) -> MartRow:
@@ -328,7 +338,7 @@ def test_a_part_of_a_name_is_added_once(tmp_path: Path) -> None:
 def test_a_log_that_has_grown_becomes_a_part_while_it_is_written_and_is_read_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("accord.store.mart.SEALED", 5)
+    monkeypatch.setattr("accord.store.mart.MOST_LOG_ROWS", 5)
     mart = Mart(tmp_path)
     with mart.writer() as writer:
         for place in range(23):
@@ -343,7 +353,7 @@ def test_compacting_waits_until_it_is_worth_it(tmp_path: Path) -> None:
     mart = Mart(tmp_path)
     mart.add([row("a")])
     assert not mart.tidy()
-    mart.add(row(f"c{place}") for place in range(LOOSE))
+    mart.add(row(f"c{place}") for place in range(MOST_LOOSE_ROWS))
     assert mart.tidy() and len(list(tmp_path.glob("*.parquet"))) == 1
 
 
@@ -373,5 +383,5 @@ def test_where_it_lies() -> None:
     assert mart_folder("sqlite://") is None
     assert mart_folder("postgresql://host/name") == Path("accord.scores")
     assert mart_folder("sqlite://", "there") == Path("there")
-    with pytest.raises(BadInput, match="folder of this machine"):
+    with pytest.raises(BadInput, match="is a local folder"):
         mart_folder("sqlite://", "s3://bucket/mart")

@@ -72,8 +72,8 @@ def pandas_frame(rows: list[Any]) -> Any:
 
 
 def pandas_with_index(rows: list[Any]) -> Any:
-    found = pandas_frame(rows)
-    return found.set_index("id" if "id" in found.columns else "conversation")
+    result = pandas_frame(rows)
+    return result.set_index("id" if "id" in result.columns else "conversation")
 
 
 def data_set(rows: list[Any]) -> Any:
@@ -141,8 +141,8 @@ def test_roles_are_mapped_and_paths_and_tables_are_mixed() -> None:
     with opened() as project:
         project.import_([str(CHATS), [row]], options=ImportOptions(roles={"operator": "assistant"}))
         assert len(list(project.store.conversation_ids())) == 41
-        [found] = project.store.conversations(["x"])
-        assert [turn.role for turn in found.turns] == ["user", "assistant"]
+        [result] = project.store.conversations(["x"])
+        assert [turn.role for turn in result.turns] == ["user", "assistant"]
         assert project.import_(str(CHATS)).conversations.known == 40
 
 
@@ -161,7 +161,7 @@ def test_roles_are_mapped_and_paths_and_tables_are_mixed() -> None:
          "<DataFrame>, row 2: a turn names no conversation"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_is_refused_with_its_row(given: Any, says: str) -> None:
+def test_unreadable_rows_are_refused_with_their_number(given: Any, says: str) -> None:
     with opened() as project, pytest.raises(BadInput) as caught:
         project.import_(given)
     assert str(caught.value).startswith(says)
@@ -177,13 +177,13 @@ def test_cells_of_other_types_are_read_as_json() -> None:
            "vector": np.array([1.0, np.nan])}  # fmt: skip
     with opened() as project:
         project.import_([row])
-        [found] = project.store.conversations()
-    about = {name: found.metadata[name] for name in ("when", "cost", "n", "vector")}
+        [result] = project.store.conversations()
+    about = {name: result.metadata[name] for name in ("when", "cost", "n", "vector")}
     assert about == {"when": "2024-01-02T00:00:00", "cost": 1.5, "n": 3, "vector": [1.0, None]}
-    assert found.metadata.get("nothing") is None
+    assert result.metadata.get("nothing") is None
 
 
-def test_two_pandas_columns_of_one_name_are_refused() -> None:
+def test_duplicate_pandas_columns_are_refused() -> None:
     pd = pytest.importorskip("pandas", reason="pandas is not installed")
     with opened() as project, pytest.raises(BadInput, match="two columns called 'prompt'"):
         project.import_(pd.DataFrame([["a", "b", "c"]], columns=["prompt", "prompt", "response"]))
@@ -206,7 +206,7 @@ def test_a_table_is_scored_like_a_file(make: Callable[[list[Any]], Any], evaluat
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
-def test_scores_are_a_table_wherever_they_are(ending: str, evaluator: Evaluator) -> None:
+def test_scores_are_a_table_in_memory_and_in_files(ending: str, evaluator: Evaluator) -> None:
     with opened() as project:
         in_memory = project.score(ROWS, evaluator=evaluator)
         in_file = project.score(ROWS, f"scores.{ending}", evaluator)
@@ -221,8 +221,8 @@ def test_scores_are_a_table_wherever_they_are(ending: str, evaluator: Evaluator)
 def test_scores_convert_to_pandas(evaluator: Evaluator) -> None:
     pytest.importorskip("pandas", reason="pandas is not installed")
     with opened() as project:
-        found = project.score(ROWS, evaluator=evaluator).to_pandas()
-    assert len(found) == 40 and found["value"].dtype == "float64"
+        result = project.score(ROWS, evaluator=evaluator).to_pandas()
+    assert len(result) == 40 and result["value"].dtype == "float64"
 
 
 def test_pandas_is_needed_only_for_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,10 +241,10 @@ def test_every_row_has_a_score_or_a_reason(evaluator: Evaluator) -> None:
         done = project.score([ROWS[0], *rows[2:], ROWS[1], ROWS[0]], evaluator=evaluator, skip_bad_rows=True)
         flat = project.score(unnamed, evaluator=evaluator)
     assert flat.to_polars()["conversation"].to_list() == ["row-1", "row-2"]
-    found = {row["conversation"]: row["unscored"] for row in done if row["value"] is None}
-    assert found["row-2"].startswith("bad-row: ") and found["row-3"] == "bad-row: expected a dict, got int"
-    assert found["made-up"] == "left out by --synthetic"
-    assert any("another conversation with the id 'support-001'" in str(reason) for reason in found.values())
+    result = {row["conversation"]: row["unscored"] for row in done if row["value"] is None}
+    assert result["row-2"].startswith("bad-row: ") and result["row-3"] == "bad-row: expected a dict, got int"
+    assert result["made-up"] == "left out by --synthetic"
+    assert any("another conversation with the id 'support-001'" in str(reason) for reason in result.values())
     assert done.counts.scored == 2 and len(done) == 6
     assert done.to_polars()["status"].value_counts(sort=True).to_dicts()[0] == {"status": "bad-row", "count": 3}
 

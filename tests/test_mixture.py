@@ -1,4 +1,4 @@
-"""The mixture: a sum of smooth curves over ranks, chosen inside, with its reasons."""
+"""Answer model `curves`: smooth curves over ranks with attributions, and the published forms."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_soft_bins_are_hat_functions_of_mid_ranks() -> None:
     assert Bins.fit(many).ranks(many) == pytest.approx(np.argsort(np.argsort(many, axis=0), axis=0) / 5000, abs=2e-3)
 
 
-def test_the_additive_fit_minimises_what_it_says() -> None:
+def test_additive_fit_minimizes_its_objective() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2))
     bins, y, weight = Bins.fit(X), X[:, 0] ** 2 + rng.normal(size=60) * 0.1, rng.integers(1, 4, 60) * 1.0
@@ -61,7 +61,7 @@ def test_the_additive_fit_minimises_what_it_says() -> None:
     assert weight @ found.contributions(X) == pytest.approx(np.zeros(2), abs=1e-9)
 
 
-def test_it_keeps_the_contract_and_beats_the_constant(tmp_path: Path) -> None:
+def test_curves_are_saved_and_beat_the_constant(tmp_path: Path) -> None:
     corpus = planted(conversations=150, annotators=4)
     found = compare(corpus.evidence, corpus.labels, corpus.question, ("mixture",), draws=40)
     assert (found["mixture"].values["pearson"] or 0) > 0.5 > (found["constant"].values["pearson"] or 0)
@@ -78,7 +78,7 @@ def test_it_keeps_the_contract_and_beats_the_constant(tmp_path: Path) -> None:
         evaluator.predict(corpus.evidence, "nobody")
 
 
-def test_a_bent_curve_is_found_and_reasons_add_up() -> None:
+def test_curves_recover_a_bend_and_attributions_add_up() -> None:
     rng = np.random.default_rng(1)
     corpus = planted(conversations=200, annotators=3, features=3)
     X = corpus.evidence.values
@@ -103,7 +103,7 @@ def test_a_bent_curve_is_found_and_reasons_add_up() -> None:
     assert (pearson(sums, values(scores)) or 0) > 0.98
 
 
-def test_missing_metrics_have_a_say_of_their_own() -> None:
+def test_missing_metrics_have_a_contribution() -> None:
     corpus = planted(conversations=120, annotators=3, features=2)
     present = corpus.evidence.present.copy()
     present[::3, 0] = False
@@ -114,7 +114,7 @@ def test_missing_metrics_have_a_say_of_their_own() -> None:
     assert all(isinstance(score, Unscored) and "no evidence" in score.reason for score in evaluator.predict(nothing))
 
 
-def test_few_labels_are_said_and_too_few_refused() -> None:
+def test_few_labels_warn_and_too_few_are_rejected() -> None:
     corpus = planted(conversations=60, annotators=2, share=0.9)
     some = Labels([x for x in corpus.labels if x.target.conversation < "c0030"])
     scores = make_head("curves", corpus.question, {}).fit(corpus.evidence, some).predict(corpus.evidence)
@@ -131,7 +131,7 @@ def test_few_labels_are_said_and_too_few_refused() -> None:
         make_head("curves", corpus.question, {"curves": {"flat": 1.0}})
 
 
-def test_ranks_among_another_places_texts() -> None:
+def test_ranks_can_be_taken_among_other_texts() -> None:
     corpus = planted(conversations=200, annotators=3)
     evaluator = make_head("curves", corpus.question, {}).fit(corpus.evidence, corpus.labels)
     moved = EvidenceTable(
@@ -143,7 +143,7 @@ def test_ranks_among_another_places_texts() -> None:
     assert all(warning and "unlike" in warning for warning in warned)
 
 
-def test_a_real_scale_and_reasons_in_files(tmp_path: Path) -> None:
+def test_attributions_are_written_for_a_real_scale(tmp_path: Path) -> None:
     corpus = planted(conversations=80, annotators=2)
     question = Question(id="main", text="?", scale=Scale(kind="real", low=0, high=5))
     evaluator = make_head("curves", question, {"curves": {"flat": 10.0, "smooth": 3.0}}).fit(
@@ -157,7 +157,7 @@ def test_a_real_scale_and_reasons_in_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("live", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1"])
-def test_a_score_in_a_table_is_no_formula(tmp_path: Path, live: str) -> None:
+def test_score_files_escape_formulas(tmp_path: Path, live: str) -> None:
     score = Unscored(Target(live), "ann", "empty reply", Signature.of("planted"))
     for ending in ("csv", "jsonl"):
         with ScoreWriter(tmp_path / f"s.{ending}") as writer:
@@ -176,7 +176,7 @@ def test_hard_bins_are_equally_full() -> None:
 
 @pytest.mark.parametrize("form", ["gated", "concat"])
 @pytest.mark.parametrize("loss", ["squared", "cross-entropy"])
-def test_the_published_forms_learn_are_saved_and_give_their_reasons(form: str, loss: str, tmp_path: Path) -> None:
+def test_published_forms_learn_are_saved_and_give_attributions(form: str, loss: str, tmp_path: Path) -> None:
     pytest.importorskip("jax", reason="needs accord[networks]")
     corpus = planted(conversations=150, annotators=3)
     evaluator = make_head("curves", corpus.question, {"curves": {"form": form, "loss": loss}}).fit(
@@ -206,7 +206,7 @@ def test_the_published_forms_learn_are_saved_and_give_their_reasons(form: str, l
 
 
 @pytest.mark.slow
-def test_a_classifier_of_two_answers_gives_chances_between_them() -> None:
+def test_classifier_of_two_options_predicts_between_them() -> None:
     pytest.importorskip("jax", reason="needs accord[networks]")
     corpus = planted(conversations=120, annotators=3)
     question = Question(id="main", text="?", scale=Scale(options=(0, 1)))
@@ -217,7 +217,7 @@ def test_a_classifier_of_two_answers_gives_chances_between_them() -> None:
     assert 0 < found.min() < 0.5 < found.max() < 1
 
 
-def test_the_gate_is_a_softmax_over_metrics() -> None:
+def test_gate_is_a_softmax_over_metrics() -> None:
     rng = np.random.default_rng(0)
     basis = np.eye(BINS + 1)[rng.integers(0, BINS, (7, 3))]
     E, u, W = rng.normal(size=(3, BINS + 1, 4)), rng.normal(size=4), rng.normal(size=(12, 3))
@@ -229,7 +229,7 @@ def test_the_gate_is_a_softmax_over_metrics() -> None:
         assert found[row] == pytest.approx([3 * gate[m] / gate.sum() * (u @ e[m]) for m in range(3)])
 
 
-def test_what_no_mixture_is_called_is_said() -> None:
+def test_unknown_forms_and_losses_are_rejected() -> None:
     question = planted(conversations=10, annotators=2).question
     with pytest.raises(UnknownName, match="additive, concat, gated"):
         make_head("curves", question, {"curves": {"form": "gate"}})

@@ -1,4 +1,4 @@
-"""The calibration network against its formula written with loops, its training against cells trained one by one."""
+"""Calibration network against its formula written with loops, and the grid against cells trained one by one."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def by_loops(shape: NetworkShape, p: dict[str, dict[str, np.ndarray]], x: np.nda
 
 
 @pytest.mark.parametrize("head", ["softmax", "ordinal"])
-def test_the_network_is_the_papers_formula(head: str) -> None:
+def test_network_matches_the_papers_formula(head: str) -> None:
     shape = NetworkShape(3, (4, 5), (4, 2, 3), 2, head)
     p, rng = drawn(shape), np.random.default_rng(1)
     x = rng.normal(size=(2, 6, 3))
@@ -74,7 +74,7 @@ def test_the_network_is_the_papers_formula(head: str) -> None:
                 assert found[a, row, question, len(expected) :] == pytest.approx(0, abs=1e-6)
 
 
-def test_rows_are_laid_out_by_annotator_and_a_stranger_is_the_mean_of_all() -> None:
+def test_new_annotator_is_the_mean_of_all_annotators() -> None:
     assert blocks(np.array([1, 0, 1, 1]), 2, np.arange(4)).tolist() == [[1, 4, 4], [0, 2, 3]]
     shape = NetworkShape(3, (4, 5), (4, 2), 2, "softmax")
     p, x = drawn(shape), np.random.default_rng(1).normal(size=(3, 3))
@@ -84,7 +84,7 @@ def test_rows_are_laid_out_by_annotator_and_a_stranger_is_the_mean_of_all() -> N
     )
 
 
-def test_what_is_missing_is_marked_and_moves_nothing_else() -> None:
+def test_missing_inputs_are_flagged_and_change_nothing_else() -> None:
     group = np.array([[1.0, 1, 0], [0, 0, 1]])
     x = inputs(np, np.array([[0.2, 0.8, 3.0]]), np.array([[0.0, 1.0]]), group)
     assert x.tolist() == [[0.0, 0.0, 3.0, 1.0, 0.0]]
@@ -104,7 +104,7 @@ def answers(seed: int = 0) -> np.ndarray:
 
 
 @pytest.mark.slow
-def test_masked_answers_and_rows_of_other_folds_teach_nothing() -> None:
+def test_masked_answers_and_other_folds_have_no_effect() -> None:
     everything, terms = np.ones(60, dtype=bool), Schedule(3, 3, 16, 0.0, False)
     some = np.arange(60) % 4 != 0
     given = answers()
@@ -130,7 +130,7 @@ def test_pooling_pulls_annotators_to_the_shared_weights() -> None:
 
 
 @pytest.mark.slow
-def test_the_grid_gives_what_training_each_cell_gives() -> None:
+def test_grid_matches_training_each_cell() -> None:
     shape, given = sheets(answers())
     folds = [np.arange(60) % 3 != fold for fold in range(3)]
     grid = Grid(hidden=(4,), batch=(16,), rate=(0.001, 0.02), epochs=(2, 3, 5))
@@ -152,7 +152,7 @@ def test_the_grid_gives_what_training_each_cell_gives() -> None:
 
 
 @pytest.mark.slow
-def test_a_network_finds_planted_habits_and_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_network_recovers_planted_habits_and_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = planted(conversations=150, annotators=4, share=0.9, noise=0.3)
     evaluator = Calibration(corpus.question, answer_model="network", network=SMALL).fit(corpus.evidence, corpus.labels)
     generous, strict = ([s.value for s in evaluator.predict(corpus.evidence, name)] for name in ("p3", "p0"))
@@ -171,7 +171,7 @@ def test_a_network_finds_planted_habits_and_is_saved(tmp_path: Path, monkeypatch
     assert again.describe()["network"]["pooling"] == 30.0
 
 
-def test_training_without_jax_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_without_jax_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = planted(conversations=60, annotators=4, share=0.9)
     monkeypatch.setitem(sys.modules, "jax", None)
     monkeypatch.delitem(sys.modules, "accord.learning.network_training")
@@ -179,7 +179,7 @@ def test_training_without_jax_says_what_to_install(monkeypatch: pytest.MonkeyPat
         Calibration(corpus.question, answer_model="network").fit(corpus.evidence, corpus.labels)
 
 
-def test_settings_that_cannot_be_are_said() -> None:
+def test_invalid_network_settings_are_rejected() -> None:
     corpus = planted(conversations=10)
     for wrong in (
         {"layers": 3},
@@ -204,7 +204,7 @@ def test_settings_that_cannot_be_are_said() -> None:
 
 
 @pytest.mark.slow
-def test_the_papers_grid_is_searched_inside_the_training_side(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_grid_search_uses_the_training_side_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     small = Grid(hidden=(3, 5), batch=(64,), rate=(0.00001, 0.02), epochs=(5, 20))
     monkeypatch.setattr("accord.learning.network_grid.Grid", lambda: small)
     corpus = planted(conversations=60, annotators=3, noise=0.3)
@@ -230,7 +230,7 @@ def crossed(conversations: int = 120) -> tuple[EvidenceTable, Labels, object]:
 
 
 @pytest.mark.slow
-def test_the_cores_are_those_that_inner_folds_prefer() -> None:
+def test_auto_picks_models_by_inner_folds() -> None:
     evidence, labels, question = crossed(240)  # labels enough for the network to be tried, and clearly better
     network = {"hidden": (12, 8), "decay": 0.01, "finetune": 600, "members": 1, "pooling": 30.0}
     bent = Calibration(question, network=network).fit(evidence, labels).describe()  # type: ignore[arg-type]
@@ -250,7 +250,7 @@ def test_the_cores_are_those_that_inner_folds_prefer() -> None:
 
 
 @pytest.mark.slow
-def test_a_network_that_met_missing_answers_does_without_some() -> None:
+def test_network_with_dropout_tolerates_missing_answers() -> None:
     corpus = planted(conversations=150, annotators=3, share=0.9, features=2, noise=0.2)
     settings = {**SMALL, "dropout": 0.4, "finetune": 200, "decay": 1.0}
     evaluator = Calibration(corpus.question, answer_model="network", network=settings).fit(
@@ -265,7 +265,7 @@ def test_a_network_that_met_missing_answers_does_without_some() -> None:
     assert not np.allclose(whole, less)
 
 
-def test_every_question_that_somebody_answered_is_a_task() -> None:
+def test_every_answered_question_is_a_task() -> None:
     corpus = planted(conversations=20, annotators=2, share=1.0)
     t = corpus.evidence.targets
     more = [Label(t[0], "tone", "p0", "warm"), Label(t[1], "tone", "p0", "cold"), Label(t[2], "length", "p1", 3)]

@@ -1,4 +1,4 @@
-"""Sheets without a main rating: thumbs of users on their own question, staff who answer some of the questions."""
+"""Sheets without a main rating: users' thumbs on their own question, and partial forms of staff."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from accord.values import Question, Rubric, Scale
 
 
 def r_of(head: Calibration, corpus: Planted, labels: Labels, tested: Labels) -> float:
-    """The correlation on ratings of conversations that nobody had said anything of."""
+    """Correlation on ratings of conversations without labels in training."""
     head.fit(corpus.evidence, labels)
     rated = ratings(corpus.evidence, tested, corpus.question)
     scores = head.predict_each(corpus.evidence.take(rated.row), list(rated.annotator))
@@ -28,7 +28,7 @@ def r_of(head: Calibration, corpus: Planted, labels: Labels, tested: Labels) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("answer_model", ["mixed", "auto"])
-def test_thumbs_of_users_help_where_few_ratings_are_there(answer_model: str) -> None:
+def test_user_thumbs_help_with_few_ratings(answer_model: str) -> None:
     gains = []
     for seed in range(3):
         corpus, tested = planted_thumbs(seed=seed)
@@ -40,7 +40,7 @@ def test_thumbs_of_users_help_where_few_ratings_are_there(answer_model: str) -> 
     assert np.mean(gains) >= 0.03 and min(gains) > -0.02
 
 
-def test_thumbs_that_follow_something_else_do_no_harm() -> None:
+def test_unrelated_thumbs_do_no_harm() -> None:
     losses = []
     for seed in range(3):
         corpus, tested = planted_thumbs(ratings=100, seed=seed)
@@ -54,7 +54,7 @@ def test_thumbs_that_follow_something_else_do_no_harm() -> None:
     assert np.mean(losses) < 0.02
 
 
-def test_a_texts_own_answers_are_not_in_its_column() -> None:
+def test_column_of_a_text_excludes_its_own_answers() -> None:
     corpus, _ = planted_thumbs(users=60, conversations=200)
     one = next(label.target for label in corpus.labels if label.question == "thumb")
     turned = Labels(
@@ -67,20 +67,20 @@ def test_a_texts_own_answers_are_not_in_its_column() -> None:
     assert first is not None and list(first.sheets) == ["thumb"] and first.sheets["thumb"] == 300
     [row] = corpus.evidence.rows_of([one])
     moved = np.abs(then.values[:, -1] - now.values[:, -1])
-    assert moved[row] < 1e-9 < moved.max(), "others learn from it"
+    assert moved[row] < 1e-9 < moved.max(), "other texts learn from it"
     again = first.extend(corpus.evidence)
     assert again.columns == then.columns and pearson(again.values[:, -1], then.values[:, -1]) > 0.9  # type: ignore[operator]
 
 
-def test_what_is_looked_at_is_said_and_survives_saving(tmp_path: Path) -> None:
+def test_other_questions_are_described_and_saved(tmp_path: Path) -> None:
     corpus, _ = planted_thumbs()
     learned = Calibration(corpus.question, answer_model="mixed").fit(corpus.evidence, corpus.labels)
     assert learned.remarks() == ["Learned from answers to 'thumb' too: 1000 sheets without a main rating"]
     assert learned.describe()["other_questions"] == {"thumb": 1000} and "other_questions:thumb" in str(
         learned.signature()
     )
-    assert learned.annotators == ["p0", "p1", "p2"], "whoever showed thumbs is not imitated"
-    assert learned.columns == corpus.evidence.columns, "nothing more has to be measured"
+    assert learned.annotators == ["p0", "p1", "p2"], "users with thumbs only are no annotators"
+    assert learned.columns == corpus.evidence.columns, "no further evidence is needed"
     Evaluator(corpus.question, (), learned, head_name="mixed").save(tmp_path)
     kept = load_evaluator(tmp_path).head
     part = corpus.evidence.take(range(20))
@@ -94,7 +94,7 @@ def test_what_is_looked_at_is_said_and_survives_saving(tmp_path: Path) -> None:
             assert len(first) == 20 and first == pytest.approx(then)
 
 
-def test_few_sheets_names_and_comparisons_are_not_looked_at() -> None:
+def test_few_sheets_names_and_comparisons_are_ignored() -> None:
     corpus, _ = planted_thumbs(conversations=200, users=60)
     main, thumbs = corpus.labels.on("main"), corpus.labels.on("thumb")
     strange = [
@@ -111,11 +111,11 @@ def test_few_sheets_names_and_comparisons_are_not_looked_at() -> None:
     assert set(other_sheets(everything, main)) == {label.target for label in thumbs}
     assert not other_sheets(everything, main, {"thumb"}) and not other_sheets(Labels([*main, *thumbs[:19]]), main)
     of_turns = Labels(replace(label, target=Target(label.target.conversation, 1)) for label in thumbs)
-    assert not other_sheets(Labels([*main, *of_turns]), main), "turns are rated elsewhere than conversations"
+    assert not other_sheets(Labels([*main, *of_turns]), main), "turns and conversations are rated separately"
 
 
 @pytest.mark.slow
-def test_a_project_learns_from_thumbs_about_conversations_that_nobody_rated(tmp_path: Path) -> None:
+def test_project_learns_from_thumbs_on_unrated_conversations(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     main, thumb = (Question(id=name, text=f"{name}?", scale=Scale(options=tuple(options)))
                    for name, options in (("main", range(1, 6)), ("thumb", range(2))))  # fmt: skip
@@ -148,7 +148,7 @@ def test_a_project_learns_from_thumbs_about_conversations_that_nobody_rated(tmp_
         assert project.insights(fitted).curve[-1].labels == pytest.approx(20)
 
 
-def test_sheets_beyond_the_ratings_are_laid_out_for_the_network() -> None:
+def test_network_receives_sheets_without_a_main_rating() -> None:
     corpus = planted(conversations=10, annotators=2, share=1.0)
     rated = ratings(corpus.evidence, corpus.labels, corpus.question)
     first = corpus.evidence.targets[0]
@@ -160,7 +160,7 @@ def test_sheets_beyond_the_ratings_are_laid_out_for_the_network() -> None:
 
 
 @pytest.mark.slow
-def test_the_papers_network_pretrains_on_every_sheet(tmp_path: Path) -> None:
+def test_paper_network_pretrains_on_every_sheet(tmp_path: Path) -> None:
     pytest.importorskip("jax")
     settings = {**vars(PAPER), "hidden": (8, 8), "rate": 0.01, "pretrain": 3, "finetune": 20}
     corpus, tested = planted_thumbs()

@@ -1,4 +1,4 @@
-"""What goes out is shown and never obeyed: terminals, tables, pages, metrics, log lines."""
+"""Escaping of output in terminals, tables, pages, metrics and log lines."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def is_inert(text: str) -> bool:
 
 
 @pytest.mark.parametrize("letter", CONTROLS)
-def test_what_a_terminal_obeys_is_shown(letter: str) -> None:
+def test_terminal_controls_are_escaped(letter: str) -> None:
     line = one_line(f"a{letter}b")
     assert is_inert(line) and "\n" not in line and json.loads(f'"{line}"') == f"a{letter}b"
     assert escape_controls(f"a{letter}b") == (f"a{letter}b" if letter in "\n\t" else line)
@@ -44,7 +44,7 @@ def test_what_a_terminal_obeys_is_shown(letter: str) -> None:
 
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(text=st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=40))
-def test_every_script_is_left_as_it_is(text: str) -> None:
+def test_texts_of_every_script_are_unchanged(text: str) -> None:
     assert escape_controls(text) == text or any(
         letter in "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufffe\uffff" for letter in text
     )
@@ -52,12 +52,12 @@ def test_every_script_is_left_as_it_is(text: str) -> None:
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(text=st.text(st.sampled_from([*"=+-@'ab \t\r\n\uff1d"]), max_size=4))
-def test_a_cell_is_inert_and_reads_back(text: str) -> None:
+def test_formula_cells_are_escaped_and_read_back(text: str) -> None:
     assert unescape_formula(escape_formula(text)) == text
     assert escape_formula(text)[:1] not in {*"=+-@\t\r\n\uff1d"}
 
 
-def test_an_error_is_one_short_line_whatever_it_repeats(capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_is_one_short_line(capsys: pytest.CaptureFixture[str]) -> None:
     import typer
 
     def failing() -> None:
@@ -70,7 +70,7 @@ def test_an_error_is_one_short_line_whatever_it_repeats(capsys: pytest.CaptureFi
     assert said.startswith("accord: no id a\\u001b[31m") and said.endswith("; allowed: c1\n")
 
 
-def test_a_cell_of_a_printed_table_is_one_short_line() -> None:
+def test_printed_table_cell_is_one_short_line() -> None:
     shown = text_table(["system", "n"], [[HOSTILE, "1"], ["x" * 1_000_000, "2"]])
     assert is_inert(shown) and len(shown.splitlines()) == 3 and len(shown) < 2000
 
@@ -96,9 +96,7 @@ def labelled(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("more", [[], ["--json"]])
-def test_no_command_prints_what_a_terminal_obeys(
-    more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_print_no_terminal_controls(more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     labelled(tmp_path)
     monkeypatch.chdir(tmp_path)
     for command in (["label", "next"], ["compare"]):
@@ -111,7 +109,7 @@ def test_no_command_prints_what_a_terminal_obeys(
             assert "=c11\\u001b[2J\\u202e" in told.stdout and "@ann\\u001b\\n" in told.stdout
 
 
-def test_a_queue_is_inert_and_its_labels_come_back(tmp_path: Path, rubric: Rubric) -> None:
+def test_label_queue_is_escaped_and_reads_back(tmp_path: Path, rubric: Rubric) -> None:
     names = ["=1+1", "@c", "-5", "'x", "plain"]
     queue = tmp_path / "queue.csv"
     asked = [
@@ -132,7 +130,7 @@ def test_a_queue_is_inert_and_its_labels_come_back(tmp_path: Path, rubric: Rubri
     ]
 
 
-def test_scores_of_a_table_are_inert(tmp_path: Path) -> None:
+def test_score_tables_are_escaped(tmp_path: Path) -> None:
     path = tmp_path / "scores.csv"
     with ScoreWriter(path) as writer:
         writer.write([{**dict.fromkeys(SCORE_COLUMNS), "conversation": "=HYPERLINK()", "annotator": "@a"}])
@@ -149,7 +147,7 @@ def test_pages_show_controls_and_escape_markup() -> None:
     assert is_inert(shown) and "<script>" not in shown and shown.endswith("<svg>\n</svg>") and "\\u202e" in shown
 
 
-def test_a_chart_draws_any_text() -> None:
+def test_chart_draws_any_text() -> None:
     rows = [ChartRow(f"{place} \\{letter}<b>", Estimate(place)) for place, letter in enumerate(CONTROLS)]
     drawn = bar_chart(rows, Axis(), "Controls")
     assert is_inert(drawn) and "\\\\b&lt;b&gt;" in drawn and "\\u001b" in drawn and "\\ufffe" in drawn

@@ -1,4 +1,4 @@
-"""Parquet that unpacks to more than anybody has, and footers that say what cannot be."""
+"""Parquet files over the limits, and files with damaged footers."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ def one_long_text() -> pl.DataFrame:
 
 
 @pytest.mark.parametrize(
-    ("made", "said"),
+    ("created", "output"),
     [
         (one_long_text, "unpacks to more than 64 MB, 200 times its size"),
         (lambda: pl.DataFrame({"id": ["a"], "m": [np.zeros(2_100_000)]}), "a group of 1 rows with 2,100,001 values"),
         (lambda: pl.DataFrame({"a": pl.repeat(1, 21_000_000, eager=True, dtype=pl.Int8)}), "with 21,000,000 values"),
-        (lambda: pl.DataFrame({f"c{place}": [1] for place in range(10_001)}), "more than 10,000 columns"),
+        (lambda: pl.DataFrame({f"c{index}": [1] for index in range(10_001)}), "more than 10,000 columns"),
         (lambda: nested(110), "nested deeper than 100 levels"),
     ],
     ids=["one text", "one row", "one group", "columns", "levels"],
 )
-def test_what_unpacks_to_too_much_is_refused_unread(
-    made: Callable[[], pl.DataFrame], said: str, tmp_path: Path
+def test_parquet_over_the_limits_is_refused_without_unpacking(
+    created: Callable[[], pl.DataFrame], output: str, tmp_path: Path
 ) -> None:
-    path, frame = tmp_path / "t.parquet", made()
+    path, frame = tmp_path / "t.parquet", created()
     frame.write_parquet(path, row_group_size=max(len(frame), 1))
-    with pytest.raises(BadInput, match=said):
+    with pytest.raises(BadInput, match=output):
         list(read_rows(path))
 
 
-def test_a_row_may_be_bad_alone(tmp_path: Path) -> None:
+def test_one_bad_parquet_row_does_not_lose_others(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     pl.DataFrame({"id": ["a", "b"], "text": ["x" * (33 << 20), "hello"]}).write_parquet(path)
     bad, good = read_rows(path)
@@ -53,7 +53,7 @@ def test_a_row_may_be_bad_alone(tmp_path: Path) -> None:
     assert not isinstance(good, BadRow) and good.fields == {"id": "b", "text": "hello"}
 
 
-def test_every_kind_of_column_is_read_as_it_was(tmp_path: Path) -> None:
+def test_all_parquet_column_types_are_read(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     frame = pl.DataFrame(
         {"id": ["a", None], "l": [[1], []], "s": [{"x": "é"}, None], "f": [0.5, None], "b": [True, None]}
@@ -63,7 +63,7 @@ def test_every_kind_of_column_is_read_as_it_was(tmp_path: Path) -> None:
         assert [row.fields for row in read_rows(path) if not isinstance(row, BadRow)] == frame.to_dicts()
 
 
-def test_a_damaged_footer_is_one_line(tmp_path: Path) -> None:
+def test_a_damaged_footer_is_a_one_line_error(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     pl.DataFrame({"id": ["a", "b"], "messages": [["x"], ["y"]]}).write_parquet(path)
     whole, drawn = path.read_bytes(), random.Random(0)

@@ -27,7 +27,7 @@ OF_STORES = ["s3://{user}bucket/a.jsonl{query}", "gs://{user}bucket/a{query}", "
 
 @pytest.fixture(autouse=True)
 def no_secrets_registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(secrets, "_kept", set())
+    monkeypatch.setattr(secrets, "_registered", set())
 
 
 def with_secrets(url: str, password: str) -> str:
@@ -58,7 +58,7 @@ def test_stores_reject_credentials_in_the_url(url: str, password: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["s3://[::1/a", "s3://", "s3:///", "s3://b c\0/a", "gs://a", "az://a", "abfs://c@a/b"])
-def test_odd_urls_of_stores_are_one_error(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_malformed_store_urls_are_one_line_errors(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
@@ -81,8 +81,8 @@ def test_commands_never_repeat_the_secrets_of_a_url(
     monkeypatch.chdir(tmp_path)
     named = with_secrets(url, password)
     result = CliRunner().invoke(app, [each.replace("{}", named) for each in command])
-    said = result.stderr
-    assert not any(secret in said for secret in (PASSWORD, TOKEN, f":{SHORT}@")), said
+    output = result.stderr
+    assert not any(secret in output for secret in (PASSWORD, TOKEN, f":{SHORT}@")), output
     assert result.exception is None or isinstance(result.exception, SystemExit)
 
 

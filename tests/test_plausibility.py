@@ -1,4 +1,4 @@
-"""The gate against replies that nobody would say: what fakes lose, in a batch, live, as a reward, and in a folder."""
+"""Plausibility gate: fakes lose their score in a batch, live, as a reward, and after saving."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FOLLOWS = {(one, other) for one, other in zip(SENTENCE, SENTENCE[1:], strict=Fal
 
 
 class Grammar(ScriptedLikelihood):
-    """A likelihood model that knows which word follows which, and that a reply takes up what was asked about."""
+    """Likelihood model of word order and of words that a reply repeats from the question."""
 
     name = "grammar"
 
@@ -98,7 +98,7 @@ def scored(evaluator: Evaluator, samples: Sequence[Sample], models: Models | Non
     return [each for each in found if isinstance(each, Score)]
 
 
-def test_fakes_fall_to_the_floor_and_real_replies_stay(evaluator: Evaluator) -> None:
+def test_gate_lowers_fakes_and_keeps_genuine_replies(evaluator: Evaluator) -> None:
     samples = [Sample(chat, 1) for chat in chats()]
     before, after = scored(evaluator.without_gate(), samples, memory_models()), scored(evaluator, samples)
     kept = fmean(each.value - 1 for each in after) / fmean(each.value - 1 for each in before)
@@ -121,7 +121,7 @@ def test_fakes_fall_to_the_floor_and_real_replies_stay(evaluator: Evaluator) -> 
     assert "plausibility:grammar" in str(after[0].signature) and "plausibility:grammar" in str(evaluator.signature())
 
 
-def test_a_saved_gate_is_the_same_and_a_damaged_one_is_refused(evaluator: Evaluator, tmp_path: Path) -> None:
+def test_gate_is_saved_and_a_damaged_one_is_rejected(evaluator: Evaluator, tmp_path: Path) -> None:
     evaluator.save(tmp_path)
     again = load_evaluator(tmp_path)
     assert scored(again, faked("shuffled")) == scored(evaluator, faked("shuffled"))
@@ -134,7 +134,7 @@ def test_a_saved_gate_is_the_same_and_a_damaged_one_is_refused(evaluator: Evalua
     assert load_evaluator(tmp_path).plausibility is None
 
 
-def test_a_reward_checks_every_reply(evaluator: Evaluator) -> None:
+def test_reward_checks_every_reply(evaluator: Evaluator) -> None:
     model = Grammar()
     reward = Reward(evaluator, models=asking(model))
     real, shuffled, empty = (
@@ -144,11 +144,11 @@ def test_a_reward_checks_every_reply(evaluator: Evaluator) -> None:
     )
     found = reward(["what of topic1"] * 3, [real, shuffled, empty])
     assert found[0] > found[1] + 0.8 and found[2] == 1.0
-    assert len(model.asked) == 4, "two passages a scored reply, and none of what is unscored"
+    assert len(model.asked) == 4, "two passages per scored reply, none for an unscored one"
 
 
 @pytest.mark.slow
-def test_live_a_share_of_the_replies_is_checked_and_nobody_is_asked_without_models(evaluator: Evaluator) -> None:
+def test_live_scoring_checks_a_share_of_replies(evaluator: Evaluator) -> None:
     def live(scorer: LiveScorer) -> list[Score | Unscored | None]:
         found = []
         for sample in faked("shuffled"):
@@ -165,13 +165,13 @@ def test_live_a_share_of_the_replies_is_checked_and_nobody_is_asked_without_mode
     assert some == [one if is_checked else other for one, other, is_checked in zip(batch, bare, checked, strict=True)]
 
 
-def test_what_could_not_be_measured_is_said(evaluator: Evaluator) -> None:
+def test_unmeasured_replies_warn(evaluator: Evaluator) -> None:
     [score] = scored(evaluator, [Sample(chats(1)[0], 1)], asking(Grammar(fail="too long")))
     [bare] = scored(evaluator.without_gate(), [Sample(chats(1)[0], 1)], memory_models())
     assert score.value == bare.value and "plausibility unknown" in str(score.warning)
 
 
-def test_too_few_replies_are_refused() -> None:
+def test_too_few_replies_are_rejected() -> None:
     samples = [Sample(chat, 1) for chat in chats(10)]
     with pytest.raises(BadInput, match="at least 20 replies in two groups, got 10"):
         run(Plausibility.learn(samples, lambda target: target.conversation), asking(Grammar()))

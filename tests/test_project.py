@@ -6,6 +6,7 @@ import ast
 import importlib
 import inspect
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -89,6 +90,16 @@ def test_the_core_imports_no_optional_package() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_only_web_packages_import_a_web_framework() -> None:
+    importers = {
+        path.relative_to(SOURCE).as_posix()
+        for path in SOURCE.rglob("*.py")
+        for node in nodes_of(path)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in {"fastapi", "starlette"}
+    }
+    assert not {name for name in importers if not name.startswith(("web/", "live/service/"))}
+
+
 def test_every_package_has_its_place() -> None:
     packages = {
         path.name.removesuffix(".py")
@@ -111,7 +122,7 @@ def modules() -> dict[str, set[str]]:
 
 
 @pytest.mark.slow
-def test_inside_a_package_imports_point_one_way() -> None:
+def test_package_has_no_import_cycles() -> None:
     left = modules()
     while free := [name for name, needs in left.items() if not needs & left.keys()]:
         for name in free:
@@ -119,7 +130,7 @@ def test_inside_a_package_imports_point_one_way() -> None:
     assert not left, f"these modules import each other in a ring: {sorted(left)}"
 
 
-def test_other_packages_import_what_a_package_names() -> None:
+def test_packages_import_only_public_names() -> None:
     heavy = {"accord.finetune", "accord.learning.network_training", "accord.embedded"}
     deep = [
         f"{path.relative_to(ROOT)}: {node.module}"
@@ -146,7 +157,7 @@ APART = {
     "accord.models.http_safety": "an edge, tested by its own table of cases",
     "accord.models.reply_parsing": "an edge, tested by its own table of cases",
 }
-"""What tests import past a package's own list of names, and why it is not in that."""
+"""Names that tests import although they are not public, with the reasons."""
 
 
 def test_tests_import_public_names() -> None:
@@ -164,7 +175,7 @@ def test_tests_import_public_names() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_what_tests_import_is_there() -> None:
+def test_names_imported_by_tests_exist() -> None:
     """A file whose tests are skipped, for a library that is missing, would not tell."""
     wrong = []
     for path in (ROOT / "tests").glob("*.py"):
@@ -178,7 +189,7 @@ def test_what_tests_import_is_there() -> None:
 
 @cache
 def names_in(module: Path) -> set[str]:
-    """What a module's text defines, imports, or lists."""
+    """Return the names that a module defines, imports or lists."""
     files = [module / "__init__.py", module / "__init__.pyi"] if module.is_dir() else [module.with_suffix(".py")]
     text = "\n".join(path.read_text(encoding="utf-8") for path in files if path.exists())
     found = {each.stem for each in module.iterdir()} if module.is_dir() else set()
@@ -190,7 +201,7 @@ def names_in(module: Path) -> set[str]:
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             found.add(node.id)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            found.add(node.value)  # what the package itself opens when it is asked for
+            found.add(node.value)  # opened by the package on demand
     return found
 
 
@@ -198,16 +209,16 @@ PACKAGES = sorted(path.parent.name for path in SOURCE.glob("*/__init__.pyi"))
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_a_package_has_what_it_names(package: str) -> None:
-    """Names are imported when they are first used: one that is not there would be found by nobody until then."""
+def test_public_names_exist(package: str) -> None:
+    """Public names are imported at first use, so a missing one would fail late."""
     module = importlib.import_module(f"accord.{package}")
     assert module.__all__ == sorted(set(module.__all__)) and not any(name.startswith("_") for name in module.__all__)
     for name in module.__all__:
         assert getattr(module, name) is not None, name
 
 
-def test_a_name_is_not_also_a_module_of_its_package_that_holds_another() -> None:
-    """Whoever imported that module first would find it in the name's place."""
+def test_public_names_do_not_shadow_modules() -> None:
+    """A module imported first would replace the name."""
     for stub in SOURCE.glob("*/__init__.pyi"):
         modules = {
             path.stem for path in stub.parent.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
@@ -229,14 +240,14 @@ LIGHT = [
 ]
 
 
-def test_opening_a_project_imports_nothing_that_learns_or_asks(tmp_path: Path) -> None:
+def test_opening_a_project_imports_no_learning_or_clients(tmp_path: Path) -> None:
     (tmp_path / "accord.yaml").write_text("seed: 0\n", encoding="utf-8")
     code = "import sys, accord; accord.open().close(); print([name for name in sys.argv[1:] if name in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", code, *LIGHT], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]", ran.stdout
 
 
-def test_few_ratings_take_one_core_whichever_library_computes() -> None:
+def test_few_ratings_use_one_core() -> None:
     """SciPy brings a library of its own, which nothing can hold before it is loaded."""
     code = (
         "import numpy; from accord.project import single_threaded; from threadpoolctl import threadpool_info as found\n"
@@ -255,7 +266,7 @@ def test_only_the_store_speaks_sql() -> None:
 
 
 @pytest.mark.slow
-def test_no_pickle_and_no_networking_but_the_one_client_the_pull_and_the_webhook() -> None:
+def test_pickle_and_networking_are_limited_to_listed_modules() -> None:
     for path in SOURCE.rglob("*.py"):
         nodes = nodes_of(path)
         names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
@@ -266,13 +277,13 @@ def test_no_pickle_and_no_networking_but_the_one_client_the_pull_and_the_webhook
         assert not names & {"pickle", "requests", "urllib.request", "httpx", "shelve", "marshal"} - fetches, path
 
 
-def test_the_public_surface_is_what_it_says() -> None:
+def test_public_surface_is_documented() -> None:
     assert accord.__all__ == sorted(accord.__all__)
     assert len(accord.__all__) <= 30
     for name in accord.__all__:
         thing = getattr(accord, name)
         if inspect.isclass(thing) or inspect.isfunction(thing):
-            assert thing.__doc__, name  # its own: an inherited one says nothing of it
+            assert thing.__doc__, name  # its own docstring, not an inherited one
     assert set(dir(accord)) == set(accord.__all__)
     with pytest.raises(AttributeError):
         accord.nothing  # noqa: B018
@@ -290,12 +301,12 @@ def test_every_command_has_help_and_a_place_in_the_docs() -> None:
         assert f"accord {name}" in documented, name
 
 
-def test_every_plugin_says_what_it_is() -> None:
+def test_every_plugin_has_a_description() -> None:
     for name, plugin in [*metrics, *sources, *heads]:
         assert plugin.__doc__ or type(plugin).__doc__, name
 
 
-def test_a_plugin_is_one_function_and_one_decorator() -> None:
+def test_plugin_is_one_decorated_function() -> None:
     from accord import Conversation
 
     @metrics.register("test-shouting")
@@ -332,15 +343,21 @@ def test_help_imports_nothing_heavy() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-def test_files_tell_one_idea() -> None:
+def test_files_are_short_and_documented() -> None:
     long = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in SOURCE.rglob("*.py")}
     assert not {path: lines for path, lines in long.items() if lines > 520}
     for path in SOURCE.rglob("*.py"):
         assert ast.get_docstring(tree_of(path)), path
 
 
-def test_the_sample_follows_from_its_script() -> None:
+def test_sample_ratings_equal_the_script_output() -> None:
     drawn = ROOT / "src" / "accord" / "sample" / "ratings.csv"
     before = drawn.read_bytes()
     subprocess.run([sys.executable, str(ROOT / "tools" / "draw_sample_ratings.py")], check=True)
     assert drawn.read_bytes() == before
+
+
+def test_architecture_page_lists_the_packages_in_order() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(\w+)` \|", page, flags=re.M)
+    assert listed == [name for name in ORDER if name not in {"version", "__main__"}]

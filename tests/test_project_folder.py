@@ -82,7 +82,7 @@ def test_a_project_works_from_a_subfolder_and_from_anywhere_by_its_file(
 
 def test_every_path_of_the_file_starts_from_its_folder(project: Path) -> None:
     from accord.store import Studies
-    from accord.studies import OpenStudy
+    from accord.studies import StudySession
 
     with accord.open() as opened:
         assert opened.rubric.hash == load_rubric("llm-rubric").hash
@@ -90,7 +90,7 @@ def test_every_path_of_the_file_starts_from_its_folder(project: Path) -> None:
         assert opened.budget.prices["m"].output == 2
         assert opened.source("issues").taxonomy.names  # type: ignore[attr-defined]
         studies = Studies(opened.store)
-        assert OpenStudy(opened, "rate", studies).taxonomy is not None
+        assert StudySession(opened, "rate", studies).taxonomy is not None
         studies.close()
     opened_config = load_config()
     assert opened_config.models["judge"].paths == ["data/judge.jsonl"], "names in fitted evaluators do not move"
@@ -115,7 +115,7 @@ def test_an_evaluator_finds_its_files_wherever_it_is_loaded(
     [["import", CHATS], ["fit"], ["compare"], ["score", CHATS, "--out", "s.jsonl"], ["users", "list"], ["store", "check"],
      ["report"], ["export", "a.csv"], ["watch"], ["import", "--list"]],
 )  # fmt: skip
-def test_commands_that_need_a_project_say_so_and_leave_nothing(
+def test_commands_without_a_project_fail_and_create_nothing(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -135,7 +135,7 @@ def test_commands_that_read_create_no_store(project: Path, arguments: list[str],
     assert not list(project.glob("accord.db*"))
 
 
-def test_variables_of_a_file_beside_the_project_are_read(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_of_the_env_file_are_read(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran("import", CHATS, RATINGS)
     with ChatServer(answer_any) as server:
         (project / ".env").write_text(
@@ -150,9 +150,11 @@ def test_variables_of_a_file_beside_the_project_are_read(project: Path, monkeypa
             "    print(redact('sk-from-the-file'), os.environ['OPENAI_API_KEY'])\n"
         )
         environment = {**os.environ, "HASH": "real"}
-        told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
-        assert told.stdout.splitlines()[0] == "m1 real ''"
-        assert told.stdout.splitlines()[1].endswith(" sk-from-the-file") and told.stdout.count("sk-from") == 1
+        message = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True
+        )
+        assert message.stdout.splitlines()[0] == "m1 real ''"
+        assert message.stdout.splitlines()[1].endswith(" sk-from-the-file") and message.stdout.count("sk-from") == 1
         limited = subprocess.run(
             [sys.executable, "-m", "accord", "judge", "--limit", "1"], capture_output=True, text=True, check=False
         )
@@ -162,7 +164,7 @@ def test_variables_of_a_file_beside_the_project_are_read(project: Path, monkeypa
     assert ".env, line 2: not KEY=VALUE" in ran("compare", code=1)
 
 
-def test_one_run_may_change_settings_of_any_command_and_keeps_the_preset(project: Path) -> None:
+def test_set_changes_settings_for_one_run_and_keeps_the_preset(project: Path) -> None:
     (project / "accord.yaml").write_text(PROJECT.replace("sources: {issues", "#"))
     with accord.open() as opened:
         preset = opened.config.about("mixture")
@@ -170,7 +172,7 @@ def test_one_run_may_change_settings_of_any_command_and_keeps_the_preset(project
     ran("fit", "mixture", "--set", "evaluators.mixture.settings.curves.form=gated")
     card = json.loads((project / "evaluators/mixture/evaluator.json").read_text())
     assert (card["head"]["name"], card["head"]["settings"]["curves"]["form"]) == ("curves", "gated")
-    found = config_from({"evaluators": {"mixture": {"settings": {"curves": {"form": "gated"}}}}}).about("mixture")
-    assert (found.sources, found.head, found.settings) == (preset.sources, "curves", {"curves": {"form": "gated"}})
+    result = config_from({"evaluators": {"mixture": {"settings": {"curves": {"form": "gated"}}}}}).about("mixture")
+    assert (result.sources, result.head, result.settings) == (preset.sources, "curves", {"curves": {"form": "gated"}})
     assert "unknown key 'fold'" in ran("judge", "--set", "fold=1", code=1)
     assert "40 samples" in ran("judge", "--set", "models.judge.mode=recorded")

@@ -1,4 +1,4 @@
-"""What one part lets in, every part after it can take: rows that nobody would write, from the reader to a score."""
+"""Property tests: rows that the reader accepts pass every later stage up to a score."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ROW = st.fixed_dictionaries(
 
 
 def let_in(*rows: Any) -> tuple[list[Conversation], list[BadRow]]:
-    """What the reader makes of rows after one that is good."""
+    """Read rows after a valid one."""
     bad: list[BadRow] = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.jsonl"
@@ -52,18 +52,20 @@ def let_in(*rows: Any) -> tuple[list[Conversation], list[BadRow]]:
 
 @pytest.fixture(scope="module")
 def evaluator() -> Evaluator:
-    """Cheap metrics and a head, learned on planted chats."""
+    """An evaluator of cheap metrics, fitted on planted chats."""
     from accord.evidence import Training
 
     chats, labels, rubric = rated_chats()
     question = rubric[rubric.main]
     context = SourceContext(rubric, 0)
-    made = Evaluator(question, (make_source("bank", {}, context),), make_head("mixed", question, {}), head_name="mixed")
-    return run(made.fit(Training(tuple(map(Sample, chats)), labels, question)), memory_models())
+    created = Evaluator(
+        question, (make_source("bank", {}, context),), make_head("mixed", question, {}), head_name="mixed"
+    )
+    return run(created.fit(Training(tuple(map(Sample, chats)), labels, question)), memory_models())
 
 
 def taken(conversation: Conversation, evaluator: Evaluator, rubric: Rubric) -> None:
-    """Every part after the reader, on one conversation and each of its turns."""
+    """Run every stage after the reader on a conversation and each of its turns."""
     json.loads(canonical_json(conversation.to_json()), parse_constant=lambda name: pytest.fail(name))
     assert Conversation.from_json(json.loads(canonical_json(conversation.to_json()))) == conversation
     assert len(turn_digests(conversation)) == len(conversation.turns)
@@ -71,7 +73,7 @@ def taken(conversation: Conversation, evaluator: Evaluator, rubric: Rubric) -> N
     store.add_conversations([conversation])
     assert list(store.conversations()) == [conversation]
     store.close()
-    samples = [Sample(conversation), *(Sample(conversation, place) for place in range(len(conversation.turns)))]
+    samples = [Sample(conversation), *(Sample(conversation, index) for index in range(len(conversation.turns)))]
     for sample in samples:
         fenced(sample)
         prompt_for(sample, rubric[rubric.main], "", 5)
@@ -85,7 +87,7 @@ def taken(conversation: Conversation, evaluator: Evaluator, rubric: Rubric) -> N
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(row=ROW)
 @pytest.mark.slow
-def test_what_a_reader_lets_in_everything_after_it_can_take(row: Any, evaluator: Evaluator, rubric: Rubric) -> None:
+def test_accepted_rows_pass_every_later_stage(row: Any, evaluator: Evaluator, rubric: Rubric) -> None:
     whole = {"id": "good", "messages": MESSAGES}
     for conversation in let_in(whole if "messages" in row else {"conversation_id": "good", **MESSAGES[0]}, row)[0]:
         taken(conversation, evaluator, rubric)
@@ -110,15 +112,15 @@ def said(**message: Any) -> dict[str, Any]:
         ({"messages": [5]}, "a message is an object"),
     ],
 )
-def test_a_row_that_nothing_could_take_is_a_bad_row(row: Any, reason: str) -> None:
-    found, [bad] = let_in({"id": "good", "messages": MESSAGES}, row)
-    assert [each.id for each in found] == ["good"] and reason in bad.reason
+def test_an_unusable_row_is_a_bad_row(row: Any, reason: str) -> None:
+    result, [bad] = let_in({"id": "good", "messages": MESSAGES}, row)
+    assert [each.id for each in result] == ["good"] and reason in bad.reason
 
 
-def test_what_is_no_json_beside_a_text_is_kept_as_text(evaluator: Evaluator, rubric: Rubric) -> None:
+def test_metadata_that_is_not_json_becomes_text(evaluator: Evaluator, rubric: Rubric) -> None:
     call = {"function": {"name": "look", "arguments": 5}}
     row = {**said(tool_calls=call, score=math.nan), "metadata": {"a": math.nan, "b": -math.inf, "c": [math.nan, 1.5]}}
-    [found], bad = let_in(row)
-    assert not bad and found.metadata == {"a": None, "b": "-inf", "c": [None, 1.5]}
-    assert found.turns[1].extra == {"tool_calls": [call], "score": None}
-    taken(found, evaluator, rubric)
+    [result], bad = let_in(row)
+    assert not bad and result.metadata == {"a": None, "b": "-inf", "c": [None, 1.5]}
+    assert result.turns[1].extra == {"tool_calls": [call], "score": None}
+    taken(result, evaluator, rubric)

@@ -1,4 +1,4 @@
-"""Every format, read from files as people have them; and every way a row or a file can be wrong."""
+"""Readers of all formats, and errors of invalid rows and files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def only(path: Path, **options: Any) -> Conversation:
     return record.conversation
 
 
-def said(conversation: Conversation) -> list[tuple[str, str]]:
+def texts(conversation: Conversation) -> list[tuple[str, str]]:
     return [(turn.role, turn.content) for turn in conversation.turns]
 
 
@@ -60,36 +60,38 @@ def test_openai_messages_keep_unknown_keys_tool_calls_and_parts(tmp_path: Path) 
         "model": "m1",
         "metadata": {"system": "a"},
     }
-    found = only(lines(tmp_path / "chats.jsonl", row))
-    assert found.id == "7"
-    assert said(found) == [("user", "what is\nthis?"), ("assistant", ""), ("tool", "a cat")]
-    assert found.turns[0].extra == {"parts": [image]}
-    assert found.turns[1].extra == {"tool_calls": call}
-    assert found.turns[2].name == "look" and found.turns[2].extra == {"tool_call_id": "t1"}
-    assert [(d.text, d.title, d.id) for d in found.documents] == [("plain", None, None), ("purr", "Cats", "3")]
-    assert found.metadata == {"system": "a", "model": "m1"} and found.system == "a"
+    conversation = only(lines(tmp_path / "chats.jsonl", row))
+    assert conversation.id == "7"
+    assert texts(conversation) == [("user", "what is\nthis?"), ("assistant", ""), ("tool", "a cat")]
+    assert conversation.turns[0].extra == {"parts": [image]}
+    assert conversation.turns[1].extra == {"tool_calls": call}
+    assert conversation.turns[2].name == "look" and conversation.turns[2].extra == {"tool_call_id": "t1"}
+    assert [(d.text, d.title, d.id) for d in conversation.documents] == [("plain", None, None), ("purr", "Cats", "3")]
+    assert conversation.metadata == {"system": "a", "model": "m1"} and conversation.system == "a"
 
 
-def test_a_conversation_says_that_nobody_held_it() -> None:
-    made = Conversation("1", (Turn("user", "Hello"),), metadata={SYNTHETIC: {"how": "DS1"}})
-    assert made.is_synthetic and Conversation.from_json(made.to_json()).is_synthetic
-    assert not replace(made, metadata={SYNTHETIC: None}).is_synthetic and not replace(made, metadata={}).is_synthetic
+def test_a_synthetic_conversation_is_marked() -> None:
+    created = Conversation("1", (Turn("user", "Hello"),), metadata={SYNTHETIC: {"how": "DS1"}})
+    assert created.is_synthetic and Conversation.from_json(created.to_json()).is_synthetic
+    assert (
+        not replace(created, metadata={SYNTHETIC: None}).is_synthetic and not replace(created, metadata={}).is_synthetic
+    )
 
 
-def test_a_conversation_survives_json(tmp_path: Path) -> None:
-    found = only(lines(tmp_path / "c.jsonl", {"messages": MESSAGES, "documents": ["d"], "odd": [1]}))
-    assert Conversation.from_json(json.loads(json.dumps(found.to_json()))) == found
+def test_a_conversation_round_trips_through_json(tmp_path: Path) -> None:
+    conversation = only(lines(tmp_path / "c.jsonl", {"messages": MESSAGES, "documents": ["d"], "odd": [1]}))
+    assert Conversation.from_json(json.loads(json.dumps(conversation.to_json()))) == conversation
 
 
-def test_sharegpt(tmp_path: Path) -> None:
+def test_sharegpt_rows_become_conversations(tmp_path: Path) -> None:
     row = {"conversations": [{"from": "human", "value": "hello"}, {"from": "gpt", "value": "hi there"}]}
-    found = only(lines(tmp_path / "s.jsonl", row))
-    assert said(found) == HELLO
-    assert found.id == "s-1"
+    conversation = only(lines(tmp_path / "s.jsonl", row))
+    assert texts(conversation) == HELLO
+    assert conversation.id == "s-1"
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
-def test_a_table_with_one_row_a_turn_even_scattered(tmp_path: Path, delimiter: str) -> None:
+def test_a_table_of_scattered_turns_is_grouped_by_conversation(tmp_path: Path, delimiter: str) -> None:
     path = tmp_path / ("t.tsv" if delimiter == "\t" else "t.csv")
     rows = [
         ("conversation_id", "role", "content"),
@@ -98,27 +100,27 @@ def test_a_table_with_one_row_a_turn_even_scattered(tmp_path: Path, delimiter: s
         ("a", "assistant", "hi there"),
     ]
     path.write_text("".join(delimiter.join(row) + "\n" for row in rows), encoding="utf-8-sig")
-    found = [record.conversation for record in read(path)]
-    assert [conversation.id for conversation in found] == ["a", "b"]
-    assert said(found[0]) == HELLO
-    assert said(found[1]) == [("user", "two\nlines")]
+    result = [record.conversation for record in read(path)]
+    assert [conversation.id for conversation in result] == ["a", "b"]
+    assert texts(result[0]) == HELLO
+    assert texts(result[1]) == [("user", "two\nlines")]
 
 
-def test_a_table_with_one_row_an_exchange_and_a_column_map(tmp_path: Path) -> None:
+def test_a_table_of_exchanges_is_read_with_a_column_map(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("chat,asked,replied,bot\nx,hello,hi there,b1\nx,bye,see you,b1\n", encoding="utf-8")
     columns = {"conversation": "chat", "prompt": "asked", "response": "replied", "system": "bot"}
     found = only(path, columns=columns)
-    assert said(found) == [*HELLO, ("user", "bye"), ("assistant", "see you")]
+    assert texts(found) == [*HELLO, ("user", "bye"), ("assistant", "see you")]
     assert found.system == "b1"
     with pytest.raises(BadInput, match="no column 'nothere'; it has chat, asked, replied, bot"):
         list(read(path, columns={"prompt": "nothere"}))
 
 
-def test_parquet_with_a_column_of_messages(tmp_path: Path) -> None:
+def test_a_parquet_column_of_messages_becomes_turns(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     pl.DataFrame({"id": ["x"], "messages": [MESSAGES]}).write_parquet(path)
-    assert said(only(path)) == HELLO
+    assert texts(only(path)) == HELLO
 
 
 def span(conversation: str, start: int, sent: list[Any], received: list[Any], text: bool = True) -> dict[str, Any]:
@@ -141,7 +143,7 @@ def part(role: str, text: str) -> dict[str, Any]:
     return {"role": role, "parts": [{"type": "text", "content": text}]}
 
 
-def test_otel_spans_in_any_order_with_or_without_repeated_history(tmp_path: Path) -> None:
+def test_otel_spans_merge_in_any_order_with_or_without_history(tmp_path: Path) -> None:
     hello, hi, bye, see = (
         part("user", "hello"),
         part("assistant", "hi there"),
@@ -156,13 +158,13 @@ def test_otel_spans_in_any_order_with_or_without_repeated_history(tmp_path: Path
         span("long", 1, [hello], [hi]),
         span("short", 4, [bye], [see]),
     )
-    found = {record.conversation.id: record.conversation for record in read(path)}
-    assert said(found["long"]) == whole
-    assert said(found["short"]) == whole
-    assert found["long"].metadata["model"] == "m1"
+    result = {record.conversation.id: record.conversation for record in read(path)}
+    assert texts(result["long"]) == whole
+    assert texts(result["short"]) == whole
+    assert result["long"].metadata["model"] == "m1"
 
 
-def test_otlp_batches_and_system_instructions(tmp_path: Path) -> None:
+def test_an_otlp_batch_keeps_system_instructions(tmp_path: Path) -> None:
     def value(text: str) -> dict[str, str]:
         return {"stringValue": text}
 
@@ -175,7 +177,7 @@ def test_otlp_batches_and_system_instructions(tmp_path: Path) -> None:
     other = {"traceId": "t", "spanId": "s2", "startTimeUnixNano": "5", "attributes": [attributes[0]]}
     spans = [{"traceId": "t", "spanId": "s1", "startTimeUnixNano": "1", "attributes": attributes}, other]
     path = lines(tmp_path / "otlp.jsonl", {"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]})
-    assert said(only(path)) == [("system", "be kind"), *HELLO]
+    assert texts(only(path)) == [("system", "be kind"), *HELLO]
 
 
 CONVENTIONS: dict[str, dict[str, Any]] = {
@@ -206,13 +208,16 @@ CONVENTIONS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", CONVENTIONS)
-def test_messages_under_each_convention_of_spans(name: str, tmp_path: Path) -> None:
+def test_messages_are_read_under_each_span_convention(name: str, tmp_path: Path) -> None:
     path = lines(tmp_path / "spans.jsonl", {"span_id": "1", "trace_id": "t", "attributes": CONVENTIONS[name]})
-    found = only(path)
-    assert said(found) == [("system", "be kind"), *HELLO] and (found.id, found.metadata["model"]) == ("s", "m1")
+    conversation = only(path)
+    assert texts(conversation) == [("system", "be kind"), *HELLO] and (
+        conversation.id,
+        conversation.metadata["model"],
+    ) == ("s", "m1")
 
 
-def test_openinference_spans_with_tool_calls_documents_and_chains(tmp_path: Path) -> None:
+def test_openinference_spans_keep_tool_calls_and_documents(tmp_path: Path) -> None:
     kinds = ("CHAIN", "RETRIEVER", "LLM", "CHAIN")
     call = "llm.output_messages.0.message.tool_calls.0.tool_call"
     attributes: list[dict[str, Any]] = [
@@ -223,18 +228,22 @@ def test_openinference_spans_with_tool_calls_documents_and_chains(tmp_path: Path
         {"input.value": '{"question": "hello"}', "output.value": "a prompt"},
     ]  # fmt: skip
     rows = [
-        {"span_id": str(place), "trace_id": "t", "parent_id": None if place == 0 else "0", "start_time": str(place),
+        {"span_id": str(index), "trace_id": "t", "parent_id": None if index == 0 else "0", "start_time": str(index),
          "attributes": {"openinference.span.kind": kind, **own}}
-        for place, (kind, own) in enumerate(zip(kinds, attributes, strict=True))
+        for index, (kind, own) in enumerate(zip(kinds, attributes, strict=True))
     ]  # fmt: skip
-    found = only(lines(tmp_path / "a.jsonl", *rows))
-    assert [turn.role for turn in found.turns] == ["user", "assistant"] and found.turns[0].content == "hello"
-    assert found.turns[1].extra["tool_calls"] == [{"function": {"name": "look", "arguments": "{}"}}]
-    assert [(each.id, each.text) for each in found.documents] == [("d1", "Herons eat fish.")]
-    assert said(only(lines(tmp_path / "b.jsonl", rows[0], rows[3]))) == HELLO  # no model call: the root tells
+    conversation = only(lines(tmp_path / "a.jsonl", *rows))
+    assert [turn.role for turn in conversation.turns] == ["user", "assistant"] and conversation.turns[
+        0
+    ].content == "hello"
+    assert conversation.turns[1].extra["tool_calls"] == [{"function": {"name": "look", "arguments": "{}"}}]
+    assert [(each.id, each.text) for each in conversation.documents] == [("d1", "Herons eat fish.")]
+    assert (
+        texts(only(lines(tmp_path / "b.jsonl", rows[0], rows[3]))) == HELLO
+    )  # no model call: the root span has the messages
 
 
-def test_messages_that_are_events_or_log_records(tmp_path: Path) -> None:
+def test_messages_are_read_from_events_and_log_records(tmp_path: Path) -> None:
     def event(name: str, time: int, **attributes: str) -> dict[str, Any]:
         return {"name": name, "timeUnixNano": str(time), "attributes": attributes}
 
@@ -252,7 +261,7 @@ def test_messages_that_are_events_or_log_records(tmp_path: Path) -> None:
     ]
     for place, events in enumerate((older, oldest, azure)):
         row = {"span_id": "1", "trace_id": "t", "attributes": {"gen_ai.system": "openai"}, "events": events}
-        assert said(only(lines(tmp_path / f"{place}.jsonl", row))) == HELLO
+        assert texts(only(lines(tmp_path / f"{place}.jsonl", row))) == HELLO
     again = {"role": "user", "content": "bye"}
     records = [
         {"traceId": "t", "spanId": span, "timeUnixNano": str(place), "eventName": name, "body": body}
@@ -263,12 +272,12 @@ def test_messages_that_are_events_or_log_records(tmp_path: Path) -> None:
         ])
     ]  # fmt: skip
     whole = [*HELLO, ("user", "bye"), ("assistant", "see you")]
-    assert said(only(lines(tmp_path / "logs.jsonl", *records))) == whole  # the second call repeats the first
+    assert texts(only(lines(tmp_path / "logs.jsonl", *records))) == whole  # the second call repeats the first
     export = {"resourceLogs": [{"scopeLogs": [{"logRecords": list(reversed(records))}]}]}
-    assert said(only(lines(tmp_path / "otlp.jsonl", export))) == whole
+    assert texts(only(lines(tmp_path / "otlp.jsonl", export))) == whole
 
 
-def test_spans_that_say_nothing_are_passed_over_with_the_reason(tmp_path: Path) -> None:
+def test_spans_without_content_are_skipped_with_the_reason(tmp_path: Path) -> None:
     rows = [
         {"span_id": "1", "trace_id": "t", "attributes": {"http.method": "GET"}},
         {"span_id": "2", "trace_id": "t", "attributes": {"gen_ai.operation.name": "chat"}},
@@ -283,7 +292,7 @@ def test_spans_that_say_nothing_are_passed_over_with_the_reason(tmp_path: Path) 
     assert reasons == ["no model call", lost, "no model call", lost, lost]
 
 
-def test_langfuse_sessions_and_human_scores(tmp_path: Path) -> None:
+def test_langfuse_sessions_keep_human_scores_only(tmp_path: Path) -> None:
     rows = [
         {
             "id": "t2", "sessionId": "s1", "timestamp": "2", "input": "bye", "output": {"content": "see you"},
@@ -295,12 +304,12 @@ def test_langfuse_sessions_and_human_scores(tmp_path: Path) -> None:
         {"id": "t1", "sessionId": "s1", "timestamp": "1", "input": {"messages": MESSAGES[:1]}, "output": "hi there"},
     ]  # fmt: skip
     [record] = read(lines(tmp_path / "lf.jsonl", *rows))
-    assert said(record.conversation) == [*HELLO, ("user", "bye"), ("assistant", "see you")]
+    assert texts(record.conversation) == [*HELLO, ("user", "bye"), ("assistant", "see you")]
     [label] = record.labels
     assert (label.target, label.question, label.annotator, label.value) == (Target("s1", 3), "Q0", "ann", 3)
 
 
-def test_mlflow_traces_and_human_assessments(tmp_path: Path) -> None:
+def test_mlflow_traces_keep_human_assessments_only(tmp_path: Path) -> None:
     def assessment(kind: str, value: Any) -> dict[str, Any]:
         source = {"source_type": kind, "source_id": "ann"}
         return {"assessment_name": "Q0", "source": source, "feedback": {"value": value}, "create_time": "2026-01-01"}
@@ -318,11 +327,11 @@ def test_mlflow_traces_and_human_assessments(tmp_path: Path) -> None:
     }  # fmt: skip
     [record] = read(lines(tmp_path / "ml.jsonl", row))
     assert record.conversation.id == "s9" and record.conversation.system == "a"
-    assert said(record.conversation) == HELLO
+    assert texts(record.conversation) == HELLO
     assert [(label.annotator, label.value) for label in record.labels] == [("ann", 4)]
 
 
-def test_benchmark_rows_carry_ratings_turns_and_not_applicable(tmp_path: Path) -> None:
+def test_benchmark_rows_keep_ratings_and_not_applicable(tmp_path: Path) -> None:
     row = {
         "id": "b1", "dataset": "d", "level": "turn", "system": "s", "messages": MESSAGES, "response_index": 1,
         "knowledge": ["fact"], "references": [], "meta": {"not_applicable": [["ann", "Q2"]]},
@@ -336,7 +345,7 @@ def test_benchmark_rows_carry_ratings_turns_and_not_applicable(tmp_path: Path) -
     assert record.conversation.metadata["dataset"] == "d"
 
 
-def test_the_real_benchmark_files(data: Path) -> None:
+def test_published_benchmark_files_are_read(data: Path) -> None:
     counts = {name: [0, 0] for name in ("llm_rubric_real", "llm_rubric_synth", "topical_usr", "abc_eval")}
     for name, count in counts.items():
         for record in read(data / name):
@@ -351,7 +360,7 @@ def test_the_real_benchmark_files(data: Path) -> None:
 
 
 @pytest.mark.parametrize("indent", [None, 2])
-def test_a_json_array_streams_whatever_its_layout(tmp_path: Path, indent: int | None) -> None:
+def test_a_json_array_is_read_in_every_layout(tmp_path: Path, indent: int | None) -> None:
     path = tmp_path / "chats.json"
     rows = [{"id": f"c{i}", "messages": [{"role": "user", "content": "x" * 40_000}]} for i in range(9)]
     path.write_text(json.dumps(rows, indent=indent), encoding="utf-8")
@@ -359,10 +368,10 @@ def test_a_json_array_streams_whatever_its_layout(tmp_path: Path, indent: int | 
 
 
 @pytest.mark.parametrize(("ending", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress)])
-def test_packed_files_of_each_kind(tmp_path: Path, ending: str, pack: Callable[[bytes], bytes]) -> None:
+def test_compressed_files_are_read(tmp_path: Path, ending: str, pack: Callable[[bytes], bytes]) -> None:
     path, table = tmp_path / f"one.json{ending}", tmp_path / f"two.csv{ending}"
     path.write_bytes(pack(json.dumps({"messages": MESSAGES}, indent=1).encode()))
-    assert said(only(path)) == HELLO
+    assert texts(only(path)) == HELLO
     table.write_bytes(pack(b"prompt,response\nhello,hi\n"))
     assert len(list(read(table))) == 1
 
@@ -379,9 +388,7 @@ def test_packed_files_of_each_kind(tmp_path: Path, ending: str, pack: Callable[[
         ('{"messages": 5}', "messages are a list, got int"),
     ],
 )
-def test_a_bad_row_is_named_by_file_line_and_reason_and_skipped_only_on_demand(
-    tmp_path: Path, bad: str, reason: str
-) -> None:
+def test_a_bad_row_is_reported_with_file_line_and_reason(tmp_path: Path, bad: str, reason: str) -> None:
     good = json.dumps({"messages": MESSAGES})
     path = tmp_path / "chats.jsonl"
     path.write_text(f"{good}\n\n{bad}\n{good}\n", encoding="utf-8")
@@ -393,7 +400,7 @@ def test_a_bad_row_is_named_by_file_line_and_reason_and_skipped_only_on_demand(
     assert [error.line for error in skipped] == [3]
 
 
-def test_a_row_that_is_not_utf8_is_one_bad_row(tmp_path: Path) -> None:
+def test_a_row_of_invalid_utf8_is_one_bad_row(tmp_path: Path) -> None:
     path = tmp_path / "chats.jsonl"
     path.write_bytes(json.dumps({"messages": MESSAGES}).encode() + b'\n{"messages": "\xe9"}\n')
     with pytest.raises(BadRow, match="line 2: not UTF-8"):
@@ -411,19 +418,19 @@ def test_a_row_that_is_not_utf8_is_one_bad_row(tmp_path: Path) -> None:
         ("a.jsonl.gz", gzip.compress(b'{"messages": []}' * 99, mtime=0)[:-9], "broken gzip"),
         ("a.jsonl.bz2", bz2.compress(b'{"messages": []}' * 99)[:-9], "broken bzip2 file: it ends too early"),
         ("a.jsonl.xz", lzma.compress(b'{"messages": []}' * 99)[:40] + bytes(40), "broken xz file"),
-        ("a.jsonl.zst", b"\x28\xb5\x2f\xfd" + bytes(40), "packed in a way that is not read here .*; unzstd unpacks it"),
-        ("a.zip", b"PK\x03\x04" + bytes(40), "packed in a way that is not read here .*; unzip unpacks it"),
+        ("a.jsonl.zst", b"\x28\xb5\x2f\xfd" + bytes(40), "unsupported packing .*; unpack it: unzstd"),
+        ("a.zip", b"PK\x03\x04" + bytes(40), "unsupported packing .*; unpack it: unzip"),
         ("a.jsonl", b'{"strange": 1}\n', "cannot tell the format"),
     ],
 )
-def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, name: str, content: bytes, reason: str) -> None:
+def test_an_unreadable_file_gives_the_reason(tmp_path: Path, name: str, content: bytes, reason: str) -> None:
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(BadInput, match=reason):
         list(read(path))
 
 
-def test_unknown_files_and_formats() -> None:
+def test_unknown_files_and_formats_are_errors() -> None:
     with pytest.raises(BadInput, match="no file nowhere.jsonl"):
         list(read("nowhere.jsonl"))
     with pytest.raises(UnknownName, match="Did you mean 'sharegpt'"):
@@ -431,8 +438,8 @@ def test_unknown_files_and_formats() -> None:
     assert detect({"conversations": []}, "x") == "sharegpt"
 
 
-def test_otel_reads_what_happened_once(tmp_path: Path) -> None:
-    said_ = [
+def test_otel_messages_of_agent_and_model_spans_are_read_once(tmp_path: Path) -> None:
+    dialogue = [
         ("user", "one"),
         ("assistant", "A1"),
         ("user", "two"),
@@ -440,7 +447,7 @@ def test_otel_reads_what_happened_once(tmp_path: Path) -> None:
         ("user", "three"),
         ("assistant", "A3"),
     ]
-    one, a1, two, a2, three, a3 = (part(role, text) for role, text in said_)
+    one, a1, two, a2, three, a3 = (part(role, text) for role, text in dialogue)
     agent = {**span("agent", 1, [one], [a1]), "span_id": "root"}
     inner = {**span("agent", 2, [one], [a1]), "parent_span_id": "root"}
     odd = {"span_id": "z", "trace_id": "other", "attributes": {"http.method": "GET"}}
@@ -451,8 +458,8 @@ def test_otel_reads_what_happened_once(tmp_path: Path) -> None:
         span("again", 1, [one], [a1]), span("again", 2, [one], [a2]),
         span("spaced", 1, [one], [part("assistant", "A1 ")]), span("spaced", 2, [one, a1, two], [a2]),
     )  # fmt: skip
-    found = {record.conversation.id: [turn.content for turn in record.conversation.turns] for record in read(path)}
-    assert found == {
+    result = {record.conversation.id: [turn.content for turn in record.conversation.turns] for record in read(path)}
+    assert result == {
         "agent": ["one", "A1"],
         "window": ["one", "A1", "two", "A2", "three", "A3"],
         "again": ["one", "A2"],
@@ -472,19 +479,19 @@ def test_malformed_spans_are_bad_rows(tmp_path: Path, row: dict[str, Any]) -> No
     path = lines(tmp_path / "s.jsonl", row, span("c", 1, [part("user", "hello")], [part("assistant", "hi there")]))
     skipped: list[BadRow] = []
     [record] = read(path, format="otel", on_bad_row=skipped.append)
-    assert said(record.conversation) == HELLO and [error.line for error in skipped] == [1]
+    assert texts(record.conversation) == HELLO and [error.line for error in skipped] == [1]
 
 
-def test_tool_results_are_text_and_roles_have_one_name(tmp_path: Path) -> None:
+def test_tool_results_become_text_and_roles_are_normalized(tmp_path: Path) -> None:
     result = {"role": "tool", "parts": [{"type": "tool_call_response", "response": {"sum": 42}}]}
     path = lines(
         tmp_path / "m.jsonl",
         {"messages": [{"role": "Human", "content": "hi"}, result, {"role": "AI", "content": "yo"}]},
     )
-    assert said(only(path)) == [("user", "hi"), ("tool", '{"sum": 42}'), ("assistant", "yo")]
+    assert texts(only(path)) == [("user", "hi"), ("tool", '{"sum": 42}'), ("assistant", "yo")]
 
 
-def test_what_a_person_typed_is_never_taken_for_structure(tmp_path: Path) -> None:
+def test_json_typed_by_a_user_stays_text(tmp_path: Path) -> None:
     def trace(name: str, sent: Any, received: Any) -> dict[str, Any]:
         return {"id": name, "sessionId": None, "scores": "[]", "input": sent, "output": received}
 
@@ -494,13 +501,13 @@ def test_what_a_person_typed_is_never_taken_for_structure(tmp_path: Path) -> Non
         trace("b", '{"a":1}', json.dumps(MESSAGES[1])),
         trace("c", {"input": "q", "chat_history": MESSAGES}, "x"),
     )
-    found = [said(record.conversation) for record in read(path)]
-    assert found[0] == [("user", '["a","b"]'), ("assistant", '"quoted"')]
-    assert found[1] == [("user", '{"a":1}'), ("assistant", "hi there")]
-    assert found[2] == [*HELLO, ("user", "q"), ("assistant", "x")]
+    result = [texts(record.conversation) for record in read(path)]
+    assert result[0] == [("user", '["a","b"]'), ("assistant", '"quoted"')]
+    assert result[1] == [("user", '{"a":1}'), ("assistant", "hi there")]
+    assert result[2] == [*HELLO, ("user", "q"), ("assistant", "x")]
 
 
-def test_tables_are_read_in_the_order_of_their_turns_with_all_documents(tmp_path: Path) -> None:
+def test_tables_are_sorted_by_turn_and_keep_all_documents(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(
         "conversation,turn,role,content,context,system,tokens\n"
@@ -508,12 +515,12 @@ def test_tables_are_read_in_the_order_of_their_turns_with_all_documents(tmp_path
         encoding="utf-8",
     )
     found = only(path)
-    assert said(found) == HELLO
+    assert texts(found) == HELLO
     assert sorted(document.text for document in found.documents) == ["d1", "d2", "d3"]
     assert found.metadata == {"system": "s1"} and found.turns[0].extra == {"tokens": "5"}
 
 
-def test_a_turn_that_names_no_conversation_is_a_bad_row(tmp_path: Path) -> None:
+def test_a_turn_without_a_conversation_is_a_bad_row(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("role,content\nuser,hello\nassistant,hi\n", encoding="utf-8")
     with pytest.raises(BadRow, match="a turn names no conversation"):
@@ -528,7 +535,7 @@ def test_a_turn_that_names_no_conversation_is_a_bad_row(tmp_path: Path) -> None:
         ("conversation,role,content\na,user\n", "2 columns, the header has 3"),
     ],
 )
-def test_tables_that_contradict_themselves(tmp_path: Path, text: str, reason: str) -> None:
+def test_contradictory_tables_are_errors(tmp_path: Path, text: str, reason: str) -> None:
     path = tmp_path / "t.csv"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(BadInput, match=reason):
@@ -538,14 +545,14 @@ def test_tables_that_contradict_themselves(tmp_path: Path, text: str, reason: st
 @pytest.mark.parametrize(
     "text", ["sep=;\nconversation; role ;content\na;user;hello\n", "conversation,role,content\na,user,hello,\n"]
 )
-def test_tables_as_spreadsheets_write_them(tmp_path: Path, text: str) -> None:
+def test_tables_of_spreadsheet_programs_are_read(tmp_path: Path, text: str) -> None:
     path = tmp_path / "t.csv"
     path.write_text(text, encoding="utf-8-sig")
-    assert said(only(path)) == [("user", "hello")]
+    assert texts(only(path)) == [("user", "hello")]
 
 
 @pytest.mark.parametrize("tail", ["garbage", "{}", ","])
-def test_an_array_with_something_after_it_or_between_is_refused(tmp_path: Path, tail: str) -> None:
+def test_an_array_with_text_after_or_between_elements_is_refused(tmp_path: Path, tail: str) -> None:
     path = tmp_path / "a.json"
     row = json.dumps({"messages": MESSAGES})
     path.write_text(f"[{row}]{tail}" if tail != "{}" else f"[{row}{row}]", encoding="utf-8")
@@ -555,13 +562,13 @@ def test_an_array_with_something_after_it_or_between_is_refused(tmp_path: Path, 
 
 @pytest.mark.parametrize("lead", ["\ufeff", "\n\n", ""])
 @pytest.mark.parametrize("indent", [None, 1])
-def test_a_wrapper_around_rows_whatever_its_layout(tmp_path: Path, lead: str, indent: int | None) -> None:
+def test_a_wrapper_around_rows_is_read_in_every_layout(tmp_path: Path, lead: str, indent: int | None) -> None:
     path = tmp_path / "export.json"
     path.write_text(lead + json.dumps({"data": [{"messages": MESSAGES}] * 2}, indent=indent), encoding="utf-8")
     assert len(list(read(path))) == 2
 
 
-def test_a_truncated_archive_gives_the_rows_before_the_break(tmp_path: Path) -> None:
+def test_a_truncated_archive_gives_the_rows_before_the_end(tmp_path: Path) -> None:
     import random
 
     rows = [
@@ -571,14 +578,14 @@ def test_a_truncated_archive_gives_the_rows_before_the_break(tmp_path: Path) -> 
     whole = gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode())
     path = tmp_path / "c.jsonl"
     path.write_bytes(whole[: len(whole) // 2])
-    found = 0
+    result = 0
     with pytest.raises(BadInput, match="broken gzip"):
         for _ in read(path):
-            found += 1
-    assert 500 < found < 1500
+            result += 1
+    assert 500 < result < 1500
 
 
-def test_a_bad_first_row_is_skipped_like_any_other(tmp_path: Path) -> None:
+def test_a_bad_first_row_is_skipped(tmp_path: Path) -> None:
     path = lines(tmp_path / "c.jsonl", {"foo": 1}, {"messages": MESSAGES})
     skipped: list[BadRow] = []
     assert len(list(read(path, on_bad_row=skipped.append))) == 1
@@ -588,7 +595,7 @@ def test_a_bad_first_row_is_skipped_like_any_other(tmp_path: Path) -> None:
 # --- labels -------------------------------------------------------------------------------------------------------
 
 
-def test_labels_in_long_and_wide_tables(tmp_path: Path, rubric: Rubric) -> None:
+def test_labels_are_read_from_long_and_wide_tables(tmp_path: Path, rubric: Rubric) -> None:
     long, wide = tmp_path / "long.csv", tmp_path / "wide.csv"
     long.write_text(
         "item_id,rater,question,rating,turn,rated_at\nc1,ann,Q0,4,,\nc1,ann,Q2,NA,3,2026-01-01\n", encoding="utf-8"
@@ -604,7 +611,7 @@ def test_labels_in_long_and_wide_tables(tmp_path: Path, rubric: Rubric) -> None:
     assert sniff(long).content == "labels" and sniff(wide).content == "labels"
 
 
-def test_a_label_outside_its_scale_is_a_bad_row(tmp_path: Path, rubric: Rubric) -> None:
+def test_a_label_off_its_scale_is_a_bad_row(tmp_path: Path, rubric: Rubric) -> None:
     path = tmp_path / "labels.csv"
     path.write_text("conversation,annotator,question,value\nc1,ann,Q0,4\nc1,ann,Q0,5\n", encoding="utf-8")
     with pytest.raises(BadRow, match=r"line 3: label of 'ann' on c1, question 'Q0': got 5, allowed: 1, 2, 3, 4"):
@@ -614,17 +621,17 @@ def test_a_label_outside_its_scale_is_a_bad_row(tmp_path: Path, rubric: Rubric) 
     assert len(skipped) == 1
 
 
-def test_a_conversation_file_is_no_label_file(tmp_path: Path) -> None:
+def test_a_file_of_messages_is_a_conversation_file(tmp_path: Path) -> None:
     assert sniff(lines(tmp_path / "c.jsonl", {"messages": MESSAGES})).content == "conversations"
 
 
-def test_turn_views() -> None:
-    found = Conversation("c", tuple(Turn(role, text) for role, text in HELLO))
-    assert [turn.content for turn in found.by("assistant")] == ["hi there"]
-    assert len(found.up_to(0)) == 1 and len(found.up_to(None)) == 2
+def test_turns_are_viewed_without_copies() -> None:
+    result = Conversation("c", tuple(Turn(role, text) for role, text in HELLO))
+    assert [turn.content for turn in result.by("assistant")] == ["hi there"]
+    assert len(result.up_to(0)) == 1 and len(result.up_to(None)) == 2
 
 
-def test_a_wide_table_keeps_its_questions_whatever_else_it_holds(tmp_path: Path, rubric: Rubric) -> None:
+def test_a_wide_table_keeps_its_questions_among_other_columns(tmp_path: Path, rubric: Rubric) -> None:
     path = tmp_path / "labels.csv"
     path.write_text("conversation, annotator ,score,Q0\nc0 ,b,1,3\n", encoding="utf-8")
     [label] = read_labels(path, rubric)
@@ -644,18 +651,18 @@ def test_a_wide_table_keeps_its_questions_whatever_else_it_holds(tmp_path: Path,
         ({"annotator": "b", "value": 3, "question": "\ud800"}, "cannot be an id"),
     ],
 )
-def test_labels_that_are_none(tmp_path: Path, rubric: Rubric, row: dict[str, Any], reason: str) -> None:
+def test_invalid_labels_are_bad_rows(tmp_path: Path, rubric: Rubric, row: dict[str, Any], reason: str) -> None:
     path = lines(tmp_path / "labels.jsonl", {"conversation": 0, **row})
     with pytest.raises(BadRow, match=reason):
         list(read_labels(path, rubric))
 
 
-def test_transcripts_and_labels_in_one_table_are_both_read(tmp_path: Path) -> None:
+def test_transcripts_and_labels_of_one_table_are_both_read(tmp_path: Path) -> None:
     row = {"conversation": "c", "annotator": "b", "prompt": "hello", "response": "hi there", "Q0": 3}
     path = lines(tmp_path / "both.jsonl", row)
     assert sniff(path).content != "labels"
     found = only(path)
-    assert said(found) == HELLO
+    assert texts(found) == HELLO
     [label] = rating_labels(found, ["Q0"])
     assert (label.target, label.annotator, label.value) == (Target("c"), "b", 3)
 
@@ -665,16 +672,14 @@ def test_transcripts_and_labels_in_one_table_are_both_read(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("as_text", [False, True])
 @pytest.mark.parametrize(("asked", "replied"), [("prompt", "completion"), ("input", "output"), ("question", "answer")])
-def test_messages_in_the_cells_of_an_exchange_are_turns(
-    tmp_path: Path, asked: str, replied: str, as_text: bool
-) -> None:
+def test_messages_in_cells_of_an_exchange_become_turns(tmp_path: Path, asked: str, replied: str, as_text: bool) -> None:
     before = [{"role": "system", "content": "be kind"}, MESSAGES[0]]
     cells = {asked: before, replied: [MESSAGES[1]]}
     row = {name: json.dumps(cell) for name, cell in cells.items()} if as_text else cells
-    found = only(lines(tmp_path / "pairs.jsonl", {"id": "c", **row}), format="table")
-    assert said(found) == [("system", "be kind"), *HELLO]
+    conversation = only(lines(tmp_path / "pairs.jsonl", {"id": "c", **row}), format="table")
+    assert texts(conversation) == [("system", "be kind"), *HELLO]
     one = only(lines(tmp_path / "one.jsonl", {"id": "c", asked: "hello", replied: MESSAGES[1]}), format="table")
-    assert said(one) == HELLO
+    assert texts(one) == HELLO
 
 
 @pytest.mark.parametrize("cell", [5, True, ["a", "b"], {"a": 1}, [{"x": 1}]])
@@ -684,14 +689,14 @@ def test_a_cell_that_is_neither_text_nor_messages_is_refused(tmp_path: Path, cel
         list(read(path))
 
 
-def test_the_history_that_each_row_repeats_is_told_once(tmp_path: Path) -> None:
+def test_history_repeated_in_each_row_is_read_once(tmp_path: Path) -> None:
     later = [*MESSAGES, {"role": "user", "content": "bye"}]
     path = lines(
         tmp_path / "calls.jsonl",
         {"id": "c", "prompt": MESSAGES[:1], "completion": "hi there"},
         {"id": "c", "prompt": later, "completion": "see you"},
     )
-    assert said(only(path)) == [*HELLO, ("user", "bye"), ("assistant", "see you")]
+    assert texts(only(path)) == [*HELLO, ("user", "bye"), ("assistant", "see you")]
 
 
 def test_generations_of_one_trace_are_one_conversation(tmp_path: Path) -> None:
@@ -703,11 +708,11 @@ def test_generations_of_one_trace_are_one_conversation(tmp_path: Path) -> None:
         {**common, "id": "o1", "startTime": "2026-01-01T00:00:01Z", "input": MESSAGES[:1], "output": MESSAGES[1]},
         {**common, "id": "o0", "type": "SPAN", "startTime": "2026-01-01T00:00:00Z", "input": {"x": 1}, "output": "other"},
     )  # fmt: skip
-    found = only(path)
-    assert found.id == "t1" and said(found) == [*HELLO, ("user", "bye"), ("assistant", "see you")]
+    conversation = only(path)
+    assert conversation.id == "t1" and texts(conversation) == [*HELLO, ("user", "bye"), ("assistant", "see you")]
 
 
-def test_ids_of_spans_are_the_same_from_protobuf_and_from_json(tmp_path: Path) -> None:
+def test_span_ids_are_equal_in_protobuf_json_and_otlp_json(tmp_path: Path) -> None:
     trace, span_id = bytes(range(16)), bytes(range(8))
     attributes = {
         "gen_ai.input.messages": json.dumps([part("user", "hello")]),
@@ -727,12 +732,12 @@ def test_ids_of_spans_are_the_same_from_protobuf_and_from_json(tmp_path: Path) -
     assert (first.system, second.system) == ("shop-bot", "m1")
 
 
-def test_a_transcript_in_plain_text_is_turns(tmp_path: Path) -> None:
+def test_a_plain_text_transcript_becomes_turns(tmp_path: Path) -> None:
     path = tmp_path / "calls.csv"
     path.write_text('id,transcript,score\nx,"Kunde: Wo ist es?\nUnd wann?\nBerater: Morgen.",70\n', encoding="utf-8")
-    found = only(path)
-    assert said(found) == [("user", "Wo ist es?\nUnd wann?"), ("assistant", "Morgen.")]
-    assert found.metadata["score"] == "70"
+    conversation = only(path)
+    assert texts(conversation) == [("user", "Wo ist es?\nUnd wann?"), ("assistant", "Morgen.")]
+    assert conversation.metadata["score"] == "70"
     path.write_text("id,transcript,score\nx,no speaker here,70\n", encoding="utf-8")
     with pytest.raises(BadRow, match="lines that begin with the speaker"):
         list(read(path))
@@ -740,11 +745,13 @@ def test_a_transcript_in_plain_text_is_turns(tmp_path: Path) -> None:
 
 def test_speakers_of_support_desks_are_users_and_assistants(tmp_path: Path) -> None:
     named = [("end-user", "a"), ("Operator", "b"), ("End User", "c"), ("chatbot", "d"), ("speaker_a", "e")]
-    found = only(lines(tmp_path / "c.jsonl", {"messages": [{"speaker": who, "text": text} for who, text in named]}))
-    assert [turn.role for turn in found.turns] == ["user", "assistant", "user", "assistant", "speaker_a"]
+    conversation = only(
+        lines(tmp_path / "c.jsonl", {"messages": [{"speaker": who, "text": text} for who, text in named]})
+    )
+    assert [turn.role for turn in conversation.turns] == ["user", "assistant", "user", "assistant", "speaker_a"]
 
 
-# --- ratings beside the text --------------------------------------------------------------------------------------
+# --- ratings in columns and metadata --------------------------------------------------------------------------------------
 
 
 def test_rows_of_several_raters_are_one_conversation_with_a_label_each(tmp_path: Path) -> None:
@@ -753,9 +760,9 @@ def test_rows_of_several_raters_are_one_conversation_with_a_label_each(tmp_path:
     path.write_text("id,question,answer,rating,rater\n" + "\n".join(rows) + "\n", encoding="utf-8")
     assert sniff(path).content != "labels"
     first, second = (record.conversation for record in read(path))
-    assert said(first) == HELLO and second.id == "q2"
-    found = [rating_labels(each, ["rating"]) for each in (first, second)]
-    assert [(label.target, label.annotator, label.value) for labels in found for label in labels] == [
+    assert texts(first) == HELLO and second.id == "q2"
+    result = [rating_labels(each, ["rating"]) for each in (first, second)]
+    assert [(label.target, label.annotator, label.value) for labels in result for label in labels] == [
         (Target("q1"), "ann", "4"), (Target("q1"), "ben", "4"), (Target("q2"), "ann", "2"),
     ]  # fmt: skip
 
@@ -778,11 +785,11 @@ def test_rows_of_several_raters_are_one_conversation_with_a_label_each(tmp_path:
         ({"other": 4}, []),
     ],
 )  # fmt: skip
-def test_ratings_beside_a_conversation(
+def test_ratings_in_columns_and_metadata_are_found(
     tmp_path: Path, beside: dict[str, Any], expected: list[tuple[int | None, str, Any]]
 ) -> None:
-    found = only(lines(tmp_path / "c.jsonl", {"id": "c", "messages": MESSAGES, **beside}))
-    labels = rating_labels(found, ["rating"])
+    conversation = only(lines(tmp_path / "c.jsonl", {"id": "c", "messages": MESSAGES, **beside}))
+    labels = rating_labels(conversation, ["rating"])
     assert [(label.target.turn, label.annotator, label.value) for label in labels] == expected
 
 
@@ -796,7 +803,7 @@ def test_a_rating_of_a_message_is_about_that_turn(tmp_path: Path) -> None:
     assert label.target == Target("c", 1) and label.value == "5"
 
 
-def test_a_label_may_be_written_as_what_its_option_means(tmp_path: Path) -> None:
+def test_a_label_may_be_the_meaning_of_an_option(tmp_path: Path) -> None:
     scale = Scale(kind=ScaleKind.BINARY, options=(0, 1))
     thumbs = Question(id="thumbs", text="?", scale=scale, meanings={"0": "down", "1": "up"})
     asks = Rubric(name="r", questions=(thumbs,), main="thumbs")
@@ -804,7 +811,7 @@ def test_a_label_may_be_written_as_what_its_option_means(tmp_path: Path) -> None
     assert [label.value for label in read_labels(path, asks)] == [1, 0, 1, 0, None]
 
 
-def test_labels_without_a_rater_and_with_one_per_column(tmp_path: Path, rubric: Rubric) -> None:
+def test_labels_are_read_without_raters_and_with_one_per_column(tmp_path: Path, rubric: Rubric) -> None:
     path = lines(tmp_path / "l.jsonl", {"chat_id": "c", "Q0": 3})
     assert sniff(path).content == "labels"
     assert [(label.annotator, label.value) for label in read_labels(path, rubric)] == [(UNNAMED, 3)]
@@ -813,16 +820,16 @@ def test_labels_without_a_rater_and_with_one_per_column(tmp_path: Path, rubric: 
 
 
 @pytest.mark.parametrize("name", ["conversations", "dialogues"])
-def test_conversations_in_a_list_or_under_their_ids(tmp_path: Path, name: str) -> None:
-    rows = [{"id": f"c{place}", "messages": MESSAGES, "rating": place} for place in range(3)]
+def test_conversations_are_read_from_a_list_or_an_object_by_id(tmp_path: Path, name: str) -> None:
+    rows = [{"id": f"c{index}", "messages": MESSAGES, "rating": index} for index in range(3)]
     listed = lines(tmp_path / "list.json", {name: rows})
     by_id = lines(tmp_path / "ids.json", {row["id"]: {"messages": MESSAGES, "rating": row["rating"]} for row in rows})
     for path in (listed, by_id):
-        found = [record.conversation for record in read(path)]
-        assert [(each.id, each.metadata["rating"]) for each in found] == [("c0", 0), ("c1", 1), ("c2", 2)]
+        result = [record.conversation for record in read(path)]
+        assert [(each.id, each.metadata["rating"]) for each in result] == [("c0", 0), ("c1", 1), ("c2", 2)]
 
 
-def test_a_decimal_comma_is_read_as_one(tmp_path: Path) -> None:
+def test_a_decimal_comma_is_read(tmp_path: Path) -> None:
     scale = Scale(kind=ScaleKind.REAL, low=1.0, high=5.0)
     asks = Rubric(name="r", questions=(Question(id="note", text="?", scale=scale),), main="note")
     path = tmp_path / "l.csv"
@@ -834,7 +841,7 @@ CHAT = json.dumps({"messages": MESSAGES}).encode() + b"\n"
 
 
 def sparse(head: bytes) -> Callable[[Path], None]:
-    """A file of a gigabyte that takes no room on the disk."""
+    """Create a sparse file of one gigabyte."""
 
     def make(path: Path) -> None:
         with path.open("wb") as stream:
@@ -845,13 +852,13 @@ def sparse(head: bytes) -> Callable[[Path], None]:
 
 
 def bomb(head: bytes, unit: bytes) -> Callable[[Path], None]:
-    """Half a gigabyte of the same, packed."""
+    """Compress half a gigabyte of one repeated piece."""
 
     def make(path: Path) -> None:
         packer, piece = zlib.compressobj(1, wbits=31), unit * ((1 << 22) // len(unit))
         first = packer.compress(head + piece) + packer.flush(zlib.Z_FULL_FLUSH)
-        again = packer.compress(piece) + packer.flush(zlib.Z_FULL_FLUSH)  # stands by itself, wherever it is
-        path.write_bytes(first + again * 127)  # nobody comes to its end
+        again = packer.compress(piece) + packer.flush(zlib.Z_FULL_FLUSH)  # a whole conversation in one row
+        path.write_bytes(first + again * 127)  # is never read to the end
 
     return make
 
@@ -887,19 +894,19 @@ for path in sys.argv[1:]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux how much memory was used")
 @pytest.mark.slow
-def test_no_file_takes_more_than_300_mb_to_refuse(tmp_path: Path) -> None:
+def test_refusing_a_hostile_file_takes_at_most_300_mb(tmp_path: Path) -> None:
     for name, (make, _) in HOSTILE.items():
         make(tmp_path / name)
     files = [str(tmp_path / name) for name in HOSTILE]
     done = subprocess.run([sys.executable, "-c", MEASURED, *files], capture_output=True, text=True, check=True)
     lines = done.stdout.splitlines()
     assert len(lines) == 2 * len(HOSTILE)
-    for (name, (_, reason)), said, most in zip(HOSTILE.items(), lines[::2], lines[1::2], strict=True):
-        assert reason in said and int(most) < 300 * 1024, name  # the most so far: a file's own, or one's before it
+    for (name, (_, reason)), output, most in zip(HOSTILE.items(), lines[::2], lines[1::2], strict=True):
+        assert reason in output and int(most) < 300 * 1024, name  # the maximum so far, of this file or an earlier one
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "json", "csv"])
-def test_a_broken_archive_is_one_line(tmp_path: Path, kind: str) -> None:
+def test_a_broken_archive_is_a_one_line_error(tmp_path: Path, kind: str) -> None:
     content = {"jsonl": CHAT * 3, "json": b"[" + CHAT + b"]", "csv": b"prompt,response\nhello,hi\n"}[kind]
     packed, path = gzip.compress(content, mtime=0), tmp_path / f"a.{kind}.gz"
     path.write_bytes(packed)
@@ -919,7 +926,7 @@ def test_a_broken_archive_is_one_line(tmp_path: Path, kind: str) -> None:
 
 
 def test_a_truncated_archive_of_one_large_object_is_refused(tmp_path: Path) -> None:
-    """A list of rows in an object is read from a window, which ends where the list does."""
+    """A list of rows in an object is read through a window, which ends with the list."""
     path, rows = tmp_path / "a.json.gz", 40_000
     chat = {"messages": [{"role": "user", "content": "Is it? " * 100}, {"role": "assistant", "content": "It is."}]}
     packed = gzip.compress(json.dumps({"data": [chat] * rows, "more": 1}).encode(), 1, mtime=0)
@@ -931,7 +938,7 @@ def test_a_truncated_archive_of_one_large_object_is_refused(tmp_path: Path) -> N
             pass
 
 
-def test_rows_and_columns_beyond_every_use(tmp_path: Path) -> None:
+def test_rows_and_columns_over_the_limits_are_refused(tmp_path: Path) -> None:
     wide = tmp_path / "wide.csv"
     wide.write_text(",".join(f"c{i}" for i in range(300_000)) + "\n", encoding="utf-8")
     with pytest.raises(BadInput, match="more than 10,000 columns"):
@@ -967,7 +974,7 @@ def test_a_wrapper_that_is_larger_than_any_row_is_read_row_by_row(tmp_path: Path
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes have no names here")
-def test_what_is_no_file_is_never_opened(tmp_path: Path) -> None:
+def test_pipes_and_devices_are_never_opened(tmp_path: Path) -> None:
     pipe, device = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
     os.mkfifo(pipe)
     device.symlink_to("/dev/zero")

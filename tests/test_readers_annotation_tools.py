@@ -1,5 +1,4 @@
-"""What other annotation tools export, read into conversations and labels. The samples were written by hand for this file
-after the tools' public documentation; none of them was exported from anywhere."""
+"""Readers of exports of annotation tools. The samples are written by hand after the public documentation of the tools."""
 
 from __future__ import annotations
 
@@ -146,7 +145,7 @@ def marks(store: Store) -> list[Annotation]:
     return [each for each in store.annotations(["person"]) if each.question.startswith("issue:")]
 
 
-def test_label_studio_tasks_with_several_people_spans_and_comments(tmp_path: Path) -> None:
+def test_label_studio_annotations_keep_people_spans_and_comments(tmp_path: Path) -> None:
     path = tmp_path / "project-3.json"
     path.write_text(json.dumps([LABEL_STUDIO], indent=2))
     done, store = imported(tmp_path, path)
@@ -154,10 +153,12 @@ def test_label_studio_tasks_with_several_people_spans_and_comments(tmp_path: Pat
     assert [(turn.role, turn.content) for turn in conversation.turns] == SAID and conversation.id == "c1"
     assert conversation.metadata["topic"] == "parcels"
     assert conversation.metadata["label_studio_unread"] == {"rectanglelabels": 1}
-    found = by_person(store)
-    assert found["ann@example.org", "helpful"] == 2 and found["8", "helpful"] == 4 and found["ann@example.org", "tone"]
-    assert found["ann@example.org", "topics.x"] == found["ann@example.org", "topics.y"] == 1
-    assert not any(who == "9" for who, _ in found), "what was cancelled was not said"
+    result = by_person(store)
+    assert (
+        result["ann@example.org", "helpful"] == 2 and result["8", "helpful"] == 4 and result["ann@example.org", "tone"]
+    )
+    assert result["ann@example.org", "topics.x"] == result["ann@example.org", "topics.y"] == 1
+    assert not any(who == "9" for who, _ in result), "canceled annotations are skipped"
     [mark] = marks(store)
     assert (mark.target.turn, mark.span, mark.quote) == (1, (15, 29), "It is in Rome.")
     assert (mark.question, mark.by, mark.comment) == ("issue:Contradiction", "ann@example.org", "Bonn first")
@@ -170,7 +171,7 @@ def test_label_studio_tasks_with_several_people_spans_and_comments(tmp_path: Pat
 
 
 @pytest.mark.parametrize("flat", [False, True])
-def test_argilla_records_nested_and_flattened(tmp_path: Path, flat: bool) -> None:
+def test_argilla_records_are_read_nested_and_flattened(tmp_path: Path, flat: bool) -> None:
     row: dict[str, Any] = ARGILLA
     if flat:
         row = {"id": "c1", "topic": "parcels", **ARGILLA["fields"], "helpful.suggestion": 1}
@@ -187,15 +188,15 @@ def test_argilla_records_nested_and_flattened(tmp_path: Path, flat: bool) -> Non
     [conversation] = store.conversations()
     assert [(turn.role, turn.content) for turn in conversation.turns] == SAID
     assert conversation.metadata["topic"] == "parcels"
-    found = by_person(store)
-    assert found["ann", "helpful"] == 2 and found["bob", "helpful"] == 4 and found["ann", "tone"] == "kind"
-    assert ("bob", "tone") not in found and found["ann", "topics.x"] == 1
+    result = by_person(store)
+    assert result["ann", "helpful"] == 2 and result["bob", "helpful"] == 4 and result["ann", "tone"] == "kind"
+    assert ("bob", "tone") not in result and result["ann", "topics.x"] == 1
     [mark] = marks(store)
     assert (mark.target.turn, mark.quote, mark.span, mark.by) == (1, "It is in Rome.", (15, 29), "ann")
     store.close()
 
 
-def test_langsmith_runs_are_conversations_and_feedback_of_people_labels(tmp_path: Path) -> None:
+def test_langsmith_runs_and_human_feedback_are_read(tmp_path: Path) -> None:
     feedback = written(tmp_path / "feedback.jsonl", *LANGSMITH_FEEDBACK)
     runs = written(tmp_path / "runs.jsonl", *LANGSMITH_RUNS)
     done, store = imported(tmp_path, feedback, runs)
@@ -211,7 +212,7 @@ def test_langsmith_runs_are_conversations_and_feedback_of_people_labels(tmp_path
     store.close()
 
 
-def test_langfuse_scores_on_their_own(tmp_path: Path) -> None:
+def test_langfuse_scores_are_read_without_traces(tmp_path: Path) -> None:
     scores = tmp_path / "scores.json"
     scores.write_text(json.dumps({"data": LANGFUSE_SCORES, "meta": {"limit": 50}}))
     assert sniff(scores).content == "answers"
@@ -223,19 +224,19 @@ def test_langfuse_scores_on_their_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rows", [POTATO_STATES, POTATO_ROWS], ids=["user_state", "jsonl"])
-def test_potato_answers_of_several_people(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
-    files = [written(tmp_path / f"state{place}.json", row) for place, row in enumerate(rows)]
+def test_potato_answers_keep_their_annotators(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    files = [written(tmp_path / f"state{index}.json", row) for index, row in enumerate(rows)]
     _, store = imported(tmp_path, *files, written(tmp_path / "chats.jsonl", CHAT))
-    found = by_person(store)
-    assert found["ann", "helpful"] == 2 and found["bob", "helpful"] == 4 and found["ann", "tone"] == "kind"
-    assert found["ann", "topics.x"] == found["ann", "topics.y"] == 1
+    result = by_person(store)
+    assert result["ann", "helpful"] == 2 and result["bob", "helpful"] == 4 and result["ann", "tone"] == "kind"
+    assert result["ann", "topics.x"] == result["ann", "topics.y"] == 1
     [mark] = marks(store)
     assert (mark.target.turn, mark.span, mark.question) == (1, (15, 29), "issue:Contradiction"), "found by its words"
     assert [each.comment for each in store.annotations(["person"]) if each.comment] == ["Odd."]
     store.close()
 
 
-def test_potato_1_names_nobody(tmp_path: Path) -> None:
+def test_potato_1_answers_have_no_annotator(tmp_path: Path) -> None:
     row = {
         "id": "c1",
         "displayed_text": "x",
@@ -249,7 +250,7 @@ def test_potato_1_names_nobody(tmp_path: Path) -> None:
     store.close()
 
 
-def test_what_was_imported_is_exported_and_read_back_to_the_last_field(tmp_path: Path) -> None:
+def test_imported_annotations_round_trip_through_an_export(tmp_path: Path) -> None:
     from accord.project import export_annotations
 
     path = tmp_path / "tasks.json"
@@ -267,18 +268,18 @@ def test_what_was_imported_is_exported_and_read_back_to_the_last_field(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "message"),
     [
         ([LANGFUSE_SCORES[0]], "c1"),
         ([LANGSMITH_FEEDBACK[0]], "c1"),
         ([POTATO_STATES[1]], "c1"),
     ],
 )  # fmt: skip
-def test_answers_about_a_conversation_that_is_not_there_say_so(
-    tmp_path: Path, rows: list[dict[str, Any]], told: str
+def test_answers_about_an_unknown_conversation_are_reported(
+    tmp_path: Path, rows: list[dict[str, Any]], message: str
 ) -> None:
     store = Store(f"sqlite:///{tmp_path}/accord.db")
-    with pytest.raises(BadInput, match=told):
+    with pytest.raises(BadInput, match=message):
         import_files(store, RUBRIC, [written(tmp_path / "alone.jsonl", *rows)])
     assert not list(store.conversations()), "and no empty conversation is made"
     store.close()
@@ -316,14 +317,16 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("format", "row", "told"), WRONG)
-def test_a_wrong_row_is_one_line_that_names_it(tmp_path: Path, format: str, row: dict[str, Any], told: str) -> None:
+@pytest.mark.parametrize(("format", "row", "message"), WRONG)
+def test_an_invalid_row_is_a_one_line_error_with_its_line(
+    tmp_path: Path, format: str, row: dict[str, Any], message: str
+) -> None:
     path = written(tmp_path / "wrong.jsonl", row)
-    with pytest.raises(BadRow, match=f"line 1: .*{told}"):
+    with pytest.raises(BadRow, match=f"line 1: .*{message}"):
         list(read(path, format))
 
 
-def test_an_answer_outside_the_scale_is_named(tmp_path: Path) -> None:
+def test_an_answer_off_the_scale_is_named(tmp_path: Path) -> None:
     row = json.loads(json.dumps(LANGFUSE_SCORES[1]).replace('"value": 4', '"value": 9'))
     store = Store(f"sqlite:///{tmp_path}/accord.db")
     files = [written(tmp_path / "c.jsonl", CHAT), written(tmp_path / "s.jsonl", row)]
@@ -332,7 +335,7 @@ def test_an_answer_outside_the_scale_is_named(tmp_path: Path) -> None:
     store.close()
 
 
-def test_the_command_says_what_it_read_and_what_it_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_import_prints_counts_of_read_and_ignored_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "accord.yaml").write_text("store: sqlite:///accord.db\n")
     files = [written(tmp_path / "runs.jsonl", *LANGSMITH_RUNS), written(tmp_path / "fb.jsonl", *LANGSMITH_FEEDBACK)]
@@ -344,7 +347,7 @@ def test_the_command_says_what_it_read_and_what_it_passed_over(tmp_path: Path, m
     assert result.exit_code != 0 and "nothing was read: feedback that no person gave in the app" in result.output
 
 
-def test_a_rubric_follows_from_what_a_tool_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rubric_is_inferred_from_a_tool_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     path = written(tmp_path / "fb.jsonl", *LANGSMITH_FEEDBACK)
     result = CliRunner().invoke(app, ["init", "--from", str(path)])

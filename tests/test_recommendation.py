@@ -1,4 +1,4 @@
-"""The decision which evaluator to use, and the baselines it is made against."""
+"""Recommendation of an evaluator, and the baselines that it is compared with."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_cheaper_of_two_equal_evaluators_is_recommended(
     assert decision.tests["constant"].p < 0.05 and str(decision).startswith("use simple: RMSE for a new annotator ")
 
 
-def test_a_clearly_better_evaluator_is_recommended_whatever_it_costs(
+def test_clearly_better_evaluator_is_recommended_at_any_cost(
     sample: tuple[Ratings, Floats, np.random.Generator],
 ) -> None:
     rated, values, rng = sample
@@ -165,7 +165,7 @@ def test_best_column_finds_the_column_and_predicts_the_mean_without_it() -> None
     assert [s.value for s in again] == [s.value for s in scores]  # type: ignore[union-attr]
 
 
-def test_an_evaluator_that_was_tried_on_a_part_stands_among_the_others(
+def test_evaluator_tested_on_a_part_is_compared(
     sample: tuple[Ratings, Floats, np.random.Generator],
 ) -> None:
     rated, values, rng = sample

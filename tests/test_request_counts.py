@@ -39,7 +39,7 @@ QUESTIONS = 9
 """Questions of the shipped rubric that a judge can be asked."""
 CONVERSATIONS = 6
 REFUSED = "127.0.0.1:9"
-"""The discard port, where no server listens."""
+"""The discard port, which has no server."""
 
 
 @pytest.fixture(autouse=True)
@@ -106,7 +106,7 @@ def test_judge_stops_at_an_endpoint_that_accepts_no_connection(host: str) -> Non
         (lambda _: Wire(b"nothing", headers={"Content-Type": "text/plain"}), "malformed"),
     ],
 )
-def test_a_request_that_was_sent_and_failed_counts(respond: Callable[[Any], Wire], reason: str) -> None:
+def test_failed_request_counts_if_it_was_sent(respond: Callable[[Any], Wire], reason: str) -> None:
     with ChatServer(respond) as server:
         configure(f"judge: {{mode: logprobs, model: m1, base_url: '{server.url}', attempts: 1}}")
         result = run("judge", "--json", "--limit", "2")
@@ -134,7 +134,7 @@ ISSUES = "finder: {{model: m1, base_url: '{url}', attempts: 1, concurrency: 2}}"
     ],
     ids=["budget", "key", "failing", "written-budget", "written-key", "finder-key", "finder-failing"],
 )
-def test_a_stopped_run_counts_sent_failed_and_unsent_requests_apart(
+def test_stopped_run_counts_sent_failed_and_unsent_requests(
     models: str, respond: Callable[[Any], Wire], arguments: list[str], reasons: set[str]
 ) -> None:
     with ChatServer(respond) as server:
@@ -154,7 +154,7 @@ def test_a_stopped_run_counts_sent_failed_and_unsent_requests_apart(
         assert f"({len(server.requests) - sent} requests sent in this run)" in text and " not asked" in text
 
 
-def test_a_request_that_was_sent_and_timed_out_counts() -> None:
+def test_timed_out_request_counts() -> None:
     released = threading.Event()
     with ChatServer(lambda request: (released.wait(PATIENCE), answer_any(request))[1]) as server:
         budget = Budget(Caps(), {})
@@ -165,7 +165,7 @@ def test_a_request_that_was_sent_and_timed_out_counts() -> None:
     assert caught.value.failure.is_sent and budget.requests == 1 and budget.spent.total > 0
 
 
-def test_the_budget_stays_hard_after_requests_that_were_not_sent() -> None:
+def test_budget_stays_hard_after_unsent_requests() -> None:
     model = ScriptedModel([Failure("unreachable", is_sent=False), "yes", "never"])
     budget = Budget(Caps(requests=1), {})
     budgeted = Budgeted(model, budget)
@@ -178,7 +178,7 @@ def test_the_budget_stays_hard_after_requests_that_were_not_sent() -> None:
     assert budget.requests == 1 and len(model.asked) == 2
 
 
-def test_a_refused_connection_is_retried_only_if_the_endpoint_has_answered() -> None:
+def test_refused_connection_is_retried_only_after_an_answer() -> None:
     refused = Failure("unreachable", "cannot connect", is_sent=False)
     for script, attempts in (([refused] * 9, 1), (["yes", *[refused] * 9], 1 + 2)):
         model = ScriptedModel(script)
@@ -241,7 +241,7 @@ JUDGE = "judge: {{mode: {mode}, samples: 3, model: m1, base_url: '{url}', attemp
         (JUDGE.replace("{mode}", "verbalised"), lambda: Failing(answer_any, 2), "retried"),
     ],
 )
-def test_a_run_sends_as_many_requests_as_its_plan_states(
+def test_run_sends_the_requests_of_its_plan(
     models: str, respond: Callable[[], Callable[[Any], Wire]], expected: str
 ) -> None:
     with ChatServer(respond()) as server:
@@ -251,7 +251,7 @@ def test_a_run_sends_as_many_requests_as_its_plan_states(
         assert not server.requests
         done = json.loads(run("judge", "--json", "--source", "issues" if models is FINDER else "rubric").stdout)
         spent = done["spent"]["requests"]
-    fewest, most = plan["fewest_requests"], plan["most_requests"]
+    fewest, most = plan["min_requests"], plan["max_requests"]
     assert spent == len(server.requests) and plan["attempts"] == 2
     assert {
         "fewest": spent == fewest == plan["requests"],
@@ -261,7 +261,7 @@ def test_a_run_sends_as_many_requests_as_its_plan_states(
     }[expected], (fewest, spent, most)
 
 
-def test_a_plan_states_its_range_as_text() -> None:
+def test_plan_states_its_range() -> None:
     configure(FINDER.format(url=f"http://{REFUSED}/v1"))
     said = run("judge", "--plan").stdout
     assert "6 to " in said and " requests; 6 expected" in said

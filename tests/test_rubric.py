@@ -1,4 +1,4 @@
-"""Rubrics: what ships, what is refused and how it is said, when a question applies."""
+"""Rubrics: shipped rubrics, errors of invalid ones, and rules for when a question applies."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def test_the_shipped_rubric_is_the_papers_nine_questions(rubric: Rubric) -> None
     assert all(set(q.meanings) == set(map(str, q.scale.options)) for q in rubric.questions if q.id != "Q0")
 
 
-def test_yaml_out_and_in_is_the_same_rubric(rubric: Rubric, tmp_path: Path) -> None:
+def test_a_rubric_round_trips_through_yaml(rubric: Rubric, tmp_path: Path) -> None:
     copy = load_rubric(written(tmp_path, dump_rubric(rubric)))
     assert copy == rubric and copy.hash == rubric.hash
 
 
-def test_scales_of_every_kind_in_one_rubric(tmp_path: Path) -> None:
+def test_a_rubric_may_have_all_kinds_of_scales(tmp_path: Path) -> None:
     path = written(
         tmp_path,
         """
@@ -55,15 +55,15 @@ questions:
   - {id: length, text: 'How long?', scale: real, low: 0, high: 1}
 """,
     )
-    found = load_rubric(path)
-    assert len(found["overall"].scale.options) == 10
-    assert found["tone"].scale.holds("warm") and not found["tone"].scale.holds("hot")
-    assert found["resolved"].meanings == {"0": "no", "1": "yes"}, "yes and no are words here"
-    assert found["length"].scale.holds(0.5) and not found["length"].scale.holds(1.5)
-    assert load_rubric(written(tmp_path, dump_rubric(found))) == found
+    result = load_rubric(path)
+    assert len(result["overall"].scale.options) == 10
+    assert result["tone"].scale.holds("warm") and not result["tone"].scale.holds("hot")
+    assert result["resolved"].meanings == {"0": "no", "1": "yes"}, "yes and no are words here"
+    assert result["length"].scale.holds(0.5) and not result["length"].scale.holds(1.5)
+    assert load_rubric(written(tmp_path, dump_rubric(result))) == result
 
 
-def test_the_hash_follows_the_content_and_not_the_name(rubric: Rubric) -> None:
+def test_the_hash_depends_on_content_not_on_the_name(rubric: Rubric) -> None:
     renamed = rubric.model_copy(update={"name": "other"})
     assert renamed.hash == rubric.hash
     reworded = read_rubric({"name": "a", "main": "good", "questions": [QUESTION]}, "x")
@@ -75,18 +75,18 @@ def test_the_hash_follows_the_content_and_not_the_name(rubric: Rubric) -> None:
     [
         ({"name": "x", "main": "good", "questions": [{**QUESTION, "options": [1]}]}, "2 to 101 options, got 1"),
         ({"name": "x", "main": "good", "questions": [{**QUESTION, "options": list(range(102))}]}, "2 to 101 options, got 102"),
-        ({"name": "x", "main": "bad", "questions": [QUESTION]}, "main question 'bad' is none of good"),
-        ({"name": "x", "main": "good", "questions": [QUESTION, QUESTION]}, "two questions are called 'good'"),
+        ({"name": "x", "main": "bad", "questions": [QUESTION]}, "main question 'bad' is not one of good"),
+        ({"name": "x", "main": "good", "questions": [QUESTION, QUESTION]}, "two questions have the id 'good'"),
         ({"name": "x", "main": "good", "questions": [{**QUESTION, "optoins": 1}]}, "unknown key 'optoins'. Did you mean 'options'"),
         ({"name": "x", "main": "good", "question": [QUESTION]}, "unknown key 'question'. Did you mean 'questions'"),
-        ({"name": "x", "main": "good", "questions": [{**QUESTION, "options": ["a", "b"]}]}, "'a' of an ordered scale is no number"),
+        ({"name": "x", "main": "good", "questions": [{**QUESTION, "options": ["a", "b"]}]}, "'a' of an ordered scale is not a number"),
         ({"name": "x", "main": "good", "questions": [{**QUESTION, "options": [2, 1]}]}, "rising order"),
         ({"name": "x", "main": "good", "questions": [{**QUESTION, "applies": "sometimes"}]}, "applies"),
         ({"name": "x", "main": "good", "questions": []}, "questions"),
         ([], "x.yaml"),
     ],
 )  # fmt: skip
-def test_a_wrong_rubric_is_one_clear_line(content: object, reason: str) -> None:
+def test_an_invalid_rubric_is_a_one_line_error(content: object, reason: str) -> None:
     with pytest.raises(BadInput, match=r"x\.yaml") as caught:
         read_rubric(content, "x.yaml")
     assert reason in str(caught.value) and "\n" not in str(caught.value)
@@ -94,9 +94,9 @@ def test_a_wrong_rubric_is_one_clear_line(content: object, reason: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "reason"),
-    [("", "is empty"), ("name: [", "is no YAML"), ("name: a\nname: b\n", "'name' is given twice")],
+    [("", "is empty"), ("name: [", "is not valid YAML"), ("name: a\nname: b\n", "'name' occurs twice")],
 )
-def test_a_file_that_is_no_rubric(tmp_path: Path, text: str, reason: str) -> None:
+def test_a_file_that_is_no_rubric_is_refused(tmp_path: Path, text: str, reason: str) -> None:
     with pytest.raises(BadInput, match=reason):
         load_rubric(written(tmp_path, text))
 
@@ -114,35 +114,35 @@ LAUGHS = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(
         ("[" * 200_000, "nested deeper than 100 levels"),
         ("{a: " * 100_000, "nested deeper than 100 levels"),
         ("- " * 200_000, "nested deeper than 100 levels"),
-        ("&a [*a]", "an alias stands inside what it stands for"),
-        ("name: &a {b: *a}", "an alias stands inside what it stands for"),
-        ("main: " + "9" * 6_000, "a value is none of its kind"),
+        ("&a [*a]", "an alias refers to a mapping or list that contains it"),
+        ("name: &a {b: *a}", "an alias refers to a mapping or list that contains it"),
+        ("main: " + "9" * 6_000, "invalid value"),
         ("main: 2024-13-45", "month must be in 1..12"),
-        ("main: .inf", "no finite number"),
-        ("main: .nan", "no finite number"),
-        ('main: !!int ""', "a value is none of its kind"),
-        ("main: !!bool maybe", "a value is none of its kind"),
-        ("main: !!timestamp soon", "a value is none of its kind"),
+        ("main: .inf", "not a finite number"),
+        ("main: .nan", "not a finite number"),
+        ('main: !!int ""', "invalid value"),
+        ("main: !!bool maybe", "invalid value"),
+        ("main: !!timestamp soon", "invalid value"),
         ("? [1]\n: 2", "a key is a list or a mapping"),
         ("? {a: 1}\n: 2", "a key is a list or a mapping"),
         ("main: !!python/object/apply:os.getcwd []", "could not determine a constructor"),
         ("name: \0", "special characters are not allowed"),
         ("main: !" + "x" * 400_000, "could not determine a constructor"),
-        ("x" * 2_000_000, "larger than such a file may be: 2 MB"),
-        (("? " + "k" * 60_000 + "\n: 1\n") * 2, "given twice, in lines 1 and 3"),
+        ("x" * 2_000_000, "too large: 2 MB"),
+        (("? " + "k" * 60_000 + "\n: 1\n") * 2, "occurs twice, in lines 1 and 3"),
         ("? " + "k" * 60_000 + "\n: 1\n", "unknown key"),
     ],
 )
-def test_yaml_that_was_written_to_harm_is_one_short_line(tmp_path: Path, text: str, reason: str) -> None:
+def test_hostile_yaml_is_a_short_one_line_error(tmp_path: Path, text: str, reason: str) -> None:
     with pytest.raises(BadInput, match=re.escape(reason)) as caught:
         load_rubric(written(tmp_path, text))
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 800
 
 
-def test_aliases_that_people_write_are_read(tmp_path: Path) -> None:
-    said = "name: x\nmain: a\nquestions:\n"
+def test_usual_yaml_aliases_are_read(tmp_path: Path) -> None:
+    output = "name: x\nmain: a\nquestions:\n"
     shared = "  - {id: a, text: 'A?', options: &four [1, 2, 3, 4]}\n  - {id: b, text: 'B?', options: *four}\n"
-    assert load_rubric(written(tmp_path, said + shared))["b"].scale.options == (1, 2, 3, 4)
+    assert load_rubric(written(tmp_path, output + shared))["b"].scale.options == (1, 2, 3, 4)
 
 
 def a_pipe(path: Path) -> None:
@@ -165,7 +165,7 @@ def a_socket(path: Path) -> None:
         (lambda path: path.symlink_to("rubric.yaml"), "cannot read"),
     ],
 )
-def test_only_a_file_is_read_and_nothing_is_waited_for(
+def test_pipes_are_refused_without_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None], kind: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -180,15 +180,15 @@ def test_only_a_file_is_read_and_nothing_is_waited_for(
     [
         ("[" * 101 + "]" * 101, "nested deeper than 100"),
         ("[" * 100_000, "nested deeper than 100"),
-        ('{"a": NaN}', "NaN is no number"),
-        ('{"a": -Infinity}', "-Infinity is no number"),
-        ('{"a": 1e999}', "no finite number"),
-        ('{"a": ' + "9" * 6_000 + "}", "is no JSON"),
-        ("{", "is no JSON"),
+        ('{"a": NaN}', "NaN is not a number"),
+        ('{"a": -Infinity}', "-Infinity is not a number"),
+        ('{"a": 1e999}', "not a finite number"),
+        ('{"a": ' + "9" * 6_000 + "}", "is not valid JSON"),
+        ("{", "is not valid JSON"),
         (" " * 2_000, "2 kB, at most 1 kB"),
     ],
 )
-def test_a_card_is_bounded_json(tmp_path: Path, text: str, reason: str) -> None:
+def test_cards_are_bounded_json(tmp_path: Path, text: str, reason: str) -> None:
     path = tmp_path / "card.json"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(BadInput, match=re.escape(reason)):
@@ -197,7 +197,7 @@ def test_a_card_is_bounded_json(tmp_path: Path, text: str, reason: str) -> None:
     assert read_json_file(path) == json.loads("[" * 100 + "]" * 100)
 
 
-def test_unknown_rubrics_and_questions_are_met_with_a_guess(rubric: Rubric) -> None:
+def test_unknown_rubrics_and_questions_get_a_suggestion(rubric: Rubric) -> None:
     with pytest.raises(UnknownName, match="Did you mean 'llm-rubric'"):
         load_rubric("llm-rubirc")
     with pytest.raises(BadInput, match="No such file"):
@@ -206,7 +206,7 @@ def test_unknown_rubrics_and_questions_are_met_with_a_guess(rubric: Rubric) -> N
         rubric["Q9"]
 
 
-def test_when_a_question_applies(rubric: Rubric) -> None:
+def test_applies_rules_select_conversations(rubric: Rubric) -> None:
     turns = (Turn("user", "a"), Turn("assistant", "b"))
     bare, backed = Conversation("c", turns), Conversation("c", turns, (Document("d"),))
     assert not rubric["Q2"].applies_to(bare) and rubric["Q2"].applies_to(backed)
@@ -222,6 +222,6 @@ def test_labels_are_checked_against_the_scale_of_their_question(rubric: Rubric) 
         check_label(Label(Target("c"), "Q8", "ann", 4), rubric)
 
 
-def test_a_scale_reads_its_own_options() -> None:
+def test_a_scale_parses_its_own_options() -> None:
     scale = Scale(options=(1, 2))
     assert scale.parse(" 2 ") == 2 and scale.parse("2.0") is None and str(scale) == "1, 2"

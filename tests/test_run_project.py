@@ -127,13 +127,13 @@ def test_run_continues_in_its_own_folder_and_keeps_edits(folder: Path) -> None:
 
     rubric = Path("out/rubric.yaml")
     rubric.write_text(rubric.read_text().replace("How is the conversation", "How well is the conversation"))
-    assert "says its main question" in refused("run", "data", "--out", "out", "--main", "rating")
+    assert "sets the main question" in refused("run", "data", "--out", "out", "--main", "rating")
     settings = Path("out/accord.yaml")
     settings.write_text(settings.read_text().replace("folds: 2", "folds: 3"))
     kept = rubric.read_text(), settings.read_text()
     done = accord("run", "data", "--out", "out", *NAMED)
     assert (rubric.read_text(), settings.read_text()) == kept
-    assert "rubric.yaml was edited and is used as it is" in done.stderr
+    assert "rubric.yaml was edited and is used unchanged" in done.stderr
     assert json.loads(accord("run", "data", "--out", "out", "--json", *NAMED).stdout)["comparison"]["folds"] == 3
     assert "accord.yaml was edited" in refused("run", "data", "--out", "out", "--set", "folds=4")
 
@@ -242,16 +242,16 @@ def test_import_registers_judgements_without_changing_settings(
 
 
 @pytest.mark.slow
-def test_the_judge_is_the_recorded_model_that_answered_about_what_is_rated(folder: Path) -> None:
+def test_judge_is_the_recorded_model_of_rated_questions(folder: Path) -> None:
     write("data/items.jsonl", lines(items()))
     elsewhere = judgements({"elsewhere": lambda i: i % 5 + 1}, 60, prefix="dialogue")
     here = judgements({"here": lambda i: i % 5 + 1}, 20, prefix="t")
     write("data/judge.jsonl", lines([{**row, "question": "good"} for row in (*elsewhere, *here)]))
     done = json.loads(accord("run", "data", "--out", "out", "--json", *QUICK, "--evaluator", "calibration").stdout)
-    assert any("the judge is the recorded 'here'" in line for line in done["said"])
+    assert any("the judge is the recorded 'here'" in line for line in done["notes"])
     named = ["--recorded-model", "elsewhere", "--evaluator", "calibration"]
     other = json.loads(accord("run", "data", "--out", "named", "--json", *QUICK, *named).stdout)
-    assert any("the judge is the recorded 'elsewhere'" in line for line in other["said"])
+    assert any("the judge is the recorded 'elsewhere'" in line for line in other["notes"])
     rows = {row["system"]: row for row in other["comparison"]["rows"]}
     assert rows["calibration"]["pearson"] > 0.3, "answers of the other recorded model are evidence too"
 
@@ -284,13 +284,13 @@ def test_every_conversation_has_a_row(folder: Path, without_texts: bool) -> None
 
 
 @pytest.mark.slow
-def test_run_reports_roles_that_nobody_has(folder: Path) -> None:
+def test_run_reports_roles_without_messages(folder: Path) -> None:
     said = accord("run", rated_chats(), "--out", "out", "--role", "agt=assistant", *QUICK, *NAMED).stderr
     assert "no conversation has the role 'agt'. Roles found: 'user', 'assistant'" in said
 
 
 @pytest.mark.slow
-def test_rated_turns_are_scored_and_told_apart(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rated_turns_are_scored_separately(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write("data/items.jsonl", lines(items(24, 6, turns=3)))
     accord("run", "data", "--out", "out", *QUICK, *NAMED)
     scored = rows_of("out/scores.jsonl")
@@ -335,7 +335,7 @@ def test_scores_of_training_conversations_are_flagged_and_left_out(
     assert "--include-training" in refused("gate", "--min-mean", "1")
     assert "passed" in accord("gate", "--min-mean", "1", "--include-training").stdout
     asked = accord("score", f"../{chats}", "--out", "x.jsonl", "--include-training").stdout
-    assert "The new conversations are like those that were learned from" in asked
+    assert "The new conversations do not differ from the training data" in asked
 
     rows = [{"id": f"c{i}", "messages": talk(i)} for i in range(3)]
     rows[0]["messages"] = talk(0, 2)  # the same id, another content

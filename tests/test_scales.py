@@ -28,7 +28,7 @@ SLIDER = Question(id="main", text="How good is it, from 0 to 100?", scale=Scale(
 
 
 def on(question: Question, conversations: int = 120) -> tuple[EvidenceTable, Labels, np.ndarray]:
-    """A planted corpus whose labels stand on another scale, and each conversation's latent quality."""
+    """Planted corpus with labels on another scale, and each conversation's latent quality."""
     drawn = planted(conversations=conversations, annotators=4, noise=0.4)
     quality = drawn.evidence.values @ drawn.weights
     rng, row = np.random.default_rng(1), {target: i for i, target in enumerate(drawn.evidence.targets)}
@@ -42,7 +42,7 @@ def on(question: Question, conversations: int = 120) -> tuple[EvidenceTable, Lab
 
 
 @pytest.mark.parametrize("question", [REAL, SLIDER], ids=["real", "slider"])
-def test_a_long_scale_is_learned_predicted_saved_and_compared(question: Question, tmp_path: Path) -> None:
+def test_long_scale_is_learned_predicted_saved_and_compared(question: Question, tmp_path: Path) -> None:
     evidence, labels, quality = on(question)
     evaluator = Calibration(question, "mixed").fit(evidence, labels)
     scores = [score for score in evaluator.predict(evidence, "p1") if isinstance(score, Score)]
@@ -60,7 +60,7 @@ def test_a_long_scale_is_learned_predicted_saved_and_compared(question: Question
 
 
 @pytest.mark.slow
-def test_the_network_learns_a_long_scale_too() -> None:
+def test_network_learns_a_long_scale() -> None:
     pytest.importorskip("jax", reason="networks are trained with accord[networks]")
     evidence, labels, quality = on(SLIDER)
     settings = {"members": 1, "pooling": 10.0, "decay": 0.3}
@@ -69,7 +69,7 @@ def test_the_network_learns_a_long_scale_too() -> None:
     assert (pearson(quality, np.array(values)) or 0) > 0.9
 
 
-def test_levels_hold_about_equally_many_ratings_and_lead_back_to_every_option() -> None:
+def test_levels_are_balanced_and_cover_every_option() -> None:
     evidence, labels, _ = on(SLIDER)
     rated = ratings(evidence, labels, SLIDER)
     levels = ScaleLevels.fit(rated)
@@ -96,7 +96,7 @@ def test_levels_of_equal_answers_and_of_short_scales() -> None:
     assert ScaleLevels.fit(rated).coarse(rated) is rated
 
 
-def test_a_real_answer_is_read_to_a_hundredth_of_its_scale() -> None:
+def test_real_answers_are_rounded_to_a_hundredth_of_the_scale() -> None:
     evidence, labels, _ = on(REAL)
     rated = ratings(evidence, labels, REAL)
     said = np.array([label.value for label in rated.labels], dtype=float)
@@ -122,7 +122,7 @@ def test_a_long_scale_may_be_uneven() -> None:
     assert np.isfinite(paired.in_ranges().options).all() and len(smece_by_option(paired)) == 4
 
 
-def test_scales_that_cannot_be() -> None:
+def test_invalid_scales_are_rejected() -> None:
     for low, high in ((0, float("inf")), (float("nan"), 1), (1, 1)):
         with pytest.raises(ValueError, match="two finite ends"):
             Scale(kind="real", low=low, high=high)
@@ -176,7 +176,7 @@ def test_pairs_that_share_a_conversation_stay_in_one_fold() -> None:
         compare(table, said, BETTER, draws=10)
 
 
-def test_pairs_have_names_of_their_own() -> None:
+def test_pairs_have_their_own_names() -> None:
     drawn = planted(conversations=4)
     ids = ["a | b", "c", "a", "b | c"]
     table = EvidenceTable(
@@ -198,12 +198,12 @@ def test_a_network_of_distributions_scores_single_conversations_after_comparison
     assert all(isinstance(score, Score) for score in evaluator.predict(answers))
 
 
-def test_what_a_comparison_lacks_is_said() -> None:
+def test_incomplete_comparisons_are_reported() -> None:
     evidence, labels, _ = compared(4)
     one_sided = Labels([Label(evidence.targets[0], "better", "ann", 1)])
     with pytest.raises(BadInput, match="give the other in a column `against`"):
         in_pairs(evidence, one_sided, BETTER)
-    with pytest.raises(BadInput, match="no evidence of nowhere"):
+    with pytest.raises(BadInput, match="nowhere has no evidence"):
         differences(evidence, [(evidence.targets[0], Target("nowhere"))])
     unknown = Labels([*labels, Label(evidence.targets[0], "better", "ann", 1, against=Target("nowhere"))])
     assert len(in_pairs(evidence, unknown, BETTER)[1]) == len(labels)
@@ -264,7 +264,7 @@ def test_comparisons_from_the_command_line(tmp_path: Path, monkeypatch: pytest.M
     assert refused.exit_code == 1 and "compares two conversations" in refused.output
 
 
-def test_a_number_is_an_answer_before_it_is_a_name(tmp_path: Path) -> None:
+def test_numbers_are_answers_before_names(tmp_path: Path) -> None:
     from accord.formats import read_labels
 
     (tmp_path / "rubric.yaml").write_text(RUBRIC, encoding="utf-8")

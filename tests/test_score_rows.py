@@ -1,4 +1,4 @@
-"""From scores to the mart: a batch, parts, live replies, and the mart made anew from what is kept."""
+"""Rows of the mart from batches, parts and live replies, and the rebuilt mart."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from accord.cli import (
 )
 from accord.edges import BadInput
 from accord.learning import load_evaluator
-from accord.live import Ingestor, LiveScorer, Message, opened
+from accord.live import Ingestor, LiveScorer, Message, open_ingestor
 from accord.project import Config, Project
 from accord.scoring import (
     ConversationFacts,
@@ -141,7 +141,7 @@ def test_live_replies_are_there_before_they_are_answered_and_outlive_a_repair(pr
         Message("live-1", "user", "Hello?"),
         Message("live-1", "assistant", "Good day to you.", system="new", id="m"),
     ]
-    with opened(folder, mart=project.mart) as ingestor:
+    with open_ingestor(folder, mart=project.mart) as ingestor:
         ingestor.take(said)
         found = rows(project.mart)["live-1"]
         ingestor.take(said[1:])  # again: nothing new
@@ -153,14 +153,14 @@ def test_live_replies_are_there_before_they_are_answered_and_outlive_a_repair(pr
 def test_a_mart_that_cannot_be_written_is_said_once_and_scoring_goes_on(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     told: list[str] = []
-    with opened(folder, mart=Mart(tmp_path / "file" / "mart"), say=told.append) as ingestor:
+    with open_ingestor(folder, mart=Mart(tmp_path / "file" / "mart"), log=told.append) as ingestor:
         found = [
             ingestor.take([Message(f"c{n}", "user", "Hello?"), Message(f"c{n}", "assistant", "Good day.")])[1]
             for n in range(3)
         ]
     assert all(row["status"] == "scored" for row in found)
     [line] = told
-    assert line.startswith("the board does not see these scores: the mart")
+    assert line.startswith("the board does not show these scores: the mart")
 
 
 def test_without_a_mart_nothing_is_noted(folder: Path) -> None:
@@ -174,7 +174,7 @@ def test_the_command_says_what_is_on_the_board(project: Project, folder: Path, t
     monkeypatch.chdir(tmp_path)
     new_project()
     done = CliRunner().invoke(app, ["board", "repair"])
-    assert done.exit_code == 0 and "12 scores on the board, 0 of them added now" in done.output
+    assert done.exit_code == 0 and "12 scores on the board, 0 added now" in done.output
     refused = CliRunner().invoke(app, ["board", "repair", str(tmp_path / "nowhere")])
     assert refused.exit_code != 0 and "no scores in parts" in refused.output
 

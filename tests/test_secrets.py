@@ -32,16 +32,16 @@ PROMPT = Prompt((ChatMessage("user", "hello"),))
 
 @pytest.fixture(autouse=True)
 def key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key that no other text holds a part of; what a test notes is forgotten after it."""
+    """API key with no part in any other text; registrations are undone after each test."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    monkeypatch.setattr(secrets, "_kept", set())
+    monkeypatch.setattr(secrets, "_registered", set())
 
 
 def is_clean(text: str) -> bool:
     return not any(KEY[at : at + 8] in text for at in range(len(KEY) - 7))
 
 
-def test_a_secret_and_its_parts_are_hidden_and_nothing_else() -> None:
+def test_secrets_and_their_parts_are_redacted_and_nothing_else() -> None:
     assert redact(f"key {KEY}!") == "key [secret]!"
     assert redact(f"{KEY[:10]}...{KEY[-9:]}") == "[secret]...[secret]"
     assert redact(f"{KEY[3:12]}{KEY[3:12]}") == "[secret]", "parts that touch are one"
@@ -49,7 +49,7 @@ def test_a_secret_and_its_parts_are_hidden_and_nothing_else() -> None:
     assert redact("nothing of it") == "nothing of it"
 
 
-def test_what_is_noted_of_a_url() -> None:
+def test_secrets_of_a_url_are_registered() -> None:
     register_url_secrets("https://ada:love%21lace@one.test/v1?api-key=abcdefghij&api-version=2024-02-01")
     register_url_secrets("https://tokentoken@one.test/v1")
     register_url_secrets("https://[::1")
@@ -60,14 +60,14 @@ def test_what_is_noted_of_a_url() -> None:
         assert redact(text) == text
 
 
-def test_messages_hide_what_stands_where_credentials_do() -> None:
+def test_messages_redact_credentials() -> None:
     shown = redact_message("postgresql://ada:pw@host/db?sslmode=no&password=pw failed: password=pw, api_key=pw")
     assert shown.count("[secret]") == 4 and "pw" not in shown.replace("password", "") and "sslmode=no" in shown
     assert str(AccordError(f"{KEY} at http://pw@host/x")) == "[secret] at http://[secret]@host/x"
 
 
 @pytest.mark.parametrize("part", [KEY, KEY[:12], KEY[-8:]])
-def test_an_endpoint_that_repeats_the_key_shows_nothing(part: str, memory: Store) -> None:
+def test_key_repeated_by_an_endpoint_is_redacted(part: str, memory: Store) -> None:
     body = json.loads(json.dumps(answer_any({"_path": "/chat/completions", "messages": [{"content": "x"}]}).body))
     body["model"] = f"m1 {part}"
     body["choices"][0]["message"]["content"] = f"my key is {part}"
@@ -106,7 +106,7 @@ def test_models_check_shows_no_key() -> None:
 
 @pytest.mark.parametrize("url", ["postgresql://ada:{pw}@127.0.0.1:1/db", "postgresql://127.0.0.1:1/db?password={pw}"])
 @pytest.mark.parametrize("password", ["pw1", KEY])
-def test_a_stores_password_is_in_no_error(url: str, password: str, tmp_path: Path, monkeypatch: Any) -> None:
+def test_errors_do_not_contain_store_passwords(url: str, password: str, tmp_path: Path, monkeypatch: Any) -> None:
     with pytest.raises(StoreError) as caught:
         Store(url.format(pw=password))
     assert password not in str(caught.value) and "127.0.0.1" in str(caught.value)
@@ -116,7 +116,7 @@ def test_a_stores_password_is_in_no_error(url: str, password: str, tmp_path: Pat
     assert result.exit_code == 1 and password not in result.stdout + result.stderr
 
 
-def test_the_configurations_own_secrets_are_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_of_the_configuration_are_registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from accord.project import load_config
 
     monkeypatch.setenv("TEAM_WEBHOOK", "https://hooks.test/services/T0/abcdefgh")
@@ -165,9 +165,7 @@ class RepeatingBatches(Batches):
 @pytest.mark.parametrize(
     "place", ["message", "id", "status", "output_file_id", "line", "body", "reply", "refusal"]
 )  # fmt: skip
-def test_batch_replies_never_put_the_key_into_the_project(
-    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batch_replies_do_not_store_the_key(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with ChatServer(RepeatingBatches(place)) as server:
         settings = f"models: {{judge: {{mode: logprobs, model: m1, base_url: '{server.url}', attempts: 1}}}}\n"
@@ -191,7 +189,7 @@ EDGES = {
     "models/client.py": "`failures` converts the SDK's exceptions",
     "models/batching.py": "catches NotFoundError without reading it",
     "embedded/download.py": "downloads; errors become BadInput",
-    "live/monitoring/scheduler.py": "webhooks; errors show status and type only",
+    "live/webhook.py": "webhooks; errors show status and type only",
     "formats/object_storage.py": "object stores; errors become BadInput",
 }
 RAW = re.compile(r"\b(?:response|error|exc)\.(?:body|text|content|message|reason_phrase|headers|request|args)\b")

@@ -1,4 +1,4 @@
-"""Selective scores: the promise holds, what breaks it is refused, and what is left goes to a person."""
+"""Selective scores: confident calls hold their agreement, and the rest is left for a person."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from accord.testing import planted
 from accord.values import Signature, score_from
 
 
-def test_the_bound_is_clopper_and_pearsons_where_ratings_stand_alone_and_wider_where_they_err_together() -> None:
+def test_upper_bound_is_clopper_pearson_and_wider_for_clusters() -> None:
     wrong = np.arange(200) % 20 == 0
     alone = upper_bound(wrong, np.arange(200))
     assert alone == pytest.approx(stats.beta.ppf(0.95, 11, 190), abs=1e-3)
@@ -37,7 +37,7 @@ def test_the_bound_is_clopper_and_pearsons_where_ratings_stand_alone_and_wider_w
     assert upper_bound(np.zeros(60, dtype=bool), np.arange(60) // 3) == pytest.approx(1 - 0.05 ** (1 / 21), abs=0.02)
 
 
-def test_tails_and_quantiles_are_those_of_scipy() -> None:
+def test_tails_and_quantiles_match_scipy() -> None:
     for p in (0.001, 0.025, 0.5, 0.95, 0.999):
         assert normal_quantile(p) == pytest.approx(stats.norm.ppf(p), rel=1e-9, abs=1e-12)
         for freedom in (1, 2.5, 30, 1e6):
@@ -54,7 +54,7 @@ def test_tails_and_quantiles_are_those_of_scipy() -> None:
 
 
 @pytest.mark.slow
-def test_promises_are_kept_in_nineteen_of_twenty_worlds() -> None:
+def test_threshold_holds_with_its_confidence() -> None:
     rng = np.random.default_rng(0)
     shares, broken = [], 0
     for _ in range(400):
@@ -70,7 +70,7 @@ def test_promises_are_kept_in_nineteen_of_twenty_worlds() -> None:
 
 
 def tried(sure: float) -> Evaluator:
-    """An evaluator whose held-out calls agreed as often as they were sure."""
+    """Evaluator whose held-out calls agree as often as their confidence."""
     corpus = planted(conversations=60)
     rng = np.random.default_rng(0)
     p = np.repeat([sure, 0.6], 200)
@@ -81,7 +81,7 @@ def tried(sure: float) -> Evaluator:
     return Evaluator(corpus.question, (), head, held_out=found)
 
 
-def test_what_is_sure_is_called_and_the_rest_left_for_a_person() -> None:
+def test_confident_scores_are_called_and_others_left_for_a_person() -> None:
     selection = Selection.of(tried(0.98), 0.9)
     assert selection.good == 3 and 0.4 < selection.tested.share < 0.65 and selection.tested.at_least >= 0.9
 
@@ -104,13 +104,13 @@ def test_what_is_sure_is_called_and_the_rest_left_for_a_person() -> None:
         (0.99, None, "no threshold keeps"),
     ],
 )
-def test_a_promise_that_cannot_be_kept_is_refused(agree: float, good: float | None, says: str) -> None:
+def test_unreachable_agreement_is_rejected(agree: float, good: float | None, says: str) -> None:
     with pytest.raises(BadInput, match=says):
         Selection.of(tried(0.95), agree, good)
 
 
 @pytest.mark.slow
-def test_what_is_left_for_a_person_is_labelled_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_left_for_a_person_are_labelled_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     chats, ratings = map(str, sample_sources())
     config = config_from({"metrics": ["bank"], "evaluator": "mixed", "evaluators": {"mixed": {"head": "mixed"}}})

@@ -164,7 +164,7 @@ def test_one_bad_message_of_a_batch_costs_the_others_nothing(client: Client) -> 
         "heard", "refused", "refused", "refused", "scored", "refused", "unscored", "refused", "refused"
     ]  # fmt: skip
     assert "'narrator'" in found["scores"][1]["error"] and found["scores"][5]["id"] == "q"
-    assert found["scores"][6]["unscored"] == "turn 0 came after turn 1 had been taken in"
+    assert found["scores"][6]["unscored"] == "turn 0 arrived after turn 1"
     assert client.post({"messages": []}) == (200, {"scores": []})
     deep: Any = "x"
     for _ in range(900):
@@ -249,7 +249,7 @@ def test_odd_texts_get_a_score_or_a_reason(client: Client) -> None:
     status, row = client.post(said("doc", "assistant", "fine", documents=[unique]))
     assert status == 200 and row["status"] == "scored"
     status, row = client.post(said("doc", "assistant", "fine", documents=["x " * 1_500_000]))
-    assert status == 422 and "at most 1000000 of either" in row["error"]
+    assert status == 422 and "the limit is 1000000" in row["error"]
     status, row = client.post(said("docs", "assistant", "fine", documents=["x"] * 1001))
     assert status == 422 and "1000" in row["error"]
 
@@ -323,7 +323,7 @@ def test_what_cannot_be_kept_is_not_called_scored(evaluator: Evaluator, tmp_path
         if rows:
             raise OSError(28, "No space left on device")
 
-    with served(Ingestor(LiveScorer(evaluator), keep=full)) as client:
+    with served(Ingestor(LiveScorer(evaluator), save=full)) as client:
         status, answer = client.post(said("c", "assistant", "Hello."))
         assert status == 503 and "No space left" in answer["error"]
         assert client.post(said("c", "user", "Hello?"))[0] == 503  # what waits is tried first
@@ -451,7 +451,7 @@ def test_traces_repeat_what_was_said_and_each_reply_is_scored_once(evaluator: Ev
     first = [("user", "Where is my order?")]
     second = [*first, ("assistant", "It was sent on Monday."), ("user", "When does it arrive?")]
     export = spans("t1", (first, "It was sent on Monday."), (second, "On Friday."))
-    with RowLog(tmp_path / "rows.jsonl") as log, served(Ingestor(LiveScorer(evaluator), keep=log.write)) as client:
+    with RowLog(tmp_path / "rows.jsonl") as log, served(Ingestor(LiveScorer(evaluator), save=log.write)) as client:
         assert client.post(export, "/v1/traces") == (200, {})
         assert client.post(export, "/v1/traces") == (200, {})  # sent again, as exporters do
         broken = spans("t2", ([("user", "Hi")], "Hello."))
@@ -490,7 +490,7 @@ def test_traces_repeat_what_was_said_and_each_reply_is_scored_once(evaluator: Ev
 
 def test_an_export_that_found_no_room_is_taken_in_once_when_it_comes_again(evaluator: Evaluator) -> None:
     kept: list[Any] = []
-    service = Service(Ingestor(LiveScorer(evaluator), keep=kept.extend))
+    service = Service(Ingestor(LiveScorer(evaluator), save=kept.extend))
     first = [("user", "Where is my order?")]
     second = [*first, ("assistant", "It was sent on Monday."), ("user", "When does it arrive?")]
     exports = [spans("t1", (first, "It was sent on Monday.")), spans("t1", (second, "On Friday."))]
@@ -542,7 +542,7 @@ def test_messages_that_come_as_log_records_are_scored(evaluator: Evaluator, tmp_
         record(2, "gen_ai.user.message", {"content": "Where is my order?"}),
     ]
     export = {"resourceLogs": [{"scopeLogs": [{"logRecords": records}]}]}
-    with RowLog(tmp_path / "rows.jsonl") as log, served(Ingestor(LiveScorer(evaluator), keep=log.write)) as client:
+    with RowLog(tmp_path / "rows.jsonl") as log, served(Ingestor(LiveScorer(evaluator), save=log.write)) as client:
         for _ in range(2):
             assert client.post(export, "/v1/logs") == (200, {})
         assert client.post({"resourceSpans": []}, "/v1/logs")[0] == 200

@@ -1,4 +1,4 @@
-"""The contract every source keeps, on one planted corpus, with every role answered by one endpoint."""
+"""Contract of every registered source, on one synthetic corpus, with one endpoint for all roles."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOPICS = ("router", "refund", "parcel", "login", "invoice", "printer", "battery"
 GOOD, BAD = "Here is what the policy says about your {}.", "No idea about a {}. Ask somebody else."
 LITTLE: Mapping[str, Mapping[str, Any]] = {
     "in-context": {
-        "candidates": 4, "kept": 2, "sets": 2, "ensemble": 2, "towers": {"epochs": 1, "width": 4, "heads": 2}
+        "candidates": 4, "top_prompts": 2, "sets": 2, "ensemble": 2, "towers": {"epochs": 1, "width": 4, "heads": 2}
     },
     "learned-rubric": {"reasons": 2, "pool_size": 12},
 }  # fmt: skip
@@ -36,7 +36,7 @@ RUBRIC = Rubric(
 
 
 def corpus(conversations: int = 32) -> Training:
-    """Good and bad replies, two people who rate them, documents behind every other one."""
+    """Return good and bad replies with ratings of two annotators, most of them with documents."""
     draw = random.Random(0)
     samples, labels = [], []
     for place in range(conversations):
@@ -53,7 +53,7 @@ def corpus(conversations: int = 32) -> Training:
 
 
 def answer(request: Mapping[str, Any]) -> Wire:
-    """Whatever is asked, an answer of the form that is asked for; equal requests get equal answers."""
+    """Return a valid answer to any request; equal requests get equal answers."""
     if request["_path"].endswith("/embeddings"):
         given = request["input"] if isinstance(request["input"], list) else [request["input"]]
         vectors = [[digest(text)[k] / 255 + 0.01 for k in range(4)] for text in given]
@@ -66,12 +66,12 @@ def answer(request: Mapping[str, Any]) -> Wire:
 
 
 def digest(text: str) -> bytes:
-    """Bytes that follow from a text."""
+    """Return bytes derived from a text."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 def instance(schema: Mapping[str, Any], seed: str) -> Any:
-    """A value that a JSON Schema allows."""
+    """Return a value that a JSON Schema allows."""
     draw = random.Random(seed)
     if "enum" in schema:
         return draw.choice(schema["enum"])
@@ -94,14 +94,14 @@ def instance(schema: Mapping[str, Any], seed: str) -> Any:
 
 
 def made(name: str) -> Source:
-    """The source, with the endpoint's vectors wherever it takes any, and little to write, to try and to train."""
+    """Return a source with the endpoint's embedder and small settings."""
     takes = sources.get(name).settings_type.model_fields
     embedder = {"embedder": "endpoint:m1"} if "embedder" in takes else {}
     return make_source(name, {**embedder, **LITTLE.get(name, {})}, SourceContext(RUBRIC))
 
 
 class Tried(NamedTuple):
-    """A source's name, whom it asks, and where they are asked."""
+    """A source's name, its models and their server."""
 
     name: str
     models: Models
@@ -110,7 +110,7 @@ class Tried(NamedTuple):
 
 @pytest.fixture(scope="module", params=sources.names())
 def tried(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tried]:
-    """Each registered source in turn; one that needs a model of this machine is skipped where that is not there."""
+    """Each registered source in turn; a source with a missing local model is skipped."""
     open_embedder.cache_clear()
     store = tmp_path_factory.mktemp(request.param) / "a.db"
     with pytest.MonkeyPatch.context() as environment, ChatServer(answer) as server:
@@ -137,7 +137,7 @@ def test_every_source_keeps_the_contract(tried: Tried) -> None:
 
 
 @pytest.mark.slow
-def test_a_plan_of_every_source_is_what_it_asks(tried: Tried) -> None:
+def test_plan_of_every_source_equals_its_requests(tried: Tried) -> None:
     learned = run(made(tried.name).learn(corpus()), tried.models).source
     fresh = [Sample(Conversation("new", (Turn("user", "My lamp is new."), Turn("assistant", "Is it a lamp?"))))]
     planned = plan(learned.measure(fresh), tried.models).requests

@@ -1,4 +1,4 @@
-"""The store on SQLite and on a real PostgreSQL: nothing lost, nothing twice, whoever writes at once."""
+"""The store on SQLite and on a real PostgreSQL: concurrent writers lose nothing and store nothing twice."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def chat(name: str, words: str = "hello") -> Conversation:
     return Conversation(name, (Turn("user", words), Turn("assistant", "hi")), (Document("d"),), {"system": "s"})
 
 
-def test_conversations_come_back_as_they_went_in(store: Store) -> None:
+def test_stored_conversations_are_equal(store: Store) -> None:
     odd = chat("odd", "NUL \0, half a pair \ud83d, emoji 🙂, \u202ertl")
     assert store.add_conversations([chat("a"), odd]) == AddedCounts(2, 0)
     assert store.add_conversations([chat("a"), chat("b")]) == AddedCounts(1, 1)
@@ -53,14 +53,14 @@ def test_conversations_come_back_as_they_went_in(store: Store) -> None:
     assert store.count_conversations() == 3
 
 
-def test_whoever_reads_row_by_row_may_ask_for_others_between_two(store: Store) -> None:
+def test_queries_can_run_while_rows_are_streamed(store: Store) -> None:
     with closing(Store("sqlite://")) as in_memory:
         for each in (store, in_memory):
             each.add_conversations([chat("a"), chat("b")])
             assert [(found.id, each.count_conversations()) for found in each.conversations()] == [("a", 2), ("b", 2)]
 
 
-def test_the_same_id_with_other_content_is_refused_and_the_others_are_kept(store: Store) -> None:
+def test_changed_conversation_is_refused_and_others_are_added(store: Store) -> None:
     store.add_conversations([chat("a")])
     with pytest.raises(BadInput, match="'a' is in the store with other content"):
         store.add_conversations([chat("b"), chat("a", "other")])
@@ -70,7 +70,7 @@ def test_the_same_id_with_other_content_is_refused_and_the_others_are_kept(store
     assert changed == ["a"]
 
 
-def test_labels_keep_repeats_apart_and_importing_again_adds_none(store: Store) -> None:
+def test_repeated_labels_are_separate_and_reimport_adds_none(store: Store) -> None:
     store.add_conversations([chat("a"), chat("b")])
     rated = [
         Label(Target("a"), "Q0", "ann", 3),
@@ -86,7 +86,7 @@ def test_labels_keep_repeats_apart_and_importing_again_adds_none(store: Store) -
     assert len(store.labels().on("Q2")) == 0, "'does not apply' is no answer"
 
 
-def test_a_label_for_an_unknown_conversation_is_refused_or_said(store: Store) -> None:
+def test_label_of_unknown_conversation_is_refused_or_reported(store: Store) -> None:
     label = Label(Target("nobody"), "Q0", "ann", 3)
     with pytest.raises(BadInput, match="no conversation 'nobody' in the store; import it first"):
         store.add_labels([label])
@@ -115,7 +115,7 @@ def test_answers_and_runs(store: Store) -> None:
     assert (kept["settings"], kept["results"], kept["status"]) == ({"seed": 1}, {"mean": 1.5}, "done")
 
 
-def test_vectors_come_back_as_they_went_in_and_the_first_of_a_key_stays(store: Store) -> None:
+def test_first_vector_of_a_key_stays(store: Store) -> None:
     drawn = np.random.default_rng(0).normal(size=(1200, 3)).astype(np.float32)
     rows = {f"k{place}": vector for place, vector in enumerate(drawn)}
     kept = VectorCache(store)
@@ -142,7 +142,7 @@ for i in range(100):
 
 
 @pytest.mark.slow
-def test_processes_that_write_at_once_lose_nothing(store: Store) -> None:
+def test_concurrent_processes_lose_no_rows(store: Store) -> None:
     url = store.url
     writers = [Forked(["-c", WRITER, url, name], stderr=subprocess.PIPE) for name in "xyz"]
     for writer in writers:
@@ -163,7 +163,7 @@ for batch in range(20):
 
 
 @pytest.mark.slow
-def test_writers_of_the_same_rows_in_opposite_order_do_not_lock_each_other_out(store: Store) -> None:
+def test_writers_of_same_rows_in_opposite_order_do_not_deadlock(store: Store) -> None:
     writers = [Forked(["-c", REVERSED, store.url, order], stderr=subprocess.PIPE) for order in ("1", "-1")]
     for writer in writers:
         _, errors = writer.communicate(timeout=PATIENCE)
@@ -194,12 +194,12 @@ except AccordError as error:
 @pytest.mark.slow
 @pytest.mark.parametrize(("then", "said"), [("read on", "the store ("), ("let go", "nothing")])
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
-def test_a_connection_that_is_cut_off_is_one_line(database: str, then: str, said: str) -> None:
+def test_lost_connection_is_one_line(database: str, then: str, said: str) -> None:
     ended = run(["-c", CUT_OFF, database, then], text=True, timeout=PATIENCE)
     assert ended.stdout.startswith(said) and ended.stdout.count("\n") == 1 and ended.stderr == ""
 
 
-def test_a_run_keeps_how_it_ended(store: Store) -> None:
+def test_run_records_its_status(store: Store) -> None:
     with store.run("compare", {}) as run:
         run.results.update(a=1)
     with pytest.raises(BadInput), store.run("fit", {}):
@@ -210,7 +210,7 @@ def test_a_run_keeps_how_it_ended(store: Store) -> None:
 
 
 @pytest.mark.slow
-def test_processes_that_open_a_new_store_at_once_migrate_it_once(tmp_path: Path) -> None:
+def test_concurrent_processes_create_tables_once(tmp_path: Path) -> None:
     code = "import sys; from accord import Store; print(Store(sys.argv[1]).count_conversations())"
     url = f"sqlite:///{tmp_path}/new.db"
     opened = [Forked(["-c", code, url], stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(4)]
@@ -219,7 +219,7 @@ def test_processes_that_open_a_new_store_at_once_migrate_it_once(tmp_path: Path)
         assert out == b"0\n", errors.decode()
 
 
-def test_a_new_store_waits_until_another_process_has_made_its_file(tmp_path: Path) -> None:
+def test_new_store_waits_for_another_creating_process(tmp_path: Path) -> None:
     other = sqlite3.connect(tmp_path / "new.db", isolation_level=None, check_same_thread=False)
     other.execute("BEGIN IMMEDIATE")
     done = Timer(0.3, other.rollback)
@@ -230,7 +230,7 @@ def test_a_new_store_waits_until_another_process_has_made_its_file(tmp_path: Pat
     other.close()
 
 
-def test_a_full_disk_is_one_clear_line_and_keeps_what_was_written(tmp_path: Path) -> None:
+def test_full_disk_is_one_line_and_keeps_earlier_writes(tmp_path: Path) -> None:
     store = Store(f"sqlite:///{tmp_path}/small.db")
     store.add_conversations([chat("a")])
 
@@ -257,15 +257,13 @@ def test_a_full_disk_is_one_clear_line_and_keeps_what_was_written(tmp_path: Path
     ],
 )
 @pytest.mark.parametrize("use", [Store, check_store])
-def test_a_url_that_names_no_store_is_refused_without_showing_it(
-    url: str, reason: str, use: Callable[[str], object]
-) -> None:
+def test_invalid_url_is_refused_without_showing_it(url: str, reason: str, use: Callable[[str], object]) -> None:
     with pytest.raises(BadInput, match=reason) as caught:
         use(url)
     assert "secret" not in str(caught.value)
 
 
-def test_a_file_that_is_no_database_and_a_store_from_the_future(tmp_path: Path) -> None:
+def test_other_files_and_other_schema_versions_are_refused(tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("no database at all, just text" * 100)
     with pytest.raises(StoreError, match="not a database"):
         Store(f"sqlite:///{tmp_path}/text.db")
@@ -284,7 +282,7 @@ def test_a_file_that_is_no_database_and_a_store_from_the_future(tmp_path: Path) 
     assert damage.what.startswith("its schema version is ?[2J, this Accord reads version 1")
 
 
-def test_a_damaged_file_is_one_line_that_names_the_check(tmp_path: Path) -> None:
+def test_damaged_file_is_one_line_that_names_the_check(tmp_path: Path) -> None:
     path = tmp_path / "whole.db"
     store = Store(f"sqlite:///{path}")
     store.add_conversations([chat(f"c{place}", f"secret {place} " * 50) for place in range(300)])
@@ -307,7 +305,7 @@ def test_a_damaged_file_is_one_line_that_names_the_check(tmp_path: Path) -> None
         assert "\n" not in said and len(said) < 600 and "secret" not in said, how
 
 
-def test_a_row_that_was_written_over_is_said(tmp_path: Path) -> None:
+def test_overwritten_row_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "whole.db"
     store = Store(str(path))
     store.add_conversations([chat("c", "secret words")])
@@ -340,7 +338,7 @@ def filled(store: Store) -> None:
     SharedBudget(store, "november").take(Amounts(requests=1), {"requests": 10})
 
 
-def test_a_store_that_is_whole_is_said_to_be(store: Store) -> None:
+def test_intact_store_has_no_damage(store: Store) -> None:
     filled(store)
     found = check_store(store.url)
     assert found.damage == [] and found.notes == [] and found.version == SCHEMA_VERSION
@@ -365,7 +363,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("table", BROKEN)
-def test_rows_that_cannot_be_read_are_named_with_what_removes_them(store: Store, table: str) -> None:
+def test_unreadable_rows_are_reported_with_a_working_repair(store: Store, table: str) -> None:
     filled(store)
     change, key = BROKEN[table]
     with store._engine.begin() as connection:
@@ -380,7 +378,7 @@ def test_rows_that_cannot_be_read_are_named_with_what_removes_them(store: Store,
     assert found.damage == [] and found.rows[table] == 0, "what it says repairs it"
 
 
-def test_a_conversation_whose_words_were_changed_is_damage(store: Store) -> None:
+def test_changed_conversation_text_is_damage(store: Store) -> None:
     filled(store)
     with store._engine.begin() as connection:
         connection.execute(text("UPDATE conversations SET content = replace(content, 'hello', 'other')"))
@@ -388,7 +386,7 @@ def test_a_conversation_whose_words_were_changed_is_damage(store: Store) -> None
     assert "1 rows cannot be read: b (ValueError: its content does not match its hash)" in damage.what
 
 
-def test_what_a_check_says_of_versions_and_tables(store: Store) -> None:
+def test_missing_tables_columns_and_versions_are_damage(store: Store) -> None:
     with store._engine.begin() as connection:
         connection.execute(text("ALTER TABLE alarms DROP COLUMN sent"))
         connection.execute(text("DROP TABLE claims"))
@@ -441,7 +439,7 @@ RECREATED = {
 
 
 @pytest.mark.parametrize("definition", RECREATED)
-def test_a_changed_definition_of_a_table_is_damage_and_keeps_the_store_closed(tmp_path: Path, definition: str) -> None:
+def test_changed_table_definition_is_damage_and_is_not_opened(tmp_path: Path, definition: str) -> None:
     url = str(tmp_path / "a.db")
     store = Store(url)
     filled(store)
@@ -466,7 +464,7 @@ def test_a_changed_definition_of_a_table_is_damage_and_keeps_the_store_closed(tm
     assert found.damage == [] and found.rows["conversations"] == 2
 
 
-def test_rows_with_the_same_key_are_named_and_can_be_removed(store: Store) -> None:
+def test_duplicate_keys_are_reported_with_a_working_repair(store: Store) -> None:
     filled(store)
     with store._engine.begin() as connection:
         for statement in ("CREATE TABLE copied AS SELECT * FROM runs", "DROP TABLE runs",
@@ -483,7 +481,7 @@ def test_rows_with_the_same_key_are_named_and_can_be_removed(store: Store) -> No
         assert connection.execute(text("SELECT count(*) FROM runs")).scalar() == 1
 
 
-def test_missing_indexes_are_named(store: Store) -> None:
+def test_missing_indexes_are_reported(store: Store) -> None:
     with store._engine.begin() as connection:
         for name in ("annotations_by_answer", "days_by_day"):
             connection.execute(text(f"DROP INDEX {name}"))
@@ -500,9 +498,7 @@ def test_labels_without_their_conversation_are_counted(store: Store) -> None:
     assert found.damage == [] and found.notes[0].startswith("1 labels name a conversation that the store does not hold")
 
 
-def test_the_command_checks_a_damaged_file_and_says_how_to_repair_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_check_command_prints_repairs_of_a_damaged_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     new_project()
 
@@ -531,7 +527,7 @@ def test_the_command_checks_a_damaged_file_and_says_how_to_repair_it(
         assert "secret" not in said, how
 
 
-def test_a_clock_that_was_set_back_changes_no_order(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clock_set_back_keeps_the_order_of_runs(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     from datetime import datetime, timedelta
 
     from accord.store import rows
@@ -551,7 +547,7 @@ def test_a_clock_that_was_set_back_changes_no_order(store: Store, monkeypatch: p
 
 
 @pytest.mark.parametrize("count", [3, 60])
-def test_many_rows_at_once_are_those_that_were_given_and_say_how_many_were_new(store: Store, count: int) -> None:
+def test_bulk_insert_returns_number_of_new_rows(store: Store, count: int) -> None:
     rows = [{"key": f"k{n}", "kind": "reply", "maker": "m\t\\N\n", "content": f"{{{n}}}", "bytes": bytes([0, 9, 10, 92]),
              "added": "now"} for n in range(count)]  # fmt: skip
     with store._engine.begin() as connection:
@@ -566,7 +562,7 @@ def test_many_rows_at_once_are_those_that_were_given_and_say_how_many_were_new(s
     assert sum(row["bytes"] is None for row in found) == count
 
 
-def test_a_copy_that_the_database_refuses_is_one_line(store: Store) -> None:
+def test_failed_copy_is_one_line(store: Store) -> None:
     if store._engine.dialect.name == "sqlite":
         pytest.skip("SQLite keeps any text")
     rows = [{"key": f"k{n}", "maker": "m", "content": "a \0 nul"} for n in range(60)]

@@ -76,7 +76,7 @@ def contents(store: Store) -> dict[str, list[tuple[object, ...]]]:
         }
 
 
-def test_a_copy_holds_every_row_and_comes_back_to_the_last_byte(store: Store, tmp_path: Path) -> None:
+def test_backup_and_restore_keep_every_row(store: Store, tmp_path: Path) -> None:
     fill(store)
     more(store)
     before = contents(store)
@@ -92,7 +92,7 @@ def test_a_copy_holds_every_row_and_comes_back_to_the_last_byte(store: Store, tm
         backup(store.url, tmp_path / "copies" / "copy.db")
 
 
-def test_a_copy_of_one_kind_of_store_fills_the_other(store: Store, tmp_path: Path) -> None:
+def test_backup_restores_into_the_other_database(store: Store, tmp_path: Path) -> None:
     fill(store)
     more(store)
     backup(store.url, tmp_path / "copy.db")
@@ -105,7 +105,7 @@ def test_a_copy_of_one_kind_of_store_fills_the_other(store: Store, tmp_path: Pat
     used.close()
 
 
-def test_a_copy_taken_while_others_write_is_of_one_moment(store: Store, tmp_path: Path) -> None:
+def test_backup_during_writes_is_a_snapshot(store: Store, tmp_path: Path) -> None:
     fill(store, 0, 500)
     stop, failed = threading.Event(), list[BaseException]()
 
@@ -137,7 +137,7 @@ def test_a_copy_taken_while_others_write_is_of_one_moment(store: Store, tmp_path
         assert found.damage == [] and found.rows["conversations"] >= found.rows["annotations"] >= 500
 
 
-def test_a_damaged_copy_is_refused_and_what_the_store_holds_stays(store: Store, tmp_path: Path) -> None:
+def test_damaged_copy_is_refused_and_store_is_unchanged(store: Store, tmp_path: Path) -> None:
     fill(store)
     backup(store.url, tmp_path / "copy.db")
     before = contents(store)
@@ -163,7 +163,7 @@ def test_copy_of_another_schema_version_is_refused(store: Store, tmp_path: Path)
     assert store.count_conversations() == 50
 
 
-def test_a_copy_that_cannot_be_written_leaves_nothing(store: Store, tmp_path: Path) -> None:
+def test_failed_backup_leaves_no_file(store: Store, tmp_path: Path) -> None:
     fill(store)
     (tmp_path / "file").write_text("no folder")
     with pytest.raises((StoreError, OSError)):
@@ -171,7 +171,7 @@ def test_a_copy_that_cannot_be_written_leaves_nothing(store: Store, tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
-def test_old_rows_go_and_what_people_said_or_paid_for_stays(store: Store) -> None:
+def test_prune_deletes_old_rows_and_keeps_ratings_and_paid_answers(store: Store) -> None:
     fill(store)
     more(store)
     first = store.runs()[0]["id"]
@@ -191,7 +191,7 @@ def test_old_rows_go_and_what_people_said_or_paid_for_stays(store: Store) -> Non
     assert prune(store, timedelta(days=90), with_cache=True, now=later)["cache"] == 2
 
 
-def test_nothing_that_is_younger_goes(store: Store) -> None:
+def test_prune_keeps_recent_rows(store: Store) -> None:
     fill(store)
     more(store)
     before = contents(store)
@@ -199,7 +199,7 @@ def test_nothing_that_is_younger_goes(store: Store) -> None:
     assert contents(store) == before
 
 
-def test_more_rows_than_one_transaction_takes_go_too(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prune_deletes_more_rows_than_one_batch(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["accord.store.backup"], "COPY_BATCH", 10)
     for _ in range(35):
         store.finish_run(store.start_run("score", {}), "failed", {})
@@ -207,7 +207,7 @@ def test_more_rows_than_one_transaction_takes_go_too(store: Store, monkeypatch: 
     assert store.runs() == []
 
 
-def test_vacuuming_gives_space_back(store: Store) -> None:
+def test_vacuum_frees_space(store: Store) -> None:
     for _ in range(60):
         store.finish_run(store.start_run("score", {}), "failed", {"text": [random.random() for _ in range(3000)]})
     prune(store, timedelta(0), now=datetime.now(UTC) + timedelta(days=1))
@@ -215,7 +215,7 @@ def test_vacuuming_gives_space_back(store: Store) -> None:
     assert after < before / 2
 
 
-def test_the_commands_say_what_they_did(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_commands_print_their_results(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("accord.yaml").write_text(f"store: {store.url}\n")
     fill(store)
@@ -231,7 +231,7 @@ def test_the_commands_say_what_they_did(store: Store, tmp_path: Path, monkeypatc
     assert "restored: 50 annotations, 50 conversations" in run(app, ["store", "restore", "copy.db", "--replace"]).output
 
 
-# --- what the pages and commands ask of many rows -------------------------------------------------------------------
+# --- queries of pages and commands over many rows --------------------------------------------------------------------
 
 ASKED: dict[str, Callable[[Store], object]] = {
     "annotations of conversations": lambda store: list(store.annotations(conversations=["c00001", "c00002"])),
@@ -270,7 +270,7 @@ def large(store: Store) -> Iterator[Store]:
     yield store
 
 
-def test_what_is_asked_of_many_rows_goes_by_an_index(large: Store) -> None:
+def test_queries_over_many_rows_use_an_index(large: Store) -> None:
     plans: list[str] = []
     is_file = large._engine.dialect.name == "sqlite"
 
@@ -279,7 +279,7 @@ def test_what_is_asked_of_many_rows_goes_by_an_index(large: Store) -> None:
             return
         own = cursor.connection.cursor()  # type: ignore[attr-defined]
         if not is_file:
-            own.execute("SET LOCAL enable_seqscan = off")  # what is left then, no index serves
+            own.execute("SET LOCAL enable_seqscan = off")  # the rest of the query needs no index
         own.execute(("EXPLAIN QUERY PLAN " if is_file else "EXPLAIN ") + statement, parameters)
         plans.append(f"{statement}\n" + "\n".join(str(row[-1]) for row in own.fetchall()))
         own.close()
@@ -331,7 +331,7 @@ def add_object(store: Store, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted({*SQLITE_OBJECTS, *POSTGRESQL_OBJECTS}))
-def test_objects_that_accord_did_not_make_are_named_and_active_ones_keep_a_store_closed(
+def test_foreign_objects_are_reported_and_active_ones_refused(
     store: Store, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     fill(store, 0, 5)
@@ -349,9 +349,7 @@ def test_objects_that_accord_did_not_make_are_named_and_active_ones_keep_a_store
 
 
 @pytest.mark.parametrize("kind", ["trigger", "view", "unique index", "table"])
-def test_restore_copies_rows_and_leaves_objects_of_a_forged_copy_behind(
-    store: Store, tmp_path: Path, kind: str
-) -> None:
+def test_restore_copies_rows_without_foreign_objects(store: Store, tmp_path: Path, kind: str) -> None:
     copy = tmp_path / "copy.db"
     forged = Store(f"sqlite:///{copy}")
     if kind != "unique index":
@@ -375,14 +373,14 @@ def test_restore_copies_rows_and_leaves_objects_of_a_forged_copy_behind(
         ("UPDATE annotations SET turn = 'x'", "column turn holds str, not int"),
         ("UPDATE runs SET settings = '{'", "table runs: 1 rows cannot be read"),
         ("INSERT INTO studies VALUES ('s', '{', 't')", "table studies: 1 rows cannot be read"),
-        ("INSERT INTO users VALUES ('eve', 'king', 'd', 't')", "column role holds none of annotator, lead, admin"),
+        ("INSERT INTO users VALUES ('eve', 'king', 'd', 't')", "column role holds another value than annotator, lead, admin"),
         ("INSERT INTO chat_messages VALUES ('t', 0, NULL, 'user', 'x', 'gone', NULL, NULL, 't', '{}')", "column state"),
         ("DROP TABLE runs; CREATE VIEW runs AS SELECT 1 AS id", "view runs was not created by Accord"),
         ("CREATE TABLE d AS SELECT * FROM days; DROP TABLE days; ALTER TABLE d RENAME TO days; "
          "INSERT INTO days SELECT * FROM days", "several rows with the same key"),
     ],
 )  # fmt: skip
-def test_a_copy_with_forged_rows_is_refused(tmp_path: Path, statement: str, reason: str) -> None:
+def test_copy_with_invalid_rows_is_refused(tmp_path: Path, statement: str, reason: str) -> None:
     forged = Store(f"sqlite:///{tmp_path}/copy.db")
     fill(forged, 0, 3)
     more(forged)

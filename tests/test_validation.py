@@ -1,4 +1,4 @@
-"""Human validation: what is drawn, what is asked when, and what the answers come to."""
+"""Human validation: sampling, stages, and outcomes."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ from sklearn.metrics import cohen_kappa_score
 
 from accord.edges import BadInput, UnknownName
 from accord.project import Config, Project
-from accord.report import Part, parts, write_issues_page
+from accord.report import QuotedPart, quoted_parts, write_issues_page
 from accord.statistics import cohen_kappa, fleiss_kappa, mean_kappa, no_fleiss
 from accord.store import Conflict, IssueAnnotations, Store, Studies
 from accord.studies import (
-    Resampling,
-    Validated,
+    DialogueResampling,
+    SubmittedAnswer,
+    ValidatedTurns,
     agreement_with_all,
     agreement_with_model,
     agreement_with_others,
+    answer_tables,
     detection_outcome,
-    drawn,
-    eligible,
+    eligible_turns,
+    load_outcome,
     open_validation,
-    outcome,
     overall_outcome,
-    table,
+    sample_items,
 )
 from accord.validation import summarize_issues
 from accord.values import (
@@ -74,7 +75,7 @@ def many(dialogues: int = 40, turns: int = 6) -> list[IssueAnnotation]:
     ]
 
 
-def test_a_turn_with_issues_is_only_taken_where_it_is_the_first_of_its_dialogue() -> None:
+def test_first_turn_with_issues_of_a_dialogue_is_sampled() -> None:
     rows = [
         assessed("a", 3, "Fluency"),
         assessed("a", 1),
@@ -82,10 +83,10 @@ def test_a_turn_with_issues_is_only_taken_where_it_is_the_first_of_its_dialogue(
         assessed("b", 1, "Other"),
         assessed("a", 4),
     ]
-    assert eligible(rows) == [("a", 1), ("a", 2), ("a", 4), ("b", 1)]
+    assert eligible_turns(rows) == [("a", 1), ("a", 2), ("a", 4), ("b", 1)]
 
 
-def test_of_a_dialogue_a_second_turn_only_when_all_have_one(tmp_path: Path) -> None:
+def test_second_turn_is_sampled_after_all_dialogues_have_one(tmp_path: Path) -> None:
     rows = many()
     store = Store(f"sqlite:///{tmp_path}/accord.db")
     chat = tuple(Turn("assistant", "Fine.") for _ in range(6))
@@ -93,7 +94,7 @@ def test_of_a_dialogue_a_second_turn_only_when_all_have_one(tmp_path: Path) -> N
 
     def sampled(count: int, seed: int, assessments: list[IssueAnnotation] = rows) -> list[Target]:
         settings = StudySettings(level="turn", items=ItemSettings(assessed=True, sample=count), seed=seed)
-        return [each.target for each in drawn("look", settings, store, 1, assessments)]
+        return [each.target for each in sample_items("look", settings, store, 1, assessments)]
 
     first: dict[str, Target] = {}
     for each in sorted(rows, key=lambda each: each.target):
@@ -107,7 +108,7 @@ def test_of_a_dialogue_a_second_turn_only_when_all_have_one(tmp_path: Path) -> N
     store.close()
 
 
-def test_a_study_of_what_was_assessed_is_drawn_once(tmp_path: Path) -> None:
+def test_study_of_assessed_turns_is_sampled_once(tmp_path: Path) -> None:
     with project(tmp_path) as opened:
         studies = Studies(opened.store)
         with pytest.raises(BadInput, match="allowed: 1 to 6"):
@@ -119,46 +120,46 @@ def test_a_study_of_what_was_assessed_is_drawn_once(tmp_path: Path) -> None:
         assert len(items) == 4 and "Objective issues" in look.settings.guidelines
         again = open_validation(opened, "detection", studies)
         assert studies.items("detection") == items and again.settings.annotators_per_item == 2
-        with pytest.raises(BadInput, match="under way"):
+        with pytest.raises(BadInput, match="exists"):
             open_validation(opened, "detection", studies, turns=3)
         few = open_validation(opened, "detection", studies, items_per_annotator=2)
         for place in range(2):
             one = few.take("ann")
             assert one is not None
-            few.answer("ann", row(one.id, "validation:detection", 2, f"detected-{place:0>12}"))
+            few.answer("ann", submitted(one.id, "validation:detection", 2, f"detected-{place:0>12}"))
             few.finish("ann", one.id)
         assert few.take("ann") is None and few.take("bob") is not None
         studies.close()
 
 
-def test_guidance_comes_after_the_first_rating_which_stays(tmp_path: Path) -> None:
+def test_issues_are_shown_after_the_first_rating(tmp_path: Path) -> None:
     with project(tmp_path) as opened:
         studies = Studies(opened.store)
         look = open_validation(opened, "overall", studies, per_turn=1)
         one = look.take("ann")
         assert one is not None
-        assert look.sheet(one).stage.id == "initial" and "issues" not in look.sheet(one).stage.show
-        with pytest.raises(BadInput, match="not asked here"):
-            look.answer("ann", row(one.id, "validation:revised", 2))
-        look.answer("ann", row(one.id, "validation:initial", 4))
+        assert look.view(one).stage.id == "initial" and "issues" not in look.view(one).stage.show
+        with pytest.raises(BadInput, match="not part of this stage"):
+            look.answer("ann", submitted(one.id, "validation:revised", 2))
+        look.answer("ann", submitted(one.id, "validation:initial", 4))
         second = look.finish("ann", one.id)
-        assert second.state == "open" and look.sheet(second).stage.show == ("issues",)
-        assert look.sheet(second).before == {"validation:initial": 4}
-        with pytest.raises(Conflict, match="not the one you are at"):
-            look.answer("ann", row(one.id, "validation:initial", 1, "c" * 20, stage="initial"))
-        with pytest.raises(BadInput, match="not asked here"):
-            look.answer("ann", row(one.id, "validation:initial", 1, "d" * 20))
-        look.answer("ann", row(one.id, "validation:revised", 3, "e" * 20))
+        assert second.state == "open" and look.view(second).stage.show == ("issues",)
+        assert look.view(second).before == {"validation:initial": 4}
+        with pytest.raises(Conflict, match="is finished"):
+            look.answer("ann", submitted(one.id, "validation:initial", 1, "c" * 20, stage="initial"))
+        with pytest.raises(BadInput, match="not part of this stage"):
+            look.answer("ann", submitted(one.id, "validation:initial", 1, "d" * 20))
+        look.answer("ann", submitted(one.id, "validation:revised", 3, "e" * 20))
         assert look.finish("ann", one.id).state == "done"
-        found = outcome(opened, "overall", studies).to_json()
+        found = load_outcome(opened, "overall", studies).to_json()
         assert (found["examples"], found["ratings"], found["revisions"]["lower"]) == (1, 1, 1)
-        with pytest.raises(BadInput, match="has not begun"):
-            outcome(opened, "detection", studies)
+        with pytest.raises(BadInput, match="has no items yet"):
+            load_outcome(opened, "detection", studies)
         studies.close()
 
 
-def row(assignment: str, question: str, value: int, id: str = "a" * 20, **more: str) -> dict[str, Any]:
-    return {"assignment": assignment, "id": id, "question": question, "value": value, **more}
+def submitted(assignment: str, question: str, value: int, id: str = "a" * 20, **more: str) -> SubmittedAnswer:
+    return SubmittedAnswer(assignment=assignment, id=id, question=question, value=value, **more)  # type: ignore[arg-type]
 
 
 HOSTILE = "<script>alert(1)</script>"
@@ -186,23 +187,23 @@ def project(folder: Path) -> Iterator[Project]:
 
 
 def said(turns: tuple[Turn, ...]) -> str:
-    """The digest of what was said up to the reply."""
+    """Return the digest of the dialogue up to the reply."""
     return turn_digests(Conversation("any", turns))[1]
 
 
-def test_quotes_that_overlap_are_marked_once() -> None:
-    assert parts("abcdef", [(1, 3), (2, 4), (4, 5), (9, 12), (-3, 0)]) == (
-        Part("a", False),
-        Part("bcde", True),
-        Part("f", False),
+def test_overlapping_quotes_are_marked_once() -> None:
+    assert quoted_parts("abcdef", [(1, 3), (2, 4), (4, 5), (9, 12), (-3, 0)]) == (
+        QuotedPart("a", False),
+        QuotedPart("bcde", True),
+        QuotedPart("f", False),
     )
-    assert parts("abc", []) == (Part("abc", False),) and parts("", [(0, 1)]) == ()
+    assert quoted_parts("abc", []) == (QuotedPart("abc", False),) and quoted_parts("", [(0, 1)]) == ()
 
 
 # --- agreement ----------------------------------------------------------------------------------------------------
 
 
-def test_cohens_kappa_is_its_formula() -> None:
+def test_cohens_kappa_equals_its_formula() -> None:
     draw = np.random.default_rng(0)
     for _ in range(20):
         first = draw.integers(0, 3, 50).astype(float)
@@ -225,13 +226,13 @@ def test_fleiss_kappa_on_the_worked_example() -> None:
     uneven = FLEISS.copy()
     uneven[0, 4] = 13
     for counts, why in [
-        (uneven, "from 13 to 14 answers"), (np.eye(3, dtype=int), "fewer than two"), (np.array([[3, 0], [3, 0]]), "all answers are the same"),
-        (np.zeros((0, 3), dtype=int), "nothing is answered"),
+        (uneven, "13 to 14 answers"), (np.eye(3, dtype=int), "fewer than two"), (np.array([[3, 0], [3, 0]]), "all answers are the same"),
+        (np.zeros((0, 3), dtype=int), "no item has answers"),
     ]:  # fmt: skip
         assert fleiss_kappa(counts) is None and why in (no_fleiss(counts) or "")
 
 
-def test_kappa_of_pairs_uses_what_they_share() -> None:
+def test_kappa_of_pairs_uses_common_items() -> None:
     nan = np.nan
     answers = np.array([[0, 0, nan], [2, 2, nan], [1, 2, 1], [2, nan, 2], [0, nan, 1]])
     expected = [cohen_kappa_score([0, 2, 1], [0, 2, 2]), cohen_kappa_score([1, 2, 0], [1, 2, 1])]
@@ -243,11 +244,11 @@ def answers_to(question: str, rows: dict[str, dict[Target, int]]) -> dict[tuple[
     return {(who, turn, question): value for who, given in rows.items() for turn, value in given.items()}
 
 
-def about(flow: str, rows: list[IssueAnnotation]) -> Validated:
-    return Validated(flow, MAKER, tuple(each.target for each in rows))
+def about(flow: str, rows: list[IssueAnnotation]) -> ValidatedTurns:
+    return ValidatedTurns(flow, MAKER, tuple(each.target for each in rows))
 
 
-def by_hand() -> tuple[Validated, list[IssueAnnotation], dict[tuple[str, Target, str], int]]:
+def by_hand() -> tuple[ValidatedTurns, list[IssueAnnotation], dict[tuple[str, Target, str], int]]:
     """Three people; answers of every turn in their order."""
     table_ = {
         "n1": ((), (2, 2, 2)), "n2": ((), (0, 0, 2)), "n3": ((), (0, 0, 0)), "n4": ((), (1, 2, 0)),
@@ -298,18 +299,18 @@ def test_table_13_by_hand() -> None:
 
 
 @pytest.mark.slow
-def test_the_page_of_issues_shows_the_validations_that_there_are(tmp_path: Path) -> None:
+def test_issues_page_shows_validations(tmp_path: Path) -> None:
     plan, rows, labels = by_hand()
     detection = detection_outcome(labels, plan, rows, TAXONOMY, draws=20)
     ratings = overall_outcome({}, about("overall", rows), rows)
     found = summarize_issues(rows, [], TAXONOMY)
     for shown in ([], [detection], [ratings], [detection, ratings]):
         html = write_issues_page(found, rows, [], TAXONOMY, tmp_path / "issues.html", shown).read_text()
-        assert ("turns were looked at by 3 people" in html) == (detection in shown)
-        assert ("turns were rated twice" in html) == (ratings in shown)
+        assert ("turns validated by 3 annotators" in html) == (detection in shown)
+        assert ("turns rated without and then with their issues" in html) == (ratings in shown)
 
 
-def test_a_tie_is_no_majority() -> None:
+def test_tie_has_no_majority() -> None:
     plan, rows, _ = by_hand()
     turn = Target("c1", 1)
     labels = answers_to("validation:detection", {"ann": {turn: 0}, "bob": {turn: 2}})
@@ -320,7 +321,7 @@ def test_a_tie_is_no_majority() -> None:
     assert (
         nothing["examples"] == 0
         and nothing["valid"]["value"] is None
-        and nothing["fleiss_kappa"]["undefined"] == "nothing is answered"
+        and nothing["fleiss_kappa"]["undefined"] == "no item has answers"
     )
     json.dumps(nothing, allow_nan=False)
 
@@ -379,15 +380,15 @@ def test_agreement_of_one_person_is_undefined() -> None:
     assert agreement_with_model(alone, np.ones(3)) is None
 
 
-def test_intervals_draw_whole_dialogues() -> None:
+def test_intervals_resample_dialogues() -> None:
     targets = [Target("a", 1), Target("a", 2), Target("b", 1)]
-    drawn = Resampling.of(targets, draws=50)
-    assert all(Counter(rows.tolist())[0] == Counter(rows.tolist())[1] for rows in drawn.draws)
-    assert Resampling.of([]).figure(lambda rows: 1.0) == Estimate()
+    sample_items = DialogueResampling.of(targets, draws=50)
+    assert all(Counter(rows.tolist())[0] == Counter(rows.tolist())[1] for rows in sample_items.draws)
+    assert DialogueResampling.of([]).estimate(lambda rows: 1.0) == Estimate()
     given: dict[tuple[str, Target, str], Any] = {
         ("p", targets[0], "q"): 1,
         ("p", targets[1], "q"): 2,
         ("p", targets[1], "r"): 3,
     }
-    q, r = table(given, ["q", "r"], targets)
+    q, r = answer_tables(given, ["q", "r"], targets)
     assert q.targets == r.targets == (targets[1],) and q.answers.tolist() == [[2.0]] and r.answers.tolist() == [[3.0]]

@@ -12,7 +12,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 from new_project import new_project
-from served_workbench import LINKS, Browser, chats, project, row, served, study, token
+from served_workbench import LINKS, Browser, chats, project, served, study, submitted, token
 from typer.testing import CliRunner
 
 from accord import Store
@@ -21,7 +21,7 @@ from accord.edges import BadInput, validate
 from accord.live import combine_apps, exposure
 from accord.project import Config, Project
 from accord.store import Conflict, IssueAnnotations, LeaseExpired, Studies
-from accord.studies import OpenStudy
+from accord.studies import StudySession
 from accord.values import Issue, IssueAnnotation, StudySettings, Target
 from accord.web import WorkbenchContext, add_person, local_sign_in_link, workbench_app
 
@@ -34,10 +34,10 @@ def test_two_people_an_item_and_no_more(tmp_path: Path) -> None:
         for person in ("ann", "bob", "cy"):
             while (assignment := look.take(person)) is not None:
                 again = look.take(person)
-                assert again is not None and again.id == assignment.id, "what one is at comes again"
-                for question in look.sheet(assignment).questions:
+                assert again is not None and again.id == assignment.id, "the open item is assigned again"
+                for question in look.view(assignment).questions:
                     look.answer(
-                        person, row(assignment.id, question.id, 1, f"{person}-{assignment.id}-{question.id}"[:64])
+                        person, submitted(assignment.id, question.id, 1, f"{person}-{assignment.id}-{question.id}"[:64])
                     )
                 assert look.finish(person, assignment.id).state == "done"
                 given.setdefault(assignment.item.key, []).append(person)
@@ -46,15 +46,15 @@ def test_two_people_an_item_and_no_more(tmp_path: Path) -> None:
         assert len(labels) == 24
 
 
-def test_an_answer_that_is_sent_twice_is_kept_once_and_an_edit_keeps_its_history(tmp_path: Path) -> None:
+def test_repeated_answer_is_saved_once_and_edits_keep_history(tmp_path: Path) -> None:
     with study(tmp_path) as look:
         one = look.take("ann")
         assert one is not None
-        first, again = look.answer("ann", row(one.id, value=3, seconds=4.2))
-        assert not again and look.answer("ann", row(one.id, value=3, seconds=9.9)) == (first, True)
+        first, again = look.answer("ann", submitted(one.id, value=3, seconds=4.2))
+        assert not again and look.answer("ann", submitted(one.id, value=3, seconds=9.9)) == (first, True)
         with pytest.raises(Conflict, match="used for another answer"):
-            look.answer("ann", row(one.id, value=2))
-        look.answer("ann", row(one.id, value=2, id="b" * 20))
+            look.answer("ann", submitted(one.id, value=2))
+        look.answer("ann", submitted(one.id, value=2, id="b" * 20))
         [label] = look.project.store.labels()
         assert label.value == 2
         history = look.studies.said_in(one, history=True)
@@ -66,12 +66,12 @@ def test_histories_are_exported_and_read_back(tmp_path: Path) -> None:
     with study(tmp_path, issue_taxonomy="soda-eval") as look:
         one = look.take("ann")
         assert one is not None
-        look.answer("ann", row(one.id, value=3, seconds=4.2, comment="=1+1"))
-        look.answer("ann", row(one.id, value=2, id="b" * 20))
+        look.answer("ann", submitted(one.id, value=3, seconds=4.2, comment="=1+1"))
+        look.answer("ann", submitted(one.id, value=2, id="b" * 20))
         mark = {"question": "issue:Coherence", "turn": 1, "value": 1}
-        look.answer("ann", row(one.id, id="m" * 20, span=[0, 6], **mark))
-        look.answer("ann", row(one.id, id="n" * 20, span=[7, 9], **mark))
-        look.answer("ann", row(one.id, id="o" * 20, **{**mark, "value": None}, replaces="m" * 20))
+        look.answer("ann", submitted(one.id, id="m" * 20, span=[0, 6], **mark))
+        look.answer("ann", submitted(one.id, id="n" * 20, span=[7, 9], **mark))
+        look.answer("ann", submitted(one.id, id="o" * 20, **{**mark, "value": None}, replaces="m" * 20))
         own = list(look.project.store.annotations())
         expected = look.project.store.labels()
         for format in ("jsonl", "csv", "parquet"):
@@ -94,40 +94,40 @@ def test_a_lease_that_is_over_goes_on_unless_others_have_finished(tmp_path: Path
         assert one is not None
         over = "2020-01-01T00:00:00.000+00:00"
         look.studies.move(one.id, "ann", "open", 0, over)
-        look.answer("ann", row(one.id))
-        assert look.assignment(one.id, "ann").until > over, "nobody took it: it goes on"
+        look.answer("ann", submitted(one.id))
+        assert look.assignment(one.id, "ann").until > over, "the lease ended but the item is free"
         look.studies.move(one.id, "ann", "open", 0, over)
         others = [look.take("bob")]
         assert others[0] is not None and others[0].item.key == one.item.key
-        for place, question in enumerate(look.sheet(others[0]).questions):
-            look.answer("bob", row(others[0].id, question.id, 1, f"bob-{place:0>20}"))
+        for place, question in enumerate(look.view(others[0]).questions):
+            look.answer("bob", submitted(others[0].id, question.id, 1, f"bob-{place:0>20}"))
         look.finish("bob", others[0].id)
         with pytest.raises(LeaseExpired, match="your text stays here"):
-            look.answer("ann", row(one.id, value=1, id="c" * 20))
+            look.answer("ann", submitted(one.id, value=1, id="c" * 20))
 
 
-def test_nobody_answers_for_another(tmp_path: Path) -> None:
+def test_answers_for_other_annotators_are_refused(tmp_path: Path) -> None:
     with study(tmp_path) as look:
         one = look.take("ann")
         assert one is not None
         for act in (
-            lambda: look.answer("bob", row(one.id)),
+            lambda: look.answer("bob", submitted(one.id)),
             lambda: look.finish("bob", one.id),
             lambda: look.skip("bob", one.id, "not mine"),
             lambda: look.reopen("bob", one.id),
         ):
-            with pytest.raises(BadInput, match="not yours, or is gone"):
+            with pytest.raises(BadInput, match="does not exist, or is not yours"):
                 act()
         assert not len(look.project.store.labels())
 
 
-def test_a_queue_of_what_a_model_called_other(tmp_path: Path) -> None:
+def test_items_filter_by_issue_of_a_model(tmp_path: Path) -> None:
     issue = Issue("Other", "odd", "Answer", (0, 6), None)
     with project(tmp_path, level="turn", items={"issues": ["Other"]}) as opened:
         said = IssueAnnotation(Target("gpt-9-3", 1), (issue,), 3, "odd", "issues|model:m", ())
         IssueAnnotations(opened.store).add([said])
         studies = Studies(opened.store)
-        look = OpenStudy(opened, "look", studies)
+        look = StudySession(opened, "look", studies)
         assert look.begin() == 1
         taken = look.take("ann")
         assert taken is not None and taken.item.target == Target("gpt-9-3", 1)
@@ -138,13 +138,13 @@ def test_a_queue_of_what_a_model_called_other(tmp_path: Path) -> None:
 
 def test_a_draw_has_equally_many_of_each_and_a_seed(tmp_path: Path) -> None:
     with study(tmp_path, items={"sample": 6, "stratify_by": ["topic"], "filter": {"system": ["gpt-9"]}}) as look:
-        drawn = [each.target.conversation for each in look.studies.items("look")]
-        topics = Counter(int(name.rpartition("-")[2]) % 3 for name in drawn)
-        assert set(topics.values()) == {2} and all(int(name.rpartition("-")[2]) % 2 for name in drawn)
+        sample_items = [each.target.conversation for each in look.studies.items("look")]
+        topics = Counter(int(name.rpartition("-")[2]) % 3 for name in sample_items)
+        assert set(topics.values()) == {2} and all(int(name.rpartition("-")[2]) % 2 for name in sample_items)
     with study(
         tmp_path / "again", items={"sample": 6, "stratify_by": ["topic"], "filter": {"system": "gpt-9"}}
     ) as look:
-        assert [each.target.conversation for each in look.studies.items("look")] == drawn
+        assert [each.target.conversation for each in look.studies.items("look")] == sample_items
 
 
 # --- pages --------------------------------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ def test_people_are_added_listed_and_let_go(tmp_path: Path, monkeypatch: pytest.
         assert found.exit_code == code, found.output
         return found.output
 
-    assert "nobody yet" in said("list")
+    assert "no users" in said("list")
     link = json.loads(said("add", "ann", "--role", "lead", "--url", "https://rate.example/", "--json"))["link"]
     assert re.fullmatch(r"https://rate\.example/in/[\w-]{43}", link)
     assert "Available: admin, annotator, lead" in said("add", "bob", "--role", "king", code=1)

@@ -66,7 +66,7 @@ def workbench(
 
 def sign_in(page: Any, key: str, name: str) -> None:
     page.goto(f"/in/{key}")
-    page.get_by_role("button", name=f"Go on as {name}").click()
+    page.get_by_role("button", name=f"Continue as {name}").click()
     page.wait_for_url("**/")
 
 
@@ -82,7 +82,7 @@ def at_item(page: Any, number: int, total: int = 12) -> None:
 
 
 def state(page: Any, said: str) -> None:
-    """Wait until the page says so of what it keeps; where it never does, what it says and holds is shown."""
+    """Wait for a state of the page; on a timeout show its state and unsent answers."""
     try:
         page.locator(f"#state:text-is('{said}')").wait_for()
     except Exception as error:
@@ -102,7 +102,7 @@ def test_ten_are_rated_by_keyboard_alone_with_the_connection_lost_in_the_middle(
         with tab(browser, port) as page:
             page.goto(f"/in/{keys['ann']}")
             page.keyboard.press("Tab")  # past the content link, to the first thing that can be pressed
-            while page.evaluate("document.activeElement.textContent") != "Go on as ann":
+            while page.evaluate("document.activeElement.textContent") != "Continue as ann":
                 page.keyboard.press("Tab")
             page.keyboard.press("Enter")
             page.wait_for_url("**/")
@@ -114,7 +114,7 @@ def test_ten_are_rated_by_keyboard_alone_with_the_connection_lost_in_the_middle(
                 page.keyboard.press(str(number % 4 + 1))
                 page.keyboard.press("j")
                 page.keyboard.press("2")
-                if number == 5:  # what was answered is kept: from now on nobody answers
+                if number == 5:  # answers are saved; from now on the server is gone
                     state(page, "saved")
                     page.context.set_offline(True)
                 page.keyboard.press("j")
@@ -128,7 +128,7 @@ def test_ten_are_rated_by_keyboard_alone_with_the_connection_lost_in_the_middle(
                     page.context.set_offline(False)
                     at_item(page, 6)
                     continue
-                if number == 7:  # and once more, with the browser's page gone
+                if number == 7:  # and again after the page is closed
                     state(page, "saved")
                     page.context.set_offline(True)
                     page.keyboard.press("Tab")
@@ -142,7 +142,7 @@ def test_ten_are_rated_by_keyboard_alone_with_the_connection_lost_in_the_middle(
                 page.keyboard.press("Enter")
             at_item(page, 11)
         given = answers(opened)
-        assert len({each.answer for each in given}) == len(given) == 31, "one of them was changed once"
+        assert len({each.answer for each in given}) == len(given) == 31, "one answer was changed once"
         assert Counter(each.question for each in opened.store.labels()) == {"good": 10, "topic": 10, "share": 10}
         assert sorted(each.value for each in opened.store.labels().on("share")) == [10.0 * n for n in range(1, 11)]
         assert sorted(Counter(each.value for each in opened.store.labels().on("topic")).items()) == [
@@ -188,7 +188,7 @@ def test_only_the_servers_own_yes_empties_a_slot(browser: Any, tmp_path: Path) -
             page.keyboard.press("Enter")
 
 
-def test_whoever_is_signed_out_loses_nothing_and_nobody_else_sends_it(browser: Any, tmp_path: Path) -> None:
+def test_signed_out_annotator_keeps_answers_that_others_cannot_send(browser: Any, tmp_path: Path) -> None:
     with workbench(tmp_path, ("ann", "bob"), stages=[{"questions": ["good"]}]) as (opened, port, keys):  # noqa: SIM117
         with tab(browser, port) as page:
             sign_in(page, keys["ann"], "ann")
@@ -265,10 +265,10 @@ def test_seconds_are_those_the_page_was_seen_with_the_focus(browser: Any, tmp_pa
         assert given.seconds is not None and 20 <= given.seconds < 500
 
 
-# --- what is asked ------------------------------------------------------------------------------------------------
+# --- questions ------------------------------------------------------------------------------------------------
 
 
-def test_two_people_rate_every_item_and_nobody_more(browser: Any, tmp_path: Path) -> None:
+def test_each_item_gets_exactly_two_annotators(browser: Any, tmp_path: Path) -> None:
     people = ("ann", "bob", "cy")
     items = {"sample": 3}
     with workbench(tmp_path, people, stages=[{"questions": ["good"]}], items=items) as (opened, port, keys):
@@ -282,7 +282,7 @@ def test_two_people_rate_every_item_and_nobody_more(browser: Any, tmp_path: Path
                     at_item(page, number, 3)
                     page.keyboard.press(str(number))
                     page.keyboard.press("Enter")
-                page.get_by_text("Nothing is left for you" if person != "cy" else "Nothing yet").wait_for()
+                page.get_by_text("No items left" if person != "cy" else "No ratings yet").wait_for()
         labels = opened.store.labels()
         assert Counter(each.annotator for each in labels) == {"ann": 3, "bob": 3}
         assert set(Counter(each.target for each in labels).values()) == {2}
@@ -307,14 +307,14 @@ def test_back_undo_comments_and_history(browser: Any, tmp_path: Path) -> None:
         assert page.locator("input[value='2']").is_checked()
         page.keyboard.press("c")
         page.keyboard.type("because\nof this")
-        page.reload()  # what was being typed is there again
+        page.reload()  # the draft is restored
         at_item(page, 1)
         assert page.locator("textarea").input_value() == "because\nof this"
         page.keyboard.press("Enter")
         at_item(page, 2)
         page.keyboard.press("u")
         at_item(page, 1)
-        page.get_by_text("What you answered earlier").click()
+        page.get_by_text("Earlier answers").click()
         assert page.locator("fieldset li").all_inner_texts()[0].startswith("Fair.")
         page.keyboard.press("?")
         page.get_by_role("dialog", name="Keys").wait_for()
@@ -326,10 +326,10 @@ def test_back_undo_comments_and_history(browser: Any, tmp_path: Path) -> None:
         page.keyboard.press("Enter")
         at_item(page, 3)
         page.goto("/rate/look/done")
-        page.get_by_text("passed over: cannot tell").wait_for()
-        page.get_by_role("link", name="Come back").click()
-        page.get_by_role("button", name="Come back to it").click()
-        page.get_by_text("Pass this one over").wait_for()
+        page.get_by_text("skipped: cannot tell").wait_for()
+        page.get_by_role("link", name="Reopen").click()
+        page.get_by_role("button", name="Reopen it").click()
+        page.get_by_text("Skip this item").wait_for()
         assert [(each.value, each.comment) for each in answers(opened)] == [
             (2, ""),
             (4, ""),
@@ -346,7 +346,7 @@ def test_a_screening_answer_ends_the_questions(browser: Any, tmp_path: Path) -> 
         page.goto("/rate/look")
         at_item(page, 1)
         page.keyboard.press("3")
-        page.get_by_text("Your answer ends the questions here").wait_for()
+        page.get_by_text("Your answer ends the questionnaire").wait_for()
         assert page.locator("fieldset:visible").count() == 1
         page.keyboard.press("1")
         assert page.locator("fieldset:visible").count() == 2
@@ -374,7 +374,7 @@ def test_pairs_stand_side_by_side_with_a_tie_and_both_bad(browser: Any, tmp_path
         page.keyboard.press("b")
         state(page, "saved")
         page.keyboard.press("Enter")
-        page.get_by_text("Nothing is left for you").wait_for()
+        page.get_by_text("No items left").wait_for()
         assert {(each.question, each.value) for each in answers(opened)} == {("better", 1), ("better:both-bad", 1)}
         assert all(each.against is not None for each in answers(opened))
 
@@ -431,7 +431,7 @@ def test_words_are_marked_in_stages_and_issues_shown_where_a_stage_shows_them(br
         [mark] = answers(opened)
         assert mark.quote == "warm in Paris" and mark.span is not None and TEXT[slice(*mark.span)] == mark.quote
         assert mark.comment == "Not asked for" and page.locator("[data-turn] mark").inner_text() == "warm in Paris"
-        page.get_by_role("button", name="Take back").click()
+        page.get_by_role("button", name="Remove").click()
         page.locator("[data-turn] mark").wait_for(state="detached")
         page.keyboard.press("2")
         page.keyboard.press("Enter")
@@ -443,7 +443,7 @@ def test_words_are_marked_in_stages_and_issues_shown_where_a_stage_shows_them(br
         assert "secret-model" not in said and "OVERALL-COMMENT" not in said
         page.keyboard.press("4")
         page.keyboard.press("Enter")
-        page.get_by_text("Nothing is left for you").wait_for()
+        page.get_by_text("No items left").wait_for()
         given = [(each.stage, each.value, each.shown) for each in answers(opened) if each.question == "good"]
         assert given == [("first", 2, ""), ("second", 4, "documents,issues")]
 
@@ -464,35 +464,35 @@ def test_without_script_a_study_is_rated_whole(browser: Any, tmp_path: Path) -> 
             page.get_by_text("Read on.").wait_for()
             page.get_by_role("link", name="Begin").click()
             page.get_by_label("Poor.").check()
-            page.get_by_role("button", name="Save and go on").click()
+            page.get_by_role("button", name="Save and continue").click()
             page.get_by_text("Not answered yet").wait_for()
             assert page.get_by_label("Poor.").is_checked()
             page.get_by_label("0 to 100").fill("140")
-            page.get_by_role("button", name="Save and go on").click()
+            page.get_by_role("button", name="Save and continue").click()
             page.get_by_text("got '140.0', allowed: 0.0 to 100.0").wait_for()
             assert page.get_by_label("0 to 100").input_value() == "140"
             page.get_by_label("0 to 100").fill("40")
             page.locator("summary:has-text('Comment')").first.click()
             page.locator("textarea").first.fill("two\nlines")
-            page.get_by_role("button", name="Save and stay").click()
+            page.get_by_role("button", name="Save", exact=True).click()
             assert page.locator("textarea").first.input_value() == "two\nlines"
             page.get_by_text("Mark an issue").click()
-            page.get_by_label("Its words").fill("Answer")
+            page.get_by_label("Quote from the turn").fill("Answer")
             page.locator(".kinds button").first.click()
             assert page.locator("[data-turn] mark").inner_text() == "Answer"
-            page.get_by_role("button", name="Take back").click()
+            page.get_by_role("button", name="Remove").click()
             assert not page.locator("[data-turn] mark").count()
-            page.get_by_role("button", name="Save and go on").click()
+            page.get_by_role("button", name="Save and continue").click()
             page.get_by_text("2 of 2").wait_for()
-            page.get_by_text("Pass this one over").click()
-            page.get_by_label("Why?").fill("no idea")
-            page.get_by_role("button", name="Pass it over").click()
-            page.get_by_role("link", name="Come back").click()
-            page.get_by_role("button", name="Come back to it").click()
+            page.get_by_text("Skip this item").click()
+            page.get_by_label("Reason.").fill("no idea")
+            page.get_by_role("button", name="Skip", exact=True).click()
+            page.get_by_role("link", name="Reopen").click()
+            page.get_by_role("button", name="Reopen it").click()
             page.get_by_label("Does not apply").first.check()
             page.get_by_label("Does not apply").last.check()
-            page.get_by_role("button", name="Save and go on").click()
-            page.get_by_text("Nothing is left for you").wait_for()
+            page.get_by_role("button", name="Save and continue").click()
+            page.get_by_text("No items left").wait_for()
         given = [
             (each.question, each.value, each.comment)
             for each in answers(opened)
@@ -522,7 +522,7 @@ def test_axe_finds_nothing_on_any_page(browser: Any, tmp_path: Path) -> None:
         for details in page.locator("details").all():
             details.evaluate("each => { each.open = true; }")
         found["everything open"] = faults(page, LOOKS)
-        page.get_by_label("Its words").fill("warm in Paris")
+        page.get_by_label("Quote from the turn").fill("warm in Paris")
         page.locator(".kinds button").first.click()
         page.locator("[data-turn] mark").wait_for()
         page.keyboard.press("Escape")

@@ -1,4 +1,4 @@
-"""Explore: any column against any other, bounded, without what nobody held, drawn under the policy of every page."""
+"""Explore page: tables, settings, charts, roles, and accessibility."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def scored(opened: Project, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_rows_have_scores_metadata_and_metrics_and_leave_out_what_nobody_held(
+def test_score_table_has_metadata_and_metrics_without_synthetic_conversations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with reading_project(tmp_path, monkeypatch, fits=False) as opened:
@@ -103,7 +103,7 @@ def test_every_mark_draws(tmp_path: Path, fields: dict[str, str], drawn: str) ->
 
 
 @pytest.mark.slow
-def test_pages_are_for_leads_and_refuse_what_there_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explore_is_for_leads_and_refuses_unknown_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with reading_project(tmp_path, monkeypatch) as opened:
         with served(opened) as port:
             browser = Browser(port)

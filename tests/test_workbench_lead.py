@@ -1,4 +1,4 @@
-"""Lead: what people and the evaluator agree on, what is expected before it is said, norming, adjudication, the loop."""
+"""Lead pages and studies: agreement, blind predictions, norming rounds, adjudication, retraining."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from typing import Any
 
 import numpy as np
 import pytest
-from served_workbench import Browser, project, row, served, token
+from served_workbench import Browser, project, served, submitted, token
 
 from accord import Conversation, Store, Turn
 from accord.learning import Calibration
 from accord.project import Config, Project
 from accord.statistics import krippendorff_alpha, mean_sequence, units_alpha
 from accord.store import Candidate, Conflict, Item, Prediction, Studies
-from accord.studies import OpenStudy
+from accord.studies import StudySession
 from accord.studies.annotator_agreement import (
-    Answers,
-    change_of,
-    habits,
-    people_agree,
-    taken_apart,
-    worst,
+    AnswerMatrix,
+    agreement_change,
+    agreement_of,
+    annotator_habits,
+    decompose_disagreement,
+    most_disputed,
 )
-from accord.studies.background_jobs import Jobs
-from accord.studies.background_learning import Loop
-from accord.studies.blind_predictions import held_against
-from accord.studies.item_order import Order, is_random, ranking
-from accord.studies.retrain import candidate_of, promote, recovered, waiting
-from accord.studies.study_progress import Standing
+from accord.studies.background_jobs import BackgroundJobs
+from accord.studies.background_learning import BackgroundLearning
+from accord.studies.blind_predictions import live_accuracy
+from accord.studies.item_order import ItemOrder, is_random_sample, make_ranking
+from accord.studies.retrain import candidate_folder, load_report, promote_candidate, recover_promotion
+from accord.studies.study_progress import StudyProgress
 from accord.testing import planted
 from accord.values import Annotation, Label, Labels, Question, Scale, ScaleKind, StudySettings, Target
 from accord.web import add_person
@@ -73,7 +73,7 @@ def test_the_confidence_sequence_covers_at_every_look_and_a_fixed_interval_does_
     truth = float((np.clip(0.8 * rng.normal(size=10**6) + 0.6 * rng.normal(size=10**6), -2, 2) ** 2).mean())
     missed = {"sequence": 0, "fixed": 0}
     for run in errors:
-        # The sequence is the intersection of all looks: what the last look holds, every look held.
+        # The sequence is the intersection of all looks, so the last interval lies inside every earlier one.
         ends = mean_sequence(run, 0, 4)
         missed["sequence"] += not (ends.low is not None and ends.high is not None and ends.low <= truth <= ends.high)
         looks = np.arange(5, n)
@@ -86,17 +86,17 @@ def test_the_confidence_sequence_covers_at_every_look_and_a_fixed_interval_does_
     assert whole.low is not None and whole.high is not None and whole.high - whole.low < 1.2
 
 
-def test_a_confidence_sequence_knows_nothing_before_the_first_value_and_refuses_what_cannot_be() -> None:
+def test_confidence_sequence_is_empty_without_values_and_refuses_values_outside_its_range() -> None:
     assert mean_sequence(np.zeros(0), -1, 1) == mean_sequence(np.zeros(0), -1, 1)
     assert (mean_sequence(np.zeros(0), -1, 1).low, mean_sequence(np.zeros(0), -1, 1).high) == (-1, 1)
-    with pytest.raises(ValueError, match="are wanted"):
+    with pytest.raises(ValueError, match="must be from"):
         mean_sequence(np.array([1.5]), 0, 1)
 
 
 def opinions(
     levels: dict[str, float], widths: dict[str, float], noise: float, seed: int = 0, items: int = 80
-) -> Answers:
-    """A wide scale, so that what is planted is found as it is."""
+) -> AnswerMatrix:
+    """A wide scale, on which planted habits are recovered."""
     rng = np.random.default_rng(seed)
     question = Question(id="main", text="?", scale=Scale(options=tuple(range(0, 101))))
     quality = rng.normal(scale=12, size=items)
@@ -109,25 +109,25 @@ def opinions(
         for name, level in levels.items()
         for place in range(items)
     ]
-    return Answers.of(question, rows)
+    return AnswerMatrix.of(question, rows)
 
 
-def test_a_study_is_said_in_a_sentence_from_the_answers_to_its_main_question_alone(tmp_path: Path) -> None:
+def test_summary_sentence_reads_only_answers_to_the_main_question(tmp_path: Path) -> None:
     with project(tmp_path, annotators_per_item=2) as opened:
         studies = Studies(opened.store)
-        look = OpenStudy(opened, "look", studies)
+        look = StudySession(opened, "look", studies)
         look.begin()
-        assert "Nobody has answered yet" in Standing(look).sentence()
+        assert "No answers yet" in StudyProgress(look).sentence()
         targets = [item.target for item in studies.items("look")]
         opened.store.add_annotations(
             Annotation(target, question, who, "person", 1 + place % 3, answer=f"{who} {question} {place}", study="look")
             for place, target in enumerate(targets[:9])
             for who in ("ann", "bob")
-            for question in (Standing(look).main.id, "Q1")
+            for question in (StudyProgress(look).main.id, "Q1")
         )
-        quick, whole = Standing(look), Standing(look)
+        quick, whole = StudyProgress(look), StudyProgress(look)
         assert whole.answers and whole.by_question
-        assert quick.sentence() == whole.sentence() and quick.sentence().startswith("9 of 12 rated twice")
+        assert quick.sentence() == whole.sentence() and quick.sentence().startswith("9 of 12 items rated twice")
         assert "answers" not in quick.__dict__, "the other answers were not read"
         kept = studies.answers("look", question="Q1")
         assert kept == [each for each in whole.answers if each.question == "Q1"] and len(kept) == 18
@@ -135,47 +135,49 @@ def test_a_study_is_said_in_a_sentence_from_the_answers_to_its_main_question_alo
         studies.close()
 
 
-def test_habits_are_found_and_people_who_share_them_are_not_told_apart() -> None:
+def test_planted_habits_are_recovered_and_shared_habits_do_not_differ() -> None:
     levels, widths = {"ann": -8.0, "bob": 0.0, "cy": 8.0}, {"ann": 1.0, "bob": 1.5, "cy": 0.5}
     found = opinions(levels, widths, 3.0)
-    about = {each.person: each for each in habits(found)}
+    about = {each.person: each for each in annotator_habits(found)}
     for name, level in {"ann": -12.0, "bob": 0.0, "cy": 12.0}.items():  # less the mean of the two others
         figure = about[name].level
         assert figure.low is not None and figure.high is not None and figure.low - 2 <= level <= figure.high + 2
     assert about["bob"].width.low is not None and about["bob"].width.low > 1 > (about["cy"].width.high or 2)
-    apart = taken_apart(found)
+    apart = decompose_disagreement(found)
     assert (
         apart is not None
         and apart.level.value is not None
         and apart.width.value is not None
-        and apart.rest.value is not None
+        and apart.residual.value is not None
     )
-    assert apart.level.value + apart.width.value + apart.rest.value == pytest.approx(1)
+    assert apart.level.value + apart.width.value + apart.residual.value == pytest.approx(1)
     # Σ over pairs of (level difference)² : (width difference)²·12² : 2·noise²
     planted_parts = np.array([64 + 64 + 256, (0.25 + 0.25 + 1) * 144, 3 * 2 * 9.0])
     shares = planted_parts / planted_parts.sum()
-    assert np.allclose([apart.level.value, apart.width.value, apart.rest.value], shares, atol=0.09)
-    same = taken_apart(opinions(dict.fromkeys(levels, 0.0), dict.fromkeys(widths, 1.0), 3.0))
-    assert same is not None and same.rest.low is not None and same.rest.low > 0.9
+    assert np.allclose([apart.level.value, apart.width.value, apart.residual.value], shares, atol=0.09)
+    same = decompose_disagreement(opinions(dict.fromkeys(levels, 0.0), dict.fromkeys(widths, 1.0), 3.0))
+    assert same is not None and same.residual.low is not None and same.residual.low > 0.9
 
 
 def test_agreement_and_its_change_have_the_intervals_of_conversations() -> None:
     levels = {"ann": -8.0, "bob": 0.0, "cy": 8.0}
     before = opinions(levels, dict.fromkeys(levels, 1.0), 8.0)
     after = opinions(dict.fromkeys(levels, 0.0), dict.fromkeys(levels, 1.0), 3.0)
-    alpha = people_agree(before)
+    alpha = agreement_of(before)
     assert (
         alpha.low is not None
         and alpha.value is not None
         and alpha.high is not None
         and alpha.low < alpha.value < alpha.high
     )
-    one, other, change = change_of(before, after)
-    assert one == people_agree(before) and change.value == pytest.approx((other.value or 0) - (one.value or 0))
+    one, other, change = agreement_change(before, after)
+    assert one == agreement_of(before) and change.value == pytest.approx((other.value or 0) - (one.value or 0))
     assert change.low is not None and change.low > 0
-    nobody = change_of(before, Answers.of(MAIN, [said("dee", 0, 1)]))
+    nobody = agreement_change(before, AnswerMatrix.of(MAIN, [said("dee", 0, 1)]))
     assert nobody[2].value is None
-    alike = people_agree(Answers.of(MAIN, [said(name, n, v) for n in range(9) for name, v in (("ann", 2), ("bob", 3))]))
+    alike = agreement_of(
+        AnswerMatrix.of(MAIN, [said(name, n, v) for n in range(9) for name, v in (("ann", 2), ("bob", 3))])
+    )
     assert alike.value is not None and alike.value < 0 and alike.low is alike.high is None, "resamples are all the same"
 
 
@@ -188,7 +190,7 @@ def test_the_items_on_which_people_differ_come_first_and_agreement_is_no_item() 
         said("ann", 2, 4),
         said("bob", 2, 4),
     ]
-    found = worst(Answers.of(MAIN, [*rows, said("ann", 3, 1)]))
+    found = most_disputed(AnswerMatrix.of(MAIN, [*rows, said("ann", 3, 1)]))
     assert [(unit[0].conversation, apart) for unit, apart in found] == [("c0", 16.0), ("c1", 1.0)]
     names = Question(id="main", text="?", scale=Scale(kind=ScaleKind.NOMINAL, options=("red", "blue", "green")))
     rows = [
@@ -203,7 +205,7 @@ def test_the_items_on_which_people_differ_come_first_and_agreement_is_no_item() 
             (2, "bob", "blue"),
         )
     ]
-    assert [(unit[0].conversation, round(apart, 3)) for unit, apart in worst(Answers.of(names, rows))] == [
+    assert [(unit[0].conversation, round(apart, 3)) for unit, apart in most_disputed(AnswerMatrix.of(names, rows))] == [
         ("c1", 1.0),
         ("c0", 0.667),
     ]
@@ -215,29 +217,34 @@ def test_the_items_on_which_people_differ_come_first_and_agreement_is_no_item() 
 def test_the_order_thinks_ahead_and_says_when_the_interval_is_half_as_wide() -> None:
     corpus = planted(conversations=60, annotators=4, noise=0.5)
     few = Labels(list(corpus.labels)[:30])
-    order = Order.of(corpus.evidence, few, corpus.question, few.annotators, 80)
-    assert list(order.left) == sorted(order.left, reverse=True) and 0 < order.left[-1] < order.left[0] < 1
-    half = order.to_half
-    assert half is not None and order.left[half - 1] <= 0.25 < order.left[half - 2]
-    assert order.said() == f"{half} more labels, in this order, halve the evaluator's interval."
-    short = Order.of(corpus.evidence, few, corpus.question, few.annotators, 2)
-    assert short.to_half is None and "narrow the evaluator's interval by" in short.said()
+    order = ItemOrder.compute(corpus.evidence, few, corpus.question, few.annotators, 80)
+    assert (
+        list(order.remaining_variance) == sorted(order.remaining_variance, reverse=True)
+        and 0 < order.remaining_variance[-1] < order.remaining_variance[0] < 1
+    )
+    half = order.labels_to_halve
+    assert half is not None and order.remaining_variance[half - 1] <= 0.25 < order.remaining_variance[half - 2]
+    assert order.sentence() == f"{half} more labels, in this order, halve the evaluator's interval."
+    short = ItemOrder.compute(corpus.evidence, few, corpus.question, few.annotators, 2)
+    assert short.labels_to_halve is None and "narrow the evaluator's interval by" in short.sentence()
 
 
 def test_random_draws_are_a_fixed_sample_of_the_items_and_the_rest_goes_by_the_order() -> None:
     settings = StudySettings(order="informative", random_share=0.25)
     items = [Item("look", 1, place, "plain", Target(f"c{place}")) for place in range(400)]
-    drawn = [item for item in items if is_random(settings, item)]
-    assert 70 <= len(drawn) <= 130 and all(is_random(StudySettings(), item) for item in items)
+    sample_items = [item for item in items if is_random_sample(settings, item)]
+    assert 70 <= len(sample_items) <= 130 and all(is_random_sample(StudySettings(), item) for item in items)
     candidates = [Candidate(item, 0) for item in items]
-    others = [item.target for item in items if item not in drawn]
-    order = Order([(others[7], "ann"), (others[3], "ann")], [0.7, 0.5])
-    taught = ranking(settings, lambda: order, lambda: 0.9)
+    others = [item.target for item in items if item not in sample_items]
+    order = ItemOrder([(others[7], "ann"), (others[3], "ann")], [0.7, 0.5])
+    taught = make_ranking(settings, lambda: order, lambda: 0.9)
     assert taught(candidates, "ann").item.target == others[7]
     assert taught([each for each in candidates if each.item.target != others[7]], "ann").item.target == others[3]
-    assert ranking(settings, lambda: order, lambda: 0.1)(candidates, "ann").item in drawn
-    assert ranking(settings, lambda: None)(candidates, "ann").item in drawn, "before there is an order, at random"
-    assert taught([each for each in candidates if each.item in drawn], "ann").item in drawn
+    assert make_ranking(settings, lambda: order, lambda: 0.1)(candidates, "ann").item in sample_items
+    assert make_ranking(settings, lambda: None)(candidates, "ann").item in sample_items, (
+        "before there is an order, at random"
+    )
+    assert taught([each for each in candidates if each.item in sample_items], "ann").item in sample_items
     assert taught(candidates, "bob").item in items, "nothing is wanted of bob: something else"
 
 
@@ -247,7 +254,7 @@ def test_random_draws_are_a_fixed_sample_of_the_items_and_the_rest_goes_by_the_o
 def test_jobs_run_one_at_a_time_wait_once_and_say_why_they_failed() -> None:
     import threading
 
-    jobs, gate, began, done = Jobs(), threading.Event(), threading.Event(), list[int]()
+    jobs, gate, began, done = BackgroundJobs(), threading.Event(), threading.Event(), list[int]()
 
     def first() -> None:
         began.set()
@@ -278,11 +285,11 @@ LEVELS = {"ann": -0.7, "bob": 0.0, "cy": 0.2, "dee": 0.8}
 class Panel:
     """Four people who answer by the length of the reply, each with a level of their own."""
 
-    def __init__(self, look: OpenStudy, seed: int = 0) -> None:
+    def __init__(self, look: StudySession, seed: int = 0) -> None:
         self.look, self.rng = look, np.random.default_rng(seed)
 
     def rate(self, person: str, most: int) -> int:
-        """Answer so many items; how many there were."""
+        """Answer at most `count` items, and return the number answered."""
         for done in range(most):
             assignment = self.look.take(person)
             if assignment is None:
@@ -294,7 +301,7 @@ class Panel:
                 value = int(np.clip(round(2.5 + weight * quality + LEVELS[person] + self.rng.normal(scale=0.5)), 1, 4))
                 id = f"{person}-{item.place:05d}-{question}-{item.round}-{item.kind}-made-by-page"
                 self.look.answer(
-                    person, row(assignment.id, question, value, id, seconds=12.5, comment=f"as {person} sees it")
+                    person, submitted(assignment.id, question, value, id, seconds=12.5, comment=f"as {person} sees it")
                 )
             self.look.finish(person, assignment.id)
         return most
@@ -331,11 +338,11 @@ def led(folder: Path, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Itera
 
 
 @contextmanager
-def looked(opened: Project) -> Iterator[tuple[OpenStudy, Loop, Panel]]:
+def looked(opened: Project) -> Iterator[tuple[StudySession, BackgroundLearning, Panel]]:
     studies = Studies(opened.store)
-    look = OpenStudy(opened, "look", studies)
+    look = StudySession(opened, "look", studies)
     look.begin()
-    loop = Loop({"look": look})
+    loop = BackgroundLearning({"look": look})
     loop.jobs.wait()
     yield look, loop, Panel(look)
     loop.jobs.close()
@@ -343,7 +350,7 @@ def looked(opened: Project) -> Iterator[tuple[OpenStudy, Loop, Panel]]:
 
 
 @pytest.mark.slow
-def test_what_is_asked_a_second_time_stands_beside_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_items_are_saved_next_to_first_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with (
         led(tmp_path, monkeypatch, repeat_share=0.5, annotators_per_item=1) as opened,
         looked(opened) as (look, _, panel),
@@ -357,22 +364,22 @@ def test_what_is_asked_a_second_time_stands_beside_the_first(tmp_path: Path, mon
         }
         assert len(first) == 30 and again and all(not each.replaces for each in again)
         same = sum(each.value == first[each.target].value for each in again)
-        [ann] = [each for each in Standing(look).by_person if each.person == "ann"]
+        [ann] = [each for each in StudyProgress(look).by_annotator if each.person == "ann"]
         on_q1 = ann.repeats.n - len(again)
         assert on_q1 == len(again) and ann.repeats.value is not None and ann.repeats.value * ann.repeats.n >= same
-        assert Standing(look).sentence().startswith("30 of 30 rated;")
+        assert StudyProgress(look).sentence().startswith("30 of 30 items rated;")
 
 
 @pytest.mark.slow
-def test_what_is_expected_is_kept_before_the_answer_and_tests_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prediction_is_saved_before_the_answer_and_tests_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with led(tmp_path, monkeypatch, show_prediction=True) as opened, looked(opened) as (look, loop, panel):
-        assert loop.reasons == {"look": "no evaluator has learned yet"}
+        assert loop.reasons == {"look": "no evaluator is fitted yet"}
         panel.everybody(7)
-        assert not look.studies.predictions("look") and "no evaluator has expected" in Standing(look).sentence()
-        loop.refit()
-        assert loop.evaluator is None and waiting(loop.folder) is not None  # type: ignore[arg-type]
+        assert (
+            not look.studies.predictions("look") and "no predictions by an evaluator" in StudyProgress(look).sentence()
+        )
+        loop.retrain()
+        assert loop.evaluator is None and load_report(loop.folder) is not None  # type: ignore[arg-type]
         loop.promote()
         loop.jobs.wait()
         assert loop.evaluator is not None and not loop.reasons
@@ -383,9 +390,9 @@ def test_what_is_expected_is_kept_before_the_answer_and_tests_it(
         panel.everybody(30)
         [seen] = look.revealed(look.assignment(asked.id, asked.person))
         assert seen == expected
-        found = held_against(look)
-        assert found is not None and found.without == 28 and len(found.paired) == 32 and len(found.counted) > 10
-        figures = found.figures()
+        found = live_accuracy(look)
+        assert found is not None and found.unpredicted == 28 and len(found.paired) == 32 and len(found.completed) > 10
+        figures = found.estimates()
         assert figures["pearson"].value is not None and figures["pearson"].value > 0.6
         assert figures["gain"].value is not None and figures["gain"].value > 0.05
         # An answer that is changed after it was given is no test any more: the first one counts.
@@ -395,8 +402,8 @@ def test_what_is_expected_is_kept_before_the_answer_and_tests_it(
             for each in rows
             if each.by == asked.person and each.target == asked.item.target and each.question == "Q0"
         ]
-        look.answer(asked.person, row(asked.id, "Q0", 1 if own.value != 1 else 4, "z" * 20))
-        assert held_against(look).paired.answer.tolist() == found.paired.answer.tolist()  # type: ignore[union-attr]
+        look.answer(asked.person, submitted(asked.id, "Q0", 1 if own.value != 1 else 4, "z" * 20))
+        assert live_accuracy(look).paired.answer.tolist() == found.paired.answer.tolist()  # type: ignore[union-attr]
 
 
 @pytest.mark.slow
@@ -405,14 +412,14 @@ def test_no_prediction_is_made_after_the_answer(tmp_path: Path, monkeypatch: pyt
         panel.everybody(6)
         begun = look.take("ann")
         assert begun is not None
-        look.answer("ann", row(begun.id, "Q0", 2))
-        loop.refit()
+        look.answer("ann", submitted(begun.id, "Q0", 2))
+        loop.retrain()
         loop.promote()
         loop.jobs.wait()
         again = look.take("ann")
         assert again is not None and again.id == begun.id
         assert not [each for each in look.studies.predictions("look") if each.person == "ann"]
-        # What a broken client or another process wrote first stays.
+        # The first prediction stays if another process writes one.
         made = Prediction(begun.item.key, "ann", "Q0", "another", {"1": 1.0}, "2020")
         assert look.studies.add_predictions([made]) == 1 and look.studies.add_predictions([made]) == 0
 
@@ -427,10 +434,10 @@ def test_the_informative_order_is_made_as_labels_arrive(tmp_path: Path, monkeypa
         panel.everybody(5)
         loop.jobs.wait()
         order = loop.orders["look"]
-        assert order.left and "order look" not in loop.jobs.failed
+        assert order.remaining_variance and "order look" not in loop.jobs.failed
         done = {(each.item.target, each.person) for each in look.studies.everything("look")}
         assert not done & set(order.suggested[:1])
-        loop.refit()
+        loop.retrain()
         loop.promote()
         loop.jobs.wait()
         order = loop.orders["look"]
@@ -438,10 +445,10 @@ def test_the_informative_order_is_made_as_labels_arrive(tmp_path: Path, monkeypa
         loop.jobs.wait()
         assert loop.orders["look"] is not order
         settings = look.settings
-        ids = {each.target.conversation for each in look.studies.items("look") if is_random(settings, each)}
+        ids = {each.target.conversation for each in look.studies.items("look") if is_random_sample(settings, each)}
         panel.everybody(5)
         others = {each.item.target.conversation for each in look.studies.everything("look")} - ids
-        found = held_against(look)
+        found = live_accuracy(look)
         assert others and found is not None and set() < set(found.conversation) <= ids, (
             "estimates use the random draws alone"
         )
@@ -459,22 +466,29 @@ def test_a_promotion_that_is_cut_in_two_is_ended_at_the_next_start(
         loop.jobs.wait()
         folder = loop.folder
         assert folder is not None and loop.state()["candidate"]["labels"] >= 24 and not folder.exists()
-        promote(folder)
-        loop.refit()
-        report = waiting(folder)
+        promote_candidate(folder)
+        loop.retrain()
+        report = load_report(folder)
         assert report is not None and report["before"]["n"] == report["now"]["n"] == 28
         assert {each["statistic"] for each in report["tests"]} == {"rmse", "pearson", "log_loss"} or report["tests"]
-        before, new = (folder / "evaluator.json").read_bytes(), (candidate_of(folder) / "evaluator.json").read_bytes()
+        before, new = (
+            (folder / "evaluator.json").read_bytes(),
+            (candidate_folder(folder) / "evaluator.json").read_bytes(),
+        )
         folder.rename(folder.with_name(f"{folder.name}.before-20261123"))  # the process dies here
-        assert recovered(folder) and (folder / "evaluator.json").read_bytes() == new and not recovered(folder)
+        assert (
+            recover_promotion(folder)
+            and (folder / "evaluator.json").read_bytes() == new
+            and not recover_promotion(folder)
+        )
         assert (folder.with_name(f"{folder.name}.before-20261123") / "evaluator.json").read_bytes() == before
         with pytest.raises(Exception, match="no candidate to promote"):
-            promote(folder)
+            promote_candidate(folder)
         making = folder.with_name(f"{folder.name}.making")
         making.mkdir()
         (making / "evaluator.json").write_text("half")  # it dies while it writes
-        loop.refit()
-        assert waiting(folder) is not None and not making.exists()
+        loop.retrain()
+        assert load_report(folder) is not None and not making.exists()
 
 
 @pytest.mark.slow
@@ -483,8 +497,8 @@ def test_norming_rounds_ask_everybody_the_same_and_come_first(tmp_path: Path, mo
         browser = Browser(port)
         browser.get("/")
         page = browser.get("/lead/look")
-        assert browser.status == 200 and "Nobody has answered yet; 30 items are to be rated twice." in page
-        look = OpenStudy(opened, "look", Studies(opened.store))
+        assert browser.status == 200 and "No answers yet; 30 items to be rated twice." in page
+        look = StudySession(opened, "look", Studies(opened.store))
         Panel(look).everybody(1)
         for items in ("0", "101", "\u0663", "\u00b2", "9" * 5000, "", "-1"):
             assert browser.post("/lead/look/norm", form=token(page), items=items, do="open")[0] == 422
@@ -510,7 +524,7 @@ def test_adjudication_adds_an_answer_and_replaces_none(tmp_path: Path, monkeypat
     with led(tmp_path, monkeypatch) as opened, served(opened) as port:
         browser = Browser(port)
         browser.get("/")
-        look = OpenStudy(opened, "look", Studies(opened.store))
+        look = StudySession(opened, "look", Studies(opened.store))
         Panel(look).everybody(6)
         labels = len(opened.store.labels())
         said = json.loads(browser.get("/lead/look/disagree.json"))
@@ -540,7 +554,10 @@ def test_adjudication_adds_an_answer_and_replaces_none(tmp_path: Path, monkeypat
         assert now["answers"] == worst_item["answers"] and [each["value"] for each in now["adjudicated"]] == [3]
         page = browser.get("/lead/look/disagree")
         assert "&lt;i&gt;we talked" in page and "<i>we talked" not in page
-        assert "is not asked here" in browser.get("/lead/look/disagree?question=%3Cscript%3E") and browser.status == 422
+        assert (
+            "is not part of this study" in browser.get("/lead/look/disagree?question=%3Cscript%3E")
+            and browser.status == 422
+        )
         look.studies.close()
 
 
@@ -554,9 +571,7 @@ def settled(browser: Browser) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_a_lead_fits_again_and_promotes_and_annotators_are_told_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lead_fits_and_promotes_while_annotators_see_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with led(tmp_path, monkeypatch) as opened:
         studies = Studies(opened.store)
         keys = {name: add_person(studies, name, role) for name, role in (("ann", "annotator"), ("lee", "lead"))}
@@ -565,16 +580,16 @@ def test_a_lead_fits_again_and_promotes_and_annotators_are_told_nothing(
             lee, ann = Browser(port), Browser(port)
             for name, browser in (("lee", lee), ("ann", ann)):
                 assert browser.post("/in", key=keys[name])[0] == 303
-            look = OpenStudy(opened, "look", Studies(opened.store))
+            look = StudySession(opened, "look", Studies(opened.store))
             Panel(look).everybody(6)
             page = lee.get("/lead")
-            assert "None is in use yet" in page and settled(lee)["evaluator"] is None
+            assert "No evaluator is in use yet" in page and settled(lee)["evaluator"] is None
             assert lee.post("/lead/promote", form=token(page), made="")[0] == 422
             assert lee.post("/lead/fit", form="0" * 64)[0] == 403
             assert lee.post("/lead/fit", form=token(page))[0] == 303
             candidate = settled(lee)["candidate"]
-            assert candidate["labels"] == 24 and "nothing to compare it with" in candidate["said"]
-            assert "A candidate waits" in lee.get("/lead")
+            assert candidate["labels"] == 24 and "no evaluator to compare with" in candidate["summary"]
+            assert "<h3>Candidate</h3>" in lee.get("/lead")
             assert lee.post("/lead/promote", form=token(page), made="2020")[0] == 422, "another than was looked at"
             assert lee.post("/lead/promote", form=token(page), made=candidate["made"])[0] == 303
             assert settled(lee)["evaluator"]["annotators"] == 4
@@ -635,24 +650,24 @@ def test_an_evaluator_of_another_question_or_level_expects_nothing(
         opened.store.add_labels(
             Label(Target(f"chat-{n:02d}"), "Q0", person, 1 + (n + len(person)) % 4) for person, n in panel_rows
         )
-        loop.refit()
+        loop.retrain()
         loop.promote()
         loop.jobs.wait()
-        assert "predicts 'Q0', which this study does not ask" in loop.reasons["look"]
+        assert "predicts 'Q0', which is not a question of this study" in loop.reasons["look"]
         assert look.take("ann") is not None and not look.studies.predictions("look")
 
 
 @pytest.mark.slow
-def test_the_stopping_rule_is_right_on_average_about_what_was_planted() -> None:
-    """After as many labels as are to halve the interval, the error to the planted truth is half of what it was."""
+def test_stopping_rule_matches_planted_truth_on_average() -> None:
+    """After the labels that halve the interval, the error to the planted truth is about half."""
     shares = []
     for seed in range(8):
         corpus = planted(conversations=80, annotators=5, noise=0.6, share=1.0, options=9, seed=seed)
         every = {(each.target, each.annotator): each for each in corpus.labels}
         x = corpus.evidence.values
         first = [list(every.values())[n] for n in np.random.default_rng(seed).permutation(len(every))[:24]]
-        order = Order.of(corpus.evidence, Labels(first), corpus.question, sorted(corpus.levels), 120)
-        then = [*first, *(every[each] for each in order.suggested[: order.to_half or 120])]
+        order = ItemOrder.compute(corpus.evidence, Labels(first), corpus.question, sorted(corpus.levels), 120)
+        then = [*first, *(every[each] for each in order.suggested[: order.labels_to_halve or 120])]
 
         def error(labels: list[Label], x: Any = x, corpus: Any = corpus) -> float:
             head = Calibration(corpus.question, answer_model="mixed", shift_groups=()).fit(
@@ -696,17 +711,17 @@ def test_pairs_names_a_damaged_evaluator_and_a_study_without_items_have_their_pa
         with served(opened) as port:
             browser = Browser(port)
             browser.get("/")
-            assert "cannot be opened" in browser.get("/lead") or settled(browser)["preparing"] == ""
+            assert "cannot be loaded" in browser.get("/lead") or settled(browser)["preparing"] == ""
             assert "fit it again" in settled(browser)["failed"]["prepare"]
             page = browser.get("/lead")
-            assert "cannot be opened" in page and "no conversation in the store fits" in page
+            assert "cannot be loaded" in page and "no conversation in the store matches" in page
             kept = Studies(opened.store)
             for name, question, said in (("pairs", "Q/1 &", (-1, 1)), ("moods", "Q0", ("red", "blue & green"))):
-                look = OpenStudy(opened, name, kept)
+                look = StudySession(opened, name, kept)
                 for person, value in zip(("ann", "bob"), said, strict=True):
                     while (assignment := look.take(person)) is not None:
                         id = f"{person}-{name}-{assignment.item.place}-made-by-the-page"
-                        look.answer(person, row(assignment.id, question, value, id))
+                        look.answer(person, submitted(assignment.id, question, value, id))
                         look.finish(person, assignment.id)
                 assert browser.get(f"/lead/{name}") and browser.status == 200
                 page = browser.get(f"/lead/{name}/disagree")
@@ -742,5 +757,5 @@ def test_a_lead_s_answer_replaces_the_lead_s_own_alone_in_either_database(store:
         ("kim", 2, ""),
     ]
     assert [(each.by, each.value) for each in studies.answers("look", first=True)] == [("lee", 4), ("kim", 2)]
-    assert not studies.answers("loo"), "a study whose name begins alike is another"
+    assert not studies.answers("loo"), "a study whose name has the same prefix is separate"
     studies.close()

@@ -1,4 +1,4 @@
-"""Pages of the workbench under attack: script in every text, forged ids, replayed, huge and strange forms; and what they weigh."""
+"""Pages of the workbench under attack: scripts in texts, forged ids, replayed, huge and odd forms; page sizes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 import pytest
 import yaml
-from served_workbench import Browser, chats, project, row, served, study, token
+from served_workbench import Browser, chats, project, served, study, submitted, token
 
 from accord import Conversation, Turn
 from accord.project import Project, config_from
@@ -22,7 +22,7 @@ from accord.store import Studies
 from accord.values import Document, Scale
 from accord.web import add_person
 from accord.web.context import static_file
-from accord.web.pages.rating_view import pieces, typed_range
+from accord.web.pages.rating_view import number_range, text_pieces
 
 STATIC = Path(__file__).parents[1] / "src" / "accord" / "web" / "static"
 EVIL = "<script>alert('x')</script><img src=x onerror=alert(1)>\"'></textarea></option>{{7*7}}"
@@ -50,7 +50,7 @@ issues:
 
 
 class Strange(HTMLParser):
-    """What a browser would run: scripts, handlers, frames, addresses of other kinds."""
+    """Return active content of a page: scripts, handlers, frames, addresses with other schemes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ def evil(folder: Path, **more: Any) -> Iterator[tuple[Project, Browser, str]]:
 
 
 def form_of(page: str) -> tuple[str, dict[str, str]]:
-    """Where the form of questions goes, and its hidden fields."""
+    """Return the action and the hidden fields of the form of questions."""
     where = re.search(r'action="(/rate/look/[^"]+)" id="questions"', page)
     assert where is not None, page
     inside = page[where.end() : page.index("</form>", where.end())]
@@ -144,7 +144,7 @@ def test_script_in_any_text_is_shown_as_text(tmp_path: Path) -> None:
     {"do": "skip", "reason": " "}, {"value.share": "2"}, {"value.share": "nan"}, {"value.share": "1e999"}, {"value.share": "-0.1"},
     {"value.good": "fine", "comment.good": "x" * 20_001}, {"value.good": "unheard"}, {"value.good": "fine", "id.good": "../../etc"},
 ], ids=str)  # fmt: skip
-def test_what_no_page_would_send_is_refused_and_nothing_changes(tmp_path: Path, change: dict[str, str]) -> None:
+def test_forged_forms_are_refused_without_changes(tmp_path: Path, change: dict[str, str]) -> None:
     with evil(tmp_path) as (opened, browser, page):
         where, fields = form_of(page)
         status, said, _ = browser.post(where, **{**fields, "do": "save", **change})
@@ -230,7 +230,7 @@ def test_a_second_time_looks_like_any_other_and_is_an_answer_of_its_own(tmp_path
         browser = Browser(port)
         browser.get("/")
         count, seen = 0, dict[str, int]()
-        while "Nothing is left" not in (page := browser.get("/rate/look")):
+        while "No items left" not in (page := browser.get("/rate/look")):
             where, fields = form_of(page)
             assert " checked" not in page and "data-ends" not in page
             turn = re.search(r"Question \d+", page)
@@ -244,7 +244,9 @@ def test_a_second_time_looks_like_any_other_and_is_an_answer_of_its_own(tmp_path
         numbers = re.findall(r"<tr><td>(\d+)</td>", page)
         assert numbers == [str(place) for place in range(count, 0, -1)]
         shown = json.loads(browser.get("/rate/look/done.json"))
-        assert [each["number"] for each in shown["mine"]] == list(range(count, 0, -1)) and set(shown["mine"][0]) == {
+        assert [each["number"] for each in shown["ratings"]] == list(range(count, 0, -1)) and set(
+            shown["ratings"][0]
+        ) == {
             "id",
             "number",
             "state",
@@ -255,7 +257,7 @@ def test_a_second_time_looks_like_any_other_and_is_an_answer_of_its_own(tmp_path
         assert len(list(opened.store.annotations())) == count, "the second answer has not replaced the first"
 
 
-def test_a_lease_that_is_over_keeps_what_a_form_had(tmp_path: Path) -> None:
+def test_form_values_survive_an_expired_lease(tmp_path: Path) -> None:
     with project(tmp_path, annotators_per_item=1, stages=[{"questions": ["Q0"]}]) as opened:
         studies = Studies(opened.store)
         keys = {name: add_person(studies, name) for name in ("ann", "bob")}
@@ -292,24 +294,24 @@ def test_the_study_in_the_docs_is_one(tmp_path: Path) -> None:
 
 def test_pieces_cut_a_text_where_quotes_and_signs_are() -> None:
     text = "a\x00b\r\nc \U0001f31e d"
-    cut = pieces(text, [((2, 6), 1, False), ((5, len(text)), 2, True)])
+    cut = text_pieces(text, [((2, 6), 1, False), ((5, len(text)), 2, True)])
     assert [(each.text, each.marks, each.issues, each.is_sign) for each in cut] == [
         ("a", (), (), False), ("\\u0000", (), (), True), ("b", (1,), (), False), ("", (1,), (), True),
         ("\n", (1,), (), False), ("c", (1,), (2,), False), (" \U0001f31e d", (), (2,), False),
     ]  # fmt: skip
 
 
-def test_what_is_typed_and_what_is_chosen() -> None:
-    assert typed_range(Scale(options=tuple(range(1, 11)))) is None
-    assert typed_range(Scale(options=tuple(range(0, 101)))) == (0, 100, "1")
-    assert typed_range(Scale(options=(*range(11), 20))) == (0, 20, "any")
+def test_typed_numbers_and_listed_options() -> None:
+    assert number_range(Scale(options=tuple(range(1, 11)))) is None
+    assert number_range(Scale(options=tuple(range(0, 101)))) == (0, 100, "1")
+    assert number_range(Scale(options=(*range(11), 20))) == (0, 20, "any")
 
 
 def test_the_finder_is_asked_of_stages_that_show_issues_alone(tmp_path: Path) -> None:
     with study(tmp_path) as look:
         one = look.take("ann")
-        assert one is not None and look.sheet(one).issues is None and look.progress("ann") == (0, 12)
-        look.answer("ann", row(one.id))
+        assert one is not None and look.view(one).issues is None and look.progress("ann") == (0, 12)
+        look.answer("ann", submitted(one.id))
         look.skip("ann", one.id, "no")
         assert look.progress("ann") == (1, 12)
 

@@ -1,4 +1,4 @@
-"""The reading view: everything that is known of a conversation, for leads alone, whatever stands in it."""
+"""Conversation page: details for leads, hostile texts, predictions, citations."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from test_workbench_pages import EVIL, strange
 
 from accord import Conversation, Turn
 from accord.live import Message
-from accord.live import opened as watched
+from accord.live import open_ingestor as watched
 from accord.models import run
 from accord.project import Project
 from accord.scoring import score
 from accord.store import Studies, scores_of_conversation
-from accord.studies.citations import Passages, excerpts
-from accord.studies.predicted_ratings import Perspectives, expected
+from accord.studies.citations import CitationFinder, excerpts
+from accord.studies.predicted_ratings import PredictionService, predict_conversation
 from accord.values import Annotation, Document, Issue, IssueAnnotation, Sample, Score, Target
 from accord.web import add_person
-from accord.web.context import reading_address
-from accord.web.pages.conversation import way_back
-from accord.web.pages.conversation_details import reading_of
+from accord.web.context import conversation_address
+from accord.web.pages.conversation import back_address
+from accord.web.pages.conversation_details import load_details
 
 
 def read(browser: Browser, address: str) -> dict[str, Any]:
-    """A conversation's data, once what the evaluator expects is worked out."""
+    """Return a conversation's data after its predictions are computed."""
     while True:
         found = json.loads(browser.get(address))
-        if browser.status != 200 or found["expected"]["state"] != "waiting":
+        if browser.status != 200 or found["predictions"]["state"] != "waiting":
             return dict(found)
         time.sleep(0.05)
 
@@ -47,7 +47,7 @@ def signed_in(port: int) -> Browser:
     return browser
 
 
-# --- what is shown --------------------------------------------------------------------------------------------------
+# --- page --------------------------------------------------------------------------------------------------
 
 
 def test_the_page_and_its_data_tell_everything_that_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,15 +55,15 @@ def test_the_page_and_its_data_tell_everything_that_is_known(tmp_path: Path, mon
         evaluator = opened.load()
         kept = score(opened, evaluator, [rich()], tmp_path / "scores.jsonl")
         with served(opened) as port:
-            browser, where = signed_in(port), reading_address(RICH)
+            browser, where = signed_in(port), conversation_address(RICH)
             data = read(browser, f"{where}.json")
-            page = html.unescape(browser.get(reading_address(RICH, 4, "/board/list?question=Q0")))
+            page = html.unescape(browser.get(conversation_address(RICH, 4, "/board/list?question=Q0")))
         [known] = run(evaluator.predict([Sample(rich())]), opened.stored_models)
-        assert isinstance(known, Score) and data["expected"]["scores"]["conversation"]["value"] == known.value
-        for name, row in data["expected"]["people"]["conversation"].items():
+        assert isinstance(known, Score) and data["predictions"]["scores"]["conversation"]["value"] == known.value
+        for name, row in data["predictions"]["people"]["conversation"].items():
             [own] = run(evaluator.predict([Sample(rich())], name), opened.stored_models)
             assert isinstance(own, Score) and row["value"] == own.value and row["distribution"] == own.distribution
-        assert set(data["expected"]["people"]["conversation"]) == {"ann", "bob", "cy"}
+        assert set(data["predictions"]["people"]["conversation"]) == {"ann", "bob", "cy"}
         whole, reply = data["whole"], data["turns"][4]
         by = {each["person"]: each for each in whole["answers"]}
         assert (by["ann"]["value"], [each["value"] for each in by["ann"]["history"]]) == (2, [1])
@@ -73,26 +73,29 @@ def test_the_page_and_its_data_tell_everything_that_is_known(tmp_path: Path, mon
         assert reply["documents"] == [{"number": 1, "is_cited": True, "spans": [[17, 59]]}]
         assert POLICY[17:59] == "can be returned within 45 days of delivery"
         assert {each["question"]: each["expected"] for each in reply["judged"]} == pytest.approx({"Q0": 3, "Q1": 3})
-        assert data["expected"]["metrics"]["4"]["citation-rate"] == 1
+        assert data["predictions"]["metrics"]["4"]["citation-rate"] == 1
         for said in (
-            "Tool call: find_article", "on reflection", "too curt", "One claim is wrong.", "(the turn does not say so)",
-            "cited, its words are repeated", "Who would rate it how", "judge-1, logprobs", "desk-2", "band ",
+            "Tool call: find_article", "on reflection", "too curt", "One claim is wrong.", "(not in the turn)",
+            "cited, repeated", "Predicted ratings", "judge-1, logprobs", "desk-2", "band ",
             'href="/board/list?question=Q0"', 'class="turn rated reply" id="t4"', "latency",
         ):  # fmt: skip
             assert said in page, said
-        assert "Nobody held this conversation" not in page and not strange(page)
+        assert "Synthetic conversation" not in page and not strange(page)
 
 
-def test_a_conversation_that_nobody_held_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_synthetic_conversation_is_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with reading_project(tmp_path, monkeypatch, fits=False) as opened, served(opened) as port:
         browser = signed_in(port)
         page, data = browser.get("/conversation/made"), read(browser, "/conversation/made.json")
-        assert "Nobody held this conversation." in page and "DS1" in page and "model-a" in page
-        assert data["synthetic"] and data["expected"]["state"] == "none"
-        assert "accord fit calibration" in data["expected"]["reason"] and data["expected"]["metrics"]["1"]["turns"] == 2
+        assert "Synthetic conversation." in page and "DS1" in page and "model-a" in page
+        assert data["synthetic"] and data["predictions"]["state"] == "none"
+        assert (
+            "accord fit calibration" in data["predictions"]["reason"]
+            and data["predictions"]["metrics"]["1"]["turns"] == 2
+        )
 
 
-def test_only_leads_read_and_what_is_not_there_is_404(tmp_path: Path) -> None:
+def test_only_leads_read_conversations_and_unknown_ids_are_404(tmp_path: Path) -> None:
     with project(tmp_path) as opened:
         studies = Studies(opened.store)
         keys = {name: add_person(studies, name, role) for name, role in (("ann", "annotator"), ("lee", "lead"))}
@@ -121,11 +124,11 @@ def test_only_leads_read_and_what_is_not_there_is_404(tmp_path: Path) -> None:
     ("/board\\elsewhere", False), ("/board/list?a=b\nc", False), ("javascript:alert(1)", False), ("/lead", False),
     ("/board?" + "a" * 5000, False), ("", False),
 ])  # fmt: skip
-def test_a_page_leads_back_to_the_board_and_nowhere_else(back: str, is_kept: bool) -> None:
-    assert way_back(back) == (back if is_kept else "")
+def test_back_link_accepts_only_addresses_of_the_board(back: str, is_kept: bool) -> None:
+    assert back_address(back) == (back if is_kept else "")
 
 
-def test_what_stands_in_a_conversation_is_text(tmp_path: Path) -> None:
+def test_texts_of_a_conversation_are_escaped(tmp_path: Path) -> None:
     controls = "a\x1b[31mb\x00c\u202ed\ud800\r\n"
     long = "long word " * 100_000
     turns = (
@@ -152,10 +155,10 @@ def test_what_stands_in_a_conversation_is_text(tmp_path: Path) -> None:
         add_scores(opened, opened.store.start_run(EVIL, {"evaluator": EVIL}), [row], EVIL)
         with served(opened) as port:
             browser = signed_in(port)
-            page = browser.get(reading_address(EVIL, 3, f"/board/{EVIL}"))
+            page = browser.get(conversation_address(EVIL, 3, f"/board/{EVIL}"))
             assert browser.status == 200 and not strange(page) and page.count("\\u001b[31m") >= 1
             assert "<script>alert" not in page and "\x1b" not in page and "\u202e" not in page and "\\u202e" in page
-            data = read(browser, f"{reading_address(EVIL)}.json")
+            data = read(browser, f"{conversation_address(EVIL)}.json")
             assert data["turns"][2]["content"] == long + EVIL and data["turns"][3]["scores"][0]["warning"] == EVIL
 
 
@@ -164,12 +167,14 @@ def test_what_stands_in_a_conversation_is_text(tmp_path: Path) -> None:
 
 def test_passages_are_words_that_stand_in_both_in_their_order() -> None:
     documents = (Document("One two three four five six. Seven."), Document("Zero one two THREE four, five!"))
-    found = Passages(documents).used_by(Turn("assistant", "So: ONE two, three four five six; and one two three four."))
+    found = CitationFinder(documents).uses(
+        Turn("assistant", "So: ONE two, three four five six; and one two three four.")
+    )
     assert [(each.number, each.is_cited, each.spans) for each in found] == [(1, False, ((0, 27),))]
-    cited = Passages(documents).used_by(Turn("assistant", "See [2], [9] and [0].", extra={"documents": ["x"]}))
+    cited = CitationFinder(documents).uses(Turn("assistant", "See [2], [9] and [0].", extra={"documents": ["x"]}))
     assert [(each.number, each.is_cited, each.spans) for each in cited] == [(2, True, ())]
-    assert Passages(()).used_by(Turn("assistant", "[1]")) == []
-    assert Passages((Document("a b c"), Document(""))).used_by(Turn("assistant", "a b c")) == []
+    assert CitationFinder(()).uses(Turn("assistant", "[1]")) == []
+    assert CitationFinder((Document("a b c"), Document(""))).uses(Turn("assistant", "a b c")) == []
 
 
 def test_excerpts_hold_their_passages_and_do_not_overlap() -> None:
@@ -179,20 +184,20 @@ def test_excerpts_hold_their_passages_and_do_not_overlap() -> None:
     assert [inside for _, inside in found] == [((10, 20), (100, 120)), ((1500, 1990),)]
 
 
-def test_issues_of_an_earlier_text_are_said_to_be_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_issues_of_an_earlier_text_are_marked_as_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with reading_project(tmp_path, monkeypatch, fits=False) as opened:
         other = IssueAnnotation(
             Target(RICH, 6), (Issue("Slow", "slow", "You are welcome"),), 4, "", "issues", said="other"
         )
         opened.store.add_annotations(Annotation.from_issues(other))
-        found = reading_of(opened, RICH)
-        assert found is not None and [each.is_old for each in found.found[4]] == [False]
-        assert [each.is_old for each in found.found[6]] == [True]
-        assert found.found[6][0].annotation.issues[0].span == (0, 15), "its quote is looked up in the turn as it is"
-        assert reading_of(opened, "nothing") is None
+        found = load_details(opened, RICH)
+        assert found is not None and [each.is_old for each in found.issues[4]] == [False]
+        assert [each.is_old for each in found.issues[6]] == [True]
+        assert found.issues[6][0].annotation.issues[0].span == (0, 15), "its quote is looked up in the turn as it is"
+        assert load_details(opened, "nothing") is None
 
 
-def test_scores_are_told_by_run_the_latest_first(tmp_path: Path) -> None:
+def test_scores_are_listed_by_run_latest_first(tmp_path: Path) -> None:
     with project(tmp_path) as opened:
         runs = [opened.store.start_run(command, {"evaluator": command}) for command in ("score", "run")]
         for place, name in enumerate(runs):
@@ -206,13 +211,15 @@ def test_scores_are_told_by_run_the_latest_first(tmp_path: Path) -> None:
         assert scores_of_conversation(opened.store, opened.mart, "gpt-9-2") == []
 
 
-def test_another_evaluator_expects_other_things_and_nobody_is_asked(
+def test_new_evaluator_changes_predictions_without_model_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with reading_project(tmp_path, monkeypatch) as opened:
-        perspectives = Perspectives(opened)
+        perspectives = PredictionService(opened)
         first = _worked_out(perspectives, rich())
-        assert first.state == "ready" and first.to_json() == expected(opened, opened.load(), rich()).to_json()
+        assert (
+            first.state == "ready" and first.to_json() == predict_conversation(opened, opened.load(), rich()).to_json()
+        )
         with Project(opened.config, question="Q1") as other:
             other.fit(out=tmp_path / "evaluators" / "other")
         (tmp_path / "evaluators" / "calibration").rename(tmp_path / "evaluators" / "before")
@@ -225,15 +232,13 @@ def test_another_evaluator_expects_other_things_and_nobody_is_asked(
         perspectives.jobs.close()
 
 
-def _worked_out(perspectives: Perspectives, conversation: Conversation) -> Any:
-    perspectives.of(conversation)
+def _worked_out(perspectives: PredictionService, conversation: Conversation) -> Any:
+    perspectives.predict(conversation)
     perspectives.jobs.wait()
-    return perspectives.of(conversation)
+    return perspectives.predict(conversation)
 
 
-def test_what_was_scored_live_stands_beside_the_runs_and_says_where_its_text_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_live_scores_are_listed_with_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with reading_project(tmp_path, monkeypatch) as opened:
         with watched(Path(scaled.saved(tmp_path / "other")), mart=opened.mart) as ingestor:
             for name in ("chat-03", "elsewhere"):
@@ -244,7 +249,7 @@ def test_what_was_scored_live_stands_beside_the_runs_and_says_where_its_text_is(
             [row] = [row for turn in about["turns"] for row in turn["scores"] if row["command"] == "live"]
             assert row["turn"] == 1 and row["low"] <= row["value"] <= row["high"]
             assert sum(row["distribution"].values()) == pytest.approx(1, abs=1e-4)
-            assert "Scores that were kept: 1" in browser.get("/conversation/chat-03?open=all")
+            assert "Saved scores: 1" in browser.get("/conversation/chat-03?open=all")
             told = browser.get("/conversation/elsewhere?turn=1")
             assert browser.status == 404 and "was scored live" in told and "accord import" in told
             assert "scored live" not in browser.get("/conversation/nowhere") and browser.status == 404

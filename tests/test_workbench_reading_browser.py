@@ -14,7 +14,7 @@ from served_workbench import project, served
 from accord import Conversation, Turn
 from accord.project import Project
 from accord.scoring import score
-from accord.web.context import reading_address
+from accord.web.context import conversation_address
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -44,9 +44,9 @@ def focused(page: Any) -> str:
 
 
 def test_a_lead_reads_by_keyboard(page: Any) -> None:
-    page.goto(reading_address(RICH, 4, "/lead"))
+    page.goto(conversation_address(RICH, 4, "/lead"))
     assert page.locator("[rel=up]").count() == 0, "a way back to the board alone"
-    page.get_by_text("Who would rate it how").wait_for()  # filled in when it is worked out
+    page.get_by_text("Predicted ratings").wait_for()  # filled in when it is worked out
     assert focused(page) == "t4"
     for key, where in (("j", "t5"), ("k", "t4"), ("k", "t3"), ("j", "t4")):
         page.keyboard.press(key)
@@ -58,12 +58,12 @@ def test_a_lead_reads_by_keyboard(page: Any) -> None:
     page.keyboard.press("p")
     assert focused(page) == "it can be returned"
     page.keyboard.press("?")
-    page.get_by_label("Single keys do this").uncheck()
+    page.get_by_label("Use single-key shortcuts").uncheck()
     page.keyboard.press("Escape")
     page.keyboard.press("j")
     assert focused(page) != "t5"
     page.keyboard.press("?")
-    page.get_by_label("Single keys do this").check()
+    page.get_by_label("Use single-key shortcuts").check()
     page.keyboard.press("Escape")
     page.keyboard.press("o")
     page.wait_for_url("**open=all*")
@@ -75,9 +75,9 @@ def test_the_reading_view_is_accessible_and_fits(page: Any, opened: Project, tmp
     score(opened, opened.load(), [rich()], tmp_path / "scores.jsonl")
     for looks in ([LIGHT, DARK], [PHONE]):
         page.set_viewport_size({"width": looks[0][1], "height": 800})  # on a phone the page comes folded
-        for address in (reading_address(RICH, 4), f"{reading_address(RICH)}?open=all", "/conversation/made"):
+        for address in (conversation_address(RICH, 4), f"{conversation_address(RICH)}?open=all", "/conversation/made"):
             page.goto(address)
-            page.get_by_text("Who would rate it how").wait_for()
+            page.get_by_text("Predicted ratings").wait_for()
             assert not faults(page, looks), address
 
 

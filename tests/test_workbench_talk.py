@@ -1,4 +1,4 @@
-"""Talk: conversations with a scripted assistant over a real server; what is kept, what is shown, what may go wrong."""
+"""Chat studies with a scripted assistant over a real server: saved data, pages, failures, limits."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from accord import Store
 from accord.edges import BadInput
 from accord.project import Config, Project
 from accord.store import ChatLimits, Chats, Studies
-from accord.studies import OpenStudy
-from accord.studies.chat_session import OpenTalk
+from accord.studies import StudySession
+from accord.studies.chat_session import ChatSession
 from accord.synth import DocumentIndex
 from accord.testing import ChatServer, Wire, completion, spoken
 from accord.web import WorkbenchContext, add_person, workbench_app
@@ -79,7 +79,7 @@ class Talker(Browser):
         return {name: found[name] for name in ("form", "after", "message") if name in found}
 
     def say(self, page: str, text: str, **more: str) -> str:
-        """Send a message and wait for what comes of it."""
+        """Send a message and wait for the reply."""
         status, said, where = self.post(self.where, **{**self.fields(page), "do": "say", "text": text, **more})
         self.status = status
         return self.get(where) if status == 303 else said
@@ -101,11 +101,11 @@ class Talker(Browser):
         raise AssertionError("still writing after a minute")
 
 
-def test_somebody_talks_and_then_rates_what_was_said(tmp_path: Path) -> None:
+def test_annotator_chats_and_rates_the_conversation(tmp_path: Path) -> None:
     with ChatServer(say_hello) as model, project(tmp_path, model.url) as opened, served(opened) as port:
         browser = Talker(port)
         page = browser.begin()
-        assert "Nothing has been said yet." in page
+        assert "No messages yet." in page
         page = browser.say(page, "What are the <i>ranges</i>?")
         assert "Hello &lt;b&gt;there&lt;/b&gt;." in page and "What are the &lt;i&gt;ranges&lt;/i&gt;?" in page
         status, _, where = browser.do(page, "end")
@@ -158,7 +158,7 @@ def test_documents_are_shown_when_it_has_ended_and_not_before(tmp_path: Path) ->
             assert "SECRET-SENTENCE" in side["documents"][0]["text"]
 
 
-def test_what_was_said_finds_documents_and_each_keeps_its_number(tmp_path: Path) -> None:
+def test_messages_retrieve_documents_with_stable_numbers(tmp_path: Path) -> None:
     pytest.importorskip("bm25s", reason="accord[serve] is not installed: bm25s")
     only = {"bookworm": {"model": "model-mini", "base_url": "", "retrieval": "messages"}}
     with ChatServer(say_hello) as model:
@@ -169,7 +169,7 @@ def test_what_was_said_finds_documents_and_each_keeps_its_number(tmp_path: Path)
             page = browser.say(page, "How is storage billed? Billed by what?")
             page = browser.say(page, "cdn cdn ranges published weekly, cdn ranges, weekly ranges cdn")
             told = [[each["content"] for each in asked["messages"]] for asked in model.requests]
-            assert told[0] == ["zebra"], "no word of it stands in any document"
+            assert told[0] == ["zebra"], "no document contains these words"
             assert "[1] bill\n" in told[1][0] and "Ranges" not in told[1][0]
             assert "[2] Ranges of the CDN\n" in told[2][0] and "[1]" not in told[2][0].replace("as [1]", "")
             browser.do(page, "end")
@@ -185,12 +185,12 @@ def test_what_was_said_finds_documents_and_each_keeps_its_number(tmp_path: Path)
     [
         ({}, "has no text in files"),
         ({"a.txt": b"\xff\xfe\x00"}, "is not UTF-8"),
-        ({"rows.jsonl": b'{"text": "a", "id": "1"}\n{"text": "b", "id": "1"}\n'}, "two of one id"),
+        ({"rows.jsonl": b'{"text": "a", "id": "1"}\n{"text": "b", "id": "1"}\n'}, "two with the same id"),
         ({"rows.jsonl": b'{"text": "a"}\n{"nothing": 1}\n'}, "line 2: a document is a text"),
         ({"rows.jsonl": b'{"text": "a"}\n{"text": \n'}, "line 2: not JSON"),
     ],
 )
-def test_documents_that_cannot_be_read_are_one_line(tmp_path: Path, files: Mapping[str, bytes], told: str) -> None:
+def test_unreadable_documents_give_one_line_errors(tmp_path: Path, files: Mapping[str, bytes], told: str) -> None:
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
     where = tmp_path / "rows.jsonl" if "rows.jsonl" in files else tmp_path
@@ -227,7 +227,7 @@ def test_no_page_no_json_and_no_header_names_the_assistant(tmp_path: Path) -> No
 def test_assistants_are_balanced_in_the_study_whoever_comes(tmp_path: Path, database: str) -> None:
     with ChatServer(say_hello) as model, project(tmp_path, model.url, store=database) as opened:
         studies = Studies(opened.store)
-        talk = OpenTalk(OpenStudy(opened, "chat", studies))
+        talk = ChatSession(StudySession(opened, "chat", studies))
 
         def person(number: int) -> None:
             for _ in range(3):
@@ -250,7 +250,7 @@ def test_assistants_are_balanced_in_the_study_whoever_comes(tmp_path: Path, data
         assert len(had) == 24 and had.count("plain-jane") == had.count("bookworm") == 12
         for number in range(8):
             mine = [each.topic for each in everything if each.person == f"p{number}"]
-            assert sorted(mine) == sorted(TOPICS), "nobody has a topic twice before having had all"
+            assert sorted(mine) == sorted(TOPICS), "no topic repeats before all were used"
         studies.close()
 
 
@@ -287,9 +287,9 @@ FAULTS: dict[str, tuple[Any, str, str]] = {
     "dies in the middle": (cut, "The first half", "the connection to the assistant broke"),
     "ends without an end": (lambda _: spoken(["The first "], ends=False), "The first", "connection to the assistant"),
     "fails": (lambda _: Wire({"error": {"message": "secret model-9000"}}, 500), "", "the assistant could not answer"),
-    "refuses the key": (lambda _: Wire({"error": {"message": "model-9000"}}, 401), "", "cannot answer at all"),
+    "refuses the key": (lambda _: Wire({"error": {"message": "model-9000"}}, 401), "", "is not available"),
     "refuses": (lambda _: completion("", refusal="I am model-9000"), "", "declined to answer"),
-    "says nothing": (lambda _: spoken([""]), "", "the assistant said nothing"),
+    "says nothing": (lambda _: spoken([""]), "", "the assistant sent an empty answer"),
     "is no JSON": (lambda _: Wire(b"data: {nope\n\n", headers={"Content-Type": "text/event-stream"}), "", "could not"),
     "breaks off with an error": (
         lambda _: Wire(b'data: {"error": {"message": "model-9000"}}\n\n', headers={"Content-Type": "text/event-stream"}),
@@ -316,7 +316,7 @@ def test_a_model_that_fails_says_so_in_place_and_is_asked_again(tmp_path: Path, 
         status, _, where = browser.do(page, "again")
         page = browser.get(where)
         assert status == 303 and "All of it." in page and "Ask again" not in page
-        assert model.requests[1]["messages"] == model.requests[0]["messages"], "what was cut off is not told as said"
+        assert model.requests[1]["messages"] == model.requests[0]["messages"], "a cut reply is not part of the prompt"
         browser.do(page, "end")
         [conversation] = opened.store.conversations()
         assert [turn.content for turn in conversation.turns] == ["Hello?", "All of it."]
@@ -371,7 +371,7 @@ def test_a_reply_is_heard_while_it_is_written_and_stopped(tmp_path: Path) -> Non
         reloaded = other.get(other.where)
         assert "One two" in reloaded and "is writing" in reloaded, "a page that is loaded again finds it further on"
         assert other.post(other.where, **other.fields(page), do="say", text="Me too", message="m" * 20)[0] == 409
-        assert other.do(reloaded, "end")[0] == 409, "what is being written is not ended"
+        assert other.do(reloaded, "end")[0] == 409, "a pending reply is not ended"
         events: list[str] = []
         listening = threading.Thread(target=lambda: events.append(browser.ask("GET", f"{browser.where}/stream")[1]))
         listening.start()
@@ -387,7 +387,7 @@ def test_a_reply_is_heard_while_it_is_written_and_stopped(tmp_path: Path) -> Non
         gone.set()
         page = browser.say(browser.get(browser.where), "Go on.", wait="no")
         browser.settled()
-        assert model.requests[1]["messages"][-2]["content"] == "One two three ", "what was stopped was said"
+        assert model.requests[1]["messages"][-2]["content"] == "One two three ", "a stopped reply is part of the prompt"
 
 
 def test_a_server_that_dies_between_message_and_reply_loses_neither(tmp_path: Path) -> None:
@@ -400,13 +400,13 @@ def test_a_server_that_dies_between_message_and_reply_loses_neither(tmp_path: Pa
         talks = Chats(studies)
         person = talks.everything("chat")[0].person
         over = "2020-01-01T00:00:00.000+00:00"
-        # What a killed server leaves behind: the message, and a reply that it had begun to keep.
+        # Create the data of a killed server: a message, and the beginning of a reply.
         talks.say(name, person, "m" * 20, "Hello?", 0, ChatLimits(30), over)
         talks.write(name, 1, "As far as it ", over)
         studies.close()
         with served(opened) as browser.port:
             page = browser.get(browser.where)
-            assert "Hello?" in page and "As far as it" in page and "the server was stopped" in page
+            assert "Hello?" in page and "As far as it" in page and "the server stopped" in page
             page = browser.get(browser.do(page, "again")[2])
             assert "Hello &lt;b&gt;there&lt;/b&gt;." in page
 
@@ -417,8 +417,8 @@ from pathlib import Path
 sys.path[:0] = sys.argv[3:]
 from served_workbench import LINKS, served
 from test_workbench_talk import project
-from accord.studies import chat_session as talking
-talking.ALIVE_SECONDS = 2.0  # after which nobody writes on what a dead server has begun
+from accord.studies import chat_session
+chat_session.LEASE_SECONDS = 2.0  # a reply of a killed server then counts as cut off
 with project(Path(sys.argv[1]), sys.argv[2]) as opened, served(opened) as port:
     print(port, LINKS[port](), flush=True)
     sys.stdin.read()
@@ -457,12 +457,12 @@ def test_a_server_that_is_killed_in_the_middle_of_a_reply_loses_neither(tmp_path
             browser.port = int(server.stdout.readline().split()[0])
             last = browser.settled()["messages"]
             assert [each["text"] for each in last] == ["Hello?", "As far as it came"]
-            assert last[1]["state"] == "cut" and "the server was stopped" in last[1]["reason"]
+            assert last[1]["state"] == "cut" and "the server stopped" in last[1]["reason"]
         studies.close()
         store.close()
 
 
-def test_a_server_that_stops_keeps_what_has_come(tmp_path: Path) -> None:
+def test_stopping_server_saves_partial_reply(tmp_path: Path) -> None:
     gone = threading.Event()
 
     def pieces() -> Iterator[str]:
@@ -481,7 +481,7 @@ def test_a_server_that_stops_keeps_what_has_come(tmp_path: Path) -> None:
         gone.set()
 
 
-def test_a_form_that_is_sent_twice_is_one_message_and_a_stale_tab_is_told(tmp_path: Path) -> None:
+def test_repeated_form_is_one_message_and_stale_tab_gets_an_error(tmp_path: Path) -> None:
     with ChatServer(say_hello) as model, project(tmp_path, model.url) as opened, served(opened) as port:
         browser = Talker(port)
         first = browser.begin()
@@ -490,11 +490,11 @@ def test_a_form_that_is_sent_twice_is_one_message_and_a_stale_tab_is_told(tmp_pa
         assert [each["role"] for each in browser.shown()["messages"]] == ["user", "assistant"]
         assert len(model.requests) == 1
         stale = browser.say(first, "Something <else>", message="n" * 20)
-        assert browser.status == 409 and "more was said in the meantime" in stale
-        assert "Something &lt;else&gt;</textarea>" in stale, "what could not be sent is in its box"
+        assert browser.status == 409 and "the chat has newer messages" in stale
+        assert "Something &lt;else&gt;</textarea>" in stale, "the unsent message stays in its field"
 
 
-def test_what_may_be_said_is_bounded(tmp_path: Path) -> None:
+def test_messages_are_limited_in_length_and_number(tmp_path: Path) -> None:
     with (
         ChatServer(say_hello) as model,
         project(tmp_path, model.url, max_characters=10, max_messages=2, max_conversations=1) as opened,
@@ -509,15 +509,15 @@ def test_what_may_be_said_is_bounded(tmp_path: Path) -> None:
         assert not model.requests
         assert browser.do(page, "end")[0] == 409, "nothing was said"
         page = browser.say(browser.say(page, "One?"), "Two?")
-        assert "all the messages that one conversation may have" in page
+        assert "the maximum number of messages" in page
         assert browser.do(page, "say", text="Three?", message="o" * 20)[0] == 409
         assert browser.do(page, "end")[0] == 303
         page = browser.get("/talk/chat")
-        assert "held all the conversations" in page
+        assert "completed all conversations" in page
         assert browser.post("/talk/chat", form=token(browser.get(browser.get("/") and "/talk/chat")))[0] == 409
 
 
-def test_a_budget_holds_and_is_said_in_place(tmp_path: Path) -> None:
+def test_budget_limits_replies_and_shows_the_reason(tmp_path: Path) -> None:
     with (
         ChatServer(say_hello) as model,
         project(tmp_path, model.url, budget={"requests": 1}) as opened,
@@ -525,13 +525,13 @@ def test_a_budget_holds_and_is_said_in_place(tmp_path: Path) -> None:
     ):
         browser = Talker(port)
         page = browser.say(browser.say(browser.begin(), "One?"), "Two?")
-        assert "the budget of this study is spent" in page and len(model.requests) == 1
-        assert opened.budget.spent.total == 15, "what the endpoint told was counted"
+        assert "the budget of this study is used up" in page and len(model.requests) == 1
+        assert opened.budget.spent.total == 15, "the reported tokens were counted"
         [talk] = Chats(Studies(opened.store)).everything("chat")
         assert talk.said[1].about["tokens"] == [10, 5] and talk.said[3].reason == "budget"
 
 
-def test_nobody_reads_or_speaks_in_the_conversation_of_another(tmp_path: Path) -> None:
+def test_chats_of_others_are_not_accessible(tmp_path: Path) -> None:
     with ChatServer(say_hello) as model, project(tmp_path, model.url) as opened:
         studies = Studies(opened.store)
         keys = {name: add_person(studies, name) for name in ("ann", "bob")}
@@ -580,7 +580,7 @@ def test_a_scripted_model_may_have_the_role(tmp_path: Path) -> None:
         ({"assistants": {"a": {"model": "m", "base_url": "ftp://x"}}, "topics": ["t"]}, "http"),
     ],
 )
-def test_settings_that_contradict_themselves_are_refused(settings: Mapping[str, Any], told: str) -> None:
+def test_contradicting_settings_are_refused(settings: Mapping[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=re.escape(told)):
         Config.model_validate({"studies": {"chat": {"chat": settings}}})
 
@@ -601,7 +601,7 @@ def test_a_study_whose_assistant_or_documents_are_missing_is_withdrawn_with_the_
         bench = WorkbenchContext(opened)
         workbench_app(bench)
         bench.close()
-        assert told in bench.broken["chat"] and not bench.open
+        assert told in bench.invalid_studies["chat"] and not bench.sessions
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Work that several processes share: the same results, whatever becomes of the processes beside this one."""
+"""Worker pool: results do not depend on the fate of the workers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WAITS = 30
 
 
 def waiting_for(there: Path, work: Callable[[int], int]) -> Callable[[int], int]:
-    """Work whose first piece waits until a process beside this one has begun with another."""
+    """Work whose first piece waits until a worker has begun with another."""
     own = os.getpid()
 
     def piece_of(piece: int) -> int:
@@ -36,7 +36,7 @@ def waiting_for(there: Path, work: Callable[[int], int]) -> Callable[[int], int]
     return piece_of
 
 
-def test_pieces_come_back_in_their_order_from_several_processes(tmp_path: Path) -> None:
+def test_results_keep_the_order_of_pieces(tmp_path: Path) -> None:
     own, begun = os.getpid(), list[int]()
 
     def elsewhere(piece: int) -> int:
@@ -51,20 +51,20 @@ def test_pieces_come_back_in_their_order_from_several_processes(tmp_path: Path) 
     assert any(each % 10 for each in found) and any(each % 10 for each in again)
 
 
-def test_one_process_does_everything_itself() -> None:
+def test_single_process_does_all_work() -> None:
     with WorkerPool(1) as pool:
         assert pool(lambda piece: (piece, os.getpid()), "ab") == [("a", os.getpid()), ("b", os.getpid())]
         assert pool(str, []) == []
 
 
-def test_processes_can_be_let_go_before_there_is_work() -> None:
+def test_pool_can_be_closed_before_work() -> None:
     with WorkerPool(3, imports=()) as pool:
         assert pool.is_explicit and pool.processes == 3
         pool.close()
         assert pool.processes == 1 and pool(lambda piece: os.getpid(), range(3)) == [os.getpid()] * 3
 
 
-def test_a_piece_whose_process_is_killed_is_done_here(tmp_path: Path) -> None:
+def test_piece_of_a_killed_worker_is_repeated(tmp_path: Path) -> None:
     own = os.getpid()
 
     def killed(piece: int) -> int:
@@ -77,7 +77,7 @@ def test_a_piece_whose_process_is_killed_is_done_here(tmp_path: Path) -> None:
         assert pool(lambda piece: (piece, os.getpid()), range(3)) == [(piece, own) for piece in range(3)]
 
 
-def test_an_error_is_raised_as_by_one_process(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_error_of_a_worker_is_raised(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     def fails(piece: int) -> int:
         if piece == 3:
             raise ZeroDivisionError(f"piece {piece}")
@@ -88,7 +88,7 @@ def test_an_error_is_raised_as_by_one_process(tmp_path: Path, capfd: pytest.Capt
     assert capfd.readouterr() == ("", "")
 
 
-def test_what_cannot_be_sent_is_done_here(tmp_path: Path) -> None:
+def test_work_that_cannot_be_pickled_is_done_locally(tmp_path: Path) -> None:
     lock, own = threading.Lock(), os.getpid()
 
     def holds(piece: int) -> tuple[int, int]:
@@ -96,7 +96,7 @@ def test_what_cannot_be_sent_is_done_here(tmp_path: Path) -> None:
             return piece, os.getpid()
 
     class Refused:
-        """Sent, but not read."""
+        """Work that pickles but does not unpickle."""
 
         def __call__(self, piece: int) -> tuple[int, int]:
             return piece, os.getpid()
@@ -131,7 +131,7 @@ with WorkerPool(2, imports=()) as pool:  # no `if __name__ == "__main__"`
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_no_process_outlives_the_one_it_works_for(tmp_path: Path, how: signal.Signals) -> None:
+def test_workers_end_with_the_main_process(tmp_path: Path, how: signal.Signals) -> None:
     told = tmp_path / "told"
     (tmp_path / "script.py").write_text(SCRIPT.format(told=str(told)))
     with subprocess.Popen([sys.executable, "script.py"], cwd=tmp_path, stderr=subprocess.PIPE, text=True) as script:
@@ -145,12 +145,12 @@ def test_no_process_outlives_the_one_it_works_for(tmp_path: Path, how: signal.Si
         assert script.wait(WAITS) == -how
         assert script.stderr is not None and script.stderr.read().count("Traceback") == (how == signal.SIGINT)
     while Path(f"/proc/{child}").exists():
-        assert time.monotonic() < end, "it still works, for nobody"
+        assert time.monotonic() < end, "the worker still runs"
         time.sleep(0.02)
 
 
 @pytest.mark.parametrize("wrong", ["0", "-1", "many", "1.5"])
-def test_a_number_of_processes_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
+def test_invalid_number_of_processes_is_rejected(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
     monkeypatch.setenv("ACCORD_JOBS", wrong)
     with pytest.raises(BadInput, match=f"ACCORD_JOBS must be a number of processes from 1, got '{wrong}'"):
         WorkerPool()

@@ -1,4 +1,4 @@
-"""A PostgreSQL of one's own to throw away: started from the machine's binaries, on a socket in a temporary folder."""
+"""A temporary PostgreSQL server from the machine's binaries, on a socket in a temporary folder."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ThrowAwayPostgres:
         # The server refuses to run as root.
         as_nobody = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
         self._as_user = as_nobody if hasattr(os, "geteuid") and os.geteuid() == 0 else []
-        # Short, since a socket's path is: and open, since the server is somebody else where this process is root.
+        # Short, because socket paths are limited; readable by the server's user if this process runs as root.
         self._folder = Path(tempfile.mkdtemp(prefix="accord-pg-", dir="/tmp"))
         self._folder.chmod(0o777)
 

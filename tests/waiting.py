@@ -1,4 +1,4 @@
-"""Waiting in tests for what should come: however slow and busy the machine is, only what hangs is given up."""
+"""Waiting for events in tests, with a limit that only a hanging process reaches."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable
 
 PATIENCE = 300.0
-"""Seconds, for whatever takes a limit: nothing that comes takes as long anywhere."""
+"""Limit in seconds, longer than any event on any machine."""
 
 
-def until(check: Callable[[], object], said: Callable[[], object] = lambda: None) -> None:
-    """Look again and again until `check` holds; where it never does, `said()` is shown."""
+def until(check: Callable[[], object], details: Callable[[], object] = lambda: None) -> None:
+    """Poll until `check` holds; fail with `details()` at the limit."""
     limit = time.monotonic() + PATIENCE
     while not check():
-        assert time.monotonic() < limit, said()
+        assert time.monotonic() < limit, details()
         time.sleep(0.01)

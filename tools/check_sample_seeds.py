@@ -1,4 +1,4 @@
-"""Whether what the demo says hangs on one lucky draw: its comparison again, with ratings drawn by other seeds.
+"""Stability of the demo's comparison over other seeds of the ratings.
 
 `python tools/check_sample_seeds.py 0 1 2 ...` prints a line per seed, and in how many of them the mixed model on words
 alone beats every baseline (RMSE, p < 0.05 after Holm's correction).

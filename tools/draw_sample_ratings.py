@@ -1,8 +1,7 @@
-"""Draw the sample's ratings: each conversation's written quality, seen by four annotators with habits of their own.
+"""Generate the sample's ratings from the written quality of each conversation and the habits of four annotators.
 
-The sample's conversations were written for the demo, and so were the numbers in `sample_quality.jsonl`. Nobody rated
-them: this script says exactly how `src/accord/sample/ratings.csv` came about, and `python tools/draw_sample_ratings.py`
-writes it again, byte for byte.
+The sample's conversations and the numbers in `sample_quality.jsonl` were written for the demo. No person rated them:
+`python tools/draw_sample_ratings.py` writes `src/accord/sample/ratings.csv` again, byte for byte.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ OUT = HERE.parent / "src" / "accord" / "sample" / "ratings.csv"
 QUESTIONS = ["Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "Q7", "Q8", "Q0"]
 NOISE = 0.45
 
-# What each annotator adds to every answer, and how much the main answer leans on one of the others.
+# Bias of each annotator, and weights of other answers in the main answer.
 HABITS = {
     "amira": {"level": 0.45, "leans_on": {}},
     "bruno": {"level": -0.45, "leans_on": {}},

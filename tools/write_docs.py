@@ -16,7 +16,7 @@ WIDTH = {"COLUMNS": "100", "TERMINAL_WIDTH": "100"}
 
 
 def help_of(*command: str) -> str:
-    """What `accord COMMAND --help` prints."""
+    """Return the output of `accord COMMAND --help`."""
     return CliRunner().invoke(app, [*command, "--help"], env=WIDTH, prog_name="accord").stdout.strip()
 
 

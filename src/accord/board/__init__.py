@@ -1,4 +1,4 @@
-"""What many scores look like together: distributions, means over time, differences, and what is behind each."""
+"""Board data: distributions of scores, means over time and by group, differences, and lists of texts."""
 
 from lazy_loader import attach_stub
 

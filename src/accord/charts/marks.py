@@ -136,7 +136,7 @@ def column_chart(
         x: Only its title counts.
         y: The axis of the heights, from 0.
         title: Of the chart.
-        is_stacked: Draw the series of a category on top of each other, not beside each other.
+        is_stacked: Draw the series of a category on top of each other instead of in a row.
         has_legend: Name the series above the chart, if there are several.
         size: Width and height of the plot in pixels.
     """

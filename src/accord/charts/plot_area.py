@@ -152,17 +152,18 @@ def ticks(low: float, high: float, count: int) -> list[float]:
     rough = (high - low) / max(count, 1)
     if rough <= 0 or not math.isfinite(rough):
         return [low]
-    power = 10.0 ** math.floor(math.log10(rough))
+    exponent = math.floor(math.log10(rough))
+    power = 10.0**exponent
     step = next(size * power for size in (1, 2, 2.5, 5, 10) if size * power >= rough * (1 - 1e-9))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [round(place * step, 12) for place in range(first, last + 1)]
+    return [round(place * step, 3 - exponent) for place in range(first, last + 1)]
 
 
 def domain_of(values: Sequence[float], axis: Axis) -> tuple[float, float]:
     """Return the axis's ends: as given, else those of the data, rounded outwards to a tick."""
     low = min(values, default=0.0) if axis.low is None else axis.low
     high = max(values, default=1.0) if axis.high is None else axis.high
-    if high <= low:
+    if high - low < 1e-12:
         low, high = (low - 0.5, high + 0.5) if axis.low is None else (low, low + 1.0)
     places = ticks(low, high, 5)
     step = places[1] - places[0] if len(places) > 1 else high - low

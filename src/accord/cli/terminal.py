@@ -253,7 +253,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def figure_text(value: float | None, low: float | None, high: float | None, digits: int = 2, ends: int = 2) -> str:
-    """A figure with the ends of its interval, where it has one; a dash where it is undefined."""
+    """Format a number with its interval, if any; an undefined number is a dash."""
     from accord.values import Estimate
 
     return Estimate(value, low, high).text(digits, ends)
@@ -282,7 +282,7 @@ def cost_text(plan: Mapping[str, Any]) -> str:
     if plan["unpriced"]:
         lines.append(f"price of {plan['unpriced']!r} unknown; add it to prices.yaml to see it in money")
     elif plan["money"] is not None:
-        upper = f", at most {plan['most_money']:.4f}" if most > plan["requests"] else ""
+        upper = f", at most {plan['max_money']:.4f}" if most > plan["requests"] else ""
         lines.append(f"about {plan['money']:.4f}{upper} in money")
     return "\n".join(lines)
 

@@ -1,6 +1,7 @@
 from .errors import AccordError as AccordError, BadInput as BadInput, BadRow as BadRow, BudgetReached as BudgetReached
-from .errors import GateFailed as GateFailed, MissingExtra as MissingExtra, ModelError as ModelError
-from .errors import NotFitted as NotFitted, NotSent as NotSent, UnknownName as UnknownName, Unmeasured as Unmeasured
+from .errors import GateFailed as GateFailed, install_command as install_command, MissingExtra as MissingExtra
+from .errors import ModelError as ModelError, NotFitted as NotFitted, NotSent as NotSent, UnknownName as UnknownName
+from .errors import Unmeasured as Unmeasured
 from .input_limits import ARRAYS_BYTES as ARRAYS_BYTES, CARD_BYTES as CARD_BYTES, first_line as first_line
 from .input_limits import FIRST_MOMENT as FIRST_MOMENT, format_size as format_size, FREE_BYTES as FREE_BYTES
 from .input_limits import is_in_calendar as is_in_calendar, is_plain_json as is_plain_json, is_sendable as is_sendable
@@ -11,15 +12,13 @@ from .input_limits import parse_whole_number as parse_whole_number, read_bytes a
 from .input_limits import read_json_file as read_json_file, read_text as read_text, regular_size as regular_size
 from .input_limits import sendable as sendable, sendable_json as sendable_json, unpacked_name as unpacked_name
 from .input_limits import unreadable_parquet as unreadable_parquet
-from .installing import install_command as install_command
 from .output_escaping import count_of as count_of, escape_controls as escape_controls, escape_formula as escape_formula
 from .output_escaping import LONGEST_NAME as LONGEST_NAME, one_line as one_line, one_line_json as one_line_json
 from .output_escaping import page_text as page_text, truncate_middle as truncate_middle
 from .output_escaping import unescape_formula as unescape_formula
-from .output_files import create_private as create_private, open_private as open_private
-from .output_files import write_atomically as write_atomically
-from .output_paths import check_output as check_output, is_inside as is_inside, is_same_path as is_same_path
-from .output_paths import ProtectedFile as ProtectedFile
+from .output_paths import check_output as check_output, create_private as create_private, is_inside as is_inside
+from .output_paths import is_same_path as is_same_path, open_private as open_private, ProtectedFile as ProtectedFile
+from .output_paths import write_atomically as write_atomically
 from .secrets import is_secret_name as is_secret_name, redact as redact, redact_json as redact_json
 from .secrets import redact_message as redact_message, register_secret as register_secret
 from .secrets import register_url_secrets as register_url_secrets

@@ -1,24 +1,24 @@
-"""What can go wrong, said in one line: what happened, what was got, what is allowed, what to do next.
+"""Expected errors, each with a message of one line: the event, the value, the allowed values, and the next step.
 
-One root, so that the command line can turn every expected failure into one line and an exit code;
-anything that is not an `AccordError` is a bug and shows its traceback.
+All derive from `AccordError`, so that the command line prints one line and returns an exit code. Any other exception is
+a bug and shows its traceback.
 """
 
 from __future__ import annotations
 
 import difflib
+import json
+import shlex
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
-from accord.edges.installing import install_command
 from accord.edges.secrets import redact_message
 
 
 class AccordError(Exception):
-    """Root of every failure Accord expects; `exit_code` is what the command line returns for it.
-
-    Its text never holds a secret, whatever was put into it.
-    """
+    """Base of all expected errors; its text is redacted, and `exit_code` is that of the command line."""
 
     exit_code = 1
 
@@ -27,11 +27,11 @@ class AccordError(Exception):
 
 
 class BadInput(AccordError):
-    """A file, a setting or a value that cannot be used as it is."""
+    """An invalid file, setting or value."""
 
 
 class BadRow(BadInput):
-    """A row of a file, or of a table in memory, that cannot be read: its place and the reason."""
+    """An invalid row of a file, or of a table in memory, with its place and the reason."""
 
     def __init__(self, path: str, line: int, reason: str) -> None:
         unit = "row" if path.startswith("<") or path.endswith(".parquet") else "line"
@@ -41,17 +41,17 @@ class BadRow(BadInput):
         self.reason = reason
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """From one process to another."""
+        """Return the arguments for pickle."""
         return type(self), (self.path, self.line, self.reason)
 
 
 class UnknownName(BadInput):
-    """A name that no registry, rubric or file holds."""
+    """A name that a registry, rubric or file does not have; the message lists the available names."""
 
     def __init__(self, kind: str, got: str, available: Iterable[str]) -> None:
         names = sorted(available)
-        swapped = [name for name in names if sorted(name) == sorted(got)]
-        close = swapped or difflib.get_close_matches(got, names, n=1)
+        anagrams = [name for name in names if sorted(name) == sorted(got)]
+        close = anagrams or difflib.get_close_matches(got, names, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         listed = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
         super().__init__(f"unknown {kind} {got!r}.{hint} Available: {listed or 'none'}.")
@@ -65,28 +65,51 @@ class MissingExtra(AccordError):
 
 
 class ModelError(AccordError):
-    """A model or its endpoint cannot do what was asked of it."""
+    """A failure of a model or its endpoint."""
 
 
 class NotSent(ModelError):
-    """A request could not be sent: the API key is missing, or the endpoint accepts no connection."""
+    """A request that was not sent: the API key is missing, or the endpoint accepts no connection."""
 
 
 class NotFitted(AccordError):
-    """An evaluator was asked to predict before it learned anything."""
+    """A prediction by an evaluator that is not fitted."""
 
 
 class GateFailed(AccordError):
-    """The numbers are below what the gate demands."""
+    """Figures below the thresholds of the gate."""
 
     exit_code = 3
 
 
 class BudgetReached(AccordError):
-    """The next call would pass the budget; everything before it is kept."""
+    """The next request would exceed the budget; earlier results are stored."""
 
     exit_code = 4
 
 
 class Unmeasured(AccordError):
-    """A metric could not be measured this time; the reason stands beside the missing value."""
+    """A metric without a value for one sample; the reason is stored with the missing value."""
+
+
+def install_command(extra: str) -> str:
+    """Return the command that adds an extra to this installation: from its source checkout, or from the index."""
+    flag, source = _installation()
+    return f"pip install {flag}{shlex.quote(f'{source}[{extra}]')}"
+
+
+def _installation() -> tuple[str, str]:
+    """Return pip's flag and the requirement of this installation."""
+    from importlib.metadata import PackageNotFoundError, distribution  # slow to import, rarely needed
+
+    try:
+        origin = distribution("accord").read_text("direct_url.json")
+        details = json.loads(origin) if origin else {}
+        url = urlsplit(details["url"])
+    except (PackageNotFoundError, ValueError, KeyError):
+        return "", "accord"
+    if url.scheme != "file" or "dir_info" not in details:
+        return "", "accord"
+    folder = Path(unquote(url.path))
+    flag = "-e " if details["dir_info"].get("editable") else ""
+    return flag, "." if folder == Path.cwd() else str(folder)

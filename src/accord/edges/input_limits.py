@@ -1,4 +1,4 @@
-r"""Checks on everything that comes in: files, text and times. The one edge for incoming data.
+r"""Limits on input: sizes and kinds of files, nesting, texts, numbers and times.
 
 | input | result |
 |---|---|
@@ -9,14 +9,14 @@ r"""Checks on everything that comes in: files, text and times. The one edge for 
 | a file that is not UTF-8 | an error |
 | gzip, bzip2 or xz that unpacks to more than `MAX_UNPACK_RATIO` times its size | an error |
 | gzip, bzip2 or xz that is truncated, or whose data or checksum are damaged | an error that names which |
-| zstd, lz4, zip or compress | an error that names the tool to unpack it |
+| zstd, lz4, zip or compress | an error that names the unpacking tool |
 | NUL or half a surrogate pair in text (`"\ud800"` in JSON) | replaced by U+FFFD (`sendable`) |
 | the same in an id, or in YAML | an error: replacing them could make two ids equal |
 | digits of another script than ASCII, or more than nine, in place of a number | an error (`parse_whole_number`) |
 | a time outside the years 1 to 9999 UTC | dropped from files, refused in live messages (`is_in_calendar`) |
 
-Each error is one `BadInput`, raised before the content is in memory, and reading never waits: a pipe or a device is
-never opened. `formats/row_reader.py` bounds single rows of files that are read row by row.
+Each error is one `BadInput`, raised before the content is in memory. A pipe or a device is never opened, so reading
+does not block. `formats/row_reader.py` bounds single rows of files that are read row by row.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ from typing import Any
 from accord.edges.errors import BadInput
 
 MAX_DEPTH = 100
-"""Levels of nesting in anything that is read: more than people or programs write, less than any parser's stack."""
+"""Maximum nesting of input: more than people or programs write, less than the stack of any parser."""
 MB = 1 << 20
 CARD_BYTES = 64 * MB
-"""The most that a JSON card beside learned arrays may hold."""
+"""Maximum size of the JSON card of learned arrays."""
 ARRAYS_BYTES = 1024 * MB
-"""The most that the learned arrays of an evaluator may hold."""
+"""Maximum size of the learned arrays of an evaluator."""
 
 MAX_UNPACK_RATIO = 200
-"""How many times its own size a packed file may unpack to; logs come to 5 to 50."""
+"""Maximum ratio of unpacked to packed size; logs have 5 to 50."""
 FREE_BYTES = 64 * MB
-"""What any packed file may unpack to, whatever its size."""
+"""Unpacked size that is allowed for any packed file."""
 PACKED_ENDINGS = (".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip", ".z")
-_UNREAD = {
+_UNSUPPORTED = {
     b"\x28\xb5\x2f\xfd": "unzstd",
     b"\x04\x22\x4d\x18": "unlz4",
     b"PK\x03\x04": "unzip",
     b"\x1f\x9d": "uncompress",
 }
-"""What packed files begin with that nothing here unpacks, and what does."""
+"""First bytes of unsupported packed files, with the tools that unpack them."""
 
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -65,7 +65,7 @@ _KINDS = (
 
 
 def unpacked_name(name: str) -> str:
-    """A file's name without the ending of a packing.
+    """Return a file's name without the ending of a packing.
 
     >>> unpacked_name("chats.jsonl.bz2")
     'chats.jsonl'
@@ -75,27 +75,27 @@ def unpacked_name(name: str) -> str:
 
 
 def regular_size(path: Path) -> int:
-    """The size in bytes of a file that can be read to its end; links are followed.
+    """Return the size in bytes of a regular file; links are followed.
 
     Raises:
-        BadInput: It is a folder, a pipe, a device or a socket, or cannot be looked at.
-        FileNotFoundError: Nothing is there.
+        BadInput: It is a folder, a pipe, a device or a socket, or its status cannot be read.
+        FileNotFoundError: The file does not exist.
     """
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as error:  # a name with a NUL, a ring of links, a name that is too long
         raise BadInput(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
-    return _size(path, found)
+    return _size(path, status)
 
 
 def open_regular(path: Path) -> io.FileIO:
-    """The file opened for reading, without a buffer, never anything that one could wait for.
+    """Open a regular file for reading, without a buffer.
 
     Raises:
-        BadInput: As `regular_size`, or it may not be read.
-        FileNotFoundError: Nothing is there.
+        BadInput: As `regular_size`, or the file must not be read.
+        FileNotFoundError: The file does not exist.
     """
     regular_size(path)
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -106,7 +106,7 @@ def open_regular(path: Path) -> io.FileIO:
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}") from None
     try:
-        _size(path, os.fstat(number))  # what was looked at may have been replaced since
+        _size(path, os.fstat(number))  # the file may have been replaced since
     except BadInput:
         os.close(number)
         raise
@@ -114,13 +114,13 @@ def open_regular(path: Path) -> io.FileIO:
 
 
 def open_unpacked(path: Path) -> io.BufferedReader[Any]:
-    """The file's bytes, unpacked where they are gzip, bzip2 or xz, whatever the file is called.
+    """Open a file for reading and unpack gzip, bzip2 and xz, for any name of the file.
 
-    Its `fileno` is that of the file on the disk; one that is packed is not `seekable`. Reading raises `BadInput` too.
+    The `fileno` is that of the file on the disk; a packed file is not `seekable`. Reading can raise `BadInput`, too.
 
     Raises:
-        BadInput: As `open_regular`, or it is packed in another way.
-        FileNotFoundError: Nothing is there.
+        BadInput: As `open_regular`, or the packing is not supported.
+        FileNotFoundError: The file does not exist.
     """
     stream: io.BufferedReader[Any] = io.BufferedReader(open_regular(path), MB)
     try:
@@ -128,22 +128,22 @@ def open_unpacked(path: Path) -> io.BufferedReader[Any]:
     except OSError as error:
         stream.close()
         raise BadInput(f"cannot read {path}: {error.strerror}") from None
-    tool = next((tool for magic, tool in _UNREAD.items() if head.startswith(magic)), None)
+    tool = next((tool for magic, tool in _UNSUPPORTED.items() if head.startswith(magic)), None)
     if tool is not None:
         stream.close()
-        raise BadInput(f"{path} is packed in a way that is not read here (gzip, bzip2 and xz are); {tool} unpacks it")
+        raise BadInput(f"{path} has an unsupported packing (supported: gzip, bzip2, xz); unpack it: {tool}")
     packing = next((packing for magic, packing in _PACKINGS.items() if head.startswith(magic)), None)
     return stream if packing is None else io.BufferedReader(_Unpacked(path, stream, *packing), MB)
 
 
 def _bzip2(packed: io.BufferedReader[Any]) -> io.BufferedIOBase:
-    import bz2  # here: a build of Python may lack it
+    import bz2  # a build of Python may lack it
 
     return bz2.BZ2File(packed)
 
 
 def _xz(packed: io.BufferedReader[Any]) -> io.BufferedIOBase:
-    import lzma  # here: a build of Python may lack it
+    import lzma  # a build of Python may lack it
 
     return lzma.LZMAFile(packed)
 
@@ -153,11 +153,11 @@ _PACKINGS: dict[bytes, tuple[str, Callable[[io.BufferedReader[Any]], io.Buffered
     b"BZh": ("bzip2", _bzip2),
     b"\xfd7zXZ\x00": ("xz", _xz),
 }
-"""What packed files begin with, and what they are."""
+"""First bytes of packed files, with names and readers."""
 
 
 class _Unpacked(io.RawIOBase):
-    """What a packed file holds, as far as it is whole and no bomb."""
+    """Content of a packed file, with errors for damage and excessive size."""
 
     def __init__(
         self,
@@ -167,36 +167,41 @@ class _Unpacked(io.RawIOBase):
         opened: Callable[[io.BufferedReader[Any]], io.BufferedIOBase],
     ) -> None:
         size = os.fstat(packed.fileno()).st_size
-        self._path, self._packed, self._most, self._given = path, packed, max(FREE_BYTES, MAX_UNPACK_RATIO * size), 0
+        self._path, self._packed, self._max_bytes, self._unpacked = (
+            path,
+            packed,
+            max(FREE_BYTES, MAX_UNPACK_RATIO * size),
+            0,
+        )
         self._kind, self._inner = kind, opened(packed)
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def fileno(self) -> int:
-        """Of the packed file."""
+        """Return the descriptor of the packed file."""
         return self._packed.fileno()
 
     def readinto(self, buffer: Any) -> int:
-        """Unpack what fits into the buffer."""
+        """Unpack bytes into a buffer."""
         try:
             piece = self._inner.read1(len(buffer))
         except EOFError:
             raise BadInput(f"{self._path} is a broken {self._kind} file: it ends too early") from None
         except Exception as error:  # each packing has its own, and OSError
             raise BadInput(f"{self._path} is a broken {self._kind} file: {error}") from None
-        self._given += len(piece)
-        if self._given > self._most:
+        self._unpacked += len(piece)
+        if self._unpacked > self._max_bytes:
             raise BadInput(
-                f"{self._path} unpacks to more than {format_size(self._most)}, {MAX_UNPACK_RATIO} times its size, "
-                "which no log does; unpack it by hand if it is one"
+                f"{self._path} unpacks to more than {format_size(self._max_bytes)}, {MAX_UNPACK_RATIO} times its size, "
+                "more than any log; unpack it by hand if it is one"
             )
         buffer[: len(piece)] = piece
         return len(piece)
 
     def close(self) -> None:
-        """Close the file too."""
+        """Close the stream and the file."""
         if not self.closed:
             self._inner.close()
             self._packed.close()
@@ -204,11 +209,11 @@ class _Unpacked(io.RawIOBase):
 
 
 def read_bytes(path: Path, most: int) -> bytes:
-    """All bytes of a file that holds no more than `most`.
+    """Return the bytes of a file of at most `most` bytes.
 
     Raises:
         BadInput: As `open_regular`, or the file is larger, or it cannot be read to its end.
-        FileNotFoundError: Nothing is there.
+        FileNotFoundError: The file does not exist.
     """
     with open_regular(path) as stream:
         size = os.fstat(stream.fileno()).st_size
@@ -223,16 +228,16 @@ def read_bytes(path: Path, most: int) -> bytes:
                 raise BadInput(f"cannot read {path}: {error.strerror}") from None
             size = max(size, len(content))
     if size > most:
-        raise BadInput(f"{path} is larger than such a file may be: {format_size(size)}, at most {format_size(most)}")
+        raise BadInput(f"{path} is too large: {format_size(size)}, at most {format_size(most)}")
     return bytes(content)
 
 
 def read_text(path: Path, most: int) -> str:
-    """The text of a file in UTF-8, with or without a mark of it at the beginning.
+    """Return the text of a UTF-8 file, with or without a byte order mark.
 
     Raises:
         BadInput: As `read_bytes`, or it is not UTF-8.
-        FileNotFoundError: Nothing is there.
+        FileNotFoundError: The file does not exist.
     """
     try:
         return read_bytes(path, most).decode("utf-8-sig")
@@ -241,21 +246,21 @@ def read_text(path: Path, most: int) -> str:
 
 
 def read_json_file(path: Path, most: int = CARD_BYTES) -> Any:
-    """What a JSON file holds, with finite numbers and nested no deeper than `MAX_DEPTH`.
+    """Return the content of a JSON file with finite numbers and at most `MAX_DEPTH` levels.
 
     Raises:
-        BadInput: As `read_text`, or it is no such JSON.
-        FileNotFoundError: Nothing is there.
+        BadInput: As `read_text`, or the JSON is invalid.
+        FileNotFoundError: The file does not exist.
     """
     text = read_text(path, most)
     try:
-        content = json.loads(text, parse_constant=_refused, parse_float=_finite)
+        content = json.loads(text, parse_constant=_reject_constant, parse_float=_finite)
     except RecursionError:
-        raise BadInput(f"{path} is no JSON that can be read: nested deeper than {MAX_DEPTH} levels") from None
+        raise BadInput(f"{path} is not valid JSON: nested deeper than {MAX_DEPTH} levels") from None
     except ValueError as error:  # a JSONDecodeError is one; a number of thousands of digits another
-        raise BadInput(f"{path} is no JSON: {getattr(error, 'msg', error)}") from None
+        raise BadInput(f"{path} is not valid JSON: {getattr(error, 'msg', error)}") from None
     if is_too_deep(content):
-        raise BadInput(f"{path} is no JSON that can be read: nested deeper than {MAX_DEPTH} levels")
+        raise BadInput(f"{path} is not valid JSON: nested deeper than {MAX_DEPTH} levels")
     return sendable_json(content) if "\\u" in text else content
 
 
@@ -283,9 +288,9 @@ def sendable_json(value: Any) -> Any:
     if isinstance(value, str):
         return sendable(value)
     if isinstance(value, list):
-        return [sendable_json(each) for each in value]
+        return [sendable_json(item) for item in value]
     if isinstance(value, Mapping):
-        return {sendable_json(key): sendable_json(each) for key, each in value.items()}
+        return {sendable_json(key): sendable_json(item) for key, item in value.items()}
     return value
 
 
@@ -332,7 +337,7 @@ def first_line(error: BaseException, most: int = 120) -> str:
 
 
 def is_too_deep(value: Any, deepest: int = MAX_DEPTH) -> bool:
-    """Whether lists and objects stand inside each other more than `deepest` times.
+    """Return True if lists and objects are nested more than `deepest` levels.
 
     >>> is_too_deep([[["a"]]], 2), is_too_deep([[["a"]]], 3)
     (True, False)
@@ -341,9 +346,9 @@ def is_too_deep(value: Any, deepest: int = MAX_DEPTH) -> bool:
     for _ in range(deepest):
         level = [
             inner
-            for each in level
-            if isinstance(each, dict | list)
-            for inner in (each.values() if isinstance(each, dict) else each)
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
             if isinstance(inner, dict | list)
         ]
         if not level:
@@ -352,7 +357,7 @@ def is_too_deep(value: Any, deepest: int = MAX_DEPTH) -> bool:
 
 
 LARGEST_NUMBER = 1e100
-"""The largest number in a card: its square is finite, and nothing that is learned comes close."""
+"""Largest number in a card: its square is finite, and learned values are far smaller."""
 
 
 def is_plain_json(value: Any) -> bool:
@@ -366,28 +371,28 @@ def is_plain_json(value: Any) -> bool:
     if isinstance(value, int | float):
         return -LARGEST_NUMBER <= value <= LARGEST_NUMBER
     if isinstance(value, dict):
-        return all(is_plain_json(key) and is_plain_json(each) for key, each in value.items())
+        return all(is_plain_json(key) and is_plain_json(item) for key, item in value.items())
     return all(map(is_plain_json, value)) if isinstance(value, list) else True
 
 
-def _size(path: Path, found: os.stat_result) -> int:
-    kind = next((name for test, name in _KINDS if test(found.st_mode)), None)
+def _size(path: Path, status: os.stat_result) -> int:
+    kind = next((name for test, name in _KINDS if test(status.st_mode)), None)
     if kind is not None:
         raise BadInput(f"{path} is {kind}, not a file; name a file")
-    return found.st_size
+    return status.st_size
 
 
 def format_size(size: int) -> str:
-    """A size in bytes as people say it."""
+    """Return a size in bytes as text, in MB or kB."""
     return f"{size / MB:,.0f} MB" if size >= MB else f"{size / 1024:,.0f} kB"
 
 
-def _refused(name: str) -> Any:
-    raise ValueError(f"{name} is no number")
+def _reject_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number")
 
 
 def _finite(digits: str) -> float:
     number = float(digits)
     if number in (float("inf"), float("-inf")):
-        raise ValueError(f"{digits[:20]} is no finite number")
+        raise ValueError(f"{digits[:20]} is not a finite number")
     return number

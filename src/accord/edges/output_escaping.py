@@ -1,18 +1,18 @@
-r"""The one edge for texts that go out: what came from outside is shown, never obeyed.
+r"""Escaping of texts for output: control characters and formulas are shown, never executed.
 
-| what goes out | where | what becomes of it |
+| text | output | result |
 |---|---|---|
 | ESC and every other C0 or C1 control, DEL, NUL, carriage return | terminal, page, log line | shown: `\u001b`, `\r` |
 | bidi embeddings, overrides and isolates; U+2028 and U+2029 | the same | shown: `\u202e` |
-| half a surrogate pair, U+FFFE and U+FFFF, which no encoding or no chart can hold | the same | shown: `\ud800` |
+| half a surrogate pair, U+FFFE and U+FFFF | the same | shown: `\ud800` |
 | a line break or a tab inside a name, an id, a cell of a table | terminal, log line, metrics | shown: `\n`, `\t` |
-| an id of megabytes | errors, logs, cells of tables, metrics | its beginning and end, and how much is left out |
-| `=1+1`, `@SUM(A1)`, a leading tab or line break | CSV, Parquet | behind an apostrophe, which reading takes away |
-| a text in JSON | terminal (`--json`) | escaped as JSON writes it: what is parsed is equal |
+| an ID of megabytes | errors, logs, cells of tables, metrics | its beginning and end |
+| `=1+1`, `@SUM(A1)`, a leading tab or line break | CSV, Parquet | after an apostrophe, which readers remove |
+| a text in JSON | terminal (`--json`) | escaped; parsing returns the same text |
 
-Line breaks and tabs of a text of several lines stay (`escape_controls`), those of one line do not (`one_line`). Markup
-is escaped by the templates (`autoescape`), quotes and backslashes of metrics by their library, and secrets are hidden
-by `edges/secrets.py`. Texts in JSON lines, in the store and in answers of the service go out as they are, as data.
+`escape_controls` keeps line breaks and tabs, `one_line` does not. Markup is escaped by the templates (`autoescape`),
+quotes and backslashes of metrics by their library, and secrets by `edges/secrets.py`. Texts in JSON lines, in the store
+and in responses of the service are data and stay unchanged.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ import re
 from typing import Any
 
 LONGEST_LINE = 2_000
-"""Characters of a line that is printed about something."""
+"""Maximum number of characters of a printed line."""
 LONGEST_NAME = 200
-"""Characters of a name in a table, or in metrics."""
+"""Maximum number of characters of a name in a table or in metrics."""
 _MARK = "'"
-"""Stands before a text that a spreadsheet would take for a formula."""
-_LIVE = frozenset("=+-@\t\r\n'\uff1d\uff0b\uff0d\uff20")
-"""A cell that begins with one of these may be run by a spreadsheet, or carries a mark of its own."""
+"""Prefix of a text that a spreadsheet could execute as a formula."""
+_FORMULA_STARTS = frozenset("=+-@\t\r\n'\uff1d\uff0b\uff0d\uff20")
+"""First characters of cells that a spreadsheet may execute, or that have the prefix."""
 
-_ACTED_ON = "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff"
-_IN_TEXT = re.compile(f"[{_ACTED_ON}]")
-_IN_LINE = re.compile(f"[{_ACTED_ON}\\t\\n]")
-_SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
+_CONTROLS = "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff"
+_IN_TEXT = re.compile(f"[{_CONTROLS}]")
+_IN_LINE = re.compile(f"[{_CONTROLS}\\t\\n]")
+_SHORT_ESCAPES = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
 
 
 def escape_controls(text: str) -> str:
-    r"""A text of any number of lines, with what a terminal or a page would act on shown as JSON writes it.
+    r"""Return a text with characters that control a terminal or a page escaped as in JSON; line breaks stay.
 
     >>> print(visible("red: \x1b[31m, and\nnothing hidden: \u202e"))
     red: \u001b[31m, and
     nothing hidden: \u202e
     """
-    return _IN_TEXT.sub(_shown, text)
+    return _IN_TEXT.sub(_escape, text)
 
 
 def count_of(number: int, noun: str) -> str:
@@ -55,18 +55,18 @@ def count_of(number: int, noun: str) -> str:
 
 
 def one_line(text: str, most: int = LONGEST_LINE) -> str:
-    r"""A text as one visible line, `truncate_middle`.
+    r"""Return a text as one line of at most about `most` characters, with control characters escaped.
 
     >>> print(one_line("a name\nof two lines"))
     a name\nof two lines
     >>> one_line("a" * 20_000_000, 20)
     'aaaaaaaaaaaaa…[19,999,980 more]…aaaaaaa'
     """
-    return _IN_LINE.sub(_shown, truncate_middle(text, most))
+    return _IN_LINE.sub(_escape, truncate_middle(text, most))
 
 
 def truncate_middle(text: str, most: int = LONGEST_LINE) -> str:
-    """A text of about `most` characters at the most: of a longer one its beginning and its end."""
+    """Return a text of at most about `most` characters: the beginning and the end of a longer one."""
     if len(text) <= most:
         return text
     first = most * 2 // 3
@@ -74,12 +74,12 @@ def truncate_middle(text: str, most: int = LONGEST_LINE) -> str:
 
 
 def one_line_json(value: Any) -> Any:
-    """What a terminal is to tell of: every text in a value of JSON, keys too, as `one_line`."""
+    """Return a JSON value with `one_line` applied to all texts and keys."""
     if isinstance(value, str):
         return one_line(value)
     if isinstance(value, dict):
-        return {one_line_json(key): one_line_json(each) for key, each in value.items()}
-    return [one_line_json(each) for each in value] if isinstance(value, list | tuple) else value
+        return {one_line_json(key): one_line_json(item) for key, item in value.items()}
+    return [one_line_json(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def page_text(value: Any) -> Any:
@@ -92,20 +92,20 @@ def page_text(value: Any) -> Any:
 
 
 def escape_formula(text: str) -> str:
-    """A text as the cell of a table: behind an apostrophe where a spreadsheet might run it, and where it is empty.
+    """Return a text as the cell of a table: after an apostrophe if a spreadsheet may execute it, or if it is empty.
 
     >>> inert("=1+1"), inert("Ada")
     ("'=1+1", 'Ada')
     """
-    return text if text and text[0] not in _LIVE else _MARK + text
+    return text if text and text[0] not in _FORMULA_STARTS else _MARK + text
 
 
 def unescape_formula(cell: str) -> str:
-    """The text of a cell: the inverse of `escape_formula`."""
-    is_marked = cell[:1] == _MARK and (len(cell) == 1 or cell[1] in _LIVE)
+    """Return the text of a cell: the inverse of `escape_formula`."""
+    is_marked = cell[:1] == _MARK and (len(cell) == 1 or cell[1] in _FORMULA_STARTS)
     return cell[1:] if is_marked else cell
 
 
-def _shown(found: re.Match[str]) -> str:
+def _escape(found: re.Match[str]) -> str:
     letter = found[0]
-    return _SHORT.get(letter) or f"\\u{ord(letter):04x}"
+    return _SHORT_ESCAPES.get(letter) or f"\\u{ord(letter):04x}"

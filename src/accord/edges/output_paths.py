@@ -1,13 +1,74 @@
-"""Paths of outputs: a command overwrites neither its inputs nor the files of a project."""
+"""Output files: private modes, atomic writes, and protection of inputs and project files from being overwritten.
+
+| function | use |
+|---|---|
+| `open_private` | files that are written a row at a time |
+| `create_private` | files that a library writes: SQLite, Polars |
+| `write_atomically` | files that are replaced in one step: pages, cards, spooled answers |
+| `check_output` | paths that a user names |
+
+New files have mode 0600 for every umask; an existing file keeps its mode.
+"""
 
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, Any, NamedTuple
 
 from accord.edges.errors import BadInput
+
+PRIVATE = 0o600
+"""Mode of new files: readable and writable by their owner only."""
+
+
+def _opener(path: str, flags: int) -> int:
+    return os.open(path, flags, PRIVATE)
+
+
+def open_private(path: Path, mode: str, **options: Any) -> IO[Any]:
+    """Open a file for writing or appending, as `open` does; a file that does not exist is created with mode 0600."""
+    return open(path, mode, opener=_opener, **options)
+
+
+def create_private(path: Path) -> Path:
+    """Create an empty file with mode 0600 for a library to write to; an existing file stays as it is."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE))
+    return path
+
+
+def write_atomically(path: Path, content: str | bytes, errors: str = "strict") -> None:
+    """Write a file with mode 0600 in one step: readers see the old content or the new, never a part.
+
+    A device or a pipe is written directly.
+
+    Args:
+        path: The file, or a link to it; its folders are created.
+        content: Bytes, or a text to encode as UTF-8.
+        errors: Error handling of the encoding.
+    """
+    data = content if isinstance(content, bytes) else content.encode("utf-8", errors)
+    target = Path(os.path.realpath(path))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.exists() and not target.is_file():
+        target.write_bytes(data)
+        return
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    try:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+# --- protected files --------------------------------------------------------------------------------------------------
 
 
 class ProtectedFile(NamedTuple):
@@ -35,16 +96,12 @@ def is_same_path(first: Path, second: Path) -> bool:
 
 
 def is_inside(path: Path, folder: Path) -> bool:
-    """Return True if a path is a folder, or lies in it."""
-    return any(is_same_path(each, folder) for each in (path, *Path(_real(path)).parents))
-
-
-def _real(path: Path) -> str:
-    return os.path.realpath(path)
+    """Return True if a path is a folder or inside it."""
+    return any(is_same_path(parent, folder) for parent in (path, *Path(os.path.realpath(path)).parents))
 
 
 def _name(path: Path) -> str:
-    return os.path.normcase(_real(path)).casefold()
+    return os.path.normcase(os.path.realpath(path)).casefold()
 
 
 def check_output(
@@ -60,16 +117,16 @@ def check_output(
         path: The file or folder to write.
         protected: Files that are never replaced.
         is_earlier: Recognizes an earlier output of the same command, which may be replaced; None accepts every file.
-        force: Whether to replace any other file, unless it is protected.
-        written: Further files that the command writes beside the output, such as a temporary one.
+        force: True replaces any file that is not protected.
+        written: Further files that the command writes, such as a temporary one.
 
     Raises:
-        BadInput: The path is that of a protected file, or a file or folder exists there that `is_earlier` rejects.
+        BadInput: The path is a protected file, or an existing file or folder that `is_earlier` rejects.
     """
-    for each in protected:
+    for file in protected:
         for target in (path, *written):
-            if is_same_path(target, each.path) or (each.path.is_dir() and is_inside(target, each.path)):
-                raise BadInput(f"{target} is {each.role}, which no output may replace. Name another output")
+            if is_same_path(target, file.path) or (file.path.is_dir() and is_inside(target, file.path)):
+                raise BadInput(f"{target} is {file.role}, which no output may replace. Name another output")
     if force or is_earlier is None or not _has_content(path):
         return
     if not is_earlier(path):

@@ -2,14 +2,14 @@
 
 | text | function | caller |
 |---|---|---|
-| a secret that Accord is given | `register_secret`, `register_url_secrets` | configuration, clients, stores |
-| the body of a reply, parsed from JSON | `redact_json` | `models/reply_parsing.py`, before anything else reads it |
+| a secret of the configuration | `register_secret`, `register_url_secrets` | configuration, clients, stores |
+| the body of a reply, parsed from JSON | `redact_json` | `models/reply_parsing.py`, first |
 | a value of a reply inside a message | `short` in `models/reply_parsing.py` | batches, streams, decisions |
 | the results of a run | `redact_json` | the store, before they are written |
 | the text of an error | `redact_message` | `AccordError`, `CallFailed`, the command line |
 | a page, a terminal line, a spooled row | `redact` | `report`, `cli/terminal.py`, `store/request_claims.py` |
 
-An endpoint that repeats an API key, or at least `SHORTEST_PART` letters of one, gets them replaced by `HIDDEN`.
+If an endpoint repeats an API key, or at least `SHORTEST_PART` letters of one, they are replaced by `HIDDEN`.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 SHORTEST_PART = 8
-"""Letters of a secret, one after another, that are taken out wherever they stand."""
+"""Minimum number of consecutive letters of a secret that are redacted."""
 HIDDEN = "[secret]"
 VARIABLES = ("OPENAI_API_KEY", "ACCORD_TOKEN", "PGPASSWORD")
 """Environment variables that hold secrets."""
 
-_kept: set[str] = set()
+_registered: set[str] = set()
 _SECRET_NAME = re.compile(r"key|token|secret|pass|pwd|sig|auth|credential|webhook", re.IGNORECASE)
 _USER = re.compile(r"(\b[a-z][a-z0-9+.-]+:/{1,3})[^/\s'\"]+@", re.IGNORECASE)
-"""User and password of a URL; a URL that was read as a path has one slash."""
+"""User and password of a URL; a URL read as a path has one slash."""
 _QUERY = re.compile(
     r"([?&;][^\s=&;?'\"]*(?:key|token|secret|pass|pwd|sig|auth|credential)[^\s=&;?'\"]*=)[^\s&;'\"]+", re.IGNORECASE
 )
-_GIVEN = re.compile(
+_ASSIGNMENT = re.compile(
     r"\b((?:ssl)?password|passwd|pwd|api[-_]?key|access[-_]token|client[-_]secret)=([^\s&'\"]+)", re.IGNORECASE
 )
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a setting or a variable of that name holds a secret.
+    """Return True if a setting or a variable with this name holds a secret.
 
     >>> is_secret_name("OPENAI_API_KEY"), is_secret_name("api-version")
     (True, False)
@@ -48,11 +48,11 @@ def is_secret_name(name: str) -> bool:
 
 
 def register_secret(secret: str | None) -> None:
-    """Note a secret, as it is written and as it stands decoded in a URL; `redact` takes it out from now on.
+    """Register a secret, as text and decoded from a URL, so that `redact` removes it.
 
-    One that is shorter than `SHORTEST_PART` is too likely a word of its own, and is not noted.
+    A secret shorter than `SHORTEST_PART` letters may be a common word and is not registered.
     """
-    _kept.update(each for each in (secret or "", unquote(secret or "")) if len(each) >= SHORTEST_PART)
+    _registered.update(text for text in (secret or "", unquote(secret or "")) if len(text) >= SHORTEST_PART)
 
 
 def register_url_secrets(url: str | None) -> None:
@@ -74,9 +74,9 @@ def _parts(secret: str) -> frozenset[str]:
 
 
 def redact(text: str) -> str:
-    """The text with every noted secret, and every part of one of at least `SHORTEST_PART` letters, hidden."""
+    """Return a text with all registered secrets, and parts of at least `SHORTEST_PART` letters, replaced."""
     spans = []
-    for secret in {*_kept, *(os.environ.get(name, "") for name in VARIABLES)}:
+    for secret in {*_registered, *(os.environ.get(name, "") for name in VARIABLES)}:
         for part in _parts(secret):
             at = text.find(part)
             while at >= 0:
@@ -95,8 +95,8 @@ def redact_json(value: Any) -> Any:
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, dict):
-        return {key: redact_json(each) for key, each in value.items()}
-    return [redact_json(each) for each in value] if isinstance(value, list | tuple) else value
+        return {key: redact_json(item) for key, item in value.items()}
+    return [redact_json(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def redact_message(text: str) -> str:
@@ -108,11 +108,11 @@ def redact_message(text: str) -> str:
     'no file https:/[secret]@host/a?X-Amz-Signature=[secret]&part=2'
     """
     without_urls = _QUERY.sub(rf"\1{HIDDEN}", _USER.sub(rf"\1{HIDDEN}@", text))
-    return redact(_GIVEN.sub(rf"\1={HIDDEN}", without_urls))
+    return redact(_ASSIGNMENT.sub(rf"\1={HIDDEN}", without_urls))
 
 
 def _without(text: str, spans: list[tuple[int, int]]) -> str:
-    """The text with spans, in the order of their beginnings, hidden; those that touch are one."""
+    """Return a text with sorted spans replaced; adjacent spans are merged."""
     merged = [spans[0]]
     for start, end in spans[1:]:
         if start <= merged[-1][1]:

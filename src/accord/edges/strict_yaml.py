@@ -1,7 +1,7 @@
-"""Text that people write, read strictly: YAML with unique keys, values checked by a model, URLs without secrets.
+"""Strict reading of YAML: unique keys, values validated by a pydantic model, URLs without secrets.
 
-A YAML file is bounded in bytes, in nodes (those counted that its aliases repeat) and in depth: none takes longer than a
-second to refuse.
+A YAML file is limited in bytes, in depth and in nodes, with repetitions by aliases counted, so that every file is read
+or rejected within a second.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from accord.edges.input_limits import MAX_DEPTH, MB, is_sendable, read_text
 
 
 def strip_url_secrets(url: Any) -> str:
-    """The URL without a user, a password or a query; what cannot be taken apart is not shown at all."""
+    """Return a URL without user, password and query; a placeholder if it cannot be parsed."""
     try:
         parts = urlsplit(str(url))
     except ValueError:
@@ -29,7 +29,7 @@ def strip_url_secrets(url: Any) -> str:
 
 
 def is_web_address(url: str) -> bool:
-    """Whether something may be asked of the address over HTTP."""
+    """Return True for an address of HTTP or HTTPS."""
     return url.startswith(("http://", "https://"))
 
 
@@ -37,23 +37,23 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 YAML_BYTES = MB // 2
-"""The most that a YAML file may hold: some four hundred pages."""
+"""Maximum size of a YAML file: about 400 pages."""
 _NODES = 10_000
-"""The most keys and values a YAML file may hold, those that its aliases repeat counted again."""
-_SHOWN = 300
-"""Characters of what a parser says that stand in a message."""
+"""Maximum number of keys and values of a YAML file, with repetitions by aliases counted."""
+_REASON_CHARACTERS = 300
+"""Maximum number of characters of a parser's message."""
 
 
 class _DuplicateKey(yaml.YAMLError):
-    """A key that occurs twice in one mapping, with the lines of both."""
+    """A key that occurs twice in one mapping."""
 
     def __init__(self, key: str, first: int, second: int) -> None:
-        super().__init__(f"key {key} is given twice, in lines {first} and {second}; keep one of them")
+        super().__init__(f"key {key} occurs twice, in lines {first} and {second}; keep one of them")
         self.line = second
 
 
 class _UniqueKeys(yaml.SafeLoader):
-    """Loader that refuses a mapping with two equal keys, of which PyYAML would silently keep the last."""
+    """Loader that rejects a mapping with two equal keys; PyYAML would silently keep the last."""
 
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
@@ -61,7 +61,7 @@ class _UniqueKeys(yaml.SafeLoader):
         self._weights: dict[yaml.Node, int] = {}
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """One node with all in it; its weight is the number of nodes that it comes to when aliases are written out."""
+        """Return a node; its weight is its number of nodes with all aliases expanded."""
         alias = self.check_event(yaml.AliasEvent)
         before = self._nodes
         self._depth += 1
@@ -70,16 +70,18 @@ class _UniqueKeys(yaml.SafeLoader):
         node = super().compose_node(parent, index)
         self._depth -= 1
         if node is not None and alias and node not in self._weights:
-            raise yaml.MarkedYAMLError(None, None, "an alias stands inside what it stands for", node.start_mark)
+            raise yaml.MarkedYAMLError(
+                None, None, "an alias refers to a mapping or list that contains it", node.start_mark
+            )
         self._nodes += self._weights[node] if node is not None and alias else 1
         if self._nodes > _NODES:
-            raise yaml.YAMLError(f"more than {_NODES:,} keys and values, those counted that aliases repeat")
+            raise yaml.YAMLError(f"more than {_NODES:,} keys and values, with repetitions by aliases counted")
         if node is not None and not alias:
             self._weights[node] = self._nodes - before
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """The mapping, whose keys are all different."""
+        """Return a mapping with unique keys."""
         lines: dict[Any, int] = {}
         for key, _ in node.value:
             name = self.construct_object(key, deep=True)
@@ -98,10 +100,10 @@ class _UniqueKeys(yaml.SafeLoader):
         return text
 
     def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
-        """A finite number: no setting, option or price is without end."""
+        """Return a finite number."""
         number = super().construct_yaml_float(node)
         if not math.isfinite(number):
-            raise yaml.MarkedYAMLError(None, None, f"{node.value} is no finite number", node.start_mark)
+            raise yaml.MarkedYAMLError(None, None, f"{node.value} is not a finite number", node.start_mark)
         return number
 
 
@@ -114,8 +116,8 @@ _UniqueKeys.yaml_implicit_resolvers = {
 _UniqueKeys.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(true|True|false|False)$"), list("tTfF"))
 
 
-_NO_SUCH_VALUE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
-"""What PyYAML's own constructors raise at a date of month 13, a number of 6,000 digits, `!!int ""` and their like."""
+_CONSTRUCTOR_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""Errors of PyYAML's constructors at a date of month 13, a number of 6,000 digits, `!!int ""` and similar values."""
 
 
 def load_yaml(path: Path) -> Any:
@@ -132,41 +134,43 @@ def load_yaml(path: Path) -> Any:
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """Parse the text of one YAML file, which messages call `where`.
+    """Parse the text of a YAML file; `where` names the file in messages.
 
     Raises:
-        BadInput: The text is empty, not YAML, or more of it than people write.
+        BadInput: The text is empty, not YAML, or exceeds a limit.
     """
     if len(text) > YAML_BYTES:
-        raise BadInput(f"{where} holds {len(text):,} characters of YAML, at most {YAML_BYTES:,} are read")
+        raise BadInput(f"{where} holds {len(text):,} characters of YAML; at most {YAML_BYTES:,} are allowed")
     try:
         content = yaml.load(text, _UniqueKeys)  # noqa: S506 - a SafeLoader
     except _DuplicateKey as error:
         raise BadInput(f"{where}, line {error.line}: {error}") from None
     except yaml.YAMLError as error:
-        raise BadInput(f"{where} is no YAML: {shortened(' '.join(str(error).split()))}") from None
-    except _NO_SUCH_VALUE as error:
-        raise BadInput(f"{where} is no YAML: a value is none of its kind: {shortened(str(error))}") from None
+        raise BadInput(f"{where} is not valid YAML: {shortened(' '.join(str(error).split()))}") from None
+    except _CONSTRUCTOR_ERRORS as error:
+        raise BadInput(f"{where} is not valid YAML: invalid value: {shortened(str(error))}") from None
     if content is None:
         raise BadInput(f"{where} is empty")
     return content
 
 
-def shortened(text: str, most: int = _SHOWN) -> str:
-    """The beginning of a text that a message shows."""
+def shortened(text: str, most: int = _REASON_CHARACTERS) -> str:
+    """Return the first `most` characters of a text."""
     return text if len(text) <= most else f"{text[:most]}..."
 
 
 RENAMED_KEYS = {
-    "about": "subject", "answer_seconds": "timeout_seconds", "at_once": "concurrency", "best": "max_documents",
-    "by": "stratify_by", "characters": "max_characters", "checks": "attention_checks", "choose": "tune",
-    "conversations": "max_conversations", "document_words": "max_document_words", "draw": "sample", "ends": "stop_on",
-    "found": "issues", "how": "methods", "level": "false_alarm_rate", "marks": "issue_taxonomy",
+    "about": "subject", "alike": "min_similarity", "answer_seconds": "timeout_seconds", "at_once": "concurrency",
+    "best": "max_documents", "by": "stratify_by", "characters": "max_characters", "checks": "attention_checks",
+    "choose": "tune", "conversations": "max_conversations", "document_words": "max_document_words", "draw": "sample",
+    "ends": "stop_on", "everyone": "all_speakers", "found": "issues", "given": "rivals", "how": "methods",
+    "kept": "top_prompts", "level": "false_alarm_rate", "marked": "private_key", "marks": "issue_taxonomy",
     "messages": "max_messages", "people": "annotators", "per_item": "annotators_per_item",
-    "per_person": "items_per_annotator", "refit_every": "retrain_every", "repeats": "repeat_share",
-    "reply_words": "max_reply_words", "retrieves": "retrieval", "reveal": "show_prediction", "shows": "show",
-    "streams": "stream", "talk": "chat", "turns": "max_turns", "watch": "monitoring", "way": "mode",
-    "where": "filter", "words": "hide_numbers",
+    "per_person": "items_per_annotator", "private": "private_patterns", "ranked": "candidate_sets",
+    "refit_every": "retrain_every", "repeats": "repeat_share", "reply_words": "max_reply_words",
+    "retrieves": "retrieval", "reveal": "show_prediction", "shows": "show", "streams": "stream", "talk": "chat",
+    "together": "inputs_per_set", "turns": "max_turns", "watch": "monitoring", "way": "mode", "where": "filter",
+    "words": "hide_numbers",
 }  # fmt: skip
 """Former names of settings. An old name is reported with the new one where a model has a field of that name."""
 
@@ -181,7 +185,7 @@ def validate(model: type[Model], content: Any, where: str) -> Model:
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        # An unknown key is the cause of a missing one more often than the other way round.
+        # A misspelled key causes both an unknown and a missing key; the unknown one is the cause.
         first = min(error.errors(), key=lambda entry: entry["type"] != "extra_forbidden")
         if first["type"] == "extra_forbidden":
             key, allowed = str(first["loc"][-1]), _keys_at(model, first["loc"][:-1])
@@ -193,7 +197,7 @@ def validate(model: type[Model], content: Any, where: str) -> Model:
 
 
 def validation_messages(error: ValueError) -> list[str]:
-    """Each complaint of a validation in one line: place, reason, and what was got where that is short."""
+    """Return the errors of a validation, each as one line: place, reason, and the value if it is short."""
     if not isinstance(error, ValidationError):
         return [str(error)]
     lines = []
@@ -208,7 +212,7 @@ def validation_messages(error: ValueError) -> list[str]:
 
 
 def _keys_at(model: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
-    """Names of the fields of the model that stands at `place` inside `model`."""
+    """Return the names of the fields of the model at a place inside another model."""
     for part in place:
         if not isinstance(part, str) or part not in model.model_fields:
             continue

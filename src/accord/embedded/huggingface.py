@@ -21,7 +21,7 @@ from accord.edges import (
     regular_size,
     sendable,
 )
-from accord.embedded.gguf_fingerprint import fingerprint
+from accord.embedded.gguf_chat import fingerprint
 from accord.embedded.huggingface_trial import check_layers, reason_of, try_folder
 from accord.embedded.language_model import draw_token
 from accord.embedded.llama import Floats

@@ -13,7 +13,7 @@ from .bank.tokens import pieces as pieces, stems as stems, STOP_WORDS as STOP_WO
 from .bank.tokens import word_count as word_count
 from .likelihood import LIKELIHOOD as LIKELIHOOD, Likelihoods as Likelihoods, measure_likelihoods as measure_likelihoods
 from .likelihood import passages_of as passages_of
-from .metric_source import BANK as BANK, GROUPS as GROUPS, LEXICAL as LEXICAL, MEANING as MEANING, measure as measure
+from .metric_source import BANK as BANK, GROUPS as GROUPS, LEXICAL as LEXICAL, measure as measure
 from .metric_source import metric_names as metric_names, Metrics as Metrics, SentenceEmbeddings as SentenceEmbeddings
 from .metric_source import signature_of as signature_of
 from .rating_rows import differences as differences, in_pairs as in_pairs, options_of as options_of, Ratings as Ratings
@@ -28,4 +28,4 @@ from .source import measure_all as measure_all, Source as Source, SourceContext 
 from .source import SourceCounts as SourceCounts, sources as sources, SourceSettings as SourceSettings
 from .source import SourceState as SourceState, Training as Training
 from .table import by_row as by_row, Column as Column, columns_from as columns_from, EvidenceTable as EvidenceTable
-from .table import Note as Note
+from .table import MEANING as MEANING, Note as Note

@@ -147,15 +147,15 @@ def _features(wanted: _Wanted, measured: Mapping[LikelihoodRequest, LikelihoodRe
         return failed.reason
 
     def of(passage: LikelihoodRequest) -> tuple[Likelihood, ...]:
-        found = measured[passage]
-        assert not isinstance(found, Failure)
-        return found
+        likelihoods = measured[passage]
+        assert not isinstance(likelihoods, Failure)
+        return likelihoods
 
     alone = [of(passage)[0] for passage in wanted.alone]
     by_kind = {GIVEN_ALL: of(wanted.given_all), GIVEN_TURNS: of(wanted.given_turns), ALONE: alone}
     features: dict[str, float] = {}
     for unit, per in (("", False), (PER_TOKEN, True)):
-        mean = {name: fmean(_value(each, per) for each in found) for name, found in by_kind.items()}
+        mean = {name: fmean(_value(each, per) for each in likelihoods) for name, likelihoods in by_kind.items()}
         mean |= {PMI: mean[GIVEN_ALL] - mean[ALONE], PMI_TURNS: mean[GIVEN_TURNS] - mean[ALONE]}
         if wanted.given_all != wanted.given_turns:
             mean[PMI_DOCUMENTS] = mean[GIVEN_ALL] - mean[GIVEN_TURNS]

@@ -22,7 +22,7 @@ from accord.evidence.bank.reply_features import TurnMetric, parsed_document, tur
 from accord.evidence.bank.similarity import BERTSCORE, EMBEDDING, REFERENCE
 from accord.evidence.bank.tokens import WORDS, pieces, tokens
 from accord.evidence.source import Source, SourceContext, SourceSettings, SourceState, sources
-from accord.evidence.table import Column, EvidenceTable, Note
+from accord.evidence.table import MEANING, Column, EvidenceTable, Note
 from accord.models import EMBEDDER, EmbeddingText, Flow, Request, is_remote, without_requests
 from accord.values import Sample, Signature, Target
 
@@ -31,11 +31,9 @@ def measure(samples: Iterable[Sample], names: Sequence[str], language: str | Non
     """Return each named metric of each sample as a table.
 
     A sample with a turn is measured on that turn, given the conversation up to it. For a whole conversation, a metric
-    of
-    replies (`accord.evidence.bank`) is the mean over the replies. If no reply has a letter or a digit, every column is
-    missing. Without a `language` code, the language of each text is detected; a note names any language other than
-    English,
-    with a warning for an unknown one.
+    of replies (`accord.evidence.bank`) is the mean over the replies. If no reply has a letter or a digit, every column
+    is missing. Without a `language` code, the language of each text is detected; a note names any language other
+    than English, with a warning for an unknown one.
 
     Raises:
         UnknownName: No metric or language has this name.
@@ -128,9 +126,9 @@ class _Chosen:
         foreign = [] if self.language else [language for language in languages if language is not ENGLISH]
         if not foreign and not copies:
             return None
-        shown = {"language": ", ".join(dict.fromkeys(language.code for language in foreign))} if foreign else {}
+        values = {"language": ", ".join(dict.fromkeys(language.code for language in foreign))} if foreign else {}
         cautions = [*copies, *(language.caution for language in foreign if language.caution)]
-        return Note(shown, "; ".join(dict.fromkeys(cautions)) or None)
+        return Note(values, "; ".join(dict.fromkeys(cautions)) or None)
 
     def _prepare(self, samples: Sequence[Sample], sessions: Sequence[MetricSession]) -> None:
         """Let embedders read texts ahead, which is cheaper in one batch."""
@@ -275,8 +273,12 @@ _NAMES = TypeAdapter(list[str])
 
 def _group(name: str) -> type[Metrics]:
     """Return the source of one group of metrics."""
-    about = {"settings_type": GroupSettings, "default": (name,), "__doc__": f"The metrics `{name}`, without requests."}
-    return type("MetricGroup", (Metrics,), about)
+    attributes = {
+        "settings_type": GroupSettings,
+        "default": (name,),
+        "__doc__": f"The metrics `{name}`, without requests.",
+    }
+    return type("MetricGroup", (Metrics,), attributes)
 
 
 for _name in GROUPS:
@@ -286,8 +288,6 @@ for _name in GROUPS:
 
 # --- embeddings ------------------------------------------------------------------------------------------
 
-MEANING = "meaning:"
-"""Prefix of the column names."""
 NOTHING_SAID = "no text to embed"
 
 

@@ -46,8 +46,8 @@ class Ratings:
 
     def take(self, rows: NDArray[np.intp]) -> Ratings:
         """Return the ratings with these indices."""
-        kept = [self.labels[int(row)] for row in rows]
-        return Ratings(kept, self.row[rows], self.answer[rows], self.value[rows], self.options, self.groups)
+        labels = [self.labels[int(row)] for row in rows]
+        return Ratings(labels, self.row[rows], self.answer[rows], self.value[rows], self.options, self.groups)
 
     def counts(self, annotators: Sequence[str]) -> dict[str, int]:
         """Return the number of ratings of each annotator."""
@@ -153,8 +153,10 @@ def in_pairs(evidence: EvidenceTable, labels: Labels, question: Question) -> tup
     pairs = [pair for pair in pairs if known.issuperset(pair)]
     table = differences(evidence, pairs)
     named = dict(zip(pairs, table.targets, strict=True))
-    kept = ((label, named.get((label.target, label.against))) for label in compared_labels if label.against is not None)
-    return table, Labels(replace(label, target=target) for label, target in kept if target is not None)
+    labelled = (
+        (label, named.get((label.target, label.against))) for label in compared_labels if label.against is not None
+    )
+    return table, Labels(replace(label, target=target) for label, target in labelled if target is not None)
 
 
 def differences(evidence: EvidenceTable, pairs: Sequence[Pair]) -> EvidenceTable:

@@ -31,8 +31,8 @@ class Readable:
         return ()
 
     def __repr__(self) -> str:
-        shown = (f"{name}={_text(value)}" for name, value in self.summary().items() if value is not None)
-        return f"{type(self).__name__}({', '.join(shown)})"
+        figures = (f"{name}={_text(value)}" for name, value in self.summary().items() if value is not None)
+        return f"{type(self).__name__}({', '.join(figures)})"
 
     def _repr_html_(self) -> str:
         rows, summary = self.shown_rows(), {name: _text(value) for name, value in self.summary().items()}
@@ -81,7 +81,7 @@ class Tabular(Readable):
             pandas: Any = import_module("pandas")
         except ImportError:
             raise BadInput("to_pandas needs pandas. Install it: pip install pandas") from None
-        return pandas.DataFrame({each.name: each.to_list() for each in self.to_polars()})
+        return pandas.DataFrame({column.name: column.to_list() for column in self.to_polars()})
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Export the rows through the Arrow C stream interface, which pyarrow, DuckDB and others read."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Self
@@ -72,8 +72,10 @@ class RubricAnswers(Source):
     def keep_only(self, columns: Sequence[Column]) -> Source | None:
         """Return this source with the questions that the evaluator learned from."""
         learned_from = {column.question for column in columns}
-        asked = [question.id for question in self.rubric.recorded if question.id in learned_from]
-        return self.asking(asked) if 0 < len(asked) < len(self.rubric.recorded) else (self if asked else None)
+        questions = [question.id for question in self.rubric.recorded if question.id in learned_from]
+        return (
+            self.asking(questions) if 0 < len(questions) < len(self.rubric.recorded) else (self if questions else None)
+        )
 
     def state(self) -> SourceState:
         """Return the rubric; the project may have another one when scores are made."""
@@ -137,8 +139,7 @@ def judge_samples(
     rubric: Rubric,
     samples: Iterable[Sample],
     store: Store,
-    on_judged: Callable[[Judged], None] | None = None,
-    at_once: int = SAMPLES_AT_ONCE,
+    concurrency: int = SAMPLES_AT_ONCE,
     context: int | None = None,
 ) -> EvidenceTable:
     """Judge samples with `judge_all` outside an event loop, and return evidence in the order of the samples."""
@@ -146,11 +147,8 @@ def judge_samples(
     by_target: dict[Target, Judged] = {}
 
     async def run() -> None:
-        async with aclosing(judge_all(judge, rubric, order, store, at_once, context)) as stream:
-            async for judged in stream:
-                by_target[judged.target] = judged
-                if on_judged is not None:
-                    on_judged(judged)
+        async with aclosing(judge_all(judge, rubric, order, store, concurrency, context)) as stream:
+            by_target.update([(judged.target, judged) async for judged in stream])
 
     wait(run())
     table = answer_table(judge, rubric, (by_target[sample.target] for sample in order), context is not None)

@@ -85,9 +85,9 @@ class Training:
 
     def only(self, groups: Iterable[str]) -> Training:
         """Return the part that belongs to some groups."""
-        kept = frozenset(groups)
-        samples = tuple(sample for sample in self.samples if self.group_of(sample.target) in kept)
-        return replace(self, samples=samples, labels=self.labels.filter(kept))
+        selected = frozenset(groups)
+        samples = tuple(sample for sample in self.samples if self.group_of(sample.target) in selected)
+        return replace(self, samples=samples, labels=self.labels.filter(selected))
 
 
 @dataclass(frozen=True)
@@ -318,7 +318,7 @@ class LearnedSource(Source, Generic[Value]):
             NotFitted: Nothing was learned yet.
         """
         if self.learned_ is None:
-            raise NotFitted(f"source {self.name or type(self).__name__!r} has learned nothing yet. Run: accord fit")
+            raise NotFitted(f"source {self.name or type(self).__name__!r} is not fitted. Run: accord fit")
         return self.learned_
 
     def having(self, learned: Value, findings: Findings | None = None) -> Self:

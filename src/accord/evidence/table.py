@@ -13,6 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from accord.edges import BadInput
 from accord.values import Sample, Target
 
+MEANING = "meaning:"
+"""Prefix of the names of columns of sentence embeddings."""
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -153,8 +156,8 @@ class EvidenceTable:
         """Return the rows with these indices, in this order."""
         index = np.asarray(rows, dtype=np.intp)
         targets = tuple(self.targets[row] for row in index)
-        kept = frozenset(targets)
-        absences = {key: reason for key, reason in self.absences.items() if key[0] in kept}
+        selected = frozenset(targets)
+        absences = {key: reason for key, reason in self.absences.items() if key[0] in selected}
         return EvidenceTable(
             targets, self.columns, self.values[index], self.present[index], absences, self.versions, self.notes,
             self.metadata,

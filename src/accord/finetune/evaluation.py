@@ -99,7 +99,7 @@ def evaluate(
 def _pairs(predicted: Sequence[IssueAnnotation | Unannotated], reference: Sequence[IssueAnnotation]) -> list[Pair]:
     by_target = {assessment.target: assessment for assessment in predicted}
     if not any(theirs.target in by_target for theirs in reference):
-        raise BadInput(f"none of {len(predicted)} assessed turns is among the {len(reference)} of the reference")
+        raise BadInput(f"no turn in common: {len(predicted)} assessed turns, {len(reference)} turns of the reference")
     return [(by_target.get(theirs.target) or Unannotated(theirs.target, "not asked"), theirs) for theirs in reference]
 
 

@@ -315,7 +315,7 @@ def _quiet_peft() -> None:
 
 
 def _begin(folder: Path, made_from: Mapping[str, Any], resume: bool) -> dict[str, Any] | None:
-    """Prepare an empty folder for a training, or check the training in it.
+    """Prepare an empty folder, or check the training of a folder.
 
     Returns:
         The outcome of a finished training, or None.

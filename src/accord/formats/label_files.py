@@ -194,8 +194,8 @@ def mapped(rows: Iterable[Row | BadRow], columns: Mapping[str, str] | None, wher
                 raise BadInput(f"{where} has no column {missing!r}; it has {', '.join(map(str, row.fields))}")
             first = False
             ours = {theirs: name for name, theirs in columns.items()}
-            kept = {name: value for name, value in row.fields.items() if name in ours or name not in columns}
-            row = Row(row.line, {ours.get(name, name): value for name, value in kept.items()})
+            cells = {name: value for name, value in row.fields.items() if name in ours or name not in columns}
+            row = Row(row.line, {ours.get(name, name): value for name, value in cells.items()})
         yield row
 
 
@@ -282,13 +282,13 @@ def _answers(fields: Fields, row: Mapping[str, Any], annotator: str, wide: _Wide
         return [(str(row["question"]), annotator, row["value"])]
     rubric = wide.rubric
     cells = {**row, **{name: value.strip() if isinstance(value, str) else value for name, value in fields.items()}}
-    asked = [question.id for question in rubric.questions if question.id in cells]
-    answers = [(name, annotator, cells[name]) for name in asked]
+    columns = [question.id for question in rubric.questions if question.id in cells]
+    answers = [(name, annotator, cells[name]) for name in columns]
     answers += [(RATING, person, cells[name]) for name, person in wide.raters.items() if name in cells]
     answers += [
         answer
         for answer in raw_answers(fields)[1]
-        if answer[0] not in (*asked, *wide.raters)
+        if answer[0] not in (*columns, *wide.raters)
         and (answer[0] in wide.questions or rubric.get(answer[0]) is not None)
     ]
     if not answers and "value" in row:

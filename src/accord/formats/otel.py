@@ -239,7 +239,7 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/]{22}==|[A-Za-z0-9+/]{11}=")
 _CONVERSATION_KEYS = ("gen_ai.conversation.id", "session.id", "langfuse.session.id")
 
 
-def _recognises(fields: Fields) -> bool:
+def _is_otel(fields: Fields) -> bool:
     if {"resourceSpans", "resource_spans", "resourceLogs", "resource_logs"} & fields.keys():
         return True
     return bool({"attributes", "eventName"} & fields.keys()) and bool(_IDS & fields.keys())
@@ -395,4 +395,4 @@ def _parent(span: Fields) -> str | None:
     return _id(span, "parentSpanId", "parent_span_id", "parent_id")
 
 
-formats.register("otel")(Format(matches=_recognises, convert=_convert, key=_key, split=_split, skip_reason=_ignored))
+formats.register("otel")(Format(matches=_is_otel, convert=_convert, key=_key, split=_split, skip_reason=_ignored))

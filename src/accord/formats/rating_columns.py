@@ -1,4 +1,4 @@
-"""Ratings in columns or metadata under any name, beside the text or in a table of their own.
+"""Ratings in columns or metadata under any name, next to the text or in a separate table.
 
 A rating is a cell (`rating: 4`), an element of a list with one position per annotator (`ratings: [4, 5]`), a column per
 annotator (`rater1`, `fluency_r2`), an entry of an object (`feedback: {helpful: true}`), or an object in a list

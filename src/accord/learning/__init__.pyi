@@ -15,6 +15,8 @@ from .cross_validation import untested_groups as untested_groups
 from .curve_answers import CurveAnswers as CurveAnswers
 from .evaluator import Evaluator as Evaluator, learns as learns, with_notes as with_notes
 from .evaluator_files import CARD as CARD, OTHER_QUESTIONS as OTHER_QUESTIONS, saved_as as saved_as
+from .evaluator_loader import load_evaluator as load_evaluator, make_evaluator as make_evaluator
+from .evaluator_loader import project_of as project_of
 from .head import check_settings as check_settings, Head as Head, heads as heads, make_head as make_head
 from .head import settings_of as settings_of
 from .importance import Importance as Importance, importance as importance
@@ -22,7 +24,6 @@ from .issue_labels import best_threshold as best_threshold, Design as Design, DI
 from .issue_labels import finding as finding, ISOTONIC as ISOTONIC, IssueCalibration as IssueCalibration
 from .issue_labels import IssueLabels as IssueLabels, kinds_of as kinds_of, labels_of as labels_of
 from .issue_labels import learn_calibration as learn_calibration, PLATT as PLATT, RIDGE as RIDGE
-from .loading import load_evaluator as load_evaluator, make_evaluator as make_evaluator, project_of as project_of
 from .metric_curves import Additive as Additive, BINS as BINS, Bins as Bins, predicted as predicted
 from .mixed_equations import best_ratios as best_ratios, EffectEquations as EffectEquations
 from .mixed_equations import equations_for as equations_for, IterativeEquations as IterativeEquations
@@ -31,7 +32,7 @@ from .mixed_model import MixedAnswers as MixedAnswers, MixedModel as MixedModel
 from .moe_ciu import ExpertParameters as ExpertParameters, parts as parts
 from .network import blocks as blocks, chances as chances, inputs as inputs, NetworkShape as NetworkShape
 from .network import predict as predict
-from .network_core import answers_to as answers_to, NetworkSettings as NetworkSettings, PAPER as PAPER
+from .network_answers import answers_to as answers_to, NetworkSettings as NetworkSettings, PAPER as PAPER
 from .ordinal import OrdinalLink as OrdinalLink
 from .panel import predict_panel as predict_panel, RULES as RULES
 from .plausibility_gate import fakes as fakes, KINDS as KINDS, Plausibility as Plausibility

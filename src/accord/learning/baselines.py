@@ -196,10 +196,10 @@ class _JudgeAlone(Unlearned):
             return self
         answers = evidence.expected()
         judged = [place for place, column in enumerate(answers.columns) if column.question is not None]
-        found = _closest_column(answers, ratings(evidence, labels, self.question), judged)
-        if found is None:
+        result = _closest_column(answers, ratings(evidence, labels, self.question), judged)
+        if result is None:
             raise BadInput(f"no judge answered {self.question.id!r}, or a question that varies with its ratings")
-        self.answered_, self.is_reversed_ = str(answers.columns[found.place].question), found.slope < 0
+        self.answered_, self.is_reversed_ = str(answers.columns[result.place].question), result.slope < 0
         return self
 
     def choices(self) -> list[str]:
@@ -327,14 +327,14 @@ class BestColumn(_LabelsAlone):
         """
         super().fit(evidence, labels)
         answers = evidence.expected()
-        found = _closest_column(answers, ratings(evidence, labels, self.question), range(len(answers.columns)))
-        if found is None:
+        result = _closest_column(answers, ratings(evidence, labels, self.question), range(len(answers.columns)))
+        if result is None:
             raise BadInput(f"no column of the evidence varies with the ratings of {self.question.id!r}")
-        chosen = answers.columns[found.place]
+        chosen = answers.columns[result.place]
         self.columns_ = tuple(
             column for column in evidence.columns if chosen.name in (column.name, column.option and column.question)
         )
-        self.line_ = (found.slope, found.center, found.mean)
+        self.line_ = (result.slope, result.center, result.mean)
         return self
 
     @property
@@ -373,14 +373,14 @@ class BestColumn(_LabelsAlone):
 
     def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
         """The line's prediction for every row, the same for every annotator."""
-        shown = evidence.align(self.columns_).expected()
+        table = evidence.align(self.columns_).expected()
         slope, center, mean = self.line_
         base = self.shares_[_EVERYONE]
-        at = np.where(shown.present[:, 0], mean + slope * (shown.values[:, 0] - center), base @ self.options_)
+        at = np.where(table.present[:, 0], mean + slope * (table.values[:, 0] - center), base @ self.options_)
         rows = tilted(base, self.options_, at)
         names = (name or POPULATION for name in annotators)
         missing = f"lacks {self._name}: this is the distribution of all ratings"
-        warnings = [None if known else missing for known in shown.present[:, 0]]
+        warnings = [None if known else missing for known in table.present[:, 0]]
         return self._scores(evidence, list(zip(names, rows, strict=True)), warnings)
 
 
@@ -427,14 +427,14 @@ class _TurnScores(Unlearned):
         """The turns' score, between the two nearest options, the same for every annotator."""
         place = self._place(evidence)
         signature = Signature.of(self.method, question=self.question.id, version=__version__)
-        found: list[Score | Unscored] = []
+        result: list[Score | Unscored] = []
         for row, (target, name) in enumerate(zip(evidence.targets, annotators, strict=True)):
             if evidence.present[row, place]:
                 shares = self._shares(float(evidence.values[row, place]))
-                found.append(score_from(target, name or POPULATION, self.options_, shares, signature))
+                result.append(score_from(target, name or POPULATION, self.options_, shares, signature))
             else:
-                found.append(Unscored(target, name or POPULATION, NOT_ASSESSED, signature))
-        return found
+                result.append(Unscored(target, name or POPULATION, NOT_ASSESSED, signature))
+        return result
 
     def _place(self, evidence: EvidenceTable) -> int:
         names = [column.name for column in evidence.columns]

@@ -20,7 +20,7 @@ from accord.learning.curve_answers import CurveAnswers, CurveSettings
 from accord.learning.head import Head, heads
 from accord.learning.mixed_model import BEST, MixedAnswers
 from accord.learning.multicalibration import JUDGE_VERSION, GroupShifts
-from accord.learning.network_core import NetworkAnswers, NetworkSettings
+from accord.learning.network_answers import NetworkAnswers, NetworkSettings
 from accord.learning.stacking import (
     CANDIDATES,
     FEWEST_FOR_STACK,
@@ -47,7 +47,7 @@ class Calibration(Head):
         answer_model: `mixed` is a linear mixed model by REML under an ordered probit, `network` the paper's network or
             its regularized variant, `curves` a sum of one curve per metric, `judge` the judge's answer to the question,
             `column` the column that correlates best with the ratings, `constant` the frequency of each option, `svr` a
-            support vector regression; `auto` compares all of them except `svr` on inner folds and averages the best.
+            support vector regression; `auto` compares all except `svr` on inner folds and averages the best.
         own_slopes: For `mixed`: True to let annotators weight the evidence differently, False for offsets only.
         threshold_spread: For `mixed`: prior standard deviation of an annotator's thresholds around the common ones, in
             units of the latent scale.
@@ -212,7 +212,7 @@ class Calibration(Head):
     def adapt(self, evidence: EvidenceTable, labels: Labels) -> Calibration:
         """Return this head for another domain with a few labels per annotator.
 
-        Adaptation starts from the domain of `fit`, whatever this head was adapted to before.
+        Adaptation starts from the domain of `fit`, also after an earlier adaptation.
 
         Raises:
             BadInput: No label on the main question has evidence, the evidence was computed differently from `fit`, or

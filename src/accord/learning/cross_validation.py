@@ -389,9 +389,7 @@ class HeadLearner:
         known = self.known(evidence)
         if evidence.columns and not known.columns:
             reason = "".join(f": {reason}" for reason, _ in Counter(evidence.absences.values()).most_common(1))
-            raise BadInput(
-                f"none of the {len(evidence)} samples to learn from has evidence{reason}; ask the judge: accord judge"
-            )
+            raise BadInput(f"no training sample of {len(evidence)} has evidence{reason}; ask the judge: accord judge")
         if self.question.compares and all(column.centre is None for column in known.columns):
             return in_pairs(known, labels, self.question)
         return known, labels

@@ -256,7 +256,7 @@ class Evaluator:
     ) -> Flow[list[Score | Unscored]]:
         """Complete the predictions of the head: base rate, notes, other questions, plausibility gate.
 
-        Every score of this evaluator passes here: of a file, a batch, a live reply and a page alike.
+        Every score of this evaluator passes here: of files, batches, live replies and pages.
 
         Args:
             samples: The samples.

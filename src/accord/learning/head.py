@@ -32,7 +32,7 @@ class Head(ABC):
         folds.
 
         Raises:
-            BadInput: There is too little to learn from; the message names what is missing.
+            BadInput: The training data are too small; the message names the missing data.
         """
 
     @abstractmethod

@@ -83,8 +83,8 @@ class Design:
         """
         plain, meaning = evidence.align(self.columns), evidence.align(self.meaning)
         values = np.where(plain.present, (plain.values - self.mean) / self.scale, 0.0)
-        there = meaning.present.all(axis=1, keepdims=True)
-        return np.hstack([values, np.where(there, by_row(meaning.values - self.centre, self.directions), 0.0)])
+        is_present = meaning.present.all(axis=1, keepdims=True)
+        return np.hstack([values, np.where(is_present, by_row(meaning.values - self.centre, self.directions), 0.0)])
 
     def to_json(self) -> dict[str, Any]:
         """Return the columns as JSON."""
@@ -266,8 +266,8 @@ def _fitted(mode: str, strength: float, findings: Floats, inputs: Floats, marked
 
 
 def _log_loss(chance: Floats, marked: Flags) -> float:
-    said = np.clip(np.where(marked, chance, 1.0 - chance), 1e-12, None)
-    return float(-np.log(said).mean())
+    chances = np.clip(np.where(marked, chance, 1.0 - chance), 1e-12, None)
+    return float(-np.log(chances).mean())
 
 
 def kinds_of(evidence: EvidenceTable) -> list[str]:

@@ -44,12 +44,12 @@ class Bins:
 
     def ranks(self, X: Floats) -> Floats:
         """Return (n, M) the mid-rank of each value, 0 to 1; NaN if it is missing or no value is stored."""
-        found = np.full(X.shape, np.nan)
+        result = np.full(X.shape, np.nan)
         for column, known in enumerate(self.known):
             if len(known):
-                found[:, column] = self.places(column, X[:, column]) / (2 * len(known))
-        found[np.isnan(X)] = np.nan
-        return found
+                result[:, column] = self.places(column, X[:, column]) / (2 * len(known))
+        result[np.isnan(X)] = np.nan
+        return result
 
     @cached_property
     def known(self) -> list[Floats]:
@@ -57,7 +57,7 @@ class Bins:
         return [column[np.isfinite(column)] for column in self.seen.T]
 
     def soft(self, X: Floats) -> Floats:
-        """(n, M, BINS + 1) how much each value belongs to each bin, summing to 1; the last says that it is missing."""
+        """(n, M, BINS + 1) how much each value belongs to each bin, summing to 1; the last marks a missing value."""
         return _soft(self.ranks(X))
 
     def places(self, column: int, values: Floats) -> NDArray[np.intp]:
@@ -164,16 +164,16 @@ class Additive:
             group: (n,) group of each text.
             strengths: Candidate pairs of λ₁ and λ₂.
         """
-        found = np.zeros((len(strengths), len(y)))
+        result = np.zeros((len(strengths), len(y)))
         for each in np.unique(fold):
             train, test = fold != each, fold == each
             bins = Bins.fit(X[train])
             tried = cls.fit_each(bins, X[train], y[train], weight[train], group[train], strengths)
             unseen = bins.soft(X[test])
             for row, part in enumerate(tried):
-                found[row, test] = part.level + (unseen * part.values).sum(axis=-1).sum(axis=1)
-        best = int(np.argmin(((found - y) ** 2 * weight).sum(axis=1)))
-        return cls.fit(Bins.fit(X), X, y, weight, group, strengths[best]), found[best]
+                result[row, test] = part.level + (unseen * part.values).sum(axis=-1).sum(axis=1)
+        best = int(np.argmin(((result - y) ** 2 * weight).sum(axis=1)))
+        return cls.fit(Bins.fit(X), X, y, weight, group, strengths[best]), result[best]
 
     @classmethod
     def fit(
@@ -207,28 +207,28 @@ class Additive:
         made = []
         for strength in strengths:
             penalty = np.kron(np.eye(metrics), _penalty(*strength))
-            found = np.linalg.solve(crossed + penalty, right).reshape(metrics, count)
-            centred = found - (means * found).sum(axis=1, keepdims=True)
+            result = np.linalg.solve(crossed + penalty, right).reshape(metrics, count)
+            centred = result - (means * result).sum(axis=1, keepdims=True)
             centred[:, BINS] *= groups / (groups + FEW_GROUPS)
             made.append(cls(bins, level, centred, strength))
         return made
 
     def contributions(self, X: Floats) -> Floats:
-        """(n, M) what each metric adds to each prediction, in units of the scale."""
+        """(n, M) contribution of each metric to each prediction, in units of the scale."""
         rows, columns = X.shape
-        found = np.empty((columns, rows))
+        result = np.empty((columns, rows))
         if rows == 1:
-            found[:, 0] = [self._contribution(column, value) for column, value in enumerate(X[0].tolist())]
+            result[:, 0] = [self._contribution(column, value) for column, value in enumerate(X[0].tolist())]
         elif rows <= FEW_ROWS:
             # Rows that differ in a few columns only: those that complete a row without some evidence.
             is_constant = (X[:1] == X).all(axis=0).tolist() if rows else [False] * columns
             for column, value in enumerate(X[0].tolist() if rows else [0.0] * columns):
                 constant = is_constant[column]
-                found[column] = self._contribution(column, value) if constant else self._repeated(column, X[:, column])
+                result[column] = self._contribution(column, value) if constant else self._repeated(column, X[:, column])
         else:
             for column in range(columns):
-                found[column] = self._looked_up(column, X[:, column])
-        return np.ascontiguousarray(found.T)
+                result[column] = self._looked_up(column, X[:, column])
+        return np.ascontiguousarray(result.T)
 
     @cached_property
     def _tables(self) -> list[tuple[list[float], Floats, list[float]]]:
@@ -257,12 +257,12 @@ class Additive:
     def _repeated(self, column: int, values: Floats) -> Floats:
         """Look up a column that comes again with every live reply that lacks the same evidence."""
         key = column, values.tobytes()
-        found = self._columns.get(key)
-        if found is None:
+        result = self._columns.get(key)
+        if result is None:
             if len(self._columns) >= _MOST_COLUMNS:
                 self._columns.clear()
-            found = self._columns[key] = self._looked_up(column, values)
-        return found
+            result = self._columns[key] = self._looked_up(column, values)
+        return result
 
     def among(self, X: Floats) -> Self:
         """Return the model with ranks among other texts."""

@@ -222,13 +222,13 @@ class EffectEquations(Equations):
         held_out: Floats = np.empty_like(residuals)
         for members in self.nesting.left_out():
             wide = members.shape[1] > len(self.block)
-            found = self._without(solved, members) if wide else self._held_out(solved, members, residuals)
-            held_out[members.ravel()] = found.ravel()
+            result = self._without(solved, members) if wide else self._held_out(solved, members, residuals)
+            held_out[members.ravel()] = result.ravel()
         return held_out
 
     def _held_out(self, solved: Solution, members: Indices, residuals: Floats) -> Floats:
         """Return (G, m) held-out residuals of G groups with m ratings each, a few groups at a time."""
-        found = np.empty(members.shape)
+        result = np.empty(members.shape)
         few = max(1, _ROWS_AT_ONCE // members.shape[1])
         for start in range(0, len(members), few):
             rows = members[start : start + few]
@@ -238,20 +238,20 @@ class EffectEquations(Equations):
             known = (W @ solved.inverse).reshape(wide) @ W.toarray().reshape(wide).transpose(0, 2, 1)
             P = whiten - whiten @ known @ whiten
             Py = whiten @ residuals[rows][..., None]
-            found[start : start + few] = (np.linalg.pinv(P, hermitian=True) @ Py)[..., 0]
-        return found
+            result[start : start + few] = (np.linalg.pinv(P, hermitian=True) @ Py)[..., 0]
+        return result
 
     def _without(self, solved: Solution, members: Indices) -> Floats:
         """Return the same for groups with more ratings than effects, from the equations without the group's part."""
         system, right, _ = self._system(solved.ratios, self._eliminated(solved.ratios))
-        found = np.empty(members.shape)
+        result = np.empty(members.shape)
         for place, rows in enumerate(members):
             W, y = self.rows[rows].toarray(), self.y[rows]
             [whiten] = self._whitening(solved.ratios, rows[None])
             seen = whiten @ W
             effects = np.linalg.lstsq(system - seen.T @ W, right - seen.T @ y)[0]
-            found[place] = y - W @ effects
-        return found
+            result[place] = y - W @ effects
+        return result
 
     def _whitening(self, ratios: Floats, rows: Indices) -> Floats:
         """Return (G, m, m) V⁻¹ of groups with m ratings each."""
@@ -413,11 +413,11 @@ class IterativeEquations(RatingLayout):
         prior = np.diag(1 / np.maximum(ratios[own], 1e-9))
         order = np.argsort(self.who, kind="stable")
         ends = np.cumsum(np.bincount(self.who, minlength=self.people))
-        found = np.empty(self.people)
+        result = np.empty(self.people)
         for place, rows in enumerate(np.split(order, ends[:-1])):
-            mine = np.hstack([np.ones((len(rows), 1)), self.Z[rows, : len(own) - 1]])
-            found[place] = np.linalg.inv(says * mine.T @ mine + prior)[0, 0]
-        return found
+            own_design = np.hstack([np.ones((len(rows), 1)), self.Z[rows, : len(own) - 1]])
+            result[place] = np.linalg.inv(says * own_design.T @ own_design + prior)[0, 0]
+        return result
 
     def _held_out_residuals(self, ratios: Floats, start: Floats) -> Floats:
         """Return (n,) the residual of each rating from the groups of the other folds."""
@@ -451,10 +451,10 @@ class IterativeEquations(RatingLayout):
         penalty = self.penalty(ratios)
 
         def product(v: Floats) -> Floats:
-            said = self.text_design @ v
-            shared = w * said
+            sums = self.text_design @ v
+            shared = w * sums
             if ratios[GROUP] > 0:
-                shared = shared + self.nesting.shared(a, k, said)
+                shared = shared + self.nesting.shared(a, k, sums)
             return np.asarray(self.rows.T @ (self.rows @ v) - self.text_design.T @ shared + penalty * v)
 
         diagonal = np.asarray(self.rows.multiply(self.rows).sum(axis=0)).ravel() + penalty
@@ -463,5 +463,5 @@ class IterativeEquations(RatingLayout):
         scale = scipy.sparse.linalg.LinearOperator(
             (q, q), matvec=lambda v: v / np.maximum(diagonal, 1e-12), dtype=np.float64
         )
-        found, _ = scipy.sparse.linalg.cg(system, self._right(ratios), x0=start, rtol=_TOLERANCE, maxiter=500, M=scale)
-        return np.asarray(found)
+        result, _ = scipy.sparse.linalg.cg(system, self._right(ratios), x0=start, rtol=_TOLERANCE, maxiter=500, M=scale)
+        return np.asarray(result)

@@ -343,15 +343,15 @@ class MixedAnswers(AnswerModel):
 
     def _by_source(self) -> dict[str, dict[str, Any]]:
         """Return each source's number of columns, variance ratio and contribution."""
-        found: dict[str, dict[str, Any]] = {}
+        by_source: dict[str, dict[str, Any]] = {}
         for place, name in enumerate(dict.fromkeys(self.sources_)):
             own = self.model_.sources_ == place
             ratio = float(self.model_.slope_ratios[own].max())
             # Together, the features of a source explain ratio·columns times the noise variance.
             silent = ratio * own.sum() < _ADDS_NOTHING
             adds = "nothing" if silent else "evidence"
-            found[name] = {"columns": int(own.sum()), "variance_ratio": ratio, "adds": adds}
-        return found
+            by_source[name] = {"columns": int(own.sum()), "variance_ratio": ratio, "adds": adds}
+        return by_source
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Return the learned state as JSON and arrays."""

@@ -92,8 +92,8 @@ class Experts:
         for each in np.unique(fold):
             train = fold != each
             bins = Bins.fit(X[train])
-            said, _ = _trained(start, bins.hard(X), target, weight * train, loss)
-            held_out[:, ~train] = said[:, ~train]
+            predictions_by_step, _ = _trained(start, bins.hard(X), target, weight * train, loss)
+            held_out[:, ~train] = predictions_by_step[:, ~train]
         predictions = _in_units(held_out, scale, loss)
         steps = int(np.argmin(((predictions - y) ** 2 * weight).sum(axis=1))) + 1
         bins = Bins.fit(X)
@@ -183,8 +183,8 @@ def _trained(
     import jax.numpy as jnp
 
     with jax.enable_x64(True):
-        said, learned = run(jax.tree.map(jnp.asarray, start), *map(jnp.asarray, (basis, target, weight)))
-    return np.asarray(said), jax.tree.map(np.asarray, learned)
+        predictions_by_step, learned = run(jax.tree.map(jnp.asarray, start), *map(jnp.asarray, (basis, target, weight)))
+    return np.asarray(predictions_by_step), jax.tree.map(np.asarray, learned)
 
 
 @cache

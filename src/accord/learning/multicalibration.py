@@ -57,7 +57,7 @@ class GroupShifts:
             fold: (n,) inner fold of each rating.
 
         Returns:
-            The shifts, and (n, K) distributions shifted by what the other folds learned.
+            The shifts, and (n, K) distributions with the shifts of the other folds applied.
         """
         named = {name: large for name in by if (large := _large(groups_in(evidence, name)[rated.row], rated))}
         if not named:

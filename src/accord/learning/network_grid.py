@@ -89,13 +89,13 @@ def search(
             None searches the whole grid.
         most: Largest number of programs, cheapest first.
     """
-    start, found = time.monotonic(), list[Cell]()
+    start, result = time.monotonic(), list[Cell]()
     for first, second, batch in grid.programs()[:most]:
-        if found and seconds is not None and time.monotonic() - start > seconds:
+        if result and seconds is not None and time.monotonic() - start > seconds:
             break
         sized = replace(shape, hidden=(first, second))
-        found += _cells(sized, batch, losses(sized, batch, sheets, folds, grid, seed), grid)
-    return sorted(found, key=lambda cell: cell.loss)
+        result += _cells(sized, batch, losses(sized, batch, sheets, folds, grid, seed), grid)
+    return sorted(result, key=lambda cell: cell.loss)
 
 
 def _cells(shape: NetworkShape, batch: int, loss: Floats, grid: Grid) -> Iterator[Cell]:
@@ -115,10 +115,10 @@ def losses(
     both = (first, on_main(sheets, first))
     steps, last = (schedules(sheets.annotator, shape.annotators, some, terms) for some in both)
     stops = tuple(epochs - 1 for epochs in grid.epochs)
-    found = _losses(
+    result = _losses(
         shape, terms, stops, tables(sheets, shape.widest), (steps, last), _unseen(shape, sheets, folds), settings(jobs)
     )
-    surprise, count = (np.asarray(each, dtype=float) for each in found)
+    surprise, count = (np.asarray(each, dtype=float) for each in result)
     by_fold = surprise.reshape(len(grid.rate), len(folds), len(stops), len(stops))
     return np.asarray(by_fold.sum(axis=1) / count.reshape(len(grid.rate), len(folds))[0].sum())
 
@@ -153,19 +153,27 @@ def _losses(
             return total_surprise(alone, sheets, parameters, x, rows, ~job["rows"])[0]
 
         def missed(parameters: Parameters, epoch: Array) -> Array:
-            here = (epoch == jnp.array(stops)).any()
-            return jax.lax.cond(here, measured, lambda _: jnp.zeros(()), parameters)
+            is_stop = (epoch == jnp.array(stops)).any()
+            return jax.lax.cond(is_stop, measured, lambda _: jnp.zeros(()), parameters)
 
         def finetuned(begun: Parameters) -> Array:
             main = main_alone(shape, begun)[1]
             return phase(alone, terms, sheets, last, job, key, main, terms.finetune, missed)[1][jnp.array(stops)]
 
         _, on_the_way = phase(
-            shape, terms, sheets, mine, job, key, initial(shape, key), terms.pretrain, lambda parameters, _: parameters
+            shape,
+            terms,
+            sheets,
+            mine,
+            job,
+            key,
+            initial(shape, key),
+            terms.pretrain,
+            lambda parameters, _: parameters,
         )
         checkpoints = jax.tree.map(lambda each: each[jnp.array(stops)], on_the_way)
         count = (~job["rows"] * sheets["answers"][:, 0].sum(axis=-1)).sum()
         return jax.lax.map(finetuned, checkpoints), count
 
-    found: tuple[Array, Array] = jax.lax.map(one, jnp.arange(len(jobs["seed"])))
-    return found
+    result: tuple[Array, Array] = jax.lax.map(one, jnp.arange(len(jobs["seed"])))
+    return result

@@ -104,20 +104,20 @@ def train(shape: NetworkShape, sheets: Sheets, terms: Schedule, jobs: Sequence[T
         The networks of the main question.
     """
     steps, last = (schedules(sheets.annotator, shape.annotators, some, terms) for some in (jobs, on_main(sheets, jobs)))
-    laid, each = tables(sheets, shape.widest), settings(jobs)
+    arrays, each = tables(sheets, shape.widest), settings(jobs)
     # Training networks one after another keeps their arrays in the processor's cache (docs/decisions/0011).
-    found = [
+    networks = [
         _train(
             shape,
             terms,
-            laid,
+            arrays,
             steps[min(place, len(steps) - 1)],
             last[min(place, len(last) - 1)],
             {name: of[place] for name, of in each.items()},
         )
         for place in range(len(jobs))
     ]
-    return [jax.tree.map(np.asarray, network) for network in found]
+    return [jax.tree.map(np.asarray, network) for network in networks]
 
 
 @partial(jax.jit, static_argnums=(0, 1), compiler_options=HALF_THE_EFFORT)
@@ -210,8 +210,8 @@ def total_surprise(
     """Return Σ -log p̂ of the `allowed` answers in some rows with inputs `x`, and their number."""
     answers = sheets["answers"][rows][..., : len(shape.options), : shape.widest]
     chance = (chances(jnp, shape, parameters, x) * answers).sum(axis=-1)
-    said = answers.sum(axis=-1) * allowed[rows][..., None]
-    return -(jnp.log(jnp.where(said > 0, chance, 1.0) + _TINY) * said).sum(), said.sum()
+    answered = answers.sum(axis=-1) * allowed[rows][..., None]
+    return -(jnp.log(jnp.where(answered > 0, chance, 1.0) + _TINY) * answered).sum(), answered.sum()
 
 
 # --- arrays of the compiled program --------------------------------------------------------------------------------
@@ -276,8 +276,8 @@ def schedules(annotator: Indices, annotators: int, jobs: Sequence[TrainingJob], 
     orders = [order for job in jobs for order in _orders(job, annotator, annotators, epochs)]
     batches = [order[first::count] for order in orders for first in range(count)]
     width = max(int(np.bincount(annotator[batch]).max(initial=1)) for batch in batches)
-    laid = np.stack([blocks(annotator, annotators, batch, width) for batch in batches])
-    return np.asarray(laid.reshape(len(jobs), epochs, count, annotators, width), dtype=np.int32)
+    arrays = np.stack([blocks(annotator, annotators, batch, width) for batch in batches])
+    return np.asarray(arrays.reshape(len(jobs), epochs, count, annotators, width), dtype=np.int32)
 
 
 def _orders(job: TrainingJob, annotator: Indices, annotators: int, epochs: int) -> Iterator[Indices]:

@@ -109,9 +109,9 @@ class Plausibility:
 
     def gated(self, samples: Sequence[Sample], scores: Sequence[Score | Unscored]) -> Flow[list[Score | Unscored]]:
         """Return the scores after the gate; asks the likelihood model about each scored reply."""
-        asked = [sample for sample, score in zip(samples, scores, strict=True) if isinstance(score, Score)]
-        X, _ = yield from measured(asked)
-        shares = dict(zip([each.target for each in asked], self._shares(X), strict=True))
+        scored = [sample for sample, score in zip(samples, scores, strict=True) if isinstance(score, Score)]
+        X, _ = yield from measured(scored)
+        shares = dict(zip([each.target for each in scored], self._shares(X), strict=True))
         return [self._gated(score, shares[score.target]) if isinstance(score, Score) else score for score in scores]
 
     def _gated(self, score: Score, shares: Floats) -> Score:
@@ -165,12 +165,12 @@ def measured(samples: Sequence[Sample]) -> Flow[tuple[Floats, str]]:
     their length; NaN if a reply could not be measured.
     """
     [who] = yield [Request(LIKELIHOOD, ModelQuery())]
-    wanted = [passages_of(sample) for sample in samples]
-    passages = list(dict.fromkeys(part for each in wanted if each for part in (each.given_all, *each.alone)))
+    by_sample = [passages_of(sample) for sample in samples]
+    passages = list(dict.fromkeys(part for each in by_sample if each for part in (each.given_all, *each.alone)))
     requests = [Request(LIKELIHOOD, passage, purpose="replies checked for plausibility") for passage in passages]
     known = dict(zip(passages, (yield requests), strict=True))
     rows = np.full((len(samples), _FEATURES), np.nan)
-    for row, each in zip(rows, wanted, strict=True):
+    for row, each in zip(rows, by_sample, strict=True):
         found = [known[part] for part in (each.given_all, *each.alone)] if each else []
         if found and not any(isinstance(part, Failure) for part in found):
             given, alone = found[0], [one for part in found[1:] for one in part]
@@ -186,17 +186,17 @@ def fakes(samples: Sequence[Sample], group_of: Callable[[Target], str], seed: in
     Shuffled and random replies have as many words as the original.
     """
     rng = np.random.default_rng(seed)
-    said = [
+    replies = [
         (group_of(each.target), each.conversation.turns[place].content) for each in samples for place in _places(each)
     ]
-    words = [word for _, text in said for word in text.split()]
+    words = [word for _, text in replies for word in text.split()]
 
     def shuffled(text: str, group: str) -> str:
         parts = text.split()
         return " ".join(parts[place] for place in rng.permutation(len(parts)))
 
     def foreign(text: str, group: str) -> str:
-        others = [other for whose, other in said if whose != group]
+        others = [other for whose, other in replies if whose != group]
         return others[int(rng.integers(len(others)))]
 
     def random(text: str, group: str) -> str:

@@ -22,7 +22,7 @@ from accord.edges import BadInput, install_command
 from accord.evidence import Arrays, EvidenceTable, Ratings
 from accord.learning.answer_model import AnswerModel, Floats, part_arrays, prefixed
 from accord.learning.curve_answers import FEWEST_TEXTS
-from accord.learning.network_core import NetworkAnswers
+from accord.learning.network_answers import NetworkAnswers
 from accord.statistics import INNER_FOLDS
 from accord.values import Labels
 
@@ -231,7 +231,7 @@ class StackedAnswers(AnswerModel):
         self.parts, self.weights = dict(parts), dict(weights)
 
     def prepare(self, evidence: EvidenceTable) -> EvidenceTable:
-        """Return the evidence as the parts read it if all read it alike, otherwise unchanged."""
+        """Return the evidence as the parts read it if all read it the same way, otherwise unchanged."""
         tables = [model.prepare(evidence) for model in self.parts.values()]
         return tables[0] if all(table.columns == tables[0].columns for table in tables) else evidence
 

@@ -76,14 +76,14 @@ class TrainingSet:
         Raises:
             ValueError: The arrays do not fit each other.
         """
-        found = cls(**{name: arrays[name] for name in cls.__dataclass_fields__})
-        n = len(found.digest)
-        fits = found.digest.dtype == np.uint64 and found.used.dtype == np.bool_ and found.rated.dtype == np.int64
-        if not fits or found.used.shape != (n,) or found.rated.ndim != 2 or found.rated.shape[1] != 2:
+        result = cls(**{name: arrays[name] for name in cls.__dataclass_fields__})
+        n = len(result.digest)
+        fits = result.digest.dtype == np.uint64 and result.used.dtype == np.bool_ and result.rated.dtype == np.int64
+        if not fits or result.used.shape != (n,) or result.rated.ndim != 2 or result.rated.shape[1] != 2:
             raise ValueError("a training set of another shape")
-        if len(found.rated) and not 0 <= found.rated[:, 0].min() <= found.rated[:, 0].max() < n:
+        if len(result.rated) and not 0 <= result.rated[:, 0].min() <= result.rated[:, 0].max() < n:
             raise ValueError("ratings of conversations that are not in the training set")
-        return found
+        return result
 
 
 def digest_of(conversation: Conversation) -> int:

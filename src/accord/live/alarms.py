@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from accord.evidence import Column
 from accord.live.daily_sketch import DaySketch
 from accord.statistics import holm, normal_tail
-from accord.validation import SHIFTED, chance, stability
+from accord.validation import SHIFT_THRESHOLD, ks_p_value, stability
 
 Floats = NDArray[np.float64]
 
@@ -234,8 +234,8 @@ def _past_features(key: SeriesKey, day: str, series: DailySeries, similar: DaySk
 
 def _compare_values(kind: str, feature: str, before: Floats, after: Floats) -> _Comparison:
     index = stability(before, after)
-    p = chance(before, after)
-    return _Comparison(kind, feature, float(before.mean()), float(after.mean()), p, index >= SHIFTED, index)
+    p = ks_p_value(before, after)
+    return _Comparison(kind, feature, float(before.mean()), float(after.mean()), p, index >= SHIFT_THRESHOLD, index)
 
 
 def _compare_unscored(before: DaySketch, after: DaySketch) -> _Comparison:

@@ -1,4 +1,4 @@
-"""Messages in, rows out: each is scored, watched and kept, and one that is no message costs the others nothing."""
+"""From messages to rows: each message is scored, monitored and saved; an invalid one does not affect the others."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from accord.scoring import (
 from accord.store import LIVE_ROWS, Mart, MartWriter, Store, StoreError
 from accord.values import POPULATION, Score, Signature, Unscored
 
-FIRST = 3
-"""The last turn that counts as a first reply: replies to the same first messages are held against each other."""
-UNKEPT = 10_000
-"""The most rows that wait for room on the disk."""
+FIRST_TURNS = 3
+"""Last turn with a hash of its input in the mart: replies to the same first messages are compared."""
+MAX_UNSAVED = 10_000
+"""Maximum number of rows that wait while the disk is full."""
 
 
-class Row(TypedDict, total=False):
-    """What came of one message: what a score's row has, with `status` and what the message was (`schemas.ROW`)."""
+class LiveRow(TypedDict, total=False):
+    """Result of one message: the columns of `ScoreRow`, the status, and fields of the message (`schemas.ROW`)."""
 
     status: Literal["scored", "unscored", "heard", "refused"]
     id: str | None
@@ -63,112 +63,116 @@ class Row(TypedDict, total=False):
     signature: str
     again: bool
     error: str
-    taken: bool  # false: its turn did not come, and it may be sent again
-    at: int  # where the line of a log begins
+    taken: bool  # false for a message that timed out and may be sent again
+    at: int  # start of the line in a log
 
 
-Keep = Callable[[Sequence[Row]], None]
-Note = Callable[[Sequence[tuple[Message, IngestResult]]], None]
+SaveRows = Callable[[Sequence[LiveRow]], None]
+Observe = Callable[[Sequence[tuple[Message, IngestResult]]], None]
 
 
-class Takes(Protocol):
-    """What takes messages in, in their order."""
+class MessageSink(Protocol):
+    """An object that takes messages in."""
 
-    def take(self, batch: Sequence[Message]) -> list[Row]:
-        """A row a message."""
+    def take(self, batch: Sequence[Message]) -> list[LiveRow]:
+        """Return a row per message, in order."""
 
 
 class Ingestor:
-    """Takes messages in for whoever serves them or reads them from a log; may be called from several threads.
+    """Takes messages in from a service or a log follower; thread-safe.
 
     Args:
         scorer: Scores the replies.
-        watch: Adds up what was scored.
-        keep: Called with the rows of replies, before anyone is answered; what it raises is raised, and it is called
-            with the same rows, and those that follow, the next time.
-        settle: Puts what was watched where it outlives the process.
-        note: Called with each message and what came of it, before anyone is answered; it raises nothing.
+        monitor: Aggregates the scores.
+        save: Called with the rows of replies before `take` returns. Its errors are raised; the next call gets the same
+            rows again, followed by new ones.
+        settle: Writes the monitor's aggregates to the store.
+        observe: Called with each message and its result before `take` returns; raises nothing.
     """
 
     def __init__(
         self,
         scorer: LiveScorer,
-        watch: ScoreMonitor | None = None,
-        keep: Keep | None = None,
+        monitor: ScoreMonitor | None = None,
+        save: SaveRows | None = None,
         settle: Callable[[], None] = lambda: None,
-        note: Note = lambda found: None,
+        observe: Observe = lambda results: None,
     ) -> None:
-        self.scorer, self.watch, self.keep, self.settle, self.note = scorer, watch, keep, settle, note
-        self._first = None if watch is None else watch.evaluator
-        self._later: dict[Signature, str] = {}  # whose the scores are of evaluators that took over
-        self._unkept: list[Row] = []
+        self.scorer, self.monitor, self.save, self.settle, self.observe = scorer, monitor, save, settle, observe
+        self._first = None if monitor is None else monitor.evaluator
+        self._later: dict[Signature, str] = {}  # evaluators that took over, by the signature of their scores
+        self._unsaved: list[LiveRow] = []
         self._lock = Lock()
 
-    def take(self, batch: Sequence[Message]) -> list[Row]:
-        """A row a message, in their order: `status` is `scored`, `unscored`, or `heard` of what is no reply."""
-        found = list(zip(batch, self.scorer.take(batch), strict=True))
-        rows = [_row(said, taken) for said, taken in found]
-        self.note(found)
+    def take(self, batch: Sequence[Message]) -> list[LiveRow]:
+        """Return a row per message, in order; `status` is `scored`, `unscored`, or `heard` if it is no reply."""
+        results = list(zip(batch, self.scorer.take(batch), strict=True))
+        rows = [_row(message, result) for message, result in results]
+        self.observe(results)
         with self._lock:
-            if self.watch is not None:
-                for said, taken in found:
-                    if taken.score is not None and taken.evidence is not None and not taken.again:
-                        whose = self._later.get(taken.score.signature, self._first)
-                        self.watch.add(said.system, said.day, taken.score, taken.evidence, whose)
-            self._keep([row for row in rows if is_kept(row)])
+            if self.monitor is not None:
+                for message, result in results:
+                    if result.score is not None and result.evidence is not None and not result.again:
+                        evaluator = self._later.get(result.score.signature, self._first)
+                        self.monitor.add(message.system, message.day, result.score, result.evidence, evaluator)
+            self._save([row for row in rows if is_new_score(row)])
         return rows
 
     def take_over(self, prepared: LiveScorer) -> None:
-        """Score from now on with another evaluator; what is watched is watched apart."""
+        """Switch to another evaluator; its scores are monitored separately."""
         signature = prepared.signature.with_part("learned", prepared.evaluator.digest())
-        if self.watch is not None:
+        if self.monitor is not None:
             evaluator = str(signature.with_part("for", prepared.speaker or POPULATION))
             with self._lock:
                 self._later[signature] = evaluator
-            self.watch.take_over(evaluator, prepared.columns)
+            self.monitor.take_over(evaluator, prepared.columns)
         self.scorer.take_over(prepared)
 
-    def _keep(self, rows: Sequence[Row]) -> None:
-        """Keep rows, and before them those that could not be kept."""
-        if self.keep is not None and (rows or self._unkept):
-            self._unkept = [*self._unkept, *rows][-UNKEPT:]
-            self.keep(self._unkept)
-            self._unkept = []
+    def _save(self, rows: Sequence[LiveRow]) -> None:
+        """Save rows after those that could not be saved before."""
+        if self.save is not None and (rows or self._unsaved):
+            self._unsaved = [*self._unsaved, *rows][-MAX_UNSAVED:]
+            self.save(self._unsaved)
+            self._unsaved = []
 
 
-def _row(said: Message, taken: IngestResult) -> Row:
-    again: Row = {"again": True} if taken.again else {}
-    if taken.score is None:
-        why = taken.late or taken.cut
-        about: Row = {"status": "heard", "id": said.id, "system": said.system, "conversation": said.conversation}
-        warned: Row = {"warning": why} if why else {}
-        return {**about, **warned, **again}
-    status: Literal["scored", "unscored"] = "scored" if isinstance(taken.score, Score) else "unscored"
-    of_score = cast("Row", taken.score.to_json())
-    return {"status": status, "id": said.id, "system": said.system, **of_score, **again}
+def _row(message: Message, result: IngestResult) -> LiveRow:
+    repeated: LiveRow = {"again": True} if result.again else {}
+    if result.score is None:
+        reason = result.late or result.cut
+        fields: LiveRow = {
+            "status": "heard", "id": message.id, "system": message.system, "conversation": message.conversation,
+        }  # fmt: skip
+        warning: LiveRow = {"warning": reason} if reason else {}
+        return {**fields, **warning, **repeated}
+    status: Literal["scored", "unscored"] = "scored" if isinstance(result.score, Score) else "unscored"
+    score = cast("LiveRow", result.score.to_json())
+    return {"status": status, "id": message.id, "system": message.system, **score, **repeated}
 
 
-def is_kept(row: Row) -> bool:
-    """Whether a row says something new of a reply."""
+def is_new_score(row: LiveRow) -> bool:
+    """Return True for the row of a reply that is not repeated."""
     return row["status"] != "heard" and not row.get("again")
 
 
-def not_taken(said: Message, reason: str) -> Row:
-    """The row of a message whose turn did not come."""
-    return {"status": "unscored", "id": said.id, "system": said.system, "conversation": said.conversation,
-            "unscored": reason, "taken": False}  # fmt: skip
+def timed_out_row(message: Message, reason: str) -> LiveRow:
+    """Return the row of a message that timed out before it was taken in."""
+    return {
+        "status": "unscored", "id": message.id, "system": message.system, "conversation": message.conversation,
+        "unscored": reason, "taken": False,
+    }  # fmt: skip
 
 
-def refused(reason: str, about: Any = None) -> Row:
-    """The row of what is no message."""
-    named = about if isinstance(about, Mapping) else {}
-    texts = {name: named[name] for name in ("id", "conversation") if isinstance(named.get(name), str)}
-    known = cast("Row", {name: sendable(text)[:512] for name, text in texts.items()})
+def refused_row(reason: str, value: Any = None) -> LiveRow:
+    """Return the row of an invalid message, with its ids if it has any."""
+    fields = value if isinstance(value, Mapping) else {}
+    ids = {name: fields[name] for name in ("id", "conversation") if isinstance(fields.get(name), str)}
+    known = cast("LiveRow", {name: sendable(text)[:512] for name, text in ids.items()})
     return {"status": "refused", **known, "error": reason}
 
 
 class RowLog:
-    """Appends rows to a file of JSON lines, and sees to it that they are on the disk.
+    """A file of JSON lines to which rows are appended durably.
 
     Raises:
         BadInput: The file is a folder, a pipe or a device.
@@ -179,20 +183,20 @@ class RowLog:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
             regular_size(path)
-        torn = path.exists() and path.stat().st_size > 0 and not _ends_a_line(path)
+        is_torn = path.exists() and path.stat().st_size > 0 and not _ends_a_line(path)
         self._stream = open_private(path, "ab", buffering=0)
-        if torn:
-            self._stream.write(b"\n")  # a process ended within a row; the next one begins a line of its own
+        if is_torn:
+            self._stream.write(b"\n")  # a process was killed while writing a row
 
     def write(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Append some rows, all or none; they outlive the process once this returns."""
+        """Append rows, all or none, and flush them to the disk."""
         if not rows:
             return
-        file, left = self._stream.fileno(), "".join(json.dumps(row) + "\n" for row in rows).encode()
+        file, content = self._stream.fileno(), "".join(json.dumps(row) + "\n" for row in rows).encode()
         before = os.fstat(file).st_size
         try:
-            while left:
-                left = left[self._stream.write(left) or 0 :]
+            while content:
+                content = content[self._stream.write(content) or 0 :]
             os.fsync(file)
         except OSError:
             os.ftruncate(file, before)
@@ -200,11 +204,11 @@ class RowLog:
 
     @property
     def size(self) -> int:
-        """How many bytes it holds."""
+        """Size of the file in bytes."""
         return os.fstat(self._stream.fileno()).st_size
 
-    def after(self, size: int) -> Iterator[Row]:
-        """The rows that were written since it had a size; what was torn is passed over."""
+    def after(self, size: int) -> Iterator[LiveRow]:
+        """Yield the rows after a position; incomplete lines are skipped."""
         with self.path.open("rb") as stream:
             stream.seek(size)
             for line in stream:
@@ -213,7 +217,7 @@ class RowLog:
                 except ValueError:
                     continue
                 if isinstance(row, dict):
-                    yield cast("Row", row)
+                    yield cast("LiveRow", row)
 
     def __enter__(self) -> Self:
         return self
@@ -228,17 +232,17 @@ def _ends_a_line(path: Path) -> bool:
         return stream.read(1) == b"\n"
 
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 @contextmanager
-def opened(
+def open_ingestor(
     evaluator: str | Path,
     annotator: str | None = None,
     out: Path | None = None,
     store: Store | None = None,
     watching: WatchConfig | None = None,
-    say: Say = lambda text: None,
+    log: Log = lambda text: None,
     conversations: int = CONVERSATIONS,
     seconds: float = SECONDS,
     models: Models | None = None,
@@ -246,55 +250,56 @@ def opened(
     mart: Mart | None = None,
     every: float = RELOAD_SECONDS,
 ) -> Iterator[Ingestor]:
-    """An ingestor for a fitted evaluator.
+    """Open an ingestor for a fitted evaluator.
 
     Args:
-        evaluator: Its folder.
-        annotator: Whom scores imitate; without one, a person nobody has met.
-        out: A file of JSON lines to which the rows of replies are appended.
-        store: Where what was scored is added up; without one nothing is watched.
-        watching: How it is watched.
-        say: Told of alarms, and of what could not be done, in a line each.
-        conversations: How many are remembered.
-        seconds: How long they are remembered after their last message.
-        models: Whom sources that are not live may ask about every reply; without them nobody is asked.
-        limits: Words that are looked at, and the memory of all conversations together.
-        mart: Where scores go that the board shows.
-        every: Seconds between looks at the folder: a new evaluator takes over (`EvaluatorReloader`).
+        evaluator: Folder of the evaluator.
+        annotator: Annotator whose answers are predicted; None predicts a new annotator.
+        out: File of JSON lines that receives the rows of replies.
+        store: Store of the monitoring data; None turns monitoring off.
+        watching: Settings of the monitoring.
+        log: Receives alarms and errors, one line each.
+        conversations: Maximum number of remembered conversations.
+        seconds: Seconds that a conversation is remembered after its last message.
+        models: Models that may be asked about every reply; None sends no requests.
+        limits: Limits on words per message and on memory.
+        mart: Mart that receives the scores for the board.
+        every: Seconds between checks for a new evaluator in the folder (`EvaluatorReloader`).
 
     Raises:
-        BadInput: There is no such evaluator, or it cannot score live.
-        UnknownName: It does not know the annotator.
+        BadInput: The folder holds no evaluator, or it cannot score live.
+        UnknownName: The evaluator has not learned the annotator.
     """
     folder = Path(evaluator)
-    seen = folder_version(folder)
+    version = folder_version(folder)
     scorer = LiveScorer(load_evaluator(folder), annotator, conversations, seconds, models=models, limits=limits)
-    with ExitStack() as open_:
-        log = None if out is None else open_.enter_context(RowLog(out))
-        keep = None if log is None else log.write
-        note: Note = (lambda found: None) if mart is None else _noting(scorer, open_.enter_context(mart.writer()), say)
-        scheduler: MonitoringThread | None = None
+    with ExitStack() as stack:
+        save = None if out is None else stack.enter_context(RowLog(out)).write
+        observe: Observe = lambda results: None  # noqa: E731
+        if mart is not None:
+            observe = _mart_observer(scorer, stack.enter_context(mart.writer()), log)
+        thread: MonitoringThread | None = None
         if store is None:
-            ingestor = Ingestor(scorer, None, keep, note=note)
+            ingestor = Ingestor(scorer, None, save, observe=observe)
         else:
-            watch = ScoreMonitor(_whose(scorer), scorer.columns)
-            scheduler = open_.enter_context(_rounds(watch, store, watching or WatchConfig(), scorer, say))
-            ingestor = Ingestor(scorer, watch, keep, partial(watch.flush, store), note)
+            monitor = ScoreMonitor(_monitored_as(scorer), scorer.columns)
+            thread = stack.enter_context(_monitoring_thread(monitor, store, watching or WatchConfig(), scorer, log))
+            ingestor = Ingestor(scorer, monitor, save, partial(monitor.flush, store), observe)
 
-        def take_over(found: Evaluator) -> None:
-            prepared = scorer.prepared(found)
+        def take_over(new_evaluator: Evaluator) -> None:
+            prepared = scorer.prepared(new_evaluator)
             ingestor.take_over(prepared)
-            if scheduler is not None:
-                scheduler.training = _learned(prepared)
+            if thread is not None:
+                thread.training = _training_evidence(prepared)
 
-        open_.enter_context(EvaluatorReloader(folder, seen, take_over, say, every))
+        stack.enter_context(EvaluatorReloader(folder, version, take_over, log, every))
         yield ingestor
 
 
-def _noting(scorer: LiveScorer, writer: MartWriter, say: Say) -> Note:
-    """Puts what was scored where the board sees it; that it cannot be written is said once, and scoring goes on."""
-    origins: dict[Signature, RowOrigin] = {}  # another evaluator may take over
-    told = set[str]()
+def _mart_observer(scorer: LiveScorer, writer: MartWriter, log: Log) -> Observe:
+    """Return a function that writes scores to the mart; it logs each kind of failure once, and scoring goes on."""
+    origins: dict[Signature, RowOrigin] = {}  # by signature, since another evaluator may take over
+    logged = set[str]()
 
     def origin_of(score: Score | Unscored) -> RowOrigin:
         if score.signature not in origins:
@@ -303,56 +308,63 @@ def _noting(scorer: LiveScorer, writer: MartWriter, say: Say) -> Note:
             origins[score.signature] = origin
         return origins[score.signature]
 
-    def note(found: Sequence[tuple[Message, IngestResult]]) -> None:
+    def observe(results: Sequence[tuple[Message, IngestResult]]) -> None:
         rows = [
             row
-            for said, taken in found
-            if (score := taken.score) is not None and not taken.again
-            for row in origin_of(score).rows(score.to_json(), _facts(said), _now(), _asked(scorer, score))
+            for message, result in results
+            if (score := result.score) is not None and not result.again
+            for row in origin_of(score).rows(score.to_json(), _facts(message), _now(), _input(scorer, score))
         ]
         try:
             writer.write(rows)
         except StoreError as error:
-            if str(error) not in told:
-                say(f"the board does not see these scores: {error}")
-            told.add(str(error))
+            if str(error) not in logged:
+                log(f"the board does not show these scores: {error}")
+            logged.add(str(error))
 
-    return note
+    return observe
 
 
-def _facts(said: Message) -> ConversationFacts:
-    return ConversationFacts(said.system, time=_now() if said.time is None else milliseconds(said.time.isoformat()))
+def _facts(message: Message) -> ConversationFacts:
+    moment = _now() if message.time is None else milliseconds(message.time.isoformat())
+    return ConversationFacts(message.system, time=moment)
 
 
 def _now() -> int:
     return int(time.time() * 1000)
 
 
-def _asked(scorer: LiveScorer, score: Score | Unscored) -> str | None:
-    """The hash of what a first reply answers; of later ones it would take the longer the longer they are."""
+def _input(scorer: LiveScorer, score: Score | Unscored) -> str | None:
+    """Return the hash of the input of a first reply; hashing the input of later ones would take ever longer."""
     turn = score.target.turn
-    known = scorer.conversation(score.target.conversation) if turn is not None and turn <= FIRST else None
-    return None if known is None else input_of(known.turns, turn)
+    if turn is None or turn > FIRST_TURNS:
+        return None
+    conversation = scorer.conversation(score.target.conversation)
+    return None if conversation is None else input_of(conversation.turns, turn)
 
 
-def _whose(scorer: LiveScorer) -> str:
-    """Whose scores are comparable: what was learned, down to the last number, and for whom it speaks."""
+def _monitored_as(scorer: LiveScorer) -> str:
+    """Return the identity of comparable scores: signature, digest of the evaluator, and annotator."""
     signature = scorer.signature.with_part("learned", scorer.evaluator.digest())
     return str(signature.with_part("for", scorer.speaker or POPULATION))
 
 
-def _rounds(watch: ScoreMonitor, store: Store, config: WatchConfig, scorer: LiveScorer, say: Say) -> MonitoringThread:
-    def alarm(found: Alarm) -> None:
-        say(f"alarm: {found.message}")
+def _monitoring_thread(
+    monitor: ScoreMonitor, store: Store, config: WatchConfig, scorer: LiveScorer, log: Log
+) -> MonitoringThread:
+    def on_alarm(alarm: Alarm) -> None:
+        log(f"alarm: {alarm.message}")
 
-    def trouble(reason: str) -> None:
-        say(f"not done yet: {reason}")
+    def on_trouble(reason: str) -> None:
+        log(f"not done yet: {reason}")
 
-    return MonitoringThread(watch, store, config.webhook, config.false_alarm_rate, _learned(scorer), alarm, trouble)
+    rate, training = config.false_alarm_rate, _training_evidence(scorer)
+    return MonitoringThread(monitor, store, config.webhook, rate, training, on_alarm, on_trouble)
 
 
-def _learned(scorer: LiveScorer) -> EvidenceTable | None:
-    """The evidence of replies that its evaluator learned from."""
+def _training_evidence(scorer: LiveScorer) -> EvidenceTable | None:
+    """Return the evidence of the training replies; None for conversations, whose means differ from single replies."""
     head = scorer.evaluator.head
-    seen = head.seen(EvidenceTable.from_rows(head.columns or (), {})) if scorer.evaluator.level == "turn" else None
-    return None if seen is None else seen[0]  # means over a conversation are unlike a reply's own values
+    columns = EvidenceTable.from_rows(head.columns or (), {})
+    seen = head.seen(columns) if scorer.evaluator.level == "turn" else None
+    return None if seen is None else seen[0]

@@ -29,8 +29,8 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from accord.edges import MB, AccordError, BadInput, read_text, regular_size, validation_messages, write_atomically
 from accord.formats import formats
-from accord.live.ingest import Ingestor, Row, RowLog, is_kept, refused
-from accord.live.messages import CONVERSATIONS, HistoryDeduplicator, Message, Once
+from accord.live.ingest import Ingestor, LiveRow, RowLog, is_new_score, refused_row
+from accord.live.messages import CONVERSATIONS, HistoryDeduplicator, LogOnce, Message
 
 STDIN = Path("-")
 BATCH_LINES = 256
@@ -234,7 +234,7 @@ class LogFollower:
         self.path, self.ingestor, self.rows, self.position_path = path, ingestor, rows, position_path
         self.format, self.stop, self.log = format, stop or Event(), log
         self.gaps = 0
-        self._history = HistoryDeduplicator(room=ingestor.scorer.room, on_passed_over=Once(log))
+        self._history = HistoryDeduplicator(memory=ingestor.scorer.memory, on_skipped=LogOnce(log))
         self._starts: OrderedDict[str, int] = OrderedDict()  # offset of each conversation under way
         self._written: Counter[tuple[str, ...]] = Counter()  # rows after the last position
         self._files: deque[LineReader] = deque()  # renamed files that are still read, then the log
@@ -366,10 +366,12 @@ class LogFollower:
         """Score lines, and write the rows that are not in the output yet."""
         messages, rows = self._parse(file, lines)
         scored = self.ingestor.take([message for _, message in messages])
-        rows += [{**row, "at": line.start} for (line, _), row in zip(messages, scored, strict=True) if is_kept(row)]
+        rows += [
+            {**row, "at": line.start} for (line, _), row in zip(messages, scored, strict=True) if is_new_score(row)
+        ]
         self.rows.write([row for row in sorted(rows, key=lambda row: row["at"]) if not self._is_written(row)])
 
-    def _is_written(self, row: Row) -> bool:
+    def _is_written(self, row: LiveRow) -> bool:
         key = _row_key(row)
         self._written[key] -= 1
         if self._written[key] >= 0:
@@ -377,10 +379,10 @@ class LogFollower:
         del self._written[key]
         return False
 
-    def _parse(self, file: LineReader, lines: list[Line]) -> tuple[list[tuple[Line, Message]], list[Row]]:
+    def _parse(self, file: LineReader, lines: list[Line]) -> tuple[list[tuple[Line, Message]], list[LiveRow]]:
         """Return the new messages of lines, and refused rows of invalid lines."""
         messages: list[tuple[Line, Message]] = []
-        refused_rows: list[Row] = []
+        refused_rows: list[LiveRow] = []
         name = f"{self.path.name}#{file.number}" if file.number else self.path.name
         for line in lines:
             if line.content == b"":
@@ -389,7 +391,7 @@ class LogFollower:
                 new, errors = self._history.messages(_parse_line(line), f"{name}@{line.start}", self.format)
             except BadInput as error:
                 new, errors = [], [str(error)]
-            refused_rows += [{**refused(error), "at": line.start} for error in errors]
+            refused_rows += [{**refused_row(error), "at": line.start} for error in errors]
             for message in new:
                 self._starts.setdefault(message.conversation, line.start)
                 self._starts.move_to_end(message.conversation)
@@ -456,7 +458,7 @@ class LogFollower:
         self._saved, self._is_save_failing, self._saved_at = position, False, time.monotonic()
 
 
-def _row_key(row: Row) -> tuple[str, ...]:
+def _row_key(row: LiveRow) -> tuple[str, ...]:
     """Return a key of the reply or of the invalid line of a row."""
     return tuple(str(row.get(name)) for name in ("at", "conversation", "turn", "id", "error"))
 

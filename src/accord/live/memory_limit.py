@@ -1,7 +1,7 @@
-"""What live scoring remembers, counted in bytes against one bound: what was used longest ago makes room.
+"""Memory of live scoring: one limit in bytes for all parts, which forget the least recently used entries.
 
-Python does not say what an object keeps alive, so that bytes are estimated: those of each text, and for what is made
-of its words as much as was measured of the most costly ones (short words that all differ, of a script beyond Latin-1).
+Python cannot measure what an object keeps alive, so the bytes are estimates: those of each text, and for structures of
+its words the measured maximum (short distinct words of a script beyond Latin-1).
 """
 
 from __future__ import annotations
@@ -17,27 +17,26 @@ from accord.evidence import first_words, word_count
 from accord.values import Document
 
 CONVERSATION, TURN, RESULT = 2500, 400, 4500
-"""Bytes that a conversation counts before anything is said, a turn beside its text, and a score that is kept for a
-message with an id, in case it comes again."""
-APART = 20
-"""Words that a document counts beside its own: each is held against a reply by itself."""
+"""Bytes of an empty conversation, of a turn without its text, and of the result of a message with an id."""
+DOCUMENT_WORDS = 20
+"""Words added per document to its own: each document is compared with a reply separately."""
 DIGEST = 100
-"""Bytes of a digest of what was said."""
-SHOWN = 250
-"""Bytes that a word of a document counts: its stem, and its places in each passage."""
+"""Bytes of a digest of a turn."""
+WORD = 250
+"""Bytes of a word of a document: its stem and its places in each passage."""
 
 
-def said_size(text: str) -> int:
-    """The bytes that a turn counts; what sources make of it they count themselves (`Source.session`)."""
+def turn_bytes(text: str) -> int:
+    """Return the bytes of a turn; sources count their sessions themselves (`Source.session`)."""
     return TURN + getsizeof(text)
 
 
-class Room:
-    """Bytes that several parts keep within one bound; the scorer's conversations, and whoever shares it with them.
+class MemoryBudget:
+    """A limit in bytes shared by the scorer's conversations and other parts.
 
     Attributes:
-        most: The bound.
-        used: What is kept at present.
+        most: The limit.
+        used: Bytes in use.
     """
 
     def __init__(self, most: float = inf) -> None:
@@ -46,11 +45,11 @@ class Room:
         self._shared: list[tuple[Callable[[], float], Callable[[], None]]] = []
 
     def share(self, oldest: Callable[[], float], let_go: Callable[[], None]) -> None:
-        """Take another part in: when what it used longest ago was used (seconds, `inf` for nothing), and its end."""
+        """Register a part: the last use of its oldest entry (seconds; `inf` without any), and how to forget it."""
         self._shared.append((oldest, let_go))
 
     def makes_room(self, before: float) -> bool:
-        """Let go of what other parts used longest ago, if that was before some time; whether there was any."""
+        """Forget the least recently used entry of other parts if it was used before a time; return True if one was."""
         times = [(oldest(), let_go) for oldest, let_go in self._shared]
         first, let_go = min(times, key=lambda each: each[0], default=(inf, None))
         if let_go is None or first >= before:
@@ -59,19 +58,19 @@ class Room:
         return True
 
     def take(self, size: int) -> None:
-        """Count some bytes; those that were let go of are negative."""
+        """Add bytes; negative for released ones."""
         with self._lock:
             self.used += size
 
     @property
     def is_full(self) -> bool:
-        """Whether more is kept than may be."""
+        """True if the limit is exceeded."""
         return self.used > self.most
 
 
 @dataclass
-class _Shown:
-    """A document, and how many conversations show it."""
+class _SharedDocument:
+    """A document with the number of conversations that use it."""
 
     document: Document
     words: int
@@ -79,47 +78,49 @@ class _Shown:
     uses: int = 0
 
 
-class Documents:
-    """The documents of all conversations: each is kept and counted once, as long as a conversation shows it.
+class SharedDocuments:
+    """The documents of all conversations, each stored once as long as a conversation uses it.
 
     Args:
-        words: As many words of the documents of a message are looked at, over all of them.
-        room: Where they are counted.
+        words: Maximum number of words of all documents of a message.
+        memory: Limit that counts them.
     """
 
-    def __init__(self, words: int, room: Room) -> None:
-        self.words, self.room = words, room
-        self._known: dict[str, _Shown] = {}
+    def __init__(self, words: int, memory: MemoryBudget) -> None:
+        self.words, self.memory = words, memory
+        self._known: dict[str, _SharedDocument] = {}
 
     def show(self, texts: Sequence[str]) -> tuple[tuple[Document, ...], bool]:
-        """Documents of these texts as far as they are looked at, each in use once more; and whether that is all."""
+        """Return documents of texts within the limit of words, and False if some were truncated; counts their use."""
         found: list[Document] = []
         left, whole = self.words, True
         for text in texts:
             if left <= 0 or not whole:
                 return tuple(found), False
-            shown = self._known.get(text)
-            if shown is None or shown.words > left:
-                said = sendable(text)
-                short = first_words(said, left)
-                shown, whole = self._of(short), short == said
-            shown.uses += 1
-            left -= shown.words + APART
-            found.append(shown.document)
+            entry = self._known.get(text)
+            if entry is None or entry.words > left:
+                clean = sendable(text)
+                short = first_words(clean, left)
+                entry, whole = self._of(short), short == clean
+            entry.uses += 1
+            left -= entry.words + DOCUMENT_WORDS
+            found.append(entry.document)
         return tuple(found), whole
 
-    def _of(self, text: str) -> _Shown:
+    def _of(self, text: str) -> _SharedDocument:
         if text not in self._known:
             words = word_count(text)
-            shown = self._known[text] = _Shown(Document(text), words, TURN + 2 * getsizeof(text) + SHOWN * words)
-            self.room.take(shown.size)
+            entry = self._known[text] = _SharedDocument(
+                Document(text), words, TURN + 2 * getsizeof(text) + WORD * words
+            )
+            self.memory.take(entry.size)
         return self._known[text]
 
     def let_go(self, documents: Sequence[Document]) -> None:
-        """Documents that a conversation shows no more."""
+        """Release documents of a conversation."""
         for document in documents:
-            shown = self._known[document.text]
-            shown.uses -= 1
-            if shown.uses == 0:
+            entry = self._known[document.text]
+            entry.uses -= 1
+            if entry.uses == 0:
                 del self._known[document.text]
-                self.room.take(-shown.size)
+                self.memory.take(-entry.size)

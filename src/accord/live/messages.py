@@ -1,7 +1,7 @@
-"""Messages as they come in, over HTTP, from a log or from a call, and which of them are new.
+"""Messages of live conversations from HTTP, logs and calls, and the removal of repeated ones.
 
-A message is a `Turn` with what a conversation that is still under way has to say beside it: whose it is, its place, and
-the documents from now on. A log may tell a conversation a message a row, or repeat all of it in every row.
+A message is a `Turn` with its conversation, its place and the documents from now on. A log may have one message per
+row, or repeat the whole conversation in every row.
 """
 
 from __future__ import annotations
@@ -32,80 +32,82 @@ from accord.formats import (
     role_named,
     under_our_names,
 )
-from accord.live.memory_limit import DIGEST, Room
+from accord.live.memory_limit import DIGEST, MemoryBudget
 from accord.values import NON_SPEAKERS, Conversation, Turn, content_hash
 
 CONVERSATIONS = 10_000
-"""The most conversations that are remembered."""
+"""Maximum number of remembered conversations."""
 Role = Literal["assistant", "user", "system", "developer", "tool", "function"]
 ROLES = frozenset({"assistant", "user"}) | NON_SPEAKERS
-MOST_TURNS = 1_000_000
-NOBODYS = "conversations that nobody held are not scored live"
-LONGEST = 1_000_000
-"""Characters of a message, and of its documents together."""
+MAX_TURNS = 1_000_000
+SYNTHETIC_REASON = "synthetic conversations are not scored live"
+MAX_CHARACTERS = 1_000_000
+"""Maximum characters of a message, and of all its documents."""
 Name = Annotated[str, Field(min_length=1, max_length=512)]
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message."""
+    """A message of a live conversation."""
 
     __pydantic_config__ = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
     conversation: Name
-    """Whose message it is; a name not heard of, or forgotten, begins anew."""
+    """Id of the conversation; an unknown or forgotten id starts a new one."""
     role: Role
-    """Who speaks; what neither the assistant nor the user says counts as a turn, and no more."""
+    """Role of the speaker; messages of other roles than assistant and user count as turns only."""
     content: str
-    """What was said."""
+    """Text of the message."""
     documents: Annotated[tuple[str, ...], Field(max_length=1000)] | None = None
-    """What the assistant can see from now on; without them it is what it was."""
+    """Documents that the assistant sees from now on; null keeps the previous ones."""
     id: Name | None = None
-    """Of the message; one that comes again gives what it gave before, and changes nothing."""
-    turn: Annotated[int, Field(ge=0, le=MOST_TURNS)] | None = None
-    """Its place in the conversation, from 0; one that was passed already is not taken in. Without it: the next one."""
+    """Id of the message; a repeated id returns the previous result and changes nothing."""
+    turn: Annotated[int, Field(ge=0, le=MAX_TURNS)] | None = None
+    """Place in the conversation from 0; null is the next place. A message at an earlier place is not taken in."""
     system: Name | None = None
-    """The assistant, or its version: what is watched apart."""
+    """Name or version of the assistant; monitored separately."""
     time: datetime | None = None
-    """When it was said; without it, now."""
+    """Time of the message; null is now."""
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:
-            raise BadInput(f"role {self.role!r} of a message; allowed: {', '.join(sorted(ROLES))}")
-        if self.turn is not None and not 0 <= self.turn <= MOST_TURNS:
-            raise BadInput(f"turns of a conversation are counted from 0 to {MOST_TURNS}")
+            raise BadInput(f"unknown role {self.role!r} of a message; allowed: {', '.join(sorted(ROLES))}")
+        if self.turn is not None and not 0 <= self.turn <= MAX_TURNS:
+            raise BadInput(f"turn {self.turn} of a message; turns are numbered from 0 to {MAX_TURNS}")
         if self.time is not None and not is_in_calendar(self.time):
             raise BadInput(f"time {self.time.isoformat()} of a message is outside the years 1 to 9999 UTC")
         given = sum(map(len, self.documents or ()))
-        if len(self.content) > LONGEST or given > LONGEST:
+        if len(self.content) > MAX_CHARACTERS or given > MAX_CHARACTERS:
             raise BadInput(
-                f"a message of {len(self.content)} characters with documents of {given}; at most {LONGEST} of either. "
-                "Send the passages that the assistant was shown"
+                f"a message of {len(self.content)} characters with documents of {given}; the limit is {MAX_CHARACTERS} "
+                "for each. Send only the passages that the assistant was shown"
             )
 
     @property
     def day(self) -> str:
         """The day of the message in UTC, in ISO format."""
-        said = self.time or datetime.now(UTC)
-        return (said.astimezone(UTC) if said.tzinfo else said).date().isoformat()
+        time = self.time or datetime.now(UTC)
+        return (time.astimezone(UTC) if time.tzinfo else time).date().isoformat()
 
 
 @cache
 def adapter() -> TypeAdapter[Message]:
-    """What reads messages from JSON, and knows their JSON Schema."""
+    """Return the reader of messages, which also gives their JSON Schema."""
     return TypeAdapter(Message)
 
 
 def message_from(row: Any) -> Message:
-    """A message from a JSON value.
+    """Read a message from a JSON value.
 
     Raises:
-        BadInput: It is no message; the error says what is wrong with which field.
+        BadInput: A field is missing or invalid; the error names it.
     """
     if not isinstance(row, Mapping):
         raise BadInput(f"a message is a JSON object with conversation, role and content; got {type(row).__name__}")
     for name in ("conversation", "id"):
-        if isinstance(row.get(name), str) and not is_sendable(row[name]):  # replacing them could make two ids equal
+        if isinstance(row.get(name), str) and not is_sendable(
+            row[name]
+        ):  # replaced characters could make two ids equal
             raise BadInput(f"not a message: {name}: an id cannot hold NUL or half a surrogate pair")
     try:
         return adapter().validate_python(sendable_json(row))
@@ -122,22 +124,21 @@ ALIASES = {
     "time": ("timestamp", "created_at"),
     "documents": ("context", "contexts", "retrieved_contexts", "knowledge"),
 }
-"""What logs of single messages often call our fields."""
+"""Common names of our fields in logs of single messages."""
 FIELDS = frozenset(Message.__dataclass_fields__)
 WINDOW = 200
-"""The last turns of a conversation that one told from its middle is recognised by."""
+"""Number of last turns by which a conversation without its beginning is recognized."""
 _TIMES = TypeAdapter[datetime | None](datetime | None)
 _SHAPES = (BadInput, KeyError, TypeError, AttributeError, ValueError, RecursionError)
-"""A row can be wrong in more ways than a format can list."""
+"""Errors of rows with an unexpected shape."""
 
 
-class _Known(NamedTuple):
-    """What a conversation has said.
+class _History(NamedTuple):
+    """Digests of the turns of a conversation.
 
-    `prefixes` are digests of its first turns: of all, of all but the last, and so on, as far as the window reaches, in
-    rising order; `last` are digests of the last turns by themselves. `in_pieces` says that its rows do not repeat what
-    was before them: then only a row that holds all of it is taken for a repetition. `used` is when it was told of last,
-    `size` what it counts in bytes.
+    `prefixes` are digests of its first turns: of all, of all but the last, and so on within the window, in rising
+    order. `last` are digests of single last turns. `in_pieces` means that rows do not repeat earlier turns: then only a
+    row with all turns is a repetition. `used` is the time of the last row, and `size` its bytes.
     """
 
     turns: int = 0
@@ -148,54 +149,54 @@ class _Known(NamedTuple):
     size: int = 0
 
 
-class Once:
-    """Says of each reason why traces say nothing, the first time, what could be done about it."""
+class LogOnce:
+    """Logs each reason why traces hold no messages once, with advice."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self.say, self._said = say, set[str]()
 
     def __call__(self, reason: str) -> None:
-        """Say it, unless it was said."""
+        """Log a reason that was not logged before."""
         if reason not in self._said:
             self._said.add(reason)
-            self.say(NO_CONTENT if reason == NO_MESSAGES else f"spans or log records are passed over: {reason}")
+            self.say(NO_CONTENT if reason == NO_MESSAGES else f"skipped spans or log records: {reason}")
 
 
 class HistoryDeduplicator:
-    """Rows to messages; remembers by their digests what conversations that repeat themselves have said.
+    """Turns rows into messages, without those that earlier rows of a conversation had.
 
     Args:
-        conversations: How many are remembered.
-        room: Where the bytes of that are counted, and by whom let go of; without one they are not.
-        on_passed_over: Called with the reason for each part of a row that is well-formed and says nothing.
+        conversations: Maximum number of remembered conversations.
+        memory: Limit that counts the digests; None does not count them.
+        on_skipped: Called with the reason for each valid part of a row without messages.
     """
 
     def __init__(
         self,
         conversations: int = CONVERSATIONS,
-        room: Room | None = None,
-        on_passed_over: Callable[[str], None] = lambda reason: None,
+        memory: MemoryBudget | None = None,
+        on_skipped: Callable[[str], None] = lambda reason: None,
     ) -> None:
-        self.conversations, self.room, self.on_passed_over = conversations, room or Room(), on_passed_over
-        self._known: OrderedDict[str, _Known] = OrderedDict()
-        self.room.share(self.oldest, self.let_go_oldest)
+        self.conversations, self.memory, self.on_skipped = conversations, memory or MemoryBudget(), on_skipped
+        self._known: OrderedDict[str, _History] = OrderedDict()
+        self.memory.share(self.oldest, self.forget_oldest)
 
     def oldest(self) -> float:
-        """When the conversation was told of last that was longest ago; never, where there is none."""
+        """Return the time of the least recently used conversation; infinity without any."""
         with suppress(RuntimeError):  # changed meanwhile
             return next(iter(self._known.values())).used if self._known else inf
         return inf
 
-    def let_go_oldest(self) -> None:
-        """Make room."""
+    def forget_oldest(self) -> None:
+        """Forget the least recently used conversation."""
         with suppress(KeyError):  # forgotten meanwhile
             _, known = self._known.popitem(last=False)
-            self.room.take(-known.size)
+            self.memory.take(-known.size)
 
     def messages(self, row: Any, where: str, format: str = "auto") -> tuple[list[Message], list[str]]:
-        """The messages of a row that were not there before, in their order; and why parts of it are none.
+        """Return the new messages of a row in order, and the reasons of parts that cannot be read.
 
-        A row may bundle several parts, as a batch of spans does; one that cannot be read costs the others nothing.
+        A row may bundle several parts, such as a batch of spans; a bad part does not affect the others.
         """
         try:
             if format == "auto" and isinstance(row, Mapping) and "role" in row:
@@ -203,15 +204,15 @@ class HistoryDeduplicator:
             format = detect(row, where) if format == "auto" and isinstance(row, Mapping) else format
             groups, bad = self.groups(row, where, format)
         except _SHAPES as error:
-            return [], [_why(error)]
-        found, more = self.heard(groups, format)
+            return [], [_reason(error)]
+        found, more = self.new_messages(groups, format)
         return found, [*bad, *more]
 
     def groups(self, row: Any, where: str, format: str) -> tuple[dict[str, list[Fields]], list[str]]:
-        """The parts of a row by the conversation that they tell of, in their order; and why others tell of none.
+        """Return the parts of a row by conversation, and the reasons of parts that cannot be read.
 
         Raises:
-            BadInput: It is no row.
+            BadInput: The row is no JSON object.
         """
         if not isinstance(row, Mapping):
             raise BadInput(f"a row is a JSON object, got {type(row).__name__}")
@@ -220,113 +221,113 @@ class HistoryDeduplicator:
         bad: list[str] = []
         nothing = reader.skip_reason({}) if reader.split and reader.skip_reason else None
         for part in [row] if reader.split is None else reader.split(row):
-            if part == {} and nothing is not None:  # as most spans are: it says nothing beside others either
-                self.on_passed_over(nothing)
+            if part == {} and nothing is not None:  # like most spans
+                self.on_skipped(nothing)
                 continue
             try:
                 name = (reader.key(part) if reader.key else None) or where
             except _SHAPES as error:
-                bad.append(_why(error))
+                bad.append(_reason(error))
             else:
                 reason = reader.skip_reason(part) if reader.skip_reason else None
                 if reason is not None:
-                    self.on_passed_over(reason)
+                    self.on_skipped(reason)
                 groups.setdefault(name, []).append(part)
         return groups, bad
 
-    def heard(self, groups: Mapping[str, list[Fields]], format: str) -> tuple[list[Message], list[str]]:
-        """What parts of a row tell that was not there before; and why some of them tell nothing."""
+    def new_messages(self, groups: Mapping[str, list[Fields]], format: str) -> tuple[list[Message], list[str]]:
+        """Return the new messages of parts of a row, and the reasons of parts that cannot be read."""
         reader = formats.get(format)
         found: list[Message] = []
         bad: list[str] = []
         for name, group in groups.items():
-            for read in self._together(reader, group, name):
+            for read in self._group_readers(reader, group, name):
                 try:
                     found += read()
                 except _SHAPES as error:
-                    bad.append(_why(error))
+                    bad.append(_reason(error))
         return found, bad
 
-    def _together(self, reader: Format, group: list[Fields], name: str) -> Iterator[Callable[[], list[Message]]]:
-        """Parts of one conversation are read together, since some repeat others; one by one where that fails."""
+    def _group_readers(self, reader: Format, group: list[Fields], name: str) -> Iterator[Callable[[], list[Message]]]:
+        """Yield readers of a conversation's parts: one for all, since some repeat others, or one each if that fails."""
         try:
             record = reader.convert(group, name)
         except _SHAPES as error:
             alone = [partial(self._read, reader, [part], name) for part in group]
             yield from alone if len(alone) > 1 else [partial(_raise, error)]
         else:
-            yield partial(self._heard, reader, record)
+            yield partial(self._new_messages, reader, record)
 
     def _read(self, reader: Format, parts: list[Fields], name: str) -> list[Message]:
-        return self._heard(reader, reader.convert(parts, name))
+        return self._new_messages(reader, reader.convert(parts, name))
 
-    def _heard(self, reader: Format, record: Record | None) -> list[Message]:
+    def _new_messages(self, reader: Format, record: Record | None) -> list[Message]:
         if record is None:
             return []
         if record.conversation.is_synthetic:
-            self.on_passed_over(NOBODYS)
+            self.on_skipped(SYNTHETIC_REASON)
             return []
-        summaries = reader.split is not None  # of spans some tell again what others inside them told
+        summaries = reader.split is not None  # some spans repeat the spans inside them
         return [_message_of(record.conversation, turn) for turn in self.new_in(record.conversation, summaries)]
 
-    def state(self, conversation: str) -> _Known | None:
-        """What is known of a conversation, for `take_back`; it never changes."""
+    def state(self, conversation: str) -> _History | None:
+        """Return the immutable state of a conversation, for `roll_back`."""
         return self._known.get(conversation)
 
-    def take_back(self, conversation: str, before: _Known | None, after: _Known | None) -> None:
-        """Know of a conversation what was known before a row; all that it says is new where it said more since then."""
+    def roll_back(self, conversation: str, before: _History | None, after: _History | None) -> None:
+        """Restore the state of a conversation before a row; forget it if other rows came since."""
         if self._known.get(conversation) is not after:
             self.forget(conversation)
         elif before is not after:
             self.forget(conversation)
             if before is not None:
                 self._known[conversation] = before
-                self.room.take(before.size)
+                self.memory.take(before.size)
 
     def forget(self, conversation: str) -> None:
-        """Take all that a conversation says from now on as new."""
+        """Forget a conversation, so that all its messages count as new."""
         known = self._known.pop(conversation, None)
-        self.room.take(0 if known is None else -known.size)
+        self.memory.take(0 if known is None else -known.size)
 
     def new_in(self, conversation: Conversation, summaries: bool = False) -> list[Turn]:
-        """The turns of a conversation that were not there when it was seen last.
+        """Return the turns of a conversation that earlier rows did not have.
 
-        A conversation may be told from its beginning, where a turn that differs (a regenerated reply) takes the place
-        of what followed; from some turn on (a window); or in pieces that share nothing. With `summaries`, one that
-        leaves out turns between others, as the span of an agent around its calls, tells nothing new.
+        A row may hold the conversation from its beginning (a changed turn, such as a regenerated reply, replaces the
+        following ones), a window of its last turns, or only new turns. With `summaries`, a row that leaves out turns
+        between others holds nothing new, such as the span of an agent around its calls.
         """
         now = tuple(content_hash([turn.role, turn.content.strip()], length=16) for turn in conversation.turns)
-        before = self._known.pop(conversation.id, None) or _Known()
-        after, repeated = _after(before, now, summaries)
+        before = self._known.pop(conversation.id, None) or _History()
+        after, repeated = _updated(before, now, summaries)
         after = after._replace(used=monotonic(), size=DIGEST * (3 + len(after.prefixes) + len(after.last)))
         self._known[conversation.id] = after
-        self.room.take(after.size - before.size)
+        self.memory.take(after.size - before.size)
         while len(self._known) > self.conversations:
-            self.let_go_oldest()
-        return [_as_heard(turn) for turn in conversation.turns[repeated:] if turn.role in ROLES]
+            self.forget_oldest()
+        return [_as_message_turn(turn) for turn in conversation.turns[repeated:] if turn.role in ROLES]
 
 
-def _after(before: _Known, now: tuple[str, ...], summaries: bool) -> tuple[_Known, int]:
-    """What is known after a row, and how many of its turns, from the first on, were said before."""
+def _updated(before: _History, now: tuple[str, ...], summaries: bool) -> tuple[_History, int]:
+    """Return the state after a row, and the number of its first turns that are not new."""
     prefixes = _chained("", now)
-    shared = _shared(before, prefixes)
+    shared = _shared_turns(before, prefixes)
     if shared == len(now):
         return before, shared
-    if summaries and shared < before.turns and before.last[-1] == now[-1] and _within(now, before.last):
+    if summaries and shared < before.turns and before.last[-1] == now[-1] and _is_subsequence(now, before.last):
         return before, len(now)
     if shared:
         kept = len(before.prefixes) - (before.turns - shared)
-        start = _Known(shared, before.prefixes[:kept], before.last[: len(before.last) - (before.turns - shared)])
-        return _longer(start, now[shared:], before.in_pieces), shared
+        start = _History(shared, before.prefixes[:kept], before.last[: len(before.last) - (before.turns - shared)])
+        return _extended(start, now[shared:], before.in_pieces), shared
     last = before.last
     overlap = next((n for n in range(min(len(last), len(now)), 0, -1) if last[-n:] == now[:n]), 0)
     if overlap and not before.in_pieces:
-        return _longer(before, now[overlap:]), overlap
-    return _longer(before, now, in_pieces=before.turns > 0), 0
+        return _extended(before, now[overlap:]), overlap
+    return _extended(before, now, in_pieces=before.turns > 0), 0
 
 
-def _shared(before: _Known, prefixes: Sequence[str]) -> int:
-    """How many first turns a row shares with what is known: as many as are within the window."""
+def _shared_turns(before: _History, prefixes: Sequence[str]) -> int:
+    """Return the number of first turns that a row shares with the known ones, within the window."""
     if before.in_pieces:
         whole = before.turns and len(prefixes) >= before.turns and prefixes[before.turns - 1] == before.prefixes[-1]
         return before.turns if whole else 0
@@ -335,21 +336,21 @@ def _shared(before: _Known, prefixes: Sequence[str]) -> int:
     return max((n for n, prefix in enumerate(prefixes, 1) if known.get(n) == prefix), default=0)
 
 
-def _longer(known: _Known, new: Sequence[str], in_pieces: bool = False) -> _Known:
+def _extended(known: _History, new: Sequence[str], in_pieces: bool = False) -> _History:
     prefixes = _chained(known.prefixes[-1] if known.prefixes else "", new)
-    return _Known(
+    return _History(
         known.turns + len(new), (*known.prefixes, *prefixes)[-WINDOW:], (*known.last, *new)[-WINDOW:], in_pieces
     )
 
 
-def _within(now: Sequence[str], last: Sequence[str]) -> bool:
-    """Whether turns occur among others, in their order."""
+def _is_subsequence(now: Sequence[str], last: Sequence[str]) -> bool:
+    """Return True if turns occur among others in the same order."""
     rest = iter(last)
     return all(turn in rest for turn in now)
 
 
 def _chained(whole: str, turns: Sequence[str]) -> list[str]:
-    """Digests of all turns up to each, going on from that of those before."""
+    """Return the digest of all turns up to each one, continuing from an earlier digest."""
     found = []
     for turn in turns:
         whole = hashlib.sha256(f"{whole}{turn}".encode()).hexdigest()[:32]
@@ -361,19 +362,19 @@ def _raise(error: Exception) -> list[Message]:
     raise error
 
 
-def _why(error: Exception) -> str:
-    """What to say of a part that is not of the expected shape."""
-    return str(error) if isinstance(error, BadInput) else f"not of the expected shape ({type(error).__name__}: {error})"
+def _reason(error: Exception) -> str:
+    """Return the reason why a part cannot be read."""
+    return str(error) if isinstance(error, BadInput) else f"unexpected shape ({type(error).__name__}: {error})"
 
 
-def _as_heard(turn: Turn) -> Turn:
-    """The turn; what the assistant only hands to a tool is no reply."""
+def _as_message_turn(turn: Turn) -> Turn:
+    """Return the turn; a message of the assistant with only tool calls is no reply."""
     calls = turn.role == "assistant" and bool(turn.extra) and not turn.content.strip()
     return replace(turn, role="tool") if calls else turn
 
 
 def _message_of(conversation: Conversation, turn: Turn) -> Message:
-    """A turn as a message."""
+    """Return a turn as a message."""
     known = conversation.metadata
     time = next((known[name] for name in ("time", *ALIASES["time"]) if known.get(name)), None)
     return message_from({
@@ -387,7 +388,7 @@ def _message_of(conversation: Conversation, turn: Turn) -> Message:
 
 
 def _time(value: Any) -> datetime | None:
-    """Return the time that a log gives, or None if it is not a time between the years 1 and 9999 UTC."""
+    """Return a time from a log, or None if it is no time between the years 1 and 9999 UTC."""
     try:
         found = _TIMES.validate_python(value)
     except ValidationError:
@@ -396,7 +397,7 @@ def _time(value: Any) -> datetime | None:
 
 
 def _message_in(row: Fields) -> Message:
-    """A row that is one message; what a log says beyond our fields is passed over."""
+    """Read a row that is one message; fields that are not ours are ignored."""
     ours: dict[str, Any] = {name: value for name, value in under_our_names(row, ALIASES).items() if name in FIELDS}
     if isinstance(ours.get("role"), str):
         ours["role"] = role_named(ours["role"])

@@ -29,7 +29,7 @@ from accord.live.alarms import (
 from accord.live.daily_sketch import DaySketch, NameLimit
 from accord.live.webhook import post_alarms
 from accord.store import MonitoringTables, Store
-from accord.validation import one_per_group
+from accord.validation import sample_one_per_group
 from accord.values import Score, Unscored
 
 MAX_SYSTEMS, MAX_OPEN_DAYS = 100, 200
@@ -41,7 +41,7 @@ FLUSH_SECONDS, CHECK_SECONDS, STOP_SECONDS = 10.0, 300.0, 15.0
 
 
 class SketchRow(TypedDict):
-    """Row of the store: the sketch of a day, with the columns of its evidence."""
+    """LiveRow of the store: the sketch of a day, with the columns of its evidence."""
 
     key: str
     evaluator: str
@@ -281,7 +281,7 @@ def raise_alarms(
     """
     features = {}
     if training is not None:  # stored sketches name columns by name and signature alone
-        for column, values in one_per_group(training).items():
+        for column, values in sample_one_per_group(training).items():
             features[Column(column.name, column.signature)] = values
     series = load_series(store, _date_before(7 * PAST_WEEKS + FINISHED_DAYS + 1, now))
     alarms = find_alarms(series, _date_before(0, now), level, checks, features)

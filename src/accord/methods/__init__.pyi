@@ -1,6 +1,6 @@
-from .in_context.experiment import at_random as at_random, Choose as Choose, Experiment as Experiment
-from .in_context.experiment import ExperimentResult as ExperimentResult, FEW_SHOT as FEW_SHOT
-from .in_context.experiment import InContextFindings as InContextFindings, PromptFigures as PromptFigures
+from .in_context.experiment import at_random as at_random, Choose as Choose, FEW_SHOT as FEW_SHOT
+from .in_context.experiment import InContextFindings as InContextFindings, InContextResult as InContextResult
+from .in_context.experiment import InContextTraining as InContextTraining, PromptFigures as PromptFigures
 from .in_context.experiment import rivals as rivals, ZERO_SHOT as ZERO_SHOT
 from .in_context.prompt_assembly import at_level as at_level, EnsembleSizes as EnsembleSizes
 from .in_context.prompt_assembly import greedy_subgraph as greedy_subgraph, Recipe as Recipe, recipe_from as recipe_from

@@ -137,21 +137,23 @@ class JudgeExchange(Exchange[JudgeRequest, Answer]):
     ) -> Iterator[SampleUnit]:
         """Yield each sample's questions with the stored answers, which are looked up for some dozens at a time."""
         for batch in batches(samples, PREPARED_AT_ONCE):
-            prepared = [self._unit(sample) for sample in batch]
-            stored = find(key for unit in prepared for key in unit.requests)
-            for unit in prepared:
-                known = {k: self.decode(request, stored[k]) for k, request in unit.requests.items() if k in stored}
-                yield replace(unit, answers=known)
+            prepared = [self._prepare(sample) for sample in batch]
+            stored = find(key for _, requests, _ in prepared for key in requests)
+            for sample, (shown, requests, keys) in zip(batch, prepared, strict=True):
+                known = {key: self.decode(request, stored[key]) for key, request in requests.items() if key in stored}
+                yield SampleUnit(requests, known, shown, keys, truncated_share(sample, shown))
 
-    def _unit(self, sample: Sample) -> SampleUnit:
+    def _prepare(self, sample: Sample) -> tuple[Sample, dict[str, JudgeRequest], dict[str, str]]:
+        """Return the shown sample, its requests by key, and the key of each question by id."""
         shown = self._window(sample)
-        questions = [question for question in self.questions if question.applies_to(shown.conversation)]
-        requests = [JudgeRequest(shown, question, self.judge.made_from(shown, question)) for question in questions]
-        keys = {request.question.id: self.key(request) for request in requests}
-        # The first of several questions with one key is asked.
-        by_key = {keys[request.question.id]: request for request in reversed(requests)}
-        ordered = {key: by_key[key] for key in keys.values()}
-        return SampleUnit(ordered, {}, shown, keys, truncated_share(sample, shown))
+        requests: dict[str, JudgeRequest] = {}
+        keys: dict[str, str] = {}
+        for question in self.questions:
+            if question.applies_to(shown.conversation):
+                request = JudgeRequest(shown, question, self.judge.made_from(shown, question))
+                keys[question.id] = key = self.key(request)
+                requests.setdefault(key, request)
+        return shown, requests, keys
 
     def judged(self, unit: SampleUnit, answers: Mapping[str, Answer | Missing]) -> Judged:
         """Return the answers to all questions of the rubric about one sample."""
@@ -160,7 +162,8 @@ class JudgeExchange(Exchange[JudgeRequest, Answer]):
         for question in self.questions:
             answer = answers[unit.keys[question.id]] if question.id in unit.keys else None
             if isinstance(answer, Answer | Unanswered):
-                found.append(replace(answer, question=question.id))
+                is_same = answer.question == question.id
+                found.append(answer if is_same else replace(answer, question=question.id))
             elif answer is not None:
                 found.append(Unanswered(question.id, answer.reason, answer.detail))
             else:

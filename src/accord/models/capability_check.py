@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from accord.edges import AccordError, BadInput, ModelError
-from accord.models.client import TIMEOUT_SECONDS, ChatCompletions
+from accord.models.client import TIMEOUT_SECONDS, ChatCompletions, Endpoint
 from accord.models.judges.chat_judges import TOP_LOGPROBS, schema_of
 from accord.models.judges.decisions import (
     DecisionQuestion,
@@ -16,8 +16,8 @@ from accord.models.judges.decisions import (
     OpenAIDecisions,
     SystemOne,
 )
-from accord.models.likelihood import Echo, EchoCompletions
-from accord.models.model import CallFailed, ChatMessage, Prompt, in_process
+from accord.models.likelihood import NO_ECHO, Echo, EchoCompletions, Echoed
+from accord.models.model import CallFailed, ChatMessage, Prompt, Reply, in_process
 from accord.models.prompts import prompt_for
 from accord.models.reply_parsing import parse_json, require_list, require_object
 from accord.values import Conversation, Question, Sample, Scale, Turn
@@ -36,6 +36,10 @@ class Capability:
     shown_by: str
 
 
+Evidence = tuple[bool, str]
+"""True if a reply shows the capability, and the evidence in words."""
+
+
 async def probe(
     model: str, base_url: str | None, api_key: str | None = None, timeout: float = TIMEOUT_SECONDS
 ) -> list[Capability]:
@@ -47,30 +51,25 @@ async def probe(
     """
     if in_process(model):
         raise BadInput(f"{model!r} runs in this process and has no endpoint to check; use mode logprobs")
-    tries: dict[str, Callable[..., Awaitable[tuple[bool, str]]]] = {
-        "chat": _chat,
-        "logprobs": _logprobs,
-        "json schema": _schema,
-        "decisions": _decisions,
-        "systemone": _system_one,
-        "echo": _echo,
-        "context length": _context,
-    }
     capabilities = []
-    for name, attempt in tries.items():
+    for name, (kind, request, read) in _checks().items():
+        wire = kind(model, base_url, api_key, timeout)
         try:
-            able, shown_by = await attempt(model, base_url, api_key, timeout)
+            able, shown_by = read(await (wire.fetch("/models") if request is None else wire.ask(request)), model)
         except CallFailed as error:
             if error.failure.reason == "unreachable" and not error.failure.is_sent:
                 raise ModelError(
                     f"the endpoint is unreachable: {error.failure.detail}. Start it, or set another address: "
                     "--base-url or OPENAI_BASE_URL"
                 ) from None
-            able, shown_by = False, str(error)
+            has_no_echo = error.failure.reason == NO_ECHO
+            able, shown_by = False, "the reply has no tokens of the prompt" if has_no_echo else str(error)
         except AccordError as error:
             if isinstance(error, BadInput) or "OPENAI_API_KEY" in str(error):
                 raise
             able, shown_by = False, str(error)
+        finally:
+            await wire.close()
         capabilities.append(Capability(name, able, shown_by))
     return capabilities
 
@@ -89,98 +88,76 @@ def best_mode(capabilities: list[Capability]) -> tuple[str | None, str]:
     for mode, reason in reasons.items():
         if needs.get(mode, mode) in able:
             return mode, reason
-    return None, "the endpoint supports none of the modes"
+    return None, "the endpoint supports no mode"
 
 
-def _prompt(top_logprobs: int = 0) -> Prompt:
-    return prompt_for(SUBJECT, QUESTION, "", top_logprobs)
+def _checks() -> dict[str, tuple[type[Endpoint], Any, Callable[[Any, str], Evidence]]]:
+    """Return the endpoint, the request and the reader of the reply of each check; None requests the list of models."""
+    levels = tuple((str(option), "") for option in QUESTION.scale.options)
+    questions = (
+        DecisionQuestion("polite", "score", QUESTION.text, levels),
+        DecisionQuestion("thanks", "predicate", "The user says thank you."),
+    )
+    decisions = DecisionsRequest("user: Thank you!\nassistant: You are welcome.", questions)
+    chat = Prompt((ChatMessage("user", "Say: ready"),), max_tokens=8)
+    text = 'Say as JSON how probable each answer to "Is grass green?" is, on a scale from 1 (no) to 4 (yes).'
+    by_schema = Prompt((ChatMessage("user", text),), max_tokens=120, schema=schema_of([QUESTION]))
+    return {
+        "chat": (ChatCompletions, chat, _chat),
+        "logprobs": (ChatCompletions, prompt_for(SUBJECT, QUESTION, "", TOP_LOGPROBS), _logprobs),
+        "json schema": (ChatCompletions, by_schema, _schema),
+        "decisions": (OpenAIDecisions, decisions, _decisions),
+        "systemone": (SystemOne, decisions, _decisions),
+        "echo": (EchoCompletions, Echo(ECHOED), _echo),
+        "context length": (ChatCompletions, None, _context),
+    }
 
 
-async def _ask_and_close(wire: Any, question: Any) -> Any:
-    try:
-        return await wire.ask(question)
-    finally:
-        await wire.close()
+def _chat(reply: Reply, model: str) -> Evidence:
+    has_text = bool(reply.text.strip())
+    return has_text, f"answered as {reply.model!r}" if has_text else "answered with no text"
 
 
-async def _chat(model: str, base_url: str | None, api_key: str | None, timeout: float) -> tuple[bool, str]:
-    prompt = Prompt((ChatMessage("user", "Say: ready"),), max_tokens=8)
-    reply = await _ask_and_close(ChatCompletions(model, base_url, api_key, timeout), prompt)
-    return bool(reply.text.strip()), f"answered as {reply.model!r}" if reply.text.strip() else "answered with no text"
-
-
-async def _logprobs(model: str, base_url: str | None, api_key: str | None, timeout: float) -> tuple[bool, str]:
-    reply = await _ask_and_close(ChatCompletions(model, base_url, api_key, timeout), _prompt(TOP_LOGPROBS))
+def _logprobs(reply: Reply, model: str) -> Evidence:
     if reply.first_token is None:
         return False, "no token probabilities in the reply"
     options = {str(option) for option in QUESTION.scale.options}
     inside = sum(p for token, p in reply.first_token.items() if token.strip() in options)
-    evidence = f"{len(reply.first_token)} of {TOP_LOGPROBS} tokens, {inside:.2f} of the mass on the options"
-    return inside > 0, evidence
+    return inside > 0, f"{len(reply.first_token)} of {TOP_LOGPROBS} tokens, {inside:.2f} of the mass on the options"
 
 
-async def _schema(model: str, base_url: str | None, api_key: str | None, timeout: float) -> tuple[bool, str]:
-    text = 'Say as JSON how probable each answer to "Is grass green?" is, on a scale from 1 (no) to 4 (yes).'
-    prompt = Prompt((ChatMessage("user", text),), max_tokens=120, schema=schema_of([QUESTION]))
-    reply = await _ask_and_close(ChatCompletions(model, base_url, api_key, timeout), prompt)
+def _schema(reply: Reply, model: str) -> Evidence:
     try:
         stated = require_object(require_object(parse_json(reply.text), "JSON").get(QUESTION.id), "answer")
-        is_valid = set(stated) == {str(option) for option in QUESTION.scale.options}
     except CallFailed:
         return False, "the reply is not the JSON of the schema"
+    is_valid = set(stated) == {str(option) for option in QUESTION.scale.options}
     return is_valid, "JSON of the schema" if is_valid else "JSON of another form"
 
 
-async def _decisions(model: str, base_url: str | None, api_key: str | None, timeout: float) -> tuple[bool, str]:
-    return _evidence_of(await _ask_and_close(OpenAIDecisions(model, base_url, api_key, timeout), _request()))
-
-
-async def _system_one(model: str, base_url: str | None, api_key: str | None, timeout: float) -> tuple[bool, str]:
-    return _evidence_of(await _ask_and_close(SystemOne(model, base_url, api_key, timeout), _request()))
-
-
-def _request() -> DecisionsRequest:
-    levels = tuple((str(option), "") for option in QUESTION.scale.options)
-    asked = (
-        DecisionQuestion("polite", "score", QUESTION.text, levels),
-        DecisionQuestion("thanks", "predicate", "The user says thank you."),
-    )
-    return DecisionsRequest("user: Thank you!\nassistant: You are welcome.", asked)
-
-
-def _evidence_of(reply: DecisionsReply) -> tuple[bool, str]:
+def _decisions(reply: DecisionsReply, model: str) -> Evidence:
     answered = sum(mass is not None for mass, _ in reply.answers)
     return answered == 2, f"{answered} of 2 questions answered with probabilities"
 
 
-async def _echo(model: str, base_url: str | None, api_key: str | None, timeout: float) -> tuple[bool, str]:
-    """Check for probabilities of the prompt's own tokens; some endpoints answer 200 and ignore `echo`."""
-    try:
-        echoed = await _ask_and_close(EchoCompletions(model, base_url, api_key, timeout), Echo(ECHOED))
-    except CallFailed as error:
-        if error.failure.reason != "no echo":
-            raise
-        return False, "the reply has no tokens of the prompt"
-    known = [p for p in echoed.log_probabilities if p is not None]
-    return len(known) > 1, f"the prompt's tokens with {len(known)} log probabilities"
+def _echo(reply: Echoed, model: str) -> Evidence:
+    """Look for probabilities of the prompt's own tokens; some endpoints answer 200 and ignore `echo`."""
+    count = sum(p is not None for p in reply.log_probabilities)
+    return count > 1, f"the prompt's tokens with {count} log probabilities"
 
 
-async def _context(model: str, base_url: str | None, api_key: str | None, timeout: float) -> tuple[bool, str]:
-    """Check for a context length in the list of models."""
-    wire = ChatCompletions(model, base_url, api_key, timeout)
-    try:
-        rows = require_list(require_object(await wire.fetch("/models"), "list of models").get("data"), "list of models")
-    finally:
-        await wire.close()
+def _context(reply: Any, model: str) -> Evidence:
+    """Look for a context length in the list of models."""
+    rows = require_list(require_object(reply, "list of models").get("data"), "list of models")
     objects = [row for row in rows if isinstance(row, dict)]
     # llama.cpp serves one model under its file name, and accepts any name.
     single = objects[0] if len(objects) == 1 and objects[0].get("owned_by") == "llamacpp" else {}
     entry: dict[str, Any] = next((row for row in objects if row.get("id") == model), single)
     meta = entry.get("meta")
-    places = [*((entry, name) for name in ("max_model_len", "context_length", "context_window")),
-              (meta if isinstance(meta, dict) else {}, "n_ctx")]  # fmt: skip
-    stated = [place[name] for place, name in places if isinstance(place.get(name), int) and place[name] > 0]
-    return bool(stated), f"{stated[0]} tokens" if stated else "not stated"
+    values = [entry.get(name) for name in ("max_model_len", "context_length", "context_window")]
+    values.append(meta.get("n_ctx") if isinstance(meta, dict) else None)
+    stated = next((value for value in values if isinstance(value, int) and value > 0), None)
+    return stated is not None, "not stated" if stated is None else f"{stated} tokens"
 
 
 _COMMANDS = {

@@ -111,14 +111,14 @@ class Models:
         Raises:
             BadInput: No model is configured for the role.
         """
-        own = _role_of(name, self.settings)
-        if own not in self.settings:
+        role = _role_of(name, self.settings)
+        if role not in self.settings:
             raise BadInput(
                 f"no model configured for role {name!r}. Add one to accord.yaml: models: {{{name}: {{model: NAME}}}}"
             )
-        if own not in self._roles:
-            self._roles[own] = Role(own, self.settings[own], self._shared, self._given.get(own))
-        return self._roles[own]
+        if role not in self._roles:
+            self._roles[role] = Role(role, self.settings[role], self._shared, self._given.get(role))
+        return self._roles[role]
 
     def close(self) -> None:
         """Close connections."""
@@ -288,30 +288,30 @@ def plan_range(make: Callable[[], Flow[Any]], models: Models) -> Plan:
         make: Function that returns a new flow, for each end of the range.
         models: Models of the flow; none is asked.
     """
-    found = plan(make(), models)
-    if found.has_follow_ups:
-        found.extend(plan(make(), models, "fewest"), plan(make(), models, "most"))
-        found.price(models.budget)
-    return found
+    result = plan(make(), models)
+    if result.has_follow_ups:
+        result.extend(plan(make(), models, "fewest"), plan(make(), models, "most"))
+        result.price(models.budget)
+    return result
 
 
 def plan(flow: Flow[Any], models: Models, assume: Assumption = "stand_in") -> Plan:
     """Plan a flow: run it with answers of the store and with assumed replies; no model is asked."""
-    found = Plan(assume=assume)
+    result = Plan(assume=assume)
     try:
         with paid_from(models.budget):
             requests = next(flow)
             while True:
-                requests = flow.send(models.price(requests, found))
+                requests = flow.send(models.price(requests, result))
     except StopIteration:
-        found.price(models.budget)
-        return found
+        result.price(models.budget)
+        return result
     except BadInput:
         # The assumed replies may be too little to go on with: return the counts so far.
-        if not found.requests:
+        if not result.requests:
             raise
-        found.price(models.budget)
-        return found
+        result.price(models.budget)
+        return result
 
 
 def memory_models(settings: Mapping[str, ModelSettings] | None = None) -> Models:

@@ -49,19 +49,19 @@ class Plan:
         questions: Questions to answer.
         answered: Questions that already have an answer in the store.
         requests: Requests if every reply is as expected.
-        fewest_requests: Requests if replies lead to as few follow-up requests as possible.
-        most_requests: Requests if replies lead to as many follow-up requests as possible, without failed attempts.
+        min_requests: Requests if replies lead to as few follow-up requests as possible.
+        max_requests: Requests if replies lead to as many follow-up requests as possible, without failed attempts.
         attempts: Times that a request is sent if it fails each time; each attempt counts as a request.
         input_tokens: Input tokens of `requests`.
         output_tokens: Most output tokens of `requests`.
         money: Price of `requests`; None without prices.
-        most_money: Price of `most_requests`.
+        max_money: Price of `max_requests`.
         unpriced: First model without a price.
         assume: Replies that are assumed while counting: a field of `Request`.
         has_follow_ups: True if a reply decides about further requests.
         used: Usage by role and model.
         counts: Requests by role and model.
-        most_used: Usage of `most_requests` by role and model.
+        most_used: Usage of `max_requests` by role and model.
         seen: Requests that were counted.
     """
 
@@ -70,13 +70,13 @@ class Plan:
     questions: int = 0
     answered: int = 0
     requests: int = 0
-    fewest_requests: int = 0
-    most_requests: int = 0
+    min_requests: int = 0
+    max_requests: int = 0
     attempts: int = 1
     input_tokens: int = 0
     output_tokens: int = 0
     money: float | None = None
-    most_money: float | None = None
+    max_money: float | None = None
     unpriced: str | None = None
     assume: Assumption = "stand_in"
     has_follow_ups: bool = False
@@ -96,8 +96,8 @@ class Plan:
         for request in requests:
             estimate = estimated_usage(request)
             self.requests += 1
-            self.fewest_requests += 1
-            self.most_requests += 1
+            self.min_requests += 1
+            self.max_requests += 1
             self.input_tokens += estimate.input_tokens
             self.output_tokens += estimate.output_tokens
             self.counts[role, model] += 1
@@ -112,15 +112,15 @@ class Plan:
         """
         plans = (self, fewest, most)
         keys = {key for plan in plans for key in plan.counts}
-        self.fewest_requests = sum(min(plan.counts[key] for plan in plans) for key in keys)
-        self.most_requests = sum(max(plan.counts[key] for plan in plans) for key in keys)
+        self.min_requests = sum(min(plan.counts[key] for plan in plans) for key in keys)
+        self.max_requests = sum(max(plan.counts[key] for plan in plans) for key in keys)
         for key in keys:
             self.most_used[key] = max((plan.used.get(key, Usage()) for plan in plans), key=lambda usage: usage.total)
 
     def plus(self, other: Plan) -> None:
         """Add the counts of another plan."""
         for name in (
-            "steps", "questions", "answered", "requests", "fewest_requests", "most_requests", "input_tokens",
+            "steps", "questions", "answered", "requests", "min_requests", "max_requests", "input_tokens",
             "output_tokens",
         ):  # fmt: skip
             setattr(self, name, getattr(self, name) + getattr(other, name))
@@ -137,7 +137,7 @@ class Plan:
         if self.unpriced is None and any(not in_process(model) for _, model in prices):
             known = {key: price for key, price in prices.items() if price is not None}
             self.money = sum(price.of(self.used.get(key, Usage())) for key, price in known.items())
-            self.most_money = sum(price.of(self.most_used[key]) for key, price in known.items())
+            self.max_money = sum(price.of(self.most_used[key]) for key, price in known.items())
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts."""

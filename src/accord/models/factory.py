@@ -38,7 +38,7 @@ MODES = (*DIALECTS, *CHAT_MODES)
 """Modes of a judge at an endpoint."""
 IN_PROCESS = {
     EMBEDDED: ("accord.embedded.chat", "open_embedded"),
-    GGUF: ("accord.embedded.gguf_fingerprint", "open_gguf"),
+    GGUF: ("accord.embedded.gguf_chat", "open_gguf"),
     HF: ("accord.embedded.huggingface", "open_hf"),
 }
 """Module and function that open a model in this process, by the prefix of its name; imported on first use."""

@@ -291,7 +291,7 @@ def run_flow(flow: PromptFlow[T], model: ChatModel) -> T:
 
 _NAME = "accord-waiting"
 LAST_SECONDS = 10.0
-"""Seconds that an interrupted call has to release what it holds."""
+"""Seconds that an interrupted call has to release its resources."""
 
 
 @cache

@@ -22,7 +22,7 @@ from accord.validation import (
     Cost,
     Decision,
     Gain,
-    Group,
+    GroupAccuracy,
     baselines,
     compared,
     decide,
@@ -149,10 +149,12 @@ def _decision(
 
 def _none_made(unmade: Mapping[str, str]) -> BadInput:
     reasons = "; ".join(f"{name}: {reason}" for name, reason in unmade.items())
-    return BadInput(f"none of these evaluators can be made: {reasons}")
+    return BadInput(f"no evaluator can be made: {reasons}")
 
 
-def by_groups(comparison: Comparison, evidence: EvidenceTable, train: Training, by: Sequence[str]) -> list[Group]:
+def by_groups(
+    comparison: Comparison, evidence: EvidenceTable, train: Training, by: Sequence[str]
+) -> list[GroupAccuracy]:
     """Return agreement of the first system by system, annotator, judge-version, wording or a metadata entry."""
     return [group for attribute in by for group in groups_of(comparison, train.samples, evidence, attribute)]
 

@@ -351,7 +351,7 @@ def with_settings(config: Config, pairs: Iterable[str]) -> Config:
     for pair in pairs:
         key, sign, value = pair.partition("=")
         if not sign or not key:
-            raise BadInput(f"--set takes KEY=VALUE, got {pair!r}; for example sources.in-context.kept=2")
+            raise BadInput(f"--set takes KEY=VALUE, got {pair!r}; for example sources.in-context.top_prompts=2")
         *path, last = key.split(".")
         place = content
         for name in path:

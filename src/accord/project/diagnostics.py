@@ -22,7 +22,7 @@ from accord.validation import (
     AdaptivePoint,
     Comparison,
     CurvePoint,
-    Group,
+    GroupAccuracy,
     adaptive_curve,
     annotator_quality,
     by_group,
@@ -57,7 +57,7 @@ class Insights:
 
     cautions: Sequence[str]
     diagrams: Sequence[Diagram]
-    groups: Sequence[Group]
+    groups: Sequence[GroupAccuracy]
     importance: Sequence[Importance]
     curve: Sequence[CurvePoint]
     adaptive: Sequence[AdaptivePoint]
@@ -124,7 +124,9 @@ def _if_possible(work: Callable[[], list[T]]) -> list[T]:
         return []
 
 
-def groups_of(comparison: Comparison, samples: Sequence[Sample], evidence: EvidenceTable, by: str) -> list[Group]:
+def groups_of(
+    comparison: Comparison, samples: Sequence[Sample], evidence: EvidenceTable, by: str
+) -> list[GroupAccuracy]:
     """Return the agreement of the first system by group.
 
     Args:

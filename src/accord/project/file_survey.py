@@ -231,7 +231,7 @@ def set_scales(survey: FileSurvey, scales: Mapping[str, tuple[float, float]]) ->
 
 
 class _Surveyor:
-    """Collect the answers of files: of tables of labels, beside the text, and marked as such by a format."""
+    """Collect the answers of files: in tables of labels, next to the text, or marked by a format."""
 
     def __init__(
         self,
@@ -331,9 +331,10 @@ def _choose_columns(
     survey.raters = {name: name for name in raters}
     if not (raters or named):
         survey.raters, survey.mismatched_raters = rater_columns(columns, known)
-    asked = {name: c for name, c in in_tables.items() if name not in survey.raters and _is_question(c, named)}
-    survey.label_columns = list(asked)
-    _merge(survey.questions, asked)
+    others = {name: column for name, column in in_tables.items() if name not in survey.raters}
+    answered = {name: column for name, column in others.items() if _is_question(column, named)}
+    survey.label_columns = list(answered)
+    _merge(survey.questions, answered)
     left = {name: column for name, column in beside.items() if name not in survey.raters}
     survey.rating_columns = _rating_columns(survey, left, named)
     _merge(survey.questions, {name: beside[name] for name in survey.rating_columns})

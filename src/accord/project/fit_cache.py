@@ -58,7 +58,7 @@ def _version(library: str) -> str:
 
 
 def cache_key(evaluator: Evaluator) -> list[Any] | None:
-    """Return all settings that affect what an evaluator learns from given evidence, or None if it is not cached."""
+    """Return all settings that affect learning from given evidence, or None if the evaluator is not cached."""
     if any(map(learns, evaluator.sources)) or not type(evaluator.head).__module__.startswith("accord."):
         return None
     sources = [[source.name, source.settings.model_dump(mode="json")] for source in evaluator.sources]
@@ -74,10 +74,10 @@ class FitCache:
 
     def get(self, experiment: Experiment, key: Any) -> Predictions | None:
         """Return cached predictions, or None."""
-        found = self._computed.get(_hash(experiment, ["predictions", key]))
-        if found is None:
+        entry = self._computed.get(_hash(experiment, ["predictions", key]))
+        if entry is None:
             return None
-        content, arrays = found
+        content, arrays = entry
         reasons, choices = content["reasons"], content["choices"]
         return Predictions("", **{name: arrays[name] for name in _ARRAYS}, reasons=reasons, choices=choices)
 
@@ -90,9 +90,9 @@ class FitCache:
     def rows(self, experiment: Experiment, key: Any, work: Callable[[], list[dict[str, Any]]]) -> list[dict[str, Any]]:
         """Return cached JSON rows, or compute and store them."""
         name = _hash(experiment, ["rows", key])
-        found = self._computed.get(name)
-        if found is not None:
-            return list(found[0]["rows"])
+        entry = self._computed.get(name)
+        if entry is not None:
+            return list(entry[0]["rows"])
         rows = work()
         self._computed.add(name, "rows", {"rows": rows}, {})
         return rows
@@ -103,9 +103,9 @@ class FitCache:
         if settings is None:
             return work()
         name = _hash(experiment, ["fitted", settings], with_splits=False)
-        found = self._computed.get(name)
-        if found is not None:
-            card, arrays = found
+        entry = self._computed.get(name)
+        if entry is not None:
+            card, arrays = entry
             head = make_head(evaluator.head_name, experiment.question, card["settings"])
             return evaluator.with_head(head.restore(card["learned"], arrays), experiment.evidence, experiment.labels)
         fitted = work()

@@ -295,8 +295,8 @@ def _with_labels(project: Project, evaluator: Evaluator, models: Models, step: O
         held_out=HeldOutAnswers.of(found.comparison.systems[0], found.comparison.ratings),
         training_set=TrainingSet.of(train.samples, train.labels.on(train.question.id).targets, used),
     )
-    findings = {source.name: said for source in fitted.sources if (said := source.findings())}
-    cautions = [line for said in findings.values() for line in said.cautions]
+    findings = {source.name: finding for source in fitted.sources if (finding := source.findings())}
+    cautions = [line for finding in findings.values() for line in finding.cautions]
     cautions += _better_rivals(found.comparison) if side is not None else []
     comparison = replace(found.comparison, groups=groups, synthetic=synthetic_in(train))
     return Fitted(

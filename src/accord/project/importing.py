@@ -183,7 +183,7 @@ def _check_kinds(kinds: Mapping[Source, FileKind], columns: Mapping[str, str] | 
             raise BadInput(f"{path}: {RECORDED_JUDGEMENTS}")
     for ours, theirs in (columns or {}).items():
         if not any(ours in kind.columns for kind in kinds.values()):
-            raise BadInput(f"none of the files has a column {theirs!r} to read as {ours!r}")
+            raise BadInput(f"no file has a column {theirs!r} to read as {ours!r}")
 
 
 _DEFAULT_RUBRIC = "llm-rubric"

@@ -11,7 +11,7 @@ from accord.edges import BadInput, BudgetReached
 from accord.evidence import Readable
 from accord.models import JUDGE, Judge, Plan, wait
 from accord.store import Store
-from accord.validation import Finding, Probe, audit, audit_requests, injections, ways_to_ask
+from accord.validation import Probe, ProbeResult, audit, audit_requests, injections, robustness_probes
 from accord.values import Rubric, Sample, Target
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class AuditRun(Readable):
     judge: str
     mode: str
     conversations: int
-    findings: Sequence[Finding]
+    findings: Sequence[ProbeResult]
     spent: Mapping[str, Any]
 
     def summary(self) -> dict[str, Any]:
@@ -46,7 +46,7 @@ class AuditRun(Readable):
 
 def _probes(judge: Judge, rubric: Rubric) -> list[Probe]:
     """Return the edits: rephrased questions, and hostile transcripts on the main question."""
-    return [*ways_to_ask(judge, rubric), *injections(rubric.main_question)]
+    return [*robustness_probes(judge, rubric), *injections(rubric.main_question)]
 
 
 def _subject(project: Project, limit: int) -> tuple[Judge, list[Sample]]:

@@ -10,7 +10,7 @@ from accord.learning import suggest_labels
 from accord.project.results import Estimates, NextLabel
 from accord.scoring import LEFT, latest_scores, left_for_people
 from accord.statistics import groups_of
-from accord.validation import gaps, system_means
+from accord.validation import mean_differences, system_means
 from accord.values import Labels
 
 if TYPE_CHECKING:
@@ -75,4 +75,4 @@ def estimate(project: Project) -> Estimates:
     labels = labels.grouped(groups_of(samples, topics, by_input=True).of)
     systems = {sample.conversation.id: sample.conversation.shown_system or "not said" for sample in samples}
     found = system_means(evidence, labels, question, lambda _: evaluator.learner, systems, config.folds, config.seed)
-    return Estimates(question.id, found, gaps(found))
+    return Estimates(question.id, found, mean_differences(found))

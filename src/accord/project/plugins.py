@@ -23,7 +23,7 @@ def list_plugins() -> dict[str, dict[str, str]]:
         "selectors": {name: _first_line(plugin) for name, plugin in selectors},
         "rivals": {name: _first_line(plugin) for name, plugin in rivals},
         "presets": {
-            name: f"head {about.head} on {', '.join(about.sources) or 'what the project measures'}"
+            name: f"head {about.head} on {', '.join(about.sources) or 'the evidence of the project'}"
             for name, about in PRESETS.items()
         },
         "rubrics": {name: f"{len(load_rubric(name).questions)} questions" for name in shipped_rubrics()},

@@ -481,9 +481,9 @@ class Project:
         """Plan the maximum cost of `synth` without a request."""
         return steps.synthesising.plan_synth(self, steps.synthesising.settings_of(self, changes))
 
-    def check_synth(self, how: str | None = None) -> TwoSampleResult:
+    def check_synth(self, method: str | None = None) -> TwoSampleResult:
         """Compare synthetic with real conversations; see `accord.project.synthesising.check_synth`."""
-        return steps.synthesising.check_synth(self, how)
+        return steps.synthesising.check_synth(self, method)
 
     def fit_offline(self, name: str | None = None, every_question: bool = False) -> Fitted:
         """Fit an evaluator from stored answers, without a request and without saving it; errors as in `fit`."""

@@ -72,8 +72,8 @@ def person_in(column: str) -> str | None:
         return None
     if len(rest) == len(words):
         return column
-    kept = re.split(r"[ _-]+", column)
-    return " ".join(part for part in kept if part.casefold() not in _SCORE_WORDS) or None
+    parts = re.split(r"[ _-]+", column)
+    return " ".join(part for part in parts if part.casefold() not in _SCORE_WORDS) or None
 
 
 class RaterColumns(NamedTuple):

@@ -122,15 +122,15 @@ def recorded_questions(project: Project) -> tuple[Question, ...]:
     (`question_of`), whose ordered scale has its two ends as options, so that an answer is an expected value.
     """
     recordings, judge = project.recordings, project.model_settings[JUDGE].model
-    asked = {question.id.casefold() for question in project.rubric.questions}
+    known = {question.id.casefold() for question in project.rubric.questions}
     questions: list[Question] = []
     for model in sorted(recordings, key=lambda name: name != judge):
         for name in recordings[model].questions:
             id_ = name if model == judge else question_of(model, name)
             question = _inferred_question(recordings[model], name)
-            if question is None or id_.casefold() in asked:
+            if question is None or id_.casefold() in known:
                 continue
-            asked.add(id_.casefold())
+            known.add(id_.casefold())
             if model != judge:
                 question = question.model_copy(update={"id": id_, "scale": _ends(question.scale)})
             questions.append(question)

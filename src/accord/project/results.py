@@ -10,7 +10,7 @@ from typing import Any
 from accord.evidence import EvidenceTable, Readable, SourceCounts, Tabular, Training
 from accord.learning import Evaluator
 from accord.models import IN_BATCH, NEVER_SENT, NOT_RECORDED
-from accord.validation import CalledRow, Comparison, Decision, Gap, Group, SystemMean
+from accord.validation import CalledRow, Comparison, Decision, GroupAccuracy, MeanDifference, SystemMean
 from accord.values import Findings
 
 Spent = Mapping[str, float | int | None]
@@ -88,7 +88,7 @@ class Compared(Tabular):
     comparison: Comparison
     evidence: EvidenceTable
     train: Training
-    groups: Sequence[Group] = ()
+    groups: Sequence[GroupAccuracy] = ()
 
     @property
     def best(self) -> str:
@@ -159,9 +159,10 @@ class Fitted(Readable):
     def summary(self) -> dict[str, Any]:
         """Return the evaluator, its question, its folder and its accuracy on held-out ratings."""
         values = {} if self.comparison is None else self.comparison.results[0].values
-        about = {"evaluator": self.evaluator.name, "question": self.evaluator.question.id, "folder": self.folder}
         return {
-            **about,
+            "evaluator": self.evaluator.name,
+            "question": self.evaluator.question.id,
+            "folder": self.folder,
             "learned_from": self.learned_from or None,
             "rmse": values.get("rmse"),
             "r": values.get("pearson"),
@@ -223,7 +224,7 @@ class Estimates(Tabular):
 
     question: str
     systems: Sequence[SystemMean]
-    differences: Sequence[Gap]
+    differences: Sequence[MeanDifference]
 
     def records(self) -> list[dict[str, Any]]:
         """Return a flat row per system."""

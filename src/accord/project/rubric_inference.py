@@ -13,6 +13,7 @@ import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple
 
 from accord.edges import BadInput, UnknownName
@@ -399,7 +400,8 @@ def _usual(low: float, high: float) -> str:
 
 def _mixed_text(observed: ObservedAnswers, mixed: MixedScales) -> str:
     rarer = min(mixed, key=lambda side: sum(side.values()))
-    rows = sorted({row for value, found in observed.locations.items() if number_of(value) in rarer for row in found})
+    rare = [rows for value, rows in observed.locations.items() if number_of(value) in rarer]
+    rows = sorted(set(chain.from_iterable(rare)))
     lines = ", ".join(str(row.line) for row in rows[:MAX_LOCATIONS])
     named = f"{rows[0].path}, lines {lines}{', ...' if len(rows) > MAX_LOCATIONS else ''}" if rows else "see the file"
     low, high = (
@@ -427,11 +429,11 @@ def _reason_without_scale(observed: ObservedAnswers) -> str:
 
 
 def _question(observed: ObservedAnswers, inferred: InferredScale) -> Question:
-    about = "reply" if observed.level == "turn" else "conversation"
+    unit = "reply" if observed.level == "turn" else "conversation"
     is_binary = inferred.scale.kind is ScaleKind.BINARY and not observed.meanings
-    wording = f"Does {observed.name!r} hold of the {about}?"
+    wording = f"Does {observed.name!r} hold of the {unit}?"
     if not is_binary:
-        wording = f"How is the {about} rated on {observed.name!r}?"
+        wording = f"How is the {unit} rated on {observed.name!r}?"
     return Question(
         id=observed.name, text=observed.text or wording, scale=inferred.scale,
         meanings={option: text for option, text in inferred.meanings.items() if text},
@@ -459,10 +461,10 @@ def missing_labels(question: str, labels: Labels, rubric: Rubric, path: str) -> 
     if not others:
         return f"no label on the main question {question!r}; import some: accord import chats.jsonl labels.csv"
     listed = ", ".join(f"{name} ({count})" for name, count in others.items())
-    asked = next((name for name in others if rubric.get(name) is not None), None)
-    name = shlex.quote(next(iter(others)) if asked is None else asked)
-    in_rubric = "" if asked is None else f" `main: {asked}` in {path}, or"
-    once = "" if asked is None else f". To learn it without changing the rubric: accord fit --question {name}"
+    known = next((name for name in others if rubric.get(name) is not None), None)
+    name = shlex.quote(next(iter(others)) if known is None else known)
+    in_rubric = "" if known is None else f" `main: {known}` in {path}, or"
+    once = "" if known is None else f". To learn it without changing the rubric: accord fit --question {name}"
     return (
         f"no label on the main question {question!r}; labels answer {listed}. To choose another main question:"
         f"{in_rubric} accord init --from FILE --main {name}{once}"

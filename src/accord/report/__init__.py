@@ -1,4 +1,4 @@
-"""The report: one self-contained HTML file, no script, no network; every figure with its interval."""
+"""Report of an evaluator as a self-contained HTML file, the page of issues, the gate, and `accord run`."""
 
 from lazy_loader import attach_stub
 

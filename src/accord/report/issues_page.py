@@ -1,4 +1,4 @@
-"""The page on issues: SODA-EVAL's statistics as plots, and the worst turns with the words that show what is wrong."""
+"""The page of issues: statistics of SODA-EVAL as charts, and the turns with the lowest scores."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from markupsafe import Markup
 from accord.charts import Axis, ChartLine, ChartRow, bar_chart, column_chart, line_chart
 from accord.edges import sendable, write_atomically
 from accord.report.page import render_page
-from accord.studies import Outcome
+from accord.studies import StudyOutcome
 from accord.validation import GroupCounts, IssueStatistics
 from accord.values import Conversation, Estimate, IssueAnnotation, Span, Taxonomy, Turn
 
 WORST_SHOWN = 12
 
 
-class Part(NamedTuple):
-    """Words of a turn, and whether an issue quotes them."""
+class QuotedPart(NamedTuple):
+    """A part of a turn; `quoted` is True if an issue quotes it."""
 
     text: str
     quoted: bool
@@ -28,24 +28,24 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class WorstTurn:
-    """A turn with issues, the turns before it from place `first` on, and its text in parts that are quoted or not."""
+    """A turn with issues, the turns before it (from index `first`), and its text in quoted and other parts."""
 
     assessment: IssueAnnotation
     before: Sequence[Turn]
     first: int
-    parts: Sequence[Part]
+    parts: Sequence[QuotedPart]
 
 
 @dataclass(frozen=True)
 class IssuesContent:
-    """Everything the page shows; the plots are SVG with their titles, `validation` is by flow."""
+    """Values of the template; `validation` holds outcomes of studies by name."""
 
     found: IssueStatistics
     taxonomy: Taxonomy
     signature: Sequence[str]
     plots: Sequence[tuple[str, Markup]]
     worst: Sequence[WorstTurn]
-    validation: Mapping[str, Outcome]
+    validation: Mapping[str, StudyOutcome]
 
 
 def write_issues_page(
@@ -54,9 +54,9 @@ def write_issues_page(
     conversations: Iterable[Conversation],
     taxonomy: Taxonomy,
     path: str | Path,
-    validation: Sequence[Outcome] = (),
+    validation: Sequence[StudyOutcome] = (),
 ) -> Path:
-    """Write the page of `statistics`, of the assessments they were made from, and of how people validated them."""
+    """Write the page of issue statistics, of the assessments behind them, and of their validation by people."""
     target = Path(path)
     known = {conversation.id: conversation for conversation in conversations}
     shown = IssuesContent(
@@ -72,7 +72,7 @@ def write_issues_page(
 
 
 def worst(assessments: Sequence[IssueAnnotation], most: int = WORST_SHOWN) -> list[IssueAnnotation]:
-    """The turns with the lowest scores that have issues, one a dialogue."""
+    """Return the turns with issues and the lowest scores, one per dialogue."""
     seen: set[str] = set()
     shown: list[IssueAnnotation] = []
     for each in sorted(assessments, key=lambda one: (one.score, -len(one.issues), str(one.target))):
@@ -144,22 +144,22 @@ def _worst(each: IssueAnnotation, conversation: Conversation | None) -> WorstTur
     turns = conversation.turns if conversation is not None else ()
     reply = turns[place].content if place < len(turns) else ""
     first = max(place - 3, 0)
-    quoted = parts(reply, [issue.span for issue in each.issues if issue.span is not None])
+    quoted = quoted_parts(reply, [issue.span for issue in each.issues if issue.span is not None])
     return WorstTurn(each, turns[first:place], first, quoted)
 
 
-def parts(text: str, spans: Sequence[Span]) -> tuple[Part, ...]:
-    """A text cut where quoted words begin and end; spans that overlap or touch become one.
+def quoted_parts(text: str, spans: Sequence[Span]) -> tuple[QuotedPart, ...]:
+    """Split a text at quotes; overlapping and touching spans are merged.
 
-    >>> parts("It is much better.", [(6, 10), (8, 17)])
-    (Part(text='It is ', quoted=False), Part(text='much better', quoted=True), Part(text='.', quoted=False))
+    >>> [(part.text, part.quoted) for part in quoted_parts("It is much better.", [(6, 10), (8, 17)])]
+    [('It is ', False), ('much better', True), ('.', False)]
     """
     found, done = [], 0
     for start, end in _joined(text, spans):
-        found += [Part(text[done:start], False), Part(text[start:end], True)]
+        found += [QuotedPart(text[done:start], False), QuotedPart(text[start:end], True)]
         done = end
-    found.append(Part(text[done:], False))
-    return tuple(Part(sendable(part.text), part.quoted) for part in found if part.text)
+    found.append(QuotedPart(text[done:], False))
+    return tuple(QuotedPart(sendable(part.text), part.quoted) for part in found if part.text)
 
 
 def _joined(text: str, spans: Sequence[Span]) -> list[Span]:

@@ -1,4 +1,4 @@
-"""What the report says: a fitted evaluator turned into numbers, sentences and charts, and those into a page."""
+"""The report of a fitted evaluator: numbers, sentences and charts, rendered as an HTML page."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from accord.report.sections import (
 from accord.scoring import latest, latest_drift, latest_scores
 from accord.statistics import range_names
 from accord.store import Store
-from accord.validation import NEW, Comparison, Difference, SystemMetrics, is_better
+from accord.validation import NEW, Comparison, SystemDifference, SystemMetrics, is_better
 from accord.values import Conversation, Estimate, Rubric, Section, Value, number
 from accord.version import __version__
 
-SURE = 0.05
-"""A difference with a smaller p, corrected by Holm's method, is beyond chance."""
+SIGNIFICANCE = 0.05
+"""Level of tests, with Holm's correction."""
 WORST_SHOWN = 8
 ANNOTATORS_SHOWN = 24
 COLUMNS = ("rmse", "rmse_new_annotator", "pearson", "spearman", "kendall", "within_one", "weighted_kappa", "log_loss")
@@ -52,12 +52,16 @@ OBSERVED, PREDICTED, JUDGE = "observed", "predicted", "judge's raw answer"
 
 
 def write_report(project: Project, path: str | Path, fitted: Fitted | None = None, about: str = "") -> Path:
-    """Write the page of an evaluator: of what was fitted, or of the project's own, with what the store holds beside it.
+    """Write the report of an evaluator, with the latest scores, drift and audit of the store.
 
-    `about` says what the reader should know of the conversations and ratings.
+    Args:
+        project: The project.
+        path: Path of the HTML file.
+        fitted: Fitted evaluator; by default the project's evaluator is fitted again.
+        about: Text about the conversations and ratings.
 
     Raises:
-        BadInput: Nobody rated what it learned, or there is too little to learn from.
+        BadInput: There are no ratings, or too few.
     """
     done = fitted or project.fit_offline()
     target = Path(path)
@@ -71,14 +75,14 @@ def write_report(project: Project, path: str | Path, fitted: Fitted | None = Non
     return target
 
 
-def render(shown: Content) -> str:
-    """The report as HTML. Every text that came from outside is escaped by the template."""
+def render(shown: ReportContent) -> str:
+    """Return the report as HTML, with all texts escaped."""
     return render_page("report.html", shown)
 
 
 @dataclass(frozen=True)
 class RatedData:
-    """What the evaluator learned from and was tried on: counts, systems, and columns of evidence by who made them."""
+    """Counts of the rated data, systems, and numbers of columns of evidence by source."""
 
     ratings: int
     conversations: int
@@ -90,8 +94,8 @@ class RatedData:
 
 
 @dataclass(frozen=True)
-class Habits:
-    """A chart of each annotator's answers, how many are left out, and the kinds of bars with their colours."""
+class AnnotatorCharts:
+    """A chart of each annotator's answers, the number of annotators left out, and the legend."""
 
     panels: Panels
     left_out: int
@@ -100,20 +104,20 @@ class Habits:
 
 
 @dataclass(frozen=True)
-class Miss:
-    """A rating that was missed, with the conversation's transcript and all ratings of it, by annotator."""
+class LargeError:
+    """A rating with a large error, with its conversation and all ratings of it."""
 
     target: str
     annotator: str
-    said: str
+    rating: str
     predicted: str
     conversation: Conversation | None
     others: Sequence[tuple[str, Value | None]]
 
 
 @dataclass(frozen=True)
-class Absent:
-    """What stayed without a prediction, by reason, and which of the evidence of so many `targets` was absent."""
+class MissingData:
+    """Ratings without a prediction by reason, and missing evidence of the `targets`."""
 
     predictions: Sequence[tuple[str, int]]
     evidence: Sequence[tuple[str, str, int]]
@@ -122,7 +126,7 @@ class Absent:
 
 @dataclass(frozen=True)
 class LearnedHead:
-    """How scores are made: the effect of each metric (`reach`), or of each feature (`chart`), where a head says so."""
+    """Description of the head: effects of metrics (`reach`) or of features (`chart`), and shares of variance."""
 
     signature: str
     reach: Markup | None = None
@@ -134,7 +138,7 @@ class LearnedHead:
 
 @dataclass(frozen=True)
 class LatestScores:
-    """Scores by who they speak for: how many, their mean, the lowest, and why some are missing."""
+    """Latest scores: number, mean, the lowest ones, and reasons of missing ones."""
 
     count: int
     mean: float | None
@@ -144,8 +148,8 @@ class LatestScores:
 
 
 @dataclass(frozen=True)
-class Content:
-    """Everything the page shows, as values and SVG; a part of which nothing can be said is `None`."""
+class ReportContent:
+    """Values of the template; sections without data are `None`."""
 
     version: str
     comparison: Comparison
@@ -154,7 +158,7 @@ class Content:
     about: str
     cautions: Sequence[str]
     agreement_charts: Sequence[Markup]
-    habits: Habits
+    habits: AnnotatorCharts
     reliability: Reliability | None
     groups: GroupErrors | None
     importance: QuestionImportance | None
@@ -164,8 +168,8 @@ class Content:
     findings: Sequence[tuple[Section, Sequence[str]]]
     spent: Mapping[str, Any] | None
     learned: LearnedHead
-    worst: Sequence[Miss]
-    unscored: Absent
+    worst: Sequence[LargeError]
+    unscored: MissingData
     audit: Mapping[str, Any] | None
     scores: LatestScores | None
     columns: Sequence[tuple[str, str]] = tuple((name, TITLES[name]) for name in COLUMNS)
@@ -180,16 +184,18 @@ def content(
     rubric: Rubric | None = None,
     spent: Mapping[str, Any] | None = None,
     about: str = "",
-) -> Content:
-    """Everything the page shows.
+) -> ReportContent:
+    """Return the values of the template.
 
     Raises:
-        BadInput: Nobody rated what was learned.
+        BadInput: There are no ratings.
     """
     if fitted.held_out is None:
-        raise BadInput("nobody rated what this evaluator learned, so how far it can be trusted cannot be shown")
+        raise BadInput(
+            "no ratings of this evaluator's question, so its agreement with people is unknown; import ratings"
+        )
     tried, found = fitted.held_out, fitted.held_out.comparison
-    return Content(
+    return ReportContent(
         version=__version__,
         comparison=found,
         data=_data(tried, rubric),
@@ -215,13 +221,13 @@ def content(
 
 
 def _own_cautions(fitted: Fitted) -> list[str]:
-    """What learning cautioned about, without what a source's own section says."""
-    told = {line for found in fitted.findings.values() for line in found.cautions}
-    return [line for line in fitted.cautions if line not in told]
+    """Return the cautions of the fit that no source repeats in its own section."""
+    of_sources = {line for found in fitted.findings.values() for line in found.cautions}
+    return [line for line in fitted.cautions if line not in of_sources]
 
 
 def _last_spent(store: Store) -> Mapping[str, Any] | None:
-    """What the last fit cost."""
+    """Return the cost of the last fit."""
     found = latest(store, "fit")
     return None if found is None else (found["results"] or {}).get("spent")
 
@@ -231,9 +237,8 @@ def _last_spent(store: Store) -> Mapping[str, Any] | None:
 
 def _data(tried: Compared, rubric: Rubric | None) -> RatedData:
     rated, samples = tried.comparison.ratings, tried.train.rated().samples
-    # What made a column, without which of its questions or metrics it is.
     makers = Counter(column.signature.split("|name:")[0].split("|question:")[0] for column in tried.evidence.columns)
-    systems = Counter(sample.conversation.system or "not said" for sample in samples)
+    systems = Counter(sample.conversation.system or "unknown" for sample in samples)
     return RatedData(
         ratings=len(rated),
         conversations=len(set(rated.conversation)),
@@ -246,13 +251,13 @@ def _data(tried: Compared, rubric: Rubric | None) -> RatedData:
 
 
 def verdict(found: Comparison) -> str:
-    """What the first system learned, how far it can be trusted, and which baselines it beats by how much."""
+    """Return the summary: error and correlation of the first system, and its tests against the baselines."""
     best, rated = found.results[0], found.ratings
     people = len(set(rated.annotator))
-    answered = "one annotator answers" if people == 1 else f"{people} annotators answer"
-    said = f"Learned: how {answered} {found.question.id}. "
-    said += f"On {best.n} ratings of conversations it has not seen, {best.system} misses a person's answer by "
-    said += f"{_with_interval(best, 'rmse')} on average (RMSE)"
+    answered = "one annotator" if people == 1 else f"{people} annotators"
+    text = f"The evaluator predicts {found.question.id} as rated by {answered}. "
+    text += f"On {best.n} ratings of unseen conversations, {best.system} has an RMSE of "
+    text += f"{_with_interval(best, 'rmse')}"
     if best.values["pearson"] is not None:
         inside = [
             f"{number(one.pearson.value, 2)} ({number(one.pearson.low, 2)} to "
@@ -260,35 +265,37 @@ def verdict(found: Comparison) -> str:
             for by, one in best.within.items()
             if one.pearson.value is not None
         ]
-        said += f" and correlates with it at r = {_with_interval(best, 'pearson')}"
-        said += f", {', '.join(inside)}" if inside else ""
-    said += "."
+        text += f" and a correlation of r = {_with_interval(best, 'pearson')}"
+        text += f", {', '.join(inside)}" if inside else ""
+    text += "."
     if best.values[NEW] is not None and best.values[NEW] != best.values["rmse"]:
-        said += f" For a new annotator RMSE is {_with_interval(best, NEW)}."
+        text += f" For a new annotator RMSE is {_with_interval(best, NEW)}."
     if found.people is not None:
-        said += f" Other people who rated the same miss it by {_with_interval(found.people, 'rmse')}."
+        text += (
+            f" Other people who rated the same conversations have an RMSE of {_with_interval(found.people, 'rmse')}."
+        )
     ours = [d for d in found.differences if d.statistic == "rmse"]
-    beaten = [d for d in ours if is_better(d) and d.p_holm < SURE]
+    beaten = [d for d in ours if is_better(d) and d.p_holm < SIGNIFICANCE]
     unbeaten = [d for d in ours if d not in beaten]
     if beaten:
-        which = "every baseline" if not unbeaten else "these baselines"
-        said += f" Its error is smaller than that of {which}: {', '.join(map(_smaller, beaten))}."
+        which = "all baselines" if not unbeaten else "these baselines"
+        text += f" Its error is smaller than that of {which}: {', '.join(map(_smaller, beaten))}."
     if unbeaten:
-        said += f" It is not shown to be better than: {', '.join(map(_smaller, unbeaten))}."
-        said += " Do not replace people with it yet: add labels or evidence."
+        text += f" It is not significantly better than: {', '.join(map(_smaller, unbeaten))}."
+        text += " Add labels or evidence before it replaces people."
     if found.decision is not None and not found.decision.is_supported:
-        said += f" Decision: {found.decision}."
-    return f"{said} Intervals are 95 %; p < {SURE} after Holm's correction."
+        text += f" Decision: {found.decision}."
+    return f"{text} Intervals are 95%; tests use p < {SIGNIFICANCE} with Holm's correction."
 
 
 def _with_interval(line: SystemMetrics, statistic: str) -> str:
-    """A statistic with its interval, as text."""
+    """Return a statistic with its interval as text."""
     estimate = line.estimates[statistic]
     return f"{number(estimate.value, 2)} ({number(estimate.low, 2)} to {number(estimate.high, 2)})"
 
 
-def _smaller(difference: Difference) -> str:
-    """By how much the first system's error is smaller than another's, with the interval."""
+def _smaller(difference: SystemDifference) -> str:
+    """Return by how much the error of the first system is smaller than that of another, with the interval."""
     test = difference.test
     interval = "" if test.low is None or test.high is None else f" ({number(-test.high, 2)} to {number(-test.low, 2)})"
     return f"{difference.against} by {number(-test.difference, 2)}{interval}"
@@ -305,8 +312,8 @@ def _interval_chart(found: Comparison, statistic: str) -> Markup:
     return interval_plot(rows, Axis(title), title)
 
 
-def _habits(found: Comparison) -> Habits:
-    """Each annotator's answers as said, as predicted without that conversation, and as the judge gave them."""
+def _habits(found: Comparison) -> AnnotatorCharts:
+    """Return charts of each annotator's answers: observed, predicted out of fold, and of the judge."""
     rated, system = found.ratings, found.systems[0].paired(found.ratings).in_ranges()
     scored, names = found.systems[0].scored, range_names(rated.options)
     judge = next((s for s in found.systems if s.name == "judge-expected"), None)
@@ -329,22 +336,22 @@ def _habits(found: Comparison) -> Habits:
         (title, column_chart(names, shares, Axis(), axis, title, has_legend=False, size=(150, 80)))
         for title, shares in panels
     ]
-    return Habits(drawn, len(counts) - len(shown), legend(kinds), len(kinds) > 2)
+    return AnnotatorCharts(drawn, len(counts) - len(shown), legend(kinds), len(kinds) > 2)
 
 
-def _worst(tried: Compared) -> list[Miss]:
-    """The ratings that the prediction missed by most, one a conversation, with their transcripts."""
+def _worst(tried: Compared) -> list[LargeError]:
+    """Return the ratings with the largest errors, one per conversation."""
     found = tried.comparison
     rated, system = found.ratings, found.systems[0]
     error = np.where(system.scored, np.abs(rated.value - system.value), -1.0)
     conversations = {sample.conversation.id: sample.conversation for sample in tried.train.samples}
-    shown: dict[str, Miss] = {}
+    shown: dict[str, LargeError] = {}
     for row in np.argsort(-error, kind="stable"):
         target = rated.labels[row].target
         if len(shown) == WORST_SHOWN or error[row] < 0:
             break
         if target.conversation not in shown:
-            shown[target.conversation] = Miss(
+            shown[target.conversation] = LargeError(
                 str(target),
                 rated.labels[row].annotator,
                 f"{rated.value[row]:g}",
@@ -355,15 +362,15 @@ def _worst(tried: Compared) -> list[Miss]:
     return list(shown.values())
 
 
-def _unscored(found: Comparison, evidence: EvidenceTable) -> Absent:
-    """What stayed without a prediction, and which evidence was absent, each counted by reason."""
+def _unscored(found: Comparison, evidence: EvidenceTable) -> MissingData:
+    """Count ratings without a prediction, and missing evidence, by reason."""
     absent = Counter((name, reason) for (_, name), reason in evidence.absences.items())
     counted = [(name, reason, count) for (name, reason), count in sorted(absent.items())]
-    return Absent(sorted(found.results[0].reasons.items()), counted, len(evidence))
+    return MissingData(sorted(found.results[0].reasons.items()), counted, len(evidence))
 
 
 def _learned(evaluator: Evaluator) -> LearnedHead:
-    """How scores are made, and charts of what the head says of itself."""
+    """Return the description of the head with its charts."""
     said, signature, remarks = evaluator.head.describe(), str(evaluator.signature()), evaluator.head.remarks()
     if "reach" in said:
         axis = Axis("between its worst and best value, in units of the scale")
@@ -385,22 +392,22 @@ def _effects(effects: Mapping[str, float], axis: Axis) -> Markup:
 
 
 def _variance_shares(described: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """Where the variance of a rating lies, as shares of their sum; weights count once a feature."""
+    """Return the shares of a rating's variance by component; weights count once per feature."""
     features = len(described["weights"])
     ratios = described["variance_ratios"]
     parts = {
-        "what the evidence says": ratios["evidence"] * features,
-        "who rates: generous or strict": ratios["annotator level"],
-        "who rates: what they care about": ratios["annotator weights"] * features,
-        "the conversation, beyond the evidence": ratios["text"],
-        "one person's mood that day (noise)": 1.0,
+        "evidence": ratios["evidence"] * features,
+        "annotator level": ratios["annotator level"],
+        "annotator weights": ratios["annotator weights"] * features,
+        "conversation beyond the evidence": ratios["text"],
+        "noise": 1.0,
     }
     total = sum(parts.values())
     return [(name, part / total) for name, part in parts.items()]
 
 
 def _scores(scores: Sequence[Mapping[str, Any]]) -> LatestScores | None:
-    """Scores by who they speak for; `None` where nothing was scored."""
+    """Return a summary of the latest scores; `None` without scores."""
     if not scores:
         return None
     known = sorted((row for row in scores if row["value"] is not None), key=lambda row: row["value"])

@@ -1,4 +1,4 @@
-"""The report's parts beyond agreement: calibration, groups, questions, learning curves, drift, as values and SVG."""
+"""Sections of the report: calibration, errors by group, importance of questions, learning curves, drift."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from markupsafe import Markup
 from accord.charts import Axis, ChartLine, ChartRow, bar_chart, interval_plot, line_chart
 from accord.project import Insights
 from accord.statistics import STATISTICS, Diagram
-from accord.validation import Group
+from accord.validation import GroupAccuracy
 from accord.values import Estimate
 
 GROUPS_SHOWN, FEATURES_SHOWN = 12, 15
-FLAGGED = 0.05
+SIGNIFICANCE = 0.05
 Panels = Sequence[tuple[str, Markup]]
-"""Charts as SVG, each with its title."""
+"""Charts with their titles."""
 
 
 @dataclass(frozen=True)
 class Reliability:
-    """How often each answer was given where predicted; the answer whose probabilities are worst, and its smECE."""
+    """Calibration curve of each answer, and the answer with the largest smECE (`error`)."""
 
     panels: Panels
     worst: str
@@ -30,7 +30,7 @@ class Reliability:
 
 
 def reliability(insights: Insights) -> Reliability | None:
-    """Calibration of each answer; `None` where nothing can be said."""
+    """Return the calibration of each answer; `None` without predictions."""
     shown = [one for one in insights.diagrams if len(one.predicted) > 1]
     if not shown:
         return None
@@ -55,32 +55,32 @@ def _reliability_curve(diagram: Diagram) -> Markup:
 
 @dataclass(frozen=True)
 class GroupErrors:
-    """Every group (`rows`), the names of those that differ from all others, and how many are not in the chart."""
+    """Errors of all groups (`rows`), names of groups that differ, and number of groups not in the chart."""
 
     chart: Markup | None
-    rows: Sequence[Group]
+    rows: Sequence[GroupAccuracy]
     flagged: Sequence[str]
     left_out: int
 
 
 def group_errors(insights: Insights) -> GroupErrors | None:
-    """Errors by group; `None` where there are no groups."""
+    """Return the errors by group; `None` without groups."""
     if not insights.groups:
         return None
     shown = insights.groups[:GROUPS_SHOWN]
     points = [
-        ChartRow(f"{g.by}: {g.name}", g.bias, "flagged" if g.p_holm < FLAGGED else "people")
+        ChartRow(f"{g.by}: {g.name}", g.bias, "flagged" if g.p_holm < SIGNIFICANCE else "people")
         for g in sorted(shown, key=lambda group: (group.by, group.name))
         if g.bias.value is not None and g.bias.low is not None
     ]
-    flagged = [f"{g.by} {g.name} ({g.apart:+.2f})" for g in insights.groups if g.p_holm < FLAGGED]
+    flagged = [f"{g.by} {g.name} ({g.apart:+.2f})" for g in insights.groups if g.p_holm < SIGNIFICANCE]
     chart = interval_plot(points, Axis("prediction minus rating"), "Errors by group", 0.0) if points else None
     return GroupErrors(chart, insights.groups, flagged, len(insights.groups) - len(shown))
 
 
 @dataclass(frozen=True)
 class QuestionImportance:
-    """The question that matters most (`first`) with its worth a step, on the main answer's `scale`."""
+    """The most important question (`first`) with its effect per step, on the `scale` of the main question."""
 
     chart: Markup
     first: str
@@ -89,7 +89,7 @@ class QuestionImportance:
 
 
 def question_importance(insights: Insights, scale: str) -> QuestionImportance | None:
-    """Importance of the questions; `None` where none has an interval."""
+    """Return the importance of the questions; `None` without intervals."""
     points = [
         ChartRow(one.question, one.estimate, "people") for one in insights.importance if one.estimate.low is not None
     ]
@@ -106,7 +106,7 @@ def question_importance(insights: Insights, scale: str) -> QuestionImportance | 
 
 @dataclass(frozen=True)
 class LearningCurve:
-    """Agreement by labels learned from; by how much the last `more` labels lowered RMSE (`gain`)."""
+    """Agreement by number of labels; `gain` is the decrease of RMSE by the last `more` labels."""
 
     panels: Panels
     gain: float
@@ -114,7 +114,7 @@ class LearningCurve:
 
 
 def learning_curve(insights: Insights) -> LearningCurve | None:
-    """The learning curve; `None` where it has no two points."""
+    """Return the learning curve; `None` with fewer than two points."""
     whole = [(point.labels, value) for point in insights.curve if (value := point.estimates["rmse"].value) is not None]
     if len(whole) < 2:
         return None
@@ -140,7 +140,7 @@ def _curve(insights: Insights, statistic: str, title: str) -> Markup:
 
 @dataclass(frozen=True)
 class AdaptiveCurve:
-    """Error by questions asked; how many come within 1 % of the RMSE of `all`."""
+    """Error by number of questions; `enough` questions come within 1% of the RMSE of `all`."""
 
     chart: Markup
     enough: int
@@ -148,7 +148,7 @@ class AdaptiveCurve:
 
 
 def adaptive_curve(insights: Insights) -> AdaptiveCurve | None:
-    """The adaptive rubric's curve; `None` where it has no two points."""
+    """Return the curve of the adaptive rubric; `None` with fewer than two points."""
     known = [(one.most, value) for one in insights.adaptive if (value := STATISTICS["rmse"](one.paired)) is not None]
     if len(known) < 2:
         return None
@@ -160,7 +160,7 @@ def adaptive_curve(insights: Insights) -> AdaptiveCurve | None:
 
 @dataclass(frozen=True)
 class Drift:
-    """Features by how far they moved: the names of those that did, `of` how many."""
+    """Drift by feature: names of the features with drift, and the number of all (`of`)."""
 
     chart: Markup
     moved: Sequence[str]
@@ -168,7 +168,7 @@ class Drift:
 
 
 def drift_of(rows: Sequence[Mapping[str, Any]]) -> Drift | None:
-    """Drift since training; `None` where nothing was scored."""
+    """Return the drift since training; `None` without scores."""
     if not rows:
         return None
     bars = [

@@ -154,7 +154,7 @@ class BatchScorer:
                 yield from samples or [BadConversation(row.id, NO_REPLY)]
 
     def table(self, items: Sequence[ScoreItem]) -> pl.DataFrame:
-        """Return the table of scores with a row per item; releases what is reserved of a shared budget.
+        """Return the table of scores with a row per item; releases the reserved part of a shared budget.
 
         Raises:
             StoreError: The store of answers fails.
@@ -209,7 +209,9 @@ class BatchScorer:
         if level != "turn":
             raise WrongShape("the evaluator scores whole conversations; leave out the column `turn`")
         if isinstance(turn, bool) or not isinstance(turn, int) or not 0 <= turn < len(conversation.turns):
-            raise WrongShape(f"turn {turn!r} is none of the conversation's {len(conversation.turns)}: 0, 1, 2, ...")
+            raise WrongShape(
+                f"turn {turn!r} does not exist; the conversation has {len(conversation.turns)} turns: 0, 1, 2, ..."
+            )
         return Sample(conversation, turn)
 
     # --- many ---------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from accord.scoring.score_rows import RowOrigin
 from accord.scoring.selective import LEFT, NOT_COUNTED
 from accord.statistics import groups_of
 from accord.store import Mart, Store, batches, runs_in, scores_of_run
-from accord.validation import Shift, said, shifts
+from accord.validation import Shift, drift_summary, shifts
 from accord.values import (
     POPULATION,
     WITHOUT_SYNTHETIC,
@@ -58,7 +58,7 @@ _MOST_BAD_ROWS = 20
 
 @dataclass
 class _Input:
-    """Conversations of a source with the counts of what was skipped.
+    """Conversations of a source with the counts of skipped rows.
 
     Attributes:
         source: A file, or a table in memory.
@@ -235,7 +235,7 @@ def score(
             count.conversations, count.in_training,
             skipped=0 if given is None else given.skipped,
             bad_rows=() if given is None else tuple(map(str, given.bad[:_MOST_BAD_ROWS])),
-            drift=[shift.to_json() for shift in moved], drift_said=said(moved) if moved else None,
+            drift=[shift.to_json() for shift in moved], drift_said=drift_summary(moved) if moved else None,
             selection=None if scorer.selection is None else scorer.selection.to_json(),
             certificate=None if certificate is None else certificate.to_json(),
             left_out=0 if given is None else len(given.left_out), scores=rows,

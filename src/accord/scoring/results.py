@@ -61,7 +61,7 @@ class ScoreCounts:
 
     @classmethod
     def of_rows(cls, rows: Sequence[ScoreRow]) -> ScoreCounts:
-        """Count rows of scores, none of them bad."""
+        """Count rows of scores without bad rows."""
         values = [row["value"] for row in rows if row["value"] is not None]
         return cls(
             len(rows), len(values), float(sum(values)),

@@ -248,8 +248,8 @@ STATISTICS: Mapping[str, Statistic] = {
 
 
 def _hits(paired: Paired) -> Floats:
-    said, called = paired.answer == 1, paired.decided == 1
-    return np.column_stack([said & called, said, ~said & ~called, ~said]).astype(float)
+    is_upper, called = paired.answer == 1, paired.decided == 1
+    return np.column_stack([is_upper & called, is_upper, ~is_upper & ~called, ~is_upper]).astype(float)
 
 
 def _share(part: int) -> Callable[[Floats], Floats]:

@@ -104,7 +104,7 @@ class _Union:
 
 def _keys(samples: Sequence[Sample], group_by: Sequence[str]) -> dict[str, list[list[str]]]:
     """Return lists of conversations that belong together, by reason."""
-    found: dict[str, list[list[str]]] = {}
+    result: dict[str, list[list[str]]] = {}
     texts: dict[str, dict[str, list[str]]] = {OPENING: {}, TEXT: {}}
     openings = {" ".join(_words(sample.conversation.turns[: sample.turn])) for sample in samples if sample.turn}
     for sample in samples:
@@ -112,28 +112,28 @@ def _keys(samples: Sequence[Sample], group_by: Sequence[str]) -> dict[str, list[
             texts[reason].setdefault(text, []).append(sample.target.conversation)
     for reason, lines in texts.items():
         equal = [names for names in lines.values() if len(names) > 1]
-        found[reason] = equal + [[lines[a][0], lines[b][0]] for a, b in nearly_equal(list(lines))]
+        result[reason] = equal + [[lines[a][0], lines[b][0]] for a, b in nearly_equal(list(lines))]
     for by in group_by:
         values: dict[str, list[str]] = {}
         for sample in samples:
-            about = sample.conversation
-            value = about.system if by == "system" else about.metadata.get(by)
+            conversation = sample.conversation
+            value = conversation.system if by == "system" else conversation.metadata.get(by)
             if value is not None:
-                values.setdefault(str(value), []).append(about.id)
-        found[f"the same {by}"] = [names for names in values.values() if len(set(names)) > 1]
-    return found
+                values.setdefault(str(value), []).append(conversation.id)
+        result[f"the same {by}"] = [names for names in values.values() if len(set(names)) > 1]
+    return result
 
 
 def _same_inputs(samples: Sequence[Sample]) -> list[list[str]]:
     """Return lists of conversations of several systems, one each, that begin with the same message."""
-    found: dict[str, dict[str, list[str]]] = {}
-    for about in {sample.conversation.id: sample.conversation for sample in samples}.values():
-        words = " ".join(_words([turn for turn in about.turns if turn.role == "user"][:1]))
+    result: dict[str, dict[str, list[str]]] = {}
+    for conversation in {sample.conversation.id: sample.conversation for sample in samples}.values():
+        words = " ".join(_words([turn for turn in conversation.turns if turn.role == "user"][:1]))
         if words:
-            found.setdefault(words, {}).setdefault(about.system or "", []).append(about.id)
+            result.setdefault(words, {}).setdefault(conversation.system or "", []).append(conversation.id)
     return [
         [name for names in of.values() for name in names]
-        for of in found.values()
+        for of in result.values()
         if len(of) > 1 and all(len(names) == 1 for names in of.values())
     ]
 
@@ -169,7 +169,10 @@ def nearly_equal(texts: Sequence[str]) -> list[tuple[str, str]]:
         for bucket in _buckets(grams[text]):
             buckets.setdefault(bucket, []).append(text)
     pairs = {
-        (mine[0], other) for mine in buckets.values() for other in mine[1:] if _alike(grams[mine[0]], grams[other])
+        (bucket[0], other)
+        for bucket in buckets.values()
+        for other in bucket[1:]
+        if _alike(grams[bucket[0]], grams[other])
     }
     return sorted(pairs)
 

@@ -79,13 +79,13 @@ def pairwise_kappas(answers: Floats) -> list[tuple[int, int, int, float | None]]
     Returns:
         Both annotators, the number of shared items, and κ.
     """
-    found = []
+    pairs = []
     for one, other in combinations(range(answers.shape[1]), 2):
         shared = ~np.isnan(answers[:, one]) & ~np.isnan(answers[:, other])
         if shared.any():
             kappa = cohen_kappa(answers[shared, one], answers[shared, other])
-            found.append((one, other, int(shared.sum()), kappa))
-    return found
+            pairs.append((one, other, int(shared.sum()), kappa))
+    return pairs
 
 
 def mean_kappa(answers: Floats) -> float | None:

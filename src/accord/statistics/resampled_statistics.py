@@ -65,9 +65,9 @@ def _crossing(block: Indices, upper: Indices, value: Indices, weights: Floats) -
     block, value, upper = block[order], value[order], upper[order].astype(bool)
     if not upper.any() or upper.all():
         return np.zeros(len(weights))
-    mine = weights[:, order]
+    ordered = weights[:, order]
     below = np.zeros((len(weights), len(block) + 1))
-    np.cumsum(np.where(upper, 0.0, mine), axis=1, out=below[:, 1:])
+    np.cumsum(np.where(upper, 0.0, ordered), axis=1, out=below[:, 1:])
     ties = np.flatnonzero(np.diff(value, prepend=-1) | np.diff(block, prepend=-1))
     blocks = np.flatnonzero(np.diff(block, prepend=-1))
     ends = [np.append(starts[1:], len(block)) for starts in (ties, blocks)]
@@ -75,7 +75,7 @@ def _crossing(block: Indices, upper: Indices, value: Indices, weights: Floats) -
     tie, whole = (np.searchsorted(starts, places, side="right") - 1 for starts in (ties, blocks))
     lower = below[:, ties[tie]] - below[:, blocks[whole]]
     higher = below[:, ends[1][whole]] - below[:, ends[0][tie]]
-    return np.asarray((mine[:, places] * (lower - higher)).sum(axis=1))
+    return np.asarray((ordered[:, places] * (lower - higher)).sum(axis=1))
 
 
 def _pairs(code: Indices, weights: Floats) -> Floats:
@@ -193,7 +193,7 @@ def _fixed_width(at: Callable[[Indices, Indices], Floats], widths: Floats, draws
     """
     last, step = len(widths) - 1, widths[1] - widths[0]
     low, high = np.full(draws, -1), np.full(draws, last)  # the function exceeds the width at `low`, not at `high`
-    found = np.full(draws, np.nan)  # value at `high` once it is evaluated
+    result = np.full(draws, np.nan)  # value at `high` once it is evaluated
     place, before = np.full(draws, min(_FIRST_LOOK, last)), np.full(draws, -1)
     excess_before = np.zeros(draws)
     which = np.arange(draws)
@@ -203,15 +203,15 @@ def _fixed_width(at: Callable[[Indices, Indices], Floats], widths: Floats, draws
         above, beyond = excess > 0, np.ceil(other_side).astype(np.intp)
         a = np.where(above, here, np.maximum(low[which], beyond - 1))
         b = np.where(above, np.minimum(high[which], beyond), here)
-        found[which] = np.where(~above, value, np.where(b < high[which], np.nan, found[which]))
+        result[which] = np.where(~above, value, np.where(b < high[which], np.nan, result[which]))
         rise, run = excess - excess_before[which], here - before[which]
         on_the_line = here - excess * run / np.where(rise == 0, 1.0, rise)
         guess = np.ceil(np.where(before[which] < 0, (here + other_side) / 2, on_the_line))
         low[which], high[which], before[which], excess_before[which] = a, b, here, excess
-        looked = ~np.isnan(found[which])
+        looked = ~np.isnan(result[which])
         place[which] = np.clip(guess, a + 1, np.maximum(b - looked, a + 1))
         which = which[(b - a > 1) | ~looked]
-    return found
+    return result
 
 
 def _codes(values: Floats) -> tuple[Indices, int]:

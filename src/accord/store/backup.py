@@ -41,7 +41,7 @@ _logger = logging.getLogger("accord")
 
 @contextmanager
 def _temporary_copy(target: Path) -> Iterator[Path]:
-    """Yield the path of a temporary database beside a target, and delete its files afterwards."""
+    """Yield the path of a temporary database next to a target, and delete its files afterwards."""
     path = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
     try:
         yield path

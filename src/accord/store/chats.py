@@ -336,7 +336,7 @@ def _check_turn(chat: Chat, after: int) -> None:
     if chat.writing is not None:
         raise Conflict("the assistant is still writing; wait, or stop it first")
     if after != len(chat.said):
-        raise Conflict("more was said in the meantime, perhaps in another tab; read it, and send this again")
+        raise Conflict("the chat has newer messages, perhaps from another tab; read them and send this again")
 
 
 def _of(study: str, person: str) -> ColumnElement[bool]:

@@ -392,7 +392,7 @@ def _one_of(column: str, allowed: Collection[str], json_column: str | None = Non
 
     def check(row: Any) -> None:
         if getattr(row, column) not in allowed:
-            raise ValueError(f"column {column} holds none of {', '.join(allowed)}")
+            raise ValueError(f"column {column} holds another value than {', '.join(allowed)}")
         if json_column:
             json.loads(getattr(row, json_column))
 

@@ -1,11 +1,11 @@
 """The mart of scores: a folder of Parquet parts that many processes append to and Polars reads lazily (decision 0039).
 
-    accord.db.scores/part-4be1….parquet    rows that are whole, written beside, synced and renamed
-    accord.db.scores/live-91aa….jsonl      rows of a writer that is still open, one line each
+    accord.db.scores/part-4be1….parquet    a finished part, written under another name, synced and renamed
+    accord.db.scores/live-91aa….jsonl      log of a writer that is still open, one row per line
 
-A row has the columns of `MART`, and a `key`: of rows with the same key the one that came last counts. A live log
-becomes a part of the same name; compaction writes one part that names those it replaces. So whatever is killed, no row
-is lost that was written, and none counts twice.
+A row has the columns of `MART` and a `key`: the last row of each key counts. A log becomes a part of the same name, and
+compaction writes one part that names those it replaces. If a process is killed at any time, no written row is lost and
+none counts twice.
 
 A file that is not a regular file, or whose rows or columns differ from its own metadata, is never read. The board and
 `accord store check` name it, and `accord board repair` renames it to `NAME.damaged`.
@@ -35,20 +35,30 @@ from accord.edges import (
     unreadable_parquet,
 )
 from accord.store.engine import StoreError, is_in_memory, parsed_url
-from accord.store.mart_files import ABOUT, DAMAGED, FORMAT, PASSED_OVER, Part, about_part, scan_part, sync, try_lock
+from accord.store.mart_files import (
+    DAMAGED,
+    FORMAT,
+    IGNORED,
+    METADATA_KEY,
+    MartPart,
+    read_metadata,
+    scan_part,
+    sync,
+    try_lock,
+)
 from accord.store.mart_rows import MartRow, frame_of, frames_of, in_calendar_only, lines_of, mart_schema, read_line
 
 if TYPE_CHECKING:
     import polars as pl
 
-SYNCED = 1.0
-"""Seconds: a loss of power costs a live log at most the rows of so long; a kill of the process costs none."""
-SEALED = 20_000
-"""Rows of a live log from which on it becomes a part."""
-LOOSE = 50_000
-"""Rows in parts that were not compacted from which on they are."""
-_TRIES, _ABANDONED = 5, 3600.0
-"""How often a query is tried while parts are compacted, and seconds after which a file beside is nobody's."""
+SYNC_SECONDS = 1.0
+"""Seconds between syncs of a log: a power failure loses at most the rows of this time, a killed process none."""
+MOST_LOG_ROWS = 20_000
+"""Rows from which a log becomes a part."""
+MOST_LOOSE_ROWS = 50_000
+"""Rows in parts outside the compacted one from which they are compacted."""
+_MOST_TRIES, _ABANDONED_SECONDS = 5, 3600.0
+"""Tries of a query during compaction, and seconds after which an unfinished file is removed."""
 _LOCK = "compacting.lock"
 T = TypeVar("T")
 
@@ -56,15 +66,15 @@ T = TypeVar("T")
 def mart_folder(store: str, named: str | None = None, folder: Path = Path()) -> Path | None:
     """Return the folder of a store's mart; `None` for a store in memory.
 
-    It is the `named` folder; by default it lies beside a SQLite file, and for PostgreSQL it is `accord.scores` in
+    It is the `named` folder; by default it is next to a SQLite file, and for PostgreSQL it is `accord.scores` in
     `folder`.
 
     Raises:
-        BadInput: The name is a URL: the mart is a folder of this machine.
+        BadInput: The name is a URL; the mart is a local folder.
     """
     if named is not None:
         if "://" in named:
-            raise BadInput("mart: is a folder of this machine, got a URL; name a folder, and repair it there")
+            raise BadInput("mart: is a local folder, got a URL; name a folder")
         return Path(named)
     url = parsed_url(store)
     if is_in_memory(url):
@@ -74,11 +84,11 @@ def mart_folder(store: str, named: str | None = None, folder: Path = Path()) -> 
 
 @dataclass(frozen=True)
 class MartState:
-    """What a mart holds at one moment; equal where nothing was added.
+    """State of a mart; equal states hold the same rows.
 
     Attributes:
-        files: Names of parts and logs that count, with their sizes.
-        faults: What was passed over, a sentence each.
+        files: Names and sizes of the parts and logs that count.
+        faults: Sentences on files that are ignored.
     """
 
     files: tuple[tuple[str, int], ...]
@@ -86,16 +96,16 @@ class MartState:
 
 
 @dataclass
-class _Log:
-    """Rows of a live log up to `offset`."""
+class _LiveLog:
+    """Rows of a log up to `offset`."""
 
     offset: int = 0
     rows: list[MartRow] = field(default_factory=list)
     tables: list[pl.DataFrame] = field(default_factory=list)
-    torn: int = 0
+    invalid: int = 0
 
     def table(self) -> pl.DataFrame:
-        """All its rows; what came since it was looked at last is turned into a table alone."""
+        """Return all rows; only new ones are converted."""
         if self.rows or not self.tables:
             self.tables.append(frame_of(self.rows))
             self.rows = []
@@ -109,28 +119,28 @@ class _Log:
 
 
 class Mart:
-    """A folder of scores; may be read and written by several processes, and from several threads."""
+    """A folder of scores; safe for several processes and threads."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        self._known: dict[tuple[str, int, int], Part] = {}
-        self._logs: dict[str, _Log] = {}
-        self._broken: dict[tuple[str, int], str] = {}
+        self._known: dict[tuple[str, int, int], MartPart] = {}
+        self._logs: dict[str, _LiveLog] = {}
+        self._damaged: dict[tuple[str, int], str] = {}
         self._unread: list[str] = []
         self._fresh: tuple[MartState, pl.DataFrame] | None = None
         self._lock = Lock()
 
     # --- writing ------------------------------------------------------------------------------------------------
 
-    def add(self, rows: Iterable[MartRow], name: str | None = None, at_once: int = 50_000) -> int:
-        """Append rows as parts of their own, whole or not at all; returns how many.
+    def add(self, rows: Iterable[MartRow], name: str | None = None, batch_size: int = 50_000) -> int:
+        """Append rows as new parts, and return their number; each part appears whole or not at all.
 
-        A `name` (of letters and digits) makes it once: where such a part is, nothing is written.
+        A `name` (letters and digits) makes the call idempotent: an existing part is not written again.
         """
         if name is not None and self._place(name).exists():
             return 0
         count = 0
-        for number, frame in enumerate(frames_of(rows, at_once)):
+        for number, frame in enumerate(frames_of(rows, batch_size)):
             own = None if name is None else name if number == 0 else f"{name}x{number}"
             self._write(frame.lazy(), own)
             count += len(frame)
@@ -141,25 +151,25 @@ class Mart:
         return self._place(name).exists()
 
     def writer(self) -> MartWriter:
-        """A log for rows that come one by one."""
+        """Return a writer that logs rows one by one."""
         return MartWriter(self)
 
     def _place(self, name: str) -> Path:
         return self.folder / f"part-{name}.parquet"
 
     def _write(self, rows: pl.LazyFrame, name: str | None, base: bool = False, replaces: Iterable[str] = ()) -> None:
-        """Write beside, sync, rename.
+        """Write a part under another name, sync it and rename it.
 
         Raises:
-            StoreError: It cannot be written.
+            StoreError: The part cannot be written.
         """
         name = name or secrets.token_hex(12)
-        with self._said():
+        with self._store_errors():
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._put(rows, name, base, replaces)
+            self._write_file(rows, name, base, replaces)
 
     @contextmanager
-    def _said(self) -> Iterator[None]:
+    def _store_errors(self) -> Iterator[None]:
         """Raise `StoreError` with the reason if the mart cannot be written."""
         try:
             yield
@@ -171,43 +181,44 @@ class Mart:
                 f"the mart {self.folder} {fault} or name another folder under mart: in accord.yaml"
             ) from None
 
-    def _put(self, rows: pl.LazyFrame, name: str, base: bool, replaces: Iterable[str]) -> None:
+    def _write_file(self, rows: pl.LazyFrame, name: str, base: bool, replaces: Iterable[str]) -> None:
         import polars as pl
 
-        beside = self.folder / f"{name}.{secrets.token_hex(4)}.partial"
+        unfinished = self.folder / f"{name}.{secrets.token_hex(4)}.partial"
         count = int(rows.select(pl.len()).collect().item())
-        about = {"format": FORMAT, "rows": count, "base": base, "replaces": sorted(replaces)}
+        metadata = {"format": FORMAT, "rows": count, "base": base, "replaces": sorted(replaces)}
         try:
-            rows.sink_parquet(create_private(beside), metadata={ABOUT: json.dumps(about)}, row_group_size=100_000)
-            sync(beside)
-            os.replace(beside, self._place(name))
+            rows.sink_parquet(
+                create_private(unfinished), metadata={METADATA_KEY: json.dumps(metadata)}, row_group_size=100_000
+            )
+            sync(unfinished)
+            os.replace(unfinished, self._place(name))
             sync(self.folder)
         except BaseException:
-            beside.unlink(missing_ok=True)
+            unfinished.unlink(missing_ok=True)
             raise
 
     # --- reading ------------------------------------------------------------------------------------------------
 
     def state(self) -> MartState:
-        """What counts at this moment."""
-        parts, logs, faults = self._listed()
+        """Return the current state."""
+        parts, logs, faults = self._list_files()
         files = [(name, size) for name, (size, _) in sorted(parts.items())] + sorted(logs.items())
         return MartState(tuple(files), tuple(faults))
 
     def scan(self) -> tuple[pl.LazyFrame, MartState]:
-        """All rows that count, each once, and the state they are of.
+        """Return all rows that count, each once, and their state.
 
-        Parts that were compacted are read lazily; rows that came since are held in memory, and take the place of
-        theirs with the same key.
+        The compacted part is read lazily. Newer rows are held in memory and replace its rows with the same key.
         """
         import polars as pl
 
         with self._lock:
             state = self.state()
-            base = [name for name, _ in state.files if self._of(name).is_base]
+            base = [name for name, _ in state.files if self._part(name).is_base]
             if self._fresh is None or self._fresh[0] != state:
                 self._fresh = state, self._read_fresh([name for name, _ in state.files if name not in base])
-                if (seen := self.state()) != state:  # what could not be read is known now
+                if (seen := self.state()) != state:  # reading found damaged files
                     state = seen if seen.files == state.files else state
             fresh = self._fresh[1]
         scans = [in_calendar_only(scan_part(self.folder / name)) for name in base]
@@ -217,7 +228,7 @@ class Mart:
         return pl.concat([*scans, fresh.lazy()]), state
 
     def read(self, query: Callable[[pl.LazyFrame], T]) -> tuple[T, MartState]:
-        """Return the result of a query over all rows that count, and the state it is of.
+        """Return the result of a query over all rows that count, and their state.
 
         Compaction by another process during the query causes a retry. A part that turns out to be damaged becomes a
         fault of the state.
@@ -225,39 +236,39 @@ class Mart:
         Raises:
             StoreError: The query fails although every part can be read.
         """
-        for left in range(_TRIES - 1, -1, -1):
+        for tries_left in range(_MOST_TRIES - 1, -1, -1):
             try:
                 rows, state = self.scan()
                 return query(rows), state
             except unreadable_parquet() as error:
-                if left == 0:
+                if tries_left == 0:
                     raise StoreError(
                         f"the mart {self.folder} cannot be read ({first_line(error)}); repair it: accord board repair"
                     ) from None
-                if left == _TRIES - 2:  # the same failure twice: compaction is not the cause
-                    self._look_through()
+                if tries_left == _MOST_TRIES - 2:  # the same failure twice: compaction is not the cause
+                    self._read_all()
         raise AssertionError("a query is tried at least once")
 
     def faults(self) -> tuple[str, ...]:
         """Read every part whole and return one sentence per damaged file."""
         with self._lock:
             self.state()
-            self._look_through()
-            return tuple(fault.removesuffix(f"; {PASSED_OVER}") for fault in self.state().faults)
+            self._read_all()
+            return tuple(fault.removesuffix(f"; {IGNORED}") for fault in self.state().faults)
 
     def set_aside(self) -> list[str]:
         """Rename files that cannot be read to `NAME.damaged`, and return their names."""
         with self._lock:
             self.state()
-            self._look_through()
+            self._read_all()
             self.state()
             names = [*self._unread, *(key[0] for key, part in self._known.items() if self._fault(key, part))]
         for name in names:
-            with self._said():
+            with self._store_errors():
                 (self.folder / name).rename(self.folder / f"{name}{DAMAGED}")
         return names
 
-    def _look_through(self) -> None:
+    def _read_all(self) -> None:
         """Read every part whole, a column at a time, and note the damaged ones."""
         for key, part in list(self._known.items()):
             if self._fault(key, part):
@@ -266,12 +277,12 @@ class Mart:
                 for column in mart_schema():
                     scan_part(self.folder / key[0]).select(column).collect()
             except FileNotFoundError:
-                continue  # compacted at this moment
+                continue  # compacted meanwhile
             except unreadable_parquet() as error:
-                self._broken[key[0], key[1]] = f"{key[0]} cannot be read: {first_line(error)}"
+                self._damaged[key[0], key[1]] = f"{key[0]} cannot be read: {first_line(error)}"
 
-    def _fault(self, key: tuple[str, int, int], part: Part) -> str:
-        return part.fault or self._broken.get(key[:2], "")
+    def _fault(self, key: tuple[str, int, int], part: MartPart) -> str:
+        return part.fault or self._damaged.get(key[:2], "")
 
     def _read_fresh(self, names: Sequence[str]) -> pl.DataFrame:
         """Return the rows of parts that were not compacted and of logs, the last of each key."""
@@ -289,19 +300,19 @@ class Mart:
             except unreadable_parquet() as error:
                 with suppress(OSError):
                     size = (self.folder / name).stat().st_size
-                    self._broken[name, size] = f"{name} cannot be read: {first_line(error)}"
+                    self._damaged[name, size] = f"{name} cannot be read: {first_line(error)}"
         return pl.concat(frames).sort("scored", maintain_order=True).unique("key", keep="last", maintain_order=True)
 
-    def _of(self, name: str) -> Part:
-        return next((part for key, part in self._known.items() if key[0] == name), Part())
+    def _part(self, name: str) -> MartPart:
+        return next((part for key, part in self._known.items() if key[0] == name), MartPart())
 
-    def _listed(self) -> tuple[dict[str, tuple[int, Part]], dict[str, int], list[str]]:
+    def _list_files(self) -> tuple[dict[str, tuple[int, MartPart]], dict[str, int], list[str]]:
         """Return the parts and the logs that count, by name, and a sentence per file that does not."""
-        parts: dict[str, tuple[int, Part]] = {}
+        parts: dict[str, tuple[int, MartPart]] = {}
         logs: dict[str, int] = {}
         faults: list[str] = []
         self._unread = []
-        seen: dict[tuple[str, int, int], Part] = {}
+        seen: dict[tuple[str, int, int], MartPart] = {}
         for entry in sorted(self.folder.iterdir()) if self.folder.is_dir() else ():
             is_log = entry.name.startswith("live-") and entry.suffix == ".jsonl"
             if not is_log and entry.suffix != ".parquet":
@@ -310,18 +321,18 @@ class Mart:
                 if (size := self._size(entry, faults)) is None:
                     continue
                 if is_log:
-                    torn = self._read_log(entry)
+                    invalid = self._read_log(entry)
                     logs[entry.name] = self._logs[entry.name].offset
-                    faults += [f"{entry.name}: {torn} lines are no rows"] if torn else []
+                    faults += [f"{entry.name}: {invalid} lines are no rows"] if invalid else []
                     continue
                 key = entry.name, size, entry.stat().st_mtime_ns
-                part = seen[key] = self._known.get(key) or about_part(entry)
+                part = seen[key] = self._known.get(key) or read_metadata(entry)
                 if fault := self._fault(key, part):
-                    faults.append(f"{fault}; {PASSED_OVER}")
+                    faults.append(f"{fault}; {IGNORED}")
                 else:
                     parts[entry.name] = size, part
             except FileNotFoundError:
-                continue  # it was compacted, or became a part, at this moment
+                continue  # compacted or turned into a part meanwhile
         self._known = seen
         self._logs = {name: log for name, log in self._logs.items() if name in logs}
         gone = {name for _, part in parts.values() for name in part.replaces}
@@ -335,35 +346,35 @@ class Mart:
             return regular_size(entry)
         except BadInput as error:
             self._unread.append(entry.name)
-            faults.append(f"{str(error).partition(';')[0]}; {PASSED_OVER}")
+            faults.append(f"{str(error).partition(';')[0]}; {IGNORED}")
             return None
 
     def _read_log(self, path: Path) -> int:
-        """Read on in a log up to its last whole line, and return how many lines were no rows so far."""
-        log = self._logs.setdefault(path.name, _Log())
+        """Read the new lines of a log, and return the number of invalid lines so far."""
+        log = self._logs.setdefault(path.name, _LiveLog())
         with io.BufferedReader(open_regular(path)) as stream:
             stream.seek(log.offset)
             for line in stream:
                 if not line.endswith(b"\n"):
-                    break  # it is being written
+                    break  # incomplete
                 log.offset += len(line)
                 try:
                     log.rows.append(read_line(line))
                 except ValueError:
-                    log.torn += 1
-        return log.torn
+                    log.invalid += 1
+        return log.invalid
 
     # --- compaction ---------------------------------------------------------------------------------------------
 
     def tidy(self) -> bool:
-        """Seal what dead writers left, and compact where much is loose; whether it was compacted."""
+        """Turn logs of ended writers into parts, and compact if many rows are loose; return True if compacted."""
         self.seal()
-        loose = sum(part.rows for _, part in self._listed()[0].values() if not part.is_base)
-        whole = sum(part.rows for _, part in self._listed()[0].values() if part.is_base)
-        return loose >= max(LOOSE, whole // 10) and self.compact()
+        loose = sum(part.rows for _, part in self._list_files()[0].values() if not part.is_base)
+        whole = sum(part.rows for _, part in self._list_files()[0].values() if part.is_base)
+        return loose >= max(MOST_LOOSE_ROWS, whole // 10) and self.compact()
 
     def seal(self) -> None:
-        """Make parts of the logs of writers that are gone."""
+        """Turn logs of ended writers into parts."""
         for entry in sorted(self.folder.glob("live-*.jsonl")) if self.folder.is_dir() else ():
             with suppress(FileNotFoundError, BadInput):
                 regular_size(entry)  # opening a pipe would wait for its writer
@@ -372,16 +383,16 @@ class Mart:
                         self.seal_log(entry)
 
     def seal_log(self, path: Path) -> None:
-        """Make a part of a log that has no writer; the part has its name, so that its rows never count twice.
+        """Turn a log without a writer into a part of the same name, so that its rows never count twice.
 
-        A log with lines that are no rows is set aside as `NAME.damaged`.
+        A log with invalid lines is renamed to `NAME.damaged`.
         """
         name = path.stem.removeprefix("live-")
         own = Mart(self.folder)
-        torn = own._read_log(path)
+        invalid = own._read_log(path)
         if len(table := own._logs[path.name].table()) and not self._place(name).exists():
             self._write(table.lazy(), name)
-        if torn:
+        if invalid:
             path.rename(path.with_name(f"{path.name}{DAMAGED}"))
         path.unlink(missing_ok=True)
 
@@ -391,7 +402,7 @@ class Mart:
         Raises:
             StoreError: The mart cannot be written.
         """
-        with self._said():
+        with self._store_errors():
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = self.folder / _LOCK
             if lock.exists():
@@ -402,38 +413,38 @@ class Mart:
             self.seal()
             own = Mart(self.folder)
             try:
-                replaced = own._compacted()
+                replaced = own._write_compacted()
             except StoreError:
-                known = len(own._broken)
-                if not own.faults() or len(own._broken) == known:
+                known = len(own._damaged)
+                if not own.faults() or len(own._damaged) == known:
                     raise
-                replaced = own._compacted()  # without the parts that are known to be damaged now
+                replaced = own._write_compacted()  # without the parts that are known to be damaged now
             for name in replaced:
                 (self.folder / name).unlink(missing_ok=True)
             for left in self.folder.glob("*.partial"):
-                if left.stat().st_mtime < time.time() - _ABANDONED:
+                if left.stat().st_mtime < time.time() - _ABANDONED_SECONDS:
                     left.unlink(missing_ok=True)
         return True
 
-    def _compacted(self) -> set[str]:
+    def _write_compacted(self) -> set[str]:
         """Write everything that can be read into one part, and return the names of the files that it replaces."""
-        parts, _, _ = self._listed()  # before the rows are read: a part that comes later is not replaced
+        parts, _, _ = self._list_files()  # listed first: a later part is not replaced
         there, _ = self.scan()
         before = {each for _, part in parts.values() for each in part.replaces if (self.folder / each).exists()}
-        # Logs that are open stay: their rows come again, and take the place of these.
-        replaced = (parts.keys() | before) - {name for name, _ in self._broken}
+        # Open logs stay: their rows come again and replace these.
+        replaced = (parts.keys() | before) - {name for name, _ in self._damaged}
         self._write(there, None, base=True, replaces=replaced)
         return replaced
 
 
 LIVE_ROWS, BATCH_ROWS = "live", "batch"
-"""Where a row came from: live scoring, whose rows stand nowhere else, or a run that the store or a folder has too."""
+"""Origins of rows: live scoring, or a run."""
 
 
 class MartWriter:
-    """Appends rows to a log of its own; they outlive the process once `write` returns.
+    """A log for rows, which are durable once `write` returns; thread-safe.
 
-    A context manager that makes a part of the log when it ends. May be called from several threads.
+    A context manager that turns the log into a part at its end.
     """
 
     def __init__(self, mart: Mart) -> None:
@@ -443,14 +454,14 @@ class MartWriter:
         self._rows, self._synced = 0, time.monotonic()
 
     def write(self, rows: Sequence[MartRow]) -> None:
-        """Append some rows, all or none.
+        """Append rows, all or none.
 
         Raises:
-            StoreError: The disk does not take them.
+            StoreError: The rows cannot be written.
         """
         if not rows:
             return
-        with self._lock, self.mart._said():
+        with self._lock, self.mart._store_errors():
             stream = self._stream or self._open()
             content = lines_of(rows)
             file, before = stream.fileno(), os.fstat(stream.fileno()).st_size
@@ -461,10 +472,10 @@ class MartWriter:
                 os.ftruncate(file, before)
                 raise
             self._rows += len(rows)
-            if time.monotonic() - self._synced >= SYNCED:
+            if time.monotonic() - self._synced >= SYNC_SECONDS:
                 os.fsync(file)
                 self._synced = time.monotonic()
-            if self._rows >= SEALED:
+            if self._rows >= MOST_LOG_ROWS:
                 self._seal()
                 self.mart.tidy()
 
@@ -483,7 +494,7 @@ class MartWriter:
             self._stream = None
 
     def close(self) -> None:
-        """Make a part of what was written."""
+        """Turn the log into a part."""
         with self._lock:
             self._seal()
 

@@ -15,16 +15,16 @@ from accord.store.mart_rows import mart_schema
 if TYPE_CHECKING:
     import polars as pl
 
-FORMAT, ABOUT = "3", "accord-mart"
-"""Version of the metadata of a part, and the key that they stand under."""
+FORMAT, METADATA_KEY = "3", "accord-mart"
+"""Version and key of the metadata of a part."""
 DAMAGED = ".damaged"
 """Ending of files that were set aside because they cannot be read."""
 _OWN = re.compile(r"(?:part|live)-[0-9A-Za-z]+\.(?:parquet|jsonl)", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Part:
-    """Metadata of a part; `fault` says why the file cannot be read."""
+class MartPart:
+    """Metadata of a part; `fault` is the reason why the file cannot be read."""
 
     rows: int = 0
     is_base: bool = False
@@ -32,7 +32,7 @@ class Part:
     fault: str = ""
 
 
-PASSED_OVER = "it is not read. Repair the mart: accord board repair"
+IGNORED = "it is ignored. Repair the mart: accord board repair"
 """End of the sentence about a damaged file."""
 
 
@@ -43,32 +43,32 @@ def scan_part(path: Path) -> pl.LazyFrame:
     return pl.scan_parquet(path, glob=False).select(list(mart_schema()))
 
 
-def about_part(path: Path) -> Part:
+def read_metadata(path: Path) -> MartPart:
     """Return the metadata of a part after comparing them with its rows and columns."""
     import polars as pl
 
     name = path.name
     try:
-        about = json.loads(pl.read_parquet_metadata(path)[ABOUT])
-        if about["format"] != FORMAT:
-            return Part(fault=f"{name} is of another version of Accord; repair the mart: accord board repair")
-        part = Part(int(about["rows"]), bool(about["base"]), frozenset(map(str, about["replaces"])))
+        metadata = json.loads(pl.read_parquet_metadata(path)[METADATA_KEY])
+        if metadata["format"] != FORMAT:
+            return MartPart(fault=f"{name} is of another version of Accord; repair the mart: accord board repair")
+        part = MartPart(int(metadata["rows"]), bool(metadata["base"]), frozenset(map(str, metadata["replaces"])))
         scan = pl.scan_parquet(path, glob=False)
         schema, rows = scan.collect_schema(), int(scan.select(pl.len()).collect().item())
     except KeyError:
-        return Part(fault=f"{name} is no part of a mart")
+        return MartPart(fault=f"{name} is not a part of a mart")
     except FileNotFoundError:
         raise
     except unreadable_parquet(ValueError, TypeError, RecursionError) as error:
-        return Part(fault=f"{name} is cut short or no Parquet ({first_line(error)})")
+        return MartPart(fault=f"{name} is truncated or no Parquet file ({first_line(error)})")
     if rows != part.rows:
-        return Part(fault=f"{name} holds {rows:,} rows, and says that they are {part.rows:,}")
+        return MartPart(fault=f"{name} holds {rows:,} rows, and its metadata say {part.rows:,}")
     wrong = next((column for column, kind in mart_schema().items() if schema.get(column) != kind), None)
     if wrong is not None:
-        return Part(fault=f"{name} has no column {wrong!r} of type {mart_schema()[wrong]}")
-    foreign = next((each for each in sorted(part.replaces) if _OWN.fullmatch(each) is None), None)
+        return MartPart(fault=f"{name} has no column {wrong!r} of type {mart_schema()[wrong]}")
+    foreign = next((file for file in sorted(part.replaces) if _OWN.fullmatch(file) is None), None)
     if foreign is not None:
-        return Part(fault=f"{name} replaces {foreign!r}, which is no file of a mart")
+        return MartPart(fault=f"{name} replaces {foreign!r}, which is not a file of a mart")
     return part
 
 

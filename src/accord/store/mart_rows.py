@@ -22,26 +22,26 @@ MART: Mapping[str, str] = {
     "user_group": "text", "language": "text", "time": "time", "scored": "time", "synthetic": "flag", "rated": "flag",
     "in_training": "flag", "input": "text", "origin": "text", "run": "text", "bundle": "whole", "key": "key",
 }  # fmt: skip
-"""The columns and what they hold; a time is in milliseconds since 1970."""
+"""Columns with their kinds; times are in milliseconds since 1970."""
 BUNDLES = 512
-"""Conversations fall into so many bundles by their hash: resampling a million of them is resampling these."""
+"""Number of bundles of conversations, by hash: resampling bundles stands for resampling a million conversations."""
 MartRow = dict[str, Any]
-"""A row: every column of `MART` but `key` and `bundle`, which follow from the others."""
+"""A row: the columns of `MART` without `key` and `bundle`, which are computed."""
 
 
 def row_key(row: Mapping[str, Any]) -> int:
-    """What makes a row the same score: its target, question, annotator and evaluator; below 2⁶³."""
+    """Return the key of a row, a hash below 2⁶³ of its target, question, annotator and evaluator."""
     named = [row[name] for name in ("conversation", "turn", "question", "annotator", "evaluator")]
     return int.from_bytes(blake2b(json.dumps(named).encode(), digest_size=8).digest(), "big") >> 1
 
 
 def bundle_of(conversation: str) -> int:
-    """The bundle that a conversation is resampled in, from 0."""
+    """Return the bundle of a conversation, from 0."""
     return int.from_bytes(blake2b(conversation.encode("utf-8", "replace"), digest_size=4).digest(), "big") % BUNDLES
 
 
 def mart_schema() -> dict[str, pl.DataType]:
-    """The columns as Polars has them."""
+    """Return the columns as a Polars schema."""
     import polars as pl
 
     kinds: dict[str, pl.DataType] = {
@@ -62,12 +62,12 @@ def in_calendar_only(rows: pl.LazyFrame) -> pl.LazyFrame:
 _TIMES = tuple(name for name, kind in MART.items() if kind == "time")
 
 
-def frames_of(rows: Iterable[MartRow], at_once: int) -> Iterator[pl.DataFrame]:
-    """Rows as tables of so many."""
+def frames_of(rows: Iterable[MartRow], batch_size: int) -> Iterator[pl.DataFrame]:
+    """Yield tables of at most `batch_size` rows."""
     batch: list[MartRow] = []
     for row in rows:
         batch.append(row)
-        if len(batch) >= at_once:
+        if len(batch) >= batch_size:
             yield frame_of(batch)
             batch = []
     if batch:
@@ -94,10 +94,10 @@ def frame_of(rows: Sequence[MartRow]) -> pl.DataFrame:
 
 
 def read_line(line: bytes) -> MartRow:
-    """A line of a log.
+    """Return the row of a line of a log.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The line is invalid.
     """
     return msgspec.structs.asdict(_DECODER.decode(line))
 

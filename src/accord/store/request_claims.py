@@ -1,7 +1,7 @@
 """Claims on requests in progress, and a spool for paid answers that the store could not take.
 
 A claim is a lease on a request, under the key of its answer: its owner renews it, and the claim of a killed process
-expires. The spool is a folder of JSON lines that only its owner can read, beside the store or, if the disk is full, in
+expires. The spool is a folder of JSON lines that only its owner can read, next to the store or, if the disk is full, in
 the user's state folder. Opening the project stores its rows.
 """
 
@@ -301,7 +301,7 @@ class Spool:
 def spool_folders(url: str) -> list[Path]:
     """Return the spool folders of a store, the preferred one first; none for a store in memory.
 
-    The spool of a SQLite file lies beside it, that of a server in the user's state folder.
+    The spool of a SQLite file is in the same folder, that of a server in the user's state folder.
     """
     from platformdirs import user_state_path
 

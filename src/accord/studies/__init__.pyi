@@ -1,19 +1,24 @@
-from .annotator_agreement import Apart as Apart, CountedEstimate as CountedEstimate, Habit as Habit, habits as habits
-from .annotator_agreement import taken_apart as taken_apart, Unit as Unit, worst as worst
-from .answer_parsing import BOTH_BAD as BOTH_BAD, text_in as text_in, value_in as value_in
-from .background_learning import FIT as FIT, Loop as Loop
-from .chat_session import OpenTalk as OpenTalk
-from .citations import excerpts as excerpts, Passages as Passages, Used as Used
-from .human_studies import FLOWS as FLOWS, open_validation as open_validation, outcome as outcome, outcomes as outcomes
-from .human_studies import shipped_study as shipped_study
-from .issue_validity import detection_outcome as detection_outcome
-from .item_order import Order as Order
-from .item_sampling import drawn as drawn, eligible as eligible
-from .predicted_ratings import Expected as Expected, Guess as Guess, Perspectives as Perspectives
-from .rating_revision import agreement_with_all as agreement_with_all, agreement_with_model as agreement_with_model
-from .rating_revision import agreement_with_others as agreement_with_others, overall_outcome as overall_outcome
-from .study_outcome import Given as Given, Outcome as Outcome, Resampling as Resampling, table as table
-from .study_outcome import Validated as Validated
-from .study_progress import norming_items as norming_items, Standing as Standing
-from .study_session import OpenStudy as OpenStudy, ROWS as ROWS, Sheet as Sheet, Side as Side, side_of as side_of
+from .annotator_agreement import agreement_with_all as agreement_with_all, agreement_with_model as agreement_with_model
+from .annotator_agreement import agreement_with_others as agreement_with_others, annotator_habits as annotator_habits
+from .annotator_agreement import AnnotatorHabit as AnnotatorHabit, CountedEstimate as CountedEstimate
+from .annotator_agreement import decompose_disagreement as decompose_disagreement
+from .annotator_agreement import DisagreementParts as DisagreementParts, most_disputed as most_disputed, Unit as Unit
+from .background_learning import BackgroundLearning as BackgroundLearning, FIT as FIT
+from .chat_session import ChatSession as ChatSession
+from .citations import CitationFinder as CitationFinder, DocumentUse as DocumentUse, excerpts as excerpts
+from .human_studies import FLOWS as FLOWS, load_outcome as load_outcome, load_outcomes as load_outcomes
+from .human_studies import open_validation as open_validation, shipped_study as shipped_study
+from .item_order import ItemOrder as ItemOrder
+from .item_sampling import eligible_turns as eligible_turns, sample_items as sample_items
+from .predicted_ratings import AnnotatorPrediction as AnnotatorPrediction
+from .predicted_ratings import ConversationPredictions as ConversationPredictions
+from .predicted_ratings import PredictionService as PredictionService
+from .study_outcome import answer_tables as answer_tables, Answers as Answers, detection_outcome as detection_outcome
+from .study_outcome import DialogueResampling as DialogueResampling, overall_outcome as overall_outcome
+from .study_outcome import StudyOutcome as StudyOutcome, ValidatedTurns as ValidatedTurns
+from .study_progress import norming_items as norming_items, StudyProgress as StudyProgress
+from .study_session import conversation_view as conversation_view, ConversationView as ConversationView
+from .study_session import ItemView as ItemView, MAX_LISTED_OPTIONS as MAX_LISTED_OPTIONS, StudySession as StudySession
 from .study_session import tool_calls_of as tool_calls_of
+from .submitted_answer import BOTH_BAD as BOTH_BAD, parse_value as parse_value, SubmittedAnswer as SubmittedAnswer
+from .submitted_answer import text_field as text_field

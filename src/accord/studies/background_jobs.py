@@ -1,4 +1,4 @@
-"""Work in the background: one piece at a time, in the order in which it was asked for, each at most once in waiting."""
+"""A background thread that runs one job at a time, in order; a job that already waits is not added again."""
 
 from __future__ import annotations
 
@@ -9,40 +9,45 @@ from threading import Condition, Thread
 from accord.edges import AccordError, one_line
 
 
-class Jobs:
-    """A thread that is there as long as there is work."""
+class BackgroundJobs:
+    """Queue of named jobs with a thread that lives as long as there is work.
+
+    Attributes:
+        running: Name of the running job, or `None`.
+        failed: Error of each failed job, by name.
+    """
 
     def __init__(self) -> None:
         self._changed = Condition()
         self._waiting: dict[str, Callable[[], object]] = {}
         self._thread: Thread | None = None
         self._is_closed = False
-        self.doing: str | None = None
+        self.running: str | None = None
         self.failed: dict[str, str] = {}
 
-    def add(self, name: str, work: Callable[[], object]) -> bool:
-        """Do it after what waits already; returns whether it did not wait already."""
+    def add(self, name: str, job: Callable[[], object]) -> bool:
+        """Add a job; return False if it already waits, or if the queue is closed."""
         with self._changed:
             is_new = name not in self._waiting and not self._is_closed
             if is_new:
-                self._waiting[name] = work
+                self._waiting[name] = job
                 if self._thread is None:
-                    self._thread = Thread(target=self._work, name="accord-lead", daemon=True)
+                    self._thread = Thread(target=self._run, name="accord-background", daemon=True)
                     self._thread.start()
             return is_new
 
     def state(self, name: str) -> str:
-        """`running`, `waiting`, or empty."""
+        """Return `running`, `waiting`, or an empty text for a job that is neither."""
         with self._changed:
-            return "running" if self.doing == name else "waiting" if name in self._waiting else ""
+            return "running" if self.running == name else "waiting" if name in self._waiting else ""
 
     def wait(self, seconds: float | None = None) -> None:
-        """Until nothing is left to do, or for so many seconds."""
+        """Wait until no job is left, or until the timeout."""
         with self._changed:
             self._changed.wait_for(lambda: self._thread is None, seconds)
 
     def close(self) -> None:
-        """Begin nothing more, and wait for what is being done."""
+        """Drop waiting jobs and wait for the running one."""
         with self._changed:
             self._is_closed = True
             self._waiting.clear()
@@ -50,21 +55,21 @@ class Jobs:
 
     def _next(self) -> Callable[[], object] | None:
         with self._changed:
-            self.doing = next(iter(self._waiting), None)
-            if self.doing is None:
+            self.running = next(iter(self._waiting), None)
+            if self.running is None:
                 self._thread = None
                 self._changed.notify_all()
                 return None
-            return self._waiting.pop(self.doing)
+            return self._waiting.pop(self.running)
 
-    def _work(self) -> None:
-        while (work := self._next()) is not None:
-            name = str(self.doing)
+    def _run(self) -> None:
+        while (job := self._next()) is not None:
+            name = str(self.running)
             try:
-                work()
+                job()
                 self.failed.pop(name, None)
-            except (AccordError, OSError) as error:  # told on the page of whoever asked for it
+            except (AccordError, OSError) as error:
                 self.failed[name] = one_line(str(error))
             except Exception:
-                self.failed[name] = "it failed by a fault of Accord; the log says where"
-                logging.getLogger("accord").exception("the workbench: %s failed", name)
+                self.failed[name] = "internal error; see the server's log"
+                logging.getLogger("accord").exception("background job %s failed", name)

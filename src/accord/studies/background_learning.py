@@ -1,173 +1,176 @@
-"""What goes on behind the studies while people rate: expectations, the order, and an evaluator that learns again.
+"""Learning while annotators rate: predictions before answers, order of items, and retraining of the evaluator.
 
-All of it happens in one thread in the background, one piece after another. A request only reads what is there.
+All work runs in one background thread, one job at a time. Requests only read results.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from threading import Lock
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from accord.edges import AccordError, BadInput
 from accord.learning import CARD, Evaluator
 from accord.store import Assignment
-from accord.studies.background_jobs import Jobs
-from accord.studies.blind_predictions import Expectations
-from accord.studies.item_order import EVERY, Order, ranking
-from accord.studies.retrain import Report, promote, recovered, refitted, waiting
-from accord.studies.study_progress import taking_part
-from accord.studies.study_session import OpenStudy
+from accord.studies.background_jobs import BackgroundJobs
+from accord.studies.blind_predictions import BlindPredictor
+from accord.studies.item_order import UPDATE_EVERY, ItemOrder, make_ranking
+from accord.studies.retrain import RetrainReport, load_report, promote_candidate, recover_promotion, retrain
+from accord.studies.study_progress import study_annotators
+from accord.studies.study_session import StudySession
 from accord.values import Annotation
 
 PREPARE, FIT = "prepare", "fit"
 
 
-def _begun(study: OpenStudy) -> bool:
-    """Whether a study has items; one that finds none says so to whoever opens it."""
-    try:
-        return study.begin() > 0
-    except BadInput:
-        return False
-
-
-class State(TypedDict):
-    """The evaluator in use, the candidate, and what is being done; `failed` says why, by what was tried."""
+class LearningState(TypedDict):
+    """Evaluator in use, candidate, and states of the jobs; `failed` holds the error of each failed job."""
 
     evaluator: dict[str, str | int] | None
-    candidate: Report | None
+    candidate: RetrainReport | None
     fitting: str
     preparing: str
     failed: dict[str, str]
 
 
-class Loop:
-    """The studies of a bench, and the evaluator that learns from them.
+class BackgroundLearning:
+    """Studies, and the evaluator that learns from them.
 
     Attributes:
-        evaluator: The one in use; `None` where nothing was learned yet.
-        expectations, orders: By study, where there are any.
-        reasons: Why a study has none, in words.
-        jobs: What is being done.
+        evaluator: Evaluator in use; `None` before the first fit.
+        predictors: Predictor of each study.
+        orders: Order of items of each study.
+        reasons: Reason why a study has no predictor.
+        jobs: Background jobs.
     """
 
-    def __init__(self, studies: dict[str, OpenStudy]) -> None:
+    def __init__(self, studies: dict[str, StudySession]) -> None:
         self.studies = studies
         self.evaluator: Evaluator | None = None
-        self.expectations: dict[str, Expectations] = {}
-        self.orders: dict[str, Order] = {}
+        self.predictors: dict[str, BlindPredictor] = {}
+        self.orders: dict[str, ItemOrder] = {}
         self.reasons: dict[str, str] = {}
-        self.jobs = Jobs()
-        self._new = Counter[str]()
+        self.jobs = BackgroundJobs()
+        self._new_answers = Counter[str]()
         self._lock = Lock()
         project = next((study.project for study in studies.values()), None)
         self.folder = None if project is None else project.folder().resolve()
         for name, study in studies.items():
-            study.on_assigned = self._expect
+            study.on_assigned = self._predict
             study.on_answer = self._counter(name)
             if study.settings.order == "informative" and study.settings.level != "pair":
-                study.rank = ranking(study.settings, lambda name=name: self.orders.get(name))  # type: ignore[misc]
+                study.rank = make_ranking(study.settings, lambda name=name: self.orders.get(name))  # type: ignore[misc]
         if project is not None:
             self.jobs.add(PREPARE, self.prepare)
 
-    # --- in the background --------------------------------------------------------------------------------------
+    # --- background jobs ----------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Open the evaluator in use, gather what is known of each study's items, and order them."""
+        """Load the evaluator in use, collect the evidence of each study's items, and order them."""
         assert self.folder is not None
-        recovered(self.folder)
+        recover_promotion(self.folder)
         project = next(iter(self.studies.values())).project
         self.evaluator = project.load(self.folder) if (self.folder / CARD).is_file() else None
         for study in self.studies.values():
-            self.expectations.pop(study.name, None)
-            if not _begun(study):
+            self.predictors.pop(study.name, None)
+            if not _has_items(study):
                 continue
             if self.evaluator is None:
-                self.reasons[study.name] = "no evaluator has learned yet"
+                self.reasons[study.name] = "no evaluator is fitted yet"
             else:
-                self._gather(study, self.evaluator)
+                self._collect_evidence(study, self.evaluator)
             if study.rank is not None:
-                self.reorder(study)
+                self.update_order(study)
 
-    def _gather(self, study: OpenStudy, evaluator: Evaluator) -> None:
+    def _collect_evidence(self, study: StudySession, evaluator: Evaluator) -> None:
         try:
-            self.expectations[study.name] = Expectations.of(study, evaluator)
+            self.predictors[study.name] = BlindPredictor.create(study, evaluator)
             self.reasons.pop(study.name, None)
         except AccordError as error:
             self.reasons[study.name] = str(error)
 
-    def reorder(self, study: OpenStudy) -> None:
-        """Order the items of a study by what the evaluator would learn from the labels there are now."""
-        project, known = study.project, self.expectations.get(study.name)
-        if known is not None:
-            evidence = known.evidence
+    def update_order(self, study: StudySession) -> None:
+        """Order the items of a study by how much the evaluator would learn from them."""
+        project, predictor = study.project, self.predictors.get(study.name)
+        if predictor is not None:
+            evidence = predictor.evidence
         else:
             targets = dict.fromkeys(item.target for item in study.studies.items(study.name, 1))
             evidence = project.measure(project.evaluator().sources, project.samples(targets))
-        people = taking_part(study) or sorted({each.person for each in study.studies.everything(study.name)})
+        people = study_annotators(study) or sorted({each.person for each in study.studies.everything(study.name)})
         try:
             labels = project.store.labels(project.question.id)
-            self.orders[study.name] = Order.of(evidence, labels, project.question, people)
+            self.orders[study.name] = ItemOrder.compute(evidence, labels, project.question, people)
             self.jobs.failed.pop(f"order {study.name}", None)
         except BadInput as error:
             self.jobs.failed[f"order {study.name}"] = str(error)
 
-    def refit(self) -> None:
-        """Learn the evaluator again; it waits to be promoted."""
+    def retrain(self) -> None:
+        """Fit the evaluator again as a candidate, which can then be promoted."""
         assert self.folder is not None
-        refitted(next(iter(self.studies.values())).project, self.folder)
+        retrain(next(iter(self.studies.values())).project, self.folder)
 
     def promote(self) -> None:
-        """Use the candidate from now on.
+        """Replace the evaluator in use by the candidate.
 
         Raises:
-            BadInput: There is none.
+            BadInput: There is no candidate, or a fit is running.
         """
         assert self.folder is not None
         if self.jobs.state(FIT):
-            raise BadInput("the evaluator is learning again; wait until that is done, and look at what it comes to")
-        promote(self.folder)
+            raise BadInput("the evaluator is being fitted; wait until the fit ends, and check its result")
+        promote_candidate(self.folder)
         self.jobs.add(PREPARE, self.prepare)
 
-    # --- while people rate --------------------------------------------------------------------------------------
+    # --- callbacks of studies -----------------------------------------------------------------------------------
 
-    def _expect(self, assignment: Assignment) -> None:
-        """Keep what is expected of an item that somebody is given; where that cannot be said, nothing."""
-        known = self.expectations.get(assignment.item.study)
-        if known is not None and assignment.item.round == 1 and assignment.item.kind != "repeat":
+    def _predict(self, assignment: Assignment) -> None:
+        """Save a prediction for a new assignment of the first round, if there is a predictor."""
+        predictor = self.predictors.get(assignment.item.study)
+        if predictor is not None and assignment.item.round == 1 and assignment.item.kind != "repeat":
             try:
-                known.keep(assignment)
+                predictor.save_prediction(assignment)
             except AccordError as error:
                 self.reasons[assignment.item.study] = str(error)
 
-    def _counter(self, name: str) -> Any:
-        def count(said: Annotation) -> None:
+    def _counter(self, name: str) -> Callable[[Annotation], None]:
+        """Return a callback that starts an update of the order, or a fit, after enough answers."""
+
+        def count(annotation: Annotation) -> None:
             study = self.studies[name]
-            if said.question != study.project.question.id or said.replaces:
+            if annotation.question != study.project.question.id or annotation.replaces:
                 return
+            retrain_every = study.settings.retrain_every or 0
             with self._lock:
-                self._new.update([f"order {name}", f"fit {name}"])
-                is_old = study.rank is not None and self._new[f"order {name}"] >= EVERY
-                is_due = 0 < (study.settings.retrain_every or 0) <= self._new[f"fit {name}"]
-                self._new -= Counter({f"order {name}": EVERY * is_old})
-                self._new -= Counter({f"fit {name}": (study.settings.retrain_every or 0) * is_due})
-            if is_old:
-                self.jobs.add(f"order {name}", lambda: self.reorder(study))
-            if is_due:
-                self.jobs.add(FIT, self.refit)
+                self._new_answers.update([f"order {name}", f"fit {name}"])
+                order_is_due = study.rank is not None and self._new_answers[f"order {name}"] >= UPDATE_EVERY
+                fit_is_due = 0 < retrain_every <= self._new_answers[f"fit {name}"]
+                self._new_answers -= Counter({f"order {name}": UPDATE_EVERY * order_is_due})
+                self._new_answers -= Counter({f"fit {name}": retrain_every * fit_is_due})
+            if order_is_due:
+                self.jobs.add(f"order {name}", lambda: self.update_order(study))
+            if fit_is_due:
+                self.jobs.add(FIT, self.retrain)
 
         return count
 
-    # --- what is shown ------------------------------------------------------------------------------------------
-
-    def state(self) -> State:
-        """What pages tell of it."""
-        used = self.evaluator
-        about: dict[str, str | int] | None = None if used is None else {
-            "name": used.name, "digest": used.digest(), "question": used.question.id,
-            "annotators": len(used.annotators),
+    def state(self) -> LearningState:
+        """Return the state that pages show."""
+        evaluator = self.evaluator
+        summary: dict[str, str | int] | None = None if evaluator is None else {
+            "name": evaluator.name, "digest": evaluator.digest(), "question": evaluator.question.id,
+            "annotators": len(evaluator.annotators),
         }  # fmt: skip
         return {
-            "evaluator": about, "candidate": None if self.folder is None else waiting(self.folder),
+            "evaluator": summary, "candidate": None if self.folder is None else load_report(self.folder),
             "fitting": self.jobs.state(FIT), "preparing": self.jobs.state(PREPARE), "failed": dict(self.jobs.failed),
         }  # fmt: skip
+
+
+def _has_items(study: StudySession) -> bool:
+    """Sample the items of a study if needed; False if none match, which its own page reports."""
+    try:
+        return study.begin() > 0
+    except BadInput:
+        return False

@@ -1,15 +1,12 @@
-"""Which item somebody rates next, where the study asks for the order that the evaluator learns most from.
+"""Active learning in a study: the order of items from which the evaluator learns most.
 
-The order is that of `suggest_labels`: of all items and people, the label after which predictions are expected to be
-surest, then the next. It is made in the background and used until it is made again. A share of the items is drawn at
-random beforehand (`is_random`) and mixed in, so that estimates have a sample of everything.
+`suggest_labels` ranks pairs of item and annotator by the expected decrease of the predictive variance. The order is
+computed in the background and updated after `UPDATE_EVERY` answers. A random share of the items (`is_random_sample`) is
+mixed in, so that estimates rest on a random sample.
 
-How much is left to learn is told in the units of the evaluator's interval. Under the model that orders them, the value
-of labels is known before they are given, each by itself and without trying on held-out labels; a learning curve needs
-enough labels to be cut into parts, is as uncertain as its few points, and says nothing about an order that was not
-tried. The interval meant is that of what a person is expected to say on average; it narrows with the root of the
-variance, so that a quarter of the variance is half the interval. How much people vary from time to time is no part of
-it: labels do not lessen that.
+The remaining variance is that of a person's expected answer. The width of its interval falls with the square root, so a
+quarter of the variance is half the width. Under the model it is known before the labels are given; a learning curve
+would need enough labels to split, and says nothing about an order that was not tried.
 """
 
 from __future__ import annotations
@@ -27,112 +24,115 @@ from accord.learning import suggest_labels
 from accord.store import Candidate, Item
 from accord.values import Labels, Question, StudySettings, Target, content_hash
 
-AHEAD = 100
-"""How many labels are thought ahead."""
-EVERY = 20
-"""After so many new answers the order is made again."""
-HALF = 0.25
-"""The share of the variance at which the interval is half as wide."""
+LOOKAHEAD = 100
+"""Number of labels that are planned."""
+UPDATE_EVERY = 20
+"""Number of new answers after which the order is computed again."""
+HALF_WIDTH = 0.25
+"""Share of the variance at which the interval has half its width."""
 
 
 @dataclass(frozen=True)
-class Order:
-    """What to label next.
+class ItemOrder:
+    """Items to label next.
 
     Attributes:
-        suggested: Items, each with the person who should label it, the most valuable first.
-        left: The share of the variance that is left after each of them.
+        suggested: Pairs of item and annotator, the most informative first.
+        remaining_variance: Share of the variance that remains after each of them, from 0 to 1.
     """
 
     suggested: Sequence[tuple[Target, str]]
-    left: Sequence[float]
+    remaining_variance: Sequence[float]
 
     @classmethod
-    def of(
+    def compute(
         cls,
         evidence: EvidenceTable,
         labels: Labels,
         question: Question,
         people: Collection[str],
-        count: int = AHEAD,
+        count: int = LOOKAHEAD,
         among: Collection[tuple[Target, str]] | None = None,
-    ) -> Order:
-        """Think ahead from the labels there are.
+    ) -> ItemOrder:
+        """Compute the order from the labels so far.
 
         Args:
-            evidence: Of every item.
-            labels: What was said so far.
-            question: That the evaluator predicts.
-            people: Who can be asked; somebody new may be among them.
-            count: How many labels to think ahead.
-            among: Which items are shown to whom; by default all to everybody.
+            evidence: Evidence of every item.
+            labels: Labels so far.
+            question: Question that the evaluator predicts.
+            people: Annotators who can be asked; new annotators are allowed.
+            count: Number of labels to plan.
+            among: Allowed pairs of item and annotator; by default all.
 
         Raises:
-            BadInput: Too few labels to say what is not known yet, or nothing left to label.
+            BadInput: There are too few labels, or nothing is left to label.
         """
         pairs = among or [(target, name) for target in evidence.targets for name in people]
-        found = suggest_labels(evidence, labels, question, count, annotators=people, among=set(pairs))
-        left = np.maximum(1 - np.cumsum([each.gain for each in found]), 0.0)
-        return cls([(each.target, each.annotator) for each in found], left.tolist())
+        suggestions = suggest_labels(evidence, labels, question, count, annotators=people, among=set(pairs))
+        remaining = np.maximum(1 - np.cumsum([each.gain for each in suggestions]), 0.0)
+        return cls([(each.target, each.annotator) for each in suggestions], remaining.tolist())
 
     @cached_property
-    def wanted(self) -> dict[str, list[Target]]:
-        """The same by person."""
-        found: dict[str, list[Target]] = {}
+    def by_annotator(self) -> dict[str, list[Target]]:
+        """Items to label next, by annotator."""
+        targets: dict[str, list[Target]] = {}
         for target, name in self.suggested:
-            found.setdefault(name, []).append(target)
-        return found
+            targets.setdefault(name, []).append(target)
+        return targets
 
     @property
-    def to_half(self) -> int | None:
-        """After how many labels the evaluator's interval is half as wide; `None` where those ahead are not enough."""
-        return next((count for count, share in enumerate(self.left, 1) if share <= HALF), None)
+    def labels_to_halve(self) -> int | None:
+        """Number of labels after which the evaluator's interval has half its width; `None` if more are needed."""
+        return next((count for count, share in enumerate(self.remaining_variance, 1) if share <= HALF_WIDTH), None)
 
-    def said(self) -> str:
-        """The stopping rule, as a sentence."""
-        if not self.left:
+    def sentence(self) -> str:
+        """Return how far more labels narrow the evaluator's interval."""
+        if not self.remaining_variance:
             return "Nothing is left to label."
-        if self.to_half is not None:
-            return f"{self.to_half} more labels, in this order, halve the evaluator's interval."
-        narrower = 1 - self.left[-1] ** 0.5
-        return f"{len(self.left)} more labels, in this order, narrow the evaluator's interval by {narrower:.0%}."
+        if self.labels_to_halve is not None:
+            return f"{self.labels_to_halve} more labels, in this order, halve the evaluator's interval."
+        narrower = 1 - self.remaining_variance[-1] ** 0.5
+        count = len(self.remaining_variance)
+        return f"{count} more labels, in this order, narrow the evaluator's interval by {narrower:.0%}."
 
     def to_json(self) -> dict[str, Any]:
-        """The sentence and what it comes from."""
-        return {"said": self.said(), "to_half": self.to_half, "variance_left": [round(each, 4) for each in self.left]}
+        """Return the sentence and its numbers."""
+        return {
+            "summary": self.sentence(), "labels_to_halve": self.labels_to_halve,
+            "remaining_variance": [round(share, 4) for share in self.remaining_variance],
+        }  # fmt: skip
 
 
-def is_random(study: StudySettings, item: Item) -> bool:
-    """Whether an item stands for all others in estimates: of those in the informative order, a share drawn beforehand.
+def is_random_sample(study: StudySettings, item: Item) -> bool:
+    """Return True if an item belongs to the random sample on which estimates rest.
 
-    What the evaluator learns most from is like nothing else. The share follows from the items' keys, so that it is a
-    simple random sample of them, whoever asks, and nothing has to be written down.
+    In the informative order a hash of the item's key selects `random_share` of the items; otherwise all belong to it.
     """
     if study.order != "informative":
         return True
     return int(content_hash(["random", study.seed, item.key])[5:13], 16) / 16**8 < study.random_share
 
 
-def ranking(
-    settings: StudySettings, order: Callable[[], Order | None], draw: Callable[[], float] = random.random
+def make_ranking(
+    settings: StudySettings, order: Callable[[], ItemOrder | None], draw: Callable[[], float] = random.random
 ) -> Callable[[Sequence[Candidate], str], Candidate]:
-    """Chooses among candidates: with the study's share a random item, else the one that teaches most.
+    """Return a function that chooses the next item: the most informative one, or a random one with `random_share`.
 
     Args:
-        settings: Of the study.
-        order: The order as it is now; `None` before there is one.
-        draw: A number from 0 to 1, anew each time.
+        settings: Settings of the study.
+        order: Returns the current order, or `None` before there is one.
+        draw: Returns a random number from 0 to 1.
     """
 
-    def rank(found: Sequence[Candidate], person: str) -> Candidate:
-        at_random = [each for each in found if is_random(settings, each.item)]
-        others = [each for each in found if not is_random(settings, each.item)]
-        now = order()
-        if now is None or not others or (at_random and draw() < settings.random_share):
-            # One order for everybody, what somebody has begun first: items get their full number early.
-            return min(at_random or found, key=lambda each: (-each.taken, content_hash(each.item.key)))
-        there = {each.item.target: each for each in others}
-        best = next((there[target] for target in now.wanted.get(person, ()) if target in there), None)
+    def rank(candidates: Sequence[Candidate], person: str) -> Candidate:
+        at_random = [each for each in candidates if is_random_sample(settings, each.item)]
+        others = [each for each in candidates if not is_random_sample(settings, each.item)]
+        current = order()
+        if current is None or not others or (at_random and draw() < settings.random_share):
+            # One order for all annotators; items that others have begun come first, so that they are completed early.
+            return min(at_random or candidates, key=lambda each: (-each.taken, content_hash(each.item.key)))
+        by_target = {each.item.target: each for each in others}
+        best = next((by_target[t] for t in current.by_annotator.get(person, ()) if t in by_target), None)
         return best or min(others, key=lambda each: (-each.taken, content_hash([person, each.item.key])))
 
     return rank

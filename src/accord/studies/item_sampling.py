@@ -1,4 +1,4 @@
-"""Which conversations, turns or pairs a study is about: a filter, a draw, equally many of each kind."""
+"""Sampling of the conversations, turns or pairs of a study: filters, strata and random draws."""
 
 from __future__ import annotations
 
@@ -11,57 +11,58 @@ from accord.store import Item, Store
 from accord.values import ISSUE, Conversation, IssueAnnotation, StudySettings, Synthetic, Target
 
 
-def drawn(
+def sample_items(
     name: str, study: StudySettings, store: Store, round: int, assessments: Sequence[IssueAnnotation] = ()
 ) -> Iterator[Item]:
-    """The items of one round of a study, drawn by its seed: the same store gives the same items.
+    """Yield the items of one round of a study; the same store and seed give the same items.
 
     Args:
-        name: Of the study.
-        study: What it asks.
-        store: Of the conversations.
-        round: Which round.
-        assessments: What a model found in turns, where the study is about those.
+        name: Name of the study.
+        study: Settings of the study.
+        store: Store with the conversations.
+        round: Number of the round, from 1.
+        assessments: Issues that a model found, for studies of assessed turns.
     """
-    settings, wanted = study.items, set(study.items.ids)
-    found_in = _found(store, settings.issues, settings.synthetic) if settings.issues else None
+    settings, ids = study.items, set(study.items.ids)
+    allowed = _turns_with_issues(store, settings.issues, settings.synthetic) if settings.issues else None
     if settings.assessed:
-        may = set(eligible(assessments))
-        found_in = may if found_in is None else may & found_in
-    draw = random.Random(f"{study.seed}/{name}/{round}")
+        assessed = set(eligible_turns(assessments))
+        allowed = assessed if allowed is None else assessed & allowed
+    rng = random.Random(f"{study.seed}/{name}/{round}")
     strata: dict[tuple[str, ...], list[Target]] = {}
-    pairs: dict[str, list[Target]] = {}
-    for conversation in store.conversations(wanted or None, settings.synthetic):
+    by_opening: dict[str, list[Target]] = {}
+    for conversation in store.conversations(ids or None, settings.synthetic):
         if not all(_entry(conversation, key) in values for key, values in settings.filter.items()):
             continue
         if study.level == "pair":
-            pairs.setdefault(_opening(conversation), []).append(Target(conversation.id))
+            opening = conversation.turns[0].content if conversation.turns else ""
+            by_opening.setdefault(opening, []).append(Target(conversation.id))
             continue
         stratum = strata.setdefault(tuple(_entry(conversation, key) for key in settings.stratify_by), [])
-        stratum += [each for each in _targets(study.level, conversation) if found_in is None or each in found_in]
-    known = [_target(each) for each in (*study.gold, *study.attention_checks)]
-    found: list[tuple[Target, Target | None]] = []
-    for several in pairs.values():
-        draw.shuffle(several)
-        found += list(zip(several[::2], several[1::2], strict=False))
-    if pairs:
-        draw.shuffle(found)
-        found = found[: settings.sample]
+        stratum += [target for target in _targets(study.level, conversation) if allowed is None or target in allowed]
+    units: list[tuple[Target, Target | None]] = []
+    for targets in by_opening.values():
+        rng.shuffle(targets)
+        units += list(zip(targets[::2], targets[1::2], strict=False))
+    if by_opening:
+        rng.shuffle(units)
+        units = units[: settings.sample]
     elif settings.assessed:
-        turns = [each for stratum in strata.values() for each in stratum]
-        found = [(each, None) for each in _spread(turns, settings.sample, draw)]
+        turns = [target for stratum in strata.values() for target in stratum]
+        units = [(target, None) for target in _sample_across_dialogues(turns, settings.sample, rng)]
     else:
-        found = [(each, None) for each in _stratified(list(strata.values()), settings.sample, draw, known)]
-    for place, (target, against) in enumerate(found):
-        said = str(target)
-        kind = "gold" if said in study.gold else "check" if said in study.attention_checks else "plain"
+        required = [_parse_target(text) for text in (*study.gold, *study.attention_checks)]
+        units = [(target, None) for target in _sample_strata(list(strata.values()), settings.sample, rng, required)]
+    for place, (target, against) in enumerate(units):
+        text = str(target)
+        kind = "gold" if text in study.gold else "check" if text in study.attention_checks else "plain"
         yield Item(name, round, place, kind, target, against)  # type: ignore[arg-type]
 
 
-def _found(store: Store, kinds: Iterable[str], synthetic: Synthetic) -> set[Target]:
-    """The turns in which a model found an issue of these kinds."""
-    found = (each for kind in kinds for each in store.annotations({"model"}, ISSUE + kind, synthetic=synthetic))
-    return {each.target for each in found if each.is_of_issues}
+def _turns_with_issues(store: Store, kinds: Iterable[str], synthetic: Synthetic) -> set[Target]:
+    """Return the turns in which a model found an issue of these kinds."""
+    annotations = (each for kind in kinds for each in store.annotations({"model"}, ISSUE + kind, synthetic=synthetic))
+    return {annotation.target for annotation in annotations if annotation.is_of_issues}
 
 
 def _targets(level: str, conversation: Conversation) -> Iterable[Target]:
@@ -71,33 +72,33 @@ def _targets(level: str, conversation: Conversation) -> Iterable[Target]:
     return [Target(conversation.id, place) for place, turn in enumerate(conversation.turns) if id(turn) in replies]
 
 
-def eligible(assessments: Iterable[IssueAnnotation]) -> list[Target]:
-    """The turns that may be validated, by conversation and turn: all without issues, and each dialogue's first with."""
+def eligible_turns(assessments: Iterable[IssueAnnotation]) -> list[Target]:
+    """Return the turns that can be validated: all without issues, and the first with issues of each dialogue."""
     ordered = sorted((each for each in assessments if each.target.turn is not None), key=lambda each: each.target)
     flagged: set[str] = set()
-    found = []
-    for each in ordered:
-        if each.issues and each.target.conversation in flagged:
+    targets = []
+    for assessment in ordered:
+        if assessment.issues and assessment.target.conversation in flagged:
             continue
-        if each.issues:
-            flagged.add(each.target.conversation)
-        found.append(each.target)
-    return found
+        if assessment.issues:
+            flagged.add(assessment.target.conversation)
+        targets.append(assessment.target)
+    return targets
 
 
-def _spread(turns: list[Target], count: int | None, draw: random.Random) -> list[Target]:
-    """Draw turns: of a dialogue a second one only where there are fewer dialogues than turns to draw."""
+def _sample_across_dialogues(turns: list[Target], count: int | None, rng: random.Random) -> list[Target]:
+    """Sample turns; a dialogue gives a second turn only if there are fewer dialogues than turns to sample."""
     turns = sorted(turns)
-    draw.shuffle(turns)
+    rng.shuffle(turns)
     seen: Counter[str] = Counter()
-    rounds = []
+    ranks = []
     for turn in turns:
-        rounds.append(seen[turn.conversation])
+        ranks.append(seen[turn.conversation])
         seen[turn.conversation] += 1
-    first = sorted(range(len(turns)), key=rounds.__getitem__)
-    found = [turns[place] for place in first[:count]]
-    draw.shuffle(found)
-    return found
+    order = sorted(range(len(turns)), key=ranks.__getitem__)
+    sample = [turns[place] for place in order[:count]]
+    rng.shuffle(sample)
+    return sample
 
 
 def _entry(conversation: Conversation, key: str) -> str:
@@ -105,34 +106,28 @@ def _entry(conversation: Conversation, key: str) -> str:
     return "" if value is None else str(value)
 
 
-def _opening(conversation: Conversation) -> str:
-    """What conversations of one pair share: what was said first."""
-    return conversation.turns[0].content if conversation.turns else ""
-
-
-def _target(name: str) -> Target:
-    conversation, sign, turn = name.rpartition("#")
+def _parse_target(text: str) -> Target:
+    conversation, sign, turn = text.rpartition("#")
     place = parse_whole_number(turn)
-    return Target(conversation, place) if sign and place is not None else Target(name)
+    return Target(conversation, place) if sign and place is not None else Target(text)
 
 
-def _stratified(
-    strata: Sequence[list[Target]], count: int | None, draw: random.Random, first: Sequence[Target]
+def _sample_strata(
+    strata: Sequence[list[Target]], count: int | None, rng: random.Random, required: Sequence[Target]
 ) -> list[Target]:
-    """So many targets, equally many of each stratum as far as it has them, in a random order; all that are known."""
-    everything = [each for stratum in strata for each in stratum]
-    if count is None or count >= len(everything):
-        draw.shuffle(everything)
-        return everything
-    there = set(everything)
-    found = [each for each in first if each in there]
+    """Return required targets and then equally many of each stratum, as far as possible, in random order."""
+    population = [target for stratum in strata for target in stratum]
+    if count is None or count >= len(population):
+        rng.shuffle(population)
+        return population
+    known = set(population)
+    sample = [target for target in required if target in known]
     for stratum in strata:
-        draw.shuffle(stratum)
-    rows = max(map(len, strata), default=0)
-    taken = set(found)
-    for place in range(rows):
+        rng.shuffle(stratum)
+    taken = set(sample)
+    for place in range(max(map(len, strata), default=0)):
         for stratum in strata:
-            if len(found) < count and place < len(stratum) and stratum[place] not in taken:
-                found.append(stratum[place])
-    draw.shuffle(found)
-    return found
+            if len(sample) < count and place < len(stratum) and stratum[place] not in taken:
+                sample.append(stratum[place])
+    rng.shuffle(sample)
+    return sample

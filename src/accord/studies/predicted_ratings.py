@@ -1,12 +1,12 @@
-"""Who would rate a conversation how: what the evaluator in use expects of each person it knows, from what is kept.
+"""Predictions of the evaluator in use for one conversation: for a new annotator and for each known one.
 
-No model is asked. It is worked out in the background, since evidence of a long conversation takes its time, and kept as
-long as neither the conversation nor the evaluator changes.
+Predictions use saved evidence only; no model is requested. They are computed in the background, because evidence of a
+long conversation takes time, and cached until the conversation or the evaluator changes.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,19 +19,19 @@ from accord.learning import CARD, Evaluator
 from accord.models import run
 from accord.project import Project
 from accord.scoring import Perspective, Scorer, samples_of
-from accord.studies.background_jobs import Jobs
+from accord.studies.background_jobs import BackgroundJobs
 from accord.values import Conversation, Sample, Score, Unscored, content_hash
 
-REMEMBERED = 32
-"""Conversations whose predictions are kept at hand."""
-AT_ONCE = 0.1
-"""Seconds that a page waits for them before it is sent without."""
-MOST = 200
-"""People whose predictions are made; the first of them in the order of their names."""
+CACHE_SIZE = 32
+"""Number of conversations whose predictions are cached."""
+PAGE_WAIT_SECONDS = 0.1
+"""Time that a page waits for predictions before it is sent without them."""
+MAX_ANNOTATORS = 200
+"""Maximum number of annotators with predictions; the first ones by name."""
 
 
-class Guess(TypedDict, total=False):
-    """What a person is expected to say: a distribution and its middle, or why nothing is expected (`unscored`)."""
+class AnnotatorPrediction(TypedDict, total=False):
+    """Predicted rating of an annotator: mean, 80% interval and distribution, or the reason for none (`unscored`)."""
 
     value: float
     low: float
@@ -41,18 +41,19 @@ class Guess(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Expected:
-    """What the evaluator in use says of one conversation.
+class ConversationPredictions:
+    """Predictions for one conversation; keys of mappings are turns, with `None` for the whole conversation.
 
     Attributes:
-        state: `ready`, `waiting`, or `none` for a `reason`.
-        evaluator: Its name and digest.
-        question: What it predicts.
-        level: Of turns or of conversations.
-        scores: Of a person nobody has met, by turn (`None` for the conversation), as `Score.to_json` has them.
-        people: By turn and person.
-        metrics: By turn, each column of evidence that is no judge's answer.
-        without: Why evidence is missing, counted.
+        state: `ready`, `waiting`, or `none`.
+        reason: Why there are no predictions.
+        evaluator: Name and digest of the evaluator.
+        question: Question that it predicts.
+        level: `turn` or `conversation`.
+        scores: Predictions for a new annotator, as `Score.to_json` returns them.
+        people: Predictions by annotator.
+        metrics: Columns of evidence that are not answers of a judge.
+        without: Number of missing values by reason.
     """
 
     state: str
@@ -61,81 +62,77 @@ class Expected:
     question: str = ""
     level: str = ""
     scores: Mapping[int | None, Mapping[str, Any]] = field(default_factory=dict)
-    people: Mapping[int | None, Mapping[str, Guess]] = field(default_factory=dict)
+    people: Mapping[int | None, Mapping[str, AnnotatorPrediction]] = field(default_factory=dict)
     metrics: Mapping[int | None, Mapping[str, float]] = field(default_factory=dict)
     without: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, turns as texts and the conversation as `conversation`."""
-        parts = {name: {_named(turn): row for turn, row in getattr(self, name).items()} for name in _BY_TURN}
+        """Return all fields; the key of the whole conversation is `conversation`."""
+        by_turn = {
+            name: {"conversation" if turn is None else str(turn): row for turn, row in getattr(self, name).items()}
+            for name in ("scores", "people", "metrics")
+        }
         return {"state": self.state, "reason": self.reason, "evaluator": self.evaluator, "question": self.question,
-                "level": self.level, **parts, "without": dict(self.without)}  # fmt: skip
+                "level": self.level, **by_turn, "without": dict(self.without)}  # fmt: skip
 
 
-_BY_TURN = ("scores", "people", "metrics")
-_WAITING = Expected("waiting")
-
-
-def _named(turn: int | None) -> str:
-    return "conversation" if turn is None else str(turn)
-
-
-class Perspectives:
-    """The evaluator in use (`evaluators/NAME`), and what it said of the conversations that were read last."""
+class PredictionService:
+    """Predictions of the evaluator in use (`evaluators/NAME`), computed in the background and cached."""
 
     def __init__(self, project: Project) -> None:
         self.project, self.folder = project, project.folder().resolve()
-        self.jobs = Jobs()
-        self._known: OrderedDict[str, Expected] = OrderedDict()
+        self.jobs = BackgroundJobs()
+        self._cache: OrderedDict[str, ConversationPredictions] = OrderedDict()
         self._lock = Lock()
-        self._opened: tuple[str, Evaluator] | None = None
+        self._loaded: tuple[str, Evaluator] | None = None
 
-    def of(self, conversation: Conversation) -> Expected:
-        """What it expects; `waiting` where that takes longer than a moment, and is there when one asks again."""
-        stamp = _stamp(self.folder)
-        key = content_hash([stamp, conversation.to_json()], default=str)
+    def predict(self, conversation: Conversation) -> ConversationPredictions:
+        """Return the predictions, or the state `waiting` if they take longer than `PAGE_WAIT_SECONDS`."""
+        version = _file_version(self.folder)
+        key = content_hash([version, conversation.to_json()], default=str)
         with self._lock:
-            found = self._known.get(key)
-        if found is None:
-            self.jobs.add(key, lambda: self._work_out(key, stamp, conversation))
-            self.jobs.wait(AT_ONCE)
+            predictions = self._cache.get(key)
+        if predictions is None:
+            self.jobs.add(key, lambda: self._compute(key, version, conversation))
+            self.jobs.wait(PAGE_WAIT_SECONDS)
             with self._lock:
-                found = self._known.get(key)
-        failed = self.jobs.failed.get(key)
-        return found or (_WAITING if failed is None else Expected("none", failed))
+                predictions = self._cache.get(key)
+        error = self.jobs.failed.get(key)
+        return predictions or ConversationPredictions(*(("waiting",) if error is None else ("none", error)))
 
-    def _work_out(self, key: str, stamp: str, conversation: Conversation) -> None:
+    def _compute(self, key: str, version: str, conversation: Conversation) -> None:
         try:
-            if not stamp:
-                raise BadInput(f"no evaluator is in use yet; accord fit {self.folder.name} makes one")
-            found = expected(self.project, self._evaluator(stamp), conversation)
+            if not version:
+                raise BadInput(f"no evaluator is fitted yet; run: accord fit {self.folder.name}")
+            predictions = predict_conversation(self.project, self._evaluator(version), conversation)
         except (AccordError, OSError) as error:
-            found = Expected("none", str(error), metrics=_metrics(_measured(self.project, conversation)))
+            metrics = _metrics(_measure_turns(self.project, conversation))
+            predictions = ConversationPredictions("none", str(error), metrics=metrics)
         with self._lock:
-            self._known[key] = found
-            while len(self._known) > REMEMBERED:
-                self._known.popitem(last=False)
+            self._cache[key] = predictions
+            while len(self._cache) > CACHE_SIZE:
+                self._cache.popitem(last=False)
 
-    def _evaluator(self, stamp: str) -> Evaluator:
-        if self._opened is None or self._opened[0] != stamp:
-            self._opened = stamp, self.project.load(self.folder)
-        return self._opened[1]
+    def _evaluator(self, version: str) -> Evaluator:
+        if self._loaded is None or self._loaded[0] != version:
+            self._loaded = version, self.project.load(self.folder)
+        return self._loaded[1]
 
 
-def _stamp(folder: Path) -> str:
-    """What changes whenever another evaluator is put in its place; empty where there is none."""
+def _file_version(folder: Path) -> str:
+    """Return a text that changes whenever the evaluator is replaced; empty if there is none."""
     try:
-        about = (folder / CARD).stat()
+        status = (folder / CARD).stat()
     except OSError:
         return ""
-    return f"{about.st_ino} {about.st_mtime_ns} {about.st_size}"
+    return f"{status.st_ino} {status.st_mtime_ns} {status.st_size}"
 
 
-def expected(project: Project, evaluator: Evaluator, conversation: Conversation) -> Expected:
-    """What an evaluator says of a conversation from the evidence that is kept.
+def predict_conversation(project: Project, evaluator: Evaluator, conversation: Conversation) -> ConversationPredictions:
+    """Predict the ratings of a conversation from saved evidence.
 
     Raises:
-        BadInput: It compares two conversations.
+        BadInput: The evaluator compares two conversations.
     """
     if evaluator.question.compares:
         raise BadInput(f"the evaluator in use compares two conversations ({evaluator.question.id})")
@@ -144,32 +141,33 @@ def expected(project: Project, evaluator: Evaluator, conversation: Conversation)
     scores = run(Scorer(evaluator).score(samples, evidence), project.stored_models)
     metrics = _metrics(evidence)
     if evaluator.level != "turn":
-        metrics |= _metrics(_measured(project, conversation))
-    return Expected(
+        metrics |= _metrics(_measure_turns(project, conversation))
+    return ConversationPredictions(
         "ready", "", f"{evaluator.name} {evaluator.digest()}", evaluator.question.id,
-        evaluator.level or "conversation", {each.target.turn: each.to_json() for each in scores},
-        _of_people(project, evaluator, evidence, samples), metrics, _reasons(evidence),
+        evaluator.level or "conversation", {score.target.turn: score.to_json() for score in scores},
+        _annotator_predictions(project, evaluator, evidence, samples), metrics,
+        dict(Counter(evidence.absences.values())),
     )  # fmt: skip
 
 
-def _measured(project: Project, conversation: Conversation) -> EvidenceTable:
-    """What the project's sources that ask nobody say of each reply."""
+def _measure_turns(project: Project, conversation: Conversation) -> EvidenceTable:
+    """Measure each reply with the sources that need no model."""
     sources = [project.source(name) for name in project.evidence]
-    return project.measure([each for each in sources if not each.roles], samples_of(conversation, "turn"))
+    return project.measure([source for source in sources if not source.roles], samples_of(conversation, "turn"))
 
 
-def _of_people(
+def _annotator_predictions(
     project: Project, evaluator: Evaluator, evidence: EvidenceTable, samples: list[Sample]
-) -> dict[int | None, dict[str, Guess]]:
-    """Each person's own distribution where there is evidence."""
-    found: dict[int | None, dict[str, Guess]] = {sample.turn: {} for sample in samples}
-    for name in evaluator.annotators[:MOST]:
-        for score in run(Scorer(evaluator, Perspective(name)).score(samples, evidence), project.stored_models):
-            found[score.target.turn][name] = _short(score)
-    return found
+) -> dict[int | None, dict[str, AnnotatorPrediction]]:
+    predictions: dict[int | None, dict[str, AnnotatorPrediction]] = {sample.turn: {} for sample in samples}
+    for name in evaluator.annotators[:MAX_ANNOTATORS]:
+        flow = Scorer(evaluator, Perspective(name)).score(samples, evidence)
+        for score in run(flow, project.stored_models):
+            predictions[score.target.turn][name] = _annotator_prediction(score)
+    return predictions
 
 
-def _short(score: Score | Unscored) -> Guess:
+def _annotator_prediction(score: Score | Unscored) -> AnnotatorPrediction:
     if isinstance(score, Unscored):
         return {"unscored": score.reason}
     low, high = score.interval
@@ -177,20 +175,13 @@ def _short(score: Score | Unscored) -> Guess:
 
 
 def _metrics(evidence: EvidenceTable) -> dict[int | None, dict[str, float]]:
-    """The columns that are no answers of a judge, where they have a value."""
-    own = [place for place, column in enumerate(evidence.columns) if column.question is None]
+    """Return the values of the columns that are not answers of a judge, by turn."""
+    columns = [place for place, column in enumerate(evidence.columns) if column.question is None]
     return {
         target.turn: {
             evidence.columns[place].name: float(evidence.values[row, place])
-            for place in own
+            for place in columns
             if evidence.present[row, place]
         }
         for row, target in enumerate(evidence.targets)
     }
-
-
-def _reasons(evidence: EvidenceTable) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for reason in evidence.absences.values():
-        found[reason] = found.get(reason, 0) + 1
-    return found

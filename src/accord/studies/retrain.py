@@ -1,8 +1,8 @@
-"""Closing the loop: learn again from what was answered since, say what that changed, and use it once it is promoted.
+"""Retraining: fit the evaluator again from new answers, report the change, and promote it.
 
-The evaluator in use stands in `evaluators/NAME`, the candidate beside it in `NAME.candidate`; what is replaced stays in
-`NAME.before-TIME`. A folder is written under another name and then renamed, so that whatever stops the process leaves
-each of them whole; a promotion that was cut in two is ended at the next start.
+The evaluator in use is in `evaluators/NAME`, the candidate in `NAME.candidate`, and replaced ones in
+`NAME.before-TIME`. Folders are written under a temporary name and then renamed, so an interruption leaves each of them
+complete; an interrupted promotion is completed at the next start.
 """
 
 from __future__ import annotations
@@ -26,168 +26,169 @@ from accord.values import Labels
 
 REPORT = "refit.json"
 IN_USE = "in use"
-SURE = 0.05
-Line = dict[str, float | None]
-"""How well one predicts out of fold: `n`, and `rmse`, `pearson` and `log_loss` with their ends."""
+SIGNIFICANCE = 0.05
+MetricRow = dict[str, float | None]
+"""Out-of-fold metrics: `n`, and `rmse`, `pearson` and `log_loss` with the ends of their intervals."""
 
 
-class Report(TypedDict):
-    """What learning again changed, as the candidate's folder keeps it.
+class RetrainReport(TypedDict):
+    """Comparison of a candidate with the evaluator in use, stored in the candidate's folder.
 
-    `now` is the candidate and `before` the one in use; `usual` is the candidate against each person's own mean; `tests`
-    are the candidate against the one in use, as `Difference.to_json` has them; `said` is the outcome in a sentence.
+    `now` holds the metrics of the candidate and `before` those of the evaluator in use. `own_mean` is the test of the
+    candidate against each annotator's own mean, and `tests` are those against the evaluator in use, as
+    `SystemDifference.to_json` returns them. `summary` is the outcome in one sentence.
     """
 
     made: str
     name: str
     labels: int
     digest: str
-    now: Line | None
-    before: Line | None
-    usual: dict[str, Any] | None
+    now: MetricRow | None
+    before: MetricRow | None
+    own_mean: dict[str, Any] | None
     tests: list[dict[str, Any]]
-    said: str
+    summary: str
 
 
-def _report(made: str = "", name: str = "") -> Report:
-    return {"made": made, "name": name, "labels": 0, "digest": "", "now": None, "before": None, "usual": None,
-            "tests": [], "said": ""}  # fmt: skip
+def _empty_report(made: str = "", name: str = "") -> RetrainReport:
+    return {"made": made, "name": name, "labels": 0, "digest": "", "now": None, "before": None, "own_mean": None,
+            "tests": [], "summary": ""}  # fmt: skip
 
 
-def candidate_of(folder: Path) -> Path:
-    """Where the candidate for a folder stands."""
+def candidate_folder(folder: Path) -> Path:
+    """Return the folder of the candidate for an evaluator."""
     return folder.with_name(f"{folder.name}.candidate")
 
 
-def refitted(project: Project, folder: Path) -> Report:
-    """Learn the project's evaluator again, asking nobody, and keep it as the candidate; returns what changed.
+def retrain(project: Project, folder: Path) -> RetrainReport:
+    """Fit the project's evaluator again without model requests, and save it as the candidate.
 
     Raises:
-        BadInput: There is too little to learn from, or a source would have to ask.
+        BadInput: There are too few labels, or a source would need a model.
     """
-    recovered(folder)
+    recover_promotion(folder)
     fitted = project.fit_offline(every_question=_predicts_every_question(folder))
-    found = report(project, fitted, folder)
-    candidate = candidate_of(folder)
+    report = compare_with_current(project, fitted, folder)
+    candidate = candidate_folder(folder)
     made = folder.with_name(f"{folder.name}.making")
     shutil.rmtree(made, ignore_errors=True)
     fitted.evaluator.save(made)
-    write_atomically(made / REPORT, json.dumps(found, indent=1) + "\n")
+    write_atomically(made / REPORT, json.dumps(report, indent=1) + "\n")
     shutil.rmtree(candidate, ignore_errors=True)
     os.replace(made, candidate)
-    return found
+    return report
 
 
 def _predicts_every_question(folder: Path) -> bool:
-    """Whether the evaluator in use predicts the rubric's other questions too: then so does what takes its place."""
+    """Return True if the evaluator in use also predicts the rubric's other questions."""
     try:
         return any(other.shares_evidence for other in load_evaluator(folder).other_questions)
     except BadInput:
         return False
 
 
-def waiting(folder: Path) -> Report | None:
-    """What is known of the candidate; `None` where there is none."""
-    candidate = candidate_of(folder)
+def load_report(folder: Path) -> RetrainReport | None:
+    """Return the report of the candidate; `None` if there is no candidate."""
+    candidate = candidate_folder(folder)
     try:
-        found = json.loads((candidate / REPORT).read_text(encoding="utf-8"))
+        report = json.loads((candidate / REPORT).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    known = isinstance(found, dict) and (candidate / CARD).is_file()
-    return cast("Report", {**_report(), **found}) if known else None
+    is_complete = isinstance(report, dict) and (candidate / CARD).is_file()
+    return cast("RetrainReport", {**_empty_report(), **report}) if is_complete else None
 
 
-def promote(folder: Path) -> None:
-    """Put the candidate in the place of the evaluator in use, which stays beside it.
+def promote_candidate(folder: Path) -> None:
+    """Replace the evaluator in use by the candidate, and keep the replaced one in a folder of its own.
 
     Raises:
         BadInput: There is no candidate.
     """
-    recovered(folder)
-    if waiting(folder) is None:
-        raise BadInput("there is no candidate to promote; fit again first")
+    recover_promotion(folder)
+    if load_report(folder) is None:
+        raise BadInput("there is no candidate to promote; fit the evaluator again first")
     if folder.exists():
         time = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
         os.replace(folder, folder.with_name(f"{folder.name}.before-{time}"))
-    os.replace(candidate_of(folder), folder)
+    os.replace(candidate_folder(folder), folder)
 
 
-def recovered(folder: Path) -> bool:
-    """End a promotion that was cut in two: the one in use was set aside, and the candidate not yet in its place."""
+def recover_promotion(folder: Path) -> bool:
+    """Complete an interrupted promotion, and return True if there was one."""
     aside = list(folder.parent.glob(f"{folder.name}.before-*")) if folder.parent.is_dir() else []
-    if folder.exists() or not aside or waiting(folder) is None:
+    if folder.exists() or not aside or load_report(folder) is None:
         return False
-    os.replace(candidate_of(folder), folder)
+    os.replace(candidate_folder(folder), folder)
     return True
 
 
-# --- what changed ---------------------------------------------------------------------------------------------------
+# --- comparison ---------------------------------------------------------------------------------------------------
 
 
-def report(project: Project, fitted: Fitted, folder: Path) -> Report:
-    """What learning again changed: a paired test against the evaluator in use, on the same folds.
+def compare_with_current(project: Project, fitted: Fitted, folder: Path) -> RetrainReport:
+    """Compare a candidate with the evaluator in use by paired tests on the same folds.
 
-    The one in use has learned from some of these ratings, so that its own predictions of them would be too good: it is
-    learned again without each fold, with its settings, from the labels that it had.
+    The evaluator in use has learned from some of these ratings, so its own predictions would be too good. It is fitted
+    again without each fold, with its settings, from the labels that existed when it was fitted.
     """
-    about = _report(datetime.now(UTC).isoformat(timespec="seconds"), fitted.evaluator.name)
+    report = _empty_report(datetime.now(UTC).isoformat(timespec="seconds"), fitted.evaluator.name)
     if fitted.held_out is None:
-        return {**about, "said": "Nobody rated what it learned: nothing can be compared."}
+        return {**report, "summary": "No ratings: the evaluators cannot be compared."}
     comparison = fitted.held_out.comparison
-    line = comparison.results[0]
-    about |= {"labels": len(comparison.ratings), "digest": fitted.evaluator.digest(), "now": _line(line.to_json())}
-    about["usual"] = _against(comparison.differences, "annotator-mean")
+    result = comparison.results[0].to_json()
+    report |= {"labels": len(comparison.ratings), "digest": fitted.evaluator.digest(), "now": _metric_row(result)}
+    report["own_mean"] = _test_against(comparison.differences, "annotator-mean")
     try:
         before = load_evaluator(folder)
-        old = _in_use(project, fitted, before, _time_of(folder))
+        current = _predict_out_of_fold(project, fitted, before, _modified_at(folder))
     except (BadInput, FileNotFoundError) as error:
-        return {**about, "said": f"There is nothing to compare it with: {error}"}
+        return {**report, "summary": f"There is no evaluator to compare with: {error}"}
     table = MetricsTable(comparison.ratings, comparison.folds, comparison.seed, comparison.draws)
-    about["before"] = _line(table.row(old, old.scored & comparison.systems[0].scored).to_json())
-    tests = [each.to_json() for each in differences_of([comparison.systems[0], old], table)]
-    return {**about, "tests": tests, "said": _said(tests)}
+    report["before"] = _metric_row(table.row(current, current.scored & comparison.systems[0].scored).to_json())
+    tests = [each.to_json() for each in differences_of([comparison.systems[0], current], table)]
+    return {**report, "tests": tests, "summary": _summary(tests)}
 
 
-def _line(row: Mapping[str, Any]) -> Line:
+def _metric_row(row: Mapping[str, Any]) -> MetricRow:
     names = [f"{name}{end}" for name in ("rmse", "pearson", "log_loss") for end in ("", "_low", "_high")]
     return {name: row.get(name) for name in ("n", *names)}
 
 
-def _against(differences: Any, name: str) -> dict[str, Any] | None:
+def _test_against(differences: Any, name: str) -> dict[str, Any] | None:
     return next((each.to_json() for each in differences if each.against == name and each.statistic == "rmse"), None)
 
 
-def _time_of(folder: Path) -> str:
-    written = (folder / CARD).stat().st_mtime
-    return datetime.fromtimestamp(written, UTC).isoformat(timespec="milliseconds")
+def _modified_at(folder: Path) -> str:
+    modified = (folder / CARD).stat().st_mtime
+    return datetime.fromtimestamp(modified, UTC).isoformat(timespec="milliseconds")
 
 
-def _in_use(project: Project, fitted: Fitted, before: Evaluator, time: str) -> Predictions:
-    """What the evaluator in use says of every rating out of fold, learned from the labels that it had."""
+def _predict_out_of_fold(project: Project, fitted: Fitted, before: Evaluator, time: str) -> Predictions:
+    """Return the out-of-fold predictions of the evaluator in use, fitted to the labels up to a time."""
     assert fitted.held_out is not None
     train, comparison = fitted.held_out.train, fitted.held_out.comparison
     if any(map(learns, before.sources)) or comparison.folds < 2 or train.question.compares:
-        raise BadInput("it is compared where it can be learned again without each fold, and its sources learn")
+        raise BadInput("it cannot be fitted again without each fold")
     evidence: EvidenceTable = project.measure(before.sources, train.samples)
-    had = Labels((each for each in train.labels if each.time is None or each.time <= time), train.labels.groups)
+    past_labels = Labels((each for each in train.labels if each.time is None or each.time <= time), train.labels.groups)
     never = untested_groups(evidence, train.labels, train.question, comparison.seen)
     splits = tuple(grouped_folds(list(comparison.ratings.group), comparison.folds, comparison.seed, never))
     rated = replace(comparison.ratings, row=evidence.rows_of(comparison.ratings.target))
-    experiment = Experiment(train.question, evidence, had, rated, splits, comparison.folds, comparison.seed)
-    found = experiment.run(IN_USE, lambda question: before.learner)
-    if not found.scored.any():
-        raise BadInput(next(iter(found.reasons), "it predicts nothing"))
-    return found
+    folds, seed = comparison.folds, comparison.seed
+    experiment = Experiment(train.question, evidence, past_labels, rated, splits, folds, seed)
+    system = experiment.run(IN_USE, lambda question: before.learner)
+    if not system.scored.any():
+        raise BadInput(next(iter(system.reasons), "it has no predictions"))
+    return system
 
 
-def _said(tests: list[dict[str, Any]]) -> str:
-    """One sentence on the squared error."""
-    found = next((each for each in tests if each["statistic"] == "rmse"), None)
-    if found is None:
-        return "The two cannot be told apart: too few conversations."
-    low, high = found["difference_low"], found["difference_high"]
+def _summary(tests: list[dict[str, Any]]) -> str:
+    test = next((each for each in tests if each["statistic"] == "rmse"), None)
+    if test is None:
+        return "Too few conversations for a test."
+    low, high = test["difference_low"], test["difference_high"]
     ends = "" if low is None else f" [{low:+.3f}, {high:+.3f}]"
-    moved = f"RMSE out of fold changes by {found['difference']:+.3f}{ends}, p = {found['p_holm']:.3f}"
-    if found["p_holm"] >= SURE:
-        return f"{moved}: no difference is shown."
-    return f"{moved}: the candidate is {'better' if found['difference'] < 0 else 'worse'}."
+    change = f"Out-of-fold RMSE changes by {test['difference']:+.3f}{ends}, p = {test['p_holm']:.3f}"
+    if test["p_holm"] >= SIGNIFICANCE:
+        return f"{change}: the difference is not significant."
+    return f"{change}: the candidate is {'better' if test['difference'] < 0 else 'worse'}."

@@ -1,4 +1,8 @@
-"""What a study came to: answers as a table of turns by annotators, and its statistics with intervals over dialogues."""
+"""Outcomes of the two validation studies of SODA-EVAL, with 95% intervals over dialogues.
+
+`detection` asks if the issues found in a turn are correct (table 13 of the paper). `overall` collects ratings of a turn
+before and after its issues are shown (section 5).
+"""
 
 from __future__ import annotations
 
@@ -10,18 +14,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.statistics import RANK_DRAWS, Clusters, estimate_from_draws
-from accord.values import Estimate, Target
+from accord.statistics import (
+    RANK_DRAWS,
+    Clusters,
+    counted,
+    estimate_from_draws,
+    fleiss_kappa,
+    mean_kappa,
+    no_fleiss,
+    pairwise_kappas,
+)  # fmt: skip
+from accord.studies.annotator_agreement import agreement_with_all, agreement_with_model, agreement_with_others
+from accord.values import Estimate, IssueAnnotation, Target, Taxonomy, text_table
 
+DETECTION, OVERALL = "detection", "overall"
+VALIDITY, INITIAL, REVISED = "validation:detection", "validation:initial", "validation:revised"
+VALIDITY_WORDS = {0: "bad", 1: "fair", 2: "good"}
+NO_ISSUE = "None"
+"""Kind of a turn without issues."""
 Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 Indices = NDArray[np.intp]
-Given = Mapping[tuple[str, Target, str], int]
+Answers = Mapping[tuple[str, Target, str], int]
 """Answers by annotator, turn and question."""
 
 
 @dataclass(frozen=True)
-class Validated:
-    """What people looked at: which study, whose assessments, which turns were drawn."""
+class ValidatedTurns:
+    """Sampled turns of a study, and the signature of the model whose issues are validated."""
 
     flow: str
     signature: str
@@ -29,13 +49,14 @@ class Validated:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome(ABC):
-    """What a study came to so far; figures carry 95 % intervals over dialogues.
+class StudyOutcome(ABC):
+    """Outcome of a study so far.
 
     Attributes:
-        flow: Of the study.
-        signature: Of the maker whose assessments were validated.
-        planned: How many turns were drawn, of which `examples` have answers.
+        flow: Name of the study.
+        signature: Signature of the model whose issues are validated.
+        planned: Number of sampled turns.
+        examples: Number of turns with answers.
     """
 
     flow: str
@@ -45,21 +66,21 @@ class Outcome(ABC):
 
     @abstractmethod
     def lines(self) -> list[str]:
-        """Blocks of plain text for a terminal."""
+        """Return blocks of plain text for a terminal."""
 
     def to_json(self) -> dict[str, Any]:
-        """Everything."""
+        """Return the fields by name."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
-class Table:
-    """Who answered what.
+class TurnAnswers:
+    """Answers to one question.
 
     Attributes:
-        targets: N turns, by conversation and turn.
+        targets: N turns, sorted.
         annotators: A names, sorted.
-        answers: (N, A), NaN where somebody has not answered.
+        answers: (N, A) answers; NaN for no answer.
     """
 
     targets: tuple[Target, ...]
@@ -67,55 +88,384 @@ class Table:
     answers: Floats
 
 
-def table(given: Given, questions: Sequence[str], known: Iterable[Target]) -> list[Table]:
-    """One table per question, of the same turns and annotators; only answers to all questions count."""
-    wanted = set(known)
-    whole = sorted(
-        {(who, turn) for who, turn, _ in given if turn in wanted and all((who, turn, q) in given for q in questions)}
+def answer_tables(answers: Answers, questions: Sequence[str], turns: Iterable[Target]) -> list[TurnAnswers]:
+    """Return one table per question with the same turns and annotators.
+
+    A rating counts if the annotator answered all questions about the turn.
+    """
+    known = set(turns)
+    complete = sorted(
+        {
+            (name, turn)
+            for name, turn, _ in answers
+            if turn in known and all((name, turn, question) in answers for question in questions)
+        }
     )
-    targets, people = sorted({turn for _, turn in whole}), sorted({who for who, _ in whole})
-    row, column = ({name: place for place, name in enumerate(names)} for names in (targets, people))
+    targets, people = sorted({turn for _, turn in complete}), sorted({name for name, _ in complete})
+    row, column = ({key: place for place, key in enumerate(keys)} for keys in (targets, people))
     tables = []
     for question in questions:
-        answers = np.full((len(targets), len(people)), np.nan)
-        for who, turn in whole:
-            answers[row[turn], column[who]] = given[who, turn, question]
-        tables.append(Table(tuple(targets), tuple(people), answers))
+        matrix = np.full((len(targets), len(people)), np.nan)
+        for name, turn in complete:
+            matrix[row[turn], column[name]] = answers[name, turn, question]
+        tables.append(TurnAnswers(tuple(targets), tuple(people), matrix))
     return tables
 
 
 @dataclass(frozen=True)
-class Resampling:
-    """Draws of whole dialogues, the same for every statistic.
+class DialogueResampling:
+    """Bootstrap samples of whole dialogues, shared by all statistics.
 
     Attributes:
-        everything: (N,) all rows.
-        draws: Row indices of each draw, repeats included.
+        rows: (N,) indices of all rows.
+        draws: Row indices of each sample, with repetitions.
     """
 
-    everything: Indices
+    rows: Indices
     draws: tuple[Indices, ...]
 
     @classmethod
-    def of(cls, targets: Sequence[Target], draws: int = RANK_DRAWS, seed: int = 0) -> Resampling:
-        """Draws of the dialogues of some turns; none where there are fewer than two dialogues."""
+    def of(cls, targets: Sequence[Target], draws: int = RANK_DRAWS, seed: int = 0) -> DialogueResampling:
+        """Sample the dialogues of some turns; there are no samples of fewer than two dialogues."""
         clusters = Clusters([turn.conversation for turn in targets]) if targets else None
-        drawn = () if clusters is None or len(clusters) < 2 else tuple(map(clusters.rows, clusters.counts(draws, seed)))
-        return cls(np.arange(len(targets)), drawn)
+        has_draws = clusters is not None and len(clusters) > 1
+        samples = tuple(map(clusters.rows, clusters.counts(draws, seed))) if clusters and has_draws else ()
+        return cls(np.arange(len(targets)), samples)
 
-    def figure(self, statistic: Callable[[Indices], float | None]) -> Estimate:
-        """A statistic of rows with its 95 % interval; `None` where undefined."""
-        value = statistic(self.everything) if len(self.everything) else None
+    def estimate(self, statistic: Callable[[Indices], float | None]) -> Estimate:
+        """Return a statistic of row indices with its interval."""
+        value = statistic(self.rows) if len(self.rows) else None
         if value is None or not self.draws:
             return Estimate(value)
         drawn = [statistic(rows) for rows in self.draws]
         return estimate_from_draws(value, np.array([np.nan if each is None else each for each in drawn]))
 
-    def share(self, holds: NDArray[np.bool_], among: NDArray[np.bool_]) -> Estimate:
-        """The share of rows `among` (N,) for which something `holds` (N,), as a figure."""
+    def share(self, holds: Flags, among: Flags) -> Estimate:
+        """Return the share of the rows `among` (N,) for which `holds` (N,) is true."""
 
-        def of(rows: Indices) -> float | None:
-            counted = holds[rows][among[rows]]
-            return float(counted.mean()) if len(counted) else None
+        def statistic(rows: Indices) -> float | None:
+            selected = holds[rows][among[rows]]
+            return float(selected.mean()) if len(selected) else None
 
-        return self.figure(of)
+        return self.estimate(statistic)
+
+
+# --- detection: validity of issues ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AnswerCount:
+    """Number of answers with a value."""
+
+    value: int
+    word: str
+    answers: int
+
+
+@dataclass(frozen=True)
+class AnnotatorValidity:
+    """Answers of an annotator, and the share of them that is fair or good."""
+
+    annotator: str
+    answers: int
+    valid: float | None
+
+
+@dataclass(frozen=True)
+class KindValidity:
+    """Turns with a kind of issue: their number, their share, and the valid share by both rules.
+
+    Subjective kinds have no validity.
+    """
+
+    type: str
+    objective: bool | None
+    examples: int
+    share: float | None
+    majority: Estimate
+    all_agree: Estimate
+
+
+@dataclass(frozen=True)
+class PairKappa:
+    """Cohen's κ of two annotators on the turns that both answered."""
+
+    first: str
+    second: str
+    shared: int
+    kappa: float | None
+
+
+@dataclass(frozen=True)
+class FleissKappa(Estimate):
+    """Fleiss' κ, or the reason why it is undefined."""
+
+    undefined: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DetectionOutcome(StudyOutcome):
+    """Validity of issues, and agreement of annotators.
+
+    Attributes:
+        valid: Mean over annotators of the share of valid turns; `valid_range` is the lowest and the highest.
+        majority: Share of turns that more than half of the annotators call fair or good.
+        all_agree: Share of turns that not all annotators call bad.
+        cohen_kappa: Mean over pairs on the three answers; `cohen_kappa_valid` on valid and not valid.
+    """
+
+    answers: int
+    answers_by_value: Sequence[AnswerCount]
+    annotators: Sequence[AnnotatorValidity]
+    valid: Estimate
+    valid_range: Sequence[float] | None
+    majority: Estimate
+    all_agree: Estimate
+    types: Sequence[KindValidity]
+    cohen_kappa: Estimate
+    cohen_kappa_valid: Estimate
+    pairs: Sequence[PairKappa]
+    fleiss_kappa: FleissKappa
+
+    def lines(self) -> list[str]:
+        """Return validity by kind and annotator, and agreement."""
+        kinds = [(each.type, each.examples, each.majority, each.all_agree) for each in self.types]
+        rows = [
+            [name, str(count), majority.text(), all_agree.text()]
+            for name, count, majority, all_agree in [*kinds, ("all", self.examples, self.majority, self.all_agree)]
+            if count
+        ]
+        low, high = (Estimate(end).text() for end in self.valid_range or (None, None))
+        return [
+            text_table(["issue", "turns", "valid (majority)", "valid (unless all say bad)"], rows),
+            f"{len(self.annotators)} annotators; each calls {low} to {high} of the turns valid",
+            f"κ of pairs {self.cohen_kappa.text()}, Fleiss' κ {self.fleiss_kappa.text()}",
+        ]
+
+
+def majority_valid(answers: Floats) -> Flags:
+    """(N,) True if more than half of the answers (N, A) are fair or good."""
+    return np.asarray((answers >= 1).sum(axis=1) * 2 > (~np.isnan(answers)).sum(axis=1))
+
+
+def not_all_bad(answers: Floats) -> Flags:
+    """(N,) True if any of the answers (N, A) is fair or good."""
+    return np.asarray((answers >= 1).any(axis=1))
+
+
+def detection_outcome(
+    answers: Answers,
+    turns: ValidatedTurns,
+    assessments: Iterable[IssueAnnotation],
+    taxonomy: Taxonomy,
+    draws: int = RANK_DRAWS,
+    seed: int = 0,
+) -> DetectionOutcome:
+    """Return the outcome of the study `detection`.
+
+    Args:
+        answers: Answers of the annotators.
+        turns: Sampled turns.
+        assessments: Issues of the turns.
+        taxonomy: Kinds of issues; objective kinds have a validity.
+        draws: Number of bootstrap samples.
+        seed: Seed of the samples.
+    """
+    assessed = {each.target: each for each in assessments if each.signature == turns.signature}
+    [table] = answer_tables(answers, [VALIDITY], assessed)
+    resampling, matrix = DialogueResampling.of(table.targets, draws, seed), table.answers
+    valid = np.where(np.isnan(matrix), np.nan, matrix >= 1)
+    annotators = [
+        AnnotatorValidity(name, int((~np.isnan(own)).sum()), _valid_share(own))
+        for name, own in zip(table.annotators, matrix.T, strict=True)
+    ]
+    shares = [each.valid for each in annotators if each.valid is not None]
+    counts, everywhere = counted(matrix, tuple(VALIDITY_WORDS)), np.ones(len(table.targets), dtype=bool)
+    fleiss = resampling.estimate(lambda rows: fleiss_kappa(counts[rows]))
+    return DetectionOutcome(
+        flow=DETECTION, signature=turns.signature, planned=len(turns.turns), examples=len(table.targets),
+        answers=int((~np.isnan(matrix)).sum()),
+        answers_by_value=[AnswerCount(*item, int((matrix == item[0]).sum())) for item in VALIDITY_WORDS.items()],
+        annotators=annotators,
+        valid=resampling.estimate(lambda rows: _mean_valid_share(matrix[rows])),
+        valid_range=[min(shares), max(shares)] if shares else None,
+        majority=resampling.share(majority_valid(matrix), everywhere),
+        all_agree=resampling.share(not_all_bad(matrix), everywhere),
+        types=_kind_validity(matrix, [assessed[turn] for turn in table.targets], taxonomy, resampling),
+        cohen_kappa=resampling.estimate(lambda rows: mean_kappa(matrix[rows])),
+        cohen_kappa_valid=resampling.estimate(lambda rows: mean_kappa(valid[rows])),
+        pairs=[
+            PairKappa(table.annotators[first], table.annotators[second], shared, kappa)
+            for first, second, shared, kappa in pairwise_kappas(matrix)
+        ],
+        fleiss_kappa=FleissKappa(fleiss.value, fleiss.low, fleiss.high, no_fleiss(counts)),
+    )  # fmt: skip
+
+
+def _valid_share(answers: Floats) -> float | None:
+    given = answers[~np.isnan(answers)]
+    return float((given >= 1).mean()) if len(given) else None
+
+
+def _mean_valid_share(answers: Floats) -> float | None:
+    shares = [share for own in answers.T if (share := _valid_share(own)) is not None]
+    return float(np.mean(shares)) if shares else None
+
+
+def _kind_validity(
+    answers: Floats, assessments: Sequence[IssueAnnotation], taxonomy: Taxonomy, resampling: DialogueResampling
+) -> list[KindValidity]:
+    """Return table 13: "None", the kinds in the taxonomy's order, then kinds of other taxonomies."""
+    objective: dict[str, bool | None] = {NO_ISSUE: True, **{kind.name: kind.objective for kind in taxonomy.issues}}
+    kinds = [{issue.type for issue in each.issues} or {NO_ISSUE} for each in assessments]
+    objective |= dict.fromkeys(sorted({name for names in kinds for name in names} - set(objective)), None)
+    rules = majority_valid(answers), not_all_bad(answers)
+    rows = []
+    for name, is_objective in objective.items():
+        among = np.array([name in names for names in kinds], dtype=bool)
+        valid = [resampling.share(rule, among) if is_objective else Estimate() for rule in rules]
+        share = float(among.mean()) if len(among) else None
+        rows.append(KindValidity(name, is_objective, int(among.sum()), share, *valid))
+    return rows
+
+
+# --- overall: ratings before and after issues are shown --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RatingAgreement:
+    """Spearman's ρ of ratings with each other and with the model's scores, and the mean distance to the scores."""
+
+    agreement_with_all: Estimate
+    agreement_with_others: Estimate
+    agreement_with_model: Estimate
+    distance_to_model: Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageRatings(RatingAgreement):
+    """Agreement of the ratings of one stage, and their mean."""
+
+    mean: Estimate
+
+
+@dataclass(frozen=True)
+class RatingRevisions:
+    """Number, share, direction and mean step of revised ratings, and their number by turns with and without issues."""
+
+    revised: int
+    share: Estimate
+    lower: int
+    higher: int
+    unchanged: int
+    mean_step: Estimate
+    revised_with_issues: int
+    revised_without_issues: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class OverallOutcome(StudyOutcome):
+    """Ratings of the dialogue alone (`initial`) and with its issues (`revised`), their change, and the revisions.
+
+    Only ratings with both stages count; `without_second` ratings lack the second one.
+    """
+
+    ratings: int
+    without_second: int
+    initial: StageRatings
+    revised: StageRatings
+    change: RatingAgreement
+    revisions: RatingRevisions
+
+    def lines(self) -> list[str]:
+        """Return agreement in both stages, and the revisions."""
+        stages, revisions = (self.initial, self.revised), self.revisions
+        rows = [
+            ["annotator with mean of all", *(stage.agreement_with_all.text() for stage in stages)],
+            ["annotator with mean of the others", *(stage.agreement_with_others.text() for stage in stages)],
+            ["mean of all with the model", *(stage.agreement_with_model.text() for stage in stages)],
+        ]
+        return [
+            text_table(["Spearman", "dialogue alone", "with issues"], rows),
+            f"{revisions.share.text()} of {self.ratings} revised: {revisions.lower} down, {revisions.higher} up",
+        ]
+
+
+def overall_outcome(
+    answers: Answers,
+    turns: ValidatedTurns,
+    assessments: Iterable[IssueAnnotation],
+    draws: int = RANK_DRAWS,
+    seed: int = 0,
+) -> OverallOutcome:
+    """Return the outcome of the study `overall`.
+
+    Args:
+        answers: Answers of the annotators.
+        turns: Sampled turns.
+        assessments: Issues and scores of the turns.
+        draws: Number of bootstrap samples.
+        seed: Seed of the samples.
+    """
+    assessed = {each.target: each for each in assessments if each.signature == turns.signature}
+    initial, revised = answer_tables(answers, [INITIAL, REVISED], assessed)
+    resampling = DialogueResampling.of(initial.targets, draws, seed)
+    model = np.array([assessed[turn].score for turn in initial.targets], dtype=float)
+    has_issues = np.array([bool(assessed[turn].issues) for turn in initial.targets], dtype=bool)
+    ratings = int((~np.isnan(initial.answers)).sum())
+    return OverallOutcome(
+        flow=OVERALL, signature=turns.signature, planned=len(turns.turns), examples=len(initial.targets),
+        ratings=ratings, without_second=sum(question == INITIAL for _, _, question in answers) - ratings,
+        initial=_stage(initial.answers, model, resampling),
+        revised=_stage(revised.answers, model, resampling),
+        change=_change(initial.answers, revised.answers, model, resampling),
+        revisions=_revisions(initial.answers, revised.answers, has_issues, resampling),
+    )  # fmt: skip
+
+
+def _mean(values: Floats) -> float | None:
+    return float(np.nanmean(values)) if (~np.isnan(values)).any() else None
+
+
+def _agreement(estimate: Callable[[Callable[[Floats, Floats], float | None]], Estimate]) -> RatingAgreement:
+    """Estimate each statistic of (N, A) ratings and (N,) scores of the model."""
+    return RatingAgreement(
+        estimate(lambda ratings, _: agreement_with_all(ratings)),
+        estimate(lambda ratings, _: agreement_with_others(ratings)),
+        estimate(agreement_with_model),
+        estimate(lambda ratings, model: _mean(np.abs(ratings - model[:, None]))),
+    )
+
+
+def _stage(ratings: Floats, model: Floats, resampling: DialogueResampling) -> StageRatings:
+    agreement = _agreement(lambda of: resampling.estimate(lambda rows: of(ratings[rows], model[rows])))
+    return StageRatings(**vars(agreement), mean=resampling.estimate(lambda rows: _mean(ratings[rows])))
+
+
+def _change(initial: Floats, revised: Floats, model: Floats, resampling: DialogueResampling) -> RatingAgreement:
+    """Return revised minus initial on the same samples."""
+
+    def difference(of: Callable[[Floats, Floats], float | None]) -> Estimate:
+        def statistic(rows: Indices) -> float | None:
+            before, after = (of(ratings[rows], model[rows]) for ratings in (initial, revised))
+            return None if before is None or after is None else after - before
+
+        return resampling.estimate(statistic)
+
+    return _agreement(difference)
+
+
+def _revisions(initial: Floats, revised: Floats, has_issues: Flags, resampling: DialogueResampling) -> RatingRevisions:
+    step = revised - initial
+    rated, moved = ~np.isnan(step), ~np.isnan(step) & (step != 0)
+
+    def share(rows: Indices) -> float | None:
+        return float(moved[rows].sum() / rated[rows].sum()) if rated[rows].any() else None
+
+    return RatingRevisions(
+        revised=int(moved.sum()), share=resampling.estimate(share), lower=int((step < 0).sum()),
+        higher=int((step > 0).sum()), unchanged=int((step == 0).sum()),
+        mean_step=resampling.estimate(lambda rows: _mean(step[rows])),
+        revised_with_issues=int(moved[has_issues].sum()),
+        revised_without_issues=int(moved[~has_issues].sum()),
+    )  # fmt: skip

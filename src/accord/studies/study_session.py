@@ -1,7 +1,7 @@
-"""A study under way: what it is about, who gets what next, what a page shows of it, and what may be answered.
+"""Sessions of a study: sampling of items, assignments, views for annotators, and validation of answers.
 
-What a page is told is a `Sheet`, and it is made of a conversation's turns and documents alone: no id, no system, no
-metadata, nobody's answers but one's own, no prediction. What is blind cannot leak.
+Annotators see an `ItemView`. It holds turns and documents only: no ids, no system, no metadata, no answers of others
+and no predictions, so that ratings stay blind.
 """
 
 from __future__ import annotations
@@ -16,18 +16,8 @@ from accord.edges import BadInput, UnknownName, sendable
 from accord.models import run
 from accord.project import Project, annotated_pairs, issues_of
 from accord.store import Assignment, Candidate, Conflict, Item, Prediction, Studies, UserAccount
-from accord.studies.answer_parsing import (
-    ANSWER_ID,
-    BOTH_BAD,
-    FIELDS,
-    LONGEST,
-    both_bad,
-    quoted,
-    seconds_in,
-    text_in,
-    value_in,
-)
-from accord.studies.item_sampling import drawn
+from accord.studies.item_sampling import sample_items
+from accord.studies.submitted_answer import BOTH_BAD, MAX_TEXT, SubmittedAnswer, both_bad_question, parse_value
 from accord.values import (
     ISSUE,
     Annotation,
@@ -45,19 +35,18 @@ from accord.values import (
     content_hash,
     load_rubric,
     load_taxonomy,
-)
+)  # fmt: skip
 
-ROWS = 10
-"""The most options that a page lists; an answer from more of them is typed."""
-REMEMBERED = 256
-"""Conversations that are kept at hand while people answer."""
+MAX_LISTED_OPTIONS = 10
+"""Maximum number of options that a page lists; for longer scales the answer is typed."""
+CACHED_CONVERSATIONS = 256
 REPEAT_AFTER = 5
-"""How many other items come before one is asked a second time, at least."""
+"""Minimum number of other items before an item is repeated."""
 
 
 @dataclass(frozen=True)
-class ShownTurn:
-    """A turn as a page shows it: its place in the conversation, who speaks, what is said, whether it is rated."""
+class TurnView:
+    """A turn as pages show it, with its tool calls as text."""
 
     place: int
     role: str
@@ -67,32 +56,32 @@ class ShownTurn:
 
 
 @dataclass(frozen=True)
-class Side:
-    """A conversation as a page shows it: its turns up to the rated one, and its documents."""
+class ConversationView:
+    """A conversation as pages show it: turns up to the rated one, and documents as pairs of title and text."""
 
-    turns: tuple[ShownTurn, ...]
+    turns: tuple[TurnView, ...]
     documents: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
-class Sheet:
-    """What somebody sees of an item, and what they said of it so far.
+class ItemView:
+    """An item as its annotator sees it, with the annotator's own answers.
 
     Attributes:
-        assignment: Whose, and where they are.
-        stage: What is asked now.
-        sides: The conversation; of a pair both.
-        questions: What is asked, in order.
-        kinds: The kinds of issues that may be marked.
-        issues: What a model found, by turn, where the stage shows it; a turn that it has not looked into is not there.
-        given: The last answer to each question of this stage.
-        marks: The marks that stand.
-        before: What was answered at earlier stages, and cannot be changed any more.
+        assignment: Assignment of the item.
+        stage: Current stage.
+        sides: The conversation, or both conversations of a pair.
+        questions: Questions of the stage, in order.
+        kinds: Kinds of issues that can be marked; `None` if the study has no marks.
+        issues: Issues found by a model, by turn; `None` if the stage does not show them.
+        given: Latest answer to each question of the stage.
+        marks: Marks that were not removed.
+        before: Answers of earlier stages, which cannot be changed.
     """
 
     assignment: Assignment
     stage: Stage
-    sides: tuple[Side, ...]
+    sides: tuple[ConversationView, ...]
     questions: tuple[Question, ...]
     kinds: Taxonomy | None
     issues: Mapping[int, tuple[Issue, ...]] | None
@@ -101,8 +90,14 @@ class Sheet:
     before: Mapping[str, Value | None]
 
 
-class OpenStudy:
-    """One study of a project, with its answers in the store."""
+class StudySession:
+    """A study of a project; answers are kept in the store.
+
+    Attributes:
+        rank: Chooses the most informative of some candidates for an annotator, or `None`.
+        on_assigned: Called with each new assignment, before its annotator can answer.
+        on_answer: Called with each new answer.
+    """
 
     def __init__(self, project: Project, name: str, studies: Studies) -> None:
         """Open a study of the project, and save its settings in the store.
@@ -123,369 +118,359 @@ class OpenStudy:
         self.taxonomy: Taxonomy | None = (
             load_taxonomy(settings.issue_taxonomy, folder) if settings.issue_taxonomy else None
         )
-        self._check()
-        self._about: dict[str, Conversation] = {}
-        self.rank: Callable[[Sequence[Candidate], str], Candidate] | None = None  # set by whoever knows what helps most
-        self.on_assigned: Callable[[Assignment], None] = lambda assignment: None  # before anything can be answered
-        self.on_answer: Callable[[Annotation], None] = lambda said: None
-        self._keep(str((studies.study(name) or {}).get("maker", "")))
+        self._check_questions()
+        self._conversations: dict[str, Conversation] = {}
+        self.rank: Callable[[Sequence[Candidate], str], Candidate] | None = None
+        self.on_assigned: Callable[[Assignment], None] = lambda assignment: None
+        self.on_answer: Callable[[Annotation], None] = lambda annotation: None
+        self._save_settings(self._issue_finder())
 
-    def _keep(self, maker: str) -> None:
-        """Keep what is asked, and who found the issues that it is about."""
-        about = {**self.settings.model_dump(mode="json"), "rubric_hash": self.rubric.hash, "maker": maker}
-        self.studies.set_study(self.name, about)
+    def _save_settings(self, maker: str) -> None:
+        """Save the settings, the rubric's hash and the signature of the model that found the issues."""
+        settings = {**self.settings.model_dump(mode="json"), "rubric_hash": self.rubric.hash, "maker": maker}
+        self.studies.set_study(self.name, settings)
 
-    def _check(self) -> None:
+    def _issue_finder(self) -> str:
+        return str((self.studies.study(self.name) or {}).get("maker", ""))
+
+    def _check_questions(self) -> None:
         is_pair = self.settings.level == "pair"
         for stage in self.settings.stages:
             for question in stage.questions:
                 if self.rubric[question].compares != is_pair:
                     kind = "two conversations" if self.rubric[question].compares else "one conversation"
                     raise BadInput(
-                        f"study {self.name!r}: question {question!r} is about {kind}, the study rates a "
-                        f"{self.settings.level}; name other questions, or another level"
+                        f"study {self.name!r}: question {question!r} is about {kind}, but the study rates a "
+                        f"{self.settings.level}; choose other questions, or another level"
                     )
         for question, values in self.settings.stop_on.items():
             for value in values:
                 if not self.rubric[question].scale.holds(value):
                     raise BadInput(
-                        f"study {self.name!r}: stop_on: {value!r} is no answer to {question!r}; allowed: "
+                        f"study {self.name!r}: stop_on: {value!r} is not an answer to {question!r}; allowed: "
                         f"{self.rubric[question].scale}"
                     )
 
     @property
     def title(self) -> str:
-        """What it is called on pages."""
+        """Title on pages."""
         return self.settings.title or self.name
 
     @property
     def start(self) -> str:
-        """The page where one begins."""
+        """Address of the first page."""
         return f"/rate/{self.name}" if self.settings.chat is None else f"/talk/{self.name}"
 
     def is_for(self, person: UserAccount) -> bool:
-        """Whether somebody takes part."""
+        """Return True if a person takes part in the study."""
         return not self.settings.annotators or person.name in self.settings.annotators
 
-    # --- what it is about ---------------------------------------------------------------------------------------
+    # --- items ---------------------------------------------------------------------------------------
 
     def begin(self, round: int = 1) -> int:
-        """Draw the items of a round, unless they are drawn; returns how many items it has.
+        """Sample the items of a round if that was not done before, and return their number.
 
         Raises:
-            BadInput: Nothing fits what `items` says.
+            BadInput: No conversation matches `items`.
         """
         if self.settings.chat is None and not self.studies.items(self.name, round):
             assessments = [each for _, each in annotated_pairs(self.project)] if self.settings.items.assessed else []
-            found = list(drawn(self.name, self.settings, self.project.store, round, assessments))
-            if not found:
+            items = list(sample_items(self.name, self.settings, self.project.store, round, assessments))
+            if not items:
                 raise BadInput(
-                    f"study {self.name!r}: no conversation in the store fits `items`; import some, or ask for others"
+                    f"study {self.name!r}: no conversation in the store matches `items`; import some, or change `items`"
                 )
-            self.studies.add_items(found)
-            self._keep(assessments[0].signature if assessments else "")
+            self.studies.add_items(items)
+            self._save_settings(assessments[0].signature if assessments else "")
         return len(self.studies.items(self.name, round))
 
-    # --- who gets what ------------------------------------------------------------------------------------------
+    # --- assignments ------------------------------------------------------------------------------------------
 
     def take(self, person: str) -> Assignment | None:
-        """What somebody rates next, of the latest round that has something for them; `None` where nothing is left."""
-        self._repeat(person, 1)
+        """Assign the next item to a person, from the latest round that has one; `None` if nothing is left."""
+        self._add_repeats(person, 1)
         per_item, choose = self.settings.annotators_per_item, self._chooser(person)
         for round in range(max(self.studies.rounds(self.name), 1), 0, -1):
             if self._has_enough(person, round):
                 continue
-            found = self.studies.take(self.name, round, person, per_item, self._until(), choose)
-            if found is not None:
-                self.on_assigned(found)
-                return found
+            assignment = self.studies.take(self.name, round, person, per_item, self.lease_end(), choose)
+            if assignment is not None:
+                self.on_assigned(assignment)
+                return assignment
         return None
 
     def _has_enough(self, person: str, round: int) -> bool:
-        """Whether somebody has as many items of a round as one person may have, and is at none of them."""
+        """Return True if a person has the maximum number of items of a round, and none of them is open."""
         if self.settings.items_per_annotator is None:
             return False
-        mine = [each for each in self.studies.mine(self.name, person) if each.item.round == round]
-        return len(mine) >= self.settings.items_per_annotator and all(each.state != "open" for each in mine)
+        assignments = [each for each in self.studies.mine(self.name, person) if each.item.round == round]
+        is_full = len(assignments) >= self.settings.items_per_annotator
+        return is_full and all(assignment.state != "open" for assignment in assignments)
 
     def _chooser(self, person: str) -> Callable[[Sequence[Candidate]], Candidate]:
-        def choose(found: Sequence[Candidate]) -> Candidate:
-            own = [each for each in found if each.item.person == person]
-            if own:
-                return own[0]
+        def choose(candidates: Sequence[Candidate]) -> Candidate:
+            reserved = [candidate for candidate in candidates if candidate.item.person == person]
+            if reserved:
+                return reserved[0]
             if self.settings.order == "given":
-                return found[0]
+                return candidates[0]
             if self.settings.order == "informative" and self.rank is not None:
-                return self.rank(found, person)
-            # At random for each person; what somebody has begun first, so that items get their full number early.
-            return min(found, key=lambda each: (-each.taken, content_hash([person, each.item.key])))
+                return self.rank(candidates, person)
+            # Random per person, but items that others have begun come first, so that they are completed early.
+            return min(candidates, key=lambda each: (-each.taken, content_hash([person, each.item.key])))
 
         return choose
 
-    def _repeat(self, person: str, round: int) -> None:
-        """Ask for some items a second time: which, follows from their keys."""
+    def _add_repeats(self, person: str, round: int) -> None:
+        """Add a share of the completed items a second time; a hash of their keys selects them."""
         if not self.settings.repeat_share:
             return
         done = [each.item for each in self.studies.mine(self.name, person) if each.state == "done"]
         plain = [item for item in done if item.round == round and item.kind != "repeat"]
         for item in plain[REPEAT_AFTER:]:
-            share = int(content_hash([self.settings.seed, person, item.key])[5:13], 16) / 16**8
-            if share < self.settings.repeat_share:
-                again = Item(self.name, round, item.place, "repeat", item.target, item.against, person)
-                self.studies.add_items([again])
+            draw = int(content_hash([self.settings.seed, person, item.key])[5:13], 16) / 16**8
+            if draw < self.settings.repeat_share:
+                repeat = Item(self.name, round, item.place, "repeat", item.target, item.against, person)
+                self.studies.add_items([repeat])
 
-    def _until(self) -> str:
+    def lease_end(self) -> str:
+        """Return the time at which a lease that begins now ends."""
         until = datetime.now(UTC) + timedelta(minutes=self.settings.lease_minutes)
         return until.isoformat(timespec="milliseconds")
 
-    # --- what is shown ------------------------------------------------------------------------------------------
+    # --- views ------------------------------------------------------------------------------------------
 
     def assignment(self, id: str, person: str) -> Assignment:
-        """Somebody's own assignment.
+        """Return an assignment of a person.
 
         Raises:
-            BadInput: There is none of this id, or it is somebody else's: nobody is told which.
+            BadInput: The assignment does not exist or belongs to another person; the error does not tell which.
         """
-        found = self.studies.assignment(id)
-        self._check_own(found, person)
-        assert found is not None
-        return found
+        assignment = self.studies.assignment(id)
+        self._check_owner(assignment, person)
+        assert assignment is not None
+        return assignment
 
-    def _check_own(self, found: Assignment | None, person: str) -> None:
-        if found is None or found.person != person or found.item.study != self.name:
-            raise BadInput("this page is not yours, or is gone; go back to the list of studies")
+    def _check_owner(self, assignment: Assignment | None, person: str) -> None:
+        if assignment is None or assignment.person != person or assignment.item.study != self.name:
+            raise BadInput("this page does not exist, or is not yours; go back to the list of studies")
 
-    def sheet(self, assignment: Assignment) -> Sheet:
-        """What a page shows."""
+    def view(self, assignment: Assignment) -> ItemView:
+        """Return the view of an assignment's item."""
         item, stage = assignment.item, self.settings.stages[assignment.stage]
-        sides = [item.target] if item.against is None else [item.target, item.against]
+        targets = [item.target] if item.against is None else [item.target, item.against]
         with_documents = "documents" in stage.show
-        conversations = {each.id: each for each in self.project.store.conversations({side[0] for side in sides})}
-        said = self.studies.said_in(assignment)
-        marks = tuple(each for each in said if each.question.startswith(ISSUE))
-        answers = [each for each in said if not each.question.startswith(ISSUE)]
-        return Sheet(
+        names = {target.conversation for target in targets}
+        conversations = {each.id: each for each in self.project.store.conversations(names)}
+        annotations = self.studies.said_in(assignment)
+        marks = tuple(each for each in annotations if each.question.startswith(ISSUE))
+        answers = [each for each in annotations if not each.question.startswith(ISSUE)]
+        return ItemView(
             assignment,
             stage,
-            tuple(side_of(conversations[side.conversation], side.turn, with_documents) for side in sides),
-            self.asked(stage, conversations[item.target.conversation]),
+            tuple(conversation_view(conversations[t.conversation], t.turn, with_documents) for t in targets),
+            self.questions(stage, conversations[item.target.conversation]),
             self.taxonomy,
-            self._found(stage, conversations[item.target.conversation], item.target.turn),
+            self._shown_issues(stage, conversations[item.target.conversation], item.target.turn),
             {each.question: each for each in answers if each.stage == stage.id},
             marks,
             {each.question: each.value for each in answers if each.stage != stage.id},
         )
 
-    def _found(
+    def _shown_issues(
         self, stage: Stage, conversation: Conversation, turn: int | None
     ) -> Mapping[int, tuple[Issue, ...]] | None:
-        """The issues that the project's finder has found; neither its name nor its score leaves this function."""
+        """Return the issues found by the project's model, without its name and score."""
         if "issues" not in stage.show:
             return None
         detected = run(issues_of(self.project).detect([conversation]), self.project.stored_models)
-        maker = str((self.studies.study(self.name) or {}).get("maker", ""))
+        maker = self._issue_finder()
         if maker and detected.signature != maker:
             raise BadInput(
-                f"the study {self.name!r} was drawn of issues that another finder found; name that one again, or begin "
-                "another study"
+                f"study {self.name!r} was sampled from issues of another model ({maker}); configure that model again, "
+                "or start another study"
             )
-        found = {each.target.turn or 0: each.issues for each in detected.annotations.get(conversation.id, ())}
-        return {place: issues for place, issues in found.items() if turn in (None, place)}
+        issues = {each.target.turn or 0: each.issues for each in detected.annotations.get(conversation.id, ())}
+        return {place: found for place, found in issues.items() if turn in (None, place)}
 
     def progress(self, person: str) -> tuple[int, int]:
-        """How many items somebody has finished or passed over, and how many there are for them in all."""
-        mine = self.studies.mine(self.name, person)
+        """Return the number of items that a person has completed or skipped, and the number of all items for them."""
+        assignments = self.studies.mine(self.name, person)
         rounds, per_item = range(1, max(self.studies.rounds(self.name), 1) + 1), self.settings.annotators_per_item
-        total = len(mine) + sum(self.studies.left(self.name, round, person, per_item) for round in rounds)
-        return sum(each.state != "open" for each in mine), min(total, self.settings.items_per_annotator or total)
+        total = len(assignments) + sum(self.studies.left(self.name, round, person, per_item) for round in rounds)
+        completed = sum(assignment.state != "open" for assignment in assignments)
+        return completed, min(total, self.settings.items_per_annotator or total)
 
-    def asked(self, stage: Stage, conversation: Conversation) -> tuple[Question, ...]:
-        """The questions of a stage that apply to a conversation, in the rubric's order."""
+    def questions(self, stage: Stage, conversation: Conversation) -> tuple[Question, ...]:
+        """Return the questions of a stage that apply to a conversation, in the rubric's order."""
         is_pair = self.settings.level == "pair"
-        named = stage.questions or tuple(each.id for each in self.rubric.questions if each.compares == is_pair)
-        found = (self.rubric[name] for name in named)
-        return tuple(each for each in found if each.compares or each.applies_to(conversation))
+        names = stage.questions or tuple(each.id for each in self.rubric.questions if each.compares == is_pair)
+        questions = (self.rubric[name] for name in names)
+        return tuple(each for each in questions if each.compares or each.applies_to(conversation))
 
-    def ended_by(self, sheet: Sheet) -> str | None:
-        """The screening question whose answer ends the questionnaire; what stands after it is not asked."""
-        for question in sheet.questions:
-            given = sheet.given.get(question.id)
+    def stopped_by(self, view: ItemView) -> str | None:
+        """Return the screening question whose answer ends the questionnaire; later questions are not asked."""
+        for question in view.questions:
+            given = view.given.get(question.id)
             if given is not None and given.value in self.settings.stop_on.get(question.id, ()):
                 return question.id
         return None
 
-    def wanted(self, sheet: Sheet) -> list[str]:
-        """The questions that are still to be answered before the stage is finished."""
-        end = self.ended_by(sheet)
-        ids = [question.id for question in sheet.questions]
-        if end is not None:
-            ids = ids[: ids.index(end) + 1]
-        return [name for name in ids if name not in sheet.given]
+    def missing(self, view: ItemView) -> list[str]:
+        """Return the questions that must be answered before the stage can be finished."""
+        last = self.stopped_by(view)
+        names = [question.id for question in view.questions]
+        if last is not None:
+            names = names[: names.index(last) + 1]
+        return [name for name in names if name not in view.given]
 
     def revealed(self, assignment: Assignment) -> tuple[Prediction, ...]:
-        """What an evaluator expected of this person, of the questions that are answered; where the study shows it."""
+        """Return the predictions for a completed item; empty if the study does not show them."""
         if not self.settings.show_prediction or assignment.state != "done":
             return ()
-        said = {each.question for each in self.studies.said_in(assignment)}
-        found = self.studies.predictions(self.name, assignment.person)
-        return tuple(each for each in found if each.item == assignment.item.key and each.question in said)
+        answered = {each.question for each in self.studies.said_in(assignment)}
+        predictions = self.studies.predictions(self.name, assignment.person)
+        return tuple(each for each in predictions if each.item == assignment.item.key and each.question in answered)
 
-    # --- what is answered ---------------------------------------------------------------------------------------
+    # --- answers ---------------------------------------------------------------------------------------
 
-    def answer(self, person: str, row: Mapping[str, Any]) -> tuple[Annotation, bool]:
-        """Keep an answer as a page sends it; the same again changes nothing.
-
-        Args:
-            person: Whose page it is.
-            row: `assignment`, `id` (made by the page), `question`, `value` (`null` where it does not apply), and where
-                there are any `comment`, `seconds`, of a mark `turn`, `span` or `quote`, and `replaces`.
+    def answer(self, person: str, answer: SubmittedAnswer) -> tuple[Annotation, bool]:
+        """Save an answer; sending the same answer again changes nothing.
 
         Returns:
-            What is kept, and whether it was kept before.
+            The saved annotation, and True if it was saved before.
 
         Raises:
-            LeaseExpired: Others have completed the item in the meantime.
-            Conflict: Its stage is behind, or the id was used for another answer.
-            BadInput: It is no answer to what this person is asked.
+            LeaseExpired: The item was completed by others in the meantime.
+            Conflict: The stage is finished, or the id was used for another answer.
+            BadInput: The answer is not valid for this person's item.
         """
-        strangers = sorted(set(row) - FIELDS)
-        if strangers:
-            raise BadInput(f"the answer has {strangers[0]!r}; allowed: {', '.join(sorted(FIELDS))}")
-        id = text_in(row, "assignment", 64)
-        conversation = self._conversation(id, person)  # before anything is written: nobody waits for a reader
+        conversation = self._conversation(answer.assignment, person)  # read before the write lock is taken
 
-        def said(assignment: Assignment) -> Annotation:
-            self._check_own(assignment, person)
-            return self._annotation(person, assignment, row, conversation)
+        def annotate(assignment: Assignment) -> Annotation:
+            self._check_owner(assignment, person)
+            return self._annotation(person, assignment, answer, conversation)
 
-        kept, again = self.studies.keep(id, person, said, self.settings.annotators_per_item, self._until())
-        if not again:
-            self.on_answer(kept)
-        return kept, again
+        per_item = self.settings.annotators_per_item
+        annotation, is_repeated = self.studies.keep(answer.assignment, person, annotate, per_item, self.lease_end())
+        if not is_repeated:
+            self.on_answer(annotation)
+        return annotation, is_repeated
 
     def _conversation(self, id: str, person: str) -> Conversation:
-        """What an assignment is about, which does not change."""
-        if id not in self._about:
+        """Return the conversation of an assignment, from the cache if possible."""
+        if id not in self._conversations:
             item = self.assignment(id, person).item
-            while len(self._about) >= REMEMBERED:
-                self._about.pop(next(iter(self._about)), None)
-            self._about[id] = next(self.project.store.conversations([item.target.conversation]))
-        return self._about[id]
+            while len(self._conversations) >= CACHED_CONVERSATIONS:
+                self._conversations.pop(next(iter(self._conversations)), None)
+            self._conversations[id] = next(self.project.store.conversations([item.target.conversation]))
+        return self._conversations[id]
 
     def _annotation(
-        self, person: str, assignment: Assignment, row: Mapping[str, Any], conversation: Conversation
+        self, person: str, assignment: Assignment, answer: SubmittedAnswer, conversation: Conversation
     ) -> Annotation:
         item, stage = assignment.item, self.settings.stages[assignment.stage]
-        given = text_in(row, "stage", 40) or stage.id
-        if given != stage.id:
-            raise Conflict(f"stage {given!r} is not the one you are at ({stage.id!r}); what was answered before stays")
-        answer = text_in(row, "id", 64)
-        if not ANSWER_ID.fullmatch(answer):
-            raise BadInput("the answer's id has 16 to 64 letters, digits, '-' and '_'; load the page again")
-        name = text_in(row, "question", 200)
+        if answer.stage not in ("", stage.id):
+            raise Conflict(f"stage {answer.stage!r} is finished and cannot be changed; the current one is {stage.id!r}")
         common: dict[str, Any] = {
-            "comment": text_in(row, "comment"), "answer": answer, "study": item.where, "stage": stage.id,
-            "seconds": seconds_in(row.get("seconds")), "shown": ",".join(sorted(stage.show)),
+            "comment": answer.comment, "answer": answer.id, "study": item.where, "stage": stage.id,
+            "seconds": answer.seconds, "shown": ",".join(sorted(stage.show)),
         }  # fmt: skip
-        if name.startswith(ISSUE):
-            return self._mark(person, item, name, row, common, conversation)
-        question = self._question(stage, item, name, conversation)
-        value = value_in(question, row.get("value"))
-        if common["comment"] and not self.settings.comments:
-            raise BadInput("this study takes no comments; leave the comment out")
-        wording = question.key
+        if answer.question.startswith(ISSUE):
+            return self._mark(person, item, answer, common, conversation)
+        question = self._question(stage, item, answer.question, conversation)
+        value = parse_value(question, answer.value)
+        if answer.comment and not self.settings.comments:
+            raise BadInput("this study does not accept comments; leave the comment out")
         return Annotation(
-            item.target, name, person, "person", value, wording=wording, against=item.against,
+            item.target, answer.question, person, "person", value, wording=question.key, against=item.against,
             rubric=self.rubric.hash, **common,
         )  # fmt: skip
 
     def _question(self, stage: Stage, item: Item, name: str, conversation: Conversation) -> Question:
-        asked = self.asked(stage, conversation)
+        questions = self.questions(stage, conversation)
         plain = name.removesuffix(f":{BOTH_BAD}") if item.against is not None else name
-        found = next((question for question in asked if question.id == plain), None)
-        if found is None:
-            raise BadInput(f"question {name[:60]!r} is not asked here; asked are {', '.join(q.id for q in asked)}")
-        return found if plain == name else both_bad(found)
+        question = next((each for each in questions if each.id == plain), None)
+        if question is None:
+            allowed = ", ".join(each.id for each in questions)
+            raise BadInput(f"question {name[:60]!r} is not part of this stage; allowed: {allowed}")
+        return question if plain == name else both_bad_question(question)
 
     def _mark(
         self,
         person: str,
         item: Item,
-        name: str,
-        row: Mapping[str, Any],
+        answer: SubmittedAnswer,
         common: Mapping[str, Any],
         conversation: Conversation,
     ) -> Annotation:
         if self.taxonomy is None:
-            raise BadInput("this study marks no issues; answer its questions")
-        kind = name.removeprefix(ISSUE)
+            raise BadInput("this study has no marks of issues; answer its questions")
+        kind = answer.question.removeprefix(ISSUE)
         if kind not in self.taxonomy.names:
             raise UnknownName("issue", kind, self.taxonomy.names)
-        turn = row.get("turn") if item.target.turn is None else item.target.turn
+        turn = answer.turn if item.target.turn is None else item.target.turn
         if isinstance(turn, bool) or not isinstance(turn, int) or not 0 <= turn < len(conversation.turns):
-            raise BadInput(f"a mark is of a turn, 0 to {len(conversation.turns) - 1}; got {str(turn)[:20]!r}")
-        quote, span = quoted(conversation.turns[turn].content, row.get("span"), text_in(row, "quote"))
-        value, replaces = row.get("value"), text_in(row, "replaces", 64)
-        if value not in (1, None) or isinstance(value, bool) or (value is None and not replaces):
-            raise BadInput("a mark has the value 1, or null where it takes back the one it replaces")
+            raise BadInput(f"turn of a mark: got {str(turn)[:20]!r}, allowed: 0 to {len(conversation.turns) - 1}")
+        quote, span = answer.quoted(conversation.turns[turn].content)
+        value = answer.value
+        if value not in (1, None) or isinstance(value, bool) or (value is None and not answer.replaces):
+            raise BadInput("a mark has the value 1, or null to remove the mark that it replaces")
         return Annotation(
-            Target(conversation.id, turn), name, person, "person", value, quote=quote, span=span, replaces=replaces,
-            rubric=self.taxonomy.hash, **common,
+            Target(conversation.id, turn), answer.question, person, "person", value, quote=quote, span=span,
+            replaces=answer.replaces, rubric=self.taxonomy.hash, **common,
         )  # fmt: skip
 
     def finish(self, person: str, id: str) -> Assignment:
-        """End a stage: the next one begins, or the item is done.
+        """Finish a stage: continue with the next one, or complete the item.
 
         Raises:
-            Conflict: A question is not answered yet.
+            Conflict: A question is not answered.
             BadInput: The assignment is not this person's.
         """
         assignment = self.assignment(id, person)
-        sheet = self.sheet(assignment)
-        missing = self.wanted(sheet)
+        view = self.view(assignment)
+        missing = self.missing(view)
         if missing:
             raise Conflict(f"not answered yet: {', '.join(missing)}")
         last = len(self.settings.stages) - 1
-        if assignment.stage < last and self.ended_by(sheet) is None:
-            return self.studies.move(id, person, "open", assignment.stage + 1, self._until())
+        if assignment.stage < last and self.stopped_by(view) is None:
+            return self.studies.move(id, person, "open", assignment.stage + 1, self.lease_end())
         return self.studies.move(id, person, "done", assignment.stage, assignment.until)
 
     def skip(self, person: str, id: str, reason: str) -> Assignment:
-        """Pass an item over, for a reason.
+        """Skip an item.
 
         Raises:
-            BadInput: There is no reason, or the assignment is not this person's.
+            BadInput: The reason is empty, or the assignment is not this person's.
         """
         if not reason.strip():
-            raise BadInput("say in a few words why you pass this one over")
+            raise BadInput("a skipped item needs a reason; write a few words")
         assignment = self.assignment(id, person)
-        return self.studies.move(id, person, "skipped", assignment.stage, assignment.until, reason.strip()[:LONGEST])
+        return self.studies.move(id, person, "skipped", assignment.stage, assignment.until, reason.strip()[:MAX_TEXT])
 
     def reopen(self, person: str, id: str) -> Assignment:
-        """Come back to an item that was skipped or done; earlier stages stay as they are.
+        """Reopen a skipped or completed item; answers of earlier stages cannot be changed.
 
         Raises:
             BadInput: The assignment is not this person's.
         """
         assignment = self.assignment(id, person)
-        return self.studies.move(id, person, "open", assignment.stage, self._until())
+        return self.studies.move(id, person, "open", assignment.stage, self.lease_end())
 
 
-# --- showing -----------------------------------------------------------------------------------------------------
-
-
-def side_of(conversation: Conversation, turn: int | None, with_documents: bool) -> Side:
-    """Return a conversation up to a turn as the pages show it."""
+def conversation_view(conversation: Conversation, turn: int | None, with_documents: bool) -> ConversationView:
+    """Return a conversation up to a turn as pages show it."""
     turns = tuple(
-        ShownTurn(place, each.role, sendable(each.content), place == turn, tuple(map(sendable, tool_calls_of(each))))
+        TurnView(place, each.role, sendable(each.content), place == turn, tuple(map(sendable, tool_calls_of(each))))
         for place, each in enumerate(conversation.up_to(turn))
     )
     documents = ((sendable(each.title or ""), sendable(each.text)) for each in conversation.documents)
-    return Side(turns, tuple(documents) if with_documents else ())
+    return ConversationView(turns, tuple(documents) if with_documents else ())
 
 
 def tool_calls_of(turn: Turn) -> list[str]:
-    """Tool calls as text, one each."""
+    """Return each tool call of a turn as text."""
     called = turn.extra.get("tool_calls")
     calls = called if isinstance(called, list | tuple) else [] if called is None else [called]
-    return [each if isinstance(each, str) else json.dumps(each, ensure_ascii=False, default=str) for each in calls]
+    return [call if isinstance(call, str) else json.dumps(call, ensure_ascii=False, default=str) for call in calls]

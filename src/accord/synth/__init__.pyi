@@ -1,7 +1,7 @@
-from .dialogues import generate_conversations as generate_conversations, GenerationResult as GenerationResult
+from .dialogues import ConversationPlan as ConversationPlan, generate_conversations as generate_conversations
+from .dialogues import GenerationResult as GenerationResult, plan_conversations as plan_conversations
 from .dialogues import SynthesisResult as SynthesisResult
 from .document_search import DocumentIndex as DocumentIndex
-from .planning import ConversationPlan as ConversationPlan, plan_conversations as plan_conversations
 from .prompting import PROMPTS as PROMPTS
 from .settings import SYNTH_METHODS as SYNTH_METHODS, SynthMethod as SynthMethod, SynthSettings as SynthSettings
 from .topics import read_personas as read_personas, read_topics as read_topics

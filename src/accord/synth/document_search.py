@@ -1,4 +1,4 @@
-"""The documents that an assistant may read, and which of them fit a text best (BM25; Robertson and Zaragoza, 2009)."""
+"""Documents of an assistant, with search by BM25 (Robertson and Zaragoza, 2009)."""
 
 from __future__ import annotations
 
@@ -12,41 +12,40 @@ from accord.formats import documents_from, read_rows
 from accord.values import Document, content_hash
 
 ENDINGS = (".md", ".txt")
-LONGEST = 8 * MB
-"""Bytes of a document."""
+MAX_DOCUMENT_BYTES = 8 * MB
 
 
 class DocumentIndex:
-    """Documents by id, in the order of the file or of their names."""
+    """Documents by ID, in the order of the file or of their names."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
-        """Each has an id of its own.
+        """Index documents with unique IDs.
 
         Raises:
-            BadInput: There is none, or two have one id.
+            BadInput: There is no document, or two have the same ID.
         """
-        self.documents = {str(each.id): each for each in documents}
+        self.documents = {str(document.id): document for document in documents}
         if not documents or len(self.documents) < len(documents):
-            raise BadInput("no document, or two of one id; an assistant that retrieves needs documents with ids")
+            raise BadInput("no document, or two with the same id; an assistant that retrieves needs documents with ids")
 
     @classmethod
     def read(cls, path: str | Path) -> DocumentIndex:
-        """The text files of a folder, or the rows of a file that have a `text` each.
+        """Read the text files of a folder, or the rows of a file with `text`.
 
         Raises:
-            BadInput: There is none, or one of them cannot be read.
+            BadInput: There is no document, or one of them cannot be read.
         """
-        found = Path(path)
+        source = Path(path)
         try:
-            return cls(_of_folder(found) if found.is_dir() else _of_rows(found))
+            return cls(_of_folder(source) if source.is_dir() else _of_rows(source))
         except BadInput as error:
             raise BadInput(f"documents {path}: {error}") from None
 
     def named(self, ids: Sequence[str]) -> list[Document]:
-        """Documents by their ids.
+        """Return documents by ID.
 
         Raises:
-            UnknownName: There is none of an id.
+            UnknownName: There is no document with an ID.
         """
         for name in ids:
             if name not in self.documents:
@@ -54,7 +53,7 @@ class DocumentIndex:
         return [self.documents[name] for name in ids]
 
     def best(self, text: str, most: int) -> list[Document]:
-        """The documents that share the weightiest words with a text, the best first; none that shares no word."""
+        """Return the best documents for a text by BM25, the best first, if they share a word with it."""
         tokens = self._tokens([text])
         if not tokens[0]:
             return []
@@ -64,13 +63,13 @@ class DocumentIndex:
 
     @cached_property
     def digest(self) -> str:
-        """The same for the same documents."""
-        return content_hash([each.to_json() for each in self.documents.values()], length=16)
+        """Digest of all documents."""
+        return content_hash([document.to_json() for document in self.documents.values()], length=16)
 
     @cached_property
     def _index(self) -> Any:
         index = _bm25s().BM25()
-        index.index(self._tokens([f"{each.title or ''} {each.text}" for each in self.documents.values()]), False, False)
+        index.index(self._tokens([f"{one.title or ''} {one.text}" for one in self.documents.values()]), False, False)
         return index
 
     def _tokens(self, texts: Sequence[str]) -> Any:
@@ -86,10 +85,10 @@ def _bm25s() -> Any:
 
 
 def _of_folder(folder: Path) -> list[Document]:
-    found = []
-    for path in sorted(each for each in folder.rglob("*") if each.suffix.lower() in ENDINGS):
-        if regular_size(path) > LONGEST:
-            raise BadInput(f"{path.name} has more than {LONGEST // MB} MB; divide it")
+    documents = []
+    for path in sorted(file for file in folder.rglob("*") if file.suffix.lower() in ENDINGS):
+        if regular_size(path) > MAX_DOCUMENT_BYTES:
+            raise BadInput(f"{path.name} has more than {MAX_DOCUMENT_BYTES // MB} MB; divide it")
         try:
             text = path.read_text(encoding="utf-8-sig")
         except ValueError:
@@ -99,16 +98,16 @@ def _of_folder(folder: Path) -> list[Document]:
         if text.strip():
             first = text.lstrip().partition("\n")[0]
             title = first.lstrip("# ").strip() if first.startswith("#") else path.stem
-            found.append(Document(text, path.relative_to(folder).as_posix(), title[:200]))
-    if not found:
+            documents.append(Document(text, path.relative_to(folder).as_posix(), title[:200]))
+    if not documents:
         raise BadInput(f"the folder has no text in files that end in {' or '.join(ENDINGS)}")
-    return found
+    return documents
 
 
 def _of_rows(path: Path) -> list[Document]:
     if not path.exists():
         raise BadInput("there is no such file or folder")
-    found = []
+    documents = []
     for row in read_rows(path):
         if isinstance(row, BadRow):
             raise row
@@ -116,5 +115,5 @@ def _of_rows(path: Path) -> list[Document]:
             [document] = documents_from([dict(row.fields)])
         except BadInput as error:
             raise BadInput(f"line {row.line}: {error}") from None
-        found.append(Document(document.text, document.id or str(row.line), document.title))
-    return found
+        documents.append(Document(document.text, document.id or str(row.line), document.title))
+    return documents

@@ -1,4 +1,4 @@
-"""The prompts of table 6 (LLM-RUBRIC, appendix F), in files; dialogues and documents are fenced as data."""
+"""Prompts of table 6 (LLM-RUBRIC, appendix F), in files; dialogues and documents are fenced as data."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from accord.values import Document, content_hash
 template = partial(prompt_file, "accord.synth")
 NAMES = ("whole", "opening", "user", "assistant", "query", "sources", "topics", "personas")
 PROMPTS = content_hash([template(name).template for name in NAMES], length=12)
-"""The digest of all prompts: other words make other conversations."""
+"""Digest of all prompts, part of the IDs of conversations."""
 GREETING = "How can I help you?"
 QUERY_TOKENS = 64
 _EXCERPT = 3000
-"""Characters of a document from which topics are written."""
+"""Characters of a document in a request for topics."""
 _FACTUAL = "The assistant should provide factual responses using the following Sources."
 _FACTUAL_OR_ASKS = (
     "The assistant should provide factual responses using the following Sources, or if that is not possible, asks "
@@ -30,39 +30,39 @@ _WITHOUT = (
 )
 
 Messages = Sequence[tuple[str, str]]
-"""Roles and what they said."""
+"""Roles and texts."""
 NumberedDocuments = Sequence[tuple[int, Document]]
-"""Documents with the numbers by which they are cited."""
+"""Documents with their citation numbers."""
 
 
 class Prompts:
-    """The prompts of one conversation."""
+    """Prompts of one conversation."""
 
     def __init__(self, settings: SynthSettings, topic: str, persona: str = "", draw: tuple[object, ...] = ()) -> None:
-        """`draw` tells apart conversations that are asked for alike on purpose: models that draw do so anew."""
+        """`draw` distinguishes repeated conversations about one topic, so that a model samples again."""
         self.settings, self.draw = settings, draw
         self.topic, self.persona = plain(topic), f" {plain(persona)}" if persona else ""
 
     def whole(self, documents: NumberedDocuments) -> Prompt:
-        """Asks for a whole dialogue."""
+        """Return the prompt for a whole dialogue."""
         sources = self._sources(_FACTUAL, documents) if documents else ""
         return self._prompt("whole", self.settings.dialogue_tokens, sources=sources)
 
     def opening(self) -> Prompt:
-        """Asks for what the user says first."""
+        """Return the prompt for the user's first message."""
         return self._prompt("opening", self.settings.max_tokens)
 
     def user(self, said: Messages) -> Prompt:
-        """Asks for what the user says next."""
+        """Return the prompt for the user's next message."""
         return self._prompt("user", self.settings.max_tokens, **_dialogue(said))
 
     def assistant(self, said: Messages, documents: NumberedDocuments) -> Prompt:
-        """Asks for the assistant's reply."""
+        """Return the prompt for the assistant's reply."""
         sources = self._sources(_FACTUAL_OR_ASKS, documents) if documents else _WITHOUT
         return self._prompt("assistant", self.settings.max_tokens, sources=sources, **_dialogue(said))
 
     def query(self, said: Messages) -> Prompt:
-        """Asks for a query to a search engine."""
+        """Return the prompt for a search query."""
         return self._prompt("query", QUERY_TOKENS, **_dialogue(said))
 
     def _sources(self, task: str, documents: NumberedDocuments) -> str:
@@ -72,19 +72,19 @@ class Prompts:
 
     def _prompt(self, name: str, tokens: int, **places: str) -> Prompt:
         text = template(name).safe_substitute({"topic": self.topic, "persona": self.persona, **places})
-        # Its place is part of it: a model that draws by a seed would say the same at every turn.
-        return _asking(text, tokens, self.settings.temperature, drawn(*self.draw, text))
+        # The seed depends on the text: a model that samples by a seed would repeat itself at every turn.
+        return _asking(text, tokens, self.settings.temperature, sampling_seed(*self.draw, text))
 
 
-def drawn(*about: object) -> int:
-    """A number that follows from what something is about, for `Prompt.repeat`."""
-    return int(content_hash([str(each) for each in about], length=7).rpartition(":")[2], 16)
+def sampling_seed(*values: object) -> int:
+    """Return a seed for `Prompt.repeat` that is a hash of values."""
+    return int(content_hash([str(value) for value in values], length=7).rpartition(":")[2], 16)
 
 
 def topics_prompt(
     settings: SynthSettings, count: int, document: Document | None, repeat: int
 ) -> tuple[Prompt, ListForm]:
-    """Asks for topics, of a document where there is one."""
+    """Return the prompt for topics, about a document if there is one, and the form of the reply."""
     shown = ""
     if document is not None:
         excerpt = f"{document.title or ''}\n{shortened(document.text, _EXCERPT)}".strip()
@@ -98,7 +98,7 @@ def topics_prompt(
 
 
 def personas_prompt(settings: SynthSettings, count: int, repeat: int) -> tuple[Prompt, ListForm]:
-    """Asks for personas."""
+    """Return the prompt for personas, and the form of the reply."""
     form = ListForm("personas", {"persona": "one sentence"}, count, "one sentence on a user")
     return _list_of("personas", form, settings, repeat), form
 
@@ -115,17 +115,17 @@ def _asking(text: str, tokens: int, temperature: float, repeat: int) -> Prompt:
 
 
 def _dialogue(said: Messages) -> dict[str, str]:
-    """The places `fence` and `dialogue` of a prompt file."""
+    """Return the values of `fence` and `dialogue` in a prompt file."""
     lines = [f"{role.capitalize()}: {words}" for role, words in (("assistant", GREETING), *said)]
     shown = "\n".join(lines)
     return {"fence": fence_for(shown), "dialogue": shown}
 
 
 def shortened(text: str, most: int) -> str:
-    """At most so many characters of a text, and a line that says so."""
+    """Return at most `most` characters of a text, with a note if it was cut."""
     return text if len(text) <= most else f"{text[:most]}\n(the rest is left out)"
 
 
 def plain(text: str) -> str:
-    """A topic or a persona as one line that cannot end its own quotation."""
+    """Return a topic or a persona as one line without closing quotation marks."""
     return " ".join(sendable(text).replace("“", '"').replace("”", '"').split())

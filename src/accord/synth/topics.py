@@ -1,4 +1,4 @@
-"""What synthetic conversations are about and who asks: lists, files, or written by the model that plays the user."""
+"""Topics and personas of synthetic conversations: lists, files, or written by the user's model."""
 
 from __future__ import annotations
 
@@ -19,75 +19,75 @@ from accord.synth.settings import SynthSettings
 from accord.synth.utterance_parser import clean
 from accord.values import Topic, content_hash
 
-AT_ONCE = 20
-"""Topics or personas of one request."""
-_LONGEST = 500
+ENTRIES_PER_REQUEST = 20
+"""Topics or personas per request."""
+_MAX_CHARACTERS = 500
 PURPOSE = "topics"
 
 
 def read_topics(path: str | Path) -> tuple[Topic, ...]:
-    """Topics of a file: one a line of a .txt file, else rows with a `text` and, where there are some, `documents`.
+    """Read topics: lines of a .txt file, or rows with `text` and optional `documents`.
 
-    Documents are a list of ids, or ids with a semicolon between them.
+    Documents are a list of IDs, or IDs separated by semicolons.
 
     Raises:
-        BadInput: There is no such file, or something in it is no topic.
+        BadInput: The file does not exist, or an entry is not a topic.
     """
-    found = Path(path)
-    if found.suffix.lower() in (".txt", ""):
-        return _topics([{"text": line} for line in _lines(found, "topics")], found)
+    file = Path(path)
+    if file.suffix.lower() in (".txt", ""):
+        return _topics([{"text": line} for line in _lines(file, "topics")], file)
     rows: list[dict[str, Any]] = []
-    if not found.is_file():
-        raise BadInput(f"topics: there is no file {path}; name one, or how many are to be written")
-    for row in read_rows(found):
+    if not file.is_file():
+        raise BadInput(f"topics: there is no file {path}; name a file, or the number to write")
+    for row in read_rows(file):
         if isinstance(row, BadRow):
             raise row
         ids = row.fields.get("documents") or ()
-        named = [each.strip() for each in ids.split(";")] if isinstance(ids, str) else ids
+        named = [name.strip() for name in ids.split(";")] if isinstance(ids, str) else ids
         rows.append({"text": row.fields.get("text") or row.fields.get("topic") or "", "documents": named})
-    return _topics(rows, found)
+    return _topics(rows, file)
 
 
 def _topics(rows: Sequence[dict[str, Any]], path: Path) -> tuple[Topic, ...]:
-    found = []
+    topics = []
     for place, row in enumerate(rows, 1):
         try:
-            found.append(Topic(**row))
+            topics.append(Topic(**row))
         except ValidationError as error:
             raise BadInput(f"topics {path}: {place}. {error.errors()[0]['msg']}") from None
-    return tuple(found)
+    return tuple(topics)
 
 
 def read_personas(path: str | Path) -> tuple[str, ...]:
-    """Personas of a text file, one a line.
+    """Read personas, one per line of a text file.
 
     Raises:
-        BadInput: It cannot be read, or is empty.
+        BadInput: The file cannot be read, or is empty.
     """
     return tuple(_lines(Path(path), "personas"))
 
 
 def _lines(path: Path, what: str) -> list[str]:
     if not path.is_file():
-        raise BadInput(f"{what}: there is no file {path}; name one, or how many are to be written")
-    found = [line.strip() for line in read_text(path, 8 * MB).splitlines() if line.strip()]
-    if not found:
-        raise BadInput(f"{what} {path}: the file is empty; write one a line")
-    return found
+        raise BadInput(f"{what}: there is no file {path}; name a file, or the number to write")
+    lines = [line.strip() for line in read_text(path, 8 * MB).splitlines() if line.strip()]
+    if not lines:
+        raise BadInput(f"{what} {path}: the file is empty; write one per line")
+    return lines
 
 
 def topics_of(settings: SynthSettings, library: DocumentIndex | None, seed: int) -> Flow[tuple[Topic, ...]]:
-    """The topics of the settings, each once; those that are written are asked for, a document each where there are.
+    """Return the topics of the settings without repetitions; a number requests that many from the user's model.
 
     Raises:
-        BadInput: There is none, or one of them names a document that is not there.
+        BadInput: There is no topic, or a topic names an unknown document.
     """
-    given, found = settings.topics, tuple[Topic, ...]()
-    if isinstance(given, int):
-        found = yield from _written(settings, library, given, seed)
+    setting, listed = settings.topics, tuple[Topic, ...]()
+    if isinstance(setting, int):
+        listed = yield from _written(settings, library, setting, seed)
     else:
-        found = read_topics(given) if isinstance(given, str) else given
-    topics = tuple({plain(topic.text).casefold(): topic for topic in reversed(found)}.values())[::-1]
+        listed = read_topics(setting) if isinstance(setting, str) else setting
+    topics = tuple({plain(topic.text).casefold(): topic for topic in reversed(listed)}.values())[::-1]
     if not topics:
         raise BadInput("no topics; name some: --topics FILE or N, or topics under synth: of accord.yaml")
     for topic in topics:
@@ -99,51 +99,51 @@ def topics_of(settings: SynthSettings, library: DocumentIndex | None, seed: int)
 
 
 def _written(settings: SynthSettings, library: DocumentIndex | None, count: int, seed: int) -> Flow[tuple[Topic, ...]]:
-    """Topics that a model writes: of documents that are drawn, else of what `about` says."""
+    """Request topics from a model: about sampled documents, else about the subject of the settings."""
     documents = [] if library is None else list(library.documents.values())
-    drawn = random.Random(f"topics/{seed}").sample(documents, min(count, len(documents)))
-    asks = len(drawn) or -(-count // AT_ONCE)
-    shares = [count // asks + (place < count % asks) for place in range(asks)]
+    sampled = random.Random(f"topics/{seed}").sample(documents, min(count, len(documents)))
+    requests = len(sampled) or -(-count // ENTRIES_PER_REQUEST)
+    shares = [count // requests + (place < count % requests) for place in range(requests)]
     flows = []
     for place, share in enumerate(shares):
-        document = drawn[place] if drawn else None
+        document = sampled[place] if sampled else None
         prompt, form = topics_prompt(settings, share, document, seed * 1_000_000 + place if document is None else seed)
         flows.append(_listed(prompt, form))
-    found = yield from together(flows)
+    replies = yield from together(flows)
     topics = []
-    for place, entries in enumerate(found):
-        named = (str(drawn[place].id),) if drawn else ()
+    for place, entries in enumerate(replies):
+        named = (str(sampled[place].id),) if sampled else ()
         topics += [Topic(text=text, documents=named) for text in entries]
     if not topics:
-        raise BadInput("no topic came of the model that was asked to write some; name topics in a file: --topics FILE")
+        raise BadInput("the model wrote no topics; name topics in a file: --topics FILE")
     return tuple(topics)
 
 
 def personas_of(settings: SynthSettings, seed: int) -> Flow[tuple[str, ...]]:
-    """The personas of the settings; those that are written are asked for."""
-    given = settings.personas
-    if isinstance(given, str):
-        return read_personas(given)
-    if not isinstance(given, int):
-        return given
-    shares = [min(AT_ONCE, given - at) for at in range(0, given, AT_ONCE)]
-    asked = [personas_prompt(settings, share, seed * 1_000_000 + place) for place, share in enumerate(shares)]
-    found = yield from together([_listed(*each) for each in asked])
-    return tuple(dict.fromkeys(text for entries in found for text in entries))
+    """Return the personas of the settings; a number requests that many from the user's model."""
+    setting = settings.personas
+    if isinstance(setting, str):
+        return read_personas(setting)
+    if not isinstance(setting, int):
+        return setting
+    shares = [min(ENTRIES_PER_REQUEST, setting - at) for at in range(0, setting, ENTRIES_PER_REQUEST)]
+    requests = [personas_prompt(settings, share, seed * 1_000_000 + place) for place, share in enumerate(shares)]
+    replies = yield from together([_listed(*request) for request in requests])
+    return tuple(dict.fromkeys(text for entries in replies for text in entries))
 
 
 def _listed(prompt: Prompt, form: ListForm) -> Flow[list[str]]:
-    """The first field of each entry that a model writes, as one line; none where it fails."""
+    """Return the first field of each entry of a model's list; an empty list for a failure."""
     expected = partial(_stand_in, form.most)
-    asked = ask_for_list(prompt, form)
-    entries = yield from to_role(USER, asked, PURPOSE, None, expected, partial(_stand_in, 1), stand_in_twice(expected))
+    flow = ask_for_list(prompt, form)
+    entries = yield from to_role(USER, flow, PURPOSE, None, expected, partial(_stand_in, 1), stand_in_twice(expected))
     if isinstance(entries, Failure):
         return []
-    texts = (plain(clean(str(next(iter(entry.values()), ""))))[:_LONGEST] for entry in entries)
+    texts = (plain(clean(str(next(iter(entry.values()), ""))))[:_MAX_CHARACTERS] for entry in entries)
     return [text for text in texts if text]
 
 
 def _stand_in(count: int, prompt: Prompt) -> Reply:
-    """What is assumed where a plan is priced: so many different lines."""
+    """Return a placeholder reply with a number of different lines, for estimates."""
     mark = content_hash([prompt.messages[0].content, prompt.repeat], length=8)
     return Reply("\n".join(f"- something to know {mark} {place}" for place in range(count)))

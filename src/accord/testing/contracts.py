@@ -123,21 +123,21 @@ def check_source(make: Callable[[], Source], train: Training, models: Models | N
     Raises:
         AssertionError: A check fails.
     """
-    asked = models or memory_models()
+    opened = models or memory_models()
     assert type(make()).__doc__, "a source needs a docstring"
-    learned = run(make().learn(train), asked)
+    learned = run(make().learn(train), opened)
     targets = [sample.target for sample in train.samples]
     assert list(learned.evidence.targets) == targets, "learned evidence has the training samples in order"
-    table = run(learned.source.measure(train.samples), asked)
+    table = run(learned.source.measure(train.samples), opened)
     assert list(table.targets) == targets, "one row per sample, in order"
-    _same(table, run(learned.source.measure(train.samples), asked), "two calls return the same evidence")
+    _same(table, run(learned.source.measure(train.samples), opened), "two calls return the same evidence")
     state = learned.source.state()
     again = make().restored(
         SourceState(json.loads(json.dumps(dict(state.card))), dict(state.arrays), dict(state.files))
     )
     again.name = learned.source.name
     assert again.roles == learned.source.roles, "roles survive save and load"
-    _same(table, run(again.measure(train.samples), asked), "evidence survives save and load")
+    _same(table, run(again.measure(train.samples), opened), "evidence survives save and load")
     json.dumps(dict(learned.source.describe()))
     return table
 

@@ -1,4 +1,4 @@
-"""How far an evaluator can be trusted: comparison, errors by group, estimates, learning curves, drift."""
+"""Accuracy of evaluators: comparison, errors by group, estimates, learning curves, drift."""
 
 from lazy_loader import attach_stub
 

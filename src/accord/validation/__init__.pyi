@@ -1,20 +1,22 @@
 from .comparison import BASELINES as BASELINES, baselines as baselines, compare as compare
 from .comparison import compare_held_out as compare_held_out, compared as compared, Comparison as Comparison
-from .comparison import Difference as Difference, differences_of as differences_of, is_better as is_better
+from .comparison import differences_of as differences_of, is_better as is_better, SystemDifference as SystemDifference
 from .comparison import TESTED as TESTED
-from .drift import chance as chance, one_per_group as one_per_group, said as said, Shift as Shift, SHIFTED as SHIFTED
+from .drift import drift_summary as drift_summary, ks_p_value as ks_p_value
+from .drift import sample_one_per_group as sample_one_per_group, Shift as Shift, SHIFT_THRESHOLD as SHIFT_THRESHOLD
 from .drift import shifts as shifts, stability as stability
-from .estimation import estimate as estimate, estimates as estimates, Gap as Gap, gaps as gaps, Labelled as Labelled
-from .estimation import system_means as system_means, SystemMean as SystemMean
-from .fairness import annotator_quality as annotator_quality, by_group as by_group, Group as Group
+from .estimation import estimate_system as estimate_system, estimate_systems as estimate_systems
+from .estimation import LabeledSystem as LabeledSystem, mean_differences as mean_differences
+from .estimation import MeanDifference as MeanDifference, system_means as system_means, SystemMean as SystemMean
+from .fairness import annotator_quality as annotator_quality, by_group as by_group, GroupAccuracy as GroupAccuracy
 from .issue_metrics import ABOVE_CHANCE as ABOVE_CHANCE, ALWAYS as ALWAYS, Called as Called
 from .issue_metrics import CalledFigures as CalledFigures, CalledRow as CalledRow
 from .issue_metrics import cross_validate_labels as cross_validate_labels, MACRO as MACRO
 from .issue_metrics import no_better_than_chance as no_better_than_chance, RAW as RAW, rows_of as rows_of
 from .issue_statistics import GroupCounts as GroupCounts, IssueStatistics as IssueStatistics, KindAtScore as KindAtScore
 from .issue_statistics import KindCounts as KindCounts, summarize_issues as summarize_issues
-from .judge_audit import audit as audit, audit_requests as audit_requests, Finding as Finding, injections as injections
-from .judge_audit import PADDING as PADDING, Probe as Probe, ways_to_ask as ways_to_ask
+from .judge_audit import audit as audit, audit_requests as audit_requests, injections as injections, PADDING as PADDING
+from .judge_audit import Probe as Probe, ProbeResult as ProbeResult, robustness_probes as robustness_probes
 from .learning_curve import adaptive_curve as adaptive_curve, AdaptivePoint as AdaptivePoint, CurvePoint as CurvePoint
 from .learning_curve import gain_curve as gain_curve, learning_curve as learning_curve
 from .metrics_table import Leak as Leak, MetricsTable as MetricsTable, NEW as NEW, other_people as other_people

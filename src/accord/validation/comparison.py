@@ -48,7 +48,7 @@ MapSystems = Callable[[Callable[[Predictions], SystemMetrics], Sequence[Predicti
 
 
 @dataclass(frozen=True)
-class Difference:
+class SystemDifference:
     """Paired test of the first system against another on one statistic.
 
     Attributes:
@@ -108,7 +108,7 @@ class Comparison(Tabular):
     ratings: Ratings
     systems: Sequence[Predictions]
     results: Sequence[SystemMetrics]
-    differences: Sequence[Difference]
+    differences: Sequence[SystemDifference]
     people: SystemMetrics | None
     alpha: float | None
     folds: int
@@ -365,7 +365,7 @@ def _possible(evidence: EvidenceTable, question: Question) -> list[str]:
 
 def differences_of(
     systems: Sequence[Predictions], table: MetricsTable, common: NDArray[np.bool_] | None = None
-) -> list[Difference]:
+) -> list[SystemDifference]:
     """Test the first system against each other one on the common ratings that both scored; Holm over all tests.
 
     Correlations are not tested if one of the two systems predicts a constant in each fold.
@@ -390,11 +390,11 @@ def differences_of(
                 tests.append((other.name, name, test))
     corrected = holm([test.p for _, _, test in tests])
     return [
-        Difference(first.name, against, statistic, test, p)
+        SystemDifference(first.name, against, statistic, test, p)
         for (against, statistic, test), p in zip(tests, corrected, strict=True)
     ]
 
 
-def is_better(difference: Difference) -> bool:
+def is_better(difference: SystemDifference) -> bool:
     """Return True if the first system's statistic is the better one."""
     return (difference.test.difference < 0) == (difference.statistic in LOWER_IS_BETTER)

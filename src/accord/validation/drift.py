@@ -1,7 +1,7 @@
-"""Whether new conversations are like those that were learned from: each feature's distribution, then and now.
+"""Drift: comparison of feature distributions between training data and new conversations.
 
-Turns of one conversation, and whatever else belongs together, are alike: taken for independent ones they raise an alarm
-at any few conversations. So one row of each group is drawn, and these are compared.
+Turns of one conversation, and other members of a group, are dependent; treated as independent rows they cause false
+alarms. So one row of each group is sampled, and these rows are compared.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from accord.values import Target
 Floats = NDArray[np.float64]
 
 BINS = 10
-FEWEST = 20
-"""Groups on either side that a comparison needs."""
+MIN_GROUPS = 20
+"""Minimum number of groups on each side."""
 LEVEL = 0.05
-SHIFTED = 0.2
-"""Stability index from which a feature is commonly called shifted."""
+SHIFT_THRESHOLD = 0.2
+"""Common threshold of the stability index for a shift."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """One feature then and now.
+    """Shift of one feature between training data and new data.
 
     Attributes:
-        feature: Its name.
-        then, now: Its means.
-        stability: Population stability index over deciles of then, Σ (p - q)·log(p/q).
-        p_holm: Of the two-sample Kolmogorov-Smirnov test, corrected over all features.
+        feature: Name of the feature.
+        then, now: Means of the training data and of the new data.
+        stability: Population stability index over the deciles of the training data, Σ (p - q)·log(p/q).
+        p_holm: p-value of the two-sample Kolmogorov-Smirnov test, with Holm's correction over all features.
     """
 
     feature: str
@@ -46,11 +46,11 @@ class Shift:
 
     @property
     def is_shifted(self) -> bool:
-        """Whether the shift is both larger than chance and large enough to matter."""
-        return self.p_holm < LEVEL and self.stability >= SHIFTED
+        """True if the shift is significant and its stability index reaches `SHIFT_THRESHOLD`."""
+        return self.p_holm < LEVEL and self.stability >= SHIFT_THRESHOLD
 
     def to_json(self) -> dict[str, Any]:
-        """A flat row."""
+        """Return a flat row of JSON values."""
         names = ("feature", "then", "now", "stability", "p_holm")
         return {**{name: getattr(self, name) for name in names}, "is_shifted": self.is_shifted}
 
@@ -60,65 +60,65 @@ def shifts(
     now: EvidenceTable,
     group_of: Callable[[Target], str] = lambda target: target.conversation,
 ) -> list[Shift]:
-    """Each feature's shift, the largest first; features of too few groups on a side are left out.
+    """Return the shift of each feature with enough groups, the largest first.
 
     Args:
-        then: What was learned from; its groups are its conversations (`TrainedOn.texts`).
-        now: What is new.
-        group_of: The group of each new row.
+        then: The training data; its groups are its conversations.
+        now: The new data.
+        group_of: Function that returns the group of a new row.
     """
-    after = {column.name: values for column, values in one_per_group(now, group_of).items()}
-    found = [
+    after = {column.name: values for column, values in sample_one_per_group(now, group_of).items()}
+    pairs = [
         (column.name, values, after[column.name])
-        for column, values in one_per_group(then).items()
-        if min(len(values), len(after.get(column.name, ()))) >= FEWEST
+        for column, values in sample_one_per_group(then).items()
+        if min(len(values), len(after.get(column.name, ()))) >= MIN_GROUPS
     ]
-    corrected = holm([chance(old, new) for _, old, new in found])
+    corrected = holm([ks_p_value(old, new) for _, old, new in pairs])
     all_shifts = [
         Shift(name, float(old.mean()), float(new.mean()), stability(old, new), p)
-        for (name, old, new), p in zip(found, corrected, strict=True)
+        for (name, old, new), p in zip(pairs, corrected, strict=True)
     ]
     return sorted(all_shifts, key=lambda shift: -shift.stability)
 
 
-def one_per_group(
+def sample_one_per_group(
     table: EvidenceTable, group_of: Callable[[Target], str] = lambda target: target.conversation
 ) -> dict[Column, Floats]:
-    """The (G,) values of each column in one row, drawn at random, of each group that has it."""
+    """Return by column the values, (G,), of one random row of each group that has the column."""
     order = np.random.default_rng(0).permutation(len(table))
     groups = np.array([group_of(table.targets[row]) for row in order], dtype=str)
-    drawn = {}
+    sampled = {}
     for place, column in enumerate(table.columns):
         rows = table.present[order, place]
         _, first = np.unique(groups[rows], return_index=True)
-        drawn[column] = table.values[order[rows][first], place]
-    return drawn
+        sampled[column] = table.values[order[rows][first], place]
+    return sampled
 
 
-def chance(then: Floats, now: Floats) -> float:
-    """How probable so different values are by chance: the two-sample Kolmogorov-Smirnov test, asymptotically."""
+def ks_p_value(then: Floats, now: Floats) -> float:
+    """Return the asymptotic p-value of the two-sample Kolmogorov-Smirnov test."""
     from scipy.stats import ks_2samp
 
-    return float(ks_2samp(then, now, method="asymp").pvalue)  # the exact one gives up, with a warning, at some sizes
+    return float(ks_2samp(then, now, method="asymp").pvalue)  # the exact method fails with a warning at some sizes
 
 
 def stability(then: Floats, now: Floats) -> float:
-    """Population stability index: how far `now` fills the deciles of `then` otherwise; 0 where just the same.
+    """Return the population stability index of `now` over the deciles of `then`; 0 for equal distributions.
 
-    Half a count is added to each bin, so that an empty one is no infinity.
+    Half a count is added to each bin, so that the index of an empty bin is finite.
     """
     edges = np.unique(np.quantile(then, np.linspace(0, 1, BINS + 1)[1:-1]))
-    counts = [np.bincount(np.searchsorted(edges, each, side="right"), minlength=len(edges) + 1) for each in (then, now)]
+    counts = [np.bincount(np.searchsorted(edges, side, side="right"), minlength=len(edges) + 1) for side in (then, now)]
     p, q = ((count + 0.5) / (count.sum() + 0.5 * len(count)) for count in counts)
     return float(((p - q) * np.log(p / q)).sum())
 
 
-def said(found: Sequence[Shift]) -> str:
-    """One sentence on what moved."""
-    moved = [shift.feature for shift in found if shift.is_shifted]
-    if not found:
-        return "Too few conversations to compare with those that were learned from."
+def drift_summary(all_shifts: Sequence[Shift]) -> str:
+    """Return one sentence on the shifted features."""
+    moved = [shift.feature for shift in all_shifts if shift.is_shifted]
+    if not all_shifts:
+        return "Too few conversations to compare with the training data."
     if not moved:
-        return "The new conversations are like those that were learned from."
-    shown = ", ".join(moved[:5]) + (", …" if len(moved) > 5 else "")
-    return f"{len(moved)} of {len(found)} features moved: {shown}. Label some of the new conversations and fit again."
+        return "The new conversations do not differ from the training data."
+    names = ", ".join(moved[:5]) + (", …" if len(moved) > 5 else "")
+    return f"{len(moved)} of {len(all_shifts)} features shifted: {names}. Label new conversations and fit again."

@@ -1,14 +1,13 @@
-"""How good a system is on average, from few labels and many scores (prediction-powered inference).
+"""Mean ratings of systems from few labels and many scores (prediction-powered inference).
 
-    θ = λ·mean(f over the others) + mean(y - λ·f over the labelled)
+    θ = λ·mean(f, unlabeled) + mean(y - λ·f, labeled)
 
-The scores f carry most of the information, the labels y what the scores get wrong; whatever the scores are worth, the
-interval holds (Angelopoulos et al., 2023). λ is chosen to make it shortest (Angelopoulos et al., PPI++, 2023): scores
-that say nothing get λ = 0, the plain mean. No label ever helps to predict its own conversation (cross-prediction,
-Zrnic & Candès, 2024), to choose the λ by which that is corrected (each half takes the other's, of all systems
-together), or to tell how strict its own annotator is.
+The labels y correct the errors of the scores f, and the interval is valid for any quality of the scores (Angelopoulos
+et al., 2023). λ minimizes its width (Angelopoulos et al., PPI++, 2023); useless scores get λ = 0, the plain mean of the
+labels. No label is used to predict its own conversation (cross-prediction, Zrnic & Candès, 2024), to choose its own λ
+(each half of the groups uses the λ of the other half, over all systems), or to estimate its own annotator's effect.
 
-Systems that answered the same inputs are compared input by input (`statistics.clustered_t`; docs/decisions/0034).
+Systems with common inputs are compared by input (`statistics.clustered_t`; docs/decisions/0034).
 """
 
 from __future__ import annotations
@@ -29,27 +28,27 @@ from accord.values import Labels, Question, Score
 
 Floats = NDArray[np.float64]
 
-FEWEST = 5
-"""Labelled conversations that a system needs."""
+MIN_LABELED = 5
+"""Minimum number of labeled conversations of a system."""
 NOT_SAID = "not said"
 _ROUNDS = 3
-"""How often annotators' and systems' effects are told apart in turn; more change nothing that is printed."""
+"""Alternations between estimating annotators' and systems' effects; more do not change printed digits."""
 
 
 @dataclass(frozen=True)
 class SystemMean:
-    """A mean with its interval; `label_mean` is the same from the labels alone.
+    """Mean rating of a system with its 95% interval.
 
     Attributes:
-        system: Whose conversations.
-        labelled: Conversations with a label.
-        scored: All conversations with a score, the labelled among them.
-        mean, low, high: From labels and scores; no ends where all labels are equal.
-        label_mean, label_low, label_high: From labels alone.
-        trust: λ, how far the scores are used.
-        reason: Why there is no interval.
-        parts: What the mean owes to which conversations: the labelled, and the others.
-        spent: Share of the variance's degrees of freedom that choosing λ took.
+        system: Name of the system.
+        labelled: Number of labeled conversations.
+        scored: Number of scored conversations, including labeled ones.
+        mean, low, high: From labels and scores; None for the ends if all labels are equal.
+        label_mean, label_low, label_high: From labels only.
+        trust: λ, the weight of the scores, 0 to 1.
+        reason: Reason of a missing interval.
+        parts: Contributions of labeled and of unlabeled conversations to the mean.
+        spent: Share of the degrees of freedom that the choice of λ uses.
     """
 
     system: str
@@ -68,22 +67,26 @@ class SystemMean:
 
     @property
     def worth(self) -> float | None:
-        """How many times as many labels alone would give as short an interval."""
+        """Factor by which the number of labels would have to grow for the same interval without scores."""
         if self.low is None or self.high is None or self.label_low is None or self.label_high is None:
             return None
         return ((self.label_high - self.label_low) / max(self.high - self.low, 1e-12)) ** 2
 
     def to_json(self) -> dict[str, Any]:
-        """A flat row."""
-        shown = {name: value for name, value in vars(self).items() if name not in ("parts", "spent")}
-        return {**shown, "worth": self.worth}
+        """Return a flat row of JSON values."""
+        fields = {name: value for name, value in vars(self).items() if name not in ("parts", "spent")}
+        return {**fields, "worth": self.worth}
 
 
 @dataclass(frozen=True)
-class Gap:
-    """The difference of two systems' means, first minus second; p corrected over all pairs.
+class MeanDifference:
+    """Difference of two systems' means, first minus second.
 
-    `shared` is how many groups (topics, inputs) have labels of both. Without an interval, one of the two has none.
+    Attributes:
+        first, second: Names of the systems.
+        difference, low, high: The difference and its 95% interval; None for the ends if a system has no interval.
+        p_holm: p-value, with Holm's correction over all pairs.
+        shared: Number of groups (topics, inputs) with labels of both systems.
     """
 
     first: str
@@ -95,21 +98,21 @@ class Gap:
     shared: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """A flat row."""
+        """Return a flat row of JSON values."""
         return dict(vars(self))
 
 
 @dataclass(frozen=True)
-class Labelled:
-    """A system's conversations, those with labels a random part of them.
+class LabeledSystem:
+    """Labels and scores of a system; the labeled conversations are a random sample of its conversations.
 
     Attributes:
-        system: Its name.
-        said: (n,) mean label of each labelled conversation.
-        predicted: (n,) their scores, made without those labels.
-        unlabelled: (N,) scores of its other conversations.
-        group: (n,) what belongs together, across systems too; by default every conversation stands alone.
-        unlabelled_group: (N,) the same of the others.
+        system: Name of the system.
+        said: (n,) mean label of each labeled conversation.
+        predicted: (n,) their out-of-fold scores.
+        unlabelled: (N,) scores of the unlabeled conversations.
+        group: (n,) group of each labeled conversation, common to all systems; None for one group per conversation.
+        unlabelled_group: (N,) group of each unlabeled conversation.
     """
 
     system: str
@@ -121,41 +124,41 @@ class Labelled:
 
     @property
     def groups(self) -> tuple[NDArray[np.str_], NDArray[np.str_]]:
-        """(n,) and (N,) the groups by name."""
+        """Names of the groups of labeled, (n,), and unlabeled, (N,), conversations."""
         alone = [f"{self.system} {place}" for place in range(len(self.said) + len(self.unlabelled))]
         own = alone[: len(self.said)] if self.group is None else self.group
         others = alone[len(self.said) :] if self.unlabelled_group is None else self.unlabelled_group
         return np.asarray(own, dtype=str), np.asarray(others, dtype=str)
 
 
-def estimate(system: str, said: Floats, predicted: Floats, unlabelled: Floats) -> SystemMean:
-    """`estimates` of a single system."""
-    return estimates([Labelled(system, said, predicted, unlabelled)])[0]
+def estimate_system(system: str, said: Floats, predicted: Floats, unlabelled: Floats) -> SystemMean:
+    """Return the mean of a single system; see `estimate_systems`."""
+    return estimate_systems([LabeledSystem(system, said, predicted, unlabelled)])[0]
 
 
-def estimates(systems: Sequence[Labelled], seed: int = 0) -> list[SystemMean]:
-    """The mean of what people say of each system's conversations.
+def estimate_systems(systems: Sequence[LabeledSystem], seed: int = 0) -> list[SystemMean]:
+    """Return the mean rating of each system.
 
     Raises:
-        BadInput: A system with fewer than `FEWEST` labelled conversations.
+        BadInput: A system has fewer than `MIN_LABELED` labeled conversations.
     """
-    for each in systems:
-        if (n := len(each.said)) < FEWEST:
+    for system in systems:
+        if (n := len(system.said)) < MIN_LABELED:
             raise BadInput(
-                f"{n} labelled conversations of {each.system!r}; a mean with an interval needs {FEWEST} or more"
+                f"{n} labeled conversations of {system.system!r}; a mean with an interval needs at least {MIN_LABELED}"
             )
     trusts = _trusts(systems, seed)
-    left = sum(len(each.said) - 1 for each in systems)
-    spent = 1.0 / left if any(trust.any() for trust in trusts) else 0.0
-    return [_estimate(each, trust, spent) for each, trust in zip(systems, trusts, strict=True)]
+    freedom = sum(len(system.said) - 1 for system in systems)
+    spent = 1.0 / freedom if any(trust.any() for trust in trusts) else 0.0
+    return [_estimate(system, trust, spent) for system, trust in zip(systems, trusts, strict=True)]
 
 
-def _trusts(systems: Sequence[Labelled], seed: int) -> list[Floats]:
-    """λ of each labelled conversation, chosen on the half of groups that its own is not in.
+def _trusts(systems: Sequence[LabeledSystem], seed: int) -> list[Floats]:
+    """Return λ of each labeled conversation, chosen on the half of the groups without its own.
 
-        λ = cov(y, f) / ((1 + n/N)·var f), between 0 and 1; 0 without other conversations
+        λ = cov(y, f) / ((1 + n/N)·var f), between 0 and 1; 0 without unlabeled conversations
 
-    Both moments are taken around each system's own mean, over all systems: five labels say little of a covariance.
+    Both moments are centered per system and pooled over all systems: five labels estimate a covariance poorly.
     """
     half = fold_of([str(name) for each in systems for name in each.groups[0]], 2, seed)
     halves = [np.array([half[str(name)] for name in each.groups[0]]) for each in systems]
@@ -174,8 +177,8 @@ def _trusts(systems: Sequence[Labelled], seed: int) -> list[Floats]:
     return found
 
 
-def _estimate(given: Labelled, trust: Floats, spent: float) -> SystemMean:
-    """One system's, with the λ (n,) of each of its labelled conversations."""
+def _estimate(given: LabeledSystem, trust: Floats, spent: float) -> SystemMean:
+    """Return the mean of a system; `trust` is λ of each labeled conversation, (n,)."""
     n, rest, used = len(given.said), len(given.unlabelled), float(trust.mean())
     middle = float(given.unlabelled.mean()) if rest else 0.0
     off = given.said - trust * (given.predicted - middle)
@@ -185,22 +188,22 @@ def _estimate(given: Labelled, trust: Floats, spent: float) -> SystemMean:
         CenteredPart(used * (given.unlabelled - middle) / max(rest, 1), other_group),
     )  # fmt: skip
     alone = CenteredPart((given.said - given.said.mean()) / n, group)
-    why = _nothing_said(given)
+    reason = _missing_interval(given)
     mean, label_mean = float(off.mean()), float(given.said.mean())
-    half, label_half = (None, None) if why else (reach(parts, spent), reach([alone]))
+    half, label_half = (None, None) if reason else (reach(parts, spent), reach([alone]))
     return SystemMean(
         given.system, n, n + rest, mean, *_around(mean, half), label_mean, *_around(label_mean, label_half), used,
-        why, parts, spent,
+        reason, parts, spent,
     )  # fmt: skip
 
 
-def _nothing_said(given: Labelled) -> str | None:
-    """Why labels leave open how far others would differ; `None` where they do not."""
+def _missing_interval(given: LabeledSystem) -> str | None:
+    """Return the reason of a missing interval, or None."""
     n = len(given.said)
     if np.ptp(given.said) == 0:
-        return f"all {n} labels are {given.said[0]:g}: how far others differ cannot be said; label more"
+        return f"all {n} labels are {given.said[0]:g}, so their variance is unknown; label more conversations"
     if len(set(given.groups[0])) < 2:
-        return f"all {n} labels are of one group: how far others differ cannot be said; label other groups"
+        return f"all {n} labels are of one group, so the variance between groups is unknown; label other groups"
     return None
 
 
@@ -208,10 +211,10 @@ def _around(middle: float, half: float | None) -> tuple[float | None, float | No
     return (None, None) if half is None else (middle - half, middle + half)
 
 
-def gaps(found: Sequence[SystemMean]) -> list[Gap]:
-    """Every pair's difference, group by group where the two share groups."""
+def mean_differences(means: Sequence[SystemMean]) -> list[MeanDifference]:
+    """Return the difference of every pair of systems, by group for shared groups."""
     rows: list[tuple[SystemMean, SystemMean, float | None, float | None]] = []
-    for first, second in combinations(found, 2):
+    for first, second in combinations(means, 2):
         if first.reason or second.reason:
             rows.append((first, second, None, None))
             continue
@@ -220,14 +223,20 @@ def gaps(found: Sequence[SystemMean]) -> list[Gap]:
         rows.append((first, second, p, reach(parts, first.spent)))
     corrected = iter(holm([p for *_, p, _ in rows if p is not None]))
     return [
-        Gap(first.system, second.system, first.mean - second.mean, *_around(first.mean - second.mean, half),
-            None if p is None else next(corrected), len(_labelled_groups(first) & _labelled_groups(second)))
+        MeanDifference(
+            first.system,
+            second.system,
+            first.mean - second.mean,
+            *_around(first.mean - second.mean, half),
+            p_holm=None if p is None else next(corrected),
+            shared=len(_labelled_groups(first) & _labelled_groups(second)),
+        )
         for first, second, p, half in rows
-    ]  # fmt: skip
+    ]
 
 
-def _labelled_groups(found: SystemMean) -> set[str]:
-    return set(found.parts[0].group.tolist())
+def _labelled_groups(mean: SystemMean) -> set[str]:
+    return set(mean.parts[0].group.tolist())
 
 
 def system_means(
@@ -239,22 +248,22 @@ def system_means(
     folds: int = FOLDS,
     seed: int = 0,
 ) -> list[SystemMean]:
-    """Each system's mean rating by the annotators together, from its labelled and its other conversations.
+    """Return each system's mean rating from its labeled and unlabeled conversations.
 
-    A rating counts without what its annotator is stricter or milder by than the others, as other groups' ratings tell.
+    Ratings are corrected by the effect of their annotator, estimated on other groups.
 
     Args:
-        evidence: Of whole conversations, labelled or not.
-        labels: Of some of them; their groups (`Labels.groups`, of conversations without labels too) are the topics or
+        evidence: Evidence of whole conversations, labeled or not.
+        labels: Labels of some of them; their groups (`Labels.groups`, also of unlabeled conversations) are topics or
             inputs that systems share.
         question: The main question.
-        make: How to make the evaluator that scores.
-        system_of: Each conversation's system.
-        folds: Of the cross-prediction; a conversation whose group nobody labelled is scored by all folds' evaluators.
-        seed: Of the folds.
+        make: Function that returns an unfitted evaluator.
+        system_of: System of each conversation.
+        folds: Folds of the cross-prediction; a conversation of an unlabeled group is scored by all evaluators.
+        seed: Seed of the folds.
 
     Raises:
-        BadInput: Too few rated conversations, or a system with fewer than `FEWEST` of them.
+        BadInput: There are too few rated conversations, or a system has fewer than `MIN_LABELED` of them.
     """
     group_of = {target.conversation: labels.group_of(target) for target in evidence.targets}
     rated = ratings(evidence, labels, question)
@@ -277,26 +286,26 @@ def system_means(
         own = sorted(set(rated.conversation[system == each]))
         rest = [name for name in others if system_of.get(name, NOT_SAID) == each]
         plain, without = ([float(v[rated.conversation == name].mean()) for name in own] for v in (rated.value, fair))
-        said = np.array(plain if len(set(plain)) == 1 else without)  # equal labels stay equal, and say nothing
+        said = np.array(plain if len(set(plain)) == 1 else without)  # equal labels stay equal
         found.append(
-            Labelled(
+            LabeledSystem(
                 each, said, np.array([score[name] for name in own]), np.array([score[name] for name in rest]),
                 [group_of[name] for name in own], [group_of[name] for name in rest],
             )
         )  # fmt: skip
-    return estimates(found, seed)
+    return estimate_systems(found, seed)
 
 
 def annotator_effects(rated: Ratings, system: NDArray[np.str_], everyone: NDArray[np.object_]) -> dict[str, float]:
-    """How much milder than the others each annotator rates, shrunk by what so few ratings can say (REML).
+    """Return how much higher than the others each annotator rates, with shrinkage (REML).
 
         y = θ_system + u_annotator + v_conversation + w_group + e
 
     Args:
         rated: n ratings.
-        system: (n,) whose conversations they are of; systems' means are told apart from annotators in turns.
-        everyone: Annotators of all ratings, over which the effects are 0 on average; one who is not in `rated` is as
-            the others.
+        system: (n,) system of each rating; systems' means and annotators' effects are estimated alternately.
+        everyone: Annotators of all ratings, over which the mean effect is 0; an annotator without ratings in `rated`
+            has the average effect.
     """
     names, place = np.unique(system, return_inverse=True)
     effect = np.zeros(len(rated))
@@ -313,7 +322,7 @@ def annotator_effects(rated: Ratings, system: NDArray[np.str_], everyone: NDArra
 
 
 def _by_panel(evaluator: Any, evidence: EvidenceTable) -> dict[str, float]:
-    """Each conversation's score by all annotators together; what cannot be scored is the mean of what can."""
+    """Return each conversation's mean score over all annotators; unscored conversations get the overall mean."""
     speakers: Sequence[str | None] = evaluator.annotators or [None]
     each = [evaluator.predict_each(evidence, [name] * len(evidence)) for name in speakers]
     values = np.array([[s.value if isinstance(s, Score) else np.nan for s in scores] for scores in each])

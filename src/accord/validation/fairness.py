@@ -1,7 +1,8 @@
-"""Whether agreement is the same for every group: of conversations, of annotators, of judge versions, of wordings.
+"""Agreement by group: systems, annotators, judge versions, wordings.
 
-An evaluator that is right on the whole may be wrong for some: it may put one system's conversations too low, or
-imitate one annotator alone. Each group's errors stand beside those of all others, with intervals over conversations.
+An evaluator that is accurate on average may be biased for a group: it may score one system's conversations too low, or
+imitate a single annotator. The errors of each group are compared with those of all others, with intervals over
+conversations.
 """
 
 from __future__ import annotations
@@ -32,26 +33,25 @@ from accord.values import Estimate
 
 Floats = NDArray[np.float64]
 
-FEWEST = 10
-"""Ratings that a group needs to be looked at by itself."""
+MIN_GROUP_RATINGS = 10
+"""Minimum number of ratings of a group."""
 DRAWS = 1000
 _SMECE_DRAWS = 60
 
 
 @dataclass(frozen=True)
-class Group:
-    """How well one group's ratings are predicted.
+class GroupAccuracy:
+    """Accuracy of predictions in one group of ratings.
 
     Attributes:
-        by: What groups are made by (`system`, `annotator`, …).
-        name: Of the group.
-        n: Its ratings.
-        bias: Mean of prediction minus rating, in units of the scale: above 0 the evaluator is too generous.
-        rmse, pearson: As in every table.
+        by: Grouping (`system`, `annotator`, …).
+        name: Name of the group.
+        n: Number of ratings.
+        bias: Mean of prediction minus rating, in units of the scale; positive if the evaluator is too generous.
+        rmse, pearson: RMSE and correlation.
         calibration_error: Mean smECE of the options' probabilities.
-        intervals: Of each of these, by its name.
-        apart: By how much the bias differs from that of all others.
-        p_holm: Of that difference, by cluster-robust z, corrected over all groups of one comparison.
+        apart: Difference of the bias from that of all other groups.
+        p_holm: Cluster-robust p-value of that difference, with Holm's correction over all groups of the grouping.
     """
 
     by: str
@@ -65,9 +65,9 @@ class Group:
     p_holm: float
 
     def to_json(self) -> dict[str, Any]:
-        """A flat row under the names every table uses."""
+        """Return a flat row of JSON values."""
         row: dict[str, Any] = {"by": self.by, "group": self.name, "n": self.n}
-        for name in SHOWN:
+        for name in GROUP_STATISTICS:
             estimate = getattr(self, name)
             row |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
         return row | {"apart": self.apart, "p_holm": self.p_holm}
@@ -78,12 +78,12 @@ def _error(paired: Paired) -> Floats:
 
 
 def _mean_smece(paired: Paired, weights: Floats) -> Floats:
-    shown = paired.in_ranges()
-    return np.asarray(np.mean([smece_of(option).of(shown, weights) for option in range(len(shown.options))], axis=0))
+    ranged = paired.in_ranges()
+    return np.asarray(np.mean([smece_of(option).of(ranged, weights) for option in range(len(ranged.options))], axis=0))
 
 
 BIAS = MeanStatistic(_error, lambda means: np.asarray(means[..., 0]))
-SHOWN = {
+GROUP_STATISTICS = {
     "bias": BIAS,
     "rmse": STATISTICS["rmse"],
     "pearson": STATISTICS["pearson"],
@@ -93,71 +93,73 @@ SHOWN = {
 
 def by_group(
     system: Predictions, rated: Ratings, groups: Sequence[str | None], by: str, draws: int = DRAWS, seed: int = 0
-) -> list[Group]:
-    """The agreement within each group of ratings, the most biased first.
+) -> list[GroupAccuracy]:
+    """Return the accuracy of each group of ratings, the most biased first.
 
     Args:
-        system: Predictions made without the ratings' conversations.
+        system: Out-of-fold predictions of the ratings.
         rated: n ratings.
-        groups: (n,) each rating's group; `None` belongs to none.
-        by: What the groups are made by.
-        draws: Bootstrap samples.
-        seed: Of them.
+        groups: (n,) group of each rating; None for no group.
+        by: Name of the grouping.
+        draws: Number of bootstrap samples.
+        seed: Seed of the bootstrap.
 
     Returns:
-        The groups with at least `FEWEST` predicted ratings; none where only one is as large as that.
+        The groups with at least `MIN_GROUP_RATINGS` predicted ratings; an empty list for fewer than two of them.
     """
     names = np.array([str(group) if group is not None else "" for group in groups], dtype=object)
     known = system.scored & np.array([group is not None for group in groups])
-    large = [name for name in sorted(set(names[known])) if (known & (names == name)).sum() >= FEWEST]
+    large = [name for name in sorted(set(names[known])) if (known & (names == name)).sum() >= MIN_GROUP_RATINGS]
     if len(large) < 2:
         return []
     paired = system.paired(rated)
-    tests = [_apart(paired, rated, known, names == name) for name in large]
+    tests = [_bias_difference(paired, rated, known, names == name) for name in large]
     corrected = holm([p for _, p in tests])
-    found = []
+    rows_by_group = []
     for name, (apart, _), p in zip(large, tests, corrected, strict=True):
         rows = np.flatnonzero(known & (names == name))
-        mine, clusters = paired.take(rows), Clusters(rated.group[rows])
+        members, clusters = paired.take(rows), Clusters(rated.group[rows])
         estimates = {
-            stat: bootstrap(clusters, of, [mine], _SMECE_DRAWS if stat == "calibration_error" else draws, seed)
-            for stat, of in SHOWN.items()
+            stat: bootstrap(clusters, of, [members], _SMECE_DRAWS if stat == "calibration_error" else draws, seed)
+            for stat, of in GROUP_STATISTICS.items()
         }
-        found.append(Group(by, name, len(rows), **estimates, apart=apart, p_holm=p))
-    return sorted(found, key=lambda group: -abs(group.apart))
+        rows_by_group.append(GroupAccuracy(by, name, len(rows), **estimates, apart=apart, p_holm=p))
+    return sorted(rows_by_group, key=lambda group: -abs(group.apart))
 
 
-def _apart(paired: Paired, rated: Ratings, known: NDArray[np.bool_], inside: NDArray[np.bool_]) -> tuple[float, float]:
-    """The difference of a group's bias from the rest's, and its p: a mean of clusters' influence, normal."""
-    here, rest = known & inside, known & ~inside
+def _bias_difference(
+    paired: Paired, rated: Ratings, known: NDArray[np.bool_], inside: NDArray[np.bool_]
+) -> tuple[float, float]:
+    """Return the difference of a group's bias from the rest's, and its p-value by the clusters' influence."""
+    members, rest = known & inside, known & ~inside
     if not rest.any():
         return 0.0, 1.0
     error = paired.value - paired.truth
-    difference = float(error[here].mean() - error[rest].mean())
+    difference = float(error[members].mean() - error[rest].mean())
     influence = np.zeros(len(error))
-    influence[here] = (error[here] - error[here].mean()) / here.sum()
+    influence[members] = (error[members] - error[members].mean()) / members.sum()
     influence[rest] = -(error[rest] - error[rest].mean()) / rest.sum()
     total = Clusters(rated.group).sums(influence[:, None])[:, 0]
     spread = float(np.sqrt((total**2).sum()))
     return difference, float(2 * normal_tail(abs(difference) / spread)) if spread > 0 else 1.0
 
 
-FEWEST_RATINGS = 15
-"""Labels that an annotator needs before anything is said of them."""
+MIN_ANNOTATOR_LABELS = 15
+"""Minimum number of labels of an annotator."""
 LEVEL = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """An annotator to talk to.
+    """An annotator whose labels look reversed or random.
 
     Attributes:
-        annotator: Who.
-        labels: How many they gave.
-        r: Correlation of their labels with what a person nobody has met would say of the same texts.
-        others: The same for all other annotators together.
-        kind: `reversed`, where r is below 0, or `random`, where it is below the others' and not above 0.
-        p: Of that, corrected over all annotators.
+        annotator: ID of the annotator.
+        labels: Number of labels.
+        r: Correlation of the labels with the predictions for a new annotator.
+        others: The same correlation for all other annotators together.
+        kind: `reversed` for r below 0, or `random` for r below the others' and not above 0.
+        p: p-value, with Holm's correction over all annotators.
     """
 
     annotator: str
@@ -168,40 +170,40 @@ class Suspect:
     p: float
 
     def __str__(self) -> str:
-        shown = "run against" if self.kind == "reversed" else "have nothing to do with"
+        relation = "contradict" if self.kind == "reversed" else "are unrelated to"
         return (
-            f"{self.annotator}'s {self.labels} labels {shown} what others say of like conversations "
-            f"(r = {self.r:.2f}, others {self.others:.2f}); ask them how they read the question"
+            f"the {self.labels} labels of {self.annotator} {relation} the other annotators' ratings of similar "
+            f"conversations (r = {self.r:.2f}, others {self.others:.2f}); ask how {self.annotator} reads the question"
         )
 
 
-def annotator_quality(rated: Ratings, anybody: Floats) -> list[Suspect]:
-    """Annotators whose labels look reversed or random, beside everybody else's.
+def annotator_quality(rated: Ratings, predicted: Floats) -> list[Suspect]:
+    """Return annotators whose labels look reversed or random compared with all others.
 
     Args:
         rated: n ratings.
-        anybody: (n,) what a person nobody has met is predicted to say, without the rating's conversation.
+        predicted: (n,) out-of-fold predictions for a new annotator.
 
     Returns:
-        Those for whom Fisher's z says so after Holm's correction; only where the others' labels follow the
-        evidence at all.
+        Annotators with a significant Fisher's z after Holm's correction, provided that the labels of all others
+        correlate with the predictions.
     """
-    found: list[tuple[str, int, float, float]] = []
+    correlations: list[tuple[str, int, float, float]] = []
     for name in sorted(set(rated.annotator)):
-        mine = (rated.annotator == name) & np.isfinite(anybody)
-        rest = ~mine & np.isfinite(anybody)
-        r, others = pearson(rated.value[mine], anybody[mine]), pearson(rated.value[rest], anybody[rest])
-        if r is not None and others is not None and mine.sum() >= FEWEST_RATINGS and others > 0:
-            found.append((str(name), int(mine.sum()), r, others))
-    below = holm([float(normal_tail(-_z(r) * np.sqrt(n - 3))) for _, n, r, _ in found])
-    apart = holm([float(normal_tail((_z(others) - _z(r)) * np.sqrt(n - 3))) for _, n, r, others in found])
-    named: list[Suspect] = []
-    for (name, n, r, others), reverse, random in zip(found, below, apart, strict=True):
+        own = (rated.annotator == name) & np.isfinite(predicted)
+        rest = ~own & np.isfinite(predicted)
+        r, others = pearson(rated.value[own], predicted[own]), pearson(rated.value[rest], predicted[rest])
+        if r is not None and others is not None and own.sum() >= MIN_ANNOTATOR_LABELS and others > 0:
+            correlations.append((str(name), int(own.sum()), r, others))
+    below = holm([float(normal_tail(-_z(r) * np.sqrt(n - 3))) for _, n, r, _ in correlations])
+    apart = holm([float(normal_tail((_z(others) - _z(r)) * np.sqrt(n - 3))) for _, n, r, others in correlations])
+    suspects: list[Suspect] = []
+    for (name, n, r, others), reverse, random in zip(correlations, below, apart, strict=True):
         if reverse < LEVEL:
-            named.append(Suspect(name, n, r, others, "reversed", reverse))
+            suspects.append(Suspect(name, n, r, others, "reversed", reverse))
         elif random < LEVEL and not _is_above_zero(r, n):
-            named.append(Suspect(name, n, r, others, "random", random))
-    return named
+            suspects.append(Suspect(name, n, r, others, "random", random))
+    return suspects
 
 
 def _z(r: float) -> float:

@@ -104,15 +104,15 @@ class Called:
         clusters = Clusters(self.conversation)
         drawn = clusters.counts(draws, seed) @ clusters.sums(counts)
         spread = estimate_from_draws(None, 2 * drawn[:, 0] / np.maximum(drawn[:, 1] + drawn[:, 2], 1e-9))
-        both, said, true = counts.sum(axis=0)
+        both, called_count, true = counts.sum(axis=0)
         alpha = alpha_estimate(marked, called, self.conversation, draws, seed)
         return CalledFigures(
             marks=len(marked),
             marked=float(marked.mean()),
             called=float(called.mean()),
-            precision=both / said if said else None,
+            precision=both / called_count if called_count else None,
             recall=both / true if true else None,
-            f1=2 * both / (said + true) if said + true else None,
+            f1=2 * both / (called_count + true) if called_count + true else None,
             f1_low=spread.low,
             f1_high=spread.high,
             alpha=alpha.value,
@@ -146,8 +146,8 @@ def cross_validate_labels(
             chances, _ = head.chances(test)
             names = [labels.group_of(test.targets[row]) for row in rows]
             _add(calibrated.setdefault(kind, Called()), marked, chances[rows] >= head.threshold, chances[rows], names)
-            found = np.clip(own[rows], 0.0, 1.0)
-            _add(raw.setdefault(kind, Called()), marked, found >= CALLED, found, names)
+            result = np.clip(own[rows], 0.0, 1.0)
+            _add(raw.setdefault(kind, Called()), marked, result >= CALLED, result, names)
     return calibrated, raw
 
 
@@ -158,10 +158,10 @@ def rows_of(calibrated: dict[str, Called], raw: dict[str, Called], seed: int = 0
         system: {kind: called.figures(seed=seed) for kind, called in by_kind.items()}
         for system, by_kind in ((CALIBRATED, calibrated), (RAW, raw), (ALWAYS, always))
     }
-    above_chance = {kind for kind, found in figures[CALIBRATED].items() if found.is_above_chance}
+    above_chance = {kind for kind, result in figures[CALIBRATED].items() if result.is_above_chance}
     rows = []
     for system, each in figures.items():
-        rows += [CalledRow(system, kind, found.f1, found) for kind, found in each.items()]
+        rows += [CalledRow(system, kind, result.f1, result) for kind, result in each.items()]
         for name, kinds in ((MACRO, each.keys()), (ABOVE_CHANCE, above_chance)):
             scores = [each[kind].f1 or 0.0 for kind in each if kind in kinds]
             rows.append(CalledRow(system, name, sum(scores) / len(scores) if scores else None))

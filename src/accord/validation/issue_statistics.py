@@ -1,6 +1,6 @@
-"""What assessments come to (SODA-EVAL, section 4.3 and appendix C.3): issues, scores, both together, over dialogues.
+"""Statistics of assessed turns (SODA-EVAL, section 4.3 and appendix C.3): issues, scores and dialogues.
 
-Every number is a count or a mean over turns, so that a table, a page and JSON show the same.
+Every number is a count or a mean over turns.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from accord.values import MAX_SCORE, MIN_SCORE, Conversation, Estimate, IssueAnn
 
 SCORES = range(MIN_SCORE, MAX_SCORE + 1)
 LATEST_POSITION = 20
-"""Turns from here on are counted together."""
+"""Later positions are counted together."""
 
 
 @dataclass(frozen=True)
 class KindCounts:
-    """A kind of issue: in how many turns it occurs, their share and mean score."""
+    """A kind of issue: number, share and mean score of its turns."""
 
     type: str
     turns: int
@@ -31,7 +31,7 @@ class KindCounts:
 
 @dataclass(frozen=True)
 class KindAtScore:
-    """How many issues of a kind the turns of a score have (figure 8)."""
+    """Number of issues of a kind in turns with one score (figure 8)."""
 
     score: int
     type: str
@@ -40,7 +40,7 @@ class KindAtScore:
 
 @dataclass(frozen=True)
 class GroupCounts:
-    """The turns of a group: a position in the dialogue, a day or a system; the share of them with an issue."""
+    """Turns of one group (position in the dialogue, day or system), with the share that has an issue."""
 
     group: str | int
     turns: int
@@ -50,18 +50,18 @@ class GroupCounts:
 
 @dataclass(frozen=True)
 class IssueStatistics:
-    """The statistics of some assessments. Shares are of turns; a turn with two issues of a kind counts once for it.
+    """Statistics of assessments. Shares are of turns; a turn with two issues of a kind counts once for that kind.
 
     Attributes:
-        turns: How many were assessed, of `dialogues`.
-        without_issues: Their share.
-        issues_per_turn: How many turns have so many issues.
-        scores: How many turns have which score.
-        dialogue_mean: How many dialogues have which score: the rounded mean of their turns' (figure 4).
-        dialogue_minimum: The same, by the lowest of their turns' (figure 5).
-        quotes: Issues with a quote; `quotes_made_up` of them do not occur in their turn.
-        renamed: Issues that the model called otherwise.
-        losses: Why parts of replies could not be read, counted.
+        turns: Number of assessed turns in `dialogues`.
+        without_issues: Share of turns without an issue.
+        issues_per_turn: Number of turns by number of issues.
+        scores: Number of turns by score.
+        dialogue_mean: Number of dialogues by the rounded mean score of their turns (figure 4).
+        dialogue_minimum: Number of dialogues by the lowest score of their turns (figure 5).
+        quotes: Issues with a quote; `quotes_made_up` counts quotes that are not in their turn.
+        renamed: Issues that the model named differently.
+        losses: Unreadable parts of replies, counted by reason.
     """
 
     turns: int
@@ -170,7 +170,7 @@ def _types_by_score(assessments: Sequence[IssueAnnotation], taxonomy: Taxonomy) 
 
 
 def _dialogues(assessments: Sequence[IssueAnnotation], mean: bool) -> dict[int, int]:
-    """How many dialogues have which score: the rounded mean of their turns', or the lowest."""
+    """Return the number of dialogues by the rounded mean, or the lowest, score of their turns."""
     scores: dict[str, list[int]] = defaultdict(list)
     for each in assessments:
         scores[each.target.conversation].append(each.score)
@@ -181,7 +181,7 @@ def _dialogues(assessments: Sequence[IssueAnnotation], mean: bool) -> dict[int, 
 def _groups(
     assessments: Sequence[IssueAnnotation], key: Callable[[IssueAnnotation], str | int | None]
 ) -> list[GroupCounts]:
-    """The turns of each group that has a name."""
+    """Return the counts of each named group."""
     grouped: dict[Any, list[IssueAnnotation]] = defaultdict(list)
     for each in assessments:
         name = key(each)
@@ -199,11 +199,11 @@ def _groups(
 
 
 def _system(conversation: Conversation | None) -> str:
-    return (conversation.system if conversation is not None else None) or "not said"
+    return (conversation.system if conversation is not None else None) or "unknown"
 
 
 def _day(each: IssueAnnotation, conversation: Conversation | None) -> str | None:
-    """The day of a turn, where the log says when it was said."""
+    """Return the day of a turn, or None if the log has no time."""
     turn = each.target.turn
     if conversation is None or turn is None or turn >= len(conversation.turns):
         return None

@@ -97,8 +97,8 @@ class SystemMetrics:
         row: dict[str, Any] = {"system": self.system, "n": self.n, "unscored": self.unscored}
         for name, estimate in self.estimates.items():
             row |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
-        for by, found in self.within.items():
-            row |= found.to_json(by)
+        for by, result in self.within.items():
+            row |= result.to_json(by)
         row |= {"smece": [each.value for each in self.smece], "smece_low": [each.low for each in self.smece]}
         return row | {"smece_high": [each.high for each in self.smece], "reasons": dict(self.reasons)}
 
@@ -181,10 +181,10 @@ class MetricsTable:
     @cached_property
     def groupings(self) -> dict[str, NDArray[np.object_]]:
         """(n,) groups for agreement inside groups: annotators, and chat systems, if there are several."""
-        found = {"annotators": self.rated.annotator.astype(object)}
+        result = {"annotators": self.rated.annotator.astype(object)}
         if self.speakers is not None:
-            found["systems"] = self.speakers
-        return {by: names for by, names in found.items() if len(set(names)) > 1}
+            result["systems"] = self.speakers
+        return {by: names for by, names in result.items() if len(set(names)) > 1}
 
     @cached_property
     def _clusters(self) -> dict[bytes, Clusters]:

@@ -1,4 +1,4 @@
-"""What everything else speaks of: conversations, rubrics, annotations, scores, errors."""
+"""Values shared by all packages: conversations, rubrics, annotations, scores and settings."""
 
 from lazy_loader import attach_stub
 

@@ -2,14 +2,14 @@ from .annotation import Annotation as Annotation, ANNOTATOR_KINDS as ANNOTATOR_K
 from .annotation import issues_from as issues_from, OVERALL as OVERALL
 from .chat_settings import Assistant as Assistant, ChatSettings as ChatSettings, Topic as Topic
 from .conversation import canonical_json as canonical_json, content_hash as content_hash, Conversation as Conversation
-from .conversation import Document as Document, GrowingTurns as GrowingTurns, NON_SPEAKERS as NON_SPEAKERS
-from .conversation import PlainTurns as PlainTurns, Sample as Sample, SYNTHETIC as SYNTHETIC, Synthetic as Synthetic
-from .conversation import Target as Target, text_hash as text_hash, Turn as Turn, WITHOUT_SYNTHETIC as WITHOUT_SYNTHETIC
+from .conversation import Document as Document, GrowingTurns as GrowingTurns, Json as Json, JsonSchema as JsonSchema
+from .conversation import NON_SPEAKERS as NON_SPEAKERS, PlainTurns as PlainTurns, Sample as Sample
+from .conversation import SYNTHETIC as SYNTHETIC, Synthetic as Synthetic, Target as Target, text_hash as text_hash
+from .conversation import Turn as Turn, WITHOUT_SYNTHETIC as WITHOUT_SYNTHETIC
 from .estimate import Estimate as Estimate
 from .issue_annotation import find_quote as find_quote, Issue as Issue, IssueAnnotation as IssueAnnotation
 from .issue_annotation import MAX_SCORE as MAX_SCORE, MIN_SCORE as MIN_SCORE, Span as Span, turn_digests as turn_digests
 from .issue_annotation import Unannotated as Unannotated, with_located_quotes as with_located_quotes
-from .json_types import Json as Json, JsonSchema as JsonSchema
 from .labels import check_label as check_label, check_value as check_value, Label as Label, Labels as Labels
 from .project_file import find_project_file as find_project_file, PROJECT_FILE as PROJECT_FILE
 from .project_file import project_folder as project_folder

@@ -1,4 +1,4 @@
-"""A conversation as a value: turns, the documents the assistant could see, and whatever else the log said."""
+"""Conversations: turns, documents of the assistant, and metadata."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, TypedDict, overload
 
 NON_SPEAKERS = frozenset({"system", "developer", "tool", "function"})
-"""Roles that neither ask nor reply."""
+"""Roles that take no part in the dialogue."""
 SYNTHETIC = "synthetic"
-"""The key of the metadata under which a conversation that nobody held says how it was made."""
+"""Key of the metadata that describe how a synthetic conversation was generated."""
 Synthetic = Literal["without", "with", "only"]
-"""Which conversations count where none are named: those that people held, all, or those that nobody held."""
+"""Setting for listings: real conversations only, all, or synthetic ones only."""
 WITHOUT_SYNTHETIC: Synthetic = "without"
 
 
 class Target(NamedTuple):
-    """What a label, a piece of evidence or a score is about: a conversation, or one turn of it."""
+    """A conversation or one of its turns, as the target of a label, evidence or a score."""
 
     conversation: str
     turn: int | None = None
@@ -30,7 +30,7 @@ class Target(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One message: who spoke (`role`), what was said, and what else the log kept of it (tool calls, ids)."""
+    """One message; `extra` holds further fields of the log (tool calls, IDs)."""
 
     role: str
     content: str
@@ -39,7 +39,7 @@ class Turn:
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def to_json(self) -> dict[str, Any]:
-        """The turn as plain JSON values; what is empty is left out."""
+        """Return JSON values without empty fields."""
         row: dict[str, Any] = {"role": self.role, "content": self.content}
         if self.name is not None:
             row["name"] = self.name
@@ -51,44 +51,48 @@ class Turn:
 
 
 class GrowingTurns(Sequence[Turn]):
-    """The turns of a conversation under way, up to one of them: nothing is copied when another is said.
+    """Turns of a conversation in progress; adding a turn copies nothing.
 
-    Equal to the tuple of the same turns. `session` is for whoever works through the conversation turn by turn: what is
-    kept there is shared by all views of it, later ones too, and ends with it (`accord.evidence.Source.session`).
+    Equal to the tuple of the same turns. `session` is a cache for code that processes the conversation turn by turn,
+    shared by all views of the conversation (`accord.evidence.Source.session`).
     """
 
-    __slots__ = ("_length", "_said", "session")
+    __slots__ = ("_length", "_turns", "session")
 
-    def __init__(self, said: list[Turn] | None = None, length: int = 0, session: dict[int, Any] | None = None) -> None:
-        self._said = [] if said is None else said
+    def __init__(self, turns: list[Turn] | None = None, length: int = 0, session: dict[int, Any] | None = None) -> None:
+        self._turns = [] if turns is None else turns
         self._length = length
         self.session = {} if session is None else session
 
     def plus(self, turn: Turn) -> GrowingTurns:
-        """With one more turn; of the latest view alone, since nothing that was said changes."""
-        if len(self._said) != self._length:
-            raise ValueError("more was said since; add to the latest turns")
-        self._said.append(turn)
-        return GrowingTurns(self._said, self._length + 1, self.session)
+        """Return a view with one more turn; only the latest view can grow.
+
+        Raises:
+            ValueError: This is not the latest view.
+        """
+        if len(self._turns) != self._length:
+            raise ValueError("the conversation has later turns; add to the latest view")
+        self._turns.append(turn)
+        return GrowingTurns(self._turns, self._length + 1, self.session)
 
     @overload
     def __getitem__(self, place: int) -> Turn: ...
     @overload
     def __getitem__(self, place: slice) -> Sequence[Turn]: ...
     def __getitem__(self, place: int | slice) -> Turn | Sequence[Turn]:
-        """One turn; of a slice from the first turn on a view, of any other a tuple."""
+        """Return a turn; a view for a slice from the first turn, a tuple for other slices."""
         if isinstance(place, int):
-            return self._said[range(self._length)[place]]
+            return self._turns[range(self._length)[place]]
         start, stop, step = place.indices(self._length)
         if start == 0 and step == 1:
-            return GrowingTurns(self._said, stop, self.session)
-        return tuple(self._said[each] for each in range(start, stop, step))
+            return GrowingTurns(self._turns, stop, self.session)
+        return tuple(self._turns[index] for index in range(start, stop, step))
 
     def __len__(self) -> int:
         return self._length
 
     def __iter__(self) -> Iterator[Turn]:
-        return islice(self._said, self._length)
+        return islice(self._turns, self._length)
 
     def __eq__(self, other: object) -> bool:
         return tuple(self) == tuple(other) if isinstance(other, GrowingTurns | PlainTurns | tuple) else NotImplemented
@@ -98,21 +102,21 @@ class GrowingTurns(Sequence[Turn]):
 
 
 class PlainTurns(Sequence[Turn]):
-    """Turns of which the log kept the role and the text alone, made when somebody looks at them.
+    """Turns with role and text only, created when they are read: imports store them without reading them.
 
-    Equal to the tuple of the same turns. A log that is only stored needs none of them.
+    Equal to the tuple of the same turns.
     """
 
     __slots__ = ("_made", "messages")
 
     def __init__(self, messages: Sequence[Mapping[str, str]]) -> None:
-        """`messages` have a `role` and a `content` each, and nothing else; they are not to be changed afterwards."""
+        """`messages` have `role` and `content` only, and must not be changed afterwards."""
         self.messages = messages
         self._made: tuple[Turn, ...] | None = None
 
     def _turns(self) -> tuple[Turn, ...]:
         if self._made is None:
-            self._made = tuple(Turn(each["role"], each["content"]) for each in self.messages)
+            self._made = tuple(Turn(message["role"], message["content"]) for message in self.messages)
         return self._made
 
     @overload
@@ -120,7 +124,7 @@ class PlainTurns(Sequence[Turn]):
     @overload
     def __getitem__(self, place: slice) -> Sequence[Turn]: ...
     def __getitem__(self, place: int | slice) -> Turn | Sequence[Turn]:
-        """One turn, or a tuple of some."""
+        """Return a turn, or a tuple for a slice."""
         return self._turns()[place]
 
     def __len__(self) -> int:
@@ -141,24 +145,24 @@ class PlainTurns(Sequence[Turn]):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A text the assistant could see: a search result, a help article, a fact."""
+    """A text available to the assistant: a search result, a help article, a fact."""
 
     text: str
     id: str | None = None
     title: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The document as plain JSON values; what is empty is left out."""
+        """Return JSON values without empty fields."""
         named = {"id": self.id, "title": self.title}
         return {"text": self.text, **{key: value for key, value in named.items() if value is not None}}
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """Turns in order, documents, and metadata (system, topic, user, version, and every key nobody knew).
+    """Turns in order, documents, and metadata (system, topic, user, version, and all other keys of the log).
 
-    The turns are a tuple; those of a conversation under way are `GrowingTurns`, those of a plain log `PlainTurns`.
-    `reply` is the one turn that is looked at, where it is only one: see `at`. It is no part of what a log says.
+    The turns are a tuple, `GrowingTurns` of a conversation in progress, or `PlainTurns` of a plain log. `reply` is the
+    index of the judged turn if it is only one; see `at`.
     """
 
     id: str
@@ -168,20 +172,20 @@ class Conversation:
     reply: int | None = None
 
     def by(self, role: str) -> tuple[Turn, ...]:
-        """The turns of one role, in order."""
+        """Return the turns of one role, in order."""
         return tuple(turn for turn in self.turns if turn.role == role)
 
     def up_to(self, turn: int | None) -> Sequence[Turn]:
-        """The turns a judge of `turn` may see: all before it and itself; all of them for `None`."""
+        """Return the turns up to `turn`, which a judge of it may read; all turns for None."""
         return self.turns if turn is None else self.turns[: turn + 1]
 
     def at(self, turn: int | None) -> Conversation:
-        """The conversation as it stood at a turn, that turn being its reply; itself for `None`."""
+        """Return the conversation up to a turn, with that turn as its reply; itself for None."""
         return self if turn is None else replace(self, turns=self.up_to(turn), reply=turn)
 
     @property
     def replies(self) -> tuple[Turn, ...]:
-        """What is judged: the one reply, else the assistant's turns; of two people, those of whoever spoke last."""
+        """The judged turns: the one reply, else the assistant's; between two people, those of the last speaker."""
         if self.reply is not None:
             return (self.turns[self.reply],)
         assistant = self.by("assistant")
@@ -190,28 +194,28 @@ class Conversation:
 
     @property
     def others(self) -> tuple[Turn, ...]:
-        """The turns of those who are replied to, in order; instructions and tools' outputs are nobody's."""
+        """The turns that are replied to, in order, without instructions and tool outputs."""
         role = {turn.role for turn in self.replies}
         return tuple(turn for turn in self.turns if turn.role not in role | NON_SPEAKERS)
 
     @property
     def system(self) -> str | None:
-        """The assistant that held the conversation, where the log says so."""
+        """Name of the assistant, if the log has it."""
         system = self.metadata.get("system")
         return None if system is None else str(system)
 
     @property
     def shown_system(self) -> str | None:
-        """The assistant as figures name it, with a word where nobody held the conversation."""
-        return f"{self.system or 'not said'} (synthetic)" if self.is_synthetic else self.system
+        """Name of the assistant in figures, with a note for synthetic conversations."""
+        return f"{self.system or 'unknown'} (synthetic)" if self.is_synthetic else self.system
 
     @property
     def is_synthetic(self) -> bool:
-        """Whether a model played the user: the metadata say by whom and how, under `SYNTHETIC`."""
+        """True if a model played the user; the metadata describe it under `SYNTHETIC`."""
         return self.metadata.get(SYNTHETIC) is not None
 
     def to_json(self) -> dict[str, Any]:
-        """The conversation as plain JSON values."""
+        """Return JSON values."""
         return {
             "id": self.id,
             "turns": [turn.to_json() for turn in self.turns],
@@ -221,7 +225,7 @@ class Conversation:
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Conversation:
-        """The inverse of `to_json`."""
+        """Return the conversation of `to_json`."""
         return cls(
             id=row["id"],
             turns=tuple(Turn(**turn) for turn in row["turns"]),
@@ -230,10 +234,39 @@ class Conversation:
         )
 
 
-def canonical_json(value: Any, default: Callable[[Any], Any] | None = None) -> str:
-    """JSON that is equal for equal values: sorted keys, no spaces, ASCII only; `default` as in `json.dumps`.
+# --- JSON -----------------------------------------------------------------------------------------------------------
 
-    ASCII escapes keep what databases refuse (NUL, lone surrogates) readable and storable.
+Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
+"""A JSON value."""
+
+JsonSchema = TypedDict(
+    "JsonSchema",
+    {
+        "$schema": str,
+        "$defs": dict[str, "JsonSchema"],
+        "$ref": str,
+        "type": str | list[str],
+        "title": str,
+        "description": str,
+        "properties": dict[str, "JsonSchema"],
+        "required": list[str],
+        "additionalProperties": "bool | JsonSchema",
+        "items": "JsonSchema",
+        "maxItems": int,
+        "enum": list[str] | list[int],
+        "anyOf": list["JsonSchema"],
+        "const": Json,
+        "default": Json,
+    },
+    total=False,
+)
+"""Keywords of JSON Schema; all are optional."""
+
+
+def canonical_json(value: Any, default: Callable[[Any], Any] | None = None) -> str:
+    """Return JSON that is equal for equal values: sorted keys, no spaces, ASCII only; `default` as in `json.dumps`.
+
+    ASCII escapes store characters that databases reject (NUL, lone surrogates).
     """
     if default is None:
         return _CANONICAL.encode(value)
@@ -244,20 +277,20 @@ _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_asci
 
 
 def content_hash(value: Any, length: int = 64, default: Callable[[Any], Any] | None = None) -> str:
-    """A tagged digest of a JSON value: `s256:` and the first `length` hexadecimal digits of its SHA-256."""
+    """Return a digest of a JSON value: `s256:` and the first `length` hexadecimal digits of its SHA-256."""
     return text_hash(canonical_json(value, default), length)
 
 
 def text_hash(canonical: str, length: int = 64) -> str:
-    """The digest of a JSON value that is written canonically already; see `content_hash`."""
+    """Return the digest of canonical JSON; see `content_hash`."""
     return "s256:" + hashlib.sha256(canonical.encode("ascii")).hexdigest()[:length]
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What a judge looks at: a conversation, or one turn of it given all turns before.
+    """The unit of judging: a conversation, or one turn given all turns before.
 
-    Turns with an index in `hidden`, from the first up to the second, are not shown: see `windowing`.
+    Turns with an index in the range `hidden` are not shown; see `models/context_window.py`.
     """
 
     conversation: Conversation
@@ -265,10 +298,10 @@ class Sample:
     hidden: tuple[int, int] | None = None
 
     def saying(self, turns: Sequence[Turn]) -> Sample:
-        """The same subject with other words in its turns; what was hidden stays so."""
+        """Return the sample with other texts in its turns, and the same hidden range."""
         return replace(self, conversation=replace(self.conversation, turns=turns))
 
     @property
     def target(self) -> Target:
-        """What answers about this subject point at."""
+        """Target of annotations of this sample."""
         return Target(self.conversation.id, self.turn)

@@ -1,4 +1,4 @@
-"""An assessment: the issues of one reply, each with the words that show it, and how good the reply is on the whole."""
+"""Issue annotations: issues of one reply with quotes as evidence, and an overall score."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from accord.values.conversation import Conversation, Target, content_hash
 
 MIN_SCORE, MAX_SCORE = 1, 5
-"""The ends of an overall score: poor and excellent."""
+"""Range of an overall score: poor and excellent."""
 
 Span = tuple[int, int]
 
@@ -21,10 +21,10 @@ class Issue:
 
     Attributes:
         type: Its kind, a name of the taxonomy.
-        comment: What is wrong, in a sentence.
-        quote: Words of the reply that show it, as they were given; may be empty.
-        span: Where in the reply the quote stands, from a character up to another; `None` where it does not.
-        said: What it was called before it was mapped to the taxonomy; `None` where it was called so.
+        comment: One sentence on the problem.
+        quote: Quoted words of the reply as evidence; may be empty.
+        span: Start and end of the quote in the reply, in characters; None if the quote is not found.
+        said: Original name of the kind before it was mapped to the taxonomy; None if it is unchanged.
     """
 
     type: str
@@ -35,17 +35,17 @@ class Issue:
 
     @property
     def is_made_up(self) -> bool:
-        """Whether it quotes words that the reply does not have."""
+        """True if the quote does not occur in the reply."""
         return bool(self.quote) and self.span is None
 
     def to_json(self) -> dict[str, Any]:
-        """The issue as plain JSON values; what is empty is left out."""
+        """Return JSON values without empty fields."""
         row = {"type": self.type, "comment": self.comment, "quote": self.quote, "span": self.span, "said": self.said}
         return {name: value for name, value in row.items() if value or name in {"type", "comment"}}
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Issue:
-        """The inverse of `to_json`."""
+        """Return the value of `to_json`."""
         span = row.get("span")
         return cls(
             row["type"], row["comment"], row.get("quote", ""), None if span is None else (span[0], span[1]),
@@ -55,17 +55,17 @@ class Issue:
 
 @dataclass(frozen=True, slots=True)
 class IssueAnnotation:
-    """What a model says of one reply, given all that was said before it.
+    """A model's assessment of one reply, given the dialogue before it.
 
     Attributes:
         target: The turn.
-        issues: What is wrong with it; empty where nothing is.
+        issues: The issues; empty if there are none.
         score: From 1 (poor) to 5 (excellent).
-        comment: Why, in at most 25 words.
-        signature: How it was made: the model, the taxonomy, the prompts.
-        losses: What else the model wrote about the turn and nobody could read, by reason.
-        said: A digest of what was said up to the turn (`turn_digests`); empty where that is not known. The same id with
-            other words is another turn.
+        comment: The reason, in at most 25 words.
+        signature: Signature of the model, the taxonomy and the prompts.
+        losses: Reasons for parts of the model's reply that could not be parsed.
+        said: Digest of the dialogue up to the turn (`turn_digests`); empty if unknown. It distinguishes a conversation
+            with the same ID and other texts.
     """
 
     target: Target
@@ -77,14 +77,14 @@ class IssueAnnotation:
     said: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The assessment as plain JSON values, without its target and how it was made."""
+        """Return JSON values without target and signature."""
         row: dict[str, Any] = {"issues": [issue.to_json() for issue in self.issues], "score": self.score}
         more = {"losses": list(self.losses), "said": self.said}
         return {**row, "comment": self.comment, **{name: value for name, value in more.items() if value}}
 
     @classmethod
     def from_json(cls, target: Target, signature: str, row: Mapping[str, Any]) -> IssueAnnotation:
-        """The inverse of `to_json`."""
+        """Return the value of `to_json`."""
         issues = tuple(map(Issue.from_json, row["issues"]))
         losses, said = tuple(row.get("losses", ())), row.get("said", "")
         return cls(target, issues, row["score"], row["comment"], signature, losses, said)
@@ -92,7 +92,7 @@ class IssueAnnotation:
 
 @dataclass(frozen=True, slots=True)
 class Unannotated:
-    """A turn without an assessment, and why: a value in a batch, never a default score."""
+    """A turn without an assessment, with the reason."""
 
     target: Target
     reason: str
@@ -100,14 +100,14 @@ class Unannotated:
 
 
 def turn_digests(conversation: Conversation) -> list[str]:
-    """For each turn a digest of what could be seen up to it: the documents, and every turn with its role and name."""
+    """Return a digest per turn of the dialogue up to it: documents, roles, names and texts."""
     last = content_hash([document.to_json() for document in conversation.documents], length=16)
-    found = []
+    digests = []
     for turn in conversation.turns:
         calls = list(turn.extra.get("tool_calls") or ())
         last = content_hash([last, turn.role, turn.name, turn.content, calls], length=16)
-        found.append(last)
-    return found
+        digests.append(last)
+    return digests
 
 
 _QUOTES = str.maketrans({"\u2019": "'", "\u2018": "'", "\u201c": '"', "\u201d": '"', "\u00a0": " "})
@@ -115,14 +115,14 @@ _AROUND = " \t\n\"'.\u2026"
 _GAP = re.compile(r"\s+")
 
 
-def with_located_quotes(found: IssueAnnotation, reply: str) -> IssueAnnotation:
-    """The assessment with each quote looked up in the reply that it is about."""
-    issues = tuple(replace(issue, span=find_quote(issue.quote, reply)) for issue in found.issues)
-    return replace(found, issues=issues)
+def with_located_quotes(annotation: IssueAnnotation, reply: str) -> IssueAnnotation:
+    """Return the annotation with the spans of its quotes in the reply."""
+    issues = tuple(replace(issue, span=find_quote(issue.quote, reply)) for issue in annotation.issues)
+    return replace(annotation, issues=issues)
 
 
 def find_quote(quote: str, reply: str) -> Span | None:
-    """Where a reply has the quoted words, whatever the case, the white space and the shape of quotation marks.
+    """Return the span of a quote in a reply, ignoring case, white space and the style of quotation marks.
 
     >>> span_of("much  Better", "It is much better now.")
     (6, 17)
@@ -134,5 +134,5 @@ def find_quote(quote: str, reply: str) -> Span | None:
     if start >= 0:
         return start, start + len(words)
     pattern = r"\s+".join(map(re.escape, _GAP.split(words.translate(_QUOTES))))
-    found = re.search(pattern, reply.translate(_QUOTES), re.IGNORECASE)
-    return None if found is None else found.span()
+    match = re.search(pattern, reply.translate(_QUOTES), re.IGNORECASE)
+    return None if match is None else match.span()

@@ -1,4 +1,4 @@
-"""Who said what, on which question, of which conversation or turn. Sparse, contradictory, never collapsed."""
+"""Labels of people. Sparse and contradictory labels stay as they are; none are merged."""
 
 from __future__ import annotations
 
@@ -13,10 +13,16 @@ from accord.values.scale import Value
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """One answer of one person. `value` is `None` where the person said the question does not apply.
+    """One rating by one person.
 
-    `wording` is the key of the question as it was asked (`Question.key`), where that is known. A comparison says
-    `against` what the target was held.
+    Attributes:
+        target: The rated conversation or turn.
+        question: ID of the question.
+        annotator: ID of the annotator.
+        value: The answer; None if the question does not apply.
+        time: Time of the rating, if known.
+        wording: Key of the question's wording (`Question.key`), if known.
+        against: The other conversation of a comparison.
     """
 
     target: Target
@@ -29,9 +35,9 @@ class Label:
 
 
 class Labels(Sequence[Label]):
-    """Labels in the order they were read. The same person may rate twice; both ratings stay.
+    """Labels in the order they were read. Repeated ratings by the same person are separate labels.
 
-    `groups` says of targets what splits keep together; a target that it does not name belongs to its conversation.
+    `groups` maps targets to the groups that splits keep together; the default group is the conversation.
     """
 
     def __init__(self, labels: Iterable[Label] = (), groups: Mapping[Target, str] | None = None) -> None:
@@ -39,11 +45,11 @@ class Labels(Sequence[Label]):
         self.groups = {} if groups is None else groups
 
     def group_of(self, target: Target) -> str:
-        """The group of a target: what splits and resampling keep together."""
+        """Return the group of a target, which splits and resampling keep together."""
         return self.groups.get(target) or target.conversation
 
     def grouped(self, groups: Mapping[Target, str]) -> Labels:
-        """The same labels, in other groups."""
+        """Return the same labels with other groups."""
         return Labels(self._labels, groups)
 
     def __len__(self) -> int:
@@ -56,30 +62,30 @@ class Labels(Sequence[Label]):
         return iter(self._labels)
 
     def on(self, question: str) -> Labels:
-        """The labels that answer one question; those that say "does not apply" are left out."""
-        return Labels((each for each in self if each.question == question and each.value is not None), self.groups)
+        """Return the labels of one question, without "does not apply"."""
+        return Labels((label for label in self if label.question == question and label.value is not None), self.groups)
 
     def filter(self, groups: Iterable[str]) -> Labels:
-        """The labels of some groups; of some conversations, where nothing else is grouped."""
-        wanted = frozenset(groups)
-        return Labels((label for label in self if self.group_of(label.target) in wanted), self.groups)
+        """Return the labels of some groups (by default, conversations)."""
+        names = frozenset(groups)
+        return Labels((label for label in self if self.group_of(label.target) in names), self.groups)
 
     @property
     def annotators(self) -> list[str]:
-        """Everyone who rated something, sorted."""
+        """All annotators, sorted."""
         return sorted({label.annotator for label in self})
 
     @property
     def targets(self) -> list[Target]:
-        """Everything that was rated or compared, in the order of the first time."""
+        """All rated or compared targets, in the order of their first label."""
         sides = (side for label in self for side in (label.target, label.against))
         return list(dict.fromkeys(side for side in sides if side is not None))
 
 
 def check_label(label: Label, rubric: Rubric) -> None:
-    """Refuse a label whose question is in the rubric but whose value is outside its scale.
+    """Refuse a label with a value outside the scale of its question.
 
-    Labels of questions that the rubric does not ask are kept: they may belong to another rubric.
+    Labels of questions outside the rubric are valid: they may belong to another rubric.
 
     Raises:
         BadInput: The value is not on the question's scale, or one side of a comparison is missing.
@@ -98,10 +104,10 @@ def check_label(label: Label, rubric: Rubric) -> None:
 
 
 def check_value(value: Value, question: Question, where: str) -> None:
-    """Refuse a value that the question's scale does not hold.
+    """Refuse a value outside a question's scale.
 
     Raises:
-        BadInput: Says what was got, what is allowed, and where.
+        BadInput: The value is not on the scale; the message names the place, the value and the scale.
     """
     if not question.scale.holds(value):
         raise BadInput(

@@ -1,4 +1,4 @@
-"""Names for plug-ins: one registry per kind, filled by a decorator here and by entry points elsewhere."""
+"""Registries of plug-ins by kind and name, filled by decorators and entry points."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ T = TypeVar("T")
 
 @cache
 def _installed() -> EntryPoints:
-    """Every entry point of this environment: reading all packages' lists of them takes ten milliseconds."""
-    return cast(EntryPoints, entry_points())  # Python 3.11 calls it by another name
+    """Return the entry points of this environment; reading them takes ten milliseconds."""
+    return cast(EntryPoints, entry_points())  # the stubs of Python 3.11 name another type
 
 
 class Registry(Generic[T]):
     """Plug-ins of one kind by name.
 
-    Accord's own lie in the modules that the registry is made with. Third parties declare an entry point in the group of
+    Accord's own plug-ins are in the modules given to the registry. Third parties declare an entry point in the group of
     the kind's plural (`accord.turn_metrics`) whose value is the module to import. Importing a module runs its
-    decorators; all are imported when a name is first asked for, never before.
+    decorators; all modules are imported at the first lookup.
     """
 
     def __init__(self, kind: str, *modules: str) -> None:
@@ -33,13 +33,13 @@ class Registry(Generic[T]):
         self._modules = modules
         self._plugins: dict[str, T] = {}
         self._families: dict[str, Callable[[str], T]] = {}
-        self._members: dict[str, T] = {}  # of families, as they were asked for
+        self._members: dict[str, T] = {}  # of families, by full name
         self._loading = RLock()
         self._begun = self._loaded = False
         self._refused: BadInput | None = None
 
     def register(self, name: str) -> Callable[[T], T]:
-        """Decorate a plug-in to make it known under `name`.
+        """Return a decorator that registers a plug-in under `name`.
 
         Raises:
             BadInput: Another plug-in has the name already.
@@ -47,25 +47,25 @@ class Registry(Generic[T]):
 
         def keep(plugin: T) -> T:
             if self._plugins.get(name, plugin) is not plugin:
-                raise BadInput(f"two plug-ins want to be the {self.kind} {name!r}; rename one of them")
+                raise BadInput(f"two plug-ins are registered as the {self.kind} {name!r}; rename one of them")
             self._plugins[name] = plugin
             return plugin
 
         return keep
 
     def forget(self, name: str) -> None:
-        """Make a plug-in unknown again, so that a test or a notebook can register another one in its place."""
+        """Remove a plug-in, so that a test or a notebook can register another one under its name."""
         self._plugins.pop(name, None)
 
     def family(self, name: str, make: Callable[[str], T]) -> None:
-        """Make plug-ins known as `name@ARGUMENT`, each made of its argument when it is first asked for."""
+        """Register plug-ins `name@ARGUMENT`, each created from its argument at the first lookup."""
         self._families[name] = make
 
     def get(self, name: str) -> T:
-        """The plug-in called `name`, or the member of a family that `name@ARGUMENT` is.
+        """Return a plug-in by name, or a member of a family by `name@ARGUMENT`.
 
         Raises:
-            UnknownName: No plug-in is called so; the message lists those that exist.
+            UnknownName: There is no such plug-in; the message lists the existing ones.
         """
         if name not in self:
             raise UnknownName(self.kind, name, self._plugins)
@@ -77,13 +77,13 @@ class Registry(Generic[T]):
         return self._members[name]
 
     def __contains__(self, name: str) -> bool:
-        """Whether `get` knows a plug-in of this name."""
+        """Return True if `get` finds a plug-in of this name."""
         self._load()
         family, _, argument = name.partition("@")
         return name in self._plugins or (bool(argument) and family in self._families)
 
     def names(self) -> list[str]:
-        """All names, sorted."""
+        """Return all names, sorted."""
         self._load()
         return sorted(self._plugins)
 
@@ -92,13 +92,13 @@ class Registry(Generic[T]):
         return iter(sorted(self._plugins.items()))
 
     def _load(self) -> None:
-        """Import whatever registers plug-ins of this kind, once; other threads wait for it."""
+        """Import all modules and entry points of this kind once; other threads wait for it."""
         if self._loaded:
             return
         with self._loading:
-            if self._refused is not None:  # a module that failed leaves behind what it had registered by then
+            if self._refused is not None:  # a failed module leaves the plug-ins it registered before
                 raise self._refused
-            if self._begun:  # by this thread, which asks for a name while it imports
+            if self._begun:  # by this thread, which looks up a name during an import
                 return
             self._begun = True
             try:

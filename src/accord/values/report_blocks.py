@@ -1,6 +1,6 @@
-"""What a source found out while it learned: its own words for the terminal, its own section for the report.
+"""Report blocks: the findings of a source as a section of text, tables and charts.
 
-A section is made of a few kinds of parts, so that a page shows the findings of a source that it has never heard of.
+Terminal, report and pages render the same blocks, so a plug-in's findings need no code of their own.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Ends = tuple[float | None, float | None]
 
 
 class Findings(ABC):
-    """What a source found out about itself: a frozen dataclass whose fields are its JSON.
+    """Findings of a source: a frozen dataclass whose fields are its JSON.
 
     Attributes:
-        cautions: Sentences on what the data could not support, without their full stop.
-        again: How many requests came to nothing that may succeed another time.
+        cautions: Limits of the findings, as sentences without a full stop.
+        again: Number of failed requests that may succeed later.
     """
 
     cautions: Sequence[str] = ()
@@ -33,7 +33,7 @@ class Findings(ABC):
         """Return the blocks that the report and the terminal show, without the cautions."""
 
     def to_json(self) -> dict[str, Any]:
-        """The fields, as plain JSON values."""
+        """Return the fields as plain JSON values."""
         return asdict(self)  # type: ignore[call-overload, no-any-return]  # every one is a dataclass
 
 
@@ -91,7 +91,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Points:
-    """Figures with intervals around zero, one below the other; `axis` says what they are."""
+    """Interval plot of several estimates around zero; `axis` is the label of the axis."""
 
     caption: str
     axis: str
@@ -100,7 +100,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Histogram:
-    """Values of two groups, by name, counted; a line stands `at` a value, dashed ones at the `window`'s ends."""
+    """Histogram of groups of values, with a line `at` a value and dashed lines at the ends of `window`."""
 
     caption: str
     axis: str
@@ -115,7 +115,7 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Text:
-    """A paragraph, a heading, a quotation; `label` says whose words it is, or where they stand."""
+    """A paragraph, heading or quotation; `label` names the speaker or the place of a quotation."""
 
     text: str
     style: Literal["plain", "soft", "heading", "code", "quote", "turn"] = "plain"
@@ -125,7 +125,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of a name, then texts or figures with `digits` decimals; the rows at the places `own` stand out."""
+    """Table: a name per row, then texts or estimates with `digits` decimals; rows in `own` are highlighted."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str | Estimate]]
@@ -136,7 +136,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Charts:
-    """Charts beside each other; the `legend` names their two colours."""
+    """Charts in one row; `legend` names their two colors."""
 
     charts: Sequence[Points | Histogram]
     legend: Sequence[str] = ()
@@ -145,7 +145,7 @@ class Charts:
 
 @dataclass(frozen=True)
 class Fold:
-    """Parts under a line that opens them; the `note` on that line is set back."""
+    """Collapsible parts under a summary line with an optional `note`."""
 
     summary: str
     parts: Sequence[Text | Table]
@@ -156,7 +156,7 @@ class Fold:
 
 @dataclass(frozen=True)
 class Section:
-    """A section of the report: its heading, its first paragraph, and what comes after the cautions."""
+    """Section of the report: heading, first paragraph, and the parts after the cautions."""
 
     heading: str
     lead: str

@@ -1,4 +1,4 @@
-"""A rubric: questions, when they apply, and which one is the main question."""
+"""Rubrics: questions, their conditions, and the main question."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from accord.values.conversation import Conversation, content_hash
 from accord.values.scale import MAX_JUDGE_OPTIONS, FrozenModel, Scale, ScaleKind, Value
 
 _UNSEEN = {"side", "weight", "reasons"}
-"""What belongs to a question and is not shown to whoever answers it."""
+"""Fields of a question that annotators and judges do not see."""
 
 
 class Applies(StrEnum):
-    """When a question can be asked at all."""
+    """Condition under which a question applies."""
 
     ALWAYS = "always"
     WITH_DOCUMENTS = "with-documents"
@@ -30,14 +30,14 @@ class Applies(StrEnum):
 
 
 class Polarity(StrEnum):
-    """What it says of a conversation that an assertion holds: for it (SAT), or against it (DSAT)."""
+    """Meaning of an assertion that holds: satisfaction (SAT) or dissatisfaction (DSAT)."""
 
     SAT = "sat"
     DSAT = "dsat"
 
 
 class AssertionReason(FrozenModel):
-    """Where an assertion comes from: a conversation, what was noticed in it, and the words that show it."""
+    """Origin of an assertion: a conversation, an observation in it, and quoted words."""
 
     conversation: str
     text: str
@@ -45,10 +45,10 @@ class AssertionReason(FrozenModel):
 
 
 class Question(FrozenModel):
-    """One question: its text, its scale, what each option means, and when it applies.
+    """One question with its scale, the meanings of its options, and its condition.
 
-    An assertion that was learned also has a `side`, what it weighs in a sum, and the `reasons` that it comes from;
-    these are not shown to whoever answers, and make no other question of it.
+    A learned assertion also has a `side`, a `weight` in the sum, and `reasons`. Annotators and judges do not see these,
+    and they are not part of the question's key.
     """
 
     id: str = Field(min_length=1)
@@ -63,31 +63,28 @@ class Question(FrozenModel):
     @model_validator(mode="after")
     def _meanings_name_options(self) -> Question:
         options = {str(option) for option in self.scale.options}
-        strangers = sorted(set(self.meanings) - options)
-        if strangers:
-            raise ValueError(f"question {self.id!r} explains {strangers[0]!r}, which is none of its options")
+        unknown = sorted(set(self.meanings) - options)
+        if unknown:
+            raise ValueError(f"question {self.id!r} explains {unknown[0]!r}, which is not one of its options")
         return self
 
     @property
     def key(self) -> str:
-        """A tagged digest of all that is asked; a question that is edited has another key."""
+        """Digest of the question; an edited question has another key."""
         return content_hash(self.model_dump(mode="json", exclude=_UNSEEN), length=12)
 
     @property
     def compares(self) -> bool:
-        """Whether people answer it about two conversations: which is better, on which side of the scale."""
+        """True for a comparison of two conversations."""
         return self.applies is Applies.PAIRS
 
     @property
     def can_be_judged(self) -> bool:
-        """Whether a judge can be asked: about one conversation, with few enough options to choose from."""
+        """True if a judge can answer it: it is about one conversation and has few enough options."""
         return not self.compares and 0 < len(self.scale.options) <= MAX_JUDGE_OPTIONS
 
     def applies_to(self, conversation: Conversation) -> bool:
-        """Whether the question can be asked of this conversation.
-
-        A log that lacks its texts (ratings without transcripts) leaves the rule undecided: the question applies.
-        """
+        """Return True if the question applies to a conversation, or if the log has no texts to decide it."""
         if not conversation.turns:
             return True
         match self.applies:
@@ -102,9 +99,9 @@ class Question(FrozenModel):
 
 
 class Rubric(FrozenModel):
-    """Questions in the order they are asked, the main one among them, and instructions shared by all.
+    """Questions in order, one of them the main question, with common instructions.
 
-    `learned_on` names the conversations whose labels were seen when the questions were written and chosen.
+    `learned_on` names the conversations whose labels were used to write and select the questions.
     """
 
     name: str = Field(min_length=1)
@@ -119,9 +116,9 @@ class Rubric(FrozenModel):
         ids = [question.id for question in self.questions]
         twice = next((name for name in ids if ids.count(name) > 1), None)
         if twice is not None:
-            raise ValueError(f"two questions are called {twice!r}")
+            raise ValueError(f"two questions have the id {twice!r}")
         if self.main not in ids:
-            raise ValueError(f"main question {self.main!r} is none of {', '.join(ids)}")
+            raise ValueError(f"main question {self.main!r} is not one of {', '.join(ids)}")
         return self
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
@@ -136,7 +133,7 @@ class Rubric(FrozenModel):
         return {question.id: question for question in self.questions}
 
     def get(self, question: str) -> Question | None:
-        """The question with this id, or `None`."""
+        """Return the question with an ID, or None."""
         return self._by_id.get(question)
 
     def __getitem__(self, question: str) -> Question:
@@ -147,17 +144,17 @@ class Rubric(FrozenModel):
 
     @property
     def main_question(self) -> Question:
-        """The question whose answers are predicted."""
+        """The predicted question."""
         return self[self.main]
 
     @property
     def judged(self) -> tuple[Question, ...]:
-        """The questions that a judge can be asked; the others are for people alone."""
+        """Questions that a judge can answer; the others are for people only."""
         return tuple(question for question in self.questions if question.can_be_judged)
 
     @property
     def recorded(self) -> tuple[Question, ...]:
-        """The questions that a recording may answer: those for judges, and wide scales on `ANCHORS` of their points."""
+        """Questions that recorded judges can answer, with wide scales reduced to `ANCHOR_COUNT` points."""
         return tuple(
             question if question.can_be_judged else question.model_copy(update={"scale": question.scale.anchored})
             for question in self.questions
@@ -166,12 +163,12 @@ class Rubric(FrozenModel):
 
     @property
     def assertions(self) -> tuple[Question, ...]:
-        """The questions that speak for or against a conversation."""
+        """Learned assertions."""
         return tuple(question for question in self.questions if question.side is not None)
 
     @cached_property
     def hash(self) -> str:
-        """A tagged digest of everything a judge is shown; equal rubrics have equal hashes."""
+        """Digest of everything that a judge sees; equal rubrics have equal hashes."""
         unseen: Any = {"name": True, "source": True, "learned_on": True, "questions": {"__all__": _UNSEEN}}
         return content_hash(self.model_dump(mode="json", exclude=unseen))
 
@@ -180,7 +177,7 @@ class Rubric(FrozenModel):
 
 
 def _options(value: Any) -> dict[str, str]:
-    """Options as a mapping from value to meaning, or as a bare list of values."""
+    """Return options as a mapping from value to meaning; a list of values has empty meanings."""
     if isinstance(value, Mapping):
         return {str(option): str(meaning) for option, meaning in value.items()}
     if isinstance(value, list):
@@ -242,12 +239,12 @@ def _number(text: str) -> Value:
     try:
         number = float(text)
     except ValueError:
-        raise ValueError(f"option {text!r} of an ordered scale is no number (use scale: nominal)") from None
+        raise ValueError(f"option {text!r} of an ordered scale is not a number (use scale: nominal)") from None
     return int(number) if number.is_integer() else number
 
 
 def shipped_rubrics() -> list[str]:
-    """Names of the rubrics that come with Accord."""
+    """Return the names of the shipped rubrics."""
     return sorted(
         entry.name.removesuffix(".yaml")
         for entry in files("accord.values.rubrics").iterdir()
@@ -259,8 +256,8 @@ def load_rubric(name_or_path: str | Path, folder: Path = Path()) -> Rubric:
     """Read a rubric: a shipped one by name (`llm-rubric`), or a YAML file by its path, relative to `folder`.
 
     Raises:
-        BadInput: The file does not exist, is no YAML, has unknown keys, or contradicts itself.
-        UnknownName: Neither a file nor a shipped rubric is called so.
+        BadInput: The file does not exist, is not YAML, has unknown keys, or is inconsistent.
+        UnknownName: There is neither a file nor a shipped rubric of this name.
     """
     path = folder / name_or_path
     if path.suffix in {".yaml", ".yml"} or path.is_file():
@@ -277,10 +274,10 @@ def _shipped(name: str) -> Rubric:
 
 
 def read_rubric(content: Any, where: str) -> Rubric:
-    """A rubric from parsed YAML; `where` names the file in errors.
+    """Return a rubric from parsed YAML; `where` names the file in errors.
 
     Raises:
-        BadInput: Unknown keys, wrong types, or a rubric that contradicts itself.
+        BadInput: The content has unknown keys or wrong types, or is inconsistent.
     """
     parsed = validate(_RubricFile, content, where)
     try:
@@ -290,7 +287,7 @@ def read_rubric(content: Any, where: str) -> Rubric:
 
 
 def dump_rubric(rubric: Rubric) -> str:
-    """The rubric as YAML that `load_rubric` reads back to an equal value."""
+    """Return the rubric as YAML, from which `load_rubric` returns an equal rubric."""
     import yaml
 
     def question(entry: Question) -> dict[str, Any]:

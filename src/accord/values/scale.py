@@ -1,4 +1,4 @@
-"""A scale: which answers a question allows, and what they mean to each other."""
+"""Scales: the allowed answers of a question, and their order."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from math import isfinite
 from pydantic import BaseModel, ConfigDict, model_validator
 
 Value = int | float | str
-"""An answer: a number on an ordered or real scale, a word on a nominal one."""
+"""Answer: a number on an ordered or real scale, a text on a nominal one."""
 
 MAX_JUDGE_OPTIONS = 10
-"""The most options that a judge is asked to choose from."""
+"""Maximum number of options in a question to a judge."""
 MAX_OPTIONS = 101
 ANCHOR_COUNT = 11
-"""On so many points a recorded answer to a wider scale is written."""
+"""Number of points to which recorded answers on wider scales are rounded."""
 REAL_STEPS = 100
-"""A real-valued answer is read to so many parts of its scale."""
+"""Number of equal steps of a real scale."""
 
 
 class ScaleKind(StrEnum):
-    """What the answers of a scale mean to each other."""
+    """Measurement level of a scale."""
 
     ORDINAL = "ordinal"
     NOMINAL = "nominal"
@@ -29,13 +29,13 @@ class ScaleKind(StrEnum):
 
 
 class FrozenModel(BaseModel):
-    """A value that is checked when it is made, and does not change."""
+    """Immutable pydantic model without unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Scale(FrozenModel):
-    """The answers a question allows: `options` in order, or `low` to `high` for a real-valued one."""
+    """Allowed answers: `options` in order, or `low` to `high` for a real scale."""
 
     kind: ScaleKind = ScaleKind.ORDINAL
     options: tuple[Value, ...] = ()
@@ -64,15 +64,15 @@ class Scale(FrozenModel):
 
     @property
     def is_ordered(self) -> bool:
-        """Whether answers are numbers, so that means and distances say something."""
+        """True if answers are numbers with meaningful distances."""
         return self.kind is not ScaleKind.NOMINAL
 
     @property
     def numbers(self) -> tuple[float, ...]:
-        """The answers of an ordered scale as numbers, rising; those of a real one at `REAL_STEPS` equal steps.
+        """Answers of an ordered scale as increasing numbers; a real scale has `REAL_STEPS` equal steps.
 
         Raises:
-            ValueError: Answers are words.
+            ValueError: The scale is nominal.
         """
         if self.kind is not ScaleKind.REAL:
             return tuple(float(option) for option in self.options)
@@ -89,7 +89,7 @@ class Scale(FrozenModel):
         return Scale(options=tuple(int(point) if point.is_integer() else round(point, 9) for point in points))
 
     def holds(self, value: Value) -> bool:
-        """Whether `value` is an answer this scale allows."""
+        """Return True if the scale allows a value."""
         if isinstance(value, bool):
             return False
         if self.kind is not ScaleKind.REAL:
@@ -98,7 +98,7 @@ class Scale(FrozenModel):
         return not isinstance(value, str) and self.low <= value <= self.high
 
     def parse(self, text: str) -> Value | None:
-        """The option written as `text`, or `None` where no option is written so."""
+        """Return the option with a text, or None."""
         return next((option for option in self.options if str(option) == text.strip()), None)
 
     def __str__(self) -> str:

@@ -42,7 +42,7 @@ class Stage(FrozenModel):
     id: str = Field(default="rate", pattern=r"^[a-z][a-z0-9-]{0,39}$", description="Name within the study.")
     questions: tuple[str, ...] = Field(default=(), description="Ids of the rubric's questions; default: all.")
     show: tuple[Literal["issues", "documents"], ...] = Field(
-        default=("documents",), description="Shown beside the conversation: its documents, detected issues."
+        default=("documents",), description="Shown next to the conversation: its documents, detected issues."
     )
 
 

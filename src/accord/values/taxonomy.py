@@ -1,6 +1,6 @@
-"""A taxonomy: the kinds of issues that a reply can have, what each means, and what it is called elsewhere.
+"""Taxonomies: kinds of issues with definitions and their names in other taxonomies.
 
-Data, not code: SODA-EVAL's ten kinds (Mendonça et al., 2024, table 3) and ABC-Eval's behaviours are shipped as YAML.
+Shipped as YAML: SODA-EVAL's ten kinds (Mendonça et al., 2024, table 3) and ABC-Eval's behaviors.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from accord.values.rubric import Question, Rubric
 from accord.values.scale import FrozenModel, Scale, ScaleKind
 
 ISSUE = "issue:"
-"""What the ids of questions about issues begin with, and the names of their columns."""
+"""Prefix of the IDs of questions about issues, and of their columns."""
 
 
 class IssueType(FrozenModel):
     """One kind of issue.
 
     Attributes:
-        name: As it is written in an assessment.
-        definition: One sentence, as a model and a person are told it.
-        objective: Whether people can be expected to agree on it.
-        critical: Whether one such issue spoils a reply.
+        name: Name in issue annotations.
+        definition: One sentence for models and annotators.
+        objective: True if annotators can be expected to agree on it.
+        critical: True if one such issue makes a reply unusable.
         aliases: Other names that models give it.
         corresponds: Its name in other taxonomies, by the taxonomy's name.
     """
@@ -44,17 +44,17 @@ class IssueType(FrozenModel):
 
 
 class SecondLook(FrozenModel):
-    """What is asked again about issues of the residual kind: a yes makes them another kind."""
+    """Second question about issues of the residual kind; a yes changes their kind."""
 
     type: str
     question: str
 
 
 class Taxonomy(FrozenModel):
-    """Kinds of issues in the order they are told.
+    """Kinds of issues in order.
 
-    `other` names the residual kind, where there is one: what fits nowhere else becomes it. `looked_at_again` says
-    which kind hides among those (SODA-EVAL, section 4.1: antisocial behaviour among "Other").
+    `other` names the residual kind, if there is one, for issues without another kind. `looked_at_again` is a second
+    question about those (SODA-EVAL, section 4.1: antisocial behavior among "Other").
     """
 
     name: str = Field(min_length=1)
@@ -72,16 +72,16 @@ class Taxonomy(FrozenModel):
                     raise ValueError(f"{kind.name!r} and {seen[name]!r} are both called {name!r}")
                 seen[name] = kind.name
         named = [self.other, self.looked_at_again.type if self.looked_at_again else None]
-        stranger = next((name for name in named if name is not None and name not in self.names), None)
-        if stranger is not None:
-            raise ValueError(f"{stranger!r} is none of its issues: {', '.join(self.names)}")
+        unknown = next((name for name in named if name is not None and name not in self.names), None)
+        if unknown is not None:
+            raise ValueError(f"{unknown!r} is not one of its issues: {', '.join(self.names)}")
         if self.looked_at_again is not None and self.other is None:
-            raise ValueError("looked_at_again needs `other`: it says what hides among the issues of that kind")
+            raise ValueError("looked_at_again needs `other`: it asks again about issues of that kind")
         return self
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The kinds' names, in order."""
+        """Names of the kinds, in order."""
         return tuple(kind.name for kind in self.issues)
 
     @cached_property
@@ -90,28 +90,28 @@ class Taxonomy(FrozenModel):
         return named | {normalized_name(kind.name): kind for kind in self.issues}
 
     def __getitem__(self, name: str) -> IssueType:
-        """The kind called so.
+        """Return a kind by name.
 
         Raises:
-            UnknownName: There is none.
+            UnknownName: There is no such kind.
         """
-        found = next((kind for kind in self.issues if kind.name == name), None)
-        if found is None:
+        kind = next((kind for kind in self.issues if kind.name == name), None)
+        if kind is None:
             raise UnknownName("issue", name, self.names)
-        return found
+        return kind
 
-    def find(self, said: str) -> IssueType | None:
-        """The kind that somebody meant by a name: its own, or an alias, whatever the case and the punctuation."""
-        return self._by_name.get(normalized_name(said))
+    def find(self, name: str) -> IssueType | None:
+        """Return a kind by name or alias, ignoring case and punctuation; None if there is none."""
+        return self._by_name.get(normalized_name(name))
 
     @cached_property
     def hash(self) -> str:
-        """A tagged digest of all that a model is told; edited definitions make another taxonomy."""
+        """Digest of everything that a model sees."""
         return content_hash(self.model_dump(mode="json", exclude={"source"}), length=12)
 
     @cached_property
     def rubric(self) -> Rubric:
-        """The same as a rubric: one binary question a kind, so that any judge gives its probability."""
+        """The taxonomy as a rubric: one binary question per kind, so that any judge returns its probability."""
         binary = Scale(kind=ScaleKind.BINARY, options=(0, 1))
         questions = tuple(
             Question(
@@ -122,29 +122,33 @@ class Taxonomy(FrozenModel):
             )
             for kind in self.issues
         )
-        told = "Look at one reply in the conversation below, given what was said before it, and answer the question."
-        return Rubric(name=f"issues of {self.name}", questions=questions, main=questions[0].id, instructions=told)
+        instructions = (
+            "Look at one reply in the conversation below, given the turns before it, and answer the question."
+        )
+        return Rubric(
+            name=f"issues of {self.name}", questions=questions, main=questions[0].id, instructions=instructions
+        )
 
     def counterparts(self, other: str) -> dict[str, str]:
-        """Each kind's name in another taxonomy, for those that have one.
+        """Return the names of the kinds in another taxonomy, for those that have one.
 
         Raises:
-            UnknownName: Nothing here says what corresponds to what there.
+            UnknownName: No kind has a name in that taxonomy.
         """
-        found = {kind.name: kind.corresponds[other] for kind in self.issues if other in kind.corresponds}
-        if not found:
+        names = {kind.name: kind.corresponds[other] for kind in self.issues if other in kind.corresponds}
+        if not names:
             known = {name for kind in self.issues for name in kind.corresponds}
             raise UnknownName(f"counterpart of {self.name!r}", other, known)
-        return found
+        return names
 
 
 def normalized_name(name: str) -> str:
-    """A name without case, punctuation and repeated spaces: `Non-Textual` is `non textual`."""
+    """Return a name without case, punctuation and repeated spaces: `Non-Textual` is `non textual`."""
     return " ".join(re.sub(r"[\W_]+", " ", name).lower().split())
 
 
 def shipped_taxonomies() -> list[str]:
-    """Names of the taxonomies that come with Accord."""
+    """Return the names of the shipped taxonomies."""
     found = files("accord.values.taxonomies").iterdir()
     return sorted(entry.name.removesuffix(".yaml") for entry in found if entry.name.endswith(".yaml"))
 
@@ -153,8 +157,8 @@ def load_taxonomy(name_or_path: str | Path, folder: Path = Path()) -> Taxonomy:
     """Read a taxonomy: a shipped one by name (`soda-eval`), or a YAML file by its path, relative to `folder`.
 
     Raises:
-        BadInput: The file does not exist, is no YAML, has unknown keys, two equal names, or contradicts itself.
-        UnknownName: Neither a file nor a shipped taxonomy is called so.
+        BadInput: The file does not exist, is not YAML, has unknown keys or two equal names, or is inconsistent.
+        UnknownName: There is neither a file nor a shipped taxonomy of this name.
     """
     path = folder / name_or_path
     if path.suffix in {".yaml", ".yml"} or path.is_file():
@@ -171,9 +175,9 @@ def _shipped(name: str) -> Taxonomy:
 
 
 def read_taxonomy(content: Any, where: str) -> Taxonomy:
-    """A taxonomy from parsed YAML; `where` names the file in errors.
+    """Return a taxonomy from parsed YAML; `where` names the file in errors.
 
     Raises:
-        BadInput: Unknown keys, wrong types, two equal names, or a taxonomy that contradicts itself.
+        BadInput: The content has unknown keys, wrong types or two equal names, or is inconsistent.
     """
     return validate(Taxonomy, content, where)

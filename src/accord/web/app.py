@@ -16,7 +16,7 @@ from accord.version import __version__
 from accord.web.context import WorkbenchContext
 from accord.web.pages import board, chat, conversation, explore, lead, login, rate
 
-BODY = 256 * 2**10
+MAX_BODY = 256 * 2**10
 """Maximum size of a form in bytes."""
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -28,7 +28,7 @@ _HEADERS = {
 
 
 class _WithHeaders:
-    """Every answer: nothing from elsewhere, no frame, nothing kept, so that "back" asks again."""
+    """Middleware that adds the security headers to every response."""
 
     def __init__(self, app: App) -> None:
         self.app = app
@@ -44,31 +44,28 @@ class _WithHeaders:
         await self.app(scope, receive, with_headers)
 
 
-# --- the application ------------------------------------------------------------------------------------------------
-
-
 class HostGuard(Guard):
-    """Refuse requests whose Host header is not a name of this server, so that no page elsewhere can rebind one."""
+    """Middleware that refuses requests with a Host header that is not a name of this server (DNS rebinding)."""
 
-    def __init__(self, app: App, names: frozenset[str], body: int = BODY, seconds: float = REQUEST_SECONDS) -> None:
+    def __init__(self, app: App, names: frozenset[str], body: int = MAX_BODY, seconds: float = REQUEST_SECONDS) -> None:
         super().__init__(app, body, seconds)
         self.names = names
 
     def _check_sender(self, scope: Any, headers: dict[bytes, bytes]) -> None:
         name = host_name(headers)
         if not is_loopback(name) and name not in self.names:
-            raise Refused(421, f"this server is not called {name[:80]!r}; accord serve --name says how it is")
+            raise Refused(421, f"{name[:80]!r} is not a name of this server; add it: accord serve --name {name[:80]}")
 
 
 def workbench_app(
     context: WorkbenchContext, names: frozenset[str] = frozenset(), seconds: float = REQUEST_SECONDS
 ) -> App:
-    """The ASGI application.
+    """Return the ASGI application.
 
     Args:
-        context: State that the pages share.
-        names: What the server is called beyond this machine: host names as browsers write them, in lower case.
-        seconds: For a request to arrive in.
+        context: State shared by the pages.
+        names: Host names of the server besides loopback names, in lower case.
+        seconds: Time limit for receiving a request.
     """
     app = FastAPI(title="Accord", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(_WithHeaders)
@@ -76,4 +73,4 @@ def workbench_app(
         app.exception_handler(kind)(context.render_error)
     for page in (login, rate, chat, lead, board, conversation, explore):
         page.add_routes(app, context)
-    return HostGuard(app, names, BODY, seconds)
+    return HostGuard(app, names, MAX_BODY, seconds)

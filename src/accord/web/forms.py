@@ -1,4 +1,4 @@
-"""What browsers send: forms and small JSON, read strictly, and only from pages that this server itself has given."""
+"""Forms and JSON from browsers: strict parsing, form tokens, and checks of the origin."""
 
 from __future__ import annotations
 
@@ -15,53 +15,52 @@ from accord.edges import BadInput
 from accord.live import Refused, media_type
 
 FORM, JSON = "application/x-www-form-urlencoded", "application/json"
-FIELDS = 400
-"""The most fields that a form may have."""
+MAX_FIELDS = 400
 TOKEN = "form"
-"""The field, and the header `X-Accord-Form`, that shows that a form is from a page of this server."""
+"""Form field with the token; scripts send it in the header `X-Accord-Form`."""
 _KEY = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
 
 
 def new_key() -> str:
-    """A random key, of 256 bits: of a browser, or of a personal link."""
+    """Return a random key of 256 bits, for a session or a personal link."""
     return secrets.token_urlsafe(32)
 
 
-def key_in(text: str) -> str | None:
-    """The key, where the text has the form of one."""
+def parse_key(text: str) -> str | None:
+    """Return the text if it has the format of a key."""
     return text if _KEY.fullmatch(text) else None
 
 
 def digest_of(key: str) -> str:
-    """What is kept of a key: whoever reads it cannot come in by it."""
+    """Return the digest of a key; only the digest is stored."""
     return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()
 
 
-def form_token(key: str, *about: object) -> str:
-    """What a form carries so that no other page can have made it: of the browser's key and what the form is about."""
-    said = "\n".join(map(str, about))
-    return hmac.new(key.encode(), said.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+def form_token(key: str, *purpose: object) -> str:
+    """Return the token of a form, which other sites cannot compute: an HMAC of its purpose with the session key."""
+    message = "\n".join(map(str, purpose))
+    return hmac.new(key.encode(), message.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
 
 
-def check_token(given: str, key: str, *about: object) -> None:
-    """Refuse a form whose token is not that of this browser and this form.
+def check_token(token: str, key: str, *purpose: object) -> None:
+    """Check the token of a form.
 
     Raises:
-        Refused: With 403.
+        Refused: 403 for a wrong token.
     """
-    if not hmac.compare_digest(given.encode("utf-8", "replace"), form_token(key, *about).encode()):
-        raise Refused(403, "this form is not from the page you have open; load the page again and answer there")
+    if not hmac.compare_digest(token.encode("utf-8", "replace"), form_token(key, *purpose).encode()):
+        raise Refused(403, "the form does not belong to your current session; reload the page and submit it again")
 
 
 def check_same_origin(headers: Mapping[str, str], scheme: str) -> None:
-    """Refuse a form that a page of another origin sent: browsers say so in `Origin`, or at least in `Referer`.
+    """Check that a form comes from a page of this server, by the headers `Origin` or `Referer`.
 
     Args:
-        headers: Of the request.
-        scheme: By which it came, `http` or `https`; behind a proxy with TLS, as `X-Forwarded-Proto` says.
+        headers: Headers of the request.
+        scheme: `http` or `https`; behind a TLS proxy the value of `X-Forwarded-Proto`.
 
     Raises:
-        Refused: With 403.
+        Refused: 403 for another origin.
     """
     source = headers.get("origin") or headers.get("referer") or ""
     try:
@@ -69,43 +68,45 @@ def check_same_origin(headers: Mapping[str, str], scheme: str) -> None:
     except ValueError:
         split = urlsplit("")
     if split.scheme != scheme or split.netloc.lower() != headers.get("host", "").lower():
-        raise Refused(403, "this form was not sent from a page of this server; open the page here and answer there")
+        raise Refused(
+            403, "the form was not sent from a page of this server; open the page on this server and submit it again"
+        )
 
 
-def fields_of(body: bytes, content_type: str) -> dict[str, str]:
-    """The fields of a form, each once.
+def parse_form(body: bytes, content_type: str) -> dict[str, str]:
+    """Return the fields of a form.
 
     Raises:
-        BadInput: It is no form, or has a field twice.
+        BadInput: The body is not a form, or a field occurs twice.
     """
     if media_type(content_type) != FORM:
-        raise BadInput(f"content type {content_type[:60]!r}; send a form, {FORM}")
+        raise BadInput(f"content type: got {content_type[:60]!r}, allowed: {FORM}")
     try:
-        found = parse_qs(body.decode("utf-8"), keep_blank_values=True, max_num_fields=FIELDS, errors="strict")
+        fields = parse_qs(body.decode("utf-8"), keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="strict")
     except ValueError:
-        raise BadInput("the form cannot be read; load the page again and answer there") from None
-    twice = next((name for name, values in found.items() if len(values) > 1), None)
-    if twice is not None:
-        raise BadInput(f"the form has {twice[:60]!r} twice; load the page again")
-    return {name: values[0] for name, values in found.items()}
+        raise BadInput("the form cannot be parsed; reload the page and submit it again") from None
+    duplicate = next((name for name, values in fields.items() if len(values) > 1), None)
+    if duplicate is not None:
+        raise BadInput(f"the form has the field {duplicate[:60]!r} twice; reload the page")
+    return {name: values[0] for name, values in fields.items()}
 
 
-def object_of(body: bytes, content_type: str) -> dict[str, Any]:
-    """A JSON object.
+def parse_json(body: bytes, content_type: str) -> dict[str, Any]:
+    """Return a JSON object.
 
     Raises:
-        BadInput: It is none.
+        BadInput: The body is not a JSON object.
     """
     if media_type(content_type) != JSON:
-        raise BadInput(f"content type {content_type[:60]!r}; send {JSON}")
+        raise BadInput(f"content type: got {content_type[:60]!r}, allowed: {JSON}")
     try:
-        found = json.loads(body.decode("utf-8"), parse_constant=_no_number)
+        value = json.loads(body.decode("utf-8"), parse_constant=_reject_constant)
     except (ValueError, RecursionError):
-        raise BadInput("the answer is no JSON; load the page again and answer there") from None
-    if not isinstance(found, dict):
-        raise BadInput(f"the answer is a JSON object, got {type(found).__name__}")
-    return found
+        raise BadInput("the body is not valid JSON; reload the page and submit it again") from None
+    if not isinstance(value, dict):
+        raise BadInput(f"the body must be a JSON object, got {type(value).__name__}")
+    return value
 
 
-def _no_number(text: str) -> Any:
-    raise ValueError(f"{text} is no number")
+def _reject_constant(text: str) -> Any:
+    raise ValueError(f"{text} is not a number")

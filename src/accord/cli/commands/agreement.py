@@ -1,4 +1,4 @@
-"""How far scores agree with people: `accord compare`, `label next`, `estimate`, `report` and `gate`."""
+"""Agreement of scores with annotators: `accord compare`, `label next`, `estimate`, `report` and `gate`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from accord.cli.terminal import Steps, comparison_text, figure_text, groups_text
 @command("compare")
 def compare(
     only: Annotated[
-        list[str] | None, typer.Option("--only", help="Only this evaluator, beside the baselines; repeat.")
+        list[str] | None, typer.Option("--only", help="Only this evaluator and the baselines; repeatable.")
     ] = None,
     by: Annotated[
         list[str] | None,
@@ -36,7 +36,7 @@ def compare(
 ) -> None:
     """Compare every evaluator that can be made, the baselines and people, and recommend one.
 
-    Nobody is asked: what sources know comes from the store, so run `accord judge` (and `accord fit`) before.
+    Sends no requests: evidence comes from the store, so run `accord judge` (and `accord fit`) before.
     """
     from accord.learning import WorkerPool
 
@@ -55,7 +55,7 @@ def _compare_text(result: Mapping[str, Any]) -> str:
     return "\n\n".join([*parts, result["decision"]["text"]])
 
 
-label = command_group("label", "Decide what people should label.")
+label = command_group("label", "Decide which conversations annotators should label.")
 
 
 @label.command("next")
@@ -146,7 +146,7 @@ def report(
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the report: agreement, calibration, errors with transcripts, what is unscored and why."""
+    """Write the report: agreement, calibration, errors with transcripts, and reasons of missing scores."""
     from accord.report import write_report
 
     with open_counted(config_file, synthetic, settings) as project:

@@ -1,4 +1,4 @@
-"""`accord finetune issues`: a small model of your own learns what the large one found."""
+"""`accord finetune issues`: train a small model on the issues that a large one found."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ def issues(
     ] = 3,
     learning_rate: Annotated[float, typer.Option("--learning-rate", help="Of AdamW.")] = 2e-4,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Examples a step.")] = 16,
-    at_once: Annotated[int, typer.Option("--at-once", min=1, help="Of them, read at once: what memory allows.")] = 2,
+    micro_batch: Annotated[int, typer.Option("--micro-batch", min=1, help="Dialogues per forward pass.")] = 2,
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=32, help="The longest example.")] = 2048,
     shots: Annotated[
-        list[int] | None, typer.Option("--shots", min=0, max=5, help="Also try the base with so many examples; repeat.")
+        list[int] | None,
+        typer.Option("--shots", min=0, max=5, help="Also test the base model with N examples; repeatable."),
     ] = None,
-    test: Annotated[int | None, typer.Option("--test", min=1, help="Try at most so many turns.")] = None,
+    test: Annotated[int | None, typer.Option("--test", min=1, help="Evaluate at most N turns.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a training that was stopped.")] = False,
     synthetic: Synthetic = None,
     settings: Setting = None,
@@ -49,10 +50,10 @@ def issues(
     from accord.project import finetune
 
     with open_counted(config_file, synthetic, settings) as project:
-        together = next(size for size in range(min(at_once, batch), 0, -1) if batch % size == 0)
+        size = next(n for n in range(min(micro_batch, batch), 0, -1) if batch % n == 0)
         training = TrainingSettings(
-            rank=rank, alpha=2.0 * max(rank, 1), learning_rate=learning_rate, epochs=epochs, batch=together,
-            accumulate=batch // together, max_tokens=max_tokens, seed=project.config.seed,
+            rank=rank, alpha=2.0 * max(rank, 1), learning_rate=learning_rate, epochs=epochs, batch=size,
+            accumulate=batch // size, max_tokens=max_tokens, seed=project.config.seed,
         )  # fmt: skip
         folder = out or project.folder("issues-small")
         with Progress("steps") as progress, project.store.run("finetune", project.config.shown()) as run:

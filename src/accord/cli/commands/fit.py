@@ -1,4 +1,4 @@
-"""`accord fit`: learn an evaluator from the labels, say how well it does on what it has not seen, save it."""
+"""`accord fit`: learn an evaluator from the labels, evaluate it on held-out labels, and save it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def fit(
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Learn from every label; prints agreement on what was not learned from, with intervals.
+    """Learn from all labels and print held-out agreement with intervals.
 
     A source that pays to learn (a written rubric, prompts with examples) is tried on a part that it has not seen;
     everything else is cross-validated.

@@ -52,7 +52,7 @@ def follow(
     The log may be renamed and created anew, or truncated, while the command runs. If lines may have been lost, the
     command prints a note and ends with exit code 5.
     """
-    from accord.live import LogFollower, RowLog, opened
+    from accord.live import LogFollower, RowLog, open_ingestor
 
     position_path = position or out.with_name(f"{out.name}.position")
     stop_event = Event()
@@ -67,12 +67,12 @@ def follow(
         open_project(config_file, settings, creates=True) as project,
         RowLog(out) as rows,
         Progress("lines read") as progress,
-        opened(
+        open_ingestor(
             evaluator_folder(project, evaluator),
             annotator,
             store=project.store if watch else None,
             watching=project.config.monitoring,
-            say=note,
+            log=note,
             models=project.models if ask else None,
             limits=project.config.live,
             mart=project.mart if watch else None,

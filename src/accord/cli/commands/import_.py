@@ -43,7 +43,7 @@ def import_(
         list[Path] | None,
         typer.Argument(
             metavar="[FILE]...",
-            help="Files of conversations, labels, exported annotations and recorded judgements, or folders of them.",
+            help="Files of conversations, labels, exported annotations and recorded judgments, or folders.",
         ),
     ] = None,
     labels: LabelColumns = None,
@@ -165,13 +165,13 @@ def _note_next(
     unnamed: bool,
 ) -> None:
     """Print notes on labels without a question and on annotators, with the commands to run."""
-    from accord.report import positions_said
+    from accord.report import positions_note
 
     if result["other_questions"]:
         command = command_line("accord init --from", sources[:1], labels or (), columns, raters or (), sources[1:])
         note(f"the rubric does not ask {', '.join(result['other_questions'])}. To add questions for them: {command}")
     if result["positions"] and not unnamed:
-        note(positions_said(result["positions"]))
+        note(positions_note(result["positions"]))
 
 
 def _text(result: Mapping[str, Any]) -> str:

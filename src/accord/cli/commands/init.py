@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from accord.values import Rubric
 
 HEAD = """\
-# Made from labels by `accord init --from`. Edit the wording: it is what a judge is asked. A scale that is too narrow
+# Made from labels by `accord init --from`. Edit the wording, which the judge reads. A scale that is too narrow
 # for labels to come (1 to 4 seen, 1 to 5 asked) is widened here.
 """
 
@@ -41,9 +41,9 @@ store: sqlite:///accord.db      # or postgresql://user@host/name, or ${ACCORD_ST
 rubric: rubric.yaml             # edit it: your questions, your scales, one main question
 metrics: [lexical]              # cheap evidence; `accord plugins` lists what there is; [lexical, embedding] for both
 # models:                       # the model of each role; a model is opened, and its key read, on its first request
-#   judge:                      # answers the rubric; mode says how its distribution is obtained
+#   judge:                      # answers the rubric; mode selects the way to a distribution
 #     mode: logprobs
-#     model: gpt-4o-mini        # at OPENAI_BASE_URL with OPENAI_API_KEY; both can stand in a file .env beside this one
+#     model: gpt-4o-mini        # at OPENAI_BASE_URL with OPENAI_API_KEY; both can be in a file .env next to this one
 #   likelihood:                 # a small model in this process rates how likely each reply is: accord models pull
 #     model: embedded:smollm2-135m
 #   finder:                     # finds issues in each turn: accord judge --source issues
@@ -55,12 +55,12 @@ metrics: [lexical]              # cheap evidence; `accord plugins` lists what th
 # sources:                      # settings of sources of evidence, by name
 #   issues: {taxonomy: soda-eval}        # or a YAML file of your own
 #   learned-rubric: {task: task.yaml}    # about: what conversations are about; expected: [what of the assistant]
-# evaluators:                   # your own, beside the presets: sources and a head
+# evaluators:                   # your own, in addition to the presets: sources and a head
 #   both: {sources: [rubric, metrics, issues], head: mixed}
-# studies:                      # what people rate on the pages of `accord serve`: docs/workbench.md
+# studies:                      # rating pages of `accord serve`: docs/workbench.md
 #   helpful:
 #     stages: [{questions: [Q1, Q0]}]    # of the rubric, asked one below the other
-#     items: {draw: 60}                  # so many conversations, drawn once
+#     items: {draw: 60}                  # number of conversations, drawn once
 #     annotators_per_item: 2                        # two people each
 evaluator: calibration          # what `accord fit` learns; score, report and serve use the one fitted last
 folds: 5
@@ -98,7 +98,7 @@ def init(
     """
     from accord.edges import BadInput
     from accord.project import set_scales, survey_files
-    from accord.report import positions_said
+    from accord.report import positions_note
     from accord.values import dump_rubric, load_rubric
 
     if not labels_from:
@@ -125,7 +125,7 @@ def init(
         result["changed"] = [f"accord.yaml: rubric: {name}"]
     said = [*made.notes, *found.rater_notes]
     if found.positions:
-        said.append(positions_said(found.positions))
+        said.append(positions_note(found.positions))
     if found.other_candidates:
         said.append(f"these could be ratings too: {', '.join(found.other_candidates)} (--labels NAME)")
     asked = [
@@ -139,7 +139,7 @@ def init(
 
 
 def _main_of(found: FileSurvey, main: str | None) -> str | None:
-    """The main question: the named one; on a terminal it is asked for where there are several."""
+    """Return the main question: the named one, or the answer to a prompt if a terminal has several to choose from."""
     names = list(found.questions)
     if main is not None or len(names) < 2 or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return main
@@ -151,7 +151,7 @@ def _main_of(found: FileSurvey, main: str | None) -> str | None:
 
 
 def _rubric_in_use(found: FileSurvey) -> Rubric | None:
-    """The rubric whose questions are kept: the project's, if it was edited or the labels answer a question of it."""
+    """Return the rubric whose questions stay: the project's, if it was edited or the labels answer its questions."""
     from accord.project import load_config
     from accord.values import PROJECT_FILE, load_rubric, shipped_rubrics
 
@@ -211,7 +211,7 @@ def _off_scale(base: Rubric, observed: ObservedAnswers) -> str:
 
 
 def _free_name(text: str) -> str:
-    """`rubric.yaml`, or a name beside it that is free where that exists and says something else."""
+    """Return `rubric.yaml`, or a free name next to it if the file exists with other content."""
     names = ["rubric.yaml", "rubric-from-labels.yaml", *(f"rubric-from-labels-{count}.yaml" for count in range(2, 100))]
     return next(name for name in names if not Path(name).exists() or Path(name).read_text(encoding="utf-8") == text)
 
@@ -233,7 +233,7 @@ MOST_NAMED = 6
 
 
 def _next(found: FileSurvey, paths: Sequence[Path], columns: list[str] | None) -> tuple[str, list[str]]:
-    """Return the command that imports the surveyed labels with their conversations, and a sentence to print with it."""
+    """Return the command that imports the surveyed labels and conversations, and a sentence about it."""
     labels = found.rating_columns if found.guessed_columns else ()
     chats = [] if found.conversations else _conversations_beside(paths)
     if not found.conversations and not chats:
@@ -243,7 +243,7 @@ def _next(found: FileSurvey, paths: Sequence[Path], columns: list[str] | None) -
 
 
 def _conversations_beside(paths: Sequence[Path]) -> list[Path]:
-    """Return the files beside files of labels that hold conversations."""
+    """Return the files with conversations in the folders of the label files."""
     from accord.edges import BadInput
     from accord.project import survey_files
 
@@ -266,7 +266,7 @@ def _data_files(folders: Iterable[Path]) -> list[Path]:
 
 
 def _next_here() -> tuple[str, list[str]]:
-    """Return the command that follows an `accord init` without labels, and a sentence to print with it."""
+    """Return the command that follows an `accord init` without labels, and a sentence that explains the command."""
     files = _data_files([Path()])
     if not files:
         return "accord demo", ["no data here yet; copy files of conversations and labels here, then: accord import ."]

@@ -73,12 +73,12 @@ def judge(
                 show(partial.to_json(), as_json, lambda _: _text(stopped[0]))
         show(done.to_json(), as_json, lambda _: _text(done))
         if not done.samples and not everything:
-            note("nobody has rated a conversation yet, so none was judged; --all judges every one")
+            note("no conversation has ratings, so none was judged; use --all to judge all conversations")
         for line in [*(f"{count} dialogues: {why}" for why, count in done.excluded.items()), *_notices(done)]:
             note(line)
         silent = done.unanswered.get(NOT_RECORDED, 0)
         if silent:
-            note(f"{silent} questions were never recorded, and are asked by nobody: they stay missing evidence")
+            note(f"{silent} questions have no recorded answer and stay missing evidence")
         if done.failed or done.not_asked:
             stop("some questions stayed unanswered; run the command again to ask for them alone", PARTLY_UNSCORED)
 

@@ -1,4 +1,4 @@
-"""`accord models`: what an endpoint can really do, and the small models that run in this process."""
+"""`accord models`: capabilities of endpoints, and the small models that run in this process."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def check(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Probe what an endpoint supports, with about eight small requests, and recommend a mode."""
+    """Test an endpoint with about eight small requests and recommend a mode."""
     from accord.models import best_mode, probe, wait
 
     found = wait(probe(model, base_url, timeout=timeout))
@@ -108,7 +108,7 @@ def train(
 def _trained_text(result: Mapping[str, Any]) -> str:
     return (
         f"learned from {result['replies']} replies; {result['accuracy']:.0%} of pairs with a reply of another context "
-        f"are told apart in contexts that were left out\n\nuse it as metrics: [ruber-unreferenced@{result['folder']}]"
+        f"are distinguished in held-out contexts\n\nuse it as metrics: [ruber-unreferenced@{result['folder']}]"
     )
 
 
@@ -138,7 +138,7 @@ def audit(
     limit: Annotated[int, typer.Option("--limit", "-n", min=2, help="Number of conversations to ask about.")] = 10,
     plan: Annotated[bool, typer.Option("--plan", help="Print requests and cost; ask nothing.")] = False,
     max_requests: Annotated[
-        int | None, typer.Option("--max-requests", help="Budget: at most so many requests.")
+        int | None, typer.Option("--max-requests", help="Budget: maximum number of requests.")
     ] = None,
     max_money: Annotated[float | None, typer.Option("--max-money", help="Budget: at most so much money.")] = None,
     settings: Setting = None,

@@ -48,7 +48,8 @@ Out = Annotated[
 @command("run")
 def run(
     sources: Annotated[
-        list[Path], typer.Argument(help="Files of conversations, labels and recorded judgements, or folders of them.")
+        list[Path],
+        typer.Argument(help="Files of conversations, labels and recorded judgments, or folders."),
     ],
     out: Out = Path("accord-run"),
     recorded: Annotated[
@@ -81,7 +82,7 @@ def run(
 ) -> None:
     """Gather evidence, compare, learn, score and report: everything on the files you name.
 
-    Without a project's file the rubric follows the labels; recorded judgements beside the conversations are the judge.
+    Without a project file, the rubric is inferred from the labels, and recorded judgments serve as the judge.
     """
     from accord.edges import BadInput
     from accord.project import survey_files, with_settings
@@ -129,10 +130,10 @@ def main_job(
     as_json: bool,
     options: RunOptions,
 ) -> None:
-    """Run every stage with progress, then print what was found, the table, and where the files are."""
-    from accord.report import verdict, whole_run
+    """Run every stage with progress, then print the findings, the table and the paths of the files."""
+    from accord.report import run_project, verdict
 
-    done = whole_run(config, sources, out, format, columns, skip_bad_rows, stage, options, note)
+    done = run_project(config, sources, out, format, columns, skip_bad_rows, stage, options, note)
     for sentence in done.imported.counts.role_notes(options.roles):
         note(sentence)
     comparison = done.compared.comparison if done.compared is not None else done.fitted.comparison
@@ -147,7 +148,7 @@ def main_job(
         "scored": done.scored.to_json(),
         "unscored": dict(done.scored.counts.unscored),
         "files": {name: str(path) for name, path in done.files.items()},
-        "said": list(done.said),
+        "notes": list(done.notes),
     }
     learned = fitted_text(replace(done.fitted, held_out=None))
     show(result, as_json, lambda result: _text(result, learned))
@@ -170,7 +171,7 @@ def _text(result: Mapping[str, Any], learned: str) -> str:
 
 
 def recorded_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """How each recorded judge agrees with people."""
+    """Return the agreement of each recorded judge with annotators."""
     names = ("pearson", "spearman")
     lines = [
         [f"{row['model']}: {row['question']}", str(row["n"]), *(figure_text(row[name], None, None) for name in names)]

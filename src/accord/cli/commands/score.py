@@ -1,4 +1,4 @@
-"""`accord score`: use a fitted evaluator on new conversations; `accord scores`: what was scored in parts."""
+"""`accord score`: score new conversations with a fitted evaluator; `accord scores`: merge and inspect parts."""
 
 from __future__ import annotations
 
@@ -91,14 +91,15 @@ def score(
         typer.Option("--certify", help="With --new-domain: fresh labels on which to try whether the bands hold there."),
     ] = None,
     adapt: Annotated[
-        bool, typer.Option("--adapt", help="With --certify: measure bands that do not hold anew, in place of stopping.")
+        bool,
+        typer.Option("--adapt", help="With --certify: compute new bands if the bands do not hold."),
     ] = False,
     engine: Annotated[
         str | None, typer.Option("--engine", help="Into parts: score on `local` processes (the default) or on `ray`.")
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option("--workers", min=1, help="Into parts: so many processes; default: one per core."),
+        typer.Option("--workers", min=1, help="Number of processes for a folder of parts; default: one per core."),
     ] = None,
     shard: Annotated[
         str | None, typer.Option("--shard", metavar="I/N", help="Into parts: score the I-th of N shares, from 1/N on.")
@@ -179,7 +180,7 @@ def _end_of_parts(result: Mapping[str, Any], as_json: bool) -> None:
 
 
 def _is_file(out: str) -> bool:
-    """Whether scores go into one file: a name with an ending; any other is a folder of parts."""
+    """Return True if `out` is a single file, which has a suffix; other names are folders of parts."""
     return bool(Path(out).suffix) and not out.endswith(("/", os.sep)) and not Path(out).is_dir()
 
 

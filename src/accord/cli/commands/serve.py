@@ -145,6 +145,6 @@ def _pages(
     stack.callback(bench.close)
     pages: App = workbench_app(bench, frozenset(map(str.lower, names)))
     note_broken_studies(bench)
-    note(f"studies at {url}/: {', '.join(bench.open) or 'none'}; the board at /board")
+    note(f"studies at {url}/: {', '.join(bench.sessions) or 'none'}; the board at /board")
     note_sign_in_link(bench, url)
     return pages

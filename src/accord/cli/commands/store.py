@@ -1,4 +1,4 @@
-"""`accord store`: whether the project's store is whole; copies of it, old rows, space."""
+"""`accord store`: check, back up, restore and clean the project's store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ store = command_group("store", "Look after the project's store.")
 def check(config_file: ConfigFile = None, as_json: AsJson = False) -> None:
     """Check the store and its mart of scores: the database's own checks, its version, and every row and part.
 
-    Nothing is written. Exit code 1 if anything is damaged; each line says what, and how to repair it.
+    Writes nothing. Exit code 1 if the store is damaged; each line names the damage and its repair.
     """
     from accord.project import load_project
     from accord.store import check_store, mart_folder
@@ -32,7 +32,7 @@ def check(config_file: ConfigFile = None, as_json: AsJson = False) -> None:
     found = check_store(store_of(config_file), mart_folder(config.store, config.mart, config.folder))
     show(found.to_json(), as_json, _text)
     if found.damage:
-        stop(f"the store is damaged in {len(found.damage)} places; each says how to repair it", 1)
+        stop(f"the store is damaged in {len(found.damage)} places; each line names the repair", 1)
 
 
 @store.command("backup")
@@ -56,11 +56,11 @@ def backup(
 @guarded
 def restore(
     source: Annotated[Path, typer.Argument(help="A copy that `accord store backup` wrote.")],
-    replace: Annotated[bool, typer.Option("--replace", help="Let go of what the store holds now.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Discard the current content of the store.")] = False,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put a copy in the place of what the store holds: all of it, or nothing if that fails."""
+    """Replace the content of the store by a copy, completely or not at all."""
     from accord.store import restore as put_back
 
     rows = put_back(store_of(config_file, creates=True), source, replace)
@@ -89,9 +89,9 @@ def prune(
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remove old runs and scores, days and alarms of live scoring, and what can be computed again.
+    """Remove old runs, scores, days and alarms of live scoring, and cached results.
 
-    Conversations, what people and judges said, runs under way and the last finished run of each command stay.
+    Conversations, annotations, active runs and the last finished run of each command stay.
     """
     from accord.store import Store
     from accord.store import prune as pruned
@@ -129,7 +129,7 @@ def _text(found: Mapping[str, Any]) -> str:
     lines = [f"{found['store']} (version {found['version'] or 'unknown'}): {rows or 'no rows'}"]
     lines += [f"damaged: {each['what']}\n  repair: {each['repair']}" for each in found["damage"]]
     lines += [f"note: {each}" for each in found["notes"]]
-    lines += [f"note: {each}, which Accord did not make" for each in found["foreign"]]
+    lines += [f"note: {each}, which Accord did not create" for each in found["foreign"]]
     return "\n".join([*lines, *([] if found["damage"] else ["nothing is damaged"])])
 
 

@@ -1,4 +1,4 @@
-"""`accord synth`: make conversations that nobody held, and say how unlike real ones they are."""
+"""`accord synth`: generate synthetic conversations and compare them with real ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHOWN = 12
 def synth(
     topics: Annotated[
         str | None,
-        typer.Option("--topics", metavar="FILE|N", help="What they are about: a file, or how many are to be written."),
+        typer.Option("--topics", metavar="FILE|N", help="Topics: a file, or the number of topics to generate."),
     ] = None,
     personas: Annotated[
         str | None, typer.Option("--personas", metavar="FILE|N", help="Who asks: a file, or how many to write.")
@@ -51,7 +51,7 @@ def synth(
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make conversations that nobody held, in five ways: models play the user and the assistant (DS1 to DS5).
+    """Generate synthetic conversations in five ways; models play the user and the assistant (DS1 to DS5).
 
     They are kept in the store as each is finished, marked, and counted nowhere unless --synthetic asks for them. Run
     again, the command goes on from where it was, and nothing is paid twice.
@@ -84,7 +84,9 @@ def _stop_where_some_are_missing(lost: Mapping[str, int]) -> None:
     from accord.models import OUT_OF_BUDGET
 
     if OUT_OF_BUDGET in lost:
-        raise BudgetReached("the budget is spent; what was made is kept. Run again with a larger budget to go on.")
+        raise BudgetReached(
+            "the budget is spent; completed conversations are saved. Run again with a larger one to continue."
+        )
     if lost:
         stop("some conversations came to nothing, each with its reason; run the command again to try", PARTLY_UNSCORED)
 
@@ -97,7 +99,7 @@ def _named(value: str | None) -> str | int | None:
 
 
 def _plan_text(result: Mapping[str, Any]) -> str:
-    known = f"{result['questions']} replies at the most, {result['answered']} of them there already"
+    known = f"{result['questions']} replies at most, {result['answered']} already generated"
     return f"{known}\n{cost_text(result)}"
 
 
@@ -113,7 +115,7 @@ def _text(result: Mapping[str, Any]) -> str:
     lines += [f"  {count} lost: {reason}" for reason, count in result["lost"].items()]
     if result["left_out"]:
         lines.append(f"  not made: {', '.join(result['left_out'])}; topics or documents for them are not named")
-    lines += [f"  all of them in {result['out']}"] if result["out"] else []
+    lines += [f"  written to {result['out']}"] if result["out"] else []
     return "\n".join([*lines, "They count in no figure unless asked for: --synthetic with"])
 
 
@@ -121,11 +123,11 @@ def _unlike_text(result: Mapping[str, Any]) -> str:
     rows = [
         [row["metric"], f"{row['synthetic']:.3g}", f"{row['real']:.3g}", f"{row['effect']:+.2f}",
          f"{row['higher']:.0%}", f"{row['p_holm']:.3f}"]
-        for row in result["giveaways"][:_SHOWN]
+        for row in result["features"][:_SHOWN]
     ]  # fmt: skip
     header = ["metric", "synthetic", "real", "effect (SD)", "higher in", "p (Holm)"]
-    rest = len(result["giveaways"]) - len(rows)
-    said = result["said"][:1].upper() + result["said"][1:]
+    rest = len(result["features"]) - len(rows)
+    said = result["summary"][:1].upper() + result["summary"][1:]
     about = "AUC: of a synthetic and a real one, how often a classifier finds the synthetic one; 95 % interval"
     more = [f"{rest} more metrics in --json"] if rest > 0 else []
     return "\n".join([said, about, "", table(header, rows), *more])

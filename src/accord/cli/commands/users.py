@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 users = command_group("users", "Who may come into the workbench, and by which personal link.")
 
-Name = Annotated[str, typer.Argument(help="As it stands beside the answers; a pseudonym will do.")]
+Name = Annotated[str, typer.Argument(help="Name stored with the ratings; may be a pseudonym.")]
 Site = Annotated[str, typer.Option("--url", help="The address of the workbench, as browsers reach it.")]
 SITE = "http://127.0.0.1:8700"
 
@@ -66,7 +66,7 @@ def add(
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add somebody, and print the personal link."""
+    """Add a user and print the personal sign-in link."""
     from accord.web import add_person
 
     _check_site(url)
@@ -103,7 +103,7 @@ def role(
     role: Annotated[str, typer.Argument(help="annotator, lead or admin.")],
     config_file: ConfigFile = None,
 ) -> None:
-    """Give somebody another role."""
+    """Change a user's role."""
     from accord.web import change_role
 
     with _studies(config_file) as studies:
@@ -114,7 +114,7 @@ def role(
 @users.command("remove")
 @guarded
 def remove(name: Name, config_file: ConfigFile = None) -> None:
-    """Let somebody in no more; what they said stays."""
+    """Revoke a user's access and keep their ratings."""
     with _studies(config_file) as studies:
         studies.accounts.remove(name)
     note(f"{name} is out; their answers are kept")
@@ -127,4 +127,4 @@ def list_(config_file: ConfigFile = None, as_json: AsJson = False) -> None:
     with _studies(config_file) as studies:
         found = [person._asdict() for person in studies.accounts.list_users()]
     lines = [f"{each['name']}  {each['role']}  since {each['added'][:10]}" for each in found]
-    show({"users": found}, as_json, lambda _: "\n".join(lines) or "nobody yet: accord users add NAME --role lead")
+    show({"users": found}, as_json, lambda _: "\n".join(lines) or "no users; add one: accord users add NAME")

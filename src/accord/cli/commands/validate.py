@@ -1,4 +1,4 @@
-"""`accord validate`: people look at what was found in turns, in the workbench; and what came of it."""
+"""`accord validate`: ask people in the workbench to check the issues found in turns, and show the outcome."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def validate(
 ) -> None:
     """Serve a study in which people validate the issues found in turns.
 
-    It is a study of the workbench, beside those of accord.yaml. Answers are labels (validation:detection,
+    It is a study of the workbench in addition to those of accord.yaml. Answers are labels (validation:detection,
     validation:initial, validation:revised). Stop it and start it again as you like: the draw and the answers stay.
     """
     from accord import studies as human_studies
@@ -62,7 +62,7 @@ def validate(
         studies = Studies(project.store)
         try:
             if outcome:
-                found = human_studies.outcome(project, flow, studies)
+                found = human_studies.load_outcome(project, flow, studies)
                 lines = [f"{found.examples} of {found.planned} turns have answers", *found.lines()]
                 show(found.to_json(), as_json, lambda _: "\n\n".join(lines))
                 return

@@ -107,10 +107,10 @@ class RunningWords:
         """The distinct content words of the conversation's documents."""
         if self._documents is None or self._documents[0] != documents:
             texts = tuple(document.text for document in documents)
-            found = _document_words.get(texts)
-            if found is None:
-                found = _document_words[texts] = frozenset(content_words(texts))
-            self._documents = documents, found
+            words = _document_words.get(texts)
+            if words is None:
+                words = _document_words[texts] = frozenset(content_words(texts))
+            self._documents = documents, words
         return self._documents[1]
 
 
@@ -201,8 +201,8 @@ def apology_rate(words: ConversationWords) -> float | None:
 
 def distinct_words(words: ConversationWords) -> float | None:
     """Distinct words of all replies over their number (distinct-1; Li et al., NAACL 2016)."""
-    said = [word for reply in words.reply_words for word in reply]
-    return len(set(said)) / len(said) if said else None
+    all_words = [word for reply in words.reply_words for word in reply]
+    return len(set(all_words)) / len(all_words) if all_words else None
 
 
 def repetition(words: ConversationWords) -> float | None:

@@ -98,14 +98,14 @@ class MetricSession:
         reply_reasons: list[dict[str, str]] = []
         languages: dict[Language, None] = {}
         copies: dict[str, None] = {}
-        for each in conversation.turns:
-            if each.role == speaker:
-                reply_values.append(self.reply(each.content))
+        for message in conversation.turns:
+            if message.role == speaker:
+                reply_values.append(self.reply(message.content))
                 reply_reasons.append(self.reasons)
                 languages[self._before] = None
                 copies |= dict.fromkeys(self.copies)
             else:
-                self._hear(each)
+                self._hear(message)
         self.heard, self.spoken = len(conversation.turns), tuple(languages)
         self.copies = tuple(copies)
         worded = [reasons for reasons in reply_reasons if WORDLESS not in reasons.values()]

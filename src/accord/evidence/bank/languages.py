@@ -104,8 +104,8 @@ def normalised(text: str) -> str:
 
 @cache
 def _word() -> re.Pattern[str]:
-    found = [chr(code) for code in range(0x300, 0x20000) if unicodedata.category(chr(code)) in ("Mn", "Mc")]
-    marks = "".join(each for each in found if not "\ufe00" <= each <= "\ufe0f")
+    combining = [chr(code) for code in range(0x300, 0x20000) if unicodedata.category(chr(code)) in ("Mn", "Mc")]
+    marks = "".join(mark for mark in combining if not "\ufe00" <= mark <= "\ufe0f")
     return re.compile(rf"[^\W_]+(?:[{marks}]+[^\W_]*)*(?:'[^\W\d_]+(?:[{marks}]+[^\W\d_]*)*)?")
 
 
@@ -207,12 +207,12 @@ def _script_of(letters: str) -> str | None:
     """Return the script of most letters; `None` without letters."""
     if letters.isascii():
         return "latin" if any(map(str.isalpha, letters)) else None
-    counts = Counter({name: len(re.findall(f"[{each}]", letters)) for name, each in _RANGES.items()})
+    counts = Counter({name: len(re.findall(f"[{letter}]", letters)) for name, letter in _RANGES.items()})
     kana = counts.pop("hiragana") + counts.pop("katakana")
     if kana * 10 >= counts["han"]:
         counts["kana"] = kana + (counts.pop("han") if kana else 0)
     most = counts.most_common(1)[0]
-    alphabetic = [each for each in letters if each.isalpha()]
+    alphabetic = [letter for letter in letters if letter.isalpha()]
     if 2 * counts.total() >= len(alphabetic):
         return most[0] if most[1] else None
-    return Counter(unicodedata.name(each, "unknown").split()[0].lower() for each in alphabetic).most_common(1)[0][0]
+    return Counter(unicodedata.name(letter, "unknown").split()[0].lower() for letter in alphabetic).most_common(1)[0][0]

@@ -15,8 +15,8 @@ def document_share(reply: ParsedText, history: TurnHistory, sources: Sequence[Pa
     """Share of the reply's content words that occur in a document; `None` without documents."""
     if not sources:
         return None
-    own = reply.content
-    return max([len(source.content.intersection(own)) for source in sources]) / len(own) if own else 0.0
+    content = reply.content
+    return max([len(source.content.intersection(content)) for source in sources]) / len(content) if content else 0.0
 
 
 @turn_metrics.register("question-share")
@@ -31,8 +31,8 @@ def question_share(reply: ParsedText, history: TurnHistory, sources: Sequence[Pa
 @turn_metrics.register("history-share")
 def history_share(reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
     """Share of the reply's content words that occur in earlier turns of any speaker."""
-    own = reply.content
-    return history.known(reply) / len(own) if own else None
+    content = reply.content
+    return history.known(reply) / len(content) if content else None
 
 
 NOVELTY = ("new-words", "repeated-trigrams", "distinct-share")

@@ -105,12 +105,14 @@ class Relatedness:
         pairs = [pairs[place] for place in np.unique(np.linspace(0, len(pairs) - 1, min(len(pairs), MOST)).astype(int))]
         opened, rng = open_embedder(embedder), np.random.default_rng(seed)
         opened.prepare([text for pair in pairs for text in (pair.asked, pair.reply, *pair.documents) if text.strip()])
-        own = np.array([features(opened, pair.asked, pair.documents, pair.reply) for pair in pairs])
+        own_features = np.array([features(opened, pair.asked, pair.documents, pair.reply) for pair in pairs])
         drawn = np.array([[features(opened, pair.asked, pair.documents, reply) for reply in _others(pair, pairs, rng)]
                           for pair in pairs])  # fmt: skip
         fold = np.array([pair.fold for pair in pairs])
-        mean, spread = own.mean(axis=0), own.std(axis=0) + 1e-9
-        candidates = [_models((own - mean) / spread, (drawn - mean) / spread, fold, strength) for strength in STRENGTHS]
+        mean, spread = own_features.mean(axis=0), own_features.std(axis=0) + 1e-9
+        candidates = [
+            _models((own_features - mean) / spread, (drawn - mean) / spread, fold, strength) for strength in STRENGTHS
+        ]
         weights, bias, accuracy = max(candidates, key=lambda candidate: candidate[2])
         return cls(weights, bias, mean, spread, embedder, accuracy, len(pairs))
 
@@ -171,13 +173,13 @@ def _models(own: Floats, drawn: Floats, fold: NDArray[np.intp], strength: float)
     from sklearn.linear_model import LogisticRegression
 
     weights, bias, right = np.zeros((FOLDS, own.shape[1])), np.zeros(FOLDS), []
-    for each in range(FOLDS):
-        train, test = fold != each, fold == each
+    for held_out in range(FOLDS):
+        train, test = fold != held_out, fold == held_out
         X = np.concatenate([own[train], drawn[train].reshape(-1, own.shape[1])])
         y = np.repeat([1, 0], [int(train.sum()), len(X) - int(train.sum())])
         model = LogisticRegression(C=strength / own.shape[1], class_weight="balanced", max_iter=1000).fit(X, y)
-        weights[each], bias[each] = model.coef_[0], model.intercept_[0]
-        right.append((own[test] @ weights[each])[:, None] > drawn[test] @ weights[each])
+        weights[held_out], bias[held_out] = model.coef_[0], model.intercept_[0]
+        right.append((own[test] @ weights[held_out])[:, None] > drawn[test] @ weights[held_out])
     return weights, bias, float(np.concatenate(right).mean())
 
 

@@ -106,10 +106,10 @@ class Vocabulary:
         return self._tokens(normalised(text))
 
     def _tokens(self, normal: str) -> list[str]:
-        found = word_pattern(normal).findall(normal)
+        runs = word_pattern(normal).findall(normal)
         if not self._are_apart:
-            return [part for run in found for part in self.language.grams(run, RUN)]
-        return found if normal.isascii() else [word for run in found for word in cut(run, self.language)]
+            return [part for run in runs for part in self.language.grams(run, RUN)]
+        return runs if normal.isascii() else [word for run in runs for word in cut(run, self.language)]
 
     def stems(self, words: Iterable[str]) -> list[str]:
         """Return the stem of each word; '' for a stop word."""
@@ -197,8 +197,10 @@ def _vocabulary_of(pieces: list[str], before: Language, named: Language | None) 
     length = sum(map(len, pieces))
     language = named or recognised(pieces, before)
     if language.has_blanks and length > max(2, len(pieces)) * LETTERS_A_WORD:
-        found = [len(run) for piece in pieces for run in word_pattern(piece).findall(piece)]
-        if max(found, default=0) > LONG_RUN and 2 * sum(each > LONG_PART for each in found) >= len(found):
+        lengths = [len(run) for piece in pieces for run in word_pattern(piece).findall(piece)]
+        if max(lengths, default=0) > LONG_RUN and 2 * sum(
+            length_of_run > LONG_PART for length_of_run in lengths
+        ) >= len(lengths):
             return vocabulary(before if before.has_blanks else language, are_apart=False)
     return vocabulary(language)
 

@@ -26,8 +26,8 @@ from starlette.exceptions import HTTPException
 from accord.edges import AccordError, BadInput
 from accord.formats import Fields
 from accord.learning import load_evaluator
-from accord.live.ingest import Ingestor, Row, opened, refused
-from accord.live.messages import HistoryDeduplicator, Message, Once, message_from
+from accord.live.ingest import Ingestor, LiveRow, open_ingestor, refused_row
+from accord.live.messages import HistoryDeduplicator, LogOnce, Message, message_from
 from accord.live.monitoring import MonitoringReport, report
 from accord.live.scorer import LiveScorer
 from accord.live.service import schemas
@@ -84,12 +84,12 @@ class Service:
             scorer.work,
         )
         self.metrics = ServiceMetrics(scorer, lambda: self.queue.waiting)
-        self._log_once = Once(log)
-        self.history = HistoryDeduplicator(scorer.conversations, scorer.room, self._skip_span)
+        self._log_once = LogOnce(log)
+        self.history = HistoryDeduplicator(scorer.conversations, scorer.memory, self._skip_span)
         self._history_lock = Lock()
         self._parser = ThreadPoolExecutor(1, thread_name_prefix="parsing")
 
-    async def parse(self, body: bytes, content_type: str) -> tuple[list[Message | Row], bool]:
+    async def parse(self, body: bytes, content_type: str) -> tuple[list[Message | LiveRow], bool]:
         """Return the messages of a request, with a refused row for each invalid one, and True for a batch.
 
         Raises:
@@ -108,7 +108,7 @@ class Service:
         call = partial(_without_gc, partial(function, *args, **kwargs))
         return await asyncio.get_running_loop().run_in_executor(self._parser, call)
 
-    async def score(self, parsed: Sequence[Message | Row], client: str = "") -> list[Row]:
+    async def score(self, parsed: Sequence[Message | LiveRow], client: str = "") -> list[LiveRow]:
         """Score messages; return one row per message, in order, with refused rows unchanged.
 
         Raises:
@@ -125,7 +125,7 @@ class Service:
         self.metrics.count_rows(rows)
         return rows
 
-    async def _enqueue(self, messages: Sequence[Message], client: str) -> list[Row]:
+    async def _enqueue(self, messages: Sequence[Message], client: str) -> list[LiveRow]:
         self.queue.check_room(len(messages))
         return await self.queue.score(messages, client) if messages else []
 
@@ -144,7 +144,7 @@ class Service:
         self.queue.check_room()
         groups, errors = await self.run_in_parser(self._group_records, signal, body, content_type)
         messages, invalid, states = await self.run_in_parser(self._new_messages, groups)
-        rows: list[Row] = []
+        rows: list[LiveRow] = []
         try:
             rows = await self.queue.score(messages, client) if messages else []
             if any(row.get("taken") is False for row in rows):
@@ -157,7 +157,7 @@ class Service:
                 self.history.forget(message.conversation)
             raise
         errors += invalid
-        self.metrics.count_rows([*rows, *(refused(reason) for reason in errors)])
+        self.metrics.count_rows([*rows, *(refused_row(reason) for reason in errors)])
         return len(errors), errors[0] if errors else ""
 
     def _group_records(
@@ -175,17 +175,17 @@ class Service:
         """
         with self._history_lock:
             before = {name: self.history.state(name) for name in groups}
-            messages, errors = self.history.heard(groups, SOURCE)
+            messages, errors = self.history.new_messages(groups, SOURCE)
             states = {name: (state, self.history.state(name)) for name, state in before.items()}
             try:
                 self.queue.check_room(len(messages))
             except QueueFull:
                 for name, (old, new) in states.items():
-                    self.history.take_back(name, old, new)
+                    self.history.roll_back(name, old, new)
                 raise
         return messages, errors, states
 
-    def _restore_unscored(self, states: HistoryStates, rows: Sequence[Row]) -> None:
+    def _restore_unscored(self, states: HistoryStates, rows: Sequence[LiveRow]) -> None:
         """Reset the history of messages without a score, so that a repeated export scores them and no others."""
         scored = {row["conversation"] for row in rows if row.get("taken") is not False}
         unscored = {row["conversation"] for row in rows if row.get("taken") is False}
@@ -194,7 +194,7 @@ class Service:
                 if name in scored & unscored:
                     self.history.forget(name)
                 elif name not in scored:
-                    self.history.take_back(name, before, after)
+                    self.history.roll_back(name, before, after)
 
 
 @contextmanager
@@ -227,7 +227,7 @@ def open_service(
         UnknownName: The evaluator does not know the annotator.
     """
     config = project.config
-    with opened(
+    with open_ingestor(
         evaluator,
         annotator,
         out,
@@ -289,11 +289,11 @@ def _cached(load: Callable[[], MonitoringReport]) -> Callable[[], MonitoringRepo
     return load_cached
 
 
-def _parse_message(row: Any) -> Message | Row:
+def _parse_message(row: Any) -> Message | LiveRow:
     try:
         return message_from(row)
     except BadInput as error:
-        return refused(str(error), row)
+        return refused_row(str(error), row)
 
 
 def make_app(
@@ -394,7 +394,7 @@ def _add_scores(app: FastAPI, service: Service) -> None:
         return JSONResponse(rows[0], 422 if rows[0]["status"] == "refused" else 200)
 
 
-def _check_conversation(header: str | None, parsed: Sequence[Message | Row]) -> None:
+def _check_conversation(header: str | None, parsed: Sequence[Message | LiveRow]) -> None:
     """Check that all messages belong to the conversation by which a proxy routed the request.
 
     Raises:
@@ -468,7 +468,7 @@ def _client(request: Request) -> str:
     return str(request.scope.get("client"))
 
 
-def _parse_messages(body: bytes, content_type: str) -> tuple[list[Message | Row], bool]:
+def _parse_messages(body: bytes, content_type: str) -> tuple[list[Message | LiveRow], bool]:
     """Return the messages of a request, with a refused row for each invalid one, and True for a batch.
 
     Raises:

@@ -16,7 +16,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import NamedTuple
 
-from accord.live.ingest import Row, Takes, not_taken
+from accord.live.ingest import LiveRow, MessageSink, timed_out_row
 from accord.live.messages import Message
 
 MAX_MESSAGES, MAX_WORK = 256, 20_000
@@ -52,8 +52,8 @@ class _Job:
     """
 
     batch: Sequence[Message]
-    result: asyncio.Future[list[Row]]
-    rows: list[Row] = field(default_factory=list)
+    result: asyncio.Future[list[LiveRow]]
+    rows: list[LiveRow] = field(default_factory=list)
     started: int = 0
     is_expired: bool = False
 
@@ -103,7 +103,7 @@ class FairQueue:
 
     def __init__(
         self,
-        ingestor: Takes,
+        ingestor: MessageSink,
         max_waiting: int = MAX_WAITING,
         seconds: float = 30.0,
         concurrency: int = 1,
@@ -134,7 +134,7 @@ class FairQueue:
         if is_full and self.waiting:
             raise QueueFull
 
-    async def score(self, batch: Sequence[Message], client: str = "") -> list[Row]:
+    async def score(self, batch: Sequence[Message], client: str = "") -> list[LiveRow]:
         """Return one row per message. Call `check_room` first.
 
         Raises:
@@ -269,5 +269,5 @@ class FairQueue:
         if error is not None or not job.rows:
             job.result.set_exception(error or ScoringTimeout(reason))
         else:
-            unscored = [not_taken(message, reason) for message in job.batch[len(job.rows) :]]
+            unscored = [timed_out_row(message, reason) for message in job.batch[len(job.rows) :]]
             job.result.set_result([*job.rows, *unscored])

@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 
 from accord.edges import LONGEST_NAME, one_line
 from accord.live.daily_sketch import NameLimit
-from accord.live.ingest import Row
+from accord.live.ingest import LiveRow
 from accord.live.scorer import LiveScorer
 from accord.live.service.middleware import App, Receive, Scope, Send
 from accord.version import __version__
@@ -32,9 +32,9 @@ class ScorerGauges(Collector):
         scorer = self._scorer
         yield GaugeMetricFamily("accord_conversations", "Conversations in memory.", len(scorer))
         yield GaugeMetricFamily(
-            "accord_memory_bytes", "Estimated size of conversations and documents in memory.", scorer.room.used
+            "accord_memory_bytes", "Estimated size of conversations and documents in memory.", scorer.memory.used
         )
-        yield GaugeMetricFamily("accord_memory_limit_bytes", "Maximum of accord_memory_bytes.", scorer.room.most)
+        yield GaugeMetricFamily("accord_memory_limit_bytes", "Maximum of accord_memory_bytes.", scorer.memory.most)
         yield GaugeMetricFamily("accord_waiting_messages", "Messages waiting to be scored.", self._waiting())
         info = {"signature": one_line(str(scorer.signature)), "version": __version__}
         yield InfoMetricFamily("accord_evaluator", "Evaluator in use.", info)
@@ -61,7 +61,7 @@ class ServiceMetrics:
         self._systems = NameLimit(MAX_SYSTEMS)
         registry.register(ScorerGauges(scorer, waiting))
 
-    def count_rows(self, rows: Iterable[Row]) -> None:
+    def count_rows(self, rows: Iterable[LiveRow]) -> None:
         """Count the results of some messages."""
         for row in rows:
             self.messages.labels(row["status"]).inc()

@@ -126,13 +126,13 @@ class InContextFindings(Findings):
             "is enough. That table covers conversations outside training and demonstrations."
         )
         edited = f"{self.asked} requests. To test an edited prompts.yaml: sources: {{in-context: {{prompts: FILE}}}}."
-        rows: list[list[str | Estimate]] = [[one.selector, one.target, one.gain] for one in self.selectors]
-        own = frozenset(place for place, one in enumerate(self.selectors) if one.chosen)
-        kept = [one for one in self.prompts if one.kept]
+        rows: list[list[str | Estimate]] = [[row.selector, row.target, row.gain] for row in self.selectors]
+        chosen_rows = frozenset(place for place, row in enumerate(self.selectors) if row.chosen)
+        used = [row for row in self.prompts if row.kept]
         return Section(f"Scoring in context: {self.dimension}", lead, [
             Text(enough, "soft"), Text("Selection of examples", "heading"),
-            Table(["", "exp(-error) of its picks", "gain over random"], rows, 3, own),
-            Text("Prompts", "heading"), *(one.fold(place == 0) for place, one in enumerate(kept)), Text(edited, "soft"),
+            Table(["", "exp(-error) of its picks", "gain over random"], rows, 3, chosen_rows),
+            Text("Prompts", "heading"), *(row.fold(place == 0) for place, row in enumerate(used)), Text(edited, "soft"),
         ])  # fmt: skip
 
     @classmethod
@@ -174,12 +174,12 @@ FEWEST_EXAMPLES = 10
 
 def vectors_of(texts: Sequence[str], embedder: str, width: int | None = None) -> Flow[Vectors]:
     """Return (n, h) vectors of texts; `width` is h, if known."""
-    found = yield [Request(EMBEDDER, EmbeddingText(embedder, text, width)) for text in texts]
-    return np.stack(found) if found else np.zeros((0, 0), dtype=np.float32)
+    vectors = yield [Request(EMBEDDER, EmbeddingText(embedder, text, width)) for text in texts]
+    return np.stack(vectors) if vectors else np.zeros((0, 0), dtype=np.float32)
 
 
 @dataclass
-class Experiment:
+class InContextTraining:
     """Shared inputs of all stages.
 
     Attributes:
@@ -202,7 +202,7 @@ class Experiment:
 
     def learn(
         self, prompts: Sequence[TaskPrompt], writer: ModelInfo | None, inversion: str | None
-    ) -> Flow[ExperimentResult]:
+    ) -> Flow[InContextResult]:
         """Write prompts, test them and sets of examples, and learn which to show for an input.
 
         Args:
@@ -218,16 +218,16 @@ class Experiment:
             candidates += yield from self._written(writer, inversion)
         candidates = distinct(candidates)
         search = yield from self._searched(candidates)
-        tasks = list(search.prompts[: settings.kept])
+        tasks = list(search.prompts[: settings.top_prompts])
         pairs = yield from self._pairs(tasks, texts)
         prompt_vectors = yield from vectors_of([task.text for task in tasks], settings.embedder)
         library = ExampleLibrary(pairs.queries, self.train.unit, texts, prompt_vectors)
         trials = [try_selector(name, self.made, library, pairs, self.folds) for name in self._contest()]
         chosen = simplest(trials, self.groups) if settings.selector == AUTO else trials[-1]
-        sizes = EnsembleSizes(settings.demonstrations, settings.ranked, settings.ensemble, self.seed)
+        sizes = EnsembleSizes(settings.demonstrations, settings.candidate_sets, settings.ensemble, self.seed)
         selector = self.made(chosen.name).fit(library, pairs)
         recipe = Recipe(self.wording, self.train.all, tasks, library, selector, sizes, settings.embedder, self.model)
-        return ExperimentResult(self, recipe, search, candidates, trials, chosen, pairs)
+        return InContextResult(self, recipe, search, candidates, trials, chosen, pairs)
 
     # --- prompts --------------------------------------------------------------------------------------------------
 
@@ -253,7 +253,7 @@ class Experiment:
         """Run algorithm 1 on the training side; inputs are the examples themselves."""
         settings, counts = self.settings, self.counts_of(SETS)
         query, nodes = pair_draws(
-            self._rng(3), self.groups, len(tasks), settings.demonstrations, settings.sets, settings.together
+            self._rng(3), self.groups, len(tasks), settings.demonstrations, settings.sets, settings.inputs_per_set
         )
         flow = try_pairs(self.wording, self.train, tasks, query, nodes, counts)
         rows, targets = yield from to_scorer(self.wording, flow, SETS)
@@ -291,7 +291,7 @@ class Experiment:
 
 
 @dataclass(frozen=True)
-class ExperimentResult:
+class InContextResult:
     """A learned way to score in context.
 
     Attributes:
@@ -304,7 +304,7 @@ class ExperimentResult:
         pairs: Observations for the selectors.
     """
 
-    experiment: Experiment
+    experiment: InContextTraining
     recipe: Recipe
     search: PromptSearch
     candidates: Sequence[TaskPrompt]
@@ -336,16 +336,16 @@ class ExperimentResult:
     ) -> InContextFindings:
         """Return the findings of learning and of `tested` held-out examples."""
         recipe, search, whole = self.recipe, self.search, RequestCounts.total(counts.values())
-        kept = {task.hash for task in recipe.tasks}
+        used = {task.hash for task in recipe.tasks}
         return InContextFindings(
             dimension=recipe.wording.question.id,
             level=recipe.wording.level,
             trained=len(recipe.examples),
             tested=tested,
             left_out=dict(left_out),
-            kept=len(kept),
+            kept=len(used),
             prompts=tuple(
-                PromptFigures(task.hash, task.by, task.error or 0.0, task.examples, task.text, task.hash in kept, lost)
+                PromptFigures(task.hash, task.by, task.error or 0.0, task.examples, task.text, task.hash in used, lost)
                 for task, lost in zip(search.prompts, search.unreadable, strict=True)
             ),
             pairs=len(self.pairs),
@@ -366,20 +366,20 @@ class ExperimentResult:
 Choose = Callable[[Sample, Query, Collection[int]], Sequence[ScoreRequest]]
 """Returns a system's requests about an input, without the examples at the given indices; the score is their mean."""
 
-rivals: Registry[Callable[[ExperimentResult], Choose | None]] = Registry("rival")
+rivals: Registry[Callable[[InContextResult], Choose | None]] = Registry("rival")
 """Systems to compare with on the held-out side, by name; `None` for a system that needs something unlearned."""
 
 ZERO_SHOT, FEW_SHOT = "by hand, no examples", "by hand, random examples"
 
 
 @rivals.register(ZERO_SHOT)
-def _zero_shot(result: ExperimentResult) -> Choose:
+def _zero_shot(result: InContextResult) -> Choose:
     """Return requests with the best prompt by hand, without examples."""
     return lambda sample, query, left_out: [ScoreRequest((), result.by_hand.text, sample)]
 
 
 @rivals.register(FEW_SHOT)
-def _few_shot(result: ExperimentResult) -> Choose:
+def _few_shot(result: InContextResult) -> Choose:
     """Return requests with the best prompt by hand and random examples."""
     return at_random(result.recipe, [result.by_hand])
 
@@ -419,7 +419,7 @@ def check_examples(train: RatedExamples, groups: Sequence[str], k: int) -> None:
     if count - largest < k:
         raise BadInput(
             f"{largest} of {count} examples share a conversation or the turns before the reply, so that only "
-            f"{count - largest} others can be shown with one of them; {k} are needed. Rate other conversations, or "
+            f"{count - largest} others can be shown with one example; {k} are needed. Rate other conversations, or "
             f"show fewer: in-context: {{demonstrations: {max(1, count - largest)}}}"
         )
     if len({example.score for example in train.all}) == 1:

@@ -146,7 +146,7 @@ class Recipe:
         if not self.wording.question.applies_to(sample.conversation):
             return Failure("does not apply", "the question excludes such conversations")
         if len(self.examples) - len(self.left_out_of(sample)) < self.sizes.k:
-            return Failure("too few examples", "nearly all of them equal the input")
+            return Failure("too few examples", "nearly all equal the input")
         return None
 
     @property

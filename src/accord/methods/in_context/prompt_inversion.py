@@ -226,8 +226,10 @@ def prompt_search(
     ]
     readings = yield from score_each(wording, requests, counts)
     by_candidate = [readings[start : start + len(examples)] for start in range(0, len(readings), len(examples))]
-    errors = [squared_error(each, examples.unit, wording.question) for each in by_candidate]
-    unscored = [sum(isinstance(one, Failure) and one.reason in UNREADABLE for one in each) for each in by_candidate]
+    errors = [squared_error(scores, examples.unit, wording.question) for scores in by_candidate]
+    unscored = [
+        sum(isinstance(score, Failure) and score.reason in UNREADABLE for score in scores) for scores in by_candidate
+    ]
     order = sorted((error, place) for place, error in enumerate(errors) if error is not None)
     return PromptSearch([replace(candidates[p], error=e) for e, p in order], [unscored[p] for _, p in order])
 

@@ -119,9 +119,9 @@ def _labelled(question: Question, text: str, numbers: Sequence[re.Match[str]]) -
     first = numbers[0]
     if not re.search(r"[^\W_]", text[: first.start()]) and _ENDS.match(text, first.end()):
         return [first]
-    own = re.compile(rf"{re.escape(question.id)}{_LINK}", re.IGNORECASE)
+    own_label = re.compile(rf"{re.escape(question.id)}{_LINK}", re.IGNORECASE)
     before = {number: text[max(0, number.start() - _LOOKED_BACK) : number.start()] for number in numbers}
-    labelled = [number for number in numbers if own.search(before[number])]
+    labelled = [number for number in numbers if own_label.search(before[number])]
     return labelled or [number for number in numbers if _LABELLED.search(before[number])]
 
 
@@ -341,10 +341,10 @@ def as_evidence(
     names = [column.name for column in columns]
     rows: dict[Target, dict[str, float]] = {}
     absences: dict[tuple[Target, str], str] = {}
-    for target, said in found:
+    for target, result in found:
         rows[target] = {}
-        if isinstance(said, Failure):
-            absences[target, question.id] = f"{said.reason} ({said.detail})" if said.detail else said.reason
+        if isinstance(result, Failure):
+            absences[target, question.id] = f"{result.reason} ({result.detail})" if result.detail else result.reason
         else:
-            rows[target] = dict(zip(names, (*said.shares, said.spread), strict=True))
+            rows[target] = dict(zip(names, (*result.shares, result.spread), strict=True))
     return EvidenceTable.from_rows(columns, rows, absences)

@@ -183,7 +183,7 @@ def _blocks(order: Indices, group: Indices, k: int, together: int) -> list[list[
     for start in range(0, len(order), together):
         block = order[start : start + together].tolist()
         is_possible = (~np.isin(group, group[block])).sum() >= k
-        blocks += [block] if is_possible else [[one] for one in block]
+        blocks += [block] if is_possible else [[place] for place in block]
     if np.bincount(group).max(initial=0) > len(group) - k:
         raise BadInput(
             f"some example has fewer than {k} others outside its own conversation or context. Rate more "
@@ -410,7 +410,9 @@ def try_selector(
     """Evaluate a selector on the Q inputs, the library's examples, each by a model that did not learn from it."""
     count, selector = int(fold.max()) + 1, make(name)
     if selector.needs_pairs:
-        training_parts = (pairs.take(np.flatnonzero(fold[pairs.query] != each)) for each in range(count))
+        training_parts = (
+            pairs.take(np.flatnonzero(fold[pairs.query] != left_out_fold)) for left_out_fold in range(count)
+        )
         fitted = [make(name).fit(library, part) for part in training_parts]
     else:
         fitted = [selector.fit(library)] * count

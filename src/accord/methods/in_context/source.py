@@ -29,9 +29,9 @@ from accord.methods.in_context.experiment import (
     FEW_SHOT,
     TEST_SIDE,
     Choose,
-    Experiment,
-    ExperimentResult,
     InContextFindings,
+    InContextResult,
+    InContextTraining,
     check_examples,
     rivals,
     vectors_of,
@@ -80,23 +80,23 @@ class InContextSettings(SourceSettings):
     background: str = Field(default="documents", description="Name of the documents in requests: fact, persona, ...")
     prompts: str | None = Field(default=None, description="YAML file of prompts by hand to test.")
     inversion: str | None = Field(default=None, description="File that replaces the request for a task prompt.")
-    private: list[str] = Field(
+    private_patterns: list[str] = Field(
         default_factory=list, description="Regular expressions; a matching conversation is never shown."
     )
-    marked: str | None = Field(
+    private_key: str | None = Field(
         default=None, description="Metadata key; conversations with a true value are never shown."
     )
     demonstrations: int = Field(default=5, ge=1, le=50, description="RatedExamples per request (k).")
     candidates: int = Field(default=80, ge=0, le=1000, description="Number of prompts to write (m).")
-    kept: int = Field(default=4, ge=1, le=20, description="Number of prompts in use (ℓ).")
+    top_prompts: int = Field(default=4, ge=1, le=20, description="Number of prompts in use (ℓ).")
     sets: int = Field(default=4, ge=1, le=64, description="Sets of examples observed with each prompt per input (γ).")
-    together: int = Field(
+    inputs_per_set: int = Field(
         default=1,
         ge=1,
         le=64,
         description="Inputs that share an observed set; 1 as published, more save prompt tokens.",
     )
-    ranked: int = Field(default=512, ge=1, le=100_000, description="Random sets per prompt to rank (ζ).")
+    candidate_sets: int = Field(default=512, ge=1, le=100_000, description="Random sets per prompt to rank (ζ).")
     ensemble: int = Field(default=5, ge=1, le=50, description="Requests per input; the score is their mean.")
     selector: str = Field(
         default=AUTO, description="Selector of examples; `auto` takes the simplest one that is not worse than the best."
@@ -130,7 +130,7 @@ class InContext(LearnedSource[Recipe]):
         super().__init__(settings, context)
         self.held_out_: EvidenceTable | None = None
         self._rivals: Mapping[str, EvidenceTable] = {}
-        self._result: ExperimentResult | None = None
+        self._result: InContextResult | None = None
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -186,7 +186,7 @@ class InContext(LearnedSource[Recipe]):
         groups = contexts_of(examples.all, train.group_of)
         check_examples(examples, groups, settings.demonstrations)
         writer = (yield from _writer()) if settings.candidates else None
-        experiment = Experiment(settings, wording, examples, groups, train.seed, scorer.where)
+        experiment = InContextTraining(settings, wording, examples, groups, train.seed, scorer.where)
         result = yield from experiment.learn(prompts, writer, inversion)
         answers: Sequence[Ensemble | Failure] = [Failure("not asked")] * len(examples)
         if settings.calibrate:
@@ -219,28 +219,28 @@ class InContext(LearnedSource[Recipe]):
             return as_evidence(recipe.wording.question, signature, rows)
 
         left_out = Counter(result.experiment.train.left_out) + Counter(test_examples.left_out)
-        own = yield from asked(recipe.requests, str(recipe.signature))
+        own_answers = yield from asked(recipe.requests, str(recipe.signature))
         others = {}
         for name in self.settings.rivals:
             choose = rivals.get(name)(result)
             if choose is not None:
                 others[name] = yield from asked(choose, name)
         examined = self._with(recipe, result.findings(counts, left_out, len(samples)), result)
-        examined.held_out_, examined._rivals = own, others
+        examined.held_out_, examined._rivals = own_answers, others
         return examined
 
     def rivals(self) -> Mapping[str, EvidenceTable]:
         """Return the answers of the baselines."""
         return self._rivals
 
-    def _with(self, recipe: Recipe, findings: InContextFindings | None, result: ExperimentResult | None) -> Self:
+    def _with(self, recipe: Recipe, findings: InContextFindings | None, result: InContextResult | None) -> Self:
         source = self.having(recipe, findings)
         source._result, source.held_out_, source._rivals = result, None, {}
         return source
 
     def _rated(self, part: Training, level: str | None = None) -> RatedExamples:
         """Return the rated examples, including those that are too long."""
-        private = private_by(self.settings.private, self.settings.marked)
+        private = private_by(self.settings.private_patterns, self.settings.private_key)
         return examples_of(part.question, part.samples, part.labels, level or self.settings.level, private)
 
     def _shown(self, train: Training, scorer: ModelInfo) -> tuple[PromptTemplate, RatedExamples]:
@@ -345,7 +345,9 @@ def _fitting(rated: RatedExamples, wording: PromptTemplate) -> RatedExamples:
     """Return the examples that fit."""
     fitting = [example for example in rated.all if wording.fits(example)]
     fitting_targets = {example.target for example in fitting}
-    too_long = {each.target: "too long to be shown" for each in rated.all if each.target not in fitting_targets}
+    too_long = {
+        example.target: "too long to be shown" for example in rated.all if example.target not in fitting_targets
+    }
     return RatedExamples(rated.question, rated.level, fitting, {**rated.reasons, **too_long})
 
 

@@ -351,12 +351,12 @@ class PromptTemplate:
 
         Demonstrations are dropped one by one, the one farthest from the input first.
         """
-        shown = [self.demonstration(example) for example in demonstrations]
+        demonstration_texts = [self.demonstration(example) for example in demonstrations]
         task_and_form = f"{task}\n\n{template('form').substitute(form=self.form()).strip()}"
         most, top = 1 if self.reads_options else NUMBER_TOKENS, self.top if self.mode == LOGPROBS else 0
         ending = self.input(sample)
-        for dropped in range(len(shown) + 1):
-            text = SEPARATOR.join([*shown[dropped:], task_and_form, ending])
+        for dropped in range(len(demonstration_texts) + 1):
+            text = SEPARATOR.join([*demonstration_texts[dropped:], task_and_form, ending])
             prompt = Prompt((ChatMessage("user", text),), most, 0.0, top)
             if self.context is None or estimated_usage(prompt).total <= MARGIN * self.context:
                 return prompt, dropped

@@ -102,8 +102,8 @@ def _kinds(issues: Sequence[Issue], guidance: IssuePromptBuilder) -> PromptFlow[
     if not issues:
         return []
     form = ListForm("kinds", {"number": "NUMBER", "kind": '"KIND"'}, len(issues), "its number and its kind.", 30)
-    shown = _numbered([f"{issue.said}: {issue.comment}" for issue in issues])
-    parts = {"taxonomy": told_taxonomy(guidance.taxonomy), "issues": shown, "fence": fence_for(shown)}
+    issue_list = _numbered([f"{issue.said}: {issue.comment}" for issue in issues])
+    parts = {"taxonomy": told_taxonomy(guidance.taxonomy), "issues": issue_list, "fence": fence_for(issue_list)}
     entries = yield from ask_for_list(_prompt("kinds", parts, form, guidance), form)
     kinds: list[str | None] = [None] * len(issues)
     for entry in () if isinstance(entries, Failure) else entries:
@@ -127,8 +127,8 @@ def _looked_at_again(
     if second_look is None or not places:
         return list(assessments)
     form = ListForm("yes", {"number": "NUMBER"}, len(places), "its number.", 15)
-    shown = _numbered([assessments[row].issues[column].comment for row, column in places])
-    parts = {"question": second_look.question, "issues": shown, "fence": fence_for(shown)}
+    issue_list = _numbered([assessments[row].issues[column].comment for row, column in places])
+    parts = {"question": second_look.question, "issues": issue_list, "fence": fence_for(issue_list)}
     entries = yield from ask_for_list(_prompt("again", parts, form, guidance), form)
     confirmed = set() if isinstance(entries, Failure) else {entry.get("number") for entry in entries}
     revised = list(assessments)

@@ -241,4 +241,4 @@ def verdict_of(assessment: IssueAnnotation) -> dict[str, object]:
 
 
 def _size(conversation: Conversation, turn: int) -> int:
-    return sum(len(each.content) for each in conversation.up_to(turn))
+    return sum(len(message.content) for message in conversation.up_to(turn))

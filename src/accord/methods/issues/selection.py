@@ -26,7 +26,7 @@ class JudgedTurns:
     odd: Counter[str] = field(default_factory=Counter)
 
 
-def judged_turns(conversation: Conversation, everyone: bool = False) -> JudgedTurns:
+def judged_turns(conversation: Conversation, all_speakers: bool = False) -> JudgedTurns:
     """Return the replies of a conversation that have words and at least one turn before them.
 
     Without an earlier turn, a reply is judged by its surface only, and too severely (appendix C.1). With `all_speakers`
@@ -39,7 +39,7 @@ def judged_turns(conversation: Conversation, everyone: bool = False) -> JudgedTu
     for place, turn in enumerate(conversation.turns):
         if turn.role in NON_SPEAKERS:
             continue
-        if everyone or id(turn) in replies:
+        if all_speakers or id(turn) in replies:
             reason = EMPTY if not turn.content.strip() else None if has_context else NO_CONTEXT
             if reason is None:
                 selection.turns.append(place)

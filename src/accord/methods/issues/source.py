@@ -87,9 +87,11 @@ class IssueSettings(SourceSettings):
         default=None,
         description="Taxonomy of the annotators' labels, if it differs and names its counterparts.",
     )
-    together: bool = Field(default=True, description="chat: annotate a whole dialogue in one request if it fits.")
+    whole_dialogue: bool = Field(default=True, description="chat: annotate a whole dialogue in one request if it fits.")
     examples: bool = Field(default=True, description="chat: show two examples, if the taxonomy has their kinds.")
-    everyone: bool = Field(default=False, description="Annotate the turns of all speakers, not only the assistant's.")
+    all_speakers: bool = Field(
+        default=False, description="Annotate the turns of all speakers, not only the assistant's."
+    )
     columns: Literal["findings", "all"] = Field(
         default="findings",
         description="`findings`: amounts and severity per kind, and overall scores; `all`: also sums over kinds, and "
@@ -258,16 +260,16 @@ class Issues(Source):
                 )
                 for conversation, turns in missing
             ]
-            found = [annotation for annotations in (yield from together(flows)) for annotation in annotations]
-            new = [annotation for annotation in found if isinstance(annotation, IssueAnnotation)]
+            results = [annotation for annotations in (yield from together(flows)) for annotation in annotations]
+            new = [annotation for annotation in results if isinstance(annotation, IssueAnnotation)]
             yield [Request(STORE, StoreWrite(partial(_keep, new)))]
-            for annotation in found:
+            for annotation in results:
                 counts.found(annotation)
                 if isinstance(annotation, IssueAnnotation):
                     by_conversation.setdefault(annotation.target.conversation, []).append(annotation)
                 elif annotation.reason != NOT_ASKED:
                     reasons[annotation.target] = f"not assessed: {_why(annotation)}"
-            over = next((e for e in found if isinstance(e, Unannotated) and e.reason == OUT_OF_BUDGET), None)
+            over = next((e for e in results if isinstance(e, Unannotated) and e.reason == OUT_OF_BUDGET), None)
             if over is not None:
                 raise BudgetReached(over.detail)
         ordered = {
@@ -279,7 +281,7 @@ class Issues(Source):
     def _missing(self, conversation: Conversation, known: Iterable[IssueAnnotation], counts: IssueCounts) -> list[int]:
         """Return the turns to annotate that have no annotation, and count them."""
         selection, known_turns = (
-            judged_turns(conversation, self.settings.everyone),
+            judged_turns(conversation, self.settings.all_speakers),
             {annotation.target.turn for annotation in known},
         )
         missing = [turn for turn in selection.turns if turn not in known_turns]
@@ -294,7 +296,7 @@ class Issues(Source):
         """Return the signature of the imported annotations.
 
         Raises:
-            BadInput: No annotations of that model were imported, or several sets of them.
+            BadInput: No annotations of that model were imported, or several sets.
         """
         [makers] = yield [Request(STORE, StoreRead(lambda store: IssueAnnotations(store).makers()))]
         named = [name for name in makers if f"|model:{self.settings.model}|" in name and REPEAT not in name]
@@ -315,7 +317,7 @@ class Issues(Source):
 
     def _answers(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
         """Return the judge's answers to the taxonomy, one row per turn."""
-        turns = turns_of(samples, self.settings.everyone)
+        turns = turns_of(samples, self.settings.all_speakers)
         return (yield from ask_rubric(self.taxonomy.rubric, turns, purpose="turns judged"))
 
     def _chosen(self, table: EvidenceTable) -> EvidenceTable:
@@ -334,17 +336,19 @@ class Issues(Source):
         """Return the issues of each sample, and a warning if turns of it have no annotation."""
         notes = {}
         for sample in samples:
-            own = [
+            annotations = [
                 annotation
                 for annotation in found.get(sample.conversation.id, ())
                 if sample.turn in {None, annotation.target.turn}
             ]
-            turns = set(judged_turns(sample.conversation, self.settings.everyone).turns)
-            missing = turns - {annotation.target.turn for annotation in own} if sample.turn is None else set()
-            warning = f"{PART}: {len(missing)} of {len(turns)} turns have no annotation" if own and missing else None
-            shown = {"issues": issue_rows(own)} if any(annotation.issues for annotation in own) else {}
-            if shown or warning:
-                notes[sample.target] = Note(shown, warning)
+            turns = set(judged_turns(sample.conversation, self.settings.all_speakers).turns)
+            missing = turns - {annotation.target.turn for annotation in annotations} if sample.turn is None else set()
+            warning = (
+                f"{PART}: {len(missing)} of {len(turns)} turns have no annotation" if annotations and missing else None
+            )
+            values = {"issues": issue_rows(annotations)} if any(annotation.issues for annotation in annotations) else {}
+            if values or warning:
+                notes[sample.target] = Note(values, warning)
         return notes
 
 
@@ -362,7 +366,7 @@ def issues_source(settings: Mapping[str, Any], context: SourceContext) -> Issues
 def translated(labels: Labels, source: Taxonomy, to_: Taxonomy) -> Labels:
     """Return the labels with kinds of one taxonomy as kinds of another (SODA-EVAL, appendix A).
 
-    If several kinds correspond to one, a label of any of them counts.
+    If several kinds correspond to one, a label of any kind counts.
 
     Raises:
         UnknownName: The source taxonomy names no counterparts in the other one.
@@ -402,10 +406,12 @@ def asking_of(settings: IssueSettings, taxonomy: Taxonomy, finder: ModelInfo, fo
                 f"project's {taxonomy.name!r}. Use the same one, or fine-tune the model again"
             )
         return FinderOptions(builder, together=False, context=finder.context)
-    shown = {entry["type"] for shot in SHIPPED_SHOTS for entry in shot.verdict["issues"]}
-    shots = SHIPPED_SHOTS if settings.examples and shown <= set(taxonomy.names) else ()
+    example_kinds = {entry["type"] for shot in SHIPPED_SHOTS for entry in shot.verdict["issues"]}
+    shots = SHIPPED_SHOTS if settings.examples and example_kinds <= set(taxonomy.names) else ()
     return FinderOptions(
-        IssuePromptBuilder(taxonomy, not is_in_process, shots), settings.together and not is_in_process, finder.context
+        IssuePromptBuilder(taxonomy, not is_in_process, shots),
+        settings.whole_dialogue and not is_in_process,
+        finder.context,
     )
 
 
@@ -424,7 +430,7 @@ def issue_rows(found: Iterable[IssueAnnotation]) -> list[dict[str, Any]]:
     ]
 
 
-def turns_of(samples: Iterable[Sample], everyone: bool = False) -> list[Sample]:
+def turns_of(samples: Iterable[Sample], all_speakers: bool = False) -> list[Sample]:
     """Return the turns to ask a judge about: those of the samples' conversations, up to the last sampled turn."""
     last_turns: dict[str, tuple[Conversation, int]] = {}
     for sample in samples:
@@ -434,7 +440,7 @@ def turns_of(samples: Iterable[Sample], everyone: bool = False) -> list[Sample]:
     return [
         Sample(conversation, turn)
         for conversation, last in last_turns.values()
-        for turn in judged_turns(conversation, everyone).turns
+        for turn in judged_turns(conversation, all_speakers).turns
         if turn <= last
     ]
 

@@ -49,7 +49,7 @@ class UnreadableVerdict:
     reason: str
 
 
-class _DuplicateKey(ValueError):
+class _RepeatedKey(ValueError):
     """A JSON object has a key twice."""
 
 
@@ -88,7 +88,7 @@ def _only_object(text: str) -> dict[str, Any] | UnreadableVerdict:
         return UnreadableVerdict("text before the verdict" if "{" in body else "no JSON object")
     try:
         content, end = _decoder.raw_decode(body)
-    except _DuplicateKey:
+    except _RepeatedKey:
         return UnreadableVerdict("duplicate key")
     except (ValueError, RecursionError):
         return UnreadableVerdict("broken or truncated JSON")
@@ -155,7 +155,7 @@ def _text(text: str) -> str:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     content = dict(pairs)
     if len(content) < len(pairs):
-        raise _DuplicateKey
+        raise _RepeatedKey
     return content
 
 

@@ -81,7 +81,7 @@ class WritingSettings(SourceSettings):
         description="Detection of duplicate assertions: by the writer (model), or by an embedder (embedding).",
     )
     embedder: str = Field(default="minilm-l6", description="Embedder of `deduplicate: embedding`.")
-    alike: float = Field(
+    min_similarity: float = Field(
         default=ALIKE, gt=0, le=1, description="Cosine similarity from which two assertions count as duplicates."
     )
 
@@ -135,7 +135,7 @@ class WrittenPool:
 
     def without_private(self, assertions: Iterable[Assertion], source: _SourceText) -> list[Assertion]:
         """Return the assertions without private details and quotes; details in their reasons are masked."""
-        kept = []
+        public = []
         for assertion in assertions:
             details = source.names.private(assertion.text)
             if details:
@@ -147,8 +147,8 @@ class WrittenPool:
                 reasons = [
                     r.model_copy(update={"text": hidden(r.text), "quote": hidden(r.quote)}) for r in assertion.reasons
                 ]
-                kept.append(replace(assertion, reasons=tuple(reasons)))
-        return kept
+                public.append(replace(assertion, reasons=tuple(reasons)))
+        return public
 
     def check(self) -> None:
         """Raise an error with the reasons if the pool is empty."""
@@ -164,8 +164,8 @@ class WrittenPool:
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts; private details are never saved."""
-        about = {"left_out": dict(self.left_out), "failures": dict(self.failures)}
-        return {**self.counts, **about, "flagged": len(self.flagged)}
+        reasons = {"left_out": dict(self.left_out), "failures": dict(self.failures)}
+        return {**self.counts, **reasons, "flagged": len(self.flagged)}
 
 
 @dataclass(frozen=True)
@@ -209,11 +209,11 @@ def write_pool(
     flows = [extract(sample, good, guidance, show, most) for sample, good in pairs]
     results = yield from together([_to_writer(flow, f"studied {name}".strip(), most) for flow in flows])
     pool = WrittenPool()
-    pool.failed(one.failure for one in results if one.failure is not None)
-    in_part = sum(one.truncated_share > 0 for one in results)
+    pool.failed(result.failure for result in results if result.failure is not None)
+    in_part = sum(result.truncated_share > 0 for result in results)
     pool.counts.update({"conversations": len(results), "shown in part": in_part})
     source = _SourceText.of(studied.samples, guidance)
-    reasons = {side: [r for one in results if one.side is side for r in one.reasons] for side in Polarity}
+    reasons = {side: [r for result in results if result.side is side for r in result.reasons] for side in Polarity}
     purpose = f"written {name}".strip()
     parts = [
         _write_class(pool, writing, *class_and_reasons, source, purpose, write) for class_and_reasons in reasons.items()
@@ -233,14 +233,16 @@ def _write_class(
     written = yield from _to_writer(flow, purpose, settings.reasons)
     pool.failed(written.failures)
     pool.left_out += written.left_out
-    kept = pool.without_private(written.assertions, source)
+    public = pool.without_private(written.assertions, source)
     if write is not None:
-        distinct = DistinctAssertions(kept)
+        distinct = DistinctAssertions(public)
     elif settings.deduplicate == "model":
-        distinct = yield from _to_writer(deduplicate(kept, guidance), purpose, settings.reasons)
+        distinct = yield from _to_writer(deduplicate(public, guidance), purpose, settings.reasons)
     else:
-        vectors = yield [Request(EMBEDDER, EmbeddingText(settings.embedder, each.text)) for each in kept]
-        distinct = deduplicate_by_cosine(kept, np.array(vectors) if kept else np.zeros((0, 1)), settings.alike)
+        vectors = yield [Request(EMBEDDER, EmbeddingText(settings.embedder, assertion.text)) for assertion in public]
+        distinct = deduplicate_by_cosine(
+            public, np.array(vectors) if public else np.zeros((0, 1)), settings.min_similarity
+        )
     pool.failed(distinct.failures)
     pool.counts += Counter(reasons=len(reasons), written=len(written.assertions), repeated=distinct.repeated)
     return distinct.assertions
@@ -268,8 +270,8 @@ def _stand_in(reasons: int, assertions: int, prompt: Prompt, repeats: bool = Fal
         repeated = range(2, SHOWN + 1) if repeats else ()
         return Reply(json.dumps({"repeats": [{"number": place, "number_of_earlier": 1} for place in repeated]}))
     text, count = (REASON, reasons) if "reasons" in keys else (ASSERTION, assertions)
-    asked = hashlib.sha256("\n".join(message.content for message in prompt.messages).encode("utf-8", "replace"))
-    letters = asked.hexdigest()[:12].translate(str.maketrans("0123456789", "ghijklmnop"))
+    digest = hashlib.sha256("\n".join(message.content for message in prompt.messages).encode("utf-8", "replace"))
+    letters = digest.hexdigest()[:12].translate(str.maketrans("0123456789", "ghijklmnop"))
     words = [f"{letters}{chr(ord('a') + place)}" for place in range(count)]
     return Reply("\n".join(f"- {text.format(word)}" for word in words))
 
@@ -425,6 +427,6 @@ def checked_given(name: str, given: Rubric, main: Question) -> Rubric:
     questions = [question for question in given.judged if question.scale.is_ordered and question.id not in excluded]
     if not questions:
         raise BadInput(
-            f"given: {name}: no question besides the main one has an ordered scale that a judge can answer on"
+            f"rivals: {name}: no question besides the main one has an ordered scale that a judge can answer on"
         )
     return rubric_of(questions, main, name, given.instructions, given.learned_on)

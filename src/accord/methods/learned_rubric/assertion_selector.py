@@ -220,14 +220,14 @@ class AssertionSelector:
             BadInput: No question was answered, or there are too few good or bad conversations.
         """
         side, settings = self.training_side(evidence, labels), self.settings
-        pool, budgets = side.pool, [AssertionBudget(*each) for each in settings.budgets]
+        pool, budgets = side.pool, [AssertionBudget(*pair) for pair in settings.budgets]
         alphas = settings.alphas if settings.policy == RUBICON else (0.0,)
         fold = stratified(side.groups, pool.good, self.seed)
         choose = chooser(settings.policy, self.seed)
         self.tuned_ = tuned(pool, fold, alphas, budgets, choose, settings.targets == POOLED)
         chosen = sorted(self.choose(pool), key=lambda row: (not pool.sat[row], -pool.separation[row]))
         if not chosen:
-            budgets_shown = [list(each) for each in settings.budgets]
+            budgets_shown = [list(pair) for pair in settings.budgets]
             raise BadInput(
                 f"no assertion fits the budgets {budgets_shown}: the pool has assertions of the other class only"
             )
@@ -248,8 +248,8 @@ class AssertionSelector:
         """Return the pool to select from; `BadInput` if no question was answered, or a class is missing."""
         rated = ratings(evidence, labels, self.question)
         classes = verdicts(rated, self.question, self.settings, FEWEST)
-        asked = dict.fromkeys(c.question for c in evidence.columns if c.question and c.option is not None)
-        names = list(self.classes) or [name for name in asked if name != self.question.id]
+        answered = dict.fromkeys(c.question for c in evidence.columns if c.question and c.option is not None)
+        names = list(self.classes) or [name for name in answered if name != self.question.id]
         if not names:
             raise BadInput(
                 "no judge answered an assertion. Configure one in accord.yaml: models: {judge: {model: NAME}}"

@@ -247,7 +247,10 @@ class RubricFindings(Findings):
 
     def to_json(self) -> dict[str, Any]:
         """Return the findings as JSON values."""
-        lists = {"rows": [row.to_json() for row in self.rows], "assertions": [one.to_json() for one in self.assertions]}
+        lists = {
+            "rows": [row.to_json() for row in self.rows],
+            "assertions": [assertion.to_json() for assertion in self.assertions],
+        }
         return {**super().to_json(), **lists}
 
     @classmethod
@@ -270,7 +273,7 @@ class RubricFindings(Findings):
             f"score {number(best.value, 1)} points above bad ones ({number(best.low, 1)} to {number(best.high, 1)})."
         )
         rows: list[list[str | Estimate]] = [[row.system, *(row.figures[name] for name in COLUMNS)] for row in self.rows]
-        own = frozenset(place for place, row in enumerate(self.rows) if row.system == RUBICON)
+        learned_rows = frozenset(place for place, row in enumerate(self.rows) if row.system == RUBICON)
         yields = (
             "Yield follows the paper: its window comes from the tested labels. For the deployed yield the window comes "
             "from the training side, and the next column is the precision of the labels given there."
@@ -278,8 +281,8 @@ class RubricFindings(Findings):
         return Section("The learned rubric", lead, [
             Charts([self._separations()]), Text(self._worst(), "soft"),
             Charts([self._histogram()], ("good", "bad, by annotators")), Text(self._trust(), "soft"),
-            Text("Assertions by share of failures", "heading"), *(one.fold() for one in self.assertions),
-            Text("Rubrics", "heading"), Table(["", *COLUMNS.values()], rows, own=own), Text(yields, "soft"),
+            Text("Assertions by share of failures", "heading"), *(assertion.fold() for assertion in self.assertions),
+            Text("Rubrics", "heading"), Table(["", *COLUMNS.values()], rows, own=learned_rows), Text(yields, "soft"),
             Text(f"Each new conversation takes {len(self.assertions)} questions.", "soft"),
             Text(self.evaluator["signature"], "code"),
         ])  # fmt: skip
@@ -340,8 +343,8 @@ def examine_rubric(
         rivals: Other rubrics by name; one that fails gets a row with the reason.
     """
     decided, selector = ClassifiedSamples.of(test, settings, fewest=1), fit.selector
-    asked = only(fit.everything, fit.to_ask(selector.names_))
-    answers = yield from ask_rubric(asked, decided.samples, JUDGE, "held-out side judged")
+    selected = only(fit.everything, fit.to_ask(selector.names_))
+    answers = yield from ask_rubric(selected, decided.samples, JUDGE, "held-out side judged")
     rows = [score_selector(settings.policy, selector, answers, decided, test)]
     if test.question.can_be_judged:
         directly = _sum_of({test.question.id: "sat"}, fit, settings).fit(fit.answers, fit.train.labels)
@@ -393,15 +396,15 @@ def _score_rival(
 ) -> Flow[RubricScore]:
     """Score the sum of all questions of a rubric; on failure the row has the reason."""
     main, train = test.question, fit.train
-    asked = asking(rubric, (question.id for question in rubric.questions if question.id != main.id))
+    summed = asking(rubric, (question.id for question in rubric.questions if question.id != main.id))
     try:
-        seen = yield from ask_rubric(asked, fit.decided.samples, JUDGE, f"{rubric.name}: judged")
+        seen = yield from ask_rubric(summed, fit.decided.samples, JUDGE, f"{rubric.name}: judged")
         selector = _sum_of({}, fit, settings)
-        if len(rubric.assertions) == len(asked.questions):
+        if len(rubric.assertions) == len(summed.questions):
             everything = settings.model_copy(update={"policy": ALL})
             selector = AssertionSelector.of_rubric(rubric, main, everything, train.seed)
         selector.fit(seen, train.labels)
-        answers = yield from ask_rubric(asked, decided.samples, JUDGE, f"{rubric.name}: held-out side judged")
+        answers = yield from ask_rubric(summed, decided.samples, JUDGE, f"{rubric.name}: held-out side judged")
         return score_selector(name, selector, answers, decided, test)
     except BadInput as error:
         return RubricScore(name, dict.fromkeys(NAMES, Estimate()), failed=str(error))

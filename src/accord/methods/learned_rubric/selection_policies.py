@@ -406,7 +406,10 @@ def tuned(
     the
     training folds.
     """
-    sides = [(Candidates(pool.of(fold != each), pooled), np.flatnonzero(fold == each)) for each in np.unique(fold)]
+    sides = [
+        (Candidates(pool.of(fold != held_out), pooled), np.flatnonzero(fold == held_out))
+        for held_out in np.unique(fold)
+    ]
     best: tuple[TuningTrial, Floats] | None = None
     tried = []
     for budget in budgets:

@@ -55,7 +55,7 @@ class LearnedRubricSettings(WritingSettings, SelectionSettings):
     pool: str | None = Field(
         default=None, description="Rubric to select from, instead of writing one: name of a shipped rubric, or a file."
     )
-    given: tuple[str, ...] = Field(
+    rivals: tuple[str, ...] = Field(
         default=(), description="Rubrics to compare with: names of shipped rubrics, or files."
     )
     held_out: float = Field(
@@ -127,7 +127,7 @@ class LearnedRubric(LearnedSource[_LearnedValue]):
         settings, targets = self.settings, train.targets
         rated = verdicts_of(targets, train.labels, train.question, settings, 2 * FEWEST)
         groups = [train.group_of(targets[row]) for row in rated.row]
-        files = [*([settings.pool] if settings.pool else []), *settings.given]
+        files = [*([settings.pool] if settings.pool else []), *settings.rivals]
         learned_on = {
             name for path in dict.fromkeys(files) for name in load_rubric(path, self.context.folder).learned_on
         }
@@ -197,7 +197,7 @@ class LearnedRubric(LearnedSource[_LearnedValue]):
         """Return the rubrics to compare with, by name."""
         return {
             name: checked_given(name, load_rubric(name, self.context.folder), main)
-            for name in dict.fromkeys(self.settings.given)
+            for name in dict.fromkeys(self.settings.rivals)
         }
 
     # --- measuring ----------------------------------------------------------------------------------------------

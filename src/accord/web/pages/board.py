@@ -1,6 +1,6 @@
-"""Board: what all scores look like, and the conversations behind each part of each figure.
+"""Board pages: distribution and means of scores, and lists of the texts behind each part of a chart.
 
-A page's state is its address: filters are links, and going back leads to where one was.
+The address holds the state of a page: filters are links, and the browser's back button works.
 """
 
 from __future__ import annotations
@@ -16,78 +16,88 @@ from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from markupsafe import Markup
 
-from accord.board import DIMENSIONS, NEXT, ORDERS, Board, Density, Figures, OverTime, Selection, Texts
+from accord.board import (
+    DIMENSIONS,
+    NEXT,
+    ORDERS,
+    Board,
+    BoardFigures,
+    BoardFilters,
+    Density,
+    SelectedScores,
+    TimeSeries,
+)
 from accord.charts import Axis, ChartLine, ChartLink, Guide, line_chart
 from accord.edges import BadInput, parse_whole_number
 from accord.web.context import WorkbenchContext
 
 CHART_SIZE = (600, 200)
-_ALSO = ("page", "back")
-_LONGEST_BACK = 4096
-_NARROWER = {"low": None, "high": None, "unscored": False, "order": "worst"}
+_PAGE_FIELDS = ("page", "back")
+_MAX_BACK = 4096
+_NO_LIST_FILTERS = {"low": None, "high": None, "unscored": False, "order": "worst"}
 
 
 def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
-    """The routes of this part."""
-    pages = _Pages(context)
-    for path, page in (("/board", pages.board), ("/board/list", pages.listed)):
+    """Add the board and its lists."""
+    pages = _BoardPages(context)
+    for path, page in (("/board", pages.board), ("/board/list", pages.list)):
         app.get(f"{path}.json")(page)
         app.get(path)(page)
 
 
-class _Pages:
+class _BoardPages:
     def __init__(self, context: WorkbenchContext) -> None:
         self.context = context
         self._board: Board | None = None
 
     @property
-    def board_of_project(self) -> Board:
-        """Made when it is first looked at."""
+    def data(self) -> Board:
+        """The board of the project, created at its first use."""
         if self._board is None:
             self._board = Board(self.context.project)
         return self._board
 
     def board(self, request: Request) -> Response:
-        """Every figure of a selection."""
+        """Show the statistics of a selection."""
         visitor = self.context.visitor(request, "lead")
-        selection = Selection.from_query(request.url.query, _ALSO)
-        found = self.board_of_project.figures(selection)
-        if found is None:
-            return self.context.answer(request, "board_empty", visitor, {"said": NEXT, "texts": 0})
-        texts, figures = found
+        selection = BoardFilters.from_query(request.url.query, _PAGE_FIELDS)
+        result = self.data.figures(selection)
+        if result is None:
+            return self.context.render_or_json(request, "board_empty", visitor, {"summary": NEXT, "texts": 0})
+        texts, figures = result
         links = Links(selection)
         data = {"selection": texts.selection.to_json(), **figures.to_json()}
         for number, each in enumerate(data["density"]["bins"]):
             each["list"] = links.bin(figures, number)
-        return self.context.answer(
-            request, "board", visitor, data, found=texts, figures=figures, links=links, dimensions=DIMENSIONS,
+        return self.context.render_or_json(
+            request, "board", visitor, data, scores=texts, figures=figures, links=links, dimensions=DIMENSIONS,
             charts=_charts(texts, figures, links), hidden=_hidden(selection), has_gaps=_has_gaps(figures.time),
         )  # fmt: skip
 
-    def listed(self, request: Request) -> Response:
-        """A page of the texts of a selection."""
+    def list(self, request: Request) -> Response:
+        """Show a page of the texts of a selection."""
         visitor = self.context.visitor(request, "lead")
         query = request.url.query
-        selection = Selection.from_query(query, _ALSO)
+        selection = BoardFilters.from_query(query, _PAGE_FIELDS)
         number, back = _page_and_back(query)
-        found = self.board_of_project.page(selection, number)
-        if found is None:
-            return self.context.answer(request, "board_empty", visitor, {"said": NEXT, "texts": 0})
-        texts, page = found
+        result = self.data.page(selection, number)
+        if result is None:
+            return self.context.render_or_json(request, "board_empty", visitor, {"summary": NEXT, "texts": 0})
+        texts, page = result
         links = Links(selection, back)
         rows = [{**row, "conversation_link": links.conversation(row["conversation"], row["turn"], page.number)}
                 for row in page.to_json()["rows"]]  # fmt: skip
         data = {"selection": texts.selection.to_json(), **page.to_json(), "rows": rows}
-        return self.context.answer(
-            request, "board_list", visitor, data, found=texts, listed=page, links=links, orders=_orders(texts)
+        return self.context.render_or_json(
+            request, "board_list", visitor, data, scores=texts, listed=page, links=links, orders=_orders(texts)
         )
 
 
-def _orders(texts: Texts) -> list[str]:
+def _orders(texts: SelectedScores) -> list[str]:
     return [each for each in ORDERS if each != "apart" or len(texts.annotators) > 1]
 
 
-def _charts(texts: Texts, figures: Figures, links: Links) -> dict[str, Markup | None]:
+def _charts(texts: SelectedScores, figures: BoardFigures, links: Links) -> dict[str, Markup | None]:
     if not figures.texts:
         return {"density": None, "time": None}
     return {
@@ -96,7 +106,7 @@ def _charts(texts: Texts, figures: Figures, links: Links) -> dict[str, Markup | 
     }
 
 
-def _density_chart(figures: Figures, x: Axis, links: Links) -> Markup:
+def _density_chart(figures: BoardFigures, x: Axis, links: Links) -> Markup:
     """Draw the density of scores with its band, that of people's answers dashed, and a link per bin with scores."""
     density, given = figures.density, figures.given
     lines = [_density_line(density, "model")]
@@ -121,7 +131,7 @@ def _density_line(density: Density, kind: str) -> ChartLine:
     return ChartLine(density.at, density.density, *band, kind=kind, is_dashed=is_people, name=name)
 
 
-def _time_chart(time: OverTime, y: Axis, links: Links) -> Markup:
+def _time_chart(time: TimeSeries, y: Axis, links: Links) -> Markup:
     """Draw means with intervals over time, the middle 80% of texts as a band, events as numbered lines, and links."""
     moments, low = time.moments, y.low or 0.0
     means = [(place, moment) for place, moment in enumerate(moments) if moment.mean.value is not None]
@@ -147,7 +157,7 @@ def _time_chart(time: OverTime, y: Axis, links: Links) -> Markup:
     return line_chart(lines, x, y, f"Mean score by {time.step}", guides=guides, links=parts, size=CHART_SIZE)
 
 
-def _has_gaps(time: OverTime) -> bool:
+def _has_gaps(time: TimeSeries) -> bool:
     """Return True if days or weeks without scores lie between the first and the last."""
     return any(
         (date.fromisoformat(later.since[:10]) - date.fromisoformat(earlier.until)).days > 1
@@ -155,29 +165,29 @@ def _has_gaps(time: OverTime) -> bool:
     )
 
 
-def _hidden(selection: Selection) -> list[tuple[str, str]]:
-    """What a form that compares two groups keeps of the state."""
-    found = parse_qs(selection.to_query(first=None, second=None), keep_blank_values=True)
-    return [(name, value) for name, values in found.items() for value in values]
+def _hidden(selection: BoardFilters) -> list[tuple[str, str]]:
+    """Return the fields that a form to compare two groups keeps."""
+    fields = parse_qs(selection.to_query(first=None, second=None), keep_blank_values=True)
+    return [(name, value) for name, values in fields.items() for value in values]
 
 
 def _page_and_back(query: str) -> tuple[int, str]:
-    """The number of the page, and the board that the list was opened from.
+    """Return the number of the page, and the board from which the list was opened.
 
     Raises:
-        BadInput: The page is no number.
+        BadInput: The page is not a number.
     """
     named = parse_qs(query, keep_blank_values=True)
     page, back = named.get("page", ["1"])[-1], named.get("back", [""])[-1]
     number = parse_whole_number(page)
     if number is None:
-        raise BadInput(f"page is a number from 1 up, got {page[:40]!r}")
+        raise BadInput(f"page: got {page[:40]!r}, allowed: a number from 1")
     return number, back if _is_board(back) else ""
 
 
 def _is_board(back: str) -> bool:
-    """Whether it is an address of the board here, and of nowhere else."""
-    if len(back) > _LONGEST_BACK or "\\" in back:
+    """Return True for an address of the board of this server."""
+    if len(back) > _MAX_BACK or "\\" in back:
         return False
     try:
         parts = urlsplit(back)
@@ -189,58 +199,58 @@ def _is_board(back: str) -> bool:
 class Links:
     """Addresses of other states of the board."""
 
-    def __init__(self, selection: Selection, back: str = "") -> None:
+    def __init__(self, selection: BoardFilters, back: str = "") -> None:
         self.selection, self._back = selection, back
 
     def board(self, **changes: Any) -> str:
-        """The board with some filters changed."""
-        query = replace(self.selection, **_NARROWER).to_query(**changes)  # type: ignore[arg-type]
+        """Return the board with some filters changed."""
+        query = replace(self.selection, **_NO_LIST_FILTERS).to_query(**changes)  # type: ignore[arg-type]
         return f"/board?{query}" if query else "/board"
 
     @property
     def back(self) -> str:
-        """The board that a list was opened from."""
+        """The board from which the list was opened."""
         return self._back or self.board()
 
     def list(self, page: int = 1, /, **changes: Any) -> str:
-        """The texts behind a part of the board; or another state of the same list."""
+        """Return the list of texts behind a part of the board, or another state of the list."""
         query = self.selection.to_query(**changes)
         more = urlencode({**({"page": page} if page > 1 else {}), "back": self._back or self.board()})
         return f"/board/list?{query}&{more}" if query else f"/board/list?{more}"
 
-    def bin(self, figures: Figures, place: int) -> str:
-        """The texts in a bin of the density."""
+    def bin(self, figures: BoardFigures, place: int) -> str:
+        """Return the list of texts in a bin of the density."""
         each, last = figures.density.bins[place], len(figures.density.bins) - 1
         return self.list(low=each.low if place else None, high=each.high if place < last else None)
 
-    def tail(self, figures: Figures, **changes: Any) -> str:
-        """The texts in the lowest tenth, those at its end among them: a list ends below its `high`."""
+    def tail(self, figures: BoardFigures, **changes: Any) -> str:
+        """Return the list of texts in the lowest tenth, including its upper end."""
         end = figures.density.tail
         return self.list(high=None if end is None else math.ceil(end * 1e6) / 1e6 + 1e-6, **changes)
 
     def conversation(self, name: str, turn: int | None, page: int = 1, **changes: Any) -> str:
-        """A text in its conversation, and the way back to the list."""
+        """Return the conversation page of a text, with a link back to the list."""
         query = {**({} if turn is None else {"turn": turn}), "back": self.list(page, **changes)}
         return f"/conversation/{quote(name, safe='')}?{urlencode(query)}"
 
     def disputed(self, name: str, turn: int | None) -> str:
-        """A text on which annotators differ, from the list of all such."""
+        """Return the conversation page of a disputed text, with a link back to the list of disputed texts."""
         return self.conversation(name, turn, order="apart", view="panel")
 
     def unset(self, name: str) -> str:
-        """The board without a filter."""
+        """Return the board without a filter."""
         return self.board(**{name: None})
 
     def only(self, name: str, value: str) -> str:
-        """The board of one group alone."""
+        """Return the board of one group."""
         return self.board(annotators=(value,)) if name == "annotator" else self.board(**{name: value})
 
     def group(self, name: str, value: str) -> str:
-        """The texts of one group."""
+        """Return the list of texts of one group."""
         return self.list(**_of_group(name, value))
 
-    def group_tail(self, figures: Figures, name: str, value: str) -> str:
-        """The texts of one group that are in the lowest tenth of all."""
+    def group_tail(self, figures: BoardFigures, name: str, value: str) -> str:
+        """Return the list of texts of one group in the lowest tenth of all."""
         return self.tail(figures, **_of_group(name, value))
 
 

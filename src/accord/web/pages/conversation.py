@@ -1,7 +1,7 @@
-"""The reading view (`/conversation/ID`): a transcript with everything that people, models and metrics said of it.
+"""Conversation page: a transcript with answers, issues, scores, predictions and metrics, for leads.
 
-For leads alone. What takes long (what the evaluator in use expects of each person) is worked out in the background; all
-else is what the store holds. Everything that a log, a model or a person wrote is text on the page.
+Predictions of the evaluator in use are computed in the background. Everything else comes from the store. Texts of logs,
+models and people are always escaped.
 """
 
 from __future__ import annotations
@@ -21,267 +21,276 @@ from starlette.exceptions import HTTPException
 from accord.charts import Axis, ChartRow, bar_chart, share_bars
 from accord.edges import one_line_json, sendable, truncate_middle
 from accord.live import Refused
-from accord.project import Project
 from accord.store import scores_of_conversation
-from accord.studies import Expected, Guess, Passages, Perspectives, Used, excerpts, tool_calls_of
+from accord.studies import (
+    AnnotatorPrediction,
+    CitationFinder,
+    ConversationPredictions,
+    DocumentUse,
+    PredictionService,
+    excerpts,
+    tool_calls_of,
+)  # fmt: skip
 from accord.values import ISSUE, NON_SPEAKERS, SYNTHETIC, Annotation, Conversation, Estimate, Turn
-from accord.web.context import WorkbenchContext, reading_address
-from accord.web.pages.conversation_details import Answer, Found, Judgement, Place, Reading, reading_of
-from accord.web.pages.rating_view import Finding, Piece, pieces
+from accord.web.context import WorkbenchContext, conversation_address
+from accord.web.pages.conversation_details import (
+    ConversationDetails,
+    JudgeAnswer,
+    ModelIssues,
+    PersonAnswer,
+    Place,
+    load_details,
+)  # fmt: skip
+from accord.web.pages.rating_view import IssueView, TextPiece, issue_views, text_pieces
 
 _BACK = re.compile(r"/board(?:[/?][\w\-.~!$&'()*+,;=:@/?%]*)?", re.ASCII)
-"""Where a page may lead back to: the board of this server and nothing else."""
+"""Addresses to go back to: the board of this server."""
 _NUMBER = re.compile(r"\d{1,9}", re.ASCII)
-FOLDED = 400
-"""Characters of an instruction or a tool's output that is not folded in."""
-RUNS = 8
-"""Runs whose scores are listed for each target, the latest first."""
-PUSHES = 12
-"""The weightiest attributions that are drawn."""
-TEXTLESS = (
-    "this conversation was scored live, and its text is not kept here; to read it, import its log under the same id: "
+MAX_UNFOLDED = 400
+"""Length of an instruction or tool output, in characters, above which it is folded."""
+MAX_RUNS = 8
+MAX_ATTRIBUTIONS = 12
+NOT_STORED = (
+    "this conversation was scored live and its text was not stored; to read it, import its log with the same id: "
     "accord import chats.jsonl"
 )
 
 
 def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
-    """The routes of this part."""
-    transcripts = _Transcripts(context)
-    context.on_close.append(transcripts.perspectives.jobs.close)
-    app.get("/conversation/{id:path}")(transcripts.page)
+    """Add the conversation page."""
+    page = _ConversationPage(context)
+    context.on_close.append(page.predictions.jobs.close)
+    app.get("/conversation/{id:path}")(page.show)
 
 
-def way_back(back: str) -> str:
-    """The page of the board to go back to; empty where the address names any other place.
+def back_address(back: str) -> str:
+    """Return the address if it is one of the board of this server; else an empty text.
 
-    >>> way_back("/board/list?question=Q0"), way_back("//elsewhere.org/board"), way_back("/boards")
+    >>> back_address("/board/list?question=Q0"), back_address("//elsewhere.org/board"), back_address("/boards")
     ('/board/list?question=Q0', '', '')
     """
     return back if len(back) <= 4000 and _BACK.fullmatch(back) and "//" not in back.partition("?")[0] else ""
 
 
-class _Transcripts:
+class _ConversationPage:
     def __init__(self, context: WorkbenchContext) -> None:
         self.context = context
-        self.perspectives = Perspectives(context.project)
+        self.predictions = PredictionService(context.project)
 
-    def page(self, id: str, request: Request, turn: str = "", back: str = "", open: str = "") -> Response:
-        """A conversation; its data where `.json` stands behind its id."""
+    def show(self, id: str, request: Request, turn: str = "", back: str = "", open: str = "") -> Response:
+        """Show a conversation; its data if `.json` follows the id."""
         visitor = self.context.visitor(request, "lead")
-        reading, is_json = self._read(id)
-        if reading is None:
+        details, is_json = self._load(id)
+        if details is None:
             project = self.context.project
             if scores_of_conversation(project.store, project.mart, id.removesuffix(".json")):
-                raise Refused(404, TEXTLESS)
+                raise Refused(404, NOT_STORED)
             raise HTTPException(404)
-        found = self.perspectives.of(reading.conversation)
+        conversation = details.conversation
+        predictions = self.predictions.predict(conversation)
         if is_json:
-            # In ASCII: escapes carry what no encoding does, such as half of a surrogate pair.
-            data = {**reading.to_json(), "expected": found.to_json()}
+            # ASCII: escapes can carry invalid Unicode, such as half of a surrogate pair.
+            data = {**details.to_json(), "predictions": predictions.to_json()}
             return Response(json.dumps(data, default=str), media_type="application/json")
-        chosen = int(turn) if _NUMBER.fullmatch(turn) and int(turn) < len(reading.conversation.turns) else None
-        here = reading_address(reading.conversation.id, None, way_back(back))
-        return self.context.page(
-            "conversation", visitor, about=reading, blocks=list(_blocks(reading, found, self.context.project)),
-            chosen=chosen, back=way_back(back), is_open=open == "all", here=here, whole=_whole(reading, found),
-            documents=_documents(reading.conversation), expected=found, made=_made(reading.conversation),
-            metadata=_metadata(reading.conversation), join="&" if "?" in here else "?",
+        chosen = int(turn) if _NUMBER.fullmatch(turn) and int(turn) < len(conversation.turns) else None
+        here = conversation_address(conversation.id, None, back_address(back))
+        return self.context.render(
+            "conversation", visitor, conversation=conversation, turns=list(_turns(details, predictions)),
+            chosen=chosen, back=back_address(back), is_open=open == "all", here=here,
+            whole=_place_details(details, predictions, None, details.scores()), documents=_documents(conversation),
+            predictions=predictions, origin=_origin(conversation), metadata=_metadata(conversation),
+            join="&" if "?" in here else "?",
         )  # fmt: skip
 
-    def _read(self, id: str) -> tuple[Reading | None, bool]:
-        """The conversation of an address, and whether its data are wanted: an id may end in `.json` itself."""
+    def _load(self, id: str) -> tuple[ConversationDetails | None, bool]:
+        """Return the conversation of an address, and True if its JSON is requested; an id may end in `.json`."""
         project = self.context.project
-        found = reading_of(project, id)
-        if found is None and id.endswith(".json"):
-            return reading_of(project, id.removesuffix(".json")), True
-        return found, False
+        details = load_details(project, id)
+        if details is None and id.endswith(".json"):
+            return load_details(project, id.removesuffix(".json")), True
+        return details, False
 
 
-# --- what the template is told -----------------------------------------------------------------------------------
+# --- values of the template -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Excerpt:
-    """A document as a turn uses it: its cuts, each as pieces in which what the turn repeats is marked."""
+class DocumentExcerpt:
+    """Parts of a document that a turn uses, with repeated passages marked."""
 
     number: int
     title: str
     is_cited: bool
     is_repeated: bool
-    cuts: tuple[tuple[Piece, ...], ...]
+    parts: tuple[tuple[TextPiece, ...], ...]
 
 
 @dataclass(frozen=True)
-class Block:
-    """A turn with all that stands below it. Numbers of marks and of findings go through the page.
+class PlaceDetails:
+    """Details of a turn or of the whole conversation: answers, scores, predictions, metrics.
 
-    Attributes:
-        place: Of the turn, from 0.
-        role: Who speaks.
-        by: The name and the time that the log has, where it has them.
-        pieces: What is said, cut where quotes stand.
-        start: The beginning of it, for the outline.
-        is_folded: Whether it is an instruction, or a tool's long output.
-        calls: What tools were called: names and arguments.
-        more: What else the log kept of the turn, as JSON; may be empty.
-        documents: Those that it uses.
-        marks: People's, by number.
-        found: Models', by number, with whom each is by and the score given with them.
-        said: What is said of the turn as a whole.
+    `earlier` is the number of older runs whose scores are not listed.
     """
 
-    place: int
-    role: str
-    by: str
-    pieces: tuple[Piece, ...]
-    start: str
-    is_folded: bool
-    calls: tuple[tuple[str, str], ...]
-    more: str
-    documents: tuple[Excerpt, ...]
-    marks: tuple[tuple[int, Annotation, str], ...]
-    found: tuple[tuple[Found, tuple[Finding, ...]], ...]
-    said: SaidOf
-
-    @property
-    def issues(self) -> int:
-        """How many issues people marked and models found in it."""
-        return len(self.marks) + sum(len(findings) for _, findings in self.found)
-
-
-@dataclass(frozen=True)
-class SaidOf:
-    """What is said of a turn, or of the conversation: answers, a judge's answers, scores, predictions, metrics."""
-
-    answers: Sequence[Answer]
-    judged: Sequence[tuple[Judgement, Markup]]
+    answers: Sequence[PersonAnswer]
+    judged: Sequence[tuple[JudgeAnswer, Markup]]
     scores: Sequence[Mapping[str, Any]]
     earlier: int
-    expected: Mapping[str, Any] | None
-    people: Sequence[tuple[str, Guess, Markup | None]]
+    prediction: Mapping[str, Any] | None
+    people: Sequence[tuple[str, AnnotatorPrediction, Markup | None]]
     attributions: Markup | None
     metrics: Mapping[str, float]
 
     @property
     def is_any(self) -> bool:
-        """Whether there is anything to show."""
-        return bool(self.answers or self.judged or self.scores or self.expected or self.metrics)
+        """True if there is anything to show."""
+        return bool(self.answers or self.judged or self.scores or self.prediction or self.metrics)
 
 
-def _blocks(reading: Reading, expected: Expected, project: Project) -> Iterator[Block]:
-    conversation = reading.conversation
-    passages, numbers, scores = Passages(conversation.documents), count(1), reading.scores()
+@dataclass(frozen=True)
+class TurnDetails:
+    """A turn with its details. Marks and issues are numbered through the page.
+
+    Attributes:
+        place: Index of the turn.
+        role: Role of the speaker.
+        by: Name and time, if the log has them.
+        pieces: Text, split at quotes.
+        start: First words, for the outline.
+        is_folded: True for instructions and long tool output.
+        calls: Tool calls as pairs of name and arguments.
+        more: Other fields of the log as JSON; may be empty.
+        documents: Documents that the turn uses.
+        marks: Marks of people with number and kind.
+        issues: Issues of models.
+        details: Answers, scores, predictions and metrics.
+    """
+
+    place: int
+    role: str
+    by: str
+    pieces: tuple[TextPiece, ...]
+    start: str
+    is_folded: bool
+    calls: tuple[tuple[str, str], ...]
+    more: str
+    documents: tuple[DocumentExcerpt, ...]
+    marks: tuple[tuple[int, Annotation, str], ...]
+    issues: tuple[tuple[ModelIssues, tuple[IssueView, ...]], ...]
+    details: PlaceDetails
+
+    @property
+    def issue_count(self) -> int:
+        """Number of issues marked by people and found by models."""
+        return len(self.marks) + sum(len(views) for _, views in self.issues)
+
+
+def _turns(details: ConversationDetails, predictions: ConversationPredictions) -> Iterator[TurnDetails]:
+    conversation = details.conversation
+    citations, numbers, scores = CitationFinder(conversation.documents), count(1), details.scores()
     replies = {id(turn) for turn in conversation.replies}
     for place, turn in enumerate(conversation.turns):
         text = sendable(turn.content)
-        marks = tuple((next(numbers), each, each.question.removeprefix(ISSUE)) for each in reading.marks.get(place, ()))
-        found = tuple((each, _findings(each, reading, numbers)) for each in reading.found.get(place, ()))
-        spans = [(each.span, number, False) for number, each, _ in marks if each.span]
+        marks = tuple((next(numbers), mark, mark.question.removeprefix(ISSUE)) for mark in details.marks.get(place, ()))
+        issues = tuple(
+            (found, issue_views(found.annotation.issues, details.kinds, numbers))
+            for found in details.issues.get(place, ())
+        )
+        spans = [(mark.span, number, False) for number, mark, _ in marks if mark.span]
         spans += [
-            (issue.span, finding.number, True)
-            for each, findings in found
-            for issue, finding in zip(each.annotation.issues, findings, strict=True)
+            (issue.span, view.number, True)
+            for found, views in issues
+            for issue, view in zip(found.annotation.issues, views, strict=True)
             if issue.span
         ]
-        used = passages.used_by(turn) if id(turn) in replies else ()
-        yield Block(
-            place, turn.role, " · ".join(filter(None, (turn.name, turn.time))), tuple(pieces(text, spans)),
-            _start(text), turn.role in NON_SPEAKERS and len(text) > FOLDED, _named_calls(turn),
-            _more(turn), tuple(_excerpt(conversation, each) for each in used), marks, found,
-            _said_of(reading, expected, place, scores),
+        uses = citations.uses(turn) if id(turn) in replies else ()
+        yield TurnDetails(
+            place, turn.role, " · ".join(filter(None, (turn.name, turn.time))), tuple(text_pieces(text, spans)),
+            _start(text), turn.role in NON_SPEAKERS and len(text) > MAX_UNFOLDED, _tool_calls(turn),
+            _other_fields(turn), tuple(_excerpt(conversation, use) for use in uses), marks, issues,
+            _place_details(details, predictions, place, scores),
         )  # fmt: skip
 
 
 def _start(text: str) -> str:
-    """The first words of a text, for one line."""
     words = " ".join(text[:200].split())
     return words if len(words) <= 90 else words[:89] + "…"
 
 
-def _whole(reading: Reading, expected: Expected) -> SaidOf:
-    return _said_of(reading, expected, None, reading.scores())
-
-
-def _said_of(
-    reading: Reading, expected: Expected, place: Place, scores: Mapping[Place, Sequence[Mapping[str, Any]]]
-) -> SaidOf:
-    judged = [(row, share_bars(row["shares"], row["question"])) for row in reading.judged.get(place, ())]
-    people = [(name, row, _drawn(row, name)) for name, row in expected.people.get(place, {}).items()]
-    mine, now = scores.get(place, ()), expected.scores.get(place)
-    pushed = next((row["attributions"] for row in (now, *mine) if row and row.get("attributions")), None)
-    drawn = None
-    if pushed:
-        largest = sorted(pushed.items(), key=lambda pair: -abs(pair[1]))[:PUSHES]
-        rows = [ChartRow(name, Estimate(effect), "model" if effect >= 0 else "flagged") for name, effect in largest]
-        drawn = bar_chart(rows, Axis("effect on the score"), "Effect of each input on the score")
-    return SaidOf(
-        reading.answers.get(place, ()), judged, mine[:RUNS], max(0, len(mine) - RUNS), now, people, drawn,
-        expected.metrics.get(place, {}),
+def _place_details(
+    details: ConversationDetails,
+    predictions: ConversationPredictions,
+    place: Place,
+    scores: Mapping[Place, Sequence[Mapping[str, Any]]],
+) -> PlaceDetails:
+    judged = [(answer, share_bars(answer["shares"], answer["question"])) for answer in details.judged.get(place, ())]
+    people = [
+        (name, row, share_bars(row["distribution"], name) if "distribution" in row else None)
+        for name, row in predictions.people.get(place, {}).items()
+    ]
+    rows, prediction = scores.get(place, ()), predictions.scores.get(place)
+    attributions = next((row["attributions"] for row in (prediction, *rows) if row and row.get("attributions")), None)
+    return PlaceDetails(
+        details.answers.get(place, ()), judged, rows[:MAX_RUNS], max(0, len(rows) - MAX_RUNS), prediction, people,
+        _attribution_chart(attributions) if attributions else None, predictions.metrics.get(place, {}),
     )  # fmt: skip
 
 
-def _drawn(row: Guess, name: str) -> Markup | None:
-    return share_bars(row["distribution"], name) if "distribution" in row else None
+def _attribution_chart(attributions: Mapping[str, float]) -> Markup:
+    largest = sorted(attributions.items(), key=lambda pair: -abs(pair[1]))[:MAX_ATTRIBUTIONS]
+    rows = [ChartRow(name, Estimate(effect), "model" if effect >= 0 else "flagged") for name, effect in largest]
+    return bar_chart(rows, Axis("effect on the score"), "Effect of each input on the score")
 
 
-def _findings(found: Found, reading: Reading, numbers: Iterator[int]) -> tuple[Finding, ...]:
-    rows = []
-    for issue in found.annotation.issues:
-        kind = None if reading.kinds is None else reading.kinds.find(issue.type)
-        definition = "" if kind is None else kind.definition
-        rows.append(Finding(next(numbers), issue.type, definition, issue.comment, issue.quote, issue.is_made_up))
-    return tuple(rows)
-
-
-def _named_calls(turn: Turn) -> tuple[tuple[str, str], ...]:
-    """Each tool call with its tool's name, where the log says it."""
+def _tool_calls(turn: Turn) -> tuple[tuple[str, str], ...]:
+    """Return each tool call with the name of its tool, if the log has it."""
     called = turn.extra.get("tool_calls")
     rows = called if isinstance(called, list | tuple) else [called]
-    return tuple((_tool(row), sendable(text)) for row, text in zip(rows, tool_calls_of(turn), strict=False))
+    return tuple((_tool_name(row), sendable(text)) for row, text in zip(rows, tool_calls_of(turn), strict=False))
 
 
-def _tool(row: Any) -> str:
-    about = row.get("function", row) if isinstance(row, Mapping) else None
-    name = about.get("name") if isinstance(about, Mapping) else None
+def _tool_name(row: Any) -> str:
+    function = row.get("function", row) if isinstance(row, Mapping) else None
+    name = function.get("name") if isinstance(function, Mapping) else None
     return truncate_middle(sendable(name), 80) if isinstance(name, str) else ""
 
 
-def _more(turn: Turn) -> str:
+def _other_fields(turn: Turn) -> str:
     rest = {name: value for name, value in turn.extra.items() if name not in {"tool_calls", "documents"}}
     return sendable(json.dumps(rest, ensure_ascii=False, indent=1, default=str)) if rest else ""
 
 
-def _excerpt(conversation: Conversation, used: Used) -> Excerpt:
-    document = conversation.documents[used.number - 1]
+def _excerpt(conversation: Conversation, use: DocumentUse) -> DocumentExcerpt:
+    document = conversation.documents[use.number - 1]
     text = sendable(document.text)
-    cuts = excerpts(text, used.spans) or [((0, min(len(text), FOLDED)), ())]
-    shown = tuple(
-        tuple(pieces(text[start:end], [((first - start, last - start), used.number, True) for first, last in inside]))
+    cuts = excerpts(text, use.spans) or [((0, min(len(text), MAX_UNFOLDED)), ())]
+    parts = tuple(
+        tuple(text_pieces(text[start:end], [((a - start, b - start), use.number, True) for a, b in inside]))
         for (start, end), inside in cuts
     )
-    return Excerpt(used.number, sendable(document.title or ""), used.is_cited, bool(used.spans), shown)
+    return DocumentExcerpt(use.number, sendable(document.title or ""), use.is_cited, bool(use.spans), parts)
 
 
 def _documents(conversation: Conversation) -> list[tuple[int, str, str]]:
     return [
-        (number, sendable(each.title or each.id or ""), sendable(each.text))
-        for number, each in enumerate(conversation.documents, 1)
+        (number, sendable(document.title or document.id or ""), sendable(document.text))
+        for number, document in enumerate(conversation.documents, 1)
     ]
 
 
-def _made(conversation: Conversation) -> list[tuple[str, str]]:
-    """How a conversation that nobody held was made, as its metadata say."""
-    about = conversation.metadata.get(SYNTHETIC)
-    return [] if about is None else _lines(about if isinstance(about, Mapping) else {"made": about})
+def _origin(conversation: Conversation) -> list[tuple[str, str]]:
+    """Return how a synthetic conversation was made, from its metadata."""
+    origin = conversation.metadata.get(SYNTHETIC)
+    return [] if origin is None else _text_pairs(origin if isinstance(origin, Mapping) else {"origin": origin})
 
 
 def _metadata(conversation: Conversation) -> list[tuple[str, str]]:
-    return _lines({name: value for name, value in conversation.metadata.items() if name != SYNTHETIC})
+    return _text_pairs({name: value for name, value in conversation.metadata.items() if name != SYNTHETIC})
 
 
-def _lines(about: Mapping[str, Any]) -> list[tuple[str, str]]:
-    found = []
-    for name, value in about.items():
+def _text_pairs(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
+    pairs = []
+    for name, value in fields.items():
         text = value if isinstance(value, str) else json.dumps(one_line_json(value), ensure_ascii=False, default=str)
-        found.append((sendable(str(name)), sendable(text)))
-    return found
+        pairs.append((sendable(str(name)), sendable(text)))
+    return pairs

@@ -1,6 +1,6 @@
-"""Everything that the store holds about one conversation, by turn: what the reading view and its JSON show.
+"""Annotations, scores and issues of one conversation by turn, for the conversation page and its JSON.
 
-Only leads see it: answers, predictions and issues beside the text would make whoever rates it no witness of their own.
+Only leads see them: answers and predictions next to the text would bias annotators.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, TypedDict, TypeVar
 from accord.edges import AccordError, sendable
 from accord.project import Project, issues_of
 from accord.store import EvaluatorScores, StoreError, scores_of_conversation
-from accord.studies import Passages
+from accord.studies import CitationFinder
 from accord.values import (
     ISSUE,
     Annotation,
@@ -24,35 +24,33 @@ from accord.values import (
     issues_from,
     turn_digests,
     with_located_quotes,
-)
+)  # fmt: skip
 
 Place = int | None
-"""A turn by its place in the conversation; `None` for the conversation itself."""
+"""Index of a turn; `None` for the whole conversation."""
+_T = TypeVar("_T")
 
 
-_Said = TypeVar("_Said")
-
-
-class Said(TypedDict):
-    """An answer as it was given."""
+class PastAnswer(TypedDict):
+    """Value, comment and time of an answer."""
 
     value: Value | None
     comment: str
     time: str | None
 
 
-class Answer(Said):
-    """A person's answer that stands; `history` is what they had answered before."""
+class PersonAnswer(PastAnswer):
+    """The current answer of a person; `history` holds the earlier ones."""
 
     person: str
     question: str
     study: str
     against: str | None
-    history: list[Said]
+    history: list[PastAnswer]
 
 
-class Judgement(TypedDict):
-    """A judge's answer to a question; `expected` where its options are ordered."""
+class JudgeAnswer(TypedDict):
+    """The answer of a judge; `expected` is the mean for an ordered scale."""
 
     question: str
     text: str
@@ -65,8 +63,8 @@ class Judgement(TypedDict):
 
 
 @dataclass(frozen=True)
-class Found:
-    """What one model found wrong with a turn; `is_old` where the turn, or what was said before it, was another then."""
+class ModelIssues:
+    """Issues that a model found in a turn; `is_old` if the turn or an earlier one was changed since."""
 
     annotation: IssueAnnotation
     by: str
@@ -74,78 +72,78 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """One conversation with everything that was said of it.
+class ConversationDetails:
+    """A conversation with all annotations and scores, by turn.
 
     Attributes:
-        conversation: As the log has it.
-        answers: What people answered, by place.
-        marks: Issues that people marked and did not take back, by turn.
-        found: Issues that models found, by turn.
-        judged: A judge's answers, by place.
-        runs: What runs scored, the latest first, then what was scored live.
-        kinds: What kinds of issues mean; `None` where the project's taxonomy cannot be read.
+        conversation: The conversation.
+        answers: Current answers of people.
+        marks: Current marks of issues by people.
+        issues: Issues found by models.
+        judged: Latest answers of judges.
+        runs: Scores of runs, the latest first.
+        kinds: Taxonomy of issues; `None` if it cannot be read.
     """
 
     conversation: Conversation
-    answers: Mapping[Place, list[Answer]] = field(default_factory=dict)
+    answers: Mapping[Place, list[PersonAnswer]] = field(default_factory=dict)
     marks: Mapping[Place, list[Annotation]] = field(default_factory=dict)
-    found: Mapping[Place, list[Found]] = field(default_factory=dict)
-    judged: Mapping[Place, list[Judgement]] = field(default_factory=dict)
+    issues: Mapping[Place, list[ModelIssues]] = field(default_factory=dict)
+    judged: Mapping[Place, list[JudgeAnswer]] = field(default_factory=dict)
     runs: Sequence[EvaluatorScores] = ()
     kinds: Taxonomy | None = None
 
     def scores(self) -> dict[Place, list[dict[str, Any]]]:
-        """Scores by place, the latest run first; each row has its run's `run`, `command`, `evaluator`, `started`."""
-        found: dict[Place, list[dict[str, Any]]] = {}
-        for each in self.runs:
-            made = {"run": each.run, "command": each.command, "evaluator": each.evaluator, "started": each.started}
-            for row in each.rows:
-                found.setdefault(row.get("turn"), []).append({**row, **made})
-        return found
+        """Return scores by turn, the latest run first, with `run`, `command`, `evaluator` and `started` of the run."""
+        scores: dict[Place, list[dict[str, Any]]] = {}
+        for run in self.runs:
+            origin = {"run": run.run, "command": run.command, "evaluator": run.evaluator, "started": run.started}
+            for row in run.rows:
+                scores.setdefault(row.get("turn"), []).append({**row, **origin})
+        return scores
 
     def to_json(self) -> dict[str, Any]:
-        """Everything but what is expected, as plain JSON values."""
+        """Return everything except predictions."""
         conversation, scores = self.conversation, self.scores()
-        passages, replies = Passages(conversation.documents), {id(turn) for turn in conversation.replies}
+        citations, replies = CitationFinder(conversation.documents), {id(turn) for turn in conversation.replies}
 
-        def about(place: Place) -> dict[str, list[Any]]:
+        def details(place: Place) -> dict[str, list[Any]]:
             return {
                 "answers": self.answers.get(place, []),
-                "marks": [each.to_json() for each in self.marks.get(place, [])],
+                "marks": [mark.to_json() for mark in self.marks.get(place, [])],
                 "issues": [{"by": each.by, "is_old": each.is_old, **each.annotation.to_json()}
-                           for each in self.found.get(place, [])],
+                           for each in self.issues.get(place, [])],
                 "judged": self.judged.get(place, []), "scores": scores.get(place, []),
             }  # fmt: skip
 
         turns = [
-            {"turn": place, **turn.to_json(), **about(place),
-             "documents": [{"number": each.number, "is_cited": each.is_cited, "spans": each.spans}
-                           for each in (passages.used_by(turn) if id(turn) in replies else ())]}
+            {"turn": place, **turn.to_json(), **details(place),
+             "documents": [{"number": use.number, "is_cited": use.is_cited, "spans": use.spans}
+                           for use in (citations.uses(turn) if id(turn) in replies else ())]}
             for place, turn in enumerate(conversation.turns)
         ]  # fmt: skip
         return {
             "conversation": conversation.id, "synthetic": conversation.is_synthetic,
             "metadata": dict(conversation.metadata),
-            "documents": [each.to_json() for each in conversation.documents], "turns": turns, "whole": about(None),
+            "documents": [each.to_json() for each in conversation.documents], "turns": turns, "whole": details(None),
         }  # fmt: skip
 
 
-def reading_of(project: Project, name: str) -> Reading | None:
-    """What the store holds of a conversation; `None` where it holds none of that id."""
+def load_details(project: Project, name: str) -> ConversationDetails | None:
+    """Return the details of a conversation; `None` if the store does not hold it."""
     conversation = next(project.store.conversations([name]), None)
     if conversation is None:
         return None
-    said = list(project.store.annotations(conversations=[name]))
-    people = [each for each in said if each.kind == "person"]
-    return Reading(
+    annotations = list(project.store.annotations(conversations=[name]))
+    people = [each for each in annotations if each.kind == "person"]
+    return ConversationDetails(
         conversation,
-        _by_place(_answers([each for each in people if not each.question.startswith(ISSUE)])),
-        _standing_marks([each for each in people if each.question.startswith(ISSUE)]),
-        _found(conversation, [each for each in said if each.is_of_issues]),
-        _by_place(_judged(project.rubric, said)),
+        _by_place(_current_answers([each for each in people if not each.question.startswith(ISSUE)])),
+        _current_marks([each for each in people if each.question.startswith(ISSUE)]),
+        _model_issues(conversation, [each for each in annotations if each.is_of_issues]),
+        _by_place(_judge_answers(project.rubric, annotations)),
         _scores(project, name),
-        _kinds(project),
+        _taxonomy(project),
     )
 
 
@@ -153,83 +151,83 @@ def _scores(project: Project, name: str) -> list[EvaluatorScores]:
     try:
         return scores_of_conversation(project.store, project.mart, name)
     except StoreError:
-        return []  # the board says what is wrong with the mart; a conversation is read without it
+        return []  # the board reports errors of the mart
 
 
-def _by_place(rows: Iterable[tuple[Place, _Said]]) -> dict[Place, list[_Said]]:
-    found: dict[Place, list[_Said]] = {}
+def _by_place(rows: Iterable[tuple[Place, _T]]) -> dict[Place, list[_T]]:
+    by_place: dict[Place, list[_T]] = {}
     for place, row in rows:
-        found.setdefault(place, []).append(row)
-    return found
+        by_place.setdefault(place, []).append(row)
+    return by_place
 
 
-def _answers(people: Sequence[Annotation]) -> list[tuple[Place, Answer]]:
-    """Each answer that stands, with those that its author had given before."""
-    by_answer = {(each.by, each.answer): each for each in people if each.answer}
-    gone = {(each.by, each.replaces) for each in people if each.replaces}
-    found = list[tuple[Place, Answer]]()
-    for each in people:
-        if each.answer and (each.by, each.answer) in gone:
+def _current_answers(annotations: Sequence[Annotation]) -> list[tuple[Place, PersonAnswer]]:
+    """Return each current answer with the earlier answers of the same person."""
+    by_id = {(each.by, each.answer): each for each in annotations if each.answer}
+    replaced = {(each.by, each.replaces) for each in annotations if each.replaces}
+    answers = list[tuple[Place, PersonAnswer]]()
+    for each in annotations:
+        if each.answer and (each.by, each.answer) in replaced:
             continue
-        history, last = list[Said](), each
-        while (last.by, last.replaces) in by_answer and len(history) < len(people):
-            last = by_answer[last.by, last.replaces]
-            history.insert(0, _said(last))
+        history, last = list[PastAnswer](), each
+        while (last.by, last.replaces) in by_id and len(history) < len(annotations):
+            last = by_id[last.by, last.replaces]
+            history.insert(0, _past_answer(last))
         against = None if each.against is None else str(each.against)
-        found.append((each.target.turn, {"person": each.by, "question": each.question, **_said(each),
-                                         "study": each.study, "against": against, "history": history}))  # fmt: skip
-    return found
+        answers.append((each.target.turn, {"person": each.by, "question": each.question, **_past_answer(each),
+                                           "study": each.study, "against": against, "history": history}))  # fmt: skip
+    return answers
 
 
-def _said(each: Annotation) -> Said:
-    return {"value": each.value, "comment": each.comment, "time": each.time}
+def _past_answer(annotation: Annotation) -> PastAnswer:
+    return {"value": annotation.value, "comment": annotation.comment, "time": annotation.time}
 
 
-def _standing_marks(marks: Sequence[Annotation]) -> dict[Place, list[Annotation]]:
-    gone = {(each.by, each.replaces) for each in marks if each.replaces}
-    found: dict[Place, list[Annotation]] = {}
-    for each in marks:
-        is_gone = bool(each.answer) and (each.by, each.answer) in gone
-        if not is_gone and each.value is not None and each.value != 0:
-            found.setdefault(each.target.turn, []).append(each)
-    return found
+def _current_marks(marks: Sequence[Annotation]) -> dict[Place, list[Annotation]]:
+    replaced = {(mark.by, mark.replaces) for mark in marks if mark.replaces}
+    current = [
+        (mark.target.turn, mark)
+        for mark in marks
+        if mark.value not in (None, 0) and not (mark.answer and (mark.by, mark.answer) in replaced)
+    ]
+    return _by_place(current)
 
 
-def _found(conversation: Conversation, said: Sequence[Annotation]) -> dict[Place, list[Found]]:
-    """Issues by turn, each quote looked up in the turn as it is now."""
-    now = turn_digests(conversation) if any(each.seen for each in said) else []
-    by = {(each.target, each.signature or ""): each.by for each in said}
-    found: dict[Place, list[Found]] = {}
-    for each in issues_from(said):
+def _model_issues(conversation: Conversation, annotations: Sequence[Annotation]) -> dict[Place, list[ModelIssues]]:
+    """Return issues by turn, with each quote located in the current text of the turn."""
+    current = turn_digests(conversation) if any(each.seen for each in annotations) else []
+    makers = {(each.target, each.signature or ""): each.by for each in annotations}
+    issues: dict[Place, list[ModelIssues]] = {}
+    for each in issues_from(annotations):
         turn = each.target.turn
         if turn is None or not 0 <= turn < len(conversation.turns):
             continue
-        is_old = bool(each.said) and each.said != now[turn]
-        shown = with_located_quotes(each, sendable(conversation.turns[turn].content))
-        found.setdefault(turn, []).append(Found(shown, by[each.target, each.signature], is_old))
-    return found
+        is_old = bool(each.said) and each.said != current[turn]
+        annotation = with_located_quotes(each, sendable(conversation.turns[turn].content))
+        issues.setdefault(turn, []).append(ModelIssues(annotation, makers[each.target, each.signature], is_old))
+    return issues
 
 
-def _judged(rubric: Rubric, said: Sequence[Annotation]) -> list[tuple[Place, Judgement]]:
-    """A judge's last answer to each question, in the rubric's order; questions that it lacks come last."""
-    last = {(each.target.turn, each.question, each.by, each.mode): each for each in said if each.is_answer}
+def _judge_answers(rubric: Rubric, annotations: Sequence[Annotation]) -> list[tuple[Place, JudgeAnswer]]:
+    """Return the latest answer of each judge, in the rubric's order; questions of other rubrics come last."""
+    latest = {(each.target.turn, each.question, each.by, each.mode): each for each in annotations if each.is_answer}
     order = {question.id: place for place, question in enumerate(rubric.questions)}
-    ordered = sorted(last.values(), key=lambda each: order.get(each.question, len(order)))
-    return [(each.target.turn, _judgement(rubric, each)) for each in ordered]
+    ordered = sorted(latest.values(), key=lambda each: order.get(each.question, len(order)))
+    return [(each.target.turn, _judge_answer(rubric, each)) for each in ordered]
 
 
-def _judgement(rubric: Rubric, each: Annotation) -> Judgement:
-    question, shares = rubric.get(each.question), dict(each.distribution or {})
+def _judge_answer(rubric: Rubric, annotation: Annotation) -> JudgeAnswer:
+    question, shares = rubric.get(annotation.question), dict(annotation.distribution or {})
     is_ordered = question is not None and question.scale.is_ordered
     return {
-        "question": each.question, "text": "" if question is None else question.text, "by": each.by,
-        "mode": each.mode, "shares": shares, "outside": each.outside,
+        "question": annotation.question, "text": "" if question is None else question.text, "by": annotation.by,
+        "mode": annotation.mode, "shares": shares, "outside": annotation.outside,
         "meanings": {} if question is None else dict(question.meanings),
-        "expected": _expected(shares) if is_ordered else None,
+        "expected": _mean(shares) if is_ordered else None,
     }  # fmt: skip
 
 
-def _expected(shares: Mapping[str, float]) -> float | None:
+def _mean(shares: Mapping[str, float]) -> float | None:
     total = sum(shares.values())
     try:
         return sum(float(option) * share for option, share in shares.items()) / total if total else None
@@ -237,7 +235,7 @@ def _expected(shares: Mapping[str, float]) -> float | None:
         return None
 
 
-def _kinds(project: Project) -> Taxonomy | None:
+def _taxonomy(project: Project) -> Taxonomy | None:
     try:
         return issues_of(project).taxonomy
     except AccordError:

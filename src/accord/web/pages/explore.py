@@ -225,7 +225,7 @@ class ExploreChart:
 
     @property
     def title(self) -> str:
-        """Sentence about what the chart shows."""
+        """Description of the chart."""
         settings = self.settings
         y = "Number of scores" if settings.aggregate == COUNT and settings.mark != "quartiles" else settings.y
         color = f", colored by {settings.color}" if settings.color else ""
@@ -331,7 +331,7 @@ class _ExplorePage:
                 "unknown": table.unknown}  # fmt: skip
         if request.url.path.endswith(".json"):
             return JSONResponse({**data, "columns": dict(table.columns), "chart": chart.to_json()})
-        return self.context.page(
+        return self.context.render(
             "explore", visitor, data=data, settings=settings, columns=list(table.columns), marks=MARKS,
             aggregates=AGGREGATES, with_synthetic=with_synthetic, query=request.url.query,
             chart=chart.draw() if table.rows else None, title=chart.title,

@@ -1,4 +1,7 @@
-"""Rate: an item, its questions, and one's own list; as pages with forms, and for a script that saves each answer."""
+"""Rating pages: an item with its questions, and the annotator's own ratings.
+
+Pages work as forms without scripts; the script sends each answer as it is given.
+"""
 
 from __future__ import annotations
 
@@ -11,130 +14,142 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 
 from accord.edges import BadInput, escape_controls, parse_whole_number
 from accord.store import Conflict
-from accord.studies import BOTH_BAD, OpenStudy, Sheet
+from accord.studies import BOTH_BAD, ItemView, StudySession, SubmittedAnswer
 from accord.values import ISSUE, Annotation
 from accord.web.accounts import Visitor
 from accord.web.context import WorkbenchContext
-from accord.web.pages.rating_view import Sent, asked, before, blocks, own_list, short, tie_of
+from accord.web.pages.rating_view import (
+    RejectedForm,
+    earlier_answers,
+    own_ratings,
+    question_views,
+    short_hash,
+    tie_option,
+    turn_views,
+)  # fmt: skip
 
 ACTIONS = ("save", "finish", "skip", "reopen", "mark", "unmark")
 
 
 def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
-    """The routes of this part."""
-    rate = _Rate(context)
+    """Add the rating pages and their forms."""
+    pages = _RatingPages(context)
     app.get("/rate")(lambda: RedirectResponse("/", 303))
-    app.get("/rate/{study}")(rate.begin)
-    app.get("/rate/{study}/next")(rate.next)
+    app.get("/rate/{study}")(pages.begin)
+    app.get("/rate/{study}/next")(pages.next)
     for ending in (".json", ""):
-        app.get(f"/rate/{{study}}/done{ending}")(rate.done)
-        app.get(f"/rate/{{study}}/{{id}}{ending}")(rate.sheet)
-    app.post("/answers")(rate.answer)
-    app.post("/rate/{study}/{id}")(rate.save)
+        app.get(f"/rate/{{study}}/done{ending}")(pages.own_ratings)
+        app.get(f"/rate/{{study}}/{{id}}{ending}")(pages.item)
+    app.post("/answers")(pages.answer)
+    app.post("/rate/{study}/{id}")(pages.submit)
 
 
-class _Rate:
+class _RatingPages:
     def __init__(self, context: WorkbenchContext) -> None:
         self.context = context
 
-    def _of(self, study: str, request: Request) -> tuple[Visitor, OpenStudy]:
+    def _visitor_and_study(self, study: str, request: Request) -> tuple[Visitor, StudySession]:
         visitor = self.context.visitor(request)
         return visitor, self.context.study(study, visitor)
 
     def begin(self, study: str, request: Request) -> Response:
-        """Whoever comes for the first time reads the guidelines; all others get what they are at."""
-        visitor, found = self._of(study, request)
-        if found.settings.guidelines and not found.studies.mine(study, visitor.person.name):
-            found.begin()
-            _, total = found.progress(visitor.person.name)
-            return self.context.page("begin", visitor, study=found, total=total, short=short)
+        """Show the guidelines at the first visit, and the current item later."""
+        visitor, session = self._visitor_and_study(study, request)
+        if session.settings.guidelines and not session.studies.mine(study, visitor.person.name):
+            session.begin()
+            _, total = session.progress(visitor.person.name)
+            return self.context.render("guidelines", visitor, study=session, total=total)
         return self.next(study, request)
 
     def next(self, study: str, request: Request) -> Response:
-        visitor, found = self._of(study, request)
-        found.begin()
-        assignment = found.take(visitor.person.name)
-        done = f"/rate/{study}/done" if found.settings.chat is None else found.start
-        where = done if assignment is None else f"/rate/{study}/{assignment.id}"
-        return RedirectResponse(where, 303)
+        visitor, session = self._visitor_and_study(study, request)
+        session.begin()
+        assignment = session.take(visitor.person.name)
+        end = f"/rate/{study}/done" if session.settings.chat is None else session.start
+        return RedirectResponse(end if assignment is None else f"/rate/{study}/{assignment.id}", 303)
 
-    def done(self, study: str, request: Request) -> Response:
-        visitor, found = self._of(study, request)
-        mine = own_list(found.studies.mine(study, visitor.person.name))
-        finished, total = found.progress(visitor.person.name)
-        shown = {"mine": mine, "finished": finished, "total": total}
-        return self.context.answer(request, "done", visitor, shown, study=found)
+    def own_ratings(self, study: str, request: Request) -> Response:
+        visitor, session = self._visitor_and_study(study, request)
+        ratings = own_ratings(session.studies.mine(study, visitor.person.name))
+        finished, total = session.progress(visitor.person.name)
+        data = {"ratings": ratings, "finished": finished, "total": total}
+        return self.context.render_or_json(request, "own_ratings", visitor, data, study=session)
 
-    def sheet(self, study: str, id: str, request: Request) -> Response:
-        visitor, found = self._of(study, request)
-        shown = found.sheet(found.assignment(id, visitor.person.name))
+    def item(self, study: str, id: str, request: Request) -> Response:
+        visitor, session = self._visitor_and_study(study, request)
+        view = session.view(session.assignment(id, visitor.person.name))
         if request.url.path.endswith(".json"):
-            return JSONResponse(sheet_json(shown))
-        wrong = {}
+            return JSONResponse(view_json(view))
+        errors = {}
         if "open" in request.query_params:
-            wrong = dict.fromkeys(found.wanted(shown), "Not answered yet: choose one, then save.")
-        return self._page(visitor, found, shown, Sent(wrong=wrong))
+            errors = dict.fromkeys(session.missing(view), "Not answered yet: choose an answer, then save.")
+        return self._render(visitor, session, view, RejectedForm(errors=errors))
 
-    def _page(self, visitor: Visitor, study: OpenStudy, sheet: Sheet, sent: Sent, status: int = 200) -> Response:
-        settings, mine = study.settings, study.studies.mine(study.name, visitor.person.name)
-        ids = [each.id for each in mine][::-1]
-        place = ids.index(sheet.assignment.id)
+    def _render(
+        self, visitor: Visitor, study: StudySession, view: ItemView, form: RejectedForm, status: int = 200
+    ) -> Response:
+        settings, assignments = study.settings, study.studies.mine(study.name, visitor.person.name)
+        ids = [assignment.id for assignment in assignments][::-1]
+        place = ids.index(view.assignment.id)
         _, total = study.progress(visitor.person.name)
-        sides = [(side, blocks(sheet, side)) for side in sheet.sides]
-        return self.context.page(
-            "rate", visitor, status, study=study, sheet=sheet, sides=sides,
-            asked=asked(sheet, settings, study.studies.said_in(sheet.assignment, history=True), sent),
-            before=before(sheet, study.rubric, settings), sent=sent, place=place + 1, total=total,
-            revealed=study.revealed(sheet.assignment),
-            earlier=ids[place - 1] if place else None, step=sheet.assignment.stage + 1, short=short,
+        history = study.studies.said_in(view.assignment, history=True)
+        return self.context.render(
+            "rate", visitor, status, study=study, view=view, form=form,
+            sides=[(side, turn_views(view, side)) for side in view.sides],
+            questions=question_views(view, settings, history, form),
+            before=earlier_answers(view, study.rubric, settings), place=place + 1, total=total,
+            predictions=study.revealed(view.assignment), earlier=ids[place - 1] if place else None,
+            step=view.assignment.stage + 1, short_hash=short_hash,
         )  # fmt: skip
 
     async def answer(self, request: Request) -> Response:
-        """Keep one answer that a script sends."""
-        visitor, row = await self.context.posted(request)
+        """Save one answer sent by the script."""
+        visitor, row = await self.context.read_form(request)
         study = self.context.study(str(row.pop("study", "")), visitor)
-        kept, again = await run_in_threadpool(study.answer, visitor.person.name, row)
-        return JSONResponse({"id": kept.answer, "again": again, "time": kept.time}, 200 if again else 201)
+        answer = SubmittedAnswer.from_json(row)
+        annotation, is_repeated = await run_in_threadpool(study.answer, visitor.person.name, answer)
+        status = 200 if is_repeated else 201
+        return JSONResponse({"id": annotation.answer, "again": is_repeated, "time": annotation.time}, status)
 
-    async def save(self, study: str, id: str, request: Request) -> Response:
-        """Keep what a form has, and do what its button says; a script is told where to go on."""
-        visitor, fields = await self.context.posted(request)
-        found = self.context.study(study, visitor)
+    async def submit(self, study: str, id: str, request: Request) -> Response:
+        """Save the answers of a form and do the action of its button; scripts receive the next address as JSON."""
+        visitor, fields = await self.context.read_form(request)
+        session = self.context.study(study, visitor)
         by_script = "x-accord-form" in request.headers
         try:
-            where = await run_in_threadpool(_saved, found, visitor.person.name, id, fields, by_script)
-        except _Refused as error:
+            address = await run_in_threadpool(_do_action, session, visitor.person.name, id, fields, by_script)
+        except _RejectedAnswer as error:
             if by_script:
                 raise error.reason from None
-            return await run_in_threadpool(self._refused, visitor, found, id, fields, error)
-        return JSONResponse({"next": where}) if by_script else RedirectResponse(where, 303)
+            return await run_in_threadpool(self._show_rejected, visitor, session, id, fields, error)
+        return JSONResponse({"next": address}) if by_script else RedirectResponse(address, 303)
 
-    def _refused(
-        self, visitor: Visitor, study: OpenStudy, id: str, fields: dict[str, Any], error: _Refused
+    def _show_rejected(
+        self, visitor: Visitor, study: StudySession, id: str, fields: dict[str, Any], error: _RejectedAnswer
     ) -> Response:
-        """The page again, with all that was typed, and what is wrong beside the question it is about."""
-        sheet = study.sheet(study.assignment(id, visitor.person.name))
+        """Show the form again with its values, and the error next to its question."""
+        view = study.view(study.assignment(id, visitor.person.name))
         status = 409 if isinstance(error.reason, Conflict) else 422
-        return self._page(visitor, study, sheet, Sent(fields, {error.about: str(error.reason)}), status)
+        return self._render(visitor, study, view, RejectedForm(fields, {error.question: str(error.reason)}), status)
 
 
-class _Refused(Exception):
-    """One answer of a form was not kept; those before it were."""
+class _RejectedAnswer(Exception):
+    """An answer of a form that could not be saved; the answers before it were saved."""
 
-    def __init__(self, about: str, reason: BadInput) -> None:
+    def __init__(self, question: str, reason: BadInput) -> None:
         super().__init__(str(reason))
-        self.about, self.reason = about, reason
+        self.question, self.reason = question, reason
 
 
-def _saved(study: OpenStudy, person: str, id: str, fields: dict[str, Any], by_script: bool) -> str:
-    """Keep the answers of a whole form, do what its button says; returns where to go on.
+def _do_action(study: StudySession, person: str, id: str, fields: dict[str, Any], by_script: bool) -> str:
+    """Do the action of a form's button, and return the next address.
 
     Raises:
-        _Refused: An answer was not kept.
-        BadInput: What is asked for cannot be done.
+        _RejectedAnswer: An answer could not be saved.
+        BadInput: The action is unknown or not possible.
     """
-    here, do = f"/rate/{study.name}/{id}", fields.get("do", "finish")
-    match do:
+    here, action = f"/rate/{study.name}/{id}", fields.get("do", "finish")
+    match action:
         case "skip":
             study.skip(person, id, str(fields.get("reason", "")))
             return f"/rate/{study.name}"
@@ -142,76 +157,79 @@ def _saved(study: OpenStudy, person: str, id: str, fields: dict[str, Any], by_sc
             study.reopen(person, id)
             return here
         case "mark" | "unmark":
-            study.answer(person, _mark_of(id, fields, do == "unmark"))
+            study.answer(person, _mark(id, fields, action == "unmark"))
             return f"{here}#turn-{fields.get('turn', '')}"
         case "save" | "finish":
-            sheet = study.sheet(study.assignment(id, person))
-            if fields.get("stage", sheet.stage.id) != sheet.stage.id:
-                return here  # it was sent twice, and the stage is behind
-            for about, row in _rows(sheet, id, fields):
-                try:
-                    study.answer(person, row)
-                except BadInput as reason:
-                    raise _Refused(about, reason) from reason
-            if do == "save":
-                return here
-            if not by_script and study.wanted(study.sheet(study.assignment(id, person))):
-                return f"{here}?open=1#questions"
-            finished = study.finish(person, id)
-            return here if finished.state == "open" or study.revealed(finished) else f"/rate/{study.name}"
-    raise BadInput(f"do: got {str(do)[:20]!r}, allowed: {', '.join(ACTIONS)}")
+            return _save_answers(study, person, id, fields, by_script, action == "finish")
+    raise BadInput(f"do: got {str(action)[:20]!r}, allowed: {', '.join(ACTIONS)}")
 
 
-def _rows(sheet: Sheet, id: str, fields: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """The answers of a form that are new, as `OpenStudy.answer` reads them, each with the question it is about."""
-    found: list[tuple[str, dict[str, Any]]] = []
-    for question in sheet.questions:
+def _save_answers(
+    study: StudySession, person: str, id: str, fields: dict[str, Any], by_script: bool, finishes: bool
+) -> str:
+    here = f"/rate/{study.name}/{id}"
+    view = study.view(study.assignment(id, person))
+    if fields.get("stage", view.stage.id) != view.stage.id:
+        return here  # the form was submitted twice, and its stage is finished
+    for question, answer in _new_answers(view, id, fields):
+        try:
+            study.answer(person, SubmittedAnswer.from_json(answer))
+        except BadInput as reason:
+            raise _RejectedAnswer(question, reason) from reason
+    if not finishes:
+        return here
+    if not by_script and study.missing(study.view(study.assignment(id, person))):
+        return f"{here}?open=1#questions"
+    finished = study.finish(person, id)
+    return here if finished.state == "open" or study.revealed(finished) else f"/rate/{study.name}"
+
+
+def _new_answers(view: ItemView, id: str, fields: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Return the new or changed answers of a form as fields of `SubmittedAnswer`, each with its question."""
+    answers: list[tuple[str, dict[str, Any]]] = []
+    for question in view.questions:
         name = question.id
-        common = {"assignment": id, "stage": sheet.stage.id}
-        is_bad, was_bad = f"bad.{name}" in fields, sheet.given.get(f"{name}:{BOTH_BAD}")
+        common = {"assignment": id, "stage": view.stage.id}
+        is_bad, was_bad = f"bad.{name}" in fields, view.given.get(f"{name}:{BOTH_BAD}")
         value, comment = fields.get(f"value.{name}"), str(fields.get(f"comment.{name}", "")).replace("\r\n", "\n")
         if f"none.{name}" in fields:
             value = ""
         elif value == "" and f"number.{name}" in fields:
             value = None
         if value is None and is_bad and question.compares:
-            value = tie_of(question.scale)  # whoever says that both are bad, and no more, prefers neither
-        given = sheet.given.get(name)
+            value = tie_option(question.scale)  # "both are bad" alone prefers neither side
+        given = view.given.get(name)
         new = None if value in (None, "") else str(value)
         old = None if given is None or given.value is None else str(given.value)
-        said = (
+        old_comments = (
             () if given is None else (given.comment, escape_controls(given.comment))
-        )  # as it is, and as the page wrote it
-        if value is not None and (new != old or comment not in said):
-            row = {"id": fields.get(f"id.{name}"), "question": name, "comment": comment, "value": new}
-            found.append((name, {**common, **row}))
+        )  # as saved and as rendered
+        if value is not None and (new != old or comment not in old_comments):
+            fields_of_answer = {"id": fields.get(f"id.{name}"), "question": name, "comment": comment, "value": new}
+            answers.append((name, {**common, **fields_of_answer}))
         if question.compares and is_bad != (was_bad is not None and was_bad.value == 1) and value is not None:
-            row = {"id": fields.get(f"bad-id.{name}"), "question": f"{name}:{BOTH_BAD}", "value": int(is_bad)}
-            found.append((name, {**common, **row}))
-    return found
+            bad = {"id": fields.get(f"bad-id.{name}"), "question": f"{name}:{BOTH_BAD}", "value": int(is_bad)}
+            answers.append((name, {**common, **bad}))
+    return answers
 
 
-def _mark_of(id: str, fields: Mapping[str, Any], is_gone: bool) -> dict[str, str | int | None]:
-    """A mark of an issue, or what takes it back, as `OpenStudy.answer` reads it."""
-    turn = str(fields.get("turn", ""))
-    row = {
-        "assignment": id, "id": fields.get("id"), "question": f"{ISSUE}{fields.get('kind', '')}",
-        "value": None if is_gone else 1, "turn": parse_whole_number(turn),
-        "stage": fields.get("stage"),
-    }  # fmt: skip
-    told = {name: fields[name] for name in ("comment", "quote", "replaces") if fields.get(name)}
-    return row | told
+def _mark(id: str, fields: Mapping[str, Any], is_removed: bool) -> SubmittedAnswer:
+    """Return the mark of a form, or the answer that removes one."""
+    texts = {name: fields.get(name) or "" for name in ("id", "comment", "quote", "replaces", "stage")}
+    turn, value = parse_whole_number(str(fields.get("turn", ""))), None if is_removed else 1
+    question = f"{ISSUE}{fields.get('kind', '')}"
+    return SubmittedAnswer.from_json({"assignment": id, "question": question, "value": value, "turn": turn, **texts})
 
 
-# --- JSON ---------------------------------------------------------------------------------------------------------
+# --- JSON -----------------------------------------------------------------------------------------------------------
 
 
-def sheet_json(sheet: Sheet) -> dict[str, Any]:
-    """What a page shows, as JSON."""
+def view_json(view: ItemView) -> dict[str, Any]:
+    """Return an item's view as JSON."""
     return {
-        "assignment": sheet.assignment.id,
-        "state": sheet.assignment.state,
-        "stage": sheet.stage.id,
+        "assignment": view.assignment.id,
+        "state": view.assignment.state,
+        "stage": view.stage.id,
         "sides": [
             {
                 "turns": [
@@ -221,29 +239,33 @@ def sheet_json(sheet: Sheet) -> dict[str, Any]:
                 ],
                 "documents": [{"title": title, "text": text} for title, text in side.documents],
             }
-            for side in sheet.sides
+            for side in view.sides
         ],
         "questions": [
             {
-                "id": each.id, "text": each.text, "options": list(each.scale.options), "low": each.scale.low,
-                "high": each.scale.high, "meanings": dict(each.meanings),
+                "id": question.id, "text": question.text, "options": list(question.scale.options),
+                "low": question.scale.low, "high": question.scale.high, "meanings": dict(question.meanings),
             }
-            for each in sheet.questions
+            for question in view.questions
         ],
-        "kinds": [] if sheet.kinds is None else list(sheet.kinds.names),
-        "issues": None if sheet.issues is None else [
-            {"turn": turn, "type": each.type, "comment": each.comment, "quote": each.quote, "span": each.span}
-            for turn, issues in sorted(sheet.issues.items())
-            for each in issues
+        "kinds": [] if view.kinds is None else list(view.kinds.names),
+        "issues": None if view.issues is None else [
+            {"turn": turn, "type": issue.type, "comment": issue.comment, "quote": issue.quote, "span": issue.span}
+            for turn, issues in sorted(view.issues.items())
+            for issue in issues
         ],
-        "given": {name: _answer_json(each) for name, each in sheet.given.items()},
-        "marks": [_answer_json(each) for each in sheet.marks],
-        "before": dict(sheet.before),
+        "given": {name: _annotation_json(annotation) for name, annotation in view.given.items()},
+        "marks": [_annotation_json(mark) for mark in view.marks],
+        "before": dict(view.before),
     }  # fmt: skip
 
 
-def _answer_json(each: Annotation) -> dict[str, Any]:
-    shown: dict[str, Any] = {"id": each.answer, "question": each.question, "value": each.value, "comment": each.comment}
-    if each.question.startswith(ISSUE):
-        shown |= {"turn": each.target.turn, "quote": each.quote, "span": list(each.span) if each.span else None}
-    return shown
+def _annotation_json(annotation: Annotation) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "id": annotation.answer, "question": annotation.question, "value": annotation.value,
+        "comment": annotation.comment,
+    }  # fmt: skip
+    if annotation.question.startswith(ISSUE):
+        span = list(annotation.span) if annotation.span else None
+        row |= {"turn": annotation.target.turn, "quote": annotation.quote, "span": span}
+    return row

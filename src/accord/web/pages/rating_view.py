@@ -1,17 +1,15 @@
-"""What a page shows of a sheet: questions with their rows and keys, turns cut where quotes stand, what was said before.
-
-The page's address, its forms and its JSON are made of these values; each is plain text that the templates escape.
-"""
+"""Template values of rating pages: questions with options and keys, turns split at quotes, and earlier answers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, NamedTuple
 
 from accord.edges import escape_controls
 from accord.store import Assignment
-from accord.studies import BOTH_BAD, ROWS, Sheet, Side
+from accord.studies import BOTH_BAD, MAX_LISTED_OPTIONS, ConversationView, ItemView
 from accord.values import (
     ISSUE,
     NON_SPEAKERS,
@@ -25,16 +23,16 @@ from accord.values import (
     StudySettings,
     Taxonomy,
     Value,
-)
+)  # fmt: skip
 from accord.web.forms import new_key
 
-DIGITS = 8
-"""Hexadecimal digits of a rubric's hash that people compare by eye."""
+HASH_DIGITS = 8
+"""Number of hexadecimal digits of a rubric's hash on pages."""
 SIDES = ("A", "B")
 
 
-class Row(NamedTuple):
-    """One option: what is sent, what is read, the key that chooses it, and whether it ends the questionnaire."""
+class OptionView(NamedTuple):
+    """An option: its value, label and meaning, its key, and True if it ends the questionnaire or is chosen."""
 
     value: Value
     label: str
@@ -45,36 +43,36 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One question as a page asks it.
+class QuestionView:
+    """A question on a rating page.
 
     Attributes:
-        question: What is asked.
-        id: For an answer that a form without script sends.
-        rows: Its options; none where a number is typed.
-        number: Lowest, highest and step (`any` where every number between them will do) of what is typed.
-        typed: The number that is typed in.
-        is_none: Whether the answer is that it does not apply.
-        both_bad: Of a pair, the id of that answer and whether it was given.
-        comment: The comment that stands.
-        wrong: What is to be put right; may be empty.
-        history: Earlier answers of one's own, in words, the first first.
+        question: The question.
+        id: Id of the answer of a form without script.
+        options: Options; empty if the answer is typed.
+        number: Lowest value, highest value and step (`any` for real numbers) of a typed answer.
+        typed: Typed value.
+        is_none: True if the answer is "does not apply".
+        both_bad: For a pair, the id of the answer "both are bad" and True if it was given.
+        comment: Current comment.
+        error: Error to show; may be empty.
+        history: Earlier answers as pairs of text and time, the first one first.
     """
 
     question: Question
     id: str
-    rows: tuple[Row, ...]
+    options: tuple[OptionView, ...]
     number: tuple[float, float, str] | None
     typed: str
     is_none: bool
     both_bad: tuple[str, bool] | None
     comment: str
-    wrong: str = ""
+    error: str = ""
     history: tuple[tuple[str, str], ...] = ()
 
 
-class Piece(NamedTuple):
-    """Words of a turn: the numbers of own marks and of found issues on them; a `sign` stands for one character."""
+class TextPiece(NamedTuple):
+    """A piece of a turn: numbers of the marks and issues that quote it; a sign is an escaped control character."""
 
     text: str
     marks: tuple[int, ...]
@@ -82,8 +80,8 @@ class Piece(NamedTuple):
     is_sign: bool
 
 
-class Mark(NamedTuple):
-    """One's own mark of an issue, by its number on the page."""
+class MarkView(NamedTuple):
+    """An annotator's own mark, by its number on the page; `undo` is the id of the answer that removes it."""
 
     number: int
     answer: str
@@ -93,8 +91,8 @@ class Mark(NamedTuple):
     undo: str
 
 
-class Finding(NamedTuple):
-    """An issue that a model found, by its number on the page."""
+class IssueView(NamedTuple):
+    """An issue found by a model, by its number on the page."""
 
     number: int
     type: str
@@ -105,244 +103,236 @@ class Finding(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Block:
-    """A turn on the page; `new` is the id for a mark that a form without script makes, empty where none can be made."""
+class MarkedTurn:
+    """A turn on the page; `new` is the id of the next mark, empty if the turn cannot be marked."""
 
     place: int
     role: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[TextPiece, ...]
     is_rated: bool
     calls: tuple[str, ...]
-    marks: tuple[Mark, ...]
-    findings: tuple[Finding, ...] | None
+    marks: tuple[MarkView, ...]
+    issues: tuple[IssueView, ...] | None
     new: str = ""
 
 
 @dataclass(frozen=True)
-class Sent:
-    """What a form without script sent and was not kept: it is shown again, beside what is wrong with it."""
+class RejectedForm:
+    """Fields of a form that was not saved, and its errors by question."""
 
     fields: Mapping[str, str] = field(default_factory=dict)
-    wrong: Mapping[str, str] = field(default_factory=dict)
+    errors: Mapping[str, str] = field(default_factory=dict)
 
 
-# --- questions --------------------------------------------------------------------------------------------------
+# --- questions ------------------------------------------------------------------------------------------------------
 
 
-def asked(
-    sheet: Sheet, settings: StudySettings, history: Sequence[Annotation] = (), sent: Sent | None = None
-) -> list[Asked]:
-    """The questions of a sheet, as they were answered so far, or as a form that was refused has them."""
-    sent = sent or Sent()
+def question_views(
+    view: ItemView, settings: StudySettings, history: Sequence[Annotation] = (), form: RejectedForm | None = None
+) -> list[QuestionView]:
+    """Return the questions of a view with the current answers, or with those of a rejected form."""
+    form = form or RejectedForm()
     return [
-        _asked(question, sheet, settings, _past(question, sheet, settings, history), sent)
-        for question in sheet.questions
+        _question_view(question, view, settings, _past_answers(question, view, settings, history), form)
+        for question in view.questions
     ]
 
 
-def _asked(
-    question: Question, sheet: Sheet, settings: StudySettings, past: tuple[tuple[str, str], ...], sent: Sent
-) -> Asked:
-    name, given = question.id, sheet.given.get(question.id)
+def _question_view(
+    question: Question, view: ItemView, settings: StudySettings, past: tuple[tuple[str, str], ...], form: RejectedForm
+) -> QuestionView:
+    name, given, fields = question.id, view.given.get(question.id), form.fields
     chosen = None if given is None or given.value is None else str(given.value)
     is_none, comment = given is not None and given.value is None, given.comment if given else ""
-    if sent.fields:
-        chosen, comment = sent.fields.get(f"value.{name}") or None, sent.fields.get(f"comment.{name}", "")
-        is_none = sent.fields.get(f"value.{name}") == "" or f"none.{name}" in sent.fields
-    bad = sheet.given.get(f"{name}:{BOTH_BAD}")
-    is_bad = f"bad.{name}" in sent.fields if sent.fields else bad is not None and bad.value == 1
-    number = typed_range(question.scale)
-    is_none = is_none and not (number and chosen)
-    return Asked(
+    if fields:
+        chosen, comment = fields.get(f"value.{name}") or None, fields.get(f"comment.{name}", "")
+        is_none = fields.get(f"value.{name}") == "" or f"none.{name}" in fields
+    bad = view.given.get(f"{name}:{BOTH_BAD}")
+    is_bad = f"bad.{name}" in fields if fields else bad is not None and bad.value == 1
+    number = number_range(question.scale)
+    return QuestionView(
         question,
         new_key(),
-        () if number else _rows(question, settings, chosen),
+        () if number else _option_views(question, settings, chosen),
         number,
         chosen or "" if number else "",
-        is_none,
+        is_none and not (number and chosen),
         (new_key(), is_bad) if question.compares else None,
         comment,
-        sent.wrong.get(name, ""),
+        form.errors.get(name, ""),
         past,
     )
 
 
-def typed_range(scale: Scale) -> tuple[float, float, str] | None:
-    """Of an answer that is typed as a number: lowest, highest and step; `None` where it is chosen from rows."""
+def number_range(scale: Scale) -> tuple[float, float, str] | None:
+    """Return the lowest value, the highest value and the step of a typed answer; `None` for listed options."""
     if scale.kind is ScaleKind.REAL:
         assert scale.low is not None and scale.high is not None
         return scale.low, scale.high, "any"
-    if len(scale.options) <= ROWS:
+    if len(scale.options) <= MAX_LISTED_OPTIONS:
         return None
     low, high = scale.numbers[0], scale.numbers[-1]
     step = (high - low) / (len(scale.options) - 1)
-    even = all(abs(low + place * step - each) < 1e-9 for place, each in enumerate(scale.numbers))
-    return low, high, f"{step:g}" if even else "any"
+    is_even = all(abs(low + place * step - number) < 1e-9 for place, number in enumerate(scale.numbers))
+    return low, high, f"{step:g}" if is_even else "any"
 
 
-def _rows(question: Question, settings: StudySettings, chosen: str | None) -> tuple[Row, ...]:
-    # Of a comparison the highest option says that the first is better: it stands first, as its conversation does.
+def _option_views(question: Question, settings: StudySettings, chosen: str | None) -> tuple[OptionView, ...]:
+    # The highest option of a comparison prefers the first side; it comes first, like that side.
     options = question.scale.options[::-1] if question.compares else question.scale.options
-    plain = settings.hide_numbers or question.compares
-    digits = not plain and all(type(each) is int and 0 <= each <= 9 for each in options)
-    ends = settings.stop_on.get(question.id, ())
+    hides_numbers = settings.hide_numbers or question.compares
+    has_digits = not hides_numbers and all(type(option) is int and 0 <= option <= 9 for option in options)
+    stops = settings.stop_on.get(question.id, ())
     return tuple(
-        Row(
+        OptionView(
             option,
-            *_words(question, option, plain),
-            str(option) if digits else str(place) if place <= 9 else "",
-            option in ends,
+            *_label_and_meaning(question, option, hides_numbers),
+            str(option) if has_digits else str(place) if place <= 9 else "",
+            option in stops,
             str(option) == chosen,
         )
         for place, option in enumerate(options, 1)
     )
 
 
-def _words(question: Question, option: Value, plain: bool) -> tuple[str, str]:
-    """What stands in front of an option, and what it means."""
+def _label_and_meaning(question: Question, option: Value, hides_numbers: bool) -> tuple[str, str]:
     meaning = question.meanings.get(str(option), "")
     if question.compares:
-        return _better(question.scale, option), meaning
-    return (meaning or str(option), "") if plain else (str(option), meaning)
+        return _preferred_side(question.scale, option), meaning
+    return (meaning or str(option), "") if hides_numbers else (str(option), meaning)
 
 
-def _better(scale: Scale, option: Value) -> str:
-    """Which of two conversations an option says is better."""
-    numbers = scale.numbers
-    middle, said = (numbers[0] + numbers[-1]) / 2, float(option)
-    if said == middle:
+def _preferred_side(scale: Scale, option: Value) -> str:
+    """Return the side that an option of a comparison prefers, or `Tie`."""
+    middle = (scale.numbers[0] + scale.numbers[-1]) / 2
+    if float(option) == middle:
         return "Tie"
-    return SIDES[0] if said > middle else SIDES[1]
+    return SIDES[0] if float(option) > middle else SIDES[1]
 
 
-def tie_of(scale: Scale) -> Value | None:
-    """The option in the middle of a comparison's scale; `None` where it has none."""
-    return next((option for option in scale.options if _better(scale, option) == "Tie"), None)
+def tie_option(scale: Scale) -> Value | None:
+    """Return the middle option of a comparison; `None` if the scale has none."""
+    return next((option for option in scale.options if _preferred_side(scale, option) == "Tie"), None)
 
 
-def in_words(question: Question, value: Value | None, settings: StudySettings) -> str:
-    """An answer as the page writes it."""
+def answer_text(question: Question, value: Value | None, settings: StudySettings) -> str:
+    """Return an answer as text."""
     if value is None:
         return "does not apply"
-    label, meaning = _words(question, value, settings.hide_numbers or question.compares)
+    label, meaning = _label_and_meaning(question, value, settings.hide_numbers or question.compares)
     return f"{label}: {meaning}" if meaning and not settings.hide_numbers else label
 
 
-def _past(
-    question: Question, sheet: Sheet, settings: StudySettings, history: Sequence[Annotation]
+def _past_answers(
+    question: Question, view: ItemView, settings: StudySettings, history: Sequence[Annotation]
 ) -> tuple[tuple[str, str], ...]:
-    """All answers but the one that stands, and when they were given (UTC, to the minute)."""
-    same = [each for each in history if each.question == question.id and each.stage == sheet.stage.id]
-    told = [(in_words(question, each.value, settings), each.comment, (each.time or "")[:16]) for each in same[:-1]]
-    return tuple((f"{said} ({comment})" if comment else said, time.replace("T", " ")) for said, comment, time in told)
+    """Return all answers but the current one, with their times (UTC, in minutes)."""
+    answers = [each for each in history if each.question == question.id and each.stage == view.stage.id]
+    past = []
+    for answer in answers[:-1]:
+        text = answer_text(question, answer.value, settings)
+        time = (answer.time or "")[:16].replace("T", " ")
+        past.append((f"{text} ({answer.comment})" if answer.comment else text, time))
+    return tuple(past)
 
 
-def before(sheet: Sheet, rubric: Rubric, settings: StudySettings) -> list[tuple[str, str]]:
-    """The questions of earlier stages with what was answered, in words."""
-    known = ((rubric.get(name), value) for name, value in sheet.before.items())
-    return [(question.text, in_words(question, value, settings)) for question, value in known if question is not None]
+def earlier_answers(view: ItemView, rubric: Rubric, settings: StudySettings) -> list[tuple[str, str]]:
+    """Return the questions of earlier stages with their answers as text."""
+    pairs = ((rubric.get(name), value) for name, value in view.before.items())
+    return [
+        (question.text, answer_text(question, value, settings)) for question, value in pairs if question is not None
+    ]
 
 
-# --- the conversation ---------------------------------------------------------------------------------------------
+# --- conversation ---------------------------------------------------------------------------------------------------
 
 
-def blocks(sheet: Sheet, side: Side) -> list[Block]:
-    """The turns of a side, with one's own marks and, where the stage shows them, the issues that a model found."""
-    can_mark = _markable(sheet, side)
-    numbers, found = _Numbers(), []
+def turn_views(view: ItemView, side: ConversationView) -> list[MarkedTurn]:
+    """Return the turns of a side with the annotator's marks and, if the stage shows them, the issues of a model."""
+    markable, numbers, turns = _markable_turns(view, side), count(1), []
     for turn in side.turns:
-        mine = [each for each in sheet.marks if each.target.turn == turn.place]
+        annotations = [each for each in view.marks if each.target.turn == turn.place]
         marks = tuple(
-            Mark(numbers.next(), each.answer, each.question.removeprefix(ISSUE), each.quote, each.comment, new_key())
-            for each in mine
+            MarkView(next(numbers), each.answer, each.question.removeprefix(ISSUE), each.quote, each.comment, new_key())
+            for each in annotations
         )
-        issues = None if sheet.issues is None else sheet.issues.get(turn.place)
-        findings = None if issues is None else tuple(_finding(numbers.next(), each, sheet.kinds) for each in issues)
-        spans = [(each.span, mark.number, False) for each, mark in zip(mine, marks, strict=True) if each.span]
-        spans += [(i.span, f.number, True) for i, f in zip(issues or (), findings or (), strict=True) if i.span]
-        new = new_key() if turn.place in can_mark else ""
-        found.append(
-            Block(
-                turn.place, turn.role, tuple(pieces(turn.text, spans)), turn.is_rated, turn.calls, marks, findings, new
-            )
-        )
-    return found
+        found = None if view.issues is None else view.issues.get(turn.place)
+        issues = None if found is None else issue_views(found, view.kinds, numbers)
+        spans = [(each.span, mark.number, False) for each, mark in zip(annotations, marks, strict=True) if each.span]
+        spans += [(i.span, v.number, True) for i, v in zip(found or (), issues or (), strict=True) if i.span]
+        new = new_key() if turn.place in markable else ""
+        pieces = tuple(text_pieces(turn.text, spans))
+        turns.append(MarkedTurn(turn.place, turn.role, pieces, turn.is_rated, turn.calls, marks, issues, new))
+    return turns
 
 
-class _Numbers:
-    """One, two, three: marks and issues are numbered through a page."""
-
-    def __init__(self) -> None:
-        self.last = 0
-
-    def next(self) -> int:
-        self.last += 1
-        return self.last
-
-
-def _markable(sheet: Sheet, side: Side) -> set[int]:
-    """The turns in which issues may be marked: the rated one, else the assistant's, else everybody's."""
-    if sheet.kinds is None:
+def _markable_turns(view: ItemView, side: ConversationView) -> set[int]:
+    """Return the turns that can be marked: the rated one, else those of the assistant, else all of participants."""
+    if view.kinds is None:
         return set()
     rated = {turn.place for turn in side.turns if turn.is_rated}
     assistant = {turn.place for turn in side.turns if turn.role == "assistant"}
     return rated or assistant or {turn.place for turn in side.turns if turn.role not in NON_SPEAKERS}
 
 
-def _finding(number: int, issue: Issue, kinds: Taxonomy | None) -> Finding:
-    known = None if kinds is None else kinds.find(issue.type)
-    definition = "" if known is None else known.definition
-    return Finding(number, issue.type, definition, issue.comment, issue.quote, issue.is_made_up)
+def issue_views(issues: Sequence[Issue], kinds: Taxonomy | None, numbers: Iterator[int]) -> tuple[IssueView, ...]:
+    """Return issues with the definitions of their kinds, numbered in order."""
+    views = []
+    for issue in issues:
+        kind = None if kinds is None else kinds.find(issue.type)
+        definition = "" if kind is None else kind.definition
+        views.append(IssueView(next(numbers), issue.type, definition, issue.comment, issue.quote, issue.is_made_up))
+    return tuple(views)
 
 
-def pieces(text: str, spans: Sequence[tuple[Span, int, bool]]) -> list[Piece]:
-    r"""A text cut where quotes begin and end, and around signs that are shown in another way than they are said.
+def text_pieces(text: str, spans: Sequence[tuple[Span, int, bool]]) -> list[TextPiece]:
+    r"""Split a text where quotes begin and end, and around control characters.
 
     Args:
-        text: Of the turn.
-        spans: From a character up to another, the number of what quotes it, and whether that is a model's.
+        text: Text of a turn.
+        spans: Quotes, each with its span, its number, and True if it is an issue of a model.
 
-    >>> [(each.text, each.marks) for each in pieces("It is fine.", [((6, 10), 1, False)])]
+    >>> [(piece.text, piece.marks) for piece in text_pieces("It is fine.", [((6, 10), 1, False)])]
     [('It is ', ()), ('fine', (1,)), ('.', ())]
-    >>> [(each.text, each.is_sign) for each in pieces("a\x1bb", [])]
+    >>> [(piece.text, piece.is_sign) for piece in text_pieces("a\x1bb", [])]
     [('a', False), ('\\u001b', True), ('b', False)]
     """
     inside = [((max(0, start), min(end, len(text))), number, by_model) for (start, end), number, by_model in spans]
-    cuts = {0, len(text), *(each for span, _, _ in inside for each in span)}
+    cuts = {0, len(text), *(end for span, _, _ in inside for end in span)}
     if escape_controls(text) != text:
         cuts |= {place for at, char in enumerate(text) if escape_controls(char) != char for place in (at, at + 1)}
     ordered = sorted(cuts)
-    found = []
+    pieces = []
     for start, end in zip(ordered, ordered[1:], strict=False):
-        said = text[start:end]
-        on = [(number, by_model) for (first, last), number, by_model in inside if first <= start and end <= last]
-        own, others = (tuple(number for number, by_model in on if by_model is which) for which in (False, True))
-        is_sign = escape_controls(said) != said
-        # A carriage return before a line's end is how files of some systems end lines, and no news to a reader.
-        is_line_end = said == "\r" and text[end : end + 1] == "\n"
-        found.append(Piece("" if is_line_end else escape_controls(said), own, others, is_sign))
-    return found
+        raw = text[start:end]
+        quotes = [(number, by_model) for (first, last), number, by_model in inside if first <= start and end <= last]
+        marks, issues = (tuple(n for n, by_model in quotes if by_model is kind) for kind in (False, True))
+        is_line_end = raw == "\r" and text[end : end + 1] == "\n"  # a line end of Windows
+        pieces.append(
+            TextPiece("" if is_line_end else escape_controls(raw), marks, issues, escape_controls(raw) != raw)
+        )
+    return pieces
 
 
 # --- lists ----------------------------------------------------------------------------------------------------------
 
 
-def own_list(mine: Sequence[Assignment]) -> list[dict[str, Any]]:
-    """Everything somebody was given, the last first, numbered as they came: a second time looks like any other."""
-    count = len(mine)
+def own_ratings(assignments: Sequence[Assignment]) -> list[dict[str, Any]]:
+    """Return an annotator's assignments, the latest first; repeated items are not marked as such."""
+    total = len(assignments)
     return [
         {
-            "id": each.id, "number": count - place, "state": each.state, "reason": each.reason, "began": each.began,
+            "id": each.id, "number": total - place, "state": each.state, "reason": each.reason, "began": each.began,
             "ended": each.ended,
         }
-        for place, each in enumerate(mine)
+        for place, each in enumerate(assignments)
     ]  # fmt: skip
 
 
-def short(hash: str) -> str:
-    """A rubric's hash, as people compare it.
+def short_hash(hash: str) -> str:
+    """Return the first digits of a rubric's hash.
 
-    >>> short("s256:0123456789abcdef")
+    >>> short_hash("s256:0123456789abcdef")
     '01234567'
     """
-    return hash.rpartition(":")[2][:DIGITS]
+    return hash.rpartition(":")[2][:HASH_DIGITS]

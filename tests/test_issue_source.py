@@ -66,7 +66,7 @@ from accord.project import Fitted
 from accord.report import write_issues_page
 from accord.statistics import Clusters, grouped_folds, krippendorff_alpha, two_valued_alpha
 from accord.store import IssueAnnotations, Store, Studies
-from accord.studies import open_validation, outcomes
+from accord.studies import SubmittedAnswer, load_outcomes, open_validation
 from accord.testing import ChatServer, Wire, completion
 from accord.validation import ABOVE_CHANCE, ALWAYS, MACRO, Called, cross_validate_labels, no_better_than_chance, rows_of
 from accord.values import ISSUE, Issue, IssueAnnotation, Sample, load_taxonomy
@@ -105,7 +105,7 @@ CONTEXT = SourceContext(SODA.rubric, 0)
 
 
 def shown(made: list[Conversation]) -> EvidenceTable:
-    """What the source of issues shows the preset's head of dialogues whose annotations are kept."""
+    """Return the evidence of dialogues with stored annotations, as the preset's head gets it."""
     models = memory_models()
     by = "issues|model:truth|taxonomy:soda-eval|via:recorded"
     IssueAnnotations(models.store).add(replace(each, signature=by) for each in truth(made))
@@ -170,7 +170,7 @@ class _Placed:
         pass
 
 
-def test_meaning_is_looked_at_in_few_directions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_embeddings_are_reduced_to_few_directions(monkeypatch: pytest.MonkeyPatch) -> None:
     made = dialogues(20)
     samples = [Sample(chat, place) for chat in made for place in (1, 3, 5)]
     monkeypatch.setattr("accord.models.drivers.open_embedder", lambda name: _Placed())
@@ -206,7 +206,7 @@ def drawn(count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, li
     return own, np.column_stack([own, clue]), rng.random(count) < chance, [f"c{n // 5}" for n in range(count)]
 
 
-def test_the_way_that_predicts_marks_best_is_chosen_and_its_probabilities_hold() -> None:
+def test_best_calibration_is_chosen() -> None:
     own, inputs, marked, groups = drawn(2000, 0)
     marks = learn_calibration(own, inputs, marked, groups)
     assert marks is not None and marks.mode == RIDGE
@@ -225,7 +225,7 @@ def test_the_way_that_predicts_marks_best_is_chosen_and_its_probabilities_hold()
     assert set(alone.losses) >= {PLATT, ISOTONIC}
 
 
-def test_isotonic_follows_what_no_logistic_curve_can() -> None:
+def test_isotonic_fits_a_non_logistic_curve() -> None:
     rng = np.random.default_rng(0)
     own = rng.choice([0.0, 0.3, 0.6, 0.9], size=4000)
     marked = rng.random(4000) < np.select([own < 0.5, own < 0.7], [0.02, 0.6], 0.62)
@@ -234,7 +234,7 @@ def test_isotonic_follows_what_no_logistic_curve_can() -> None:
     assert marks.probabilities(np.array([0.1, 0.6]), np.zeros((2, 0))) == pytest.approx([0.02, 0.6], abs=0.04)
 
 
-def test_the_threshold_is_half_of_the_best_f1_that_can_be_expected() -> None:
+def test_threshold_is_half_of_the_best_expected_f1() -> None:
     rng = np.random.default_rng(0)
     chance = rng.beta(0.5, 2.0, size=20_000)
     marked = rng.random(20_000) < chance
@@ -248,14 +248,14 @@ def test_the_threshold_is_half_of_the_best_f1_that_can_be_expected() -> None:
     assert at == pytest.approx(f1(at) / 2, abs=0.02)
 
 
-def test_too_few_marks_are_not_learned_from() -> None:
+def test_too_few_labels_are_not_learned() -> None:
     own, inputs, marked, groups = drawn(200, 0)
     assert learn_calibration(own, inputs, np.zeros(200, dtype=bool), groups) is None
     assert learn_calibration(own, inputs, np.ones(200, dtype=bool), groups) is None
     assert learn_calibration(own, inputs, marked, ["one"] * 200) is None
 
 
-def test_marks_are_tried_on_dialogues_that_were_not_learned_from() -> None:
+def test_labels_are_cross_validated_by_dialogue() -> None:
     made = dialogues(60, rate=0.3)
     evidence = table(made, turns=True)
     rng = np.random.default_rng(0)
@@ -276,13 +276,13 @@ def test_marks_are_tried_on_dialogues_that_were_not_learned_from() -> None:
     )
     assert ours["f1_low"] < ours["f1"] < ours["f1_high"] and ours["alpha"] > 0.5
     assert rows["issues", "macro"]["f1"] == ours["f1"]
-    # What a row says is what is counted: two marked, two called, one of them rightly.
+    # Two positive labels, two positive predictions, one in common.
     row = Called([True, True, False, False], [True, False, True, False], [0.9, 0.2, 0.8, 0.1], list("abcd")).figures()
     assert (row.precision, row.recall, row.f1) == (0.5, 0.5, 0.5) and row.alpha == pytest.approx(0.125)
     assert len(Clusters(list("abcd"))) == 4
 
 
-def test_a_finder_that_knows_nothing_is_named_and_stands_beside_calling_everywhere() -> None:
+def test_uninformative_finder_is_named() -> None:
     made = dialogues(60, rate=0.3)
     evidence, rng = table(made, turns=True), np.random.default_rng(0)
     told, drawn_ = "Coherence", "Repetition"
@@ -314,7 +314,7 @@ def test_a_finder_that_knows_nothing_is_named_and_stands_beside_calling_everywhe
         assert {score.notes.get("warning") for score in again.predict(evidence)} == {warning}  # type: ignore[union-attr]
 
 
-def test_the_alpha_of_calls_is_krippendorff_s() -> None:
+def test_alpha_of_calls_is_krippendorffs() -> None:
     rng = np.random.default_rng(1)
     for rate in (0.1, 0.5):
         marked, called = rng.random(50) < rate, rng.random(50) < 0.5
@@ -323,7 +323,7 @@ def test_the_alpha_of_calls_is_krippendorff_s() -> None:
         assert two_valued_alpha(*counts, np.array([50.0]))[0] == pytest.approx(krippendorff_alpha(units, "nominal"))
 
 
-def test_marks_of_another_taxonomy_count_as_marks_of_their_counterparts() -> None:
+def test_labels_of_another_taxonomy_are_translated() -> None:
     def mark(kind: str, value: int | None, person: str = "ann") -> Label:
         return Label(Target("c", 1), kind, person, value)
 
@@ -338,7 +338,7 @@ def test_marks_of_another_taxonomy_count_as_marks_of_their_counterparts() -> Non
         make_source("issues", {"taxonomy": "abc-eval", "labels": "soda-eval"}, CONTEXT).read_labels(labels)
 
 
-def test_a_mark_is_0_or_1() -> None:
+def test_label_is_0_or_1() -> None:
     evidence = table(dialogues(2), turns=True)
     with pytest.raises(BadInput, match="a mark of 'Coherence' must be 0 or 1, got 2"):
         labels_of(evidence, Labels([Label(Target("dialogue-000", 1), "Coherence", "ann", 2)]), "Coherence")
@@ -349,7 +349,7 @@ def test_a_mark_is_0_or_1() -> None:
 # --- the evaluator ------------------------------------------------------------------------------------------------
 
 
-def test_ratings_of_dialogues_are_learned_and_say_which_issue_cost_what(tmp_path: Path) -> None:
+def test_attributions_name_the_cost_of_each_issue(tmp_path: Path) -> None:
     made = dialogues(60)
     evidence, labels = shown(made), rated(made)
     evaluator = learned(evidence, labels)
@@ -366,7 +366,7 @@ def test_ratings_of_dialogues_are_learned_and_say_which_issue_cost_what(tmp_path
     assert evaluator.head.predict(evidence) == scores
 
 
-def test_labels_of_a_kind_are_learned_and_kept(tmp_path: Path) -> None:
+def test_labels_of_a_kind_are_learned_and_saved(tmp_path: Path) -> None:
     made = dialogues(40, rate=0.3)
     evidence = table(made, turns=True)
     labels = Labels(
@@ -388,7 +388,7 @@ def test_labels_of_a_kind_are_learned_and_kept(tmp_path: Path) -> None:
     assert isinstance(score, Unscored) and score.reason == "not assessed"
 
 
-def test_a_finder_that_never_finds_is_learned_from_and_loaded_again(tmp_path: Path) -> None:
+def test_finder_without_issues_is_learned_and_loaded(tmp_path: Path) -> None:
     made = dialogues(40, rate=0.5)
     evidence = table(made, turns=True)
     silent = np.isin([column.name for column in evidence.columns], ["issue:Coherence", "issue:Coherence:worst"])
@@ -400,7 +400,7 @@ def test_a_finder_that_never_finds_is_learned_from_and_loaded_again(tmp_path: Pa
     assert load_evaluator(tmp_path).head.predict(evidence) == fitted.head.predict(evidence)
 
 
-def test_what_cannot_be_learned_says_what_is_missing() -> None:
+def test_missing_evidence_is_named() -> None:
     made = dialogues(10)
     nothing = EvidenceTable.from_rows([Column("x", "m")], {Target("a"): {"x": 1.0}})
     with pytest.raises(BadInput, match="no evidence of issue 'Coherence'. Available: none"):
@@ -476,7 +476,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def mark(*kinds: str) -> None:
-    """Beside the ratings of dialogues, whether each reply shows these kinds of issues."""
+    """Add labels of these kinds of issues for each reply to the ratings of dialogues."""
     with Path("labels.csv").open("a") as stream:
         rows = csv.writer(stream)
         for each in truth(dialogues(40, rate=0.25)):
@@ -495,7 +495,7 @@ def served(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
 
 
 @pytest.mark.slow
-def test_from_dialogues_to_scores_that_say_what_is_wrong(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_dialogues_to_scores_with_issues(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mark(*SIGNS)
     finder = Finder()
     with ChatServer(finder) as server:
@@ -562,7 +562,7 @@ def test_a_decisions_judge_finds_issues_too(project: Path, monkeypatch: pytest.M
         assert invoke("issues").exit_code == 1
 
 
-def test_kinds_that_were_never_recorded_are_missing_and_counted_as_answers(project: Path) -> None:
+def test_unrecorded_kinds_are_missing(project: Path) -> None:
     Path("two.yaml").write_text(
         "name: two\nissues: [{name: rude, definition: It is rude.}, {name: vague, definition: It is vague.}]\n"
     )
@@ -594,23 +594,7 @@ def test_kinds_that_were_never_recorded_are_missing_and_counted_as_answers(proje
 
 
 @pytest.mark.slow
-def test_a_budget_stops_before_the_call_and_the_command_goes_on(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    finder = Finder()
-    with ChatServer(finder) as server:
-        served(monkeypatch, server.url)
-        invoke("import", "chats.jsonl", "labels.csv")
-        stopped = invoke("judge", "--source", "issues", "--max-requests", "10")
-        assert stopped.exit_code == 4 and len(finder.asked) == 10
-        store = Store("sqlite:///accord.db")
-        assert sum(IssueAnnotations(store).makers().values()) == 30
-        store.close()
-        assert invoke("judge", "--source", "issues").exit_code == 0 and len(finder.asked) == 40
-
-
-@pytest.mark.slow
-def test_an_endpoint_that_misbehaves_loses_no_turn_of_the_others(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_faults_of_an_endpoint_lose_no_turn(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     finder = Finder()
     with ChatServer(Misbehaving(finder, share=0.3)) as server:
         served(monkeypatch, server.url)
@@ -623,7 +607,7 @@ def test_an_endpoint_that_misbehaves_loses_no_turn_of_the_others(
         store.close()
 
 
-def test_odd_dialogues_are_counted_and_nothing_is_lost(tmp_path: Path, store: Store) -> None:
+def test_odd_dialogues_are_counted(tmp_path: Path, store: Store) -> None:
     odd = [
         Conversation("one", (Turn("user", "hi"),)),
         Conversation("three", (Turn("user", "hi", "Ann"), Turn("user", "ho", "Bo"), Turn("assistant", "yes", "Cy"))),
@@ -647,7 +631,7 @@ def test_odd_dialogues_are_counted_and_nothing_is_lost(tmp_path: Path, store: St
     assert again.assessed == 0 and again.known == 4 and len(model.asked) == asked
 
 
-def test_nothing_is_asked_after_a_budget_is_spent(store: Store) -> None:
+def test_no_request_after_the_budget_is_spent(store: Store) -> None:
     model = ScriptedModel(lambda prompt: Failure("out of budget", "spent"))
     models = Models({"finder": ModelSettings(model="m", concurrency=1)}, store, given={"finder": model})
     with pytest.raises(BudgetReached):
@@ -665,12 +649,12 @@ def test_nothing_is_asked_after_a_budget_is_spent(store: Store) -> None:
         ("sources: {issues: {by: judge}}", ["judge", "--source", "issues"], "'judge'.*models: {judge: "),
         ("sources: {issues: {by: recorded, model: gpt-9}}", ["fit", "issues"], "0 sets of annotations by 'gpt-9'"),
         ("sources: {issues: {by: recorded}}", ["issues"], "by: recorded, model: NAME"),
-        (FINDER, ["issues"], "no turn was annotated yet"),
+        (FINDER, ["issues"], "no turn is annotated yet"),
         ("models: {finder: {modle: m}}", ["issues"], "unknown key 'modle'.*model,"),
         ("issues: {model: m}", ["issues"], "models: {finder: {model: ...}} and sources: {issues: {...}}"),
     ],
 )  # fmt: skip
-def test_wrong_input_ends_in_one_line(
+def test_invalid_input_is_one_line(
     project: Path, monkeypatch: pytest.MonkeyPatch, config: str, arguments: list[str], says: str
 ) -> None:
     served(monkeypatch, "http://127.0.0.1:9/v1")
@@ -700,13 +684,13 @@ def test_imported_annotations_are_learned_from(project: Path) -> None:
     assert done.exit_code == 0 and "120 assessments of turns imported" in done.stdout, done.output
     assert "0 conversations imported" in done.stdout
     assert invoke("fit", "issues").exit_code == 0
-    asked = invoke("judge", "--source", "issues")  # what was recorded asks nobody
+    asked = invoke("judge", "--source", "issues")  # recorded annotations need no request
     assert asked.exit_code == 1 and "no source of the project asks a model" in asked.stderr
     page = invoke("issues", "--json")
     assert page.exit_code == 0 and json.loads(page.stdout)["quotes_made_up"] == 0  # the dialogues were there already
 
 
-def test_pages_escape_what_came_from_outside(tmp_path: Path) -> None:
+def test_page_escapes_imported_text(tmp_path: Path) -> None:
     evil = "<script>alert(1)</script>"
     chat = Conversation("c", (Turn("user", evil), Turn("assistant", f"Well {evil}")), metadata={"system": evil})
     found = [
@@ -723,7 +707,7 @@ def test_pages_escape_what_came_from_outside(tmp_path: Path) -> None:
     path = write_issues_page(summarize_issues(found, [chat], SODA), found, [chat], SODA, tmp_path / "page.html")
     html = path.read_text()
     assert "<script" not in html and f"<mark>{evil.replace('<', '&lt;').replace('>', '&gt;')}</mark>" in html
-    assert "which the turn does not say" in html
+    assert "which is not in the turn" in html
 
 
 def test_page_shows_control_characters_of_every_text(tmp_path: Path) -> None:
@@ -740,7 +724,7 @@ def test_page_shows_control_characters_of_every_text(tmp_path: Path) -> None:
     assert "\\u001b[31m\\u0007" in html
 
 
-def test_a_wire_that_answers_with_prose_is_told_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prose_reply_is_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
     said = iter(["Sure!", json.dumps(verdict("whatever"))])
     asked = []
 
@@ -770,11 +754,11 @@ def test_a_wire_that_answers_with_prose_is_told_once_more(monkeypatch: pytest.Mo
 
 
 @pytest.mark.slow
-def test_people_validate_and_the_page_says_what_came_of_it(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_validation_by_annotators_is_on_the_page(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with ChatServer(Finder()) as server:
         served(monkeypatch, server.url)
         invoke("import", "chats.jsonl", "labels.csv")
-        assert "no turn was annotated yet" in invoke("validate").stderr
+        assert "no turn is annotated yet" in invoke("validate").stderr
         invoke("judge", "--source", "issues")
     assert invoke("validate", "detection", "--outcome").exit_code == 1
     opened = accord.open()
@@ -783,23 +767,23 @@ def test_people_validate_and_the_page_says_what_came_of_it(project: Path, monkey
         study = open_validation(opened, flow, studies, 6, 2, 100)
         for person in ("ann", "bob"):
             while (at := study.take(person)) is not None:
-                for question in study.sheet(at).questions:
+                for question in study.view(at).questions:
                     sent = {"assignment": at.id, "id": f"{at.id[:16]}-{at.stage}-{person}", "value": 2}
-                    study.answer(person, {**sent, "question": question.id})
+                    study.answer(person, SubmittedAnswer.from_json({**sent, "question": question.id}))
                 study.finish(person, at.id)
     studies.close()
-    found = {each.flow: each.to_json() for each in outcomes(opened)}
+    found = {each.flow: each.to_json() for each in load_outcomes(opened)}
     opened.close()
     assert found["detection"]["examples"] == found["overall"]["examples"] == 6
     assert found["detection"]["majority"]["value"] == 1.0 and found["overall"]["revisions"]["share"]["value"] == 0.0
     for flow in ("detection", "overall"):
         said = invoke("validate", flow, "--outcome")
         assert said.exit_code == 0 and "6 of 6 turns have answers" in said.stdout
-    assert invoke("issues").exit_code == 0 and "Validation by people" in Path("issues.html").read_text()
+    assert invoke("issues").exit_code == 0 and "Validation by annotators" in Path("issues.html").read_text()
 
 
 @pytest.mark.slow
-def test_a_score_whose_turns_cannot_be_assessed_says_why(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unscored_row_has_the_reason_of_its_turns(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     finder = Finder()
 
     def respond(request):  # type: ignore[no-untyped-def]
@@ -825,7 +809,7 @@ def test_a_score_whose_turns_cannot_be_assessed_says_why(project: Path, monkeypa
 
 
 @pytest.mark.slow
-def test_a_file_with_nothing_to_assess_loses_no_row_and_parts_are_said(
+def test_rows_without_turns_are_unscored_and_partial_ones_have_a_warning(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     finder = Finder()
@@ -855,14 +839,14 @@ def test_a_file_with_nothing_to_assess_loses_no_row_and_parts_are_said(
         before = len(server.requests)
         done = invoke("score", "part.jsonl", "--evaluator", "evaluators/issues", "--out", "s.jsonl")
         assert done.exit_code == 0, done.output
-        assert len(server.requests) - before == 4  # together, each alone, one once more; never again in the same run
+        assert len(server.requests) - before == 4  # one for both, one for each, one repeated
         said = json.loads(Path("s.jsonl").read_text())
         assert said["warning"].startswith("assessed in part: 1 of 2 turns have no annotation")
         assert "1 with a warning: assessed in part" in done.stdout
 
 
 @pytest.mark.slow
-def test_a_whole_run_assesses_before_it_learns(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_annotates_before_it_fits(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mark("Coherence")
     finder = Finder()
     with ChatServer(finder) as server:
@@ -873,7 +857,7 @@ def test_a_whole_run_assesses_before_it_learns(project: Path, monkeypatch: pytes
 
 
 @pytest.mark.slow
-def test_an_adaptive_rubric_keeps_what_was_found(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_adaptive_rubric_keeps_issues(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("accord.yaml").write_text(
         f"{PLAIN}models: {{judge: {{mode: decisions, model: finder}}}}\nsources: {{issues: {{by: judge}}}}\n"
     )

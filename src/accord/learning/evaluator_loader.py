@@ -148,8 +148,8 @@ def _check_scores(head: Head, level: Level | None) -> None:
             elsewhere = head.in_new_domain().predict_each(trial, speakers * 2)
             head.seen(trial)
             head.state()
-            said = [head.describe(), head.remarks(), *(each.to_json() for each in (*scores, *elsewhere))]
-            json.dumps(said, allow_nan=False)
+            descriptions = [head.describe(), head.remarks(), *(each.to_json() for each in (*scores, *elsewhere))]
+            json.dumps(descriptions, allow_nan=False)
     except BadInput as error:
         if head.columns is None:
             return  # the head names the columns that it needs

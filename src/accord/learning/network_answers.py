@@ -152,21 +152,21 @@ class NetworkSettings:
         hidden = rest.get("hidden", defaults.hidden)
         if not isinstance(hidden, list | tuple) or len(hidden) != 2 or not all(map(_is_count, hidden)):
             raise BadInput(f"hidden must be two numbers of units from 1, got {hidden!r}")
-        found = replace(defaults, **{**rest, "hidden": tuple(hidden)})
-        if found.reads not in ("expected", "distributions") or found.head not in ("ordinal", "softmax"):
+        result = replace(defaults, **{**rest, "hidden": tuple(hidden)})
+        if result.reads not in ("expected", "distributions") or result.head not in ("ordinal", "softmax"):
             raise BadInput("reads must be 'expected' or 'distributions', and head must be 'ordinal' or 'softmax'")
         for name in ("batch", "members", "search"):
-            value = getattr(found, name)
+            value = getattr(result, name)
             if not _is_count(value) and (value is not None or name == "members"):
                 raise BadInput(f"{name} of a network must be a number from 1, got {value!r}")
-        if not all(_is_count(epochs) or epochs == 0 for epochs in (found.pretrain, found.finetune)):
-            raise BadInput(f"epochs must be numbers from 0, got {found.pretrain!r} and {found.finetune!r}")
-        if found.pretrain + found.finetune < 1:
+        if not all(_is_count(epochs) or epochs == 0 for epochs in (result.pretrain, result.finetune)):
+            raise BadInput(f"epochs must be numbers from 0, got {result.pretrain!r} and {result.finetune!r}")
+        if result.pretrain + result.finetune < 1:
             raise BadInput("pretrain and finetune are both 0; a network needs at least one epoch")
-        as_in_the_grid = found.pooling == 0 and found.decay == 0 and found.dropout == 0
-        if found.search is not None and not as_in_the_grid:
+        as_in_the_grid = result.pooling == 0 and result.decay == 0 and result.dropout == 0
+        if result.search is not None and not as_in_the_grid:
             raise BadInput("search needs like: paper, because it searches the paper's grid")
-        return found
+        return result
 
 
 PAPER = NetworkSettings(
@@ -277,17 +277,17 @@ class NetworkAnswers(AnswerModel):
         if not hasattr(self, "_sheets"):
             self.cross_predict(lambda: self, features, rated, labels)
         everything = np.ones(len(self._sheets.annotator), dtype=bool)
-        wanted = [(everything, self.pooling_, member) for member in range(self.settings.members)]
+        runs = [(everything, self.pooling_, member) for member in range(self.settings.members)]
         # Annotators without a main rating only train the shared weights.
-        self.members_ = [_first(network, len(self.people_)) for network in self._networks(self._sheets, wanted)]
+        self.members_ = [_first(network, len(self.people_)) for network in self._networks(self._sheets, runs)]
         self.shape_ = replace(self.shape_, annotators=len(self.people_))
         del self._sheets
 
-    def _networks(self, sheets: Sheets, wanted: Sequence[tuple[NDArray[np.bool_], float, int]]) -> list[Parameters]:
+    def _networks(self, sheets: Sheets, runs: Sequence[tuple[NDArray[np.bool_], float, int]]) -> list[Parameters]:
         from accord.learning.network_training import Schedule, TrainingJob, train
 
         own = self.settings
-        jobs = [TrainingJob(rows, own.rate, pooling, own.decay, own.seed + member) for rows, pooling, member in wanted]
+        jobs = [TrainingJob(rows, own.rate, pooling, own.decay, own.seed + member) for rows, pooling, member in runs]
         # Trials and members share one compiled program for any pooling strength.
         penalised = own.decay > 0 or own.pooling is None or own.pooling > 0
         return train(self.shape_, sheets, Schedule(own.pretrain, own.finetune, own.batch, own.dropout, penalised), jobs)

@@ -101,7 +101,7 @@ def test_selection_is_algorithm_1(alpha: float, lattice: bool) -> None:
     )
 
 
-def test_candidates_are_remembered_across_alphas_and_budgets() -> None:
+def test_candidates_are_cached_across_alphas_and_budgets() -> None:
     pool = drawn_pool(seed=3)
     shared = Candidates(pool)
     for alpha in (2.0, 0.0, 0.5):
@@ -112,7 +112,7 @@ def test_candidates_are_remembered_across_alphas_and_budgets() -> None:
     assert all(not pool.sat[row] for row in select(shared, AssertionBudget(0, 4), 1.0))
 
 
-def test_sharpness_orders_sets_as_the_word_says() -> None:
+def test_sharpness_orders_sets() -> None:
     good = np.arange(200) < 100
     rng = np.random.default_rng(1)
     noise, gap = rng.normal(size=200), np.where(good, 1.0, -1.0)
@@ -184,7 +184,7 @@ def test_separation_alone_selects_the_best_of_each_class() -> None:
         assert set(alone) & set(rows.tolist()) == set(rows[np.argsort(-pool.separation[rows])][:3].tolist())
 
 
-def test_the_benchmarks_policies_choose_as_they_say(baselines: Any) -> None:
+def test_benchmark_policies_follow_their_definitions(baselines: Any) -> None:
     pool, budget = drawn_pool(seed=5), AssertionBudget(3, 3)
     worth, best = baselines.reward(pool), baselines.brute_force(pool, budget)
     for side in (True, False):
@@ -288,7 +288,7 @@ CLASSES = {
 FOUR = SelectionSettings(budgets=((4, 4),))
 
 
-def test_it_selects_scores_labels_and_says_why() -> None:
+def test_selector_selects_scores_and_labels() -> None:
     evidence, labels, question = corpus()
     selector = AssertionSelector(question, CLASSES, settings=FOUR).fit(evidence, labels)
     assert {name.split("-")[0] for name in selector.names_} == {"sat", "dsat"}
@@ -309,7 +309,7 @@ def test_it_selects_scores_labels_and_says_why() -> None:
     assert weighed.measured(evidence).columns[0].signature != found.columns[0].signature
 
 
-def test_what_was_learned_from_is_scored_by_assertions_chosen_without_it() -> None:
+def test_training_scores_are_out_of_fold() -> None:
     evidence, labels, question = corpus()
     selector = AssertionSelector(question, CLASSES, settings=FOUR).fit(evidence, labels)
     seen = selector.measured(evidence, selector.unseen_)
@@ -318,14 +318,14 @@ def test_what_was_learned_from_is_scored_by_assertions_chosen_without_it() -> No
     assert abs(seen.values - selector.measured(evidence).values).max() > 0
 
 
-def test_classes_follow_from_the_training_side_where_nobody_names_them() -> None:
+def test_missing_classes_are_learned() -> None:
     evidence, labels, question = corpus()
     selector = AssertionSelector(question, settings=FOUR).fit(evidence, labels)
     sides = {one["id"]: one["class"] for one in selector.describe()["assertions"]}
     assert sides["sat-0"] == "sat" and sides["dsat-0"] == "dsat"
 
 
-def test_missing_answers_count_as_neutral_up_to_half_and_say_so() -> None:
+def test_missing_answers_count_as_neutral_up_to_half() -> None:
     evidence, labels, question = corpus()
     selector = AssertionSelector(question, CLASSES, settings=FOUR).fit(evidence, labels)
     present = evidence.present.copy()
@@ -357,7 +357,7 @@ def test_the_likeliest_option_can_stand_for_a_distribution() -> None:
     assert len(set(points(evidence, ["sat-0"], "expected").values[0].tolist())) > 20
 
 
-def test_what_cannot_be_learned_from_is_said() -> None:
+def test_too_little_data_is_an_error() -> None:
     evidence, labels, question = corpus()
     happy = Labels(Label(each.target, "helped", each.annotator, 5) for each in labels)
     with pytest.raises(BadInput, match="60 conversations with evidence are good, 0 bad"):
@@ -391,7 +391,7 @@ def test_what_cannot_be_learned_from_is_said() -> None:
         AssertionSelector(question, CLASSES, dict.fromkeys(CLASSES, 1e4)).fit(evidence, labels)
 
 
-def test_an_edited_assertion_is_another_one_and_a_kept_selection_measures_the_same() -> None:
+def test_saved_selection_measures_the_same() -> None:
     evidence, labels, question = corpus()
     selector = AssertionSelector(question, CLASSES, {"sat-1": 2.0}, FOUR).fit(evidence, labels)
     kept = AssertionSelector.from_json(json.loads(json.dumps(selector.to_json())), question, FOUR)

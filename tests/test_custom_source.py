@@ -1,4 +1,4 @@
-"""A source that is written outside the product, `examples/sixth_source.py`, can all that the five can."""
+"""A source from outside the product, `examples/sixth_source.py`, has the abilities of the built-in ones."""
 
 import importlib.util
 import re
@@ -85,7 +85,7 @@ def project(example, server, tmp_path):
 
 
 @pytest.mark.slow
-def test_it_runs_the_whole_way_and_is_short(example, capsys, monkeypatch):
+def test_example_runs_and_is_short(example, capsys, monkeypatch):
     monkeypatch.setattr("accord.sample.sources", sample.sources)
     example.main()
     said = capsys.readouterr().out
@@ -93,7 +93,7 @@ def test_it_runs_the_whole_way_and_is_short(example, capsys, monkeypatch):
     assert len(EXAMPLE.read_text().splitlines()) <= 70
 
 
-def test_nothing_else_knows_it():
+def test_product_does_not_know_the_example():
     assert not [
         path
         for path in SRC.rglob("*.py")
@@ -101,7 +101,7 @@ def test_nothing_else_knows_it():
     ]
 
 
-def test_it_keeps_the_contract_of_a_source(example, project):
+def test_example_keeps_the_contract_of_a_source(example, project):
     train, _ = project.training(project.evaluator("mine"))
     make = partial(make_source, "politeness", {}, project.context)
     table = check_source(make, train, project.models)
@@ -109,7 +109,7 @@ def test_it_keeps_the_contract_of_a_source(example, project):
 
 
 @pytest.mark.slow
-def test_it_is_learned_again_without_each_fold(example, project, monkeypatch, tmp_path):
+def test_source_learns_again_without_each_fold(example, project, monkeypatch, tmp_path):
     """Every call of `learn` is noted: one per fold without the fold's groups, and the last with everything."""
     seen, plain = [], example.Politeness.learn
 
@@ -141,8 +141,8 @@ def turned(train, groups):
     return replace(train, labels=Labels(map(one, train.labels), train.labels.groups))
 
 
-def test_what_people_say_of_a_fold_has_no_part_in_what_predicts_it(example, project):
-    """With the ratings of one fold turned round, what is learned without it is the same, and with it is not."""
+def test_ratings_of_a_fold_do_not_change_its_predictions(example, project):
+    """Inverted ratings of a fold change only models that learned from the fold."""
     train, _ = project.training(project.evaluator("mine"))
     split = next(iter(grouped_folds(sorted(map(train.group_of, train.targets)), FOLDS, train.seed)))
     other = turned(train, split.test)
@@ -155,7 +155,7 @@ def test_what_people_say_of_a_fold_has_no_part_in_what_predicts_it(example, proj
 
 
 @pytest.mark.slow
-def test_its_evidence_of_what_it_learned_from_is_out_of_sample(example, project):
+def test_training_evidence_is_out_of_sample(example, project):
     """Turning round the ratings of one group moves the evidence of every other group, and not that group's own."""
     train, _ = project.training(project.evaluator("mine"))
     group = train.group_of(train.targets[0])
@@ -167,7 +167,7 @@ def test_its_evidence_of_what_it_learned_from_is_out_of_sample(example, project)
 
 
 @pytest.mark.slow
-def test_it_scores_the_same_after_it_was_saved_and_loaded(example, project, server, tmp_path):
+def test_saved_evaluator_scores_the_same(example, project, server, tmp_path):
     fitted = project.fit("mine", tmp_path / "mine").evaluator
     samples = list(project.all_samples())
     again = load_evaluator(tmp_path / "mine")
@@ -184,8 +184,8 @@ def test_it_scores_the_same_after_it_was_saved_and_loaded(example, project, serv
 
 
 @pytest.mark.slow
-def test_people_are_predicted_from_it(example, server, tmp_path):
-    """Where ratings follow its answers, the head leans on it; said of one column among ten."""
+def test_head_uses_the_source(example, server, tmp_path):
+    """If ratings follow its answers, the head relies on this column among ten."""
     with Project(config(tmp_path, server.url)) as project:
         project.import_(sample.sources()[:1])
         samples = list(project.all_samples())
@@ -199,8 +199,8 @@ def test_people_are_predicted_from_it(example, server, tmp_path):
 
 
 @pytest.mark.slow
-def test_it_scores_live_where_it_may_ask(example, project, server, tmp_path):
-    """A source that asks is refused without a word of the user's, and asked about each reply with it."""
+def test_source_scores_live_with_models(example, project, server, tmp_path):
+    """A source that asks is rejected without models, and asked about each reply with them."""
     fitted = project.fit("mine", tmp_path / "mine").evaluator
     with pytest.raises(BadInput, match="its source 'politeness' asks the scorer about every reply"):
         LiveScorer(fitted)
@@ -235,7 +235,7 @@ class LineFindings(Findings):
 
 
 @pytest.mark.slow
-def test_the_command_line_and_the_report_tell_its_findings(example, project, monkeypatch, tmp_path):
+def test_command_line_and_report_show_findings(example, project, monkeypatch, tmp_path):
     monkeypatch.setattr(example.Politeness, "findings", lambda self: LineFindings(self.line[0]))
     monkeypatch.setattr(LineFindings, "cautions", ["a line is not much"])
     fitted = project.fit("mine", tmp_path / "mine")
@@ -254,14 +254,14 @@ def test_the_command_line_and_the_report_tell_its_findings(example, project, mon
     )
 
 
-def test_its_price_is_known_before_anybody_is_asked(example, project, server):
+def test_plan_needs_no_request(example, project, server):
     asked = plan(project.source("politeness").measure(list(project.all_samples())), project.stored_models)
     assert asked.requests == 40 and not server.requests
     assert project.plan_fit("mine").requests == 40 and not server.requests
 
 
 @pytest.mark.slow
-def test_it_is_compared_from_what_is_kept(example, project, server, tmp_path):
+def test_comparison_uses_stored_answers(example, project, server, tmp_path):
     project.fit("mine", tmp_path / "mine")
     asked = len(server.requests)
     assert asked == 40  # of forty conversations, each once
@@ -270,7 +270,7 @@ def test_it_is_compared_from_what_is_kept(example, project, server, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_budget_stops_it_and_the_same_call_goes_on(example, server, tmp_path):
+def test_budget_stops_fit_and_next_call_continues(example, server, tmp_path):
     with Project(config(tmp_path, server.url, budget={"requests": 15})) as project:
         project.import_(sample.sources())
         with pytest.raises(BudgetReached):
@@ -280,7 +280,7 @@ def test_a_budget_stops_it_and_the_same_call_goes_on(example, server, tmp_path):
     assert len(server.requests) == 40
 
 
-def test_what_nobody_answered_is_missing_with_the_reason(example, tmp_path):
+def test_missing_answer_has_a_reason(example, tmp_path):
     silent = ChatServer(lambda request: completion("", {"x": 1.0}))
     with silent as server, Project(config(tmp_path, server.url)) as project:
         project.import_(sample.sources())
@@ -289,5 +289,5 @@ def test_what_nobody_answered_is_missing_with_the_reason(example, tmp_path):
     assert {name for _, name in table.absences} == {"politeness"}
 
 
-def test_the_schema_tells_its_settings(example):
+def test_schema_has_the_settings(example):
     assert "politeness" in json_schema()["properties"]["sources"]["properties"]

@@ -1,7 +1,7 @@
-"""Means, densities and differences with intervals over whole conversations, from sums by cluster.
+"""Bootstrap over conversations from sums by cluster.
 
-All that is resampled is a sum over rows; so the rows of each cluster are added up once, and a draw is a product of how
-often each cluster came with these sums. A million rows cost what their 512 bundles cost.
+Every statistic is a function of sums over rows. The rows of each cluster are summed once, and a draw multiplies these
+sums with the number of times each cluster is drawn. The cost depends on the number of clusters, not of rows.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from accord.values import Estimate
 Floats = NDArray[np.float64]
 
 DRAWS = 200
-"""Bootstrap draws of a figure: its band is looked at, and no test rests on it."""
+"""Number of bootstrap samples; enough for intervals in charts, which no test uses."""
 STEPS = 200
-FEWEST = 5
-"""Clusters from which on an interval is given."""
+MIN_CLUSTERS = 5
+"""Minimum number of clusters for an interval."""
 
 
 def counts(clusters: int, draws: int = DRAWS, seed: int = 0) -> Floats:
-    """(draws, C) how often each cluster is drawn, with replacement."""
+    """(draws, C) number of times that each cluster is drawn, with replacement."""
     return np.random.default_rng(seed).multinomial(clusters, np.full(clusters, 1 / clusters), size=draws).astype(float)
 
 
 def ends(drawn: Floats) -> tuple[Any, Any]:
-    """The central 95 % of draws, along their first axis."""
+    """Return the ends of the central 95% of draws along the first axis."""
     low, high = np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
     return low, high
 
 
 def means(group: NDArray[np.intp], cluster: NDArray[np.intp], value: Floats, groups: int) -> list[Estimate]:
-    """The mean of each of some groups of n rows, clusters being drawn together across groups.
+    """Return the mean of each group; clusters are drawn jointly for all groups.
 
     Args:
-        group: (n,) from 0; rows of none are below 0.
-        cluster: (n,) from 0.
-        value: (n,)
-        groups: How many there are.
+        group: (n,) group of each row, from 0; negative for rows without a group.
+        cluster: (n,) cluster of each row, from 0.
+        value: (n,) values.
+        groups: Number of groups.
     """
     many = int(cluster.max()) + 1 if len(cluster) else 0
     kept = group >= 0
@@ -52,13 +52,13 @@ def means(group: NDArray[np.intp], cluster: NDArray[np.intp], value: Floats, gro
     size, sums = count.sum(axis=0), total.sum(axis=0)
     there = (count > 0).sum(axis=0)
     found = [Estimate(float(s / n)) if n else Estimate(None) for s, n in zip(sums, size, strict=True)]
-    if many < FEWEST:
+    if many < MIN_CLUSTERS:
         return found
     present = np.flatnonzero(count.sum(axis=1))
     drawn = counts(len(present))
     with np.errstate(invalid="ignore", divide="ignore"):
         each = (drawn @ total[present]) / (drawn @ count[present])
-    for place_of in np.flatnonzero(there >= FEWEST):
+    for place_of in np.flatnonzero(there >= MIN_CLUSTERS):
         column = each[np.isfinite(each[:, place_of]), place_of]
         low, high = ends(column)
         found[place_of] = Estimate(found[place_of].value, float(low), float(high))
@@ -68,19 +68,19 @@ def means(group: NDArray[np.intp], cluster: NDArray[np.intp], value: Floats, gro
 def quantiles(
     value: Floats, cluster: NDArray[np.intp], shares: Sequence[float], low: float, high: float
 ) -> list[Estimate]:
-    """Quantiles of n rows; the ends of their intervals are to a `STEPS`th of the scale.
+    """Return quantiles; the ends of their intervals have a resolution of 1/`STEPS` of the scale.
 
     Args:
-        value: (n,), at least one.
-        cluster: (n,) from 0.
-        shares: Which quantiles.
-        low: Where the scale begins.
-        high: Where it ends.
+        value: (n,) values, at least one.
+        cluster: (n,) cluster of each row, from 0.
+        shares: Quantiles from 0 to 1.
+        low: Lower end of the scale.
+        high: Upper end of the scale.
     """
     whole = [Estimate(float(each)) for each in np.quantile(value, shares)]
     present = np.bincount(cluster) > 0
     many, place = int(present.sum()), (np.cumsum(present) - 1)[cluster]
-    if many < FEWEST:
+    if many < MIN_CLUSTERS:
         return whole
     step = (high - low) / STEPS
     cell = np.clip(((value - low) / step).astype(np.intp), 0, STEPS - 1)

@@ -1,4 +1,4 @@
-"""The source `in-context`: the whole flow and what stops it, what it costs, models that misbehave, wrong input."""
+"""Source `in-context`: learning, costs, failures of models, invalid input, and saved state."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ from accord.validation import Comparison, compare_held_out
 from accord.values import Sample, ScaleKind, dump_rubric
 
 SMALL = {
-    "candidates": 3, "kept": 2, "demonstrations": 3, "sets": 2, "ranked": 32, "ensemble": 3, "selector": "neighbours",
+    "candidates": 3, "top_prompts": 2, "demonstrations": 3, "sets": 2, "candidate_sets": 32, "ensemble": 3, "selector": "neighbours",
     "embedder": "endpoint:vectors",
 }  # fmt: skip
-FEW = {"candidates": 1, "kept": 1, "sets": 1, "ensemble": 2}
-"""Beside `SMALL` half of the requests, where a server answers them."""
+FEW = {"candidates": 1, "top_prompts": 1, "sets": 1, "ensemble": 2}
+"""Fewer requests than `SMALL`, for tests with a server."""
 SMALL_TOWERS = {"epochs": 1, "width": 4, "heads": 2}
 RUBRIC = rated_chats(4)[2]
 OVERALL = RUBRIC.main_question
@@ -109,7 +109,7 @@ def _coin(*parts: str) -> bool:
 
 
 class Study(NamedTuple):
-    """What a caller of the source has in hand."""
+    """Split, evidence and source of one learned example."""
 
     split: Split
     learned: EvidenceTable
@@ -172,7 +172,7 @@ def answers(request: Mapping[str, Any], script: Any) -> Wire:
 
 
 def vector_of(text: str) -> list[float]:
-    """A text's vector: how often each kind of thing is in it, and a little of its own."""
+    """Return a vector: counts of each kind of word, and noise."""
     rng = np.random.default_rng(len(text))
     counts = [float(text.count(word)) for word in ("roses", "piston", "bow", "dough")]
     return [*counts, *(0.1 * rng.normal(size=4)).tolist()]
@@ -237,7 +237,7 @@ def texts_of(model: ScriptedModel) -> list[str]:
 
 @pytest.fixture
 def nobody(memory: Store) -> Iterator[Asked]:
-    """An endpoint that is not there: what is refused before anything is asked."""
+    """An endpoint that does not exist, for errors before any request."""
     with Asked(NOWHERE, None, memory) as found:
         yield found
 
@@ -268,7 +268,7 @@ def studied(respond: Respond, monkeypatch: pytest.MonkeyPatch, **settings: Any) 
 
 
 def saved(made: InContext) -> SourceState:
-    """What a folder would give back: JSON, arrays and files."""
+    """Return the saved state as a folder returns it: JSON, arrays and files."""
     kept = made.state()
     return SourceState(json.loads(json.dumps(kept.card)), dict(kept.arrays), dict(kept.files))
 
@@ -352,7 +352,7 @@ def test_scores_of_new_conversations_come_from_what_was_saved(asked: Asked) -> N
 
 
 @pytest.mark.slow
-def test_evidence_of_the_training_side_is_as_if_it_had_not_been_seen(asked: Asked) -> None:
+def test_training_evidence_is_out_of_sample(asked: Asked) -> None:
     chats, labels, _ = rated_chats(40)
     chats.append(Conversation("secret", (Turn("user", "my card is 4111 1111"),)))
     chats.append(Conversation("unrated", (Turn("user", "hello"),)))
@@ -360,7 +360,7 @@ def test_evidence_of_the_training_side_is_as_if_it_had_not_been_seen(asked: Aske
     part = training(chats, labels)
     part = replace(part, samples=(*part.samples, Sample(chats[-1])))
     scorer = scripted()
-    learned = run(source(private=[r"\d{4} \d{4}"]).learn(part), asked.given(scorer))
+    learned = run(source(private_patterns=[r"\d{4} \d{4}"]).learn(part), asked.given(scorer))
     table = learned.evidence
     assert set(table.targets) == set(part.targets)
     _, _, known = table.distribution("overall")
@@ -372,19 +372,19 @@ def test_evidence_of_the_training_side_is_as_if_it_had_not_been_seen(asked: Aske
     assert asked.server is not None and not any("4111" in str(request) for request in asked.server.requests)
     assert not any("4111" in text for text in texts_of(scorer))
     count = len(scorer.asked)
-    plain = run(source(private=[r"\d{4} \d{4}"], calibrate=False).learn(part), asked.given(scorer))
+    plain = run(source(private_patterns=[r"\d{4} \d{4}"], calibrate=False).learn(part), asked.given(scorer))
     assert len(scorer.asked) == count and plain.evidence.columns == table.columns and not plain.evidence.present.any()
     assert plain.evidence.absences[part.samples[0].target, "overall"] == "not asked"
-    # Beside an example none of its own group is shown, whichever the project groups.
+    # No demonstration comes from the group of the input.
     marks = [f"case {number} " for number in range(40)]
     grouped = replace(part, labels=labels.grouped({Target(f"chat-{n:03d}"): f"g{n // 4}" for n in range(40)}))
-    run(source(private=[r"\d{4} \d{4}"]).learn(grouped), asked.given(scorer))
+    run(source(private_patterns=[r"\d{4} \d{4}"]).learn(grouped), asked.given(scorer))
     for text in [text for text in texts_of(scorer)[count:] if "task prompt alone" not in text]:
         *shown, own = [number for _, number in sorted((text.find(m), n) for n, m in enumerate(marks) if m in text)]
         assert not {number // 4 for number in shown} & {own // 4}
 
 
-def test_the_held_out_side_is_a_share_of_whole_groups() -> None:
+def test_held_out_side_has_whole_groups() -> None:
     everything = training()
     split = source().hold_out(everything)
     assert len(split.test) == 12 and len(split.train) == 28 and not split.train & split.test
@@ -396,7 +396,7 @@ def test_the_held_out_side_is_a_share_of_whole_groups() -> None:
     assert first <= joined.train or first <= joined.test  # replies to the same turns
     grouped = labels.grouped({label.target: f"g{int(label.target.conversation[-3:]) // 10}" for label in labels})
     assert source().hold_out(training(chats, grouped)).test <= {"g0", "g1", "g2", "g3"}
-    secret = source(private=["case"]).hold_out(everything)
+    secret = source(private_patterns=["case"]).hold_out(everything)
     assert len(secret.train) == 40 and not secret.test
     with pytest.raises(NotFitted, match="is not fitted"):
         next(source().measure([Sample(chats[0])]))
@@ -405,7 +405,7 @@ def test_the_held_out_side_is_a_share_of_whole_groups() -> None:
 
 
 @pytest.mark.slow
-def test_the_rivals_that_are_named_are_asked_beside_it(asked: Asked) -> None:
+def test_configured_rivals_are_asked(asked: Asked) -> None:
     names = ["by hand, no examples", "by hand, random examples"]
     made = source(selector="auto", towers=SMALL_TOWERS, rivals=names)
     own = scripted()
@@ -441,9 +441,7 @@ def test_the_systems_of_the_paper_are_plug_ins(asked: Asked, load: Callable[[str
 
 
 @pytest.mark.slow
-def test_edited_prompts_enter_the_contest_and_are_not_used_behind_the_selector_s_back(
-    asked: Asked, tmp_path: Path
-) -> None:
+def test_edited_prompts_need_a_new_fit(asked: Asked, tmp_path: Path) -> None:
     models = asked.given(scripted())
     found = run(study(source(), training()), models)
     kept = saved(found.source)
@@ -462,7 +460,7 @@ def test_edited_prompts_enter_the_contest_and_are_not_used_behind_the_selector_s
 
 
 @pytest.mark.slow
-def test_a_dimension_of_turns_is_learned_beside_the_main_question(asked: Asked) -> None:
+def test_dimension_of_turns_is_learned(asked: Asked) -> None:
     chats, labels, _ = rated_chats(40)
     warm = Question(id="warm", text="How warm is the reply?", scale=Scale(kind=ScaleKind.REAL, low=0.0, high=10.0))
     marks = [Label(Target(label.target.conversation, 1), "warm", label.annotator, label.value) for label in labels]
@@ -479,7 +477,7 @@ def test_a_dimension_of_turns_is_learned_beside_the_main_question(asked: Asked) 
     assert "empty conversation" in scored.absences[Target("c"), "warm"]
 
 
-def test_turns_and_conversations_are_not_mixed_without_a_level(nobody: Asked) -> None:
+def test_mixed_levels_are_an_error_without_a_level(nobody: Asked) -> None:
     chats, labels, _ = rated_chats(40)
     both = Labels([*labels, *(Label(Target(chat.id, 1), "overall", "ann", 3) for chat in chats)])
     with pytest.raises(BadInput, match=r"in-context: \{level: turn\}"):
@@ -499,9 +497,7 @@ def sharp(value: float) -> dict[str, float]:
 
 @pytest.mark.parametrize("mode", ["logprobs", "decisions", "systemone"])
 @pytest.mark.slow
-def test_distributions_are_read_where_the_model_gives_them(
-    mode: str, memory: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_distributions_are_read_in_every_mode(mode: str, memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     scorer = Scorer()
 
     def respond(request: Mapping[str, Any]) -> Wire:
@@ -542,7 +538,7 @@ def test_distributions_are_read_where_the_model_gives_them(
         forget_embedder()
 
 
-def test_a_writer_is_needed_where_a_decisions_endpoint_scores(nobody: Asked) -> None:
+def test_decisions_scorer_needs_another_writer(nobody: Asked) -> None:
     models = nobody.models(mode="decisions")
     with pytest.raises(BadInput, match=r"cannot write prompts.*candidates: 0"):
         run(source().learn(training()), models)
@@ -550,7 +546,7 @@ def test_a_writer_is_needed_where_a_decisions_endpoint_scores(nobody: Asked) -> 
         run(source().learn(training()), nobody.models(mode="verbalised"))
 
 
-def test_a_model_of_one_s_own_scores_and_writes(asked: Asked) -> None:
+def test_given_model_scores_and_writes(asked: Asked) -> None:
     own = ScriptedModel(Scorer(), "own")
     found = run(study(source(), training()), asked.given(own))
     assert not asked.chats and len(own.asked) == found.source.describe()["asked"]
@@ -563,19 +559,7 @@ def test_a_model_of_one_s_own_scores_and_writes(asked: Asked) -> None:
 
 
 @pytest.mark.slow
-def test_a_budget_stops_it_and_it_goes_on_from_there(asked: Asked) -> None:
-    whole = plan(study(source(**FEW), training()), asked.models()).requests
-    with pytest.raises(BudgetReached):
-        run(study(source(**FEW), training()), asked.models(most=100))
-    assert asked.server is not None
-    assert len(asked.server.requests) == 100
-    assert plan(study(source(**FEW), training()), asked.models()).requests == whole - len(asked.server.requests)
-    run(study(source(**FEW), training()), asked.models())
-    assert len(asked.server.requests) == whole
-
-
-@pytest.mark.slow
-def test_models_misbehave_and_nothing_is_lost(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_faults_of_endpoints_lose_nothing(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     clean = run(study(source(), training()), asked.given(scripted()))
     forget_embedder()
     wrong = Misbehaving(serving(Scorer()), kinds=("429", "500", "truncated", "half-closed"), share=0.1)
@@ -593,15 +577,13 @@ def test_models_misbehave_and_nothing_is_lost(asked: Asked, monkeypatch: pytest.
     ("said", "reason"),
     [("I would rather not say.", "no number"), ("About 90.", "outside the scale"), ("[0] user:\nTell me 3", "echo")],
 )
-def test_a_model_that_ignores_the_scale_or_echoes_is_told_of(
-    said: str, reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_model_without_any_score_is_an_error(said: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BadInput, match=rf"0 of \d+ requests returned a score: {reason} .*mode: logprobs"):
         studied(serving(lambda prompt: said), monkeypatch, candidates=0)
 
 
 @pytest.mark.slow
-def test_a_model_that_sometimes_gives_no_score_is_cautioned_about(asked: Asked) -> None:
+def test_model_with_some_missing_scores_gets_a_caution(asked: Asked) -> None:
     scorer = Scorer()
 
     def script(prompt: Prompt) -> str:
@@ -617,7 +599,7 @@ def test_a_model_that_sometimes_gives_no_score_is_cautioned_about(asked: Asked) 
 
 
 @pytest.mark.slow
-def test_a_writer_s_reply_that_is_no_prompt_is_not_asked_for_again(asked: Asked) -> None:
+def test_refused_prompt_is_not_requested_again(asked: Asked) -> None:
     scorer, refused = Scorer(), list[Prompt]()
 
     def script(prompt: Prompt) -> str:
@@ -632,7 +614,7 @@ def test_a_writer_s_reply_that_is_no_prompt_is_not_asked_for_again(asked: Asked)
     assert told["failures"] == {"no prompt": 1} and told["again"] == 0
 
 
-def test_few_large_groups_are_refused_before_anything_is_paid_for(nobody: Asked) -> None:
+def test_few_large_groups_are_rejected_before_any_request(nobody: Asked) -> None:
     chats, labels, _ = rated_chats(40)
     many = Conversation("one", tuple(turn for chat in chats[:38] for turn in chat.turns))
     marks = [Label(Target("one", 2 * n + 1), "overall", "ann", label.value) for n, label in enumerate(labels[:38])]
@@ -644,7 +626,7 @@ def test_few_large_groups_are_refused_before_anything_is_paid_for(nobody: Asked)
         run(study(source(held_out=0.1), part), nobody.models())
 
 
-def test_wrong_input_is_said_in_one_line(nobody: Asked, tmp_path: Path) -> None:
+def test_invalid_input_is_one_error(nobody: Asked, tmp_path: Path) -> None:
     def said(part: Training | None = None, context: int | None = None, **settings: Any) -> str:
         with pytest.raises(BadInput) as raised:
             run(study(source(**settings), part or training()), nobody.models(context=context))
@@ -657,7 +639,7 @@ def test_wrong_input_is_said_in_one_line(nobody: Asked, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="unknown key 'depth'"):
         source(towers={"depth": 2})
     assert "rated examples" in said(demonstrations=30) and "demonstrations: " in said(demonstrations=30)
-    assert "40 private, which are excluded" in said(private=["case"])
+    assert "40 private, which are excluded" in said(private_patterns=["case"])
     assert "too long to be shown" in said(demonstrations=12, context=512)
     assert "no embedder 'nope'" in said(embedder="nope")
     chats, labels, _ = rated_chats(40)
@@ -672,7 +654,7 @@ def test_wrong_input_is_said_in_one_line(nobody: Asked, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_example_that_is_the_input_is_not_shown_beside_it(asked: Asked) -> None:
+def test_example_equal_to_the_input_is_not_shown(asked: Asked) -> None:
     own = scripted()
     models = asked.given(own)
     found = run(study(source(), training()), models)
@@ -686,7 +668,7 @@ def test_an_example_that_is_the_input_is_not_shown_beside_it(asked: Asked) -> No
 
 
 @pytest.mark.slow
-def test_another_model_or_mode_than_the_recipe_s_is_refused(asked: Asked) -> None:
+def test_other_model_or_mode_than_in_training_is_rejected(asked: Asked) -> None:
     found = run(study(source(**FEW), training()), asked.models())
     kept, some = saved(found.source), training().samples[:1]
     restored = source(**FEW).restored(kept)
@@ -712,7 +694,7 @@ def test_another_model_or_mode_than_the_recipe_s_is_refused(asked: Asked) -> Non
 
 @pytest.mark.parametrize("selector", ["utility", "diverse", "adoror", "random"])
 @pytest.mark.slow
-def test_what_was_saved_measures_the_same(selector: str, asked: Asked, load: Callable[[str], ModuleType]) -> None:
+def test_saved_source_measures_the_same(selector: str, asked: Asked, load: Callable[[str], ModuleType]) -> None:
     pytest.importorskip("jax", reason="needs accord[networks]")
     load("adoror_systems")
     models = asked.given(scripted())
@@ -727,7 +709,7 @@ def test_what_was_saved_measures_the_same(selector: str, asked: Asked, load: Cal
     assert again.keep_only(one.columns) is again and again.keep_only(()) is None
 
 
-def test_of_a_conversation_the_last_reply_is_scored_where_turns_are() -> None:
+def test_turn_level_scores_the_last_reply_of_a_conversation() -> None:
     turns = (Turn("user", "a"), Turn("assistant", "b"), Turn("user", "c"), Turn("assistant", "b"), Turn("user", "d"))
     [sample] = at_level([Sample(Conversation("c", turns))], "turn")
     assert sample.turn == 3 and at_level([Sample(Conversation("c", turns), 1)], "turn")[0].turn == 1
@@ -804,11 +786,11 @@ def test_a_writer_without_a_usable_prompt_leaves_the_requests_within_the_plan(
     with imported(serving(useless), monkeypatch) as server:
         plan = json.loads(invoke("fit", "in-context", "--plan", "--json").stdout)
         spent = json.loads(invoke("fit", "in-context", "--json").stdout)["spent"]["requests"]
-    assert plan["fewest_requests"] <= spent == len(server.requests) < plan["requests"] <= plan["most_requests"]
+    assert plan["min_requests"] <= spent == len(server.requests) < plan["requests"] <= plan["max_requests"]
 
 
 @pytest.mark.slow
-def test_the_command_learns_tells_and_scores(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_fit_report_and_score(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with imported(serving(Scorer()), monkeypatch) as server:
         plan = json.loads(invoke("fit", "in-context", "--plan", "--json").stdout)
         assert chats_of(server) == 0 and not Path("evaluators").exists()
@@ -816,7 +798,7 @@ def test_the_command_learns_tells_and_scores(project: Path, monkeypatch: pytest.
         result = json.loads(learned.stdout)
         found, asked = result["findings"][IN_CONTEXT], chats_of(server)
         assert plan["requests"] == len(server.requests) and asked == found["asked"]
-        assert plan["fewest_requests"] < plan["requests"] <= plan["most_requests"]
+        assert plan["min_requests"] < plan["requests"] <= plan["max_requests"]
         spent = result["spent"]["requests"]
         assert spent == len(server.requests) > asked, "what embeds is paid from the same budget"
         assert f"spent: {spent} requests" in learned.stderr and found["trained"] + found["tested"] == 40
@@ -864,7 +846,7 @@ def test_the_command_learns_tells_and_scores(project: Path, monkeypatch: pytest.
 
 
 @pytest.mark.slow
-def test_rivals_are_lines_of_the_table(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rivals_are_rows_of_the_table(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with imported(serving(Scorer()), monkeypatch, **FEW, rivals=["by hand, no examples"]):
         said = invoke("fit", "--set", "sources.in-context.selector=random", "--out", "elsewhere").stdout
     assert "by hand, no examples" in said and "by hand, random examples" not in said
@@ -872,19 +854,7 @@ def test_rivals_are_lines_of_the_table(project: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.slow
-def test_a_budget_stops_the_command_which_goes_on_from_there(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with imported(serving(Scorer()), monkeypatch, **FEW) as server:
-        whole = json.loads(invoke("fit", "--plan", "--json").stdout)["requests"]
-        stopped = invoke("fit", "--max-requests", "100", code=4)
-        assert "budget of 100 requests" in stopped.stderr and "spent: 100 requests" in stopped.stderr
-        assert len(server.requests) == 100 and not Path("evaluators").exists() and stopped.stdout == ""
-        assert json.loads(invoke("fit", "--plan", "--json").stdout)["requests"] == whole - len(server.requests)
-        invoke("fit")
-        assert len(server.requests) == whole and (FOLDER / "evaluator.json").exists()
-
-
-@pytest.mark.slow
-def test_what_came_to_nothing_is_said_and_asked_for_again(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_requests_end_with_5_and_are_repeated(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scorer, failing = Scorer(), True
 
     def respond(request: Mapping[str, Any]) -> Wire:
@@ -901,7 +871,7 @@ def test_what_came_to_nothing_is_said_and_asked_for_again(project: Path, monkeyp
 
 
 @pytest.mark.slow
-def test_another_question_is_learned_into_a_folder_of_its_own(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_question_has_its_own_folder(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chats, labels, _ = rated_chats(40)
     warm = [Label(Target(each.target.conversation, 1), "How warm", each.annotator, each.value) for each in labels]
     write(chats, [*labels, *warm])
@@ -924,8 +894,8 @@ def test_another_question_is_learned_into_a_folder_of_its_own(project: Path, mon
 
 
 @pytest.mark.slow
-def test_a_folder_that_was_damaged_or_edited_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {**FEW, "kept": 2}
+def test_damaged_or_edited_folder_is_rejected(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {**FEW, "top_prompts": 2}
     with imported(serving(Scorer()), monkeypatch, **settings) as server:
         invoke("fit")
         for name, change in (
@@ -964,7 +934,7 @@ def test_a_folder_that_was_damaged_or_edited_is_refused(project: Path, monkeypat
         assert chats_of(server) == before
 
 
-def test_wrong_input_of_a_command_is_said_in_one_line(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_input_of_a_command_is_one_line(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def told(*more: str) -> str:
         *_, line = invoke("fit", "in-context", *more, code=1).stderr.strip().splitlines()
         assert "spent" not in line
@@ -979,7 +949,7 @@ def test_wrong_input_of_a_command_is_said_in_one_line(project: Path, monkeypatch
     assert "unknown key 'selectr'. Did you mean 'selector'" in told("--set", "sources.in-context.selectr=bm25")
     assert "rated examples" in told("--set", "sources.in-context.demonstrations=30")
     assert "no embedder 'nope'" in told("--set", "sources.in-context.embedder=nope")
-    assert "40 private" in told("--set", "sources.in-context.private=[case]")
+    assert "40 private" in told("--set", "sources.in-context.private_patterns=[case]")
     assert "KEY=VALUE" in told("--set", "sources.in-context")
     with Path("rubric.yaml").open("a") as stream:
         stream.write("- {id: warm, text: 'How warm?', options: [1, 2]}\n")
@@ -987,7 +957,7 @@ def test_wrong_input_of_a_command_is_said_in_one_line(project: Path, monkeypatch
 
 
 class Guessing(Source):
-    """What is held out is told by a rival; the source itself knows nothing."""
+    """A source without knowledge, with a rival that knows the held-out side."""
 
     def hold_out(self, train: Training) -> Split:
         names = sorted({train.group_of(target) for target in train.targets})
@@ -1003,7 +973,7 @@ class Guessing(Source):
     def rivals(self) -> dict[str, EvidenceTable]:
         columns = [Column(f"overall={n}", "r", "overall", float(n)) for n in range(1, 6)]
         rows = {at: {f"overall={n}": float(n == value) for n in range(1, 6)} for at, value in self.truth.items()}
-        return {"whoever knows": EvidenceTable.from_rows(columns, rows)}
+        return {"oracle": EvidenceTable.from_rows(columns, rows)}
 
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
         guesses = {sample.target: {"guess": float(zlib.crc32(sample.conversation.id.encode()))} for sample in samples}
@@ -1011,7 +981,7 @@ class Guessing(Source):
 
 
 @pytest.mark.slow
-def test_whoever_does_better_on_what_was_held_out_is_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_better_rival_on_the_held_out_side_is_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sources._plugins, "guessing", Guessing)
     Path("accord.yaml").write_text(
         "rubric: rubric.yaml\nmetrics: []\ndraws: 400\nevaluator: mine\n"
@@ -1020,7 +990,7 @@ def test_whoever_does_better_on_what_was_held_out_is_named(project: Path, monkey
     invoke("import", "chats.jsonl", "labels.csv")
     with accord.open() as opened:
         tried = opened.fit_offline()
-    assert tried.cautions == ["whoever knows does better on new examples, beyond chance"]
-    assert "note: whoever knows does better on new examples, beyond chance" in invoke("fit").stderr
+    assert tried.cautions == ["oracle is significantly better on new examples"]
+    assert "note: oracle is significantly better on new examples" in invoke("fit").stderr
     invoke("report")
-    assert "whoever knows does better on new examples, beyond chance" in Path("report.html").read_text()
+    assert "oracle is significantly better on new examples" in Path("report.html").read_text()

@@ -1,4 +1,4 @@
-"""What of all scores a figure is about: filters that go through the query of a URL and come back the same."""
+"""Filters of the board, which convert to the query of a URL and back."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "training": get_args(Training),
     "order": ORDERS,
 }  # fmt: skip
-LONGEST, MOST = 512, 64
-"""Characters of a value, and values of a query."""
+MAX_LENGTH, MAX_VALUES = 512, 64
+"""Maximum length of a value in characters, and maximum number of values in a query."""
 
 
 @dataclass(frozen=True)
-class Selection:
-    """Filters; `None` stands for all.
+class BoardFilters:
+    """Filters; `None` means all.
 
     Attributes:
-        question: Of the rubric; by default the main one.
-        evaluator: Whose scores; by default the one that scored last. Scores of two are never mixed.
-        system, version, topic, user_group, language: Of conversations; "" of those that do not say.
-        since, until: Days (UTC), both included, on which conversations were held, or else scored.
-        annotators: The trusted: scores of these alone. None: of anybody, or where there are none of all.
-        view: Whether a text's scores are averaged over annotators (`panel`) or stand beside each other (`each`).
-        answers: Predicted, or given by people.
-        synthetic: Whether conversations that nobody held are left out.
-        training: Whether predicted scores of conversations that the evaluator learned from are left out. If there are
-            no others, these are shown.
-        by: What figures are taken apart by.
-        first, second: Two values of `by` whose difference is looked at.
-        low, high: Scores from `low` up to below `high`; `high` at the end of the scale includes it.
-        unscored: Only what has no score.
-        order: Of a list.
+        question: Question of the rubric; by default the main one.
+        evaluator: Evaluator of the scores; by default the one that scored last. Evaluators are never mixed.
+        system, version, topic, user_group, language: Dimensions of conversations; "" selects missing values.
+        since, until: First and last day (UTC) of the conversations, or of scoring if the log has no time.
+        annotators: Count only scores for these annotators; empty for the population, or for all if there is none.
+        view: `panel` averages the scores of a text over annotators; `each` keeps them apart.
+        answers: `predicted` scores, or ratings `given` by people.
+        synthetic: Leave synthetic conversations out, show only these, or include them.
+        training: Leave out or include scores of conversations that the evaluator learned from. If there are no others,
+            these are shown.
+        by: Dimension of the table.
+        first, second: Two values of `by` to compare.
+        low, high: Scores from `low` up to, but not including, `high`; the upper end of the scale is included.
+        unscored: Only texts without a score.
+        order: Order of a list.
     """
 
     question: str | None = None
@@ -73,19 +73,19 @@ class Selection:
     order: Order = "worst"
 
     @classmethod
-    def from_query(cls, query: str, also: Sequence[str] = ()) -> Selection:
-        """The selection that a URL's query names; entries called as `also` says are somebody else's.
+    def from_query(cls, query: str, also: Sequence[str] = ()) -> BoardFilters:
+        """Return the filters in the query of a URL; the fields in `also` are ignored.
 
         Raises:
-            BadInput: It is too long, or a value is none that can be.
-            UnknownName: There is no such entry or choice.
+            BadInput: The query is too long, or a value is invalid.
+            UnknownName: There is no such filter or choice.
         """
-        if len(query) > LONGEST * MOST:
-            raise BadInput(f"a query of {len(query)} characters; at most {LONGEST * MOST}")
+        if len(query) > MAX_LENGTH * MAX_VALUES:
+            raise BadInput(f"a query of {len(query)} characters; at most {MAX_LENGTH * MAX_VALUES}")
         try:
-            pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=MOST, errors="strict")
+            pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_VALUES, errors="strict")
         except ValueError as error:
-            raise BadInput(f"this query cannot be read ({error}); begin again at /board") from None
+            raise BadInput(f"the query cannot be parsed ({error}); start again at /board") from None
         names = {each.name for each in fields(cls)}
         found: dict[str, Any] = {}
         for name, value in pairs:
@@ -93,18 +93,18 @@ class Selection:
                 continue
             if name not in names:
                 raise UnknownName("filter", name[:40], sorted(names))
-            if len(value) > LONGEST or "\0" in value:
-                raise BadInput(f"the filter {name!r} has {len(value)} characters; at most {LONGEST}, none of them NUL")
+            if len(value) > MAX_LENGTH or "\0" in value:
+                raise BadInput(f"the filter {name!r} has {len(value)} characters; allowed: {MAX_LENGTH}, without NUL")
             if name == "annotators":
                 found[name] = (*found.get(name, ()), value)
             elif name in found:
-                raise BadInput(f"the filter {name!r} stands in the query twice; leave out one of them")
+                raise BadInput(f"the filter {name!r} occurs twice in the query; remove one of them")
             else:
                 found[name] = _value(name, value)
         return cls(**found)
 
     def to_query(self, **changes: Any) -> str:
-        """The query that names it, after some changes; what is as by default is left out."""
+        """Return the query of the filters with some changes; defaults are omitted."""
         changed = replace(self, **changes) if changes else self
         pairs: list[tuple[str, str]] = []
         for each in fields(self):
@@ -120,7 +120,7 @@ class Selection:
         return urlencode(pairs)
 
     def to_json(self) -> dict[str, Any]:
-        """What is set."""
+        """Return the filters that differ from their defaults."""
         return {
             each.name: list(value) if isinstance(value, tuple) else value
             for each in fields(self)
@@ -128,12 +128,12 @@ class Selection:
         }
 
     @property
-    def base(self) -> Selection:
-        """The same without what only lists and comparisons look at: figures of one base share what was read."""
+    def base(self) -> BoardFilters:
+        """The filters without those of lists and comparisons; selections with the same base share their data."""
         return replace(self, first=None, second=None, low=None, high=None, unscored=False, order="worst", by="system")
 
     def filters(self) -> dict[str, str]:
-        """The filters of conversations that are set, by name."""
+        """Return the filters of conversations that are set, by name."""
         names = (*DIMENSIONS, "since", "until")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
@@ -149,7 +149,7 @@ def _value(name: str, value: str) -> Any:
         return _day(name, value)
     if name == "unscored":
         if value not in ("1", "0"):
-            raise BadInput(f"unscored is 1 or 0, got {value[:40]!r}")
+            raise BadInput(f"unscored: got {value[:40]!r}, allowed: 1, 0")
         return value == "1"
     return value
 
@@ -160,7 +160,7 @@ def _number(name: str, value: str) -> float:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise BadInput(f"{name} is a number of the scale, got {value[:40]!r}")
+        raise BadInput(f"{name}: got {value[:40]!r}, allowed: a number")
     return number
 
 
@@ -168,7 +168,7 @@ def _day(name: str, value: str) -> str:
     try:
         found = date.fromisoformat(value)
     except ValueError:
-        raise BadInput(f"{name} is a day such as 2026-11-23, got {value[:40]!r}") from None
+        raise BadInput(f"{name}: got {value[:40]!r}, allowed: a day such as 2026-11-23") from None
     if not 1900 <= found.year <= 2200:
-        raise BadInput(f"{name} is a day between the years 1900 and 2200, got {value[:40]!r}")
+        raise BadInput(f"{name}: got {value[:40]!r}, allowed: a day in the years 1900 to 2200")
     return found.isoformat()

@@ -1,7 +1,4 @@
-"""The board's figures as values: means by group and over time, differences of two, for whom it is bad, what pulls down.
-
-Every part says which conversations it is made of, as changes to the selection that lead to them.
-"""
+"""Statistics of the board: means by group and over time, differences of groups, disagreement, effects of evidence."""
 
 from __future__ import annotations
 
@@ -14,36 +11,47 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.board.reading import ANYBODY, DAY, Reader, Texts
-from accord.board.resampled import FEWEST, Floats, counts, ends, means, quantiles
+from accord.board.bootstrap import (
+    MIN_CLUSTERS,
+    Floats,
+    counts,
+    ends,
+    means,
+    quantiles,
+)
+from accord.board.score_reader import (
+    DAY,
+    NO_ANNOTATOR,
+    NOT_SAID,
+    ScoreReader,
+    SelectedScores,
+)
 from accord.edges import BadInput
 from accord.statistics import CenteredPart, p_value, reach
 from accord.store import Store
-from accord.validation import Labelled, estimates
+from accord.validation import LabeledSystem, estimate_systems
 from accord.values import Estimate
 
 if TYPE_CHECKING:
     import polars as pl
 
-SHOWN = 30
-"""Groups of a table; the rest are counted."""
-WEEKS = 45
-"""Days from which on points of time are weeks."""
-POINTS = 60
-"""Points of time that are shown, the last ones."""
-SHARED = 10
-"""Inputs that two groups must have in common to be held against each other input by input."""
-LOOKED_AT = 5000
-"""Scores whose attributions are looked at."""
-CONTROVERSIAL = 10
-LABELLED = 5
-"""Labelled conversations that a mean as people would give it needs (`accord.validation.estimates`)."""
-NOT_SAID = "not said"
+MAX_GROUPS = 30
+MIN_DAYS_FOR_WEEKS = 45
+"""Number of days from which periods are weeks."""
+MAX_PERIODS = 60
+"""Number of periods; earlier ones are omitted."""
+MIN_SHARED_INPUTS = 10
+"""Minimum number of common inputs for a paired comparison of two groups."""
+MAX_ATTRIBUTIONS = 5000
+"""Number of scores whose attributions are read."""
+MAX_DISPUTED = 10
+MIN_LABELED = 5
+"""Minimum number of labeled conversations for a prediction-powered mean."""
 
 
 @dataclass(frozen=True)
 class GroupRow:
-    """A group of texts and its mean; `tail` is how much more often than others they are in the lowest tenth of all."""
+    """A group of texts with its mean; `tail` is its rate of texts in the lowest tenth, relative to all texts."""
 
     name: str
     value: str
@@ -52,28 +60,28 @@ class GroupRow:
     tail: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """A row."""
+        """Return the fields by name."""
         return {**vars(self), "mean": self.mean.to_json()}
 
 
 @dataclass(frozen=True)
 class GroupTable:
-    """Groups by one dimension, those with most texts; `others` were left out."""
+    """The largest groups by one dimension; `others` is the number of omitted groups."""
 
     by: str
     rows: tuple[GroupRow, ...]
     others: int
 
     def to_json(self) -> dict[str, Any]:
-        """Everything."""
+        """Return the fields by name."""
         return {"by": self.by, "others": self.others, "rows": [each.to_json() for each in self.rows]}
 
 
-def group_table(found: Texts, texts: pl.DataFrame, by: str) -> GroupTable:
-    """The mean of each group by one dimension, or by annotator, with intervals."""
+def group_table(scores: SelectedScores, texts: pl.DataFrame, by: str) -> GroupTable:
+    """Return the mean of each group by one dimension or by annotator."""
     names, code = _coded(texts[by])
     size_of = np.bincount(code, minlength=len(names))
-    order = sorted((-size, names[place], place) for place, size in enumerate(size_of.tolist()) if size)[:SHOWN]
+    order = sorted((-size, names[place], place) for place, size in enumerate(size_of.tolist()) if size)[:MAX_GROUPS]
     shown = [name for _, name, _ in order]
     where = np.full(len(names), -1, dtype=np.intp)
     where[[place for *_, place in order]] = np.arange(len(order))
@@ -92,7 +100,7 @@ def group_table(found: Texts, texts: pl.DataFrame, by: str) -> GroupTable:
 
 
 def _coded(names: pl.Series) -> tuple[list[str], NDArray[np.intp]]:
-    """Names, "" for none, and which of them each row has; without a look at the text of every row."""
+    """Return names ("" for missing ones) and the index of each row's name, from the physical categories."""
     code = names.to_physical().cast(int).fill_null(-1).to_numpy().astype(np.intp) + 1
     first = np.full(int(code.max(initial=0)) + 1, -1)
     first[code[::-1]] = np.arange(len(code))[::-1]
@@ -107,8 +115,8 @@ def _cluster(texts: pl.DataFrame) -> NDArray[np.intp]:
 
 
 @dataclass(frozen=True)
-class Moment:
-    """A day or a week: its mean, the ends of its lowest and highest tenth, its median."""
+class Period:
+    """A day or a week: mean, upper end of the lowest tenth, median, and lower end of the highest tenth."""
 
     since: str
     until: str
@@ -119,50 +127,50 @@ class Moment:
     highest: Estimate
 
     def to_json(self) -> dict[str, Any]:
-        """A row."""
+        """Return the fields by name."""
         ranged = {name: getattr(self, name).to_json() for name in ("mean", "lowest", "median", "highest")}
         return {**vars(self), **ranged}
 
 
 @dataclass(frozen=True)
-class Annotated:
-    """Something that happened on a day: an alarm, or scores of another evaluator from then on."""
+class TimelineEvent:
+    """An event on a day: an alarm, or drift."""
 
     day: str
     kind: str
-    said: str
+    message: str
 
 
 @dataclass(frozen=True)
-class OverTime:
-    """Means and quantiles over time, with what happened; `step` is a `day` or a `week`."""
+class TimeSeries:
+    """Means and quantiles over time, with events; `step` is `day` or `week`."""
 
     step: str
-    moments: tuple[Moment, ...]
-    happened: tuple[Annotated, ...]
+    moments: tuple[Period, ...]
+    happened: tuple[TimelineEvent, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Everything."""
+        """Return the fields by name."""
         return {
             "step": self.step, "moments": [each.to_json() for each in self.moments],
             "happened": [vars(each) for each in self.happened],
         }  # fmt: skip
 
 
-def over_time(found: Texts, texts: pl.DataFrame, alarms: list[dict[str, Any]]) -> OverTime:
-    """Scores by day, or by week where there are many days; the last `POINTS` of them."""
+def over_time(scores: SelectedScores, texts: pl.DataFrame, alarms: list[dict[str, Any]]) -> TimeSeries:
+    """Return scores by day, or by week for long ranges; the last `MAX_PERIODS` periods."""
     import polars as pl
 
     dated = texts.filter(pl.col(DAY).is_not_null())
     if not len(dated):
-        return OverTime("day", (), ())
+        return TimeSeries("day", (), ())
     first, last = dated[DAY].min(), dated[DAY].max()
     assert isinstance(first, date) and isinstance(last, date)
-    step = 7 if (last - first).days >= WEEKS else 1
+    step = 7 if (last - first).days >= MIN_DAYS_FOR_WEEKS else 1
     begin = first - timedelta(days=first.weekday()) if step == 7 else first
     number = ((dated[DAY] - begin).dt.total_days() // step).to_numpy().astype(np.intp)
     places, group = np.unique(number, return_inverse=True)
-    skipped = max(len(places) - POINTS, 0)
+    skipped = max(len(places) - MAX_PERIODS, 0)
     group = group.astype(np.intp) - skipped
     places = places[skipped:]
     value = dated["value"].to_numpy().astype(float)
@@ -172,15 +180,15 @@ def over_time(found: Texts, texts: pl.DataFrame, alarms: list[dict[str, Any]]) -
     for index, (place, mean) in enumerate(zip(places.tolist(), of, strict=True)):
         mine = group == index
         since = begin + timedelta(days=place * step)
-        tenths = quantiles(value[mine], cluster[mine], (0.1, 0.5, 0.9), found.low, found.high)
+        tenths = quantiles(value[mine], cluster[mine], (0.1, 0.5, 0.9), scores.low, scores.high)
         until = date.fromordinal(min(since.toordinal() + step, date.max.toordinal() + 1) - 1)
-        moments.append(Moment(since.isoformat(), until.isoformat(), int(mine.sum()), mean, *tenths))
+        moments.append(Period(since.isoformat(), until.isoformat(), int(mine.sum()), mean, *tenths))
     shown = moments[0].since, moments[-1].until
-    return OverTime("week" if step == 7 else "day", tuple(moments), _happened(found, alarms, shown))
+    return TimeSeries("week" if step == 7 else "day", tuple(moments), _happened(scores, alarms, shown))
 
 
 def drifts(store: Store) -> list[dict[str, Any]]:
-    """When what was scored was unlike what was learned from, like alarms: of runs that found so, the last twenty."""
+    """Return the last twenty runs with drift, in the format of alarms."""
     found = [
         {"what": "drift", "day": str(run["finished"])[:10], "message": str(run["results"]["drift_said"])}
         for run in store.runs()
@@ -189,31 +197,33 @@ def drifts(store: Store) -> list[dict[str, Any]]:
     return found[-20:]
 
 
-def _happened(found: Texts, alarms: list[dict[str, Any]], shown: tuple[str, str]) -> tuple[Annotated, ...]:
-    system = found.selection.system
-    said = [
-        Annotated(str(each["day"]), str(each.get("what", "alarm")), str(each["message"]))
+def _happened(
+    scores: SelectedScores, alarms: list[dict[str, Any]], shown: tuple[str, str]
+) -> tuple[TimelineEvent, ...]:
+    system = scores.selection.system
+    events = [
+        TimelineEvent(str(each["day"]), str(each.get("what", "alarm")), str(each["message"]))
         for each in alarms
         if shown[0] <= str(each.get("day")) <= shown[1] and (system is None or each.get("system") in (None, system))
     ]
-    return tuple(sorted(said, key=lambda each: (each.day, each.said))[-20:])
+    return tuple(sorted(events, key=lambda each: (each.day, each.message))[-20:])
 
 
 # --- two groups -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Difference:
-    """Two groups: the mean of the first minus that of the second, its interval and its p.
+class GroupDifference:
+    """GroupDifference of the means of two groups.
 
     Attributes:
-        by, first, second: What is held against what.
-        difference: First minus second, with its 95 % interval.
-        p: Two-sided, of no difference.
-        paired: Whether input by input: both saw the same.
-        shared: Inputs that both saw.
-        texts: Of the first, and of the second, that it rests on.
-        said: The same in a sentence.
+        by, first, second: Dimension and the names of both groups.
+        difference: First minus second.
+        p: Two-sided p-value of no difference.
+        paired: True if inputs are paired.
+        shared: Number of inputs that both groups have.
+        texts: Numbers of texts of both groups.
+        summary: One sentence.
     """
 
     by: str
@@ -224,18 +234,20 @@ class Difference:
     paired: bool
     shared: int
     texts: tuple[int, int]
-    said: str
+    summary: str
 
     def to_json(self) -> dict[str, Any]:
-        """Everything."""
+        """Return the fields by name."""
         return {**vars(self), "difference": self.difference.to_json(), "texts": list(self.texts)}
 
 
-def difference(found: Texts, texts: pl.DataFrame, by: str, first: str | None, second: str | None) -> Difference | None:
-    """Two groups by one dimension, by default the two with most texts; `None` where there are no two.
+def difference(
+    scores: SelectedScores, texts: pl.DataFrame, by: str, first: str | None, second: str | None
+) -> GroupDifference | None:
+    """Return the difference of two groups, by default of the two largest; `None` with fewer than two.
 
     Raises:
-        BadInput: A group is named that has no scores here.
+        BadInput: A named group has no scores.
     """
     import polars as pl
 
@@ -248,14 +260,14 @@ def difference(found: Texts, texts: pl.DataFrame, by: str, first: str | None, se
     sides = [texts.filter(pl.col(by) == name if name else pl.col(by).is_null()) for name in (one, other)]
     for name, side in zip((one, other), sides, strict=True):
         if not len(side):
-            raise BadInput(f"no score here is of the {by} {name!r}; choose one of those in the table")
+            raise BadInput(f"the {by} {name!r} has no scores here; choose a group of the table")
     of_inputs = [
         side.filter(pl.col("input").is_not_null()).group_by("input").agg(pl.col("value").mean(), pl.len())
         for side in sides
     ]
     joined = of_inputs[0].join(of_inputs[1], on="input", suffix="_other")
     shared = len(joined)
-    if shared >= SHARED:
+    if shared >= MIN_SHARED_INPUTS:
         gaps = (joined["value"] - joined["value_other"]).to_numpy().astype(float)
         value, parts = (
             float(gaps.mean()),
@@ -265,33 +277,32 @@ def difference(found: Texts, texts: pl.DataFrame, by: str, first: str | None, se
     else:
         value, parts = 0.0, []
         for sign, side in zip((1.0, -1.0), sides, strict=True):
-            # The mean's deviations, added up by cluster: what one conversation adds goes together.
-            scores, cluster = side["value"].to_numpy().astype(float), side["cluster"].to_numpy()
+            value_of, cluster = side["value"].to_numpy().astype(float), side["cluster"].to_numpy()
             names_of, place = np.unique(cluster, return_inverse=True)
-            adds = np.bincount(place, scores - scores.mean(), len(names_of)) / len(scores)
-            value += sign * float(scores.mean())
+            adds = np.bincount(place, value_of - value_of.mean(), len(names_of)) / len(value_of)
+            value += sign * float(value_of.mean())
             parts.append(CenteredPart(sign * adds, names_of.astype(str)))
         sizes = len(sides[0]), len(sides[1])
-    known = all(len(part.adds) >= FEWEST for part in parts)
+    known = all(len(part.adds) >= MIN_CLUSTERS for part in parts)
     half = reach(parts) if known else None
     p = p_value(value, parts) if known else None
     ranged = Estimate(value) if half is None else Estimate(value, value - half, value + half)
-    how = f"on the {shared:,} inputs that both saw" if shared >= SHARED else "on different inputs (unpaired)"
+    how = f"on the {shared:,} inputs of both" if shared >= MIN_SHARED_INPUTS else "on different inputs (unpaired)"
     verdict = (
         "too few conversations for a test" if p is None
-        else f"p {p:.2g}" if p >= 0.001 else "p below .001"
+        else f"p = {p:.2g}" if p >= 0.001 else "p < 0.001"
     )  # fmt: skip
-    side_said = "higher" if value >= 0 else "lower"
-    said = f"{one} scores {abs(value):.2f} {side_said} than {other} {how}: {ranged}, {verdict}"
-    return Difference(by, one, other, ranged, p, shared >= SHARED, shared, sizes, said)
+    direction = "higher" if value >= 0 else "lower"
+    summary = f"{one} scores {abs(value):.2f} {direction} than {other} {how}: {ranged}, {verdict}"
+    return GroupDifference(by, one, other, ranged, p, shared >= MIN_SHARED_INPUTS, shared, sizes, summary)
 
 
 # --- people -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Controversial:
-    """A text on which annotators are expected to differ: for whom it is worst, and for whom best."""
+class DisputedText:
+    """A text with disagreement between annotators: `apart` is the standard deviation of their scores."""
 
     conversation: str
     turn: int | None
@@ -302,12 +313,12 @@ class Controversial:
     highest: float
 
 
-def controversial(found: Texts) -> list[Controversial]:
-    """The texts on which annotators' scores lie farthest apart."""
+def controversial(scores: SelectedScores) -> list[DisputedText]:
+    """Return the texts with the largest standard deviation of annotators' scores."""
     import polars as pl
 
-    scored = found.scored
-    people = scored.filter(~pl.col("annotator").cast(pl.String).is_in(list(ANYBODY)))
+    scored = scores.scored
+    people = scored.filter(~pl.col("annotator").cast(pl.String).is_in(list(NO_ANNOTATOR)))
     if people["annotator"].n_unique() < 2:
         return []
     of = people.with_columns(pl.col("annotator").cast(pl.String)).group_by("conversation", "turn").agg(
@@ -317,12 +328,12 @@ def controversial(found: Texts) -> list[Controversial]:
     )  # fmt: skip
     top = of.filter(pl.col("apart") > 0).sort("apart", "conversation", "turn", descending=[True, False, False])
     columns = ("conversation", "turn", "apart", "worst", "lowest", "best", "highest")
-    return [Controversial(*row) for row in top.select(columns).head(CONTROVERSIAL).iter_rows()]
+    return [DisputedText(*row) for row in top.select(columns).head(MAX_DISPUTED).iter_rows()]
 
 
 @dataclass(frozen=True)
-class Powered:
-    """A system's mean as people would give it, from few labels and all scores (prediction-powered)."""
+class PoweredMean:
+    """Prediction-powered mean of people's ratings of a system, from few labels and all scores."""
 
     system: str
     labelled: int
@@ -332,32 +343,32 @@ class Powered:
     reason: str | None
 
     def to_json(self) -> dict[str, Any]:
-        """A row."""
+        """Return the fields by name."""
         return {**vars(self), "mean": self.mean.to_json(), "label_mean": self.label_mean.to_json()}
 
 
-def powered(found: Texts, texts: pl.DataFrame, reader: Reader) -> tuple[list[Powered], str]:
-    """What people would say on average of each system, and a sentence on what it rests on.
+def powered(scores: SelectedScores, texts: pl.DataFrame, reader: ScoreReader) -> tuple[list[PoweredMean], str]:
+    """Return the prediction-powered mean of each system, and a sentence about its labels.
 
-    Only labels count that came after the text was scored: the evaluator cannot have learned from them.
+    Only labels given after the text was scored count, because the evaluator cannot have learned from them.
     """
     import polars as pl
 
-    labels = reader.labels(str(found.selection.question))
+    labels = reader.labels(str(scores.selection.question))
     if not len(labels):
-        return [], "nobody has rated this question: no mean as people would give it"
-    whose = (pl.col("question") == found.selection.question) & (pl.col("evaluator") == found.selection.evaluator)
+        return [], "no ratings of this question"
+    whose = (pl.col("question") == scores.selection.question) & (pl.col("evaluator") == scores.selection.evaluator)
     names = labels["conversation"].unique().implode()
     when, _ = reader.mart.read(
         lambda rows: rows.filter(whose & pl.col("conversation").is_in(names))
         .select("conversation", "turn", "scored").group_by("conversation", "turn").agg(pl.col("scored").min()).collect()
     )  # fmt: skip
-    said = labels.with_columns(pl.col("said").str.slice(0, 19).str.to_datetime("%Y-%m-%dT%H:%M:%S", strict=False))
-    fresh = said.join(when, on=["conversation", "turn"], nulls_equal=True).filter(pl.col("said") > pl.col("scored"))
+    rated = labels.with_columns(pl.col("rated").str.slice(0, 19).str.to_datetime("%Y-%m-%dT%H:%M:%S", strict=False))
+    fresh = rated.join(when, on=["conversation", "turn"], nulls_equal=True).filter(pl.col("rated") > pl.col("scored"))
     if not len(fresh):
         return [], (
-            f"{len(labels):,} labels, all from before the texts were scored: the evaluator may have learned from them, "
-            "and a mean that rests on them would be too sure; run accord estimate, which holds labels out"
+            f"{len(labels):,} labels, all older than the scores: the evaluator may have learned from them, and an "
+            "interval would be too narrow. Run accord estimate, which holds labels out"
         )
     per_text = fresh.group_by("conversation", "turn").agg(pl.col("value").mean().alias("label"))
     joined = texts.join(per_text, on=["conversation", "turn"], how="left", nulls_equal=True)
@@ -367,51 +378,51 @@ def powered(found: Texts, texts: pl.DataFrame, reader: Reader) -> tuple[list[Pow
     given = []
     for (name,), mine in sorted(of.group_by("system"), key=lambda item: str(item[0][0])):
         known, rest = mine.filter(pl.col("label").is_not_null()), mine.filter(pl.col("label").is_null())
-        if len(known) >= LABELLED:
+        if len(known) >= MIN_LABELED:
             label, value, others = (
                 each.to_numpy().astype(float) for each in (known["label"], known["value"], rest["value"])
             )
-            given.append(Labelled(str(name) or NOT_SAID, label, value, others))
+            given.append(LabeledSystem(str(name) or NOT_SAID, label, value, others))
     rows = [
-        Powered(
+        PoweredMean(
             each.system, each.labelled, each.scored, Estimate(each.mean, each.low, each.high),
             Estimate(each.label_mean, each.label_low, each.label_high), each.reason,
         )
-        for each in (estimates(given) if given else [])
+        for each in (estimate_systems(given) if given else [])
     ]  # fmt: skip
-    few = "" if rows else f"; no system has {LABELLED} labelled conversations yet"
-    return rows, f"{len(fresh):,} labels from after the texts were scored{few}"
+    few = "" if rows else f"; no system has {MIN_LABELED} labeled conversations yet"
+    return rows, f"{len(fresh):,} labels given after the texts were scored{few}"
 
 
 # --- what pulls scores ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Pull:
-    """How much a piece of evidence moves scores either way, in units of the scale, and what it adds in the tail."""
+class EvidenceEffect:
+    """Mean absolute effect of a column of evidence on scores, and its mean effect in the lowest tenth minus overall."""
 
     evidence: str
     weight: Estimate
     in_tail: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """A row."""
+        """Return the fields by name."""
         return {**vars(self), "weight": self.weight.to_json()}
 
 
-def pulls(found: Texts, texts: pl.DataFrame, reader: Reader) -> list[Pull]:
-    """The evidence that moves scores most, by the evaluator's own attributions of a part of the texts."""
+def pulls(scores: SelectedScores, texts: pl.DataFrame, reader: ScoreReader) -> list[EvidenceEffect]:
+    """Return the evidence with the largest effect, by the attributions of a sample of scores."""
     import polars as pl
 
-    some = texts.sample(min(LOOKED_AT, len(texts)), seed=0)
-    whose = (pl.col("question") == found.selection.question) & (pl.col("evaluator") == found.selection.evaluator)
+    some = texts.sample(min(MAX_ATTRIBUTIONS, len(texts)), seed=0)
+    whose = (pl.col("question") == scores.selection.question) & (pl.col("evaluator") == scores.selection.evaluator)
     names = some["conversation"].unique().implode()
     wanted = whose & pl.col("conversation").is_in(names) & pl.col("attributions").is_not_null()
     columns = ["conversation", "turn", "value", "attributions"]
-    rows, _ = reader.mart.read(lambda each: each.filter(wanted).select(columns).head(2 * LOOKED_AT).collect())
-    if len(rows) < FEWEST:
+    rows, _ = reader.mart.read(lambda each: each.filter(wanted).select(columns).head(2 * MAX_ATTRIBUTIONS).collect())
+    if len(rows) < MIN_CLUSTERS:
         return []
-    told = [_told(cell) for cell in rows["attributions"]]
+    told = [_attributions(cell) for cell in rows["attributions"]]
     names_of = sorted({name for each in told for name in each})
     table = np.array([[each.get(name, 0.0) for name in names_of] for each in told])
     drawn = counts(len(table), 100)
@@ -419,14 +430,16 @@ def pulls(found: Texts, texts: pl.DataFrame, reader: Reader) -> list[Pull]:
     low, high = ends(drawn @ size / drawn.sum(axis=1, keepdims=True))
     value = rows["value"].to_numpy().astype(float)
     tail = table[value <= np.nanquantile(value, 0.1)]
-    of: list[Pull] = []
+    of: list[EvidenceEffect] = []
     for place, name in enumerate(names_of):
         weight = Estimate(float(size[:, place].mean()), float(low[place]), float(high[place]))
-        of.append(Pull(name, weight, float(tail[:, place].mean() - table[:, place].mean()) if len(tail) else None))
+        of.append(
+            EvidenceEffect(name, weight, float(tail[:, place].mean() - table[:, place].mean()) if len(tail) else None)
+        )
     return sorted(of, key=lambda each: -(each.weight.value or 0.0))[:12]
 
 
-def _told(cell: str) -> Mapping[str, float]:
+def _attributions(cell: str) -> Mapping[str, float]:
     try:
         found = json.loads(cell)
     except ValueError:
@@ -435,26 +448,28 @@ def _told(cell: str) -> Mapping[str, float]:
 
 
 @dataclass(frozen=True)
-class Rise:
-    """How much the main answer rises per unit of another question's answer, over the texts that are scored on both."""
+class QuestionSlope:
+    """Slope of the main question on another question, over texts with scores of both."""
 
     question: str
     rise: Estimate
     texts: int
 
     def to_json(self) -> dict[str, Any]:
-        """A row."""
+        """Return the fields by name."""
         return {**vars(self), "rise": self.rise.to_json()}
 
 
-def rises(found: Texts, texts: pl.DataFrame, reader: Reader, main: str) -> list[Rise]:
-    """Each other question's slope for the main one, over texts, the steepest first; both sides are predicted."""
+def rises(scores: SelectedScores, texts: pl.DataFrame, reader: ScoreReader, main: str) -> list[QuestionSlope]:
+    """Return the slope of the main question on each other question, the steepest first; both are predictions."""
     import polars as pl
 
-    others = [name for name in found.choices.questions if name != main]
-    if found.selection.question != main or not others:
+    others = [name for name in scores.choices.questions if name != main]
+    if scores.selection.question != main or not others:
         return []
-    some = texts.sample(min(4 * LOOKED_AT, len(texts)), seed=0).select("conversation", "turn", "cluster", "value")
+    some = texts.sample(min(4 * MAX_ATTRIBUTIONS, len(texts)), seed=0).select(
+        "conversation", "turn", "cluster", "value"
+    )
     names = some["conversation"].unique().implode()
     rows, _ = reader.mart.read(
         lambda each: each.filter(pl.col("question").is_in(others) & pl.col("conversation").is_in(names))
@@ -469,12 +484,12 @@ def rises(found: Texts, texts: pl.DataFrame, reader: Reader, main: str) -> list[
     for (name,), mine in joined.group_by("question"):
         x, y = mine["other"].to_numpy().astype(float), mine["value"].to_numpy().astype(float)
         if len(x) >= 30 and np.ptp(x) > 0:
-            of.append(Rise(str(name), _slope(x, y, _cluster(mine)), len(x)))
+            of.append(QuestionSlope(str(name), _slope(x, y, _cluster(mine)), len(x)))
     return sorted(of, key=lambda each: -(each.rise.value or 0.0))
 
 
 def _slope(x: Floats, y: Floats, cluster: NDArray[np.intp]) -> Estimate:
-    """The least-squares slope of y on x, clusters being drawn."""
+    """Return the least-squares slope of y on x, with an interval over clusters."""
     many = int(cluster.max()) + 1
     sums = np.stack([np.bincount(cluster, each, many) for each in (np.ones_like(x), x, y, x * y, x * x)], axis=1)
 
@@ -485,6 +500,6 @@ def _slope(x: Floats, y: Floats, cluster: NDArray[np.intp]) -> Estimate:
 
     drawn = slope(counts(many) @ sums)
     drawn = drawn[np.isfinite(drawn)]
-    low, high = ends(drawn) if len(drawn) and many >= FEWEST else (None, None)
+    low, high = ends(drawn) if len(drawn) and many >= MIN_CLUSTERS else (None, None)
     whole = float(slope(sums.sum(axis=0)[None, :])[0])
     return Estimate(whole, None if low is None else float(low), None if high is None else float(high))

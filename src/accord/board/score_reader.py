@@ -1,7 +1,7 @@
-"""Scores of a selection, read from the mart: a row per text and annotator, the columns that figures need and no others.
+"""Scores of a selection from the mart: one row per text and annotator, with the columns that statistics need.
 
-Texts of one conversation belong together. Where there are few conversations each is resampled as it is; where there
-are many, in the bundles of the mart (`accord.store.BUNDLES`), whose sums vary as much as those of the conversations.
+Resampling draws whole conversations. Large selections draw the bundles of the mart (`accord.store.BUNDLES`) instead,
+whose sums have the same variance.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from datetime import date
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from accord.board.selection import DIMENSIONS, Selection
+from accord.board.filters import DIMENSIONS, BoardFilters
 from accord.edges import UnknownName
 from accord.learning import RULES
 from accord.project import Project
@@ -23,18 +23,20 @@ from accord.values import POPULATION, Question
 if TYPE_CHECKING:
     import polars as pl
 
-EXACT = 5_000
-"""Up to so many rows conversations are resampled one by one."""
-KEPT = 2
-"""Selections whose rows are held in memory."""
-ANYBODY = (POPULATION, *RULES)
-"""What scores name as their annotator that speak for no one person."""
+MAX_EXACT_ROWS = 5_000
+"""Maximum number of rows for which single conversations are resampled."""
+CACHED_SELECTIONS = 2
+"""Number of selections whose rows stay in memory."""
+NO_ANNOTATOR = (POPULATION, *RULES)
+"""Annotator names of scores that belong to no single annotator."""
 DAY = "day"
+NOT_SAID = "unknown"
+"""Name of a group whose conversations lack the dimension."""
 
 
 @dataclass(frozen=True)
-class Choices:
-    """What can be chosen: questions, evaluators (the one that scored last first), with how many scores each has."""
+class BoardChoices:
+    """Numbers of scores by question and by evaluator (the latest first), and of synthetic and all scores."""
 
     questions: Mapping[str, int]
     evaluators: Mapping[str, int]
@@ -43,45 +45,45 @@ class Choices:
 
 
 @dataclass(frozen=True)
-class Texts:
-    """The rows of a selection, and what there is to know about them.
+class SelectedScores:
+    """Scores of a selection.
 
     Attributes:
-        selection: With the question and the evaluator that were taken.
-        rows: One per text and annotator: `conversation`, `turn`, `annotator`, `value` (`None` without a score),
-            `cluster`, `day`, the dimensions, `input`, `unscored`; of the view of each annotator `probabilities` too.
-        low, high: The ends of the scale.
-        options: Answers that have a probability.
-        left_out: Scores of synthetic conversations that are not in it.
+        selection: Filters, with the chosen question and evaluator.
+        rows: One row per text and annotator: `conversation`, `turn`, `annotator`, `value` (`None` without a score),
+            `cluster`, `day`, the dimensions, `input`, `unscored`; in the view of each annotator also `probabilities`.
+        low, high: Ends of the scale.
+        options: Answers with a probability.
+        left_out: Number of scores of synthetic conversations that are left out.
         in_training: Number of scores of training conversations, included or left out.
-        choices: What else could be chosen.
-        state: Of the mart.
-        said: What to know about the choice, in sentences.
+        choices: Other questions and evaluators.
+        state: State of the mart.
+        notes: Sentences about what is left out or included.
     """
 
-    selection: Selection
+    selection: BoardFilters
     rows: pl.DataFrame
     low: float
     high: float
     options: tuple[float, ...]
     left_out: int
     in_training: int
-    choices: Choices
+    choices: BoardChoices
     state: MartState
-    said: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def scored(self) -> pl.DataFrame:
-        """The rows with a value."""
+        """Rows with a score."""
         return self.rows.filter(self.rows["value"].is_not_null())
 
     @property
     def annotators(self) -> list[str]:
-        """Whose scores these are."""
+        """Annotators of the scores."""
         return sorted(map(str, self.rows["annotator"].unique()))
 
     def texts(self) -> pl.DataFrame:
-        """A row per text: its `value` averaged over annotators, and `apart`, their standard deviation."""
+        """Return one row per text: mean `value` over annotators, and their standard deviation `apart`."""
         import polars as pl
 
         scored = self.scored
@@ -93,21 +95,21 @@ class Texts:
         )
 
 
-class Reader:
-    """Reads selections of a project's mart; what was read last is held until the mart changes."""
+class ScoreReader:
+    """ScoreReader of a project's mart with a cache of the latest selections."""
 
     def __init__(self, project: Project) -> None:
         self.project, self.mart = project, project.mart
-        self._kept: OrderedDict[tuple[Selection, MartState, Any], Texts] = OrderedDict()
+        self._kept: OrderedDict[tuple[BoardFilters, MartState, Any], SelectedScores] = OrderedDict()
         self._lock = Lock()
-        self._choices: tuple[MartState, dict[str, Choices]] | None = None
+        self._choices: tuple[MartState, dict[str, BoardChoices]] | None = None
         self._labels: tuple[Any, pl.DataFrame] | None = None
 
     def state(self) -> tuple[MartState, Any]:
-        """Another value wherever figures may be others."""
+        """Return a value that changes whenever scores or labels change."""
         return self.mart.state(), self.project.store.labels_version()
 
-    def texts(self, selection: Selection) -> Texts | None:
+    def texts(self, selection: BoardFilters) -> SelectedScores | None:
         """Return the rows of a selection, or None if the mart holds none at all.
 
         Raises:
@@ -127,12 +129,12 @@ class Reader:
                 return None
             found = self._read(selection, *choices)
             self._kept[key] = found
-            while len(self._kept) > KEPT:
+            while len(self._kept) > CACHED_SELECTIONS:
                 self._kept.popitem(last=False)
             return found
 
-    def _choose(self, selection: Selection) -> tuple[str, str, Choices] | None:
-        """The question and the evaluator that a selection is about."""
+    def _choose(self, selection: BoardFilters) -> tuple[str, str, BoardChoices] | None:
+        """Return the question and the evaluator of a selection, and the other choices."""
         import polars as pl
 
         state = self.mart.state()
@@ -141,12 +143,12 @@ class Reader:
             counted, state = self.mart.read(
                 lambda rows: rows.group_by("question", "evaluator").agg(about).sort("scored", descending=True).collect()
             )
-            found: dict[str, Choices] = {}
+            found: dict[str, BoardChoices] = {}
             totals = dict(counted.group_by("question", maintain_order=True).agg(pl.col("len").sum()).iter_rows())
             for name in totals:
                 of = counted.filter(pl.col("question") == name)
                 evaluators = dict(zip(of["evaluator"], of["len"], strict=True))
-                found[name] = Choices(totals, evaluators, int(of["synthetic"].sum()), int(of["len"].sum()))
+                found[name] = BoardChoices(totals, evaluators, int(of["synthetic"].sum()), int(of["len"].sum()))
             self._choices = state, found
         per_question = self._choices[1]
         if not per_question:
@@ -163,7 +165,7 @@ class Reader:
             raise UnknownName("evaluator with scores", evaluator, choices.evaluators)
         return question, evaluator, choices
 
-    def _read(self, selection: Selection, question: str, evaluator: str, choices: Choices) -> Texts:
+    def _read(self, selection: BoardFilters, question: str, evaluator: str, choices: BoardChoices) -> SelectedScores:
         import polars as pl
 
         whose = (pl.col("question") == question) & (pl.col("evaluator") == evaluator)
@@ -193,21 +195,23 @@ class Reader:
         left = whose & _conversations(selection, when) & synthetic
         nothing = selection.synthetic != "without" or not choices.synthetic
         left_out = 0 if nothing else self._count(left)
-        said = [f"{left_out:,} scores of synthetic conversations are left out"] if left_out else []
-        said += ["only synthetic conversations: nobody held them"] if selection.synthetic == "only" else []
-        said += ["synthetic conversations, which nobody held, are among these"] if selection.synthetic == "with" else []
+        notes = [f"{left_out:,} scores of synthetic conversations are left out"] if left_out else []
+        notes += ["only synthetic conversations"] if selection.synthetic == "only" else []
+        notes += ["synthetic conversations are included"] if selection.synthetic == "with" else []
         if in_training and selection.answers == "predicted":
-            said.append(_training_said(in_training, selection.training == "with" or bool(alone)))
-        rows, whom = _of_anybody(rows, selection)
-        said += whom
+            notes.append(_training_note(in_training, selection.training == "with" or bool(alone)))
+        rows, whom = _of_view(rows, selection)
+        notes += whom
         if selection.answers == "given":
             rows = self._given(rows, question)
-            said.append("answers that people gave to texts that are scored")
-        clusters = pl.col("conversation").rank("dense").cast(pl.Int32) - 1 if len(rows) <= EXACT else pl.col("bundle")
+            notes.append("ratings of people of texts with a score")
+        clusters = (
+            pl.col("conversation").rank("dense").cast(pl.Int32) - 1 if len(rows) <= MAX_EXACT_ROWS else pl.col("bundle")
+        )
         rows = rows.with_columns(clusters.alias("cluster"))
         low, high = _ends(self._question(question), options, rows)
         taken = replace(selection, question=question, evaluator=evaluator)
-        return Texts(taken, rows, low, high, options, left_out, in_training, choices, state, tuple(said))
+        return SelectedScores(taken, rows, low, high, options, left_out, in_training, choices, state, tuple(notes))
 
     def _count(self, wanted: pl.Expr) -> int:
         import polars as pl
@@ -218,7 +222,7 @@ class Reader:
         return next((each for each in self.project.rubric.questions if each.id == name), None)
 
     def _given(self, rows: pl.DataFrame, question: str) -> pl.DataFrame:
-        """What people answered, as rows like those of scores: of the texts that these are about."""
+        """Return people's answers to the same texts, in the format of scores."""
         import polars as pl
 
         empty = [pl.lit(None, rows.schema[name]).alias(name) for name in ("probabilities", "unscored") if name in rows]
@@ -230,7 +234,7 @@ class Reader:
         return found.with_columns(pl.col("annotator").cast(pl.Categorical), *empty).select(rows.columns)
 
     def labels(self, question: str) -> pl.DataFrame:
-        """What people answered to a question: `conversation`, `turn`, `annotator`, `value`, `said` (a time)."""
+        """Return people's answers to a question: `conversation`, `turn`, `annotator`, `value`, `rated` (a time)."""
         import polars as pl
 
         state = question, self.project.store.labels_version()
@@ -241,31 +245,31 @@ class Reader:
                 if isinstance(each.value, int | float) and each.against is None
             ]
             schema = {"conversation": pl.String(), "turn": pl.Int32(), "annotator": pl.String(), "value": pl.Float64(),
-                      "said": pl.String()}  # fmt: skip
+                      "rated": pl.String()}  # fmt: skip
             self._labels = state, pl.DataFrame(found, schema=schema, orient="row")
         return self._labels[1]
 
     def alarms(self) -> list[dict[str, Any]]:
-        """Alarms of what is watched."""
+        """Return the alarms of monitoring."""
         return MonitoringTables(self.project.store).alarms()
 
 
-def _trained(selection: Selection, training: pl.Expr) -> pl.Expr:
-    """The condition that keeps or leaves out predictions of conversations that the evaluator learned from."""
+def _trained(selection: BoardFilters, training: pl.Expr) -> pl.Expr:
+    """Return the condition for predictions of conversations that the evaluator learned from."""
     import polars as pl
 
     is_all = selection.training == "with" or selection.answers == "given"
     return pl.lit(True) if is_all else ~training
 
 
-def _training_said(count: int, is_shown: bool) -> str:
+def _training_note(count: int, is_shown: bool) -> str:
     if is_shown:
         return f"{count:,} scores are of conversations used in training; they look better than they are"
     return f"{count:,} scores of conversations used in training are left out"
 
 
-def _conversations(selection: Selection, when: pl.Expr) -> pl.Expr:
-    """The condition that a row's conversation is one of those that are selected."""
+def _conversations(selection: BoardFilters, when: pl.Expr) -> pl.Expr:
+    """Return the condition that a row's conversation is selected."""
     import polars as pl
 
     wanted = pl.lit(True)
@@ -279,24 +283,28 @@ def _conversations(selection: Selection, when: pl.Expr) -> pl.Expr:
     return wanted
 
 
-def _of_anybody(rows: pl.DataFrame, selection: Selection) -> tuple[pl.DataFrame, list[str]]:
-    """Of scores for anybody and for single annotators those that the view is about, and what to say of it."""
+def _of_view(rows: pl.DataFrame, selection: BoardFilters) -> tuple[pl.DataFrame, list[str]]:
+    """Return the scores of the population or of single annotators, as the view asks, and notes about the others."""
     import polars as pl
 
     if selection.annotators:
-        return rows, [f"trusted: {', '.join(selection.annotators)}"]
+        return rows, [f"only scores for {', '.join(selection.annotators)}"]
     by = set(rows["annotator"].unique().cast(pl.String))
-    people, anybody = by - set(ANYBODY), by & set(ANYBODY)
+    people, anybody = by - set(NO_ANNOTATOR), by & set(NO_ANNOTATOR)
     if not people or not anybody:
         return rows, []
     wanted = people if selection.view == "each" else anybody
     count = len(people)
-    said = [] if selection.view == "each" else [f"scores for {count} single annotators stand under: each by itself"]
-    return rows.filter(pl.col("annotator").cast(pl.String).is_in(sorted(wanted))), said
+    notes = (
+        []
+        if selection.view == "each"
+        else [f"scores for {count} single annotators are shown in the view of each annotator"]
+    )
+    return rows.filter(pl.col("annotator").cast(pl.String).is_in(sorted(wanted))), notes
 
 
 def _ends(question: Question | None, options: tuple[float, ...], rows: pl.DataFrame) -> tuple[float, float]:
-    """The ends of the scale: the question's, or else those of the answers that are expected, or given."""
+    """Return the ends of the scale: of the question, else of the options, else of the values."""
     if question is not None and question.scale.is_ordered and question.scale.numbers:
         return min(question.scale.numbers), max(question.scale.numbers)
     if len(options) > 1:

@@ -1,4 +1,4 @@
-"""Conversations that nobody held pass for real ones nowhere, unless they are asked for by name."""
+"""Synthetic conversations are excluded everywhere unless they are requested by name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from accord.project import Config, Project, export_annotations
 from accord.report import check_gate
 from accord.scoring import NOT_COUNTED, BatchScorer, latest_scores
 from accord.store import Store
-from accord.studies import drawn
+from accord.studies import sample_items
 from accord.synth import TwoSampleResult, two_sample_test
 from accord.values import SYNTHETIC, Label, StudySettings, Synthetic, Target
 
@@ -68,7 +68,7 @@ def folder(both: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def command(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    """The exit code of a command, what it prints, and what it says."""
+    """Return the exit code, standard output and standard error of a command."""
     capsys.readouterr()
     sys.argv = ["accord", *words]
     with pytest.raises(SystemExit) as ended:
@@ -99,7 +99,7 @@ def chats() -> list[Conversation]:
 @pytest.mark.parametrize(
     ("which", "ids"), [("without", ["1", "3"]), ("only", ["2", "4"]), ("with", ["1", "2", "3", "4"])]
 )
-def test_a_store_gives_those_that_count(database: str, which: Synthetic, ids: list[str]) -> None:
+def test_store_filters_synthetic_conversations(database: str, which: Synthetic, ids: list[str]) -> None:
     with closing(Store(database, which)) as store:
         store.add_conversations(chats())
         store.add_labels([Label(Target(name), "Q", "ann", 1) for name in "1234"])
@@ -112,17 +112,17 @@ def test_a_store_gives_those_that_count(database: str, which: Synthetic, ids: li
         assert len(list(store.annotations(conversations=["2"]))) == 1
 
 
-def test_pairs_with_one_that_nobody_held_are_left_out(memory: Store) -> None:
+def test_pairs_with_a_synthetic_conversation_are_excluded(memory: Store) -> None:
     memory.add_conversations(chats())
     pairs = [("1", "3"), ("1", "2"), ("2", "3")]
     memory.add_labels([Label(Target(a), "Q", "ann", 1, against=Target(b)) for a, b in pairs])
     assert [(label.target.conversation, label.against) for label in memory.labels()] == [("1", Target("3"))]
 
 
-# --- what a project does ----------------------------------------------------------------------------------------------
+# --- project methods ---------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_learned_from_them_or_suggested(folder: Path) -> None:
+def test_synthetic_conversations_are_not_learned_or_suggested(folder: Path) -> None:
     with opened("without") as project:
         own, _ = project.training(project.evaluator())
         every = [sample.conversation.id for sample in project.all_samples()]
@@ -135,18 +135,18 @@ def test_nothing_is_learned_from_them_or_suggested(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_comparison_says_that_it_counts_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_comparison_reports_synthetic_conversations(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, said = command(capsys, "compare", "--only", "plain")
     assert code == 0 and f"{MADE} synthetic conversations left out; --synthetic with counts them" in said
     assert "synthetic" not in out
     _, out, said = command(capsys, "compare", "--only", "plain", "--synthetic", "with")
-    assert f"{MADE} of 52 rated conversations are synthetic: nobody held them" in out and "counted with" in said
+    assert f"{MADE} of 52 rated conversations are synthetic" in out and "counted with" in said
     code, _, said = command(capsys, "compare", "--synthetic", "yes")
     assert code == 1 and "synthetic" in said and "without" in said
 
 
 @pytest.mark.slow
-def test_the_gate_passes_over_runs_that_counted_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_gate_ignores_runs_with_synthetic_conversations(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command(capsys, "compare", "--only", "plain", "--synthetic", "with")
     code, _, said = command(capsys, "gate", "--min-agreement", "-1")
     assert code == 1 and "nothing was compared yet" in said
@@ -155,7 +155,7 @@ def test_the_gate_passes_over_runs_that_counted_them(folder: Path, capsys: pytes
 
 
 @pytest.mark.slow
-def test_an_estimate_keeps_their_systems_apart(folder: Path) -> None:
+def test_estimate_separates_synthetic_systems(folder: Path) -> None:
     with opened("without") as project:
         plain = [each.system for each in project.estimate().systems]
     with opened("with") as project:
@@ -164,15 +164,15 @@ def test_an_estimate_keeps_their_systems_apart(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_report_shows_a_word_at_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_marks_synthetic_conversations(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(capsys, "report", "plain")[0] == 0
     assert "ynthetic" not in Path("report.html").read_text()
     assert command(capsys, "report", "plain", "--synthetic", "only", "--out", "only.html")[0] == 0
     page = Path("only.html").read_text()
-    assert f"{MADE} of {MADE} rated conversations are synthetic" in page and "nobody held this conversation" in page
+    assert f"{MADE} of {MADE} rated conversations are synthetic" in page and "Synthetic conversation." in page
 
 
-def test_an_export_leaves_what_is_said_of_them_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_export_excludes_labels_of_synthetic_conversations(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for which, count in (("without", 1143), ("only", 2 * MADE), ("with", 1143 + 2 * MADE)):
         with opened(which) as project:  # type: ignore[arg-type]
             assert export_annotations(project.store, Path(f"{which}.jsonl"))["person"] == count
@@ -181,7 +181,7 @@ def test_an_export_leaves_what_is_said_of_them_out(folder: Path, capsys: pytest.
 
 
 @pytest.mark.slow
-def test_scoring_a_file_passes_over_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_scoring_a_file_skips_synthetic_conversations(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with opened("with") as project, ConversationWriter(Path("all.jsonl")) as writer:
         writer.write(project.store.conversations())
     assert command(capsys, "fit", "plain", "--out", "fitted")[0] == 0
@@ -211,26 +211,26 @@ def test_scoring_a_file_passes_over_them(folder: Path, capsys: pytest.CaptureFix
     assert BatchScorer("fitted")(frame)["value"].null_count() == 0
 
 
-def test_live_scoring_passes_over_them() -> None:
+def test_live_scoring_skips_synthetic_conversations() -> None:
     said: list[str] = []
     row = {"id": "1", "messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
-    ours = HistoryDeduplicator(on_passed_over=said.append)
+    ours = HistoryDeduplicator(on_skipped=said.append)
     heard, _ = ours.messages(row, "log")
     none, _ = ours.messages({**row, "id": "2", SYNTHETIC: {"how": "DS1"}}, "log")
-    assert len(heard) == 2 and not none and said == ["conversations that nobody held are not scored live"]
+    assert len(heard) == 2 and not none and said == ["synthetic conversations are not scored live"]
 
 
 @pytest.mark.parametrize(
     ("items", "count"),
     [({}, 40), ({"synthetic": "only"}, MADE), ({"synthetic": "with"}, 40 + MADE), ({"ids": ["synth-1"]}, 1)],
 )
-def test_a_study_asks_for_them_by_name(both: Path, items: dict[str, Any], count: int) -> None:
+def test_study_includes_synthetic_conversations_by_name(both: Path, items: dict[str, Any], count: int) -> None:
     study = StudySettings.model_validate({"items": items})
     with closing(Store(f"sqlite:///{both}")) as store:
-        assert len(list(drawn("s", study, store, 1))) == count
+        assert len(list(sample_items("s", study, store, 1))) == count
 
 
-def test_a_file_of_them_comes_in_as_what_it_is(folder: Path) -> None:
+def test_imported_synthetic_conversations_stay_synthetic(folder: Path) -> None:
     with opened("only") as project, ConversationWriter(Path("made.jsonl")) as writer:
         first = list(project.store.conversations())
         writer.write(first)
@@ -272,9 +272,9 @@ def test_a_planted_difference_is_found_with_its_sign_and_size(rng: np.random.Gen
     found = compared(values, made)
     # Two normal distributions 1.5 apart: AUC is Φ(1.5/√2) = .856.
     assert 0.75 < found.auc < 0.92 and found.low < found.auc < found.high and found.p < 0.01
-    first = found.giveaways[0]
+    first = found.features[0]
     assert first.metric == "m2" and -2 < first.effect < -1 and first.higher < 0.25 and first.p_holm < 0.05
-    assert all(each.p_holm > 0.05 for each in found.giveaways[1:]) and "the metrics tell" in str(found)
+    assert all(each.p_holm > 0.05 for each in found.features[1:]) and "the metrics tell" in str(found)
 
 
 def test_a_difference_of_spread_is_found(rng: np.random.Generator) -> None:
@@ -287,10 +287,10 @@ def test_a_difference_of_spread_is_found(rng: np.random.Generator) -> None:
 def test_without_a_difference_p_is_uniform_even_within_groups(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of 60 comparisons of equals, in groups of four that are alike, few have a small p: 3 expected, 9 very unlikely."""
+    """Few of 60 comparisons of equal systems in groups of four have a small p: 3 expected, 9 very unlikely."""
     module = sys.modules[two_sample_test.__module__]
     monkeypatch.setattr(module, "PERMUTATIONS", 199)  # p is uniform over its steps, however fine they are
-    monkeypatch.setattr(module, "DRAWS", 20)  # and the interval is none of it
+    monkeypatch.setattr(module, "DRAWS", 20)  # and the interval excludes it
     small = 0
     for seed in range(60):
         group = np.repeat(np.arange(20), 4)
@@ -307,20 +307,22 @@ def test_missing_and_constant_metrics_break_nothing(rng: np.random.Generator) ->
     values[:, 0], values[:, 1] = 3.0, np.nan
     values[made, 2] = np.where(rng.random(30) < 0.9, np.nan, 1.0)
     found = compared(values, made)
-    assert {each.metric for each in found.giveaways} == {"m3"} and found.auc > 0.8, "that a metric is missing tells too"
+    assert {each.metric for each in found.features} == {"m3"} and found.auc > 0.8, "that a metric is missing tells too"
     assert all(np.isfinite(value) for value in (found.auc, found.low, found.high, found.p))
 
 
-@pytest.mark.parametrize(("made", "said"), [(5, "5 synthetic conversations"), (55, "5 real conversations")])
+@pytest.mark.parametrize(
+    ("made", "said"), [(5, "5 independent synthetic conversations"), (55, "5 independent real conversations")]
+)
 def test_too_few_are_an_error(rng: np.random.Generator, made: int, said: str) -> None:
     with pytest.raises(BadInput, match=said):
         compared(rng.normal(size=(60, 2)), np.arange(60) < made)
 
 
-def test_a_store_of_nothing_is_too_few(tmp_path: Path) -> None:
+def test_empty_store_is_an_error(tmp_path: Path) -> None:
     with (
         Project(Config(store=f"sqlite:///{tmp_path}/accord.db")) as project,
-        pytest.raises(BadInput, match="0 synthetic .* make some with accord synth"),
+        pytest.raises(BadInput, match="0 independent synthetic .* make some with accord synth"),
     ):
         project.check_synth()
 
@@ -338,18 +340,18 @@ def test_the_check_of_a_store_names_metrics(folder: Path, capsys: pytest.Capture
     assert code == 0 and "The metrics tell 15 synthetic conversations from 40 real ones" in out and "effect (SD)" in out
     _, out, _ = command(capsys, "synth", "--check", "--how", "DS1", "--json")
     found = json.loads(out)
-    assert found["auc"] > 0.95 and found["p"] < 0.05 and found["giveaways"][0]["p_holm"] < 0.05
+    assert found["auc"] > 0.95 and found["p"] < 0.05 and found["features"][0]["p_holm"] < 0.05
 
 
 # --- pages ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_lead_is_told_and_a_rater_is_not(tmp_path: Path) -> None:
-    from served_workbench import Browser, chats, project, row, served
+def test_lead_sees_synthetic_marks_and_raters_do_not(tmp_path: Path) -> None:
+    from served_workbench import Browser, chats, project, served, submitted
 
     from accord.store import Studies
-    from accord.studies import OpenStudy
-    from accord.studies.study_progress import Standing
+    from accord.studies import StudySession
+    from accord.studies.study_progress import StudyProgress
     from accord.web import add_person
 
     about = {SYNTHETIC: {"how": "DS4", "models": {"user": "tea"}}, "system": "DS4"}
@@ -357,13 +359,13 @@ def test_a_lead_is_told_and_a_rater_is_not(tmp_path: Path) -> None:
     with project(tmp_path, items={"synthetic": "only"}) as opened:
         opened.store.add_conversations(made)
         studies = Studies(opened.store)
-        look = OpenStudy(opened, "look", studies)
+        look = StudySession(opened, "look", studies)
         assert look.begin() == 3
         for place, person in enumerate(("ann", "bob")):
             taken = look.take(person)
             assert taken is not None
-            look.answer(person, row(taken.id, value=1 + 3 * place, id=f"{person:a>20}"))
-        assert "3 of 3 conversations are synthetic: nobody held them" in Standing(look).sentence()
+            look.answer(person, submitted(taken.id, value=1 + 3 * place, id=f"{person:a>20}"))
+        assert "3 of 3 conversations are synthetic" in StudyProgress(look).sentence()
         keys = {name: add_person(studies, name, role) for name, role in (("ann", "annotator"), ("lee", "lead"))}
         studies.close()
         with served(opened) as port:

@@ -26,7 +26,7 @@ from accord.cli import (
     app,
     commands,  # noqa: F401 - registers the commands
 )
-from accord.edges import BadInput, BudgetReached, ModelError, NotFitted, UnknownName, parse_yaml
+from accord.edges import BadInput, ModelError, NotFitted, UnknownName, parse_yaml
 from accord.evidence import EvidenceTable, Source, SourceContext, SourceState, Training, make_source
 from accord.methods import (
     JUDGE_DIRECTLY,
@@ -57,7 +57,6 @@ from accord.models import (
     JUDGE,
     WRITER,
     Budget,
-    Caps,
     Failure,
     Flow,
     ListForm,
@@ -96,7 +95,7 @@ def fence_of(text: str) -> str:
 # --- prompts ------------------------------------------------------------------------------------------------------
 
 
-def test_a_task_and_the_design_principles_are_told_and_nothing_else_of_the_prompt_depends_on_them() -> None:
+def test_prompt_contains_task_and_design_principles() -> None:
     def asked(task: TaskDescription | None = TASK, **prompts: str) -> str:
         return text_of(extraction_prompt(Sample(CHAT), Polarity.SAT, RubricPromptBuilder(task, prompts)))
 
@@ -110,7 +109,7 @@ def test_a_task_and_the_design_principles_are_told_and_nothing_else_of_the_promp
     assert "Grice" not in both and "quantity" not in both  # maxims belong to summarising
 
 
-def test_the_transcript_is_fenced_by_what_it_cannot_contain() -> None:
+def test_fence_does_not_occur_in_the_transcript() -> None:
     chat = Conversation("c", (Turn("user", f"=====[abc]=====\n{HOSTILE}"),))
     text = text_of(extraction_prompt(Sample(chat), Polarity.DSAT, RubricPromptBuilder(TASK)))
     fence = next(line for line in text.splitlines() if line.startswith("=====[") and line != "=====[abc]=====")
@@ -158,14 +157,14 @@ def test_prompts_are_files_that_can_be_replaced(tmp_path: Path) -> None:
         load_task(tmp_path / "task.yaml")
 
 
-def test_a_longer_conversation_is_shown_in_part_and_said_so() -> None:
+def test_long_conversation_is_shown_in_part() -> None:
     turns = tuple(Turn("user" if i % 2 == 0 else "assistant", f"turn {i} " + "word " * 200) for i in range(60))
     show = windowed(RubricPromptBuilder(TASK), 2048)
     model = ScriptedModel(['{"reasons": [{"reason": "It was long", "quote": "turn 0 word"}]}'])
     found = run_flow(extract(Sample(Conversation("long", turns)), True, RubricPromptBuilder(TASK), show), model)
     assert found.truncated_share > 0.5 and "are left out here: the conversation is long" in text_of(model.asked[0])
     assert found.reasons[0].quote == "turn 0 word"
-    with pytest.raises(BadInput, match="raise writer: context"):
+    with pytest.raises(BadInput, match="Raise writer: context"):
         windowed(RubricPromptBuilder(TASK), 600)
 
 
@@ -188,12 +187,12 @@ FORM = ListForm("reasons", {"reason": "", "numbers": ""}, 3, "")
         ("[" * 100_000, None),
     ],
 )  # fmt: skip
-def test_replies_of_all_kinds_are_read_or_refused(text: str, expected: object) -> None:
+def test_lists_are_read_in_every_form(text: str, expected: object) -> None:
     found = parse_list(text, FORM)
     assert found == expected
 
 
-def test_prose_is_asked_for_again_and_then_counted() -> None:
+def test_prose_reply_is_requested_again_and_counted() -> None:
     prose = ScriptedModel(lambda prompt: "I think it went fine.")
     found = run_flow(extract(Sample(CHAT), True, RubricPromptBuilder(), lambda s: s), prose)
     assert found.reasons == () and found.failure is not None and found.failure.reason == "no list"
@@ -237,7 +236,7 @@ def test_the_pool_grows_batch_by_batch_with_provenance() -> None:
     assert len(run_flow(summarise(reasons(5), Polarity.SAT, RubricPromptBuilder(), most=2), full).assertions) == 2
 
 
-def test_repetitions_go_and_their_reasons_stay() -> None:
+def test_duplicates_are_dropped_and_their_reasons_kept() -> None:
     texts = ["The user gives thanks.", "The user asks again.", "The user is grateful.", "The user thanks."]
     pool = [
         Assertion(text, Polarity.SAT, (AssertionReason(conversation=f"c{i}", text=text),))
@@ -277,7 +276,7 @@ def test_a_long_pool_is_compared_a_part_at_a_time() -> None:
     assert len(found.assertions) == 70 and seen == [60, 120, 90]
 
 
-def test_private_details_are_found_and_blotted_out() -> None:
+def test_private_details_are_found_and_masked() -> None:
     texts = [
         "user: I am Sarah Connor, mail s.connor@sky.net",
         *(f"user: hello from London, case {i}" for i in range(60)),
@@ -317,7 +316,7 @@ def load_question(text: str):  # type: ignore[no-untyped-def]
     return questions_of([Assertion(text, Polarity.SAT)])[0]
 
 
-def test_who_writes_its_answers_is_asked_apart_about_both_sides() -> None:
+def test_written_answers_are_requested_by_class() -> None:
     pool = questions_of(
         [
             *(Assertion(f"Sat {i} is so.", Polarity.SAT) for i in range(12)),
@@ -385,7 +384,7 @@ class WorkbenchContext:
         return Training(tuple(Sample(chat) for chat, _ in self.made), labels, self.rubric.main_question, draws=50)
 
     def flow(self, source: LearnedRubric) -> Flow[tuple[LearnedRubric, EvidenceTable, Split]]:
-        """Learning and trying, as whoever learns does it."""
+        """Learn on one side and test on the other."""
         train = self.training
         split = source.hold_out(train)
         found = yield from source.learn(train.only(split.train))
@@ -426,7 +425,7 @@ def bench(tmp_path: Path, memory: Store, api_key: None):  # type: ignore[no-unty
 
 
 class Standard(NamedTuple):
-    """Who answered, what learning from sixty conversations came to, and what it was planned to ask and asked."""
+    """Server, learned source and evidence of sixty conversations, with planned and sent requests."""
 
     bench: WorkbenchContext
     author: Author
@@ -454,7 +453,7 @@ def learned_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standard]
 
 @pytest.fixture
 def standard(learned_once: Standard, tmp_path: Path) -> Standard:
-    """What was learned once, and a bench that this test alone changes."""
+    """The rubric learned once, with a folder for this test."""
     return learned_once._replace(bench=replace(learned_once.bench, folder=tmp_path, steps=[]))
 
 
@@ -491,7 +490,7 @@ def test_from_thumbs_to_a_rubric_that_scores(standard: Standard) -> None:
 
 
 @pytest.mark.slow
-def test_what_it_measures_labels_new_conversations(standard: Standard) -> None:
+def test_rubric_labels_new_conversations(standard: Standard) -> None:
     one, author, source, evidence, split = standard[:5]
     assert [column.name for column in evidence.columns] == [NET_SAT] and evidence.present.all()
     assert {target.conversation for target in evidence.targets} == split.train and len(evidence) == 30
@@ -532,7 +531,7 @@ def test_a_restored_source_measures_without_the_project(standard: Standard) -> N
     assert after.notes == before.notes
     assert again.rubric == source.rubric and again.pool == source.pool
     assert again.state() == SourceState(json.loads(json.dumps(source.state().card)), {}, source.state().files)
-    assert one.run(again.examine(one.training), JUDGE) is again  # what it was learned from is not kept
+    assert one.run(again.examine(one.training), JUDGE) is again  # the training conversations are not stored
     with pytest.raises(NotFitted, match="accord fit"):
         one.run(one.source().measure(samples), JUDGE)
     with pytest.raises(NotFitted):
@@ -541,7 +540,7 @@ def test_a_restored_source_measures_without_the_project(standard: Standard) -> N
 
 
 @pytest.mark.slow
-def test_an_edited_class_or_weight_or_assertion_is_not_passed_over(standard: Standard) -> None:
+def test_edited_rubric_is_rejected(standard: Standard) -> None:
     one, source = standard.bench, standard.source
     text = source.state().files[RUBRIC_FILE]
     first = source.rubric.assertions[0]
@@ -559,7 +558,7 @@ def test_an_edited_class_or_weight_or_assertion_is_not_passed_over(standard: Sta
             restored(source, {RUBRIC_FILE: edited})
     with pytest.raises(BadInput, match="other instructions"):
         restored(source, {RUBRIC_FILE: text.replace("Help with printers.", "Help with cars.")})
-    with pytest.raises(BadInput, match=r"rubric.yaml is no YAML"):
+    with pytest.raises(BadInput, match=r"rubric.yaml is not valid YAML"):
         restored(source, {RUBRIC_FILE: "questions: ["})
     (one.folder / "edited.yaml").write_text(text.replace("weight: 1.0", "weight: 3.0", 1))
     heavier = one.learned(pool=str(one.folder / "edited.yaml"))
@@ -568,13 +567,13 @@ def test_an_edited_class_or_weight_or_assertion_is_not_passed_over(standard: Sta
 
 
 @pytest.mark.slow
-def test_a_rubric_edited_by_hand_is_selected_from_without_a_writer(standard: Standard) -> None:
+def test_edited_rubric_is_a_pool_without_a_writer(standard: Standard) -> None:
     one, author = standard.bench, standard.author
     text = standard.source.state().files[POOL_FILE]
     mine = one.folder / "mine.yaml"
     mine.write_text(text.replace("The user thanks the assistant.", "The user expresses gratitude."))
     before = author.asked.count("reasons")
-    source = one.source(pool=str(mine), given=[str(mine)])
+    source = one.source(pool=str(mine), rivals=[str(mine)])
     asked, planned = len(author.asked), one.plan(one.flow(source), JUDGE)
     found = one.run(one.flow(source), JUDGE)[0].describe()
     assert author.asked.count("reasons") == before and planned.requests >= len(author.asked) - asked > 0
@@ -591,30 +590,7 @@ def test_a_rubric_edited_by_hand_is_selected_from_without_a_writer(standard: Sta
 
 
 @pytest.mark.slow
-def test_a_plan_counts_the_requests_that_are_made(standard: Standard) -> None:
-    one, author = standard.bench, standard.author
-    mine = one.folder / "mine.yaml"
-    mine.write_text(standard.source.state().files[POOL_FILE])
-    fresh = WorkbenchContext(one.url, Store("sqlite:///:memory:"), one.folder)
-    asked, planned = len(author.asked), fresh.planned(pool=str(mine))
-    fresh.learned(pool=str(mine))
-    assert (
-        planned.requests == len(author.asked) - asked == 60
-    )  # a decisions judge is asked a sample's questions at once
-    new = [Sample(chat) for chat, _ in conversations(8, seed=3)]
-    source = fresh.learned(pool=str(mine))
-    assert fresh.plan(source.measure(new), JUDGE).requests == 8
-    fresh.store.close()
-    few = conversations(32)
-    by_token = WorkbenchContext(one.url, Store("sqlite:///:memory:"), one.folder, mode="logprobs", made=few)
-    asked, planned = len(author.asked), by_token.planned(pool=str(mine))
-    by_token.learned(pool=str(mine))
-    assert planned.requests >= len(author.asked) - asked > len(few)  # which will be chosen is not known: at most
-    by_token.store.close()
-
-
-@pytest.mark.slow
-def test_an_embedder_can_tell_what_repeats(bench: Served) -> None:
+def test_embedder_finds_duplicates(bench: Served) -> None:
     one = bench(Author())
     seen: list[str] = []
 
@@ -633,7 +609,7 @@ def test_an_embedder_can_tell_what_repeats(bench: Served) -> None:
             return end.value
 
     with closing(one.models()) as models:
-        source = answered(one.flow(one.source(deduplicate="embedding", alike=0.9)), models)[0]
+        source = answered(one.flow(one.source(deduplicate="embedding", min_similarity=0.9)), models)[0]
     assert len(seen) > 6 and source.describe()["pool"]["repeated"] > 0
 
 
@@ -651,23 +627,7 @@ def _answers(requests: Sequence[Request], models: Models) -> list[Any]:
 
 
 @pytest.mark.slow
-def test_a_budget_stops_it_and_it_goes_on_from_there(bench: Served) -> None:
-    author = Author()
-    one = bench(author, budget=Budget(Caps(requests=10), {}))
-    with pytest.raises(BudgetReached, match="budget of 10 requests"):
-        one.learned()
-    assert len(author.asked) == 10
-    one.budget = Budget(Caps(requests=30), {})
-    with pytest.raises(BudgetReached, match="budget of 30 requests"):
-        one.learned()
-    assert len(author.asked) == 40
-    one.budget = Budget(Caps(), {})
-    one.learned()
-    assert one.budget.to_json()["requests"] == len(author.asked) - 40
-
-
-@pytest.mark.slow
-def test_models_misbehave_and_nothing_is_lost(bench: Served) -> None:
+def test_faults_of_endpoints_lose_nothing(bench: Served) -> None:
     kinds = ("429", "500", "truncated", "half-closed", "wrong content type")
     one = bench(Misbehaving(Author(), share=0.2, kinds=kinds), mode="logprobs", made=conversations(40))
     found = one.learned().describe()
@@ -675,7 +635,7 @@ def test_models_misbehave_and_nothing_is_lost(bench: Served) -> None:
 
 
 @pytest.mark.slow
-def test_refusals_are_counted_and_said(bench: Served) -> None:
+def test_refusals_are_counted_in_cautions(bench: Served) -> None:
     author = Author()
 
     def refuses(request) -> Wire:  # type: ignore[no-untyped-def]
@@ -688,7 +648,7 @@ def test_refusals_are_counted_and_said(bench: Served) -> None:
 
 
 @pytest.mark.slow
-def test_what_cannot_be_learned_from_is_said(bench: Served) -> None:
+def test_too_little_data_is_an_error(bench: Served) -> None:
     one = bench(lambda request: completion("It went well, I suppose."), mode="logprobs")
     made = conversations(60)
     one.labels = []
@@ -731,7 +691,7 @@ def test_contradictions_and_a_pool_of_one_idea_are_cautioned(bench: Served) -> N
 
 
 @pytest.mark.slow
-def test_private_details_never_reach_what_is_kept(bench: Served) -> None:
+def test_private_details_are_never_saved(bench: Served) -> None:
     def leaks(request) -> Wire:  # type: ignore[no-untyped-def]
         wire = Author()(request)
         body = json.dumps(wire.body).replace("The user thanks the assistant.", "The user thanks case 12345 of Mallory.")
@@ -787,13 +747,13 @@ def test_two_runs_on_one_store_at_once(bench: Served, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_a_rubric_was_learned_on_is_never_held_out_again(standard: Standard) -> None:
+def test_training_conversations_of_a_rubric_are_never_held_out(standard: Standard) -> None:
     one, first = standard.bench, standard.source
     mine = one.folder / "pool.yaml"
     mine.write_text(first.state().files[POOL_FILE])
     one.learned(pool=str(mine))
     one.made = conversations(120)
-    again = one.learned(pool=str(mine), given=(str(mine),))
+    again = one.learned(pool=str(mine), rivals=(str(mine),))
     found = again.describe()
     assert set(first.rubric.learned_on) <= set(again.rubric.learned_on)
     assert len(again.rubric.learned_on) + found["tested"] == 120
@@ -825,7 +785,7 @@ def test_groups_stay_on_one_side_and_undecided_ones_are_learned_from(bench: Serv
 
 
 @pytest.mark.slow
-def test_odd_letters_of_a_writer_are_left_out(bench: Served) -> None:
+def test_control_characters_of_a_writer_are_dropped(bench: Served) -> None:
     def odd(request) -> Wire:  # type: ignore[no-untyped-def]
         wire = Author()(request)
         return Wire(
@@ -839,7 +799,7 @@ def test_odd_letters_of_a_writer_are_left_out(bench: Served) -> None:
     restored(source)
 
 
-def test_what_can_be_refused_is_refused_before_it_is_paid_for(bench: Served, tmp_path: Path) -> None:
+def test_invalid_settings_are_rejected_before_any_request(bench: Served, tmp_path: Path) -> None:
     author = Author()
     one = bench(author)
     question, real = "scale: real, low: 0, high: 1", tmp_path / "real.yaml"
@@ -847,7 +807,7 @@ def test_what_can_be_refused_is_refused_before_it_is_paid_for(bench: Served, tmp
         f"name: r\nmain: q\nquestions:\n- {{id: q, text: x, {question}}}\n- {{id: p, text: x, class: sat, {question}}}\n"
     )
     with pytest.raises(BadInput, match="real.yaml"):
-        one.learned(given=(str(real),))
+        one.learned(rivals=(str(real),))
     with pytest.raises(BadInput, match="'p' of 'r' has no ordered options"):
         one.learned(pool=str(real))
     with pytest.raises(BadInput, match="'writer'"):
@@ -945,7 +905,7 @@ def fitted_project(fitted_once: tuple[Path, str, Author], project: Path) -> tupl
 
 
 @pytest.mark.slow
-def test_lists_that_are_asked_for_twice_leave_the_requests_within_the_plan(project: Path) -> None:
+def test_repeated_lists_stay_within_the_plan(project: Path) -> None:
     author, asked = Author(), set[str]()
 
     def respond(request: Any) -> Wire:
@@ -961,11 +921,11 @@ def test_lists_that_are_asked_for_twice_leave_the_requests_within_the_plan(proje
         spent = fitted()["spent"]["requests"]
         writing = [request for request in server.requests if request["_path"].endswith("/chat/completions")]
     assert len(writing) == 2 * len(asked) and spent == len(server.requests)
-    assert plan["fewest_requests"] < spent <= plan["most_requests"]
+    assert plan["min_requests"] < spent <= plan["max_requests"]
 
 
 @pytest.mark.slow
-def test_the_commands_learn_a_rubric_show_it_and_score_with_it(project: Path) -> None:
+def test_commands_fit_report_and_score(project: Path) -> None:
     author = Author()
     with ChatServer(author) as server:
         configure(server.url)
@@ -979,7 +939,7 @@ def test_the_commands_learn_a_rubric_show_it_and_score_with_it(project: Path) ->
         said = invoke("fit", "learned-rubric")
         asked = len(author.asked)
         assert plan["requests"] >= asked and f"spent: {asked} requests" in said.stderr
-        assert plan["fewest_requests"] <= asked <= plan["most_requests"]
+        assert plan["min_requests"] <= asked <= plan["max_requests"]
         assert "written from 30 good and bad conversations" in said.stdout and "tested on 30 others" in said.stdout
         assert "ΔNetSAT" in said.stdout
         assert f"saved in {FOLDER}" in said.stdout
@@ -1013,22 +973,7 @@ def test_the_commands_learn_a_rubric_show_it_and_score_with_it(project: Path) ->
 
 
 @pytest.mark.slow
-def test_a_budget_stops_the_command_which_goes_on_from_there(project: Path) -> None:
-    author = Author()
-    write_files(project, conversations(32))
-    with ChatServer(author) as server:
-        configure(server.url)
-        invoke("import", "chats.jsonl", "labels.csv")
-        stopped = invoke("fit", "learned-rubric", "--max-requests", "10", code=4)
-        assert "budget of 10 requests" in stopped.stderr and "spent: 10 requests" in stopped.stderr
-        assert len(author.asked) == 10 and not Path("evaluators").exists() and stopped.stdout == ""
-        assert "budget of 30 requests" in invoke("fit", "learned-rubric", "--max-requests", "30", code=4).stderr
-        assert len(author.asked) == 40
-        assert fitted()["spent"]["requests"] == len(author.asked) - 40 > 0
-
-
-@pytest.mark.slow
-def test_what_came_to_nothing_is_said_and_asked_for_again(project: Path) -> None:
+def test_failed_requests_end_with_5_and_are_repeated(project: Path) -> None:
     author, silent = Author(), True
     write_files(project, conversations(32))
 
@@ -1047,7 +992,7 @@ def test_what_came_to_nothing_is_said_and_asked_for_again(project: Path) -> None
 
 
 @pytest.mark.slow
-def test_a_rubric_that_was_edited_is_refused_and_can_be_a_pool(fitted_project: tuple[str, Author]) -> None:
+def test_edited_rubric_file_is_rejected_and_can_be_a_pool(fitted_project: tuple[str, Author]) -> None:
     url, author = fitted_project
     path = FOLDER / RUBRIC_FILE
     path.write_text(path.read_text().replace("weight: 1.0", "weight: 3.0", 1))
@@ -1056,7 +1001,7 @@ def test_a_rubric_that_was_edited_is_refused_and_can_be_a_pool(fitted_project: t
         opened.load(FOLDER)
     before = author.asked.count("reasons")
     configure(url, writes=False)
-    given = f"sources.learned-rubric.given=[{FOLDER / POOL_FILE}]"
+    given = f"sources.learned-rubric.rivals=[{FOLDER / POOL_FILE}]"
     found = fitted("--set", f"sources.learned-rubric.pool={path}", "--set", given, "--out", "heavier")
     assert author.asked.count("reasons") == before and found["folder"] == "heavier"
     found = found["findings"]["learned-rubric"]
@@ -1074,7 +1019,9 @@ def test_a_learned_rubric_is_judged_and_calibrated_like_any_other(fitted_project
     invoke("judge", "--source", "rubric")
     found = json.loads(invoke("fit", "calibration", "--json").stdout)["comparison"]
     compared = invoke("compare", "--only", "calibration").stdout
-    assert found["seen"] == 30 and found["conversations"] == 30  # what the rubric was learned on is never tested on
+    assert (
+        found["seen"] == 30 and found["conversations"] == 30
+    )  # training conversations of the rubric are never tested on
     rmse = {row["system"]: row["rmse"] for row in found["rows"]}
     assert rmse["calibration"] < rmse["constant"] - 0.1
     assert "sat-01" in (Path("evaluators") / "calibration" / "evaluator.json").read_text()
@@ -1092,7 +1039,7 @@ def test_a_learned_rubric_is_judged_and_calibrated_like_any_other(fitted_project
         ("prompts: nowhere", "accord init --prompts"),
     ],
 )
-def test_wrong_settings_of_a_learned_rubric_are_said_in_one_line(project: Path, settings: str, says: str) -> None:
+def test_invalid_settings_are_one_line(project: Path, settings: str, says: str) -> None:
     configure("http://127.0.0.1:9/v1", settings)
     invoke("import", "chats.jsonl", "labels.csv", "--config", str(_plain(project)))
     *_, line = invoke("fit", "learned-rubric", code=1).stderr.strip().splitlines()
@@ -1105,7 +1052,7 @@ def _plain(project: Path) -> Path:
     return project / "plain.yaml"
 
 
-def test_who_is_needed_to_learn_a_rubric_is_said_before_anything_is_paid_for(project: Path) -> None:
+def test_missing_roles_are_reported_before_any_request(project: Path) -> None:
     author = Author()
     with ChatServer(author) as server:
         configure(server.url, writes=False)

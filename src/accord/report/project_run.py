@@ -1,4 +1,4 @@
-"""All of it: a rubric from the labels, import, judge, compare, fit, score everything and report, in one folder."""
+"""The command `accord run`: rubric from labels, import, judge, compare, fit, score and report in one folder."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ SHIPPED = "llm-rubric"
 
 
 @dataclass(frozen=True)
-class Whole:
-    """What a whole run leaves behind.
+class RunResult:
+    """Results of a run.
 
     Attributes:
-        imported: What was read.
-        compared: Every evaluator that could be made; `None` where one was named.
-        fitted: The one that was learned.
-        scored: Everything, scored by it.
-        recorded: How each recorded judge agrees with people.
-        files: Where it all is, by name.
-        said: What was guessed on the way, a sentence each.
+        imported: Imported conversations and labels.
+        compared: Comparison of all evaluators; `None` if one was named.
+        fitted: The fitted evaluator.
+        scored: Scores of all conversations.
+        recorded: Agreement of each recorded judge with people.
+        files: Paths of the results by name.
+        notes: Sentences about inferred settings.
     """
 
     imported: Imported
@@ -56,25 +56,25 @@ class Whole:
     scored: ScoreRun
     recorded: Sequence[RecordedAgreement]
     files: Mapping[str, Path]
-    said: Sequence[str] = ()
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What a user may say of a whole run, where it should not be guessed.
+    """Options of a run that replace inferred settings.
 
     Attributes:
-        infers: A rubric is made from the labels, in place of the project's.
-        main: The main question of such a rubric.
-        labels: Columns beside the text that hold ratings.
-        raters: Columns that each hold one person's ratings.
-        scales: The lowest and the highest value of some questions.
-        unnamed: Annotators are places in a list, not persons.
-        roles: Roles as the files have them to ours.
-        recorded_model: The recorded model to use as the judge.
-        evaluator: The evaluator to learn, without a comparison of all.
-        about: What the report says of the conversations and ratings.
-        turns: The turns that an evaluator of turns scores (`ScoreOptions.turns`).
+        infers: Infer the rubric from the labels instead of using that of the project.
+        main: Main question of an inferred rubric.
+        labels: Columns with ratings in the files of conversations.
+        raters: Columns with the ratings of one person each.
+        scales: Lowest and highest value by question.
+        unnamed: Treat annotators as positions in a list, not as persons.
+        roles: Roles of the files mapped to those of Accord.
+        recorded_model: Recorded model to use as the judge.
+        evaluator: Evaluator to fit without comparing all.
+        about: Text for the report about the conversations and ratings.
+        turns: Turns that an evaluator of turns scores (`ScoreOptions.turns`).
         template: Content of the project file that the settings come from, with its `${VARIABLES}` in place.
     """
 
@@ -92,7 +92,7 @@ class RunOptions:
     template: Mapping[str, Any] = field(default_factory=dict)
 
 
-def whole_run(
+def run_project(
     config: Config,
     sources: Sequence[str | Path],
     out: Path,
@@ -102,49 +102,46 @@ def whole_run(
     on_stage: Callable[[str], None] = lambda _: None,
     options: RunOptions = RunOptions(),
     on_note: Callable[[str], None] = lambda _: None,
-) -> Whole:
-    """Import, judge, compare, fit, score everything and report, in one folder that is a complete project.
+) -> RunResult:
+    """Import, judge, compare, fit, score and report into a folder that is a complete project.
 
-    Running it again continues in that folder; its project file and rubric are kept if they were edited.
+    A later run continues in the folder and keeps its project file and rubric if they were edited.
 
     Args:
         config: Settings of the project; the store is in the folder.
-        sources: Files of conversations, labels and recorded judgements, or folders of them.
-        out: The folder: new, empty, or that of an earlier run.
-        format: The conversations' format, or `auto`.
-        columns: Our column names to the files', where they differ.
+        sources: Files or folders of conversations, labels and recorded judgments.
+        out: Output folder: new, empty, or of an earlier run.
+        format: Format of the conversations, or `auto`.
+        columns: Accord's column names mapped to those of the files.
         skip_bad_rows: Count and report bad rows instead of stopping at the first.
-        on_stage: Called with the name of each stage, before it begins.
-        options: What should not be guessed.
-        on_note: Called with a sentence on each guess, as it is made.
+        on_stage: Called with the name of each stage before it begins.
+        options: Options that replace inferred settings.
+        on_note: Called with a sentence about each inferred setting.
 
     Raises:
-        BadInput: A file cannot be read, nobody rated anything, there is too little to learn from, or the folder holds
-            files of something else.
+        BadInput: A file cannot be read, there are no or too few ratings, or the folder holds other files.
     """
-    folder, said = RunFolder(out), list[str]()
+    folder, notes = RunFolder(out), list[str]()
 
     def note(text: str) -> None:
-        said.append(text)
+        notes.append(text)
         on_note(text)
 
-    on_stage("looking at the files")
-    found = survey_files(sources, format, columns, options.labels, raters=options.raters)
-    set_scales(found, options.scales)
-    for reason in found.skipped_files:
-        note(f"passed over: {reason}")
-    if not found.files:
-        raise BadInput(f"{', '.join(map(str, sources))}: recorded judgements alone; name the conversations too")
-    if not found.conversations:
-        named = ", ".join(map(str, found.files))
-        raise BadInput(
-            f"{named}: labels alone; name the conversations that they are about too: accord run CHATS {named}"
-        )
+    on_stage("surveying the files")
+    survey = survey_files(sources, format, columns, options.labels, raters=options.raters)
+    set_scales(survey, options.scales)
+    for reason in survey.skipped_files:
+        note(f"skipped: {reason}")
+    if not survey.files:
+        raise BadInput(f"{', '.join(map(str, sources))}: only recorded judgments; name the conversations too")
+    if not survey.conversations:
+        named = ", ".join(map(str, survey.files))
+        raise BadInput(f"{named}: only labels; name their conversations too: accord run CHATS {named}")
     config, options = _with_edited_rubric(folder, config, options, note)
-    rubric = _rubric(config, found, options, note)
-    if found.recordings and JUDGE not in config.models:
+    rubric = _rubric(config, survey, options, note)
+    if survey.recordings and JUDGE not in config.models:
         judge = ModelSettings(
-            mode="recorded", model=options.recorded_model, paths=[str(path.resolve()) for path in found.recordings]
+            mode="recorded", model=options.recorded_model, paths=[str(path.resolve()) for path in survey.recordings]
         )
         config = config.model_copy(update={"models": {**config.models, JUDGE: judge}})
     out.mkdir(parents=True, exist_ok=True)
@@ -152,11 +149,11 @@ def whole_run(
     folder.write(RUBRIC, dump_rubric(rubric))
     with Project(config, rubric) as project:
         on_stage("reading")
-        reading = _reading(found, rubric, options, note)
-        imported = project.import_(found.files, format, columns, skip_bad_rows, options=reading)
+        options_of_import = _import_options(survey, rubric, options, note)
+        imported = project.import_(survey.files, format, columns, skip_bad_rows, options=options_of_import)
         _check_enough(project, note)
         if any(config.models[role].mode != "recorded" for role in _asked_roles(project)):
-            on_stage("asking models")
+            on_stage("judging")
             project.judge(selection=JudgeSelection(everything=True))
         agreement = _recorded_agreement(project, on_stage, note)
         compared, name = None, options.evaluator
@@ -170,14 +167,14 @@ def whole_run(
             fitted = fitted.with_decision(compared.comparison.decision)
         used = config.model_copy(update={"models": dict(project.model_settings)})
         if not folder.write(PROJECT_FILE, project_text(used, name, out, options.template)):
-            note(f"{folder.path(PROJECT_FILE)} was edited and is kept as it is")
+            note(f"{folder.path(PROJECT_FILE)} was edited and is kept unchanged")
         files |= {"evaluator": saved, "scores": out / "scores.jsonl", "report": out / "report.html"}
         on_stage("scoring")
         conversations, scoring = project.store.conversations(), ScoreOptions(turns=options.turns)
         scored = score(project, fitted.evaluator, conversations, files["scores"], options=scoring, command="run")
         on_stage("reporting")
         write_report(project, files["report"], fitted, options.about)
-    return Whole(imported, compared, fitted, scored, agreement, files, said)
+    return RunResult(imported, compared, fitted, scored, agreement, files, notes)
 
 
 def _with_edited_rubric(
@@ -192,13 +189,13 @@ def _with_edited_rubric(
     if not folder.is_edited(RUBRIC):
         return config, options
     if options.main is not None:
-        raise BadInput(f"{path} was edited and says its main question; change it there, and leave out --main")
-    note(f"{path} was edited and is used as it is")
+        raise BadInput(f"{path} was edited and sets the main question; change it there and omit --main")
+    note(f"{path} was edited and is used unchanged")
     return config.model_copy(update={"rubric": str(path)}), replace(options, infers=False)
 
 
 def _asked_roles(project: Project) -> list[str]:
-    """Roles of the configured models that the default evaluator asks."""
+    """Return the roles of configured models that the default evaluator uses."""
     roles = project.evaluator(project.config.evaluator).roles
     return [role for role in roles if role in project.config.models]
 
@@ -206,24 +203,24 @@ def _asked_roles(project: Project) -> list[str]:
 def _recorded_agreement(
     project: Project, on_stage: Callable[[str], None], note: Callable[[str], None]
 ) -> list[RecordedAgreement]:
-    """Agreement of each recorded model with people; none if no judgements are recorded."""
+    """Return the agreement of each recorded model with people; empty without recordings."""
     if not project.recordings:
         return []
     judge = project.model_settings[JUDGE].model
     others = [name for name in project.recordings if name != judge]
     also = f"; evidence of other recorded models: {', '.join(others)} (--recorded-model names another judge)"
     note(f"the judge is the recorded {judge!r}{also if others else ''}")
-    on_stage("recorded judges beside people")
+    on_stage("comparing recorded judges with people")
     labels = project.store.labels()
     samples = project.samples(labels.on(project.rubric.main).targets)
     return recorded_agreement(project.recordings, project.rubric, labels, samples)
 
 
 def _check_enough(project: Project, note: Callable[[str], None]) -> None:
-    """Refuse to learn from fewer conversations than make folds of two; say which ones are not counted.
+    """Check that there are at least two rated conversations per fold.
 
     Raises:
-        BadInput: Says how many there are, and how many are needed.
+        BadInput: There are too few rated conversations.
     """
     if aside := synthetic_note(project):
         note(aside)
@@ -231,58 +228,60 @@ def _check_enough(project: Project, note: Callable[[str], None]) -> None:
     rated = len({target.conversation for target in project.rated(main).targets})
     if rated < needed:
         raise BadInput(
-            f"{rated} conversations are rated on {main!r}, too few to learn from some and try it on others; rate at "
-            f"least {needed}, or name another question: --main"
+            f"{rated} conversations are rated on {main!r}; at least {needed} are needed for training and testing. Rate "
+            "more, or name another question: --main"
         )
 
 
-def _rubric(config: Config, found: FileSurvey, options: RunOptions, note: Callable[[str], None]) -> Rubric:
-    """The project's rubric, or one that fits the labels; the shipped one, where the labels answer that."""
+def _rubric(config: Config, survey: FileSurvey, options: RunOptions, note: Callable[[str], None]) -> Rubric:
+    """Return the project's rubric, a built-in one whose questions the labels answer, or an inferred one."""
     if not options.infers:
         return load_rubric(config.rubric)
     shipped = load_rubric(SHIPPED)
-    if options.main is None and shipped.main in found.questions:
-        answered = [(shipped.get(name), each) for name, each in found.questions.items()]
+    if options.main is None and shipped.main in survey.questions:
+        answered = [(shipped.get(name), each) for name, each in survey.questions.items()]
         if all(question.scale.holds(value) for question, each in answered if question for value in each.values):
             return shipped
-    if not found.questions:
-        named = ", ".join(map(str, found.files))
+    if not survey.questions:
+        named = ", ".join(map(str, survey.files))
         could = (
-            f". Columns with values on a scale: {', '.join(found.other_candidates)}" if found.other_candidates else ""
+            f". Columns with values on a scale: {', '.join(survey.other_candidates)}" if survey.other_candidates else ""
         )
         raise BadInput(
-            f"no ratings in {named}: no column is known to hold any{could}. Name the column: --labels NAME; or add "
+            f"no ratings in {named}: no rating column recognized{could}. Name the column: --labels NAME; or add "
             "a file of ratings (columns conversation, annotator, question, value); or rate them in a browser: accord "
-            f"init, accord import {shlex.quote(str(found.files[0]))}, accord serve"
+            f"init, accord import {shlex.quote(str(survey.files[0]))}, accord serve"
         )
-    rubric, said = infer_rubric(found.questions.values(), options.main)
-    for sentence in said:
+    rubric, notes = infer_rubric(survey.questions.values(), options.main)
+    for sentence in notes:
         note(sentence)
-    if found.rating_columns:
-        note(f"ratings beside the text: {', '.join(found.rating_columns)} (--labels NAME for others)")
-    for sentence in found.rater_notes:
+    if survey.rating_columns:
+        note(f"rating columns: {', '.join(survey.rating_columns)} (--labels NAME for others)")
+    for sentence in survey.rater_notes:
         note(sentence)
     return rubric
 
 
-def _reading(found: FileSurvey, rubric: Rubric, options: RunOptions, note: Callable[[str], None]) -> ImportOptions:
-    """Which columns are labels, of whom; the main question is learned at the level of most of its ratings."""
-    if found.positions and not options.unnamed:
-        note(positions_said(found.positions))
-    main = found.questions.get(rubric.main)
+def _import_options(
+    survey: FileSurvey, rubric: Rubric, options: RunOptions, note: Callable[[str], None]
+) -> ImportOptions:
+    """Return the import options; the main question is learned at the level of most of its ratings."""
+    if survey.positions and not options.unnamed:
+        note(positions_note(survey.positions))
+    main = survey.questions.get(rubric.main)
     levels: dict[str, str] = {}
     if main is not None and 0 < main.turn_answers < main.total:
         levels[rubric.main] = main.level
         others = main.total - main.turn_answers if main.level == "turn" else main.turn_answers
-        note(f"{rubric.main!r} is rated of turns and of conversations; {others} of the rarer kind are left out")
-    turns = [name for name in found.rating_columns if name in found.turn_questions]
+        note(f"{rubric.main!r} has ratings of turns and of conversations; {others} of the rarer level are left out")
+    turns = [name for name in survey.rating_columns if name in survey.turn_questions]
     reading = ImportOptions(is_anonymous=options.unnamed, roles=options.roles, levels=levels)
-    return replace(survey_options(found, rubric, reading), rating_columns=found.rating_columns, turn_questions=turns)
+    return replace(survey_options(survey, rubric, reading), rating_columns=survey.rating_columns, turn_questions=turns)
 
 
-def positions_said(positions: Sequence[str]) -> str:
-    """The sentence on annotators who look like places in a list."""
+def positions_note(positions: Sequence[str]) -> str:
+    """Return the note about annotators whose names look like positions in a list."""
     return (
-        f"annotators {positions[0]} to {positions[-1]} look like places in a list; they are taken as persons, the same "
-        "one everywhere. If they are not: --unnamed"
+        f"annotators {positions[0]} to {positions[-1]} look like positions in a list; they are treated as "
+        "the same persons in all files. Otherwise use --unnamed"
     )

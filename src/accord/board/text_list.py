@@ -1,24 +1,24 @@
-"""The conversations behind a part of a figure, worst first, a page at a time."""
+"""Pages of the texts of a selection, by default the lowest scores first."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from accord.board.reading import Texts
+from accord.board.score_reader import NOT_SAID, SelectedScores
 
 PAGE = 50
 
 
 @dataclass(frozen=True)
-class Listed:
-    """A text in a list: its score, for whom it is worst, and what its conversation says of itself.
+class ListedText:
+    """A text in a list, with its score and the dimensions of its conversation.
 
     Attributes:
-        value: Averaged over annotators, or the annotator's own; `None` without a score.
-        apart: How far annotators differ (standard deviation); `None` of one.
-        annotator: Whose score it is, where annotators stand beside each other.
-        unscored: Why there is none.
+        value: Mean over annotators, or the score of one; `None` without a score.
+        apart: Standard deviation over annotators; `None` for a single one.
+        annotator: Annotator of the score in the view of each annotator.
+        unscored: Reason for a missing score.
     """
 
     conversation: str
@@ -34,49 +34,49 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class Page:
+class TextPage:
     """A page of a list.
 
     Attributes:
-        rows: Its rows.
-        number: Of the page, from 1.
-        pages: How many there are.
-        total: Rows of all pages.
-        said: What the list is of, in a sentence.
+        rows: SelectedScores on the page.
+        number: Number of the page, from 1.
+        pages: Number of pages.
+        total: Number of texts on all pages.
+        summary: Filters and order in one sentence.
     """
 
-    rows: tuple[Listed, ...]
+    rows: tuple[ListedText, ...]
     number: int
     pages: int
     total: int
-    said: str
+    summary: str
 
     def to_json(self) -> dict[str, Any]:
-        """Everything."""
+        """Return the fields by name."""
         return {**vars(self), "rows": [vars(each) for each in self.rows]}
 
 
-def listed(found: Texts, number: int = 1, size: int = PAGE) -> Page:
-    """A page of the texts of a selection; one past the end is the last.
+def listed(scores: SelectedScores, number: int = 1, size: int = PAGE) -> TextPage:
+    """Return a page of the texts of a selection; a number beyond the end returns the last page.
 
     Args:
-        found: Its rows.
-        number: Of the page, from 1.
+        scores: Scores of the selection.
+        number: Number of the page, from 1.
         size: Rows per page.
     """
     import polars as pl
 
-    about = found.selection
+    about = scores.selection
     if about.unscored:
-        rows = found.rows.filter(pl.col("value").is_null()).with_columns(pl.lit(None, pl.Float64).alias("apart"))
+        rows = scores.rows.filter(pl.col("value").is_null()).with_columns(pl.lit(None, pl.Float64).alias("apart"))
     elif about.view == "each":
-        rows = found.scored.with_columns(pl.lit(None, pl.Float64).alias("apart"))
+        rows = scores.scored.with_columns(pl.lit(None, pl.Float64).alias("apart"))
     else:
-        rows = found.texts()
+        rows = scores.texts()
     if about.low is not None:
         rows = rows.filter(pl.col("value") >= about.low)
     if about.high is not None:
-        is_end = about.high >= found.high - 1e-9
+        is_end = about.high >= scores.high - 1e-9
         rows = rows.filter(pl.col("value") <= about.high if is_end else pl.col("value") < about.high)
     keys = {
         "worst": (["value"], [False]), "best": (["value"], [True]), "apart": (["apart"], [True]),
@@ -88,18 +88,18 @@ def listed(found: Texts, number: int = 1, size: int = PAGE) -> Page:
     number = min(max(number, 1), pages)
     shown = _first(rows, columns, down, number * size).slice((number - 1) * size, size)
     cells = [
-        Listed(
+        ListedText(
             row["conversation"], row["turn"], row["value"], row["apart"],
             str(row["annotator"]) if about.view == "each" else None, row["system"], row["version"], row["topic"],
             None if row["day"] is None else row["day"].isoformat(), row["unscored"],
         )
         for row in shown.iter_rows(named=True)
     ]  # fmt: skip
-    return Page(tuple(cells), number, pages, total, _said(found, total))
+    return TextPage(tuple(cells), number, pages, total, _summary(scores, total))
 
 
 def _first(rows: Any, columns: list[str], down: list[bool], count: int) -> Any:
-    """The first rows of an order, without ordering all: those up to the value of the last of them."""
+    """Return the first rows in an order, sorting only those that can be among them."""
     import polars as pl
 
     key = rows[columns[0]]
@@ -112,14 +112,17 @@ def _first(rows: Any, columns: list[str], down: list[bool], count: int) -> Any:
     return near.sort(columns, descending=down, nulls_last=True)
 
 
-def _said(found: Texts, total: int) -> str:
-    about = found.selection
+def _summary(scores: SelectedScores, total: int) -> str:
+    about = scores.selection
     what = "text" if total == 1 else "texts"
     if about.view != "panel":
         what = f"{'score' if total == 1 else 'scores'} of a text for an annotator"
-    where = [f"{name} {value or 'not said'}" for name, value in about.filters().items()]
+    where = [f"{name} {value or NOT_SAID}" for name, value in about.filters().items()]
     if about.low is not None or about.high is not None:
-        low, high = (found.low if about.low is None else about.low), (found.high if about.high is None else about.high)
+        low, high = (
+            (scores.low if about.low is None else about.low),
+            (scores.high if about.high is None else about.high),
+        )
         where.append(f"{about.question} from {low:g} to {high:g}")
     order = {"worst": "worst first", "best": "best first", "apart": "most disputed first", "newest": "newest first"}
     kind = f"{what} without a score" if about.unscored else what

@@ -1,0 +1,125 @@
+"""Counts of `benchmarks/architecture.py` on a small tree, and limits on the counts of this checkout."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+TREE = {
+    "values/__init__.py": 'from accord.values.score import Score\n\n__all__ = ["Score"]\n',
+    "values/score.py": "class Score:\n    def to_json(self) -> dict[str, Any]:\n        return {}\n",
+    "evidence/__init__.py": "class Source:\n    pass\n",
+    "methods/__init__.py": "from accord.evidence import Source\n\n\nclass InContext(Source):\n    pass\n",
+    "learning/__init__.py": "from accord.methods import InContext\n\n\ndef is_in_context(x: Any) -> bool:\n    return isinstance(x, InContext)\n",
+    "learning/presets.py": 'ONE = "in-context"\nTWO = x == "in-context"\n',
+    "project/__init__.py": """
+import accord.values.score
+from accord.methods import InContext
+from accord.values.score import Score
+
+KIND = "mixture"
+
+
+def judge(x, *rest: int) -> dict[str, Any]:
+    if isinstance(x, InContext | dict) or x.name == KIND:
+        return {"a": x.name == "calibration", "b": x.name == "tea"}
+    return {}
+
+
+class Run:
+    def __init__(self, a: int) -> None: ...
+
+    def bad(self, a): ...
+
+    @staticmethod
+    def worse(a) -> None: ...
+
+    def describe(self) -> dict[str, Any]: ...
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def architecture():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "benchmarks"))
+        spec = importlib.util.spec_from_file_location("architecture", ROOT / "benchmarks" / "architecture.py")
+        module = importlib.util.module_from_spec(spec)
+        patch.setitem(sys.modules, "architecture", module)
+        spec.loader.exec_module(module)
+        yield module
+
+
+@pytest.fixture(scope="module")
+def checkout_counts(architecture):
+    return architecture.measure(ROOT / "src")
+
+
+@pytest.fixture
+def tree(tmp_path):
+    for name, text in TREE.items():
+        path = tmp_path / "src" / "accord" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "examples" / "sixth_source.py").write_text("one\ntwo\n")
+    return tmp_path / "src"
+
+
+def test_counts_of_a_small_tree(architecture, tree):
+    counts = architecture.measure(tree)
+    assert counts["files-naming-in_context"] == ["learning/__init__.py", "project/__init__.py"]
+    assert counts["files-naming-mixture"] == ["project/__init__.py"] and counts["files-naming-issues"] == []
+    assert counts["isinstance-of-evaluator"] == ["project/__init__.py:10 InContext"]
+    assert counts["method-comparisons"] == [
+        "project/__init__.py:10 mixture", "project/__init__.py:11 calibration",
+    ]  # fmt: skip
+    assert counts["imports-past-init"] == [
+        "project/__init__.py:2 accord.values.score", "project/__init__.py:4 accord.values.score",
+    ]  # fmt: skip
+    assert counts["dict-any-returns"] == ["project/__init__.py:9 judge"]
+    assert sorted(counts["untyped"]) == [
+        "project/__init__.py:18 bad", "project/__init__.py:21 worse", "project/__init__.py:9 judge",
+    ]  # fmt: skip
+    assert counts["single-importer-dust"] == []  # score.py has two
+    lines = sum(text.count("\n") for text in TREE.values())
+    assert (counts["files"], counts["lines"], counts["sixth-source"]) == (len(TREE), lines, 2)
+    assert sum(value for name, value in counts.items() if name.startswith("lines-")) == lines
+    assert counts["import-share"] == pytest.approx(7 / lines)
+
+
+def test_short_file_with_one_importer_is_listed_with_its_importer(architecture, tree):
+    project = tree / "accord" / "project" / "__init__.py"
+    project.write_text(project.read_text().replace("accord.values.score", "accord.values"))
+    counts = architecture.measure(tree)
+    assert counts["single-importer-dust"] == ["values/score.py (3 lines, imported by values/__init__.py)"]
+    assert counts["imports-past-init"] == []
+
+
+@pytest.mark.slow
+def test_baseline_is_a_second_column(architecture, tree, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "out.json"
+    monkeypatch.setattr(sys, "argv", ["architecture.py", "--baseline", str(tree), "--json", str(out), "--quick"])
+    architecture.main()
+    rows = {row["what"]: row for row in json.loads(out.read_text())["rows"]}
+    assert rows["files"]["baseline"] == len(TREE)
+    assert rows["files"]["value"] == len(list((ROOT / "src" / "accord").rglob("*.py")))
+    assert rows["dict-any-returns"]["baseline"] == 1
+    assert "baseline" in capsys.readouterr().out.splitlines()[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "limit"),
+    [
+        ("duplicate-class-names", 10), ("wh-docstrings", 0), ("english-src", 15), ("english-docs", 10),
+        ("english-tests", 20), ("isinstance-of-evaluator", 0), ("method-comparisons", 0), ("untyped", 0),
+    ],
+)  # fmt: skip
+def test_counts_of_this_checkout_stay_within_limits(checkout_counts, name, limit):
+    value = checkout_counts[name]
+    assert (len(value) if isinstance(value, list) else value) <= limit, value
