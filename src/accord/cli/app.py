@@ -202,8 +202,7 @@ def _accord(
 
 def main() -> None:
     """Run the console script."""
-    # Threads of OpenBLAS spin for a tenth of a second after the import of NumPy, which slows down other work on the core.
-    # A millisecond is enough.
+    # OpenBLAS threads spin for 0.1 s after a product, which slows other work on the core. One millisecond suffices.
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "20")  # 2^20 cycles
     # Imported modules stay in memory until the command ends. Collecting garbage among them takes a tenth of the time of
     # a short command.

@@ -66,7 +66,9 @@ def _labels(rows: Sequence[CalledRow]) -> str:
     if not unknown:
         return shown
     kinds = ", ".join(unknown)
-    return f"{shown}\n\n{kinds}: agreement with annotators is not above chance (α may be 0); do not rely on these labels"
+    return (
+        f"{shown}\n\n{kinds}: agreement with annotators is not above chance (α may be 0); do not rely on these labels"
+    )
 
 
 def _cells(row: CalledRow) -> list[str]:

@@ -57,9 +57,7 @@ HostNames = Annotated[
 Main = Annotated[str | None, typer.Option("--main", help="Main question; by default it is detected.")]
 LabelColumns = Annotated[
     list[str] | None,
-    typer.Option(
-        "--labels", metavar="COLUMN", help="Column with ratings, or `none`; repeatable."
-    ),
+    typer.Option("--labels", metavar="COLUMN", help="Column with ratings, or `none`; repeatable."),
 ]
 RaterColumns = Annotated[
     list[str] | None,
@@ -67,11 +65,13 @@ RaterColumns = Annotated[
 ]
 Scales = Annotated[
     list[str] | None,
-    typer.Option("--scale", metavar="QUESTION=LOW..HIGH", help="Scale of a question; by default it is detected. Repeatable."),
+    typer.Option(
+        "--scale", metavar="QUESTION=LOW..HIGH", help="Scale of a question; by default it is detected. Repeatable."
+    ),
 ]
-Anonymous = Annotated[
+Unnamed = Annotated[
     bool,
-    typer.Option("--anonymous", help="Annotators (r1, r2, ...) are positions in a list of ratings, not persons."),
+    typer.Option("--unnamed", help="Annotators (r1, r2, ...) are positions in a list of ratings, not persons."),
 ]
 Roles = Annotated[
     list[str] | None,
@@ -96,9 +96,7 @@ Setting = Annotated[
 
 InTraining = Annotated[
     bool,
-    typer.Option(
-        "--include-training", help="Include conversations that the evaluator learned from."
-    ),
+    typer.Option("--include-training", help="Include conversations that the evaluator learned from."),
 ]
 
 
@@ -114,9 +112,7 @@ ScoredTurns = Annotated[
 
 Synthetic = Annotated[
     str | None,
-    typer.Option(
-        "--synthetic", metavar="WHICH", help="Synthetic conversations: without (default), with, or only."
-    ),
+    typer.Option("--synthetic", metavar="WHICH", help="Synthetic conversations: without (default), with, or only."),
 ]
 
 
@@ -202,8 +198,8 @@ def note_broken_study(error: str) -> None:
 
 def note_broken_studies(bench: WorkbenchContext) -> None:
     """Print the errors of studies that cannot be opened, except those that `open_project` printed."""
-    for study in bench.broken.keys() - bench.project.config.broken_studies.keys():
-        note_broken_study(bench.broken[study])
+    for study in bench.invalid_studies.keys() - bench.project.config.broken_studies.keys():
+        note_broken_study(bench.invalid_studies[study])
 
 
 def server_url(host: str, port: int) -> str:

@@ -322,9 +322,8 @@ def within_text(lines: Sequence[Mapping[str, Any]]) -> str:
         [line["system"], *(_cell(line, f"{name}_within_{by}") for by in there for name in ("pearson", "kendall"))]
         for line in lines
     ]
-    return (
-        f"Pooled r also reflects differences between annotators; r within {' and within '.join(there)} does not\n\n{table(header, rows)}"
-    )
+    text = f"Pooled r also reflects differences between annotators; r within {' and within '.join(there)} does not"
+    return f"{text}\n\n{table(header, rows)}"
 
 
 def two_valued_text(lines: Sequence[Mapping[str, Any]]) -> str:
@@ -333,9 +332,7 @@ def two_valued_text(lines: Sequence[Mapping[str, Any]]) -> str:
         return ""
     rows = [[line["system"], *(_cell(line, name) for name in ("kappa", "tpr", "tnr"))] for line in lines]
     rate = figure_text(lines[0]["base_rate"], lines[0]["base_rate_low"], lines[0]["base_rate_high"], 3)
-    return (
-        f"Two options; {rate} of the ratings are the upper one\n\n{table(['system', 'κ', 'TPR', 'TNR'], rows)}"
-    )
+    return f"Two options; {rate} of the ratings are the upper one\n\n{table(['system', 'κ', 'TPR', 'TNR'], rows)}"
 
 
 def _folds(result: Mapping[str, Any]) -> str:

@@ -27,10 +27,10 @@ from accord.cli.options import (
     Synthetic,
     Unnamed,
     are_positions,
-    chosen,
     column_map,
     role_map,
     scale_map,
+    synthetic_setting,
     turn_choice,
 )
 from accord.cli.outputs import RUN
@@ -90,7 +90,7 @@ def run(
     from accord.values import load_rubric
 
     loaded, template, infers = run_settings(out, config_file, is_named=bool(rubric or settings or synthetic))
-    config = with_settings(loaded, [*(settings or ()), *chosen(synthetic)])
+    config = with_settings(loaded, [*(settings or ()), *synthetic_setting(synthetic)])
     config = config.model_copy(update={"store": loaded.store})
     infers = infers and rubric is None
     if (main is not None or scales) and not infers:
