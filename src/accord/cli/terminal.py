@@ -268,7 +268,7 @@ def plan_text(plan: Mapping[str, Any]) -> str:
 
 def cost_text(plan: Mapping[str, Any]) -> str:
     """Format the cost of a plan: range of requests, tokens, money."""
-    fewest, most = plan["fewest_requests"], plan["most_requests"]
+    fewest, most = plan["min_requests"], plan["max_requests"]
     lines = [
         f"{fewest} to {most} requests; {plan['requests']} expected, about {plan['input_tokens']} tokens in, at most "
         f"{plan['output_tokens']} out"
