@@ -27,7 +27,7 @@ SIXTH_SOURCE = Path("examples") / "sixth_source.py"
 METHODS = {
     "in_context": r"in[-_]context|InContext|adoror",
     "learned_rubric": r"learned[-_]rubric|LearnedRubric|rubicon",
-    "issues": r"(methods|accord)\.issues|\b(?-i:Issues)[(\]|\n, ]",
+    "issues": r"(methods|accord)\.issues|\b(?-i:Issues)[(\],]",
     "mixture": r"mixture|\bmoe\b",
 }
 """Pattern of each method's name. Issues are also a record, so only the package and the class count."""

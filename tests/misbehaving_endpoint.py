@@ -38,7 +38,7 @@ def answer_any(request: Mapping[str, Any]) -> Wire:
 
 
 def _shares(seed: str, count: int) -> list[float]:
-    """`count` probabilities that follow from a text, some mass left over for what is no option."""
+    """`count` probabilities that follow from a text, with some mass outside the options."""
     digest = hashlib.sha256(seed.encode("utf-8", "surrogatepass")).digest()
     weights = [1 + byte for byte in digest[:count]]
     return [0.96 * weight / sum(weights) for weight in weights]

@@ -36,7 +36,7 @@ INFORMATIVE = {name for name in IDEAS if name != "weather"}
 
 
 def conversations(count: int = 80, seed: int = 0) -> list[tuple[Conversation, bool]]:
-    """Return conversations, half of them good. An idea occurs in 80% of its own class and in 10% of the other one."""
+    """Return conversations, of which half are good. An idea occurs in 80% of its own class and in 10% of the other one."""
     rng = random.Random(seed)
     made = []
     for place in range(count):
@@ -69,7 +69,7 @@ class Author:
     """A model that finds the planted ideas, writes them down, and knows which conversations show them."""
 
     def __init__(self) -> None:
-        """`asked` remembers what each request was for."""
+        """`asked` lists the purpose of each request."""
         self.asked: list[str] = []
 
     def __call__(self, request: Mapping[str, Any]) -> Wire:
@@ -130,7 +130,7 @@ class Author:
 
 
 def _fenced(text: str, block: int) -> str:
-    """What stands between two lines of the fence."""
+    """Return the text between two lines of the fence."""
     found = re.findall(r"^(=====\[\w+\]=====)\n(.*?)\n\1$", text, re.MULTILINE | re.DOTALL)
     return str(found[block][1])
 

@@ -78,7 +78,7 @@ def _person(target: Target, by: str, value: int, answer: str, **more: Any) -> An
 
 
 def said_of(conversation: Conversation) -> list[Annotation]:
-    """Create answers, one of them changed, a mark, and a withdrawn mark."""
+    """Create answers with one change, a mark, and a withdrawn mark."""
     whole, reply = Target(conversation.id), Target(conversation.id, 4)
     text = conversation.turns[4].content
     mark: dict[str, Any] = {

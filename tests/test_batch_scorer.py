@@ -78,7 +78,7 @@ def test_rows_that_hold_no_conversation_say_why_and_leave_the_others_alone(folde
     assert table["status"].to_list() == [SCORED, BAD_ROW, BAD_ROW, SCORED, SCORED]
     assert table["conversation"].to_list()[:2] == ["a", "b"] and table["conversation"][2].startswith("row-")
     assert "format" in table["unscored"][1] and table["value"][1] is None
-    assert table["value"][0] == table["value"][4] != table["value"][3], "the same id is scored for what it says"
+    assert table["value"][0] == table["value"][4] != table["value"][3], "the same id is scored by its content"
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_perspective_and_options_are_those_of_the_command(tmp_path):
     assert all(value.is_integer() for value in panel["value"]) and "loss:zero-one" in panel["signature"][0]
     with pytest.raises(UnknownName, match="annotator"):
         BatchScorer(tmp_path, Perspective.named("nobody", (), None))
-    with pytest.raises(BadInput, match="one row per row"):
+    with pytest.raises(BadInput, match="one row per input row"):
         BatchScorer(tmp_path, Perspective.named(None, ("ann", "bob"), "each"))
     with pytest.raises(BadInput, match="--ask"):
         BatchScorer(tmp_path, options=ScoreOptions(ask=3))

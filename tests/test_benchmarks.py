@@ -1,4 +1,4 @@
-"""Every benchmark can be started, and the cheap parts of each come to what they are about."""
+"""Every benchmark starts, and its cheap parts give rows."""
 
 import json
 import os
@@ -18,7 +18,7 @@ HELPERS = {
     "adoror_planted", "adoror_prefixes", "adoror_systems", "attack_access", "attack_batches", "attack_files",
     "attack_models", "attack_outputs", "attack_pages", "attack_scores", "attack_service", "attack_wires",
     "attack_workbench", "attacking", "board_scores",
-    "ciu_selection", "ciu_tables", "eager", "harness",
+    "ciu_selection", "ciu_tables", "eager", "harness", "wording",
     "hostile",
     "llm_rubric_paper", "llm_rubric_people", "load", "rated", "rubicon_baselines", "rubicon_planted",
     "rubicon_recorded", "scale_live", "scale_scoring", "scale_store",
@@ -117,7 +117,7 @@ def test_a_live_reply_is_scored_by_an_evaluator_of_metrics(load):
 
 
 def test_scripts_of_other_processes_are_python_of_this_release(load, tmp_path):
-    """Those that ask a server are tried elsewhere; what they import has to be there."""
+    """Benchmarks with a server are tested elsewhere; here their imports must work."""
     faults, judging, imports = load("faults"), load("judging_overhead"), load("import_speed")
     scale = load("scale_scoring")
     scripts = [faults.JUDGE, judging.ACCORD, judging.KEPT, judging.PLAN, judging.SDK, judging.HTTP, imports.ACCORD]

@@ -40,7 +40,7 @@ def the_sample_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def plug_ins_stay_as_they_are() -> Iterator[None]:
-    """What a page or an example registers is forgotten after it."""
+    """Remove the plug-ins that a page or an example registers."""
     registries = (metrics, turn_metrics, sources, heads, selection_policies, selectors, rivals)
     before = [set(each.names()) for each in registries]
     yield
@@ -181,7 +181,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """What can follow `#` in a link to a page: its headings, as they are linked to."""
+    """Return the anchors of a page's headings."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), flags=re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

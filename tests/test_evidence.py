@@ -72,7 +72,7 @@ PLANTED = {
 
 @pytest.fixture
 def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry[int]]:
-    """A registry whose plug-ins lie in a module that takes its time, and that nobody has imported."""
+    """A registry whose plug-ins are in a slow module that is not imported yet."""
     monkeypatch.syspath_prepend(tmp_path)
     for name, text in PLANTED.items():
         (tmp_path / f"planted_{name}.py").write_text(text)

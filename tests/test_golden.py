@@ -133,7 +133,7 @@ def paths(project: SampleProject, request: pytest.FixtureRequest) -> dict[str, A
 
 
 def parts_of_scores(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """What may not depend on the path of a score: mean, band and distribution by reply, and other questions' scores."""
+    """Return the parts of a score that every path shares: mean, band, distribution and other questions."""
     names = ("value", "low", "high", "band_low", "band_high", "distribution")
     by_reply = {row["conversation"].removesuffix("-live"): row for row in rows}
     return {

@@ -131,11 +131,11 @@ def test_turns_of_one_conversation_and_replies_to_equal_turns_share_a_context() 
     assert found[0] == found[1] == found[2] and len({found[0], found[3], found[4]}) == 3
     assert contexts_of([]) == []
     alone = [RatedExample(Sample(Conversation(name, (Turn("user", "the same words"),))), 3.0) for name in "xy"]
-    assert len(set(contexts_of(alone))) == 1  # one would stand beside itself, with its score
+    assert len(set(contexts_of(alone))) == 1  # one would be shown with itself and its score
     named = contexts_of(
         [example("d"), example("e"), example("f")], lambda target: "z" if target.conversation != "f" else "f"
     )
-    assert named[0] == named[1] != named[2]  # what the project groups stays together too
+    assert named[0] == named[1] != named[2]  # groups of the project stay together too
 
 
 # --- the template -------------------------------------------------------------------------------------------------
@@ -365,7 +365,7 @@ def test_prompt_search_orders_by_squared_error() -> None:
     def script(prompt: Prompt) -> str:
         text = prompt.messages[0].content
         name = re.findall(r"(c\d+) says 1", text)[-1]
-        assert name not in re.findall(r"(c\d+) says 1", text)[:-1], "an input is never shown beside itself"
+        assert name not in re.findall(r"(c\d+) says 1", text)[:-1], "an input is never its own demonstration"
         true = worth[name]
         return f"{true:g}" if "exact" in text else f"{true + (1 if true < 5 else -1):g}" if "near" in text else "well"
 

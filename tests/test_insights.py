@@ -328,7 +328,7 @@ def test_learning_curve_falls_and_ends_at_all_labels() -> None:
 
 def test_drift_is_detected_in_the_shifted_feature() -> None:
     then, now = planted(conversations=200).evidence, planted(conversations=200, seed=1).evidence
-    assert not any(shift.is_shifted for shift in shifts(then, now)) and "are like those" in drift_summary(
+    assert not any(shift.is_shifted for shift in shifts(then, now)) and "do not differ" in drift_summary(
         shifts(then, now)
     )
     values = now.values.copy()

@@ -510,7 +510,7 @@ def test_changed_text_under_an_id_is_another_turn(store: Store) -> None:
     ]
     assert not list(kept.of([Conversation("c1", CHAT.turns[:1])], "m"))
     longer = Conversation("c1", (*CHAT.turns, Turn("user", "Later.")))
-    assert [each.score for each in kept.of([longer], "m")] == [2]  # what comes later changes nothing
+    assert [each.score for each in kept.of([longer], "m")] == [2]  # later turns change nothing
 
 
 def test_planted_dialogues_have_their_issues() -> None:

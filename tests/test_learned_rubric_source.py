@@ -384,7 +384,7 @@ class WorkbenchContext:
         return Training(tuple(Sample(chat) for chat, _ in self.made), labels, self.rubric.main_question, draws=50)
 
     def flow(self, source: LearnedRubric) -> Flow[tuple[LearnedRubric, EvidenceTable, Split]]:
-        """Learning and trying, as whoever learns does it."""
+        """Learn on one side and test on the other."""
         train = self.training
         split = source.hold_out(train)
         found = yield from source.learn(train.only(split.train))
@@ -531,7 +531,7 @@ def test_a_restored_source_measures_without_the_project(standard: Standard) -> N
     assert after.notes == before.notes
     assert again.rubric == source.rubric and again.pool == source.pool
     assert again.state() == SourceState(json.loads(json.dumps(source.state().card)), {}, source.state().files)
-    assert one.run(again.examine(one.training), JUDGE) is again  # what it was learned from is not kept
+    assert one.run(again.examine(one.training), JUDGE) is again  # the training conversations are not stored
     with pytest.raises(NotFitted, match="accord fit"):
         one.run(one.source().measure(samples), JUDGE)
     with pytest.raises(NotFitted):
@@ -1019,7 +1019,9 @@ def test_a_learned_rubric_is_judged_and_calibrated_like_any_other(fitted_project
     invoke("judge", "--source", "rubric")
     found = json.loads(invoke("fit", "calibration", "--json").stdout)["comparison"]
     compared = invoke("compare", "--only", "calibration").stdout
-    assert found["seen"] == 30 and found["conversations"] == 30  # what the rubric was learned on is never tested on
+    assert (
+        found["seen"] == 30 and found["conversations"] == 30
+    )  # training conversations of the rubric are never tested on
     rmse = {row["system"]: row["rmse"] for row in found["rows"]}
     assert rmse["calibration"] < rmse["constant"] - 0.1
     assert "sat-01" in (Path("evaluators") / "calibration" / "evaluator.json").read_text()

@@ -94,7 +94,7 @@ def chats() -> list[Conversation]:
 
 
 def taught(before: Evaluator, samples: Sequence[Sample], labels: Labels) -> Evaluator:
-    """The evaluator after learning; its sources ask nobody."""
+    """The fitted evaluator; its sources send no requests."""
     return run(before.fit(Training(tuple(samples), labels, QUESTION)), memory_models())
 
 
@@ -129,7 +129,7 @@ def play(scorer: LiveScorer, conversation: Conversation) -> Iterator[Score | Uns
 
 
 def said_in(scorer: LiveScorer, name: str) -> list[str]:
-    """What was heard of a conversation."""
+    """State of a conversation."""
     found = scorer.conversation(name)
     return [] if found is None else [turn.content for turn in found.turns]
 
@@ -221,7 +221,7 @@ HOSTILE = {
     "one long word": lambda count: "é" * 8 * count,
     "one word": lambda count: "a " * count,
 }
-"""Texts of so many words that cost the most of something."""
+"""Texts with a given number of words that are expensive to measure."""
 
 
 def bounded(evaluator: Evaluator, **limits: float) -> LiveScorer:
@@ -287,7 +287,7 @@ def test_a_document_counts_once_however_many_conversations_show_it(evaluator: Ev
     for place in range(20):
         scorer.forget(str(place))
     gc.collect()
-    assert not in_use, "nobody shows it any more"
+    assert not in_use, "the field is no longer shown"
     assert grown("own") < 0
     scorer.forget("own")
     assert scorer.memory.used == 0
@@ -515,7 +515,7 @@ def test_evidence_is_the_same_to_the_last_bit_live_and_in_a_batch(
 
 
 class Exclamations(Source):
-    """How much the assistant exclaims; keeps nothing, and is live."""
+    """Number of exclamation marks of the assistant; a live source without state."""
 
     name, is_live = "exclamations", True
 

@@ -1,4 +1,4 @@
-"""The mart of scores: parts and logs of many writers, each row once, whatever is killed, cut short or foreign."""
+"""The mart of scores: parts and logs of many writers, each row once, also after kills, truncation and with foreign files."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def score(value: float, name: str, turn: int = 1, warning: str | None = None) ->
 def a_day(watch: ScoreMonitor, rng: np.random.Generator, day: str, mean: float, words: float = 20.0, chats: int = 120,
           system: str = "bot") -> None:  # fmt: skip
     for chat in range(chats):
-        taste = rng.normal(0, 0.4)  # replies of one conversation are alike
+        taste = rng.normal(0, 0.4)  # replies of one conversation are similar
         for turn in range(int(rng.integers(1, 6))):
             value = float(np.clip(mean + taste + rng.normal(0, 0.2), 1.6, 4.4))
             found = {"words": float(rng.normal(words, 5)), "ciu": float(rng.exponential()) if turn else None}
@@ -229,7 +229,7 @@ def test_the_present_day_is_looked_at_each_time_it_has_doubled(store: Store) -> 
         a_day(watch, rng, f"2026-03-{day:02}", 3.4)
     a_day(watch, rng, "2026-03-10", 2.6, chats=70)
     watch.flush(store)
-    assert raise_alarms(store, now=NOW) == []  # the day is not over, and nobody keeps count of number_of_checks
+    assert raise_alarms(store, now=NOW) == []  # the day is not over, and number_of_checks is unknown
     looked: dict[tuple[str, str, str], int] = {}
     assert {alarm.kind for alarm in raise_alarms(store, checks=looked, now=NOW)} >= {"mean"}
     assert looked == {("m", "bot", "2026-03-10"): 2}

@@ -1,4 +1,4 @@
-"""Output files: new files with transcripts or answers have mode 0600, whatever the umask is."""
+"""Output files: new files with transcripts or answers have mode 0600 with any umask."""
 
 from __future__ import annotations
 

@@ -216,14 +216,14 @@ WRITERS = {
     "accord.learning.evaluator_files": "the folder of an evaluator",
     "accord.evidence.bank.ruber": "the folder of a metric",
     "accord.finetune.training": "the folder of a training",
-    "accord.studies.retrain": "a candidate beside the evaluator in use",
+    "accord.studies.retrain": "a candidate next to the evaluator in use",
     "accord.embedded.gguf_weights": "the folder of a model that is fetched",
     "accord.embedded.download": "the folder of a model that is fetched",
     "accord.live.ingest": "rows of live scoring", "accord.live.log_follower": "the place in a log",
     "accord.store.mart": "the mart",
     "accord.learning.worker_pool": "the pipe to a worker",
 }  # fmt: skip
-"""Modules that open files for writing, and what they write."""
+"""Modules that open files for writing, with the files they write."""
 
 
 def writes(tree: ast.Module) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""Scoring on Ray: the same bytes as local processes, whoever is killed; a machine of its own on loopback, no telemetry."""
+"""Scoring on Ray: the same bytes as local processes, also after kills; a private cluster on loopback, without telemetry."""
 
 import json
 import os

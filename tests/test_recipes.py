@@ -1,4 +1,4 @@
-"""The recipes of docs/scale.md for other engines: what is printed there runs, where the package is installed."""
+"""The recipes of docs/scale.md for other engines run if the package is installed."""
 
 import os
 import re

@@ -39,7 +39,7 @@ QUESTIONS = 9
 """Questions of the shipped rubric that a judge can be asked."""
 CONVERSATIONS = 6
 REFUSED = "127.0.0.1:9"
-"""The discard port, where no server listens."""
+"""The discard port, which has no server."""
 
 
 @pytest.fixture(autouse=True)

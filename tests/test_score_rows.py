@@ -1,4 +1,4 @@
-"""From scores to the mart: a batch, parts, live replies, and the mart made anew from what is kept."""
+"""Rows of the mart from batches, parts and live replies, and the rebuilt mart."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def scorer(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def processes(monkeypatch):
-    """The processes of the local engine, as they begin; forked here from one that has imported what they take."""
+    """Worker processes of the local engine, forked from a process with all imports."""
     begun = []
     monkeypatch.setattr(at_once, "Popen", lambda arguments, **options: Forked(arguments[1:], **options))
     monkeypatch.setattr(engines, "Worker", lambda imports: begun.append(at_once.Worker(imports)) or begun[-1])
@@ -153,7 +153,7 @@ def test_conversations_without_ids_are_named_as_in_one_file_and_apart_in_several
     both = [row.id for piece in split_files(find_files(str(tmp_path / "*/chats.jsonl"))) for row in read_piece(piece)]
     assert both == [f"{folder}/chats-{line}" for folder in "ab" for line in (1, 2, 3)]
     alone = [row.id for piece in split_files(find_files(str(tmp_path / "a*/chats.jsonl"))) for row in read_piece(piece)]
-    assert alone == both[:3], "a file that comes does not rename what was there"
+    assert alone == both[:3], "a new file does not rename existing parts"
     named = [*find_files(str(tmp_path / "a/chats.jsonl")), *find_files(str(tmp_path / "b/chats.jsonl"))]
     assert len({row.id for piece in split_files(named) for row in read_piece(piece)}) == 6
 
@@ -163,7 +163,7 @@ def test_conversations_without_ids_are_named_as_in_one_file_and_apart_in_several
     [
         ("no.jsonl", None, "no file"),
         ("*.jsonl", None, "no file of conversations"),
-        ("bad.parquet", b"PAR1 no", "no Parquet file"),
+        ("bad.parquet", b"PAR1 no", "not a Parquet file"),
         ("labels.csv", b"conversation,annotator,question,value\na,b,q,1\n", "labels"),
         ("odd.jsonl", b'{"a": 1}\n', "cannot tell the format"),
         ("blank.jsonl", b"\n\n", "holds no row"),
@@ -257,7 +257,7 @@ def test_files_that_come_are_added_and_a_file_that_changed_is_scored_anew(tmp_pa
     done = score_parts(scorer, tmp_path / "in", tmp_path / "out", ONE)
     assert done.made == 1 and ids(tmp_path / "out") == sorted(row["id"] for row in rows[:5] + rows[10:])
     alone = score_parts(scorer, scaled.jsonl(tmp_path / "d.jsonl", scaled.drawn(40)[30:]), tmp_path / "out", ONE)
-    assert alone.counts.rows == 35 and len(ids(tmp_path / "out")) == 35, "a folder gathers what is scored into it"
+    assert alone.counts.rows == 35 and len(ids(tmp_path / "out")) == 35, "a folder collects the scores written to it"
 
 
 def test_a_folder_holds_scores_that_were_made_in_one_way(tmp_path, scorer):
@@ -292,7 +292,7 @@ def test_bad_rows_and_files_that_fail_cost_themselves_alone(tmp_path, scorer, sm
     assert done.counts.bad_rows == 3 and done.counts.scored == 60
     bad = table(tmp_path / "out").filter(pl.col("status") == "bad-row")
     assert len(bad) == 3 and bad["unscored"].is_not_null().all()
-    with pytest.raises(BadInput, match="1 parts are still to be made"):
+    with pytest.raises(BadInput, match="1 parts are missing"):
         merge_parts(tmp_path / "out", tmp_path / "m.jsonl")
 
 
@@ -329,7 +329,7 @@ def test_shards_share_the_work_and_together_do_all_of_it(tmp_path, scorer, small
     chats = scaled.parquet(tmp_path / "a.parquet", scaled.drawn(1200))
     for number in (3, 1):
         score_parts(scorer, chats, tmp_path / "out", Execution(workers=1, shard=Shard(number, 3)))
-    with pytest.raises(BadInput, match="still to be made"):
+    with pytest.raises(BadInput, match="parts are missing"):
         merge_parts(tmp_path / "out", tmp_path / "m.parquet")
     done = score_parts(scorer, chats, tmp_path / "out", Execution(workers=1, shard=Shard(2, 3)))
     assert done.left == 0 and 0 < done.made < done.parts and done.counts.rows == 1200

@@ -119,7 +119,7 @@ def test_pairs_with_a_synthetic_conversation_are_excluded(memory: Store) -> None
     assert [(label.target.conversation, label.against) for label in memory.labels()] == [("1", Target("3"))]
 
 
-# --- what a project does ----------------------------------------------------------------------------------------------
+# --- project methods ---------------------------------------------------------------------------------------------------
 
 
 def test_synthetic_conversations_are_not_learned_or_suggested(folder: Path) -> None:
@@ -287,10 +287,10 @@ def test_a_difference_of_spread_is_found(rng: np.random.Generator) -> None:
 def test_without_a_difference_p_is_uniform_even_within_groups(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of 60 comparisons of equals, in groups of four that are alike, few have a small p: 3 expected, 9 very unlikely."""
+    """Few of 60 comparisons of equal systems in groups of four have a small p: 3 expected, 9 very unlikely."""
     module = sys.modules[two_sample_test.__module__]
     monkeypatch.setattr(module, "PERMUTATIONS", 199)  # p is uniform over its steps, however fine they are
-    monkeypatch.setattr(module, "DRAWS", 20)  # and the interval is none of it
+    monkeypatch.setattr(module, "DRAWS", 20)  # and the interval excludes it
     small = 0
     for seed in range(60):
         group = np.repeat(np.arange(20), 4)

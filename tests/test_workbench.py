@@ -276,7 +276,7 @@ def test_people_are_added_listed_and_let_go(tmp_path: Path, monkeypatch: pytest.
         assert found.exit_code == code, found.output
         return found.output
 
-    assert "nobody yet" in said("list")
+    assert "no users" in said("list")
     link = json.loads(said("add", "ann", "--role", "lead", "--url", "https://rate.example/", "--json"))["link"]
     assert re.fullmatch(r"https://rate\.example/in/[\w-]{43}", link)
     assert "Available: admin, annotator, lead" in said("add", "bob", "--role", "king", code=1)

@@ -142,7 +142,7 @@ def test_ten_are_rated_by_keyboard_alone_with_the_connection_lost_in_the_middle(
                 page.keyboard.press("Enter")
             at_item(page, 11)
         given = answers(opened)
-        assert len({each.answer for each in given}) == len(given) == 31, "one of them was changed once"
+        assert len({each.answer for each in given}) == len(given) == 31, "one answer was changed once"
         assert Counter(each.question for each in opened.store.labels()) == {"good": 10, "topic": 10, "share": 10}
         assert sorted(each.value for each in opened.store.labels().on("share")) == [10.0 * n for n in range(1, 11)]
         assert sorted(Counter(each.value for each in opened.store.labels().on("topic")).items()) == [
@@ -282,7 +282,7 @@ def test_each_item_gets_exactly_two_annotators(browser: Any, tmp_path: Path) -> 
                     at_item(page, number, 3)
                     page.keyboard.press(str(number))
                     page.keyboard.press("Enter")
-                page.get_by_text("Nothing is left for you" if person != "cy" else "Nothing yet").wait_for()
+                page.get_by_text("No items left" if person != "cy" else "No ratings yet").wait_for()
         labels = opened.store.labels()
         assert Counter(each.annotator for each in labels) == {"ann": 3, "bob": 3}
         assert set(Counter(each.target for each in labels).values()) == {2}
@@ -327,7 +327,7 @@ def test_back_undo_comments_and_history(browser: Any, tmp_path: Path) -> None:
         at_item(page, 3)
         page.goto("/rate/look/done")
         page.get_by_text("skipped: cannot tell").wait_for()
-        page.get_by_role("link", name="Come back").click()
+        page.get_by_role("link", name="Reopen").click()
         page.get_by_role("button", name="Reopen it").click()
         page.get_by_text("Skip this item").wait_for()
         assert [(each.value, each.comment) for each in answers(opened)] == [
@@ -346,7 +346,7 @@ def test_a_screening_answer_ends_the_questions(browser: Any, tmp_path: Path) -> 
         page.goto("/rate/look")
         at_item(page, 1)
         page.keyboard.press("3")
-        page.get_by_text("Your answer ends the questions here").wait_for()
+        page.get_by_text("Your answer ends the questionnaire").wait_for()
         assert page.locator("fieldset:visible").count() == 1
         page.keyboard.press("1")
         assert page.locator("fieldset:visible").count() == 2
@@ -374,7 +374,7 @@ def test_pairs_stand_side_by_side_with_a_tie_and_both_bad(browser: Any, tmp_path
         page.keyboard.press("b")
         state(page, "saved")
         page.keyboard.press("Enter")
-        page.get_by_text("Nothing is left for you").wait_for()
+        page.get_by_text("No items left").wait_for()
         assert {(each.question, each.value) for each in answers(opened)} == {("better", 1), ("better:both-bad", 1)}
         assert all(each.against is not None for each in answers(opened))
 
@@ -431,7 +431,7 @@ def test_words_are_marked_in_stages_and_issues_shown_where_a_stage_shows_them(br
         [mark] = answers(opened)
         assert mark.quote == "warm in Paris" and mark.span is not None and TEXT[slice(*mark.span)] == mark.quote
         assert mark.comment == "Not asked for" and page.locator("[data-turn] mark").inner_text() == "warm in Paris"
-        page.get_by_role("button", name="Take back").click()
+        page.get_by_role("button", name="Remove").click()
         page.locator("[data-turn] mark").wait_for(state="detached")
         page.keyboard.press("2")
         page.keyboard.press("Enter")
@@ -443,7 +443,7 @@ def test_words_are_marked_in_stages_and_issues_shown_where_a_stage_shows_them(br
         assert "secret-model" not in said and "OVERALL-COMMENT" not in said
         page.keyboard.press("4")
         page.keyboard.press("Enter")
-        page.get_by_text("Nothing is left for you").wait_for()
+        page.get_by_text("No items left").wait_for()
         given = [(each.stage, each.value, each.shown) for each in answers(opened) if each.question == "good"]
         assert given == [("first", 2, ""), ("second", 4, "documents,issues")]
 
@@ -474,25 +474,25 @@ def test_without_script_a_study_is_rated_whole(browser: Any, tmp_path: Path) -> 
             page.get_by_label("0 to 100").fill("40")
             page.locator("summary:has-text('Comment')").first.click()
             page.locator("textarea").first.fill("two\nlines")
-            page.get_by_role("button", name="Save").click()
+            page.get_by_role("button", name="Save", exact=True).click()
             assert page.locator("textarea").first.input_value() == "two\nlines"
             page.get_by_text("Mark an issue").click()
-            page.get_by_label("Its words").fill("Answer")
+            page.get_by_label("Quote from the turn").fill("Answer")
             page.locator(".kinds button").first.click()
             assert page.locator("[data-turn] mark").inner_text() == "Answer"
-            page.get_by_role("button", name="Take back").click()
+            page.get_by_role("button", name="Remove").click()
             assert not page.locator("[data-turn] mark").count()
             page.get_by_role("button", name="Save and continue").click()
             page.get_by_text("2 of 2").wait_for()
             page.get_by_text("Skip this item").click()
-            page.get_by_label("Why?").fill("no idea")
-            page.get_by_role("button", name="Skip").click()
-            page.get_by_role("link", name="Come back").click()
+            page.get_by_label("Reason.").fill("no idea")
+            page.get_by_role("button", name="Skip", exact=True).click()
+            page.get_by_role("link", name="Reopen").click()
             page.get_by_role("button", name="Reopen it").click()
             page.get_by_label("Does not apply").first.check()
             page.get_by_label("Does not apply").last.check()
             page.get_by_role("button", name="Save and continue").click()
-            page.get_by_text("Nothing is left for you").wait_for()
+            page.get_by_text("No items left").wait_for()
         given = [
             (each.question, each.value, each.comment)
             for each in answers(opened)
@@ -522,7 +522,7 @@ def test_axe_finds_nothing_on_any_page(browser: Any, tmp_path: Path) -> None:
         for details in page.locator("details").all():
             details.evaluate("each => { each.open = true; }")
         found["everything open"] = faults(page, LOOKS)
-        page.get_by_label("Its words").fill("warm in Paris")
+        page.get_by_label("Quote from the turn").fill("warm in Paris")
         page.locator(".kinds button").first.click()
         page.locator("[data-turn] mark").wait_for()
         page.keyboard.press("Escape")

@@ -1,4 +1,4 @@
-"""Pages of the workbench under attack: script in every text, forged ids, replayed, huge and strange forms; and what they weigh."""
+"""Pages of the workbench under attack: scripts in texts, forged ids, replayed, huge and odd forms; page sizes."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def test_messages_retrieve_documents_with_stable_numbers(tmp_path: Path) -> None
     [
         ({}, "has no text in files"),
         ({"a.txt": b"\xff\xfe\x00"}, "is not UTF-8"),
-        ({"rows.jsonl": b'{"text": "a", "id": "1"}\n{"text": "b", "id": "1"}\n'}, "two of one id"),
+        ({"rows.jsonl": b'{"text": "a", "id": "1"}\n{"text": "b", "id": "1"}\n'}, "two with the same id"),
         ({"rows.jsonl": b'{"text": "a"}\n{"nothing": 1}\n'}, "line 2: a document is a text"),
         ({"rows.jsonl": b'{"text": "a"}\n{"text": \n'}, "line 2: not JSON"),
     ],
