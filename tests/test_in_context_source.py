@@ -343,7 +343,7 @@ def test_scores_of_new_conversations_come_from_what_was_saved(asked: Asked) -> N
     one = run(restored.measure(samples[:1]), models)
     assert np.array_equal(one.values, table.values[:1])  # a batch of one is live
     new_one, offline = Sample(rated_chats(60)[0][50]), Models(models.settings, asked.store, asks=False)
-    with pytest.raises(BadInput, match="no vector by endpoint:vectors"):
+    with pytest.raises(BadInput, match="no vector from endpoint:vectors"):
         run(restored.measure([new_one]), offline)
     with pytest.raises(BudgetReached):
         run(restored.measure([new_one]), asked.models(most=1))  # its vector is kept
