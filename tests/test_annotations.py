@@ -265,21 +265,21 @@ GOOD: dict[str, Any] = {"conversation": "a", "question": "Q0", "by": "ann", "kin
         ({"by": ""}, "'' cannot be an id"),
         ({"kind": None}, "an annotation needs conversation, question, by and kind; kind is empty"),
         ({"kind": "robot"}, "kind 'robot' is unknown; allowed: person, model, metric"),
-        ({"turn": -1}, "turn -1 is no index"),
+        ({"turn": -1}, "turn -1 is not an index"),
         ({"value": 7}, "question 'Q0': got 7, allowed: 1, 2, 3, 4"),
         ({"value": [3]}, r"value is a number or a text, got \[3\]"),
         ({"value": True}, "value is a number or a text, got True"),
         ({"conversation": "nobody"}, "no conversation 'nobody' in the store; import it first"),
         ({"turn": 9}, "no turn 9 of a conversation 'a'"),
         ({"span": [1]}, "span is two places in a text"),
-        ({"time": 5}, "time 5 is no text"),
-        ({"signature": "\0"}, "is no text"),
+        ({"time": 5}, "time 5 is not text"),
+        ({"signature": "\0"}, "is not text"),
         ({"distribution": {"1": "x"}}, "distribution is an object with a probability per option"),
         ({"made_from": "x"}, "made_from is an object"),
         ({"losses": "x"}, "losses is a list of texts"),
         ({"part": 2}, "an issue that a model found needs a turn, a signature and a group"),
         ({"kind": "model", "turn": 1, "signature": "s", "group": "g"}, "answers 'overall' with a whole number"),
-        ({"kind": "model", "turn": 1, "signature": "s", "group": "g", "part": 1}, "question 'Q0' is no issue"),
+        ({"kind": "model", "turn": 1, "signature": "s", "group": "g", "part": 1}, "question 'Q0' is not an issue"),
     ],
 )
 def test_a_bad_row_stops_the_import_or_is_skipped(
@@ -301,7 +301,7 @@ def test_a_broken_cell_of_a_table_is_a_bad_row(tmp_path: Path, rubric: Rubric) -
     rows = read_annotations(path, rubric)
     assert next(rows).value == 3
     with pytest.raises(
-        BadRow, match=r"annotations.csv, line 3: value 'good' is no JSON \(a word needs quotation marks"
+        BadRow, match=r"annotations.csv, line 3: value 'good' is not JSON \(a word needs quotation marks"
     ):
         next(rows)
 

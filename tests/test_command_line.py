@@ -218,7 +218,7 @@ def test_view_board_signs_the_single_user_in(tmp_path: Path, monkeypatch: pytest
         link = ran("view", "board", "--port", str(port)).stdout.strip()
         browser = Browser(port, link="/")
         assert browser.ask("GET", link.partition(str(port))[2])[2] == "/board"
-        assert "No score is on the board yet" in browser.get("/board") and browser.status == 200
+        assert "No scores yet" in browser.get("/board") and browser.status == 200
 
 
 @pytest.mark.slow

@@ -301,7 +301,7 @@ def test_text_without_vector_is_an_error_and_other_vectors_are_stored(memory: St
     embedder.read.clear()
     texts[550] = "fish"
     assert embed(texts, embedder, memory).shape == (600, 3) and embedder.read == ["fish"]
-    with pytest.raises(ModelError, match="counted gives vectors of 3 and of 5 numbers: another model answers"):
+    with pytest.raises(ModelError, match="counted gives vectors of 3 and of 5 numbers: another model has this name"):
         embed(["fish", "monday"], Counted(width=5), memory)
     assert embed(["monday"], embedder, memory).shape == (1, 3), "a vector of another width is not stored"
 

@@ -518,7 +518,7 @@ def test_non_finite_arrays_are_rejected(saved: Path, tmp_path: Path, wrong: floa
         changed = np.array(arrays[name])
         changed.flat[0] = wrong
         save_file({**arrays, name: changed}, folder / "arrays.safetensors")
-        with pytest.raises(BadInput, match=f"{name} is no finite number"):
+        with pytest.raises(BadInput, match=f"{name} is not a finite number"):
             load_evaluator(folder)
     assert floats
 
@@ -606,7 +606,7 @@ def test_held_out_answers_outside_the_options_are_rejected() -> None:
     }
     assert len(HeldOutAnswers.restored(right).answer) == 3
     for answer in (np.array([0, 1, 2]), np.array([-1, 0, 1]), np.array([0.0, 1.0, 1.0])):
-        with pytest.raises(ValueError, match="no options"):
+        with pytest.raises(ValueError, match="are not options"):
             HeldOutAnswers.restored({**right, "answer": answer})
 
 

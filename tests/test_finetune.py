@@ -293,8 +293,8 @@ def test_examples_need_one_turn_each() -> None:
     [(conversation, made), *_] = planted(1)
     for wrong, said in [
         ([(conversation, replace(made, target=Target("else", 1)))], "is paired with"),
-        ([(conversation, replace(made, target=Target(conversation.id)))], "is of no turn"),
-        ([(conversation, replace(made, target=Target(conversation.id, 9)))], "is of no turn"),
+        ([(conversation, replace(made, target=Target(conversation.id)))], "belongs to no turn"),
+        ([(conversation, replace(made, target=Target(conversation.id, 9)))], "belongs to no turn"),
         ([(conversation, made), (conversation, made)], "two assessments"),
     ]:
         with pytest.raises(BadInput, match=said):

@@ -401,7 +401,7 @@ def test_prices_come_from_the_file_and_a_missing_one_is_an_error(
     Path("prices.yaml").write_text("[]\n")
     with pytest.raises(BadInput, match=r"^prices.yaml: should be a mapping of keys to values, got \[\]$"):
         load_prices()
-    with pytest.raises(BadInput, match="no price for model 'scripted', which a budget of money needs"):
+    with pytest.raises(BadInput, match="no price for model 'scripted', which a budget in money needs"):
         wait(Budgeted(ScriptedModel(["x"]), Budget(Caps(money=1.0), {})).ask(prompt()))
 
 

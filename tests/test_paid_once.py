@@ -221,7 +221,7 @@ def test_expired_claims_of_a_killed_process_are_taken_over(store: Store, caplog:
 
     wait(asyncio.wait_for(later(), PATIENCE))
     assert next_one.asked == [*KEYS[5:7], *KEYS[:5]] and set(store.replies(KEYS)) == set(KEYS[:7])
-    assert "claimed until 2026-01-01T00:01:00" in caplog.text and "5 prompts that another process" in caplog.text
+    assert "same prompts until 2026-01-01T00:01:00" in caplog.text and "5 prompts that another process" in caplog.text
     assert caplog.text.count("waiting") == 1
 
 

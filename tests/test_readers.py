@@ -414,7 +414,7 @@ def test_a_row_of_invalid_utf8_is_one_bad_row(tmp_path: Path) -> None:
         ("a.jsonl", "{}".encode("utf-16"), "is UTF-16; save it as UTF-8"),
         ("a.csv", b"role,content\nuser,\xe9\n", "is not UTF-8"),
         ("a.json", b'[{"messages": []', "not JSON"),
-        ("a.parquet", b"no parquet at all", "is no Parquet file"),
+        ("a.parquet", b"no parquet at all", "is not a Parquet file"),
         ("a.jsonl.gz", gzip.compress(b'{"messages": []}' * 99, mtime=0)[:-9], "broken gzip"),
         ("a.jsonl.bz2", bz2.compress(b'{"messages": []}' * 99)[:-9], "broken bzip2 file: it ends too early"),
         ("a.jsonl.xz", lzma.compress(b'{"messages": []}' * 99)[:40] + bytes(40), "broken xz file"),
@@ -531,7 +531,7 @@ def test_a_turn_without_a_conversation_is_a_bad_row(tmp_path: Path) -> None:
     ("text", "reason"),
     [
         ("conversation,role,content,role\na,user,b,c\n", "two columns called 'role'"),
-        ('conversation,role,content\na,user,"b\n', "is no CSV"),
+        ('conversation,role,content\na,user,"b\n', "is not CSV"),
         ("conversation,role,content\na,user\n", "2 columns, the header has 3"),
     ],
 )
@@ -642,11 +642,11 @@ def test_a_wide_table_keeps_its_questions_among_other_columns(tmp_path: Path, ru
     ("row", "reason"),
     [
         ({"annotator": {"id": 1}, "value": 3}, "cannot be an id"),
-        ({"annotator": "b", "value": True}, "True is no answer to 'Q0'"),
-        ({"annotator": "b", "question": "other", "value": {"a": 1}}, "is no answer"),
-        ({"annotator": "b", "question": "other", "value": float("nan")}, "is no answer"),
-        ({"annotator": "b", "value": 3, "turn": "²"}, "is no index"),
-        ({"annotator": "b", "value": 3, "turn": 99999999999999999999}, "is no index"),
+        ({"annotator": "b", "value": True}, "True is not an answer to 'Q0'"),
+        ({"annotator": "b", "question": "other", "value": {"a": 1}}, "is not an answer"),
+        ({"annotator": "b", "question": "other", "value": float("nan")}, "is not an answer"),
+        ({"annotator": "b", "value": 3, "turn": "²"}, "is not an index"),
+        ({"annotator": "b", "value": 3, "turn": 99999999999999999999}, "is not an index"),
         ({"annotator": "b", "value": "٣"}, "allowed: 1, 2, 3, 4"),
         ({"annotator": "b", "value": 3, "question": "\ud800"}, "cannot be an id"),
     ],
@@ -951,7 +951,7 @@ def test_rows_and_columns_over_the_limits_are_refused(tmp_path: Path) -> None:
     bad: list[BadRow] = []
     assert [record.conversation.id for record in read(path, on_bad_row=bad.append)] == ["rows-1", "rows-5"]
     assert [(row.line, row.reason) for row in bad] == [
-        (2, "not JSON that is read: nested deeper than 100 levels"),
+        (2, "nested deeper than 100 levels"),
         (3, "a row is longer than 8 MB or holds more than 2,000,000 values"),
         (4, "a row is longer than 8 MB or holds more than 2,000,000 values"),
     ]

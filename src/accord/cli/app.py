@@ -1,4 +1,4 @@
-"""The command-line application: help, verbosity, and expected errors as one line with an exit code."""
+"""Command-line application: help, verbosity, and errors as one line and an exit code."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from accord.version import __version__
 
 PARTLY_UNSCORED = 5
 INTERRUPTED = 130
-BEFORE_GARBAGE = 400_000
-"""Objects that are new before those among them which nothing names are looked for; Python's own number is 700."""
+GC_THRESHOLD = 400_000
+"""Allocations before a garbage collection; the default of Python is 700."""
 EXIT_CODES = (
-    "Exit codes: 0 done, 1 wrong input, 2 usage, 3 gate failed, 4 budget reached, 5 partly unscored, 130 interrupted."
+    "Exit codes: 0 success, 1 invalid input, 2 usage, 3 gate failed, 4 budget reached, 5 partly unscored, "
+    "130 interrupted."
 )
 
 PANELS = {
@@ -37,10 +38,10 @@ PANELS = {
 
 
 class CommandGroup(typer.core.TyperGroup):
-    """A group of commands whose help shows whole first sentences; typer cuts them at the end of the line."""
+    """Group of commands whose help shows complete first sentences; Typer truncates them to a line."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands, by panel where they have one."""
+        """Write the commands by panel."""
         left = dict.fromkeys(self.list_commands(ctx))
         panels = [(panel, [name for name in names if name in left]) for panel, names in PANELS.items()]
         placed = {name for _, names in panels for name in names} if ctx.parent is None else set()
@@ -59,7 +60,7 @@ def _first_sentence(text: str) -> str:
 
 app = typer.Typer(
     name="accord",
-    help=f"Learn to judge conversations the way your people do.\n\n{EXIT_CODES}",
+    help=f"Learn to judge conversations the way your annotators do.\n\n{EXIT_CODES}",
     cls=CommandGroup,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -75,11 +76,11 @@ def command_group(name: str, help: str) -> typer.Typer:
     return group
 
 
-_FILE_TROUBLES = {
+_FILE_ERRORS = {
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS,
     errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOENT, errno.ENAMETOOLONG,
 }  # fmt: skip
-"""Errors of the operating system that a user can fix: full disk, missing permission, invalid path."""
+"""Errors that a user can resolve: no space, no permission, an invalid path."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -138,17 +139,17 @@ def guarded(function: Callable[..., Any]) -> Callable[..., None]:
             check_outputs(outputs, kwargs, force)
             function(*args, **kwargs)
         except KeyboardInterrupt:
-            stop("interrupted. Completed work is saved; run the same command again to continue.", INTERRUPTED)
+            stop("interrupted. Finished work is stored; run the same command to continue.", INTERRUPTED)
         except OSError as error:
-            if error.errno not in _FILE_TROUBLES:
+            if error.errno not in _FILE_ERRORS:
                 raise
             written = ", ".join(str(kwargs[name]) for name in outputs if kwargs.get(name))
             stop(
-                f"cannot use {error.filename or written or 'a file'}: {error.strerror}. Completed work is saved.",
+                f"cannot use {error.filename or written or 'a file'}: {error.strerror}. Finished work is stored.",
                 1,
             )
         except Exception as error:
-            from accord.edges import AccordError  # here: `--help` imports nothing that takes time
+            from accord.edges import AccordError  # a late import keeps `--help` fast
 
             if not isinstance(error, AccordError):
                 raise
@@ -169,10 +170,10 @@ _given = {"verbose": False, "quiet": False}
 
 
 def _check_finite(given: Mapping[str, Any]) -> None:
-    """Raise an error for an option that is NaN or infinite.
+    """Check that no option is NaN or infinite, which no comparison of its range detects.
 
     Raises:
-        BadInput: Names it.
+        BadInput: With the name of the option.
     """
     for name, value in given.items():
         if isinstance(value, float) and not math.isfinite(value):
@@ -182,7 +183,7 @@ def _check_finite(given: Mapping[str, Any]) -> None:
 
 
 def stop(reason: str, code: int) -> NoReturn:
-    """Say why in one line, and end with the documented code."""
+    """Print the reason in one line, and exit with a documented code."""
     say_line(f"accord: {reason}")
     raise typer.Exit(code)
 
@@ -200,11 +201,12 @@ def _accord(
 
 
 def main() -> None:
-    """The console script's entry point."""
+    """Run the console script."""
     # OpenBLAS threads spin for 0.1 s after a product, which slows other work on the core. One millisecond suffices.
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "20")  # 2^20 cycles
-    # Imported objects live until the process ends. Collecting garbage among them takes a tenth of a short command.
-    gc.set_threshold(BEFORE_GARBAGE, *gc.get_threshold()[1:])
+    # Imported modules stay in memory until the command ends. Collecting garbage among them takes a tenth of the time of
+    # a short command.
+    gc.set_threshold(GC_THRESHOLD, *gc.get_threshold()[1:])
     atexit.register(gc.freeze)
     from accord.cli import commands  # noqa: F401 - importing a command registers it
 

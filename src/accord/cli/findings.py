@@ -1,4 +1,4 @@
-"""Findings that `accord fit` prints after its table: labels of issues and the findings of each source."""
+"""Text of a fitted evaluator: comparison, questions, issue labels, and findings of each source."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def fitted_text(done: Fitted) -> str:
 
 
 def _questions(done: Fitted) -> str:
-    """Return the out-of-fold accuracy of each question of the rubric."""
+    """Format out-of-fold agreement for each question of the rubric."""
     from accord.edges import one_line_json
 
     rows = one_line_json(done.by_question())
@@ -53,20 +53,22 @@ def _questions(done: Fitted) -> str:
         )]
         for row in rows
     ]  # fmt: skip
-    about = "Each question, on ratings of conversations that were not learned from; 95 % intervals"
+    about = "Each question, on held-out conversations; 95% intervals"
     return f"{about}\n\n{table(['question', 'ratings', *figures.values()], cells)}"
 
 
 def _labels(rows: Sequence[CalledRow]) -> str:
     from accord.validation import no_better_than_chance
 
-    about = "Labels of issues, on conversations that were not learned from; 95 % intervals"
+    about = "Issue labels, on held-out conversations; 95% intervals"
     shown = f"{about}\n\n{table(['issue', 'labels', *_OF_LABELS.values()], map(_cells, rows))}"
     unknown = no_better_than_chance(rows)
     if not unknown:
         return shown
     kinds = ", ".join(unknown)
-    return f"{shown}\n\n{kinds}: agreement with people is not above chance (α may be 0); do not go by these calls"
+    return (
+        f"{shown}\n\n{kinds}: agreement with annotators is not above chance (α may be 0); do not rely on these labels"
+    )
 
 
 def _cells(row: CalledRow) -> list[str]:

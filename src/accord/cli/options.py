@@ -1,4 +1,4 @@
-"""Options shared by several commands, and functions that open the named files and models."""
+"""Options shared by several commands, and functions that open the project they name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Format = Annotated[
 ]
 Columns = Annotated[
     list[str] | None,
-    typer.Option("--columns", metavar="OURS=THEIRS", help="Map a column, e.g. annotator=rater; repeat."),
+    typer.Option("--columns", metavar="OURS=THEIRS", help="Map a column, e.g. annotator=rater; repeatable."),
 ]
 EvaluatorFolder = Annotated[
     Path | None,
@@ -54,25 +54,28 @@ HostNames = Annotated[
     list[str] | None,
     typer.Option("--name", help="Host name that browsers use from other machines; repeatable."),
 ]
-Main = Annotated[str | None, typer.Option("--main", help="The main question, in place of a guess.")]
+Main = Annotated[str | None, typer.Option("--main", help="Main question; by default it is detected.")]
 LabelColumns = Annotated[
     list[str] | None,
-    typer.Option(
-        "--labels", metavar="COLUMN", help="A column or entry next to the text with ratings, or `none`; repeatable."
-    ),
+    typer.Option("--labels", metavar="COLUMN", help="Column with ratings, or `none`; repeatable."),
 ]
 RaterColumns = Annotated[
     list[str] | None,
-    typer.Option("--rater", metavar="COLUMN", help="A column that holds the ratings of one person; repeat."),
+    typer.Option("--rater", metavar="COLUMN", help="Column with the ratings of one annotator; repeatable."),
 ]
 Scales = Annotated[
     list[str] | None,
-    typer.Option("--scale", metavar="QUESTION=LOW..HIGH", help="The scale of a question, not a guess; repeat."),
+    typer.Option(
+        "--scale", metavar="QUESTION=LOW..HIGH", help="Scale of a question; by default it is detected. Repeatable."
+    ),
 ]
-Unnamed = Annotated[bool, typer.Option("--unnamed", help="Annotators are places in a list (r1, r2, ...), not persons.")]
+Unnamed = Annotated[
+    bool,
+    typer.Option("--unnamed", help="Annotators (r1, r2, ...) are positions in a list of ratings, not persons."),
+]
 Roles = Annotated[
     list[str] | None,
-    typer.Option("--role", metavar="THEIRS=OURS", help="Map a role, e.g. operator=assistant; repeat."),
+    typer.Option("--role", metavar="THEIRS=OURS", help="Map a role, e.g. operator=assistant; repeatable."),
 ]
 AskModels = Annotated[
     bool, typer.Option("--ask", help="Let sources that are not live send requests to their models for every reply.")
@@ -82,20 +85,18 @@ SkipBadRows = Annotated[bool, typer.Option("--skip-bad-rows", help="Report and s
 
 MaxRequests = Annotated[int | None, typer.Option("--max-requests", help="Budget: maximum number of requests.")]
 MaxTokens = Annotated[int | None, typer.Option("--max-tokens", help="Budget: maximum number of tokens.")]
-MaxMoney = Annotated[float | None, typer.Option("--max-money", help="Budget: at most so much money.")]
+MaxMoney = Annotated[float | None, typer.Option("--max-money", help="Budget: maximum cost.")]
 
 
 Setting = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="A setting for this run, e.g. sources.issues.by=judge; repeat."),
+    typer.Option("--set", metavar="KEY=VALUE", help="Setting for this run, e.g. sources.issues.by=judge; repeatable."),
 ]
 
 
 InTraining = Annotated[
     bool,
-    typer.Option(
-        "--include-training", help="Count conversations that the evaluator learned from; left out by default."
-    ),
+    typer.Option("--include-training", help="Include conversations that the evaluator learned from."),
 ]
 
 
@@ -103,27 +104,27 @@ ScoredTurns = Annotated[
     str,
     typer.Option(
         "--turns",
-        help="Turns that an evaluator of turns scores: rated (those that people rated; of a conversation without any, "
-        "the turn that its file marks, else all replies), all, or last.",
+        help="Turns that an evaluator of turns scores: all, last, or rated (the turns that annotators rated; in a "
+        "conversation without ratings, the turn marked in its file, else all replies).",
     ),
 ]
 
 
 Synthetic = Annotated[
     str | None,
-    typer.Option("--synthetic", metavar="WHICH", help="Synthetic conversations: without (the default), with, or only."),
+    typer.Option("--synthetic", metavar="WHICH", help="Synthetic conversations: without (default), with, or only."),
 ]
 
 
-def chosen(synthetic: str | None) -> list[str]:
-    """The setting that `--synthetic` stands for."""
+def synthetic_setting(synthetic: str | None) -> list[str]:
+    """Return the setting of `--synthetic`."""
     return [] if synthetic is None else [f"synthetic={synthetic}"]
 
 
 def open_counted(
     config_file: Path | None, synthetic: str | None, settings: list[str] | None = None, question: str | None = None
 ) -> Project:
-    """Open a project to compute figures, and say on stderr which synthetic conversations they count.
+    """Open a project, and print a note on synthetic conversations if results include them.
 
     Raises:
         BadInput: See `open_project`.
@@ -131,7 +132,7 @@ def open_counted(
     from accord.cli.terminal import note
     from accord.project import synthetic_note
 
-    project = open_project(config_file, [*(settings or ()), *chosen(synthetic)], question)
+    project = open_project(config_file, [*(settings or ()), *synthetic_setting(synthetic)], question)
     if said := synthetic_note(project):
         note(said)
     return project
@@ -143,17 +144,17 @@ def open_project(
     question: str | None = None,
     creates: bool = False,
 ) -> Project:
-    """Open the project of a file, or of the working folder.
+    """Open a project.
 
     Args:
-        config_file: The project's file; by default, `accord.yaml` of this folder or of the nearest one above it.
-        settings: Changes of settings, each as `KEY=VALUE`.
-        question: The question to learn, instead of the main one.
-        creates: Whether the command creates a store that does not exist. Other commands find an empty store, and
-            leave no file behind.
+        config_file: Project file; by default `accord.yaml` in this folder or the nearest folder above.
+        settings: Settings for this run, as `KEY=VALUE`.
+        question: Question to learn; by default the main question.
+        creates: Create the store if it does not exist. Without it, a missing store is replaced by an empty one in
+            memory.
 
     Raises:
-        BadInput: There is no project, its file is wrong, or a setting is.
+        BadInput: There is no project, or its file or a setting is invalid.
     """
     import logging
 
@@ -176,7 +177,7 @@ def store_of(config_file: Path | None, creates: bool = False) -> str:
     """Return the URL of the project's store.
 
     Raises:
-        BadInput: There is no project; or no store, unless the command `creates` it.
+        BadInput: There is no project, or no store and `creates` is False.
     """
     from accord.edges import BadInput
     from accord.project import load_project
@@ -189,14 +190,14 @@ def store_of(config_file: Path | None, creates: bool = False) -> str:
 
 
 def note_broken_study(error: str) -> None:
-    """Print the error of a study that is left out."""
+    """Print the error of a study that cannot be used."""
     from accord.cli.terminal import note
 
-    note(f"{error.rstrip('.')}. Correct it under `studies` in accord.yaml; everything else works")
+    note(f"{error.rstrip('.')}. Correct it under `studies` in accord.yaml; other studies are not affected")
 
 
 def note_broken_studies(bench: WorkbenchContext) -> None:
-    """Print the errors of studies that the workbench cannot open, without those that `open_project` printed."""
+    """Print the errors of studies that cannot be opened, except those that `open_project` printed."""
     for study in bench.invalid_studies.keys() - bench.project.config.broken_studies.keys():
         note_broken_study(bench.invalid_studies[study])
 
@@ -207,16 +208,16 @@ def server_url(host: str, port: int) -> str:
 
 
 def note_sign_in_link(bench: WorkbenchContext, site: str, page: str = "/") -> None:
-    """Print the one-time link of the single user; nothing if there are user accounts."""
+    """Print a one-time sign-in link if there are no user accounts."""
     from accord.cli.terminal import note
     from accord.web import local_sign_in_link
 
     if bench.accounts.is_single_user:
-        note(f"sign in by this link, which works once: {local_sign_in_link(bench.studies, site, page)}")
+        note(f"sign in with this link, which works once: {local_sign_in_link(bench.studies, site, page)}")
 
 
 def evaluator_folder(project: Project, named: Path | None) -> Path:
-    """Return the folder of the evaluator to use: the named one, else the one fitted last. Print which one it is."""
+    """Return the folder of the named evaluator, or of the one fitted last, and print it."""
     from accord.cli.terminal import note
 
     folder = named or project.folder()
@@ -226,10 +227,10 @@ def evaluator_folder(project: Project, named: Path | None) -> Path:
 
 
 def turn_choice(turns: str) -> Turns:
-    """Return the choice of turns that `--turns` names.
+    """Return the value of `--turns`.
 
     Raises:
-        UnknownName: There is no such choice.
+        UnknownName: The value is unknown.
     """
     from accord.edges import UnknownName
     from accord.scoring import TURNS
@@ -244,7 +245,7 @@ def role_map(pairs: list[str] | None) -> dict[str, str]:
     """Return `THEIRS=OURS` pairs of roles as a mapping.
 
     Raises:
-        BadInput: A pair has no `=`, or its second part is not a role of Accord.
+        BadInput: A pair has no `=`, or an unknown role.
     """
     if not pairs:
         return {}
@@ -254,19 +255,19 @@ def role_map(pairs: list[str] | None) -> dict[str, str]:
 
 
 def are_positions(positions: Callable[[], Sequence[str]]) -> bool:
-    """Ask on a terminal whether annotators who look like places in a list are no persons; `False` elsewhere."""
+    """Ask on a terminal if annotators such as r1, r2 are positions in a list; return False without a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     found = positions()
     return bool(found) and not typer.confirm(
-        f"Annotators {found[0]} to {found[-1]}: is each one person, the same everywhere?",
+        f"Annotators {found[0]} to {found[-1]}: does each name belong to one person in all conversations?",
         default=True,
         err=True,
     )
 
 
 def scale_map(pairs: list[str] | None) -> dict[str, tuple[float, float]]:
-    """`QUESTION=LOW..HIGH` pairs as a mapping.
+    """Return `QUESTION=LOW..HIGH` pairs as a mapping.
 
     Raises:
         BadInput: A pair has another form, or `LOW` is not below `HIGH`.
@@ -284,11 +285,11 @@ def scale_map(pairs: list[str] | None) -> dict[str, tuple[float, float]]:
 
 
 def column_map(pairs: list[str] | None, rubric: Rubric | None = None) -> dict[str, str]:
-    """Return `OURS=THEIRS` pairs as a mapping; a question of `rubric` names a column too.
+    """Return `OURS=THEIRS` pairs as a mapping; questions of `rubric` are valid names.
 
     Raises:
         BadInput: A pair has no `=`.
-        UnknownName: No format reads a column with Accord's name of a pair.
+        UnknownName: No format has a column of that name.
     """
     from accord.edges import BadInput
 
@@ -312,7 +313,7 @@ def command_line(
     raters: Sequence[str] = (),
     label_files: Sequence[str | Path] = (),
 ) -> str:
-    """Return a command on files that a shell runs as printed, with the options that it needs.
+    """Return a shell command on files, with its options quoted.
 
     Args:
         command: The words before the files.

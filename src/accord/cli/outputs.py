@@ -96,7 +96,7 @@ EVALUATOR = folder_with(_EVALUATOR)
 METRIC = folder_with(_METRIC)
 RUN = Output(may_hold_project=True)
 CHECKED_BY_COMMAND = Output()
-"""The command refuses a path that holds anything but an earlier output."""
+"""Mark for commands that check the path themselves."""
 
 
 def _beginning(path: Path) -> str:
@@ -226,7 +226,7 @@ def _check_folders(path: Path, output: Output) -> None:
 
 
 def _check_content(path: Path, project: list[ProtectedFile]) -> None:
-    """Raise an error for an output folder with files of the project, which outputs could overwrite.
+    """Refuse an output folder that holds files of the project, which an output could overwrite.
 
     Raises:
         BadInput: Names the file.

@@ -1,4 +1,4 @@
-"""Output of commands: values as JSON or plain text on stdout, progress on stderr."""
+"""Terminal output: results as JSON or text, progress and notes on stderr."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _is_quiet = _is_changed = False
 
 
 def set_verbosity(verbose: bool, quiet: bool) -> None:
-    """Log to stderr from INFO on, or leave out everything but results and errors; neither is the default.
+    """Set the verbosity: log messages from INFO on, results and errors only, or neither.
 
     Raises:
-        BadInput: Both are requested.
+        BadInput: Both options are set.
     """
     global _is_quiet, _is_changed
     _is_quiet, was_changed, _is_changed = quiet, _is_changed, verbose or quiet
@@ -62,13 +62,13 @@ def _log_handler() -> Any:
 
 def show(result: Mapping[str, Any], as_json: bool, text: Callable[[Mapping[str, Any]], str]) -> None:
     """Print a result: as JSON, or as `text` writes it."""
-    from accord.edges import one_line_json  # here: `--help` imports nothing that takes time
+    from accord.edges import one_line_json  # a late import keeps `--help` fast
 
     say(json.dumps(result, indent=1, ensure_ascii=False) if as_json else text(one_line_json(result)))
 
 
 def say(text: str, is_aside: bool = False) -> None:
-    """Print a text, on stderr where it is an aside: no secret, and nothing that a terminal would obey."""
+    """Print a text without secrets and control characters; on stderr if it is an aside."""
     from accord.edges import escape_controls, redact
 
     if is_aside and _is_quiet:
@@ -77,25 +77,25 @@ def say(text: str, is_aside: bool = False) -> None:
 
 
 def say_line(text: str) -> None:
-    """Print one line of bounded length, without credentials, on stderr."""
+    """Print a text as one line of bounded length on stderr, without credentials."""
     from accord.edges import one_line, redact_message, truncate_middle
 
     print(one_line(redact_message(" ".join(truncate_middle(text).split()))), file=sys.stderr)
 
 
-class Result(Protocol):
-    """Result of a project method."""
+class JsonResult(Protocol):
+    """Result of a command."""
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the result as JSON."""
         ...
 
 
-R = TypeVar("R", bound=Result)
+R = TypeVar("R", bound=JsonResult)
 
 
 def show_each(results: Iterable[R], as_json: bool, text: Callable[[R], str]) -> None:
-    """Print results as they arrive; several results form one JSON list, which is closed on an error too."""
+    """Print results as they arrive; as JSON, print one list at the end, also after an error."""
     done = []
     try:
         for result in results:
@@ -108,9 +108,9 @@ def show_each(results: Iterable[R], as_json: bool, text: Callable[[R], str]) -> 
 
 
 class Progress:
-    """A count that moves, its rate, and the time that is left where the total is known; always on stderr.
+    """Progress on stderr: count, rate, and remaining time if the total is known.
 
-    A bar on a terminal, a plain line every few seconds elsewhere.
+    A terminal shows a bar, other outputs a line every few seconds.
     """
 
     def __init__(self, what: str, total: int | None = None) -> None:
@@ -128,13 +128,13 @@ class Progress:
             self._bar.stop()
 
     def expect(self, total: int) -> None:
-        """Note how many there are."""
+        """Set the total."""
         self.total = total
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], total=total)
 
     def at(self, done: int) -> None:
-        """Note how many are done by now."""
+        """Set the count."""
         self.done = done
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=done, figures="  ".join(self._figures()))
@@ -143,21 +143,21 @@ class Progress:
             say(f"{self.what}: {', '.join(self._figures())}", is_aside=True)
 
     def _figures(self) -> list[str]:
-        """The count, how many were done a second on average, and the time left if it goes on so."""
+        """Return count, average rate per second, and remaining time."""
         rate = self.done / max(time.monotonic() - self._begun, 1e-3)
         count = f"{self.done:,} of {self.total:,}" if self.total else f"{self.done:,}"
         left = (self.total or 0) - self.done
         return [count, f"{rate:,.1f}/s", *([f"{_time(left / rate)} left"] if left > 0 and rate > 0 else [])]
 
     def step(self, _: object = None) -> None:
-        """One more is done."""
+        """Add one to the count."""
         self.at(self.done + 1)
 
 
-class Steps:
-    """Progress of one stage after another: its name, or a count for each purpose that requests are made for.
+class StageProgress:
+    """Progress of successive stages: the name of a stage, or the number of requests for each purpose.
 
-    On a terminal one line is alive at a time; elsewhere each stage is a plain line.
+    A terminal shows one line, other outputs a line per stage.
     """
 
     def __init__(self) -> None:
@@ -165,21 +165,21 @@ class Steps:
         self._shown: Progress | None = None
 
     def __call__(self, purpose: str) -> None:
-        """One more request of this purpose is done."""
+        """Count a request."""
         if purpose != self._purpose or self._shown is None:
             self.__exit__()
             self._purpose, self._shown = purpose, Progress(purpose).__enter__()
         self._shown.step()
 
     def stage(self, name: str) -> None:
-        """Name of the current step."""
+        """Start a stage."""
         self.__exit__()
         if sys.stderr.isatty():
             self._purpose, self._shown = name, Progress(name).__enter__()
         else:
             stage(name)
 
-    def __enter__(self) -> Steps:
+    def __enter__(self) -> StageProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -190,7 +190,7 @@ class Steps:
 
 @contextmanager
 def spending(budget: Budget) -> Iterator[None]:
-    """Print the spent budget on stderr, also after an error."""
+    """Print the requests, tokens and cost of a block on stderr, also after an error."""
     try:
         yield
     finally:
@@ -200,12 +200,12 @@ def spending(budget: Budget) -> Iterator[None]:
 
 
 def training_text(scored: Mapping[str, Any]) -> list[str]:
-    """Sentences on scores of turns that people rated, and of conversations that the evaluator learned from."""
+    """Return sentences on scores of rated turns and of conversations in the training data."""
     from accord.edges import count_of
 
     lines, rated, of_all = [], scored["rated"], scored["scored"] + sum(scored["unscored"].values())
     if scored["level"] == "turn" and 0 < rated < of_all:
-        lines.append(f"{rated} of {of_all} scored turns are rated by people; column `rated`")
+        lines.append(f"{rated} of {of_all} scored turns have ratings (column `rated`)")
     if known := scored["in_training"]:
         lines.append(
             f"{known} of {count_of(scored['conversations'], 'scored conversation')} "
@@ -216,13 +216,13 @@ def training_text(scored: Mapping[str, Any]) -> list[str]:
 
 
 def note(text: str) -> None:
-    """One line on stderr that a user should know and can do something about."""
+    """Print a note for the user on stderr."""
     if not _is_quiet:
         say_line(f"note: {text}")
 
 
 def stage(name: str) -> None:
-    """Print the current step on stderr."""
+    """Print the current stage on stderr."""
     if not _is_quiet:
         say_line(f"{name} ...")
 
@@ -246,8 +246,8 @@ def _bar(what: str, total: int | None) -> Any:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Columns of text, the first to the left, the others to the right."""
-    from accord.values import text_table  # here: `--help` imports nothing that takes time
+    """Format columns of text, the first aligned left, the others right."""
+    from accord.values import text_table  # a late import keeps `--help` fast
 
     return text_table(header, rows)
 
@@ -260,14 +260,14 @@ def figure_text(value: float | None, low: float | None, high: float | None, digi
 
 
 def plan_text(plan: Mapping[str, Any]) -> str:
-    """Describe a plan: samples, questions, requests and their cost."""
+    """Format a plan: samples, questions, requests and their cost."""
     about = f"{plan['samples']} samples, " if plan["samples"] else ""
     known = f"{plan['questions']} questions, {plan['answered']} already answered"
     return f"{about}{known}\n{cost_text(plan)}"
 
 
 def cost_text(plan: Mapping[str, Any]) -> str:
-    """Describe the cost of a plan: the range of requests, tokens, money."""
+    """Format the cost of a plan: range of requests, tokens, money."""
     fewest, most = plan["min_requests"], plan["max_requests"]
     lines = [
         f"{fewest} to {most} requests; {plan['requests']} expected, about {plan['input_tokens']} tokens in, at most "
@@ -288,13 +288,13 @@ def cost_text(plan: Mapping[str, Any]) -> str:
 
 
 def spent_text(spent: Mapping[str, Any]) -> str:
-    """Format spent requests, tokens and money."""
+    """Format the spent requests, tokens and money."""
     money = "" if spent["money"] is None else f", {spent['money']:.4f} in money"
     return f"{spent['requests']} requests, {spent['input_tokens']} + {spent['output_tokens']} tokens{money}"
 
 
 def comparison_text(result: Mapping[str, Any]) -> str:
-    """The table of `compare`: each system's statistics with their intervals."""
+    """Format a comparison: statistics of each system with intervals."""
     lines = [*result["rows"], *([result["people"]] if result["people"] else [])]
     alpha = "–" if result["alpha"] is None else f"{result['alpha']:.2f}"
     about = (
@@ -303,7 +303,7 @@ def comparison_text(result: Mapping[str, Any]) -> str:
         f"{_folds(result)}, seed {result['seed']}; 95 % intervals"
     )
     if result["seen"]:
-        about += f"\n{result['seen']} conversations that the rubric was learned on are learned from and not tested on"
+        about += f"\n{result['seen']} conversations from which the rubric was learned are used for training only"
     table = "\n".join([rows_text(lines), *(["", *result["choices"]] if result["choices"] else [])])
     parts = [f"{about}\n\n{table}", within_text(lines), two_valued_text(lines), "\n".join(result["remarks"])]
     return "\n\n".join(part for part in parts if part)
@@ -313,7 +313,7 @@ _BY = ("annotators", "systems")
 
 
 def within_text(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Agreement within annotators, and within systems; nothing where there is one of each."""
+    """Format agreement within annotators and within systems; empty if there is one of each."""
     there = [by for by in _BY if any(f"groups_within_{by}" in line for line in lines)]
     if not there:
         return ""
@@ -322,20 +322,17 @@ def within_text(lines: Sequence[Mapping[str, Any]]) -> str:
         [line["system"], *(_cell(line, f"{name}_within_{by}") for by in there for name in ("pearson", "kendall"))]
         for line in lines
     ]
-    return (
-        f"Pooled r counts knowing who rates; within {' and within '.join(there)} it does not\n\n{table(header, rows)}"
-    )
+    text = f"Pooled r also reflects differences between annotators; r within {' and within '.join(there)} does not"
+    return f"{text}\n\n{table(header, rows)}"
 
 
 def two_valued_text(lines: Sequence[Mapping[str, Any]]) -> str:
-    """κ and the shares that are called rightly, on a scale of two options; nothing on others."""
+    """Format κ, TPR and TNR for a scale of two options; empty for other scales."""
     if not lines or "tpr" not in lines[0]:
         return ""
     rows = [[line["system"], *(_cell(line, name) for name in ("kappa", "tpr", "tnr"))] for line in lines]
     rate = figure_text(lines[0]["base_rate"], lines[0]["base_rate_low"], lines[0]["base_rate_high"], 3)
-    return (
-        f"Two answers; the upper one is given to {rate} of the ratings\n\n{table(['system', 'κ', 'TPR', 'TNR'], rows)}"
-    )
+    return f"Two options; {rate} of the ratings are the upper one\n\n{table(['system', 'κ', 'TPR', 'TNR'], rows)}"
 
 
 def _folds(result: Mapping[str, Any]) -> str:
@@ -345,7 +342,7 @@ def _folds(result: Mapping[str, Any]) -> str:
 
 
 def rows_text(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Format a line per system, and the reasons for ratings without a score."""
+    """Format a row per system, and the reasons for ratings without a score."""
     from accord.evidence import comparison_table
 
     return "\n".join([table(*comparison_table(lines)), *_notes(lines)])
@@ -358,7 +355,7 @@ def _cell(line: Mapping[str, Any], name: str) -> str:
 
 
 def groups_text(groups: Iterable[Mapping[str, Any]]) -> str:
-    """Format the agreement of each group and the difference from all other groups."""
+    """Format agreement by group: errors of the predictions in each group, compared with all other groups."""
     names = {"bias": "bias", "rmse": "RMSE", "pearson": "r", "calibration_error": "smECE"}
     rows = [
         [
@@ -383,7 +380,7 @@ def _notes(lines: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _reasons(reasons: Mapping[str, int]) -> str:
-    return "; ".join(f"{count}: {reason}" for reason, count in reasons.items()) or "no other rater of the same texts"
+    return "; ".join(f"{count}: {reason}" for reason, count in reasons.items()) or "no other annotator rated the same"
 
 
 def imported_text(result: Mapping[str, Any]) -> str:

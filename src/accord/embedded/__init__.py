@@ -1,6 +1,6 @@
 """Models that run in this process, without an API key and, once downloaded, without a network.
 
-An optional package: the rest of Accord imports it only when a model's name asks for it.
+This package is optional: Accord imports it only for a model that needs it.
 """
 
 from lazy_loader import attach_stub

@@ -1,4 +1,4 @@
-"""The embedded model as a chat model; prompts that wait together share the reading of common beginnings."""
+"""The embedded model as a chat model; a common beginning of waiting prompts is read once."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def _reply(answer: Any, name: str, prompt: Prompt) -> Reply:
         used = Usage(usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0))
         return Reply(choice["message"].get("content") or "", name, first, used)
     except (LookupError, TypeError, AttributeError):
-        raise CallFailed("malformed", f"{name} sent a reply of an unknown form") from None
+        raise CallFailed("malformed", f"{name} sent a reply in an unknown format") from None
 
 
 TRIAL_SECONDS, BYTES_A_SECOND = 120.0, 20_000_000

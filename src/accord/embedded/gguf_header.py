@@ -16,9 +16,9 @@ from accord.edges import BadInput, format_size, open_regular
 
 MOST_TENSORS, MOST_FIELDS, MOST_ENTRIES = 100_000, 10_000, 5_000_000
 MOST_TEXT = 4 << 20
-"""Most bytes of one text in a header."""
+"""Maximum bytes of one text in a header."""
 LONGEST_TEMPLATE = 64 << 10
-"""Most bytes of a chat template, ten times a long one; parsing and rendering take quadratic time."""
+"""Maximum bytes of a chat template, ten times a long one; parsing and rendering take quadratic time."""
 _TEMPLATE = "tokenizer.chat_template"
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _TEXT, _ARRAY = 8, 9

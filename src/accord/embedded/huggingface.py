@@ -41,7 +41,7 @@ class OpenedModel:
         model: A `transformers` causal language model, in evaluation mode.
         tokenizer: Its tokenizer.
         ends: Tokens that end an answer.
-        context: Most tokens of prompt and answer together.
+        context: Maximum tokens of prompt and answer together.
     """
 
     model: Any

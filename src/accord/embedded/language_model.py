@@ -1,6 +1,6 @@
 """A small language model in this process: likelihoods of messages, the next token's distribution, text.
 
-Keys and values of a common beginning are kept, so prompts are evaluated from where they differ.
+Keys and values of a common beginning are kept, so that only the rest of each prompt is evaluated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from accord.embedded.llama import Floats, Llama, LlamaShape, Prefix
 
 ROWS_AT_ONCE = 1024
 A_FEW = 32
-"""Most tokens that are read again instead of being added to the kept prefix in a pass of their own."""
+"""Maximum tokens that are read again instead of being added to the kept prefix in a separate pass."""
 START, END = "<|im_start|>", "<|im_end|>"
 
 
@@ -104,8 +104,8 @@ class LanguageModel:
     def log_likelihoods(self, chats: Sequence[tuple[TokenizedChat, Sequence[int]]]) -> list[list[Floats]]:
         """Return for each chat the log probability of every token of each measured message, given all tokens before it.
 
-        Neighbors with a common beginning up to their first measured message are read together, as are chats that share
-        all but a few tokens of it with the kept prefix.
+        Neighbors that are equal up to their first measured message are read together. So are chats for which the kept
+        prefix has all but a few tokens of that beginning.
         """
         results: list[list[Floats]] = []
         with self._lock:

@@ -10,11 +10,11 @@ from accord.embedded.language_model import LanguageModel, TokenizedChat, open_la
 from accord.models import EMBEDDED, Failure, Likelihood, LikelihoodRequest, LikelihoodResult, passage_hash
 
 PASSAGES_AT_ONCE = 16
-"""Passages that are read in one step; an interrupt waits for the step to end."""
+"""Passages per step; an interrupt waits for the end of the step."""
 
 
 class EmbeddedLikelihood:
-    """Likelihood model in its own chat format; passages with a common beginning are read together."""
+    """Likelihoods in the embedded model's chat format; passages with a common beginning are read together."""
 
     def __init__(self, model: LanguageModel) -> None:
         """Wrap a model of `open_language_model`."""

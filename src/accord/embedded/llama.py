@@ -1,8 +1,7 @@
 """The forward pass of a Llama language model in NumPy, with a kept prefix.
 
-Weights are single precision and every result takes one numerical path, so a likelihood does not depend on other
-requests
- (Touvron et al., *LLaMA*, 2023, section 2.2; grouped queries: Ainslie et al., EMNLP 2023).
+Weights are single precision and every result is computed in the same way, so a likelihood does not depend on other
+requests (Touvron et al., *LLaMA*, 2023, section 2.2; grouped queries: Ainslie et al., EMNLP 2023).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ Floats = NDArray[np.float32]
 HEADS = 12
 EPSILON = 1e-12
 WINDOW = 254
-"""Most tokens of one pass; embeddings of the windows of a longer text are averaged by length."""
+"""Maximum tokens per pass; embeddings of the windows of a longer text are averaged by length."""
 KEPT_TEXTS, KEPT_STATES = 4096, 256
 
 

@@ -162,7 +162,7 @@ def in_pairs(evidence: EvidenceTable, labels: Labels, question: Question) -> tup
 def differences(evidence: EvidenceTable, pairs: Sequence[Pair]) -> EvidenceTable:
     """Return one row per pair: the evidence of the first minus that of the second, present where both are.
 
-    Pairs that share a conversation, directly or through other pairs, count as one conversation: folds never split them.
+    Pairs that share a conversation, directly or through other pairs, form one group, which folds never split.
 
     Raises:
         BadInput: A side of a pair has no evidence.
@@ -173,7 +173,7 @@ def differences(evidence: EvidenceTable, pairs: Sequence[Pair]) -> EvidenceTable
         (pair[side] for side in (0, 1) for pair, row in zip(pairs, sides[side], strict=True) if row < 0), None
     )
     if side_missing is not None:
-        raise BadInput(f"{side_missing} has no evidence, and a label compares it. Gather it first: accord judge")
+        raise BadInput(f"{side_missing} has no evidence, but a label compares it. Gather it first: accord judge")
     first, second = (single.take(rows) for rows in sides)
     present = first.present & second.present
     compared = single.take(np.unique(np.concatenate(sides)))

@@ -78,7 +78,7 @@ class RubricAnswers(Source):
         )
 
     def state(self) -> SourceState:
-        """Return the rubric; the project may have another one when scores are made."""
+        """Return the rubric; the project's rubric may differ when scores are computed."""
         return SourceState({"rubric": self.rubric.model_dump(mode="json")})
 
     def restored(self, state: SourceState) -> Self:

@@ -126,7 +126,7 @@ class SourceCounts(Protocol):
         ...
 
     def notices(self) -> list[str]:
-        """Return notices apart from the result, such as skipped samples."""
+        """Return notices that are not part of the result, such as skipped samples."""
         ...
 
     def to_json(self) -> dict[str, Any]:
@@ -152,7 +152,7 @@ class GatheredEvidence:
 
     @classmethod
     def of(cls, table: EvidenceTable) -> GatheredEvidence:
-        """Count a table: each question's reason on its own, and once per sample for columns without a question."""
+        """Count the missing answers of a table: one per question, and one per sample for columns without a question."""
         blocks = {column.question: place for place, column in enumerate(table.columns) if column.option is not None}
         single = [reason for (_, name), reason in table.absences.items() if name in blocks]
         shared = {(target, reason) for (target, name), reason in table.absences.items() if name not in blocks}
@@ -201,9 +201,8 @@ class Source(ABC):
     def session(self, sample: Sample, make: Callable[[], T]) -> T:
         """Return this source's state of a conversation in progress, made on first use.
 
-        A conversation in progress only grows, though its documents may change. A complete conversation keeps no state:
-        each
-        call makes a new one. An attribute `size`, in bytes, counts against the memory limit of live scoring.
+        A conversation in progress only grows, but its documents may change. A complete conversation keeps no state:
+        each call makes a new one. An attribute `size`, in bytes, counts against the memory limit of live scoring.
         """
         turns = sample.conversation.turns
         if not isinstance(turns, GrowingTurns):
@@ -226,7 +225,7 @@ class Source(ABC):
         return LearnedEvidence(self, (yield from self.measure(train.samples)))
 
     def hold_out(self, train: Training) -> Split | None:
-        """Return the groups to learn from and the groups to test on, for a source that pays to learn.
+        """Return the groups to learn from and the groups to test on, for a source whose learning costs requests.
 
         `None` if learning costs nothing; it is then repeated for every fold.
         """
@@ -235,7 +234,7 @@ class Source(ABC):
     def examine(self, test: Training) -> Flow[Self]:
         """Return the learned source with findings about the held-out side.
 
-        Evidence from `measure` must not change. Another object asks about that side everything that `measure` asks.
+        This must not change the evidence from `measure`. A separate object sends its requests about that side.
         """
         return (yield from without_requests(self))
 

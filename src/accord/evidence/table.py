@@ -27,7 +27,8 @@ class Column:
         question: Question of an answer block.
         option: Option of an answer block; the value is the judge's probability of it.
         centre: In a table of differences, the mean over the compared conversations.
-        part_of: Name of a thing whose absence is the value 0; attributions report its contribution.
+        part_of: Name of the feature that the column belongs to; 0 means that the feature is absent. Attributions
+            report the contribution of the feature.
         source: Name of the source.
     """
 
@@ -239,8 +240,8 @@ class EvidenceTable:
     def expected(self) -> EvidenceTable:
         """Return the table with one column per answer block: the expected answer, named by its question.
 
-        The expectation is over the options: probability outside of them is divided out. A block without probability is
-        missing. Other columns are unchanged.
+        The expectation is conditional on the options: probability outside them is ignored. A block without probability
+        is missing. Other columns are unchanged.
         """
         if all(column.question is None for column in self.columns):
             return self

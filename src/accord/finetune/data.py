@@ -55,7 +55,7 @@ def examples_of(
     """Return an example for each assessment of a turn, in order.
 
     Raises:
-        BadInput: An assessment is of another conversation, of no turn, or a second one of its turn.
+        BadInput: An assessment belongs to another conversation or to no turn, or a turn has two assessments.
     """
     seen: set[Target] = set()
     examples = []
@@ -90,7 +90,7 @@ def _check(conversation: Conversation, target: Target) -> None:
         raise BadInput(f"the assessment of {target} is paired with conversation {conversation.id!r}")
     if target.turn is None or not 0 <= target.turn < len(conversation.turns):
         raise BadInput(
-            f"the assessment of {target} is of no turn: {conversation.id!r} has {len(conversation.turns)} turns"
+            f"the assessment of {target} belongs to no turn: {conversation.id!r} has {len(conversation.turns)} turns"
         )
 
 

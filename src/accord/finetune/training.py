@@ -52,7 +52,7 @@ class TrainingSettings:
         epochs: Passes over all examples; the one with the lowest validation loss is exported.
         batch: Examples per batch.
         accumulate: Batches per step.
-        max_tokens: Most tokens of an example, prompt and answer together.
+        max_tokens: Maximum tokens of an example, prompt and answer together.
         checkpoint_every: Steps between checkpoints; each epoch ends with one too.
         seed: Seed of the order of examples, LoRA's initial weights and dropout.
         target_modules: Layers that LoRA adapts: `all-linear`, or names.
@@ -101,7 +101,7 @@ class Trained:
         training: Training loss of each epoch: mean over its steps of nats per token.
         epoch: The best epoch, from 0.
         step: The last step of that epoch; its checkpoint has the weights.
-        lessons: Numbers of examples, shortened and left-out examples of each part.
+        lessons: Numbers of examples, shortened examples, and left-out examples of each part.
     """
 
     folder: Path
@@ -151,8 +151,8 @@ def train(
         on_step: Called after each step.
 
     Raises:
-        BadInput: There is no such folder, no example for training or validation, another training than the one to
-            resume, or a validation loss that is not a number.
+        BadInput: There is no such folder, no example for training or validation, or `folder` has a different training;
+            or the validation loss is not a number.
         ModelError: transformers cannot open the base.
         MissingExtra: `accord[finetune]` is not installed.
     """
@@ -243,7 +243,7 @@ def _trainer(
         per_device_eval_batch_size=1,  # gives the mean over turns for any `batch`
         prediction_loss_only=True,
         save_strategy="epoch",
-        save_total_limit=1,  # besides the best one
+        save_total_limit=1,  # in addition to the best one
         metric_for_best_model="loss",
         greater_is_better=False,
         logging_steps=1,
@@ -256,7 +256,7 @@ def _trainer(
     arguments._n_gpu = min(arguments.n_gpu, 1)  # several GPUs must not enlarge a batch
 
     class CheckpointCallback(TrainerCallback):  # type: ignore[misc]
-        """Checkpoints within an epoch and progress; the last step of an epoch is evaluated before its checkpoint."""
+        """Write checkpoints and report progress; the last step of an epoch is evaluated before its checkpoint."""
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             step = state.global_step
@@ -334,7 +334,7 @@ def _begin(folder: Path, made_from: Mapping[str, Any], resume: bool) -> dict[str
     inputs = json.loads(json.dumps(made_from))
     changed = [name for name in inputs if content["made_from"].get(name) != inputs[name]]
     if changed:
-        raise BadInput(f"{folder} has a training with other {', '.join(changed)}. Use an empty folder")
+        raise BadInput(f"{folder} has a training with different {', '.join(changed)}. Use an empty folder")
     return content.get("outcome")
 
 

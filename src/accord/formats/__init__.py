@@ -1,4 +1,4 @@
-"""Conversations, labels and annotations from files, one file per format, one at a time; scores and annotations out."""
+"""Readers of conversations, labels and annotations, one module per format; writers of scores and annotations."""
 
 from lazy_loader import attach_stub
 

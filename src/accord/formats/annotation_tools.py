@@ -369,7 +369,7 @@ def _scheme_answers(base: Annotation, scheme: Fields) -> Iterator[Annotation]:
     for name, value in chosen.items():
         question = checked_id(f"{base.question}.{name}")
         yield replace(base, question=question, value=answer_to(None, 1 if name in checked else value, question))
-    if comment:  # Potato's own tables name the text box like this
+    if comment:  # the name of the text box in Potato's tables
         yield replace(base, question=checked_id(f"{base.question}.text_box"), comment=comment)
 
 

@@ -60,7 +60,7 @@ def read_annotations(
 
     Raises:
         BadInput: The file cannot be read as a whole.
-        BadRow: A row is no annotation, or off its question's scale, and `on_bad_row` is not given.
+        BadRow: A row is not an annotation, or off its question's scale, and `on_bad_row` is not given.
     """
     source = locate(path)
     is_table = suffix(source) in TABLE_SUFFIXES
@@ -104,7 +104,7 @@ def _annotation(fields: Fields) -> Annotation:
         row[name] = turn_index(row[name])
     for name in row.keys() & {*_TEXTS, *_IN_COLUMNS}:
         if not isinstance(row[name], str) or (name in _IN_COLUMNS and not is_sendable(row[name])):
-            raise WrongShape(f"{name} {row[name]!r} is no text")
+            raise WrongShape(f"{name} {row[name]!r} is not text")
     for name in row.keys() & _SHAPES.keys():
         holds, expected = _SHAPES[name]
         if not holds(row[name]):
@@ -130,7 +130,7 @@ _SHAPES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         "an object with a probability per option",
     ),
     "outside": (_is_number, "a number"),
-    "seconds": (lambda value: _is_number(value) and value >= 0, "a number from 0 on"),
+    "seconds": (lambda value: _is_number(value) and value >= 0, "a number from 0"),
     "span": (_is_span, "two places in a text"),
     "made_from": (lambda value: isinstance(value, Mapping), "an object"),
     "losses": (
@@ -156,7 +156,7 @@ def _check_issue(annotation: Annotation) -> None:
     ):
         raise WrongShape("an issue that a model found needs a turn, a signature and a group")
     if annotation.part and not annotation.question.startswith(ISSUE):
-        raise WrongShape(f"question {annotation.question!r} is no issue; an issue's question begins with {ISSUE!r}")
+        raise WrongShape(f"question {annotation.question!r} is not an issue; an issue's question begins with {ISSUE!r}")
     if not annotation.part and (annotation.question != OVERALL or type(annotation.value) is not int):
         raise WrongShape(
             f"the first of a group answers {OVERALL!r} with a whole number, got {abbreviated(annotation.value)}"
@@ -202,7 +202,7 @@ def _from_cells(fields: Fields) -> dict[str, Json]:
             else:
                 row[name] = _text(cell) if isinstance(cell, str) else cell
         except (ValueError, RecursionError):
-            raise WrongShape(f"{name} {abbreviated(cell)} is no JSON (a word needs quotation marks)") from None
+            raise WrongShape(f"{name} {abbreviated(cell)} is not JSON (a word needs quotation marks)") from None
     return row
 
 

@@ -40,7 +40,7 @@ def _convert_benchmark(rows: Sequence[Fields], default_id: str) -> Record:
     [fields] = rows
     name = checked_id(default_id if fields.get("id") is None else fields["id"])
     meta = fields.get("meta") or {}
-    # A data set without the right to publish its texts still has ratings.
+    # Data sets whose texts may not be published still have ratings.
     turns = turns_of(fields.get("messages") or ())
     details = {key: fields[key] for key in ("dataset", "system", "level", "references") if fields.get(key)}
     target = Target(name, turn_index(fields.get("response_index")))

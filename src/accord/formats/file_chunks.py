@@ -253,7 +253,7 @@ def _table_rows(file: File, start: int, count: int) -> Iterator[Fields]:
     """Yield rows of a Parquet file; the piece is read at once and converted to Python in batches.
 
     Raises:
-        BadInput: The file cannot be read, or is no Parquet file.
+        BadInput: The file cannot be read, or is not a Parquet file.
     """
     import polars as pl
 

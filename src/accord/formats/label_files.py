@@ -63,14 +63,14 @@ def looks_like_labels(fields: Fields) -> bool:
 
     `question` and `answer` are a message and its reply if the row also has a rating, else a question and its value.
 
-    A model's recorded answer (`is_judgement`) is no label.
+    A model's recorded answer (`is_judgement`) is not a label.
     """
     row = under_our_names(fields, ALIASES)
     if is_judgement(fields):
         return False
     if row.get("conversation") in (None, "") or {"messages", "conversations", "resourceSpans"} & fields.keys():
         return False
-    if not is_exchange(fields):  # `question` and `answer` are no text
+    if not is_exchange(fields):  # `question` and `answer` are not messages
         texts = {name: value for name, value in fields.items() if plain_name(name) not in ("question", "answer")}
     else:
         texts = dict(fields)
@@ -140,7 +140,7 @@ def read_labels(
 
     Raises:
         BadInput: The file cannot be read as a whole, or lacks a column that `columns` names.
-        BadRow: A row is no label, or off its question's scale, and `on_bad_row` is not given.
+        BadRow: A row is not a label, or off its question's scale, and `on_bad_row` is not given.
     """
     source = locate(path)
     wide = _WideTable(rubric, frozenset(questions), raters)
@@ -167,7 +167,7 @@ class _WideTable(NamedTuple):
 
 
 def _rows(source: Source) -> Iterator[Row | BadRow]:
-    """Yield the rows of a file; of a table without the apostrophes that mark formulas (`inert`)."""
+    """Yield the rows of a file; in tables, the apostrophes that mark formulas are removed (`inert`)."""
     for row in read_rows(source):
         if isinstance(row, Row) and suffix(source) in TABLE_SUFFIXES:
             row = Row(row.line, {k: unescape_formula(v) if isinstance(v, str) else v for k, v in row.fields.items()})
@@ -264,7 +264,7 @@ def _labels(fields: Fields, wide: _WideTable) -> list[Label]:
         against = Target(checked_id(row["against"]), turn_index(row.get("against_turn")))
     when = None if time in (None, "") else str(time)
     if when is not None and not is_sendable(when):
-        raise WrongShape(f"time {when!r} is no valid text")
+        raise WrongShape(f"time {when!r} is not a valid text")
     sides = target, against
     return [
         Label(target, checked_id(question), who, _value(raw, question, wide.rubric, sides), when, against=against)
@@ -324,7 +324,7 @@ def answer_to(question: Question | None, raw: Any, name: str) -> Any:
         WrongShape: The answer cannot be stored.
     """
     if isinstance(raw, bool) and question is not None and question.scale.kind is not ScaleKind.BINARY:
-        raise WrongShape(f"{raw!r} is no answer to {name!r}; allowed: {question.scale}")
+        raise WrongShape(f"{raw!r} is not an answer to {name!r}; allowed: {question.scale}")
     if isinstance(raw, bool) and question is not None:
         return question.scale.options[int(raw)]
     if not isinstance(raw, str):

@@ -26,9 +26,9 @@ _MISSING = frozenset({"NAType", "NaTType"})
 
 
 class MemoryTable:
-    """A table in memory. Where a path is read, such a table can be read too.
+    """Table in memory that can be read in place of a file.
 
-    Its rows count from 1, as those of a file; a conversation without an id is called after its row: `row-3`.
+    Rows are numbered from 1, as in a file. A conversation without an id is named after its row: `row-3`.
     """
 
     name = "row"
@@ -58,7 +58,7 @@ class MemoryTable:
                 )
             if not isinstance(data, Iterable) or isinstance(data, str | bytes):
                 raise BadInput(f"cannot read a {self.kind}. Pass {READABLE}")
-            # A data set with a format of tensors gives plain values without it.
+            # Without its tensor format, a data set returns plain values.
             plain = data.with_format(None) if hasattr(data, "with_format") else data
             self._rows = list(plain) if isinstance(plain, Iterator) else plain
 
@@ -66,7 +66,7 @@ class MemoryTable:
         return f"<{self.kind}>"
 
     def rows(self) -> Iterator[dict[str, Any] | BadRow]:
-        """Iterate over the rows with values that JSON has; a row that cannot be read is a `BadRow`."""
+        """Iterate over the rows as JSON values; a row that cannot be read is a `BadRow`."""
         for number, row in enumerate(self._all(), 1):
             try:
                 yield _plain_row(row)
@@ -116,10 +116,10 @@ def source_of(given: Any) -> Path | MemoryTable:
 
 
 def _plain_row(row: Any) -> dict[str, Any]:
-    """Return a row with the values that JSON has; missing ones are None.
+    """Return a row with JSON values; missing values are None.
 
     Raises:
-        TypeError: The row is not a mapping, or JSON has no value like a cell; the message names the column.
+        TypeError: The row is not a mapping, or a cell cannot be represented in JSON; the message names the column.
     """
     if not isinstance(row, Mapping):
         raise TypeError(f"expected a dict, got {type(row).__name__}")
@@ -165,10 +165,10 @@ def _pandas_rows(frame: Any) -> Iterator[Any]:
 
 
 def _plain(cell: Any) -> Any:
-    """Return a cell as JSON has it, and a missing one as None.
+    """Return a cell as a JSON value; None if it is missing.
 
     Raises:
-        TypeError: JSON has no such value.
+        TypeError: The cell cannot be represented in JSON.
     """
     if cell is None or isinstance(cell, bool | int):
         return cell
@@ -184,7 +184,7 @@ def _plain(cell: Any) -> Any:
 
 
 def _converted(cell: Any) -> Any:
-    """Return a value of NumPy, pandas or a type of the standard library as JSON has it; see `_plain` for errors."""
+    """Return a value of NumPy, pandas or the standard library as a JSON value; see `_plain` for errors."""
     if type(cell).__name__ in _MISSING:
         return None
     if hasattr(cell, "isoformat"):

@@ -69,7 +69,7 @@ def intended_role(name: str) -> str | None:
     lowered = name.strip().casefold()
     if role_named(name) in _STANDARD or not lowered.isalpha() or len(lowered) < 3:
         return None
-    long = 3 if lowered[0] == name.strip()[0] else 6  # a capital may begin the name of a person
+    long = 3 if lowered[0] == name.strip()[0] else 6  # a capitalized word may be a person's name
     known = [role for role in _SPELLED if len(role) >= long]
     swapped = [role for role in known if sorted(role) == sorted(lowered)]
     close = swapped or difflib.get_close_matches(lowered, known, n=1, cutoff=0.8)
@@ -91,7 +91,7 @@ _ROLE, _CONTENT = itemgetter("role"), itemgetter("content")
 
 
 def _are_plain(messages: list[Any]) -> bool:
-    """Return True if all messages have only a standard role and a text, which takes a fraction of converting each."""
+    """Return True if all messages have only a standard role and a text; checking is much faster than converting."""
     if not (_DICTS.issuperset(map(type, messages)) and _PAIRS.issuperset(map(len, messages))):
         return False
     try:
@@ -192,13 +192,13 @@ def turns_from(messages: Any) -> Sequence[Turn]:
     """Convert a list of messages, or its JSON text, to turns.
 
     Raises:
-        WrongShape: The value is no list, or the list is empty.
+        WrongShape: The value is not a list, or the list is empty.
     """
     if isinstance(messages, str):
         try:
             messages = json.loads(messages)
         except json.JSONDecodeError:
-            raise WrongShape("messages are a list, got a text that is no JSON") from None
+            raise WrongShape("messages are a list, got a text that is not JSON") from None
     if not isinstance(messages, list):
         raise WrongShape(f"messages are a list, got {type(messages).__name__}")
     if not messages:
@@ -232,7 +232,7 @@ def checked_id(value: Any) -> str:
     """Validate an id and return it as text.
 
     Raises:
-        WrongShape: The id is no text or whole number, is empty, or has a NUL byte or an unpaired surrogate.
+        WrongShape: The id is not a text or whole number, is empty, or has a NUL byte or an unpaired surrogate.
     """
     if type(value) is str and value and is_sendable(value):
         return value
@@ -246,12 +246,12 @@ def turn_index(value: Any) -> int | None:
     """Return the index of a turn from a number or its digits; `None` for an empty value.
 
     Raises:
-        WrongShape: The value is no index.
+        WrongShape: The value is not an index.
     """
     if value in (None, ""):
         return None
     if isinstance(value, bool) or not re.fullmatch(r"\d{1,9}", str(value), re.ASCII):
-        raise WrongShape(f"turn {value!r} is no index: 0, 1, 2, ...")
+        raise WrongShape(f"turn {value!r} is not an index: 0, 1, 2, ...")
     return int(value)
 
 
@@ -267,7 +267,7 @@ def checked_answer(value: Any) -> int | float | str | None:
         return int(value) if value.is_integer() else value
     if isinstance(value, str) and is_sendable(value):
         return value
-    raise WrongShape(f"{value!r} is no answer: a number or a text")
+    raise WrongShape(f"{value!r} is not an answer: a number or a text")
 
 
 def _convert(rows: Sequence[Fields], default_id: str) -> Record:

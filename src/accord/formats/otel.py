@@ -374,7 +374,7 @@ def _convert(rows: Sequence[Fields], default_id: str) -> Record | None:
         called = [(span, attributes, call) for span, attributes in chains if any(call := _value_messages(attributes))]
     if not called:
         return None
-    # The span of an agent repeats the messages of the model calls inside it.
+    # An agent's span repeats the messages of its model calls.
     parents = {_parent(span) for span, _, _ in called} - {None}
     calls = [call for span, _, call in called if _id(span, "spanId", "span_id") not in parents]
     metadata: dict[str, Any] = {}

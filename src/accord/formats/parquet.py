@@ -1,4 +1,4 @@
-"""Rows of a Parquet file, read only if its footer is within limits, so that nothing larger is unpacked.
+"""Reader of Parquet files that checks the footer against limits before it unpacks anything.
 
 The footer (Apache Parquet format 2, Thrift's compact protocol) has the number of columns, their nesting, and the
 unpacked size of each row group in bytes and in values; runs of equal values take no bytes.
@@ -50,7 +50,7 @@ def parquet_rows(path: Path, batch: int = 10_000) -> Iterator[Mapping[str, Any]]
     """Yield every row by column name.
 
     Raises:
-        BadInput: The file is no Parquet file, or over a limit; see the table above.
+        BadInput: The file is not a Parquet file, or over a limit; see the table above.
     """
     import polars as pl
 
@@ -67,7 +67,7 @@ def parquet_rows(path: Path, batch: int = 10_000) -> Iterator[Mapping[str, Any]]
             # A text of megabytes that many rows share takes its size again in each row of the buffer.
             yield from frame.iter_rows(named=True, buffer_size=512 if (longest or 0) < _LONG else 1)
     except unreadable_parquet() as error:
-        raise BadInput(f"{path} is no Parquet file: {first_line(error)}") from None
+        raise BadInput(f"{path} is not a Parquet file: {first_line(error)}") from None
 
 
 class RowGroup(NamedTuple):
@@ -81,13 +81,13 @@ def row_groups(path: str, stream: IO[bytes] | io.FileIO, size: int) -> list[RowG
     """Return the row groups of a file from its footer.
 
     Raises:
-        BadInput: The file is no Parquet file, or its footer is over a limit; see the table above.
+        BadInput: The file is not a Parquet file, or its footer is over a limit; see the table above.
     """
     stream.seek(max(size - _TAIL, 0))
     tail = stream.read(_TAIL) or b""
     length = int.from_bytes(tail[:4], "little")
     if tail[4:] != _MAGIC or length > size - _TAIL:
-        raise BadInput(f"{path} is no Parquet file: it has no footer")
+        raise BadInput(f"{path} is not a Parquet file: it has no footer")
     if length > FOOTER_BYTES:
         raise BadInput(
             f"{path} has a footer of {format_size(length)}, at most {format_size(FOOTER_BYTES)}: more "
@@ -105,7 +105,7 @@ def row_groups(path: str, stream: IO[bytes] | io.FileIO, size: int) -> list[RowG
             for group in groups
         ]
     except (LookupError, TypeError, AttributeError, ValueError):
-        raise BadInput(f"{path} is no Parquet file: its footer is damaged") from None
+        raise BadInput(f"{path} is not a Parquet file: its footer is damaged") from None
 
 
 def _check_columns(path: str, schema: list[dict[int, Any]]) -> None:
@@ -131,7 +131,7 @@ def _check_groups(path: str, groups: list[dict[int, Any]], size: int) -> None:
         if unpacked > limit:
             raise BadInput(
                 f"{path} unpacks to more than {format_size(limit)}, {MAX_UNPACK_RATIO} times its size, which no log "
-                "does"
+                "reaches"
             )
         if values > GROUP_VALUES or values > max(rows, 0) * ROW_VALUES:
             raise BadInput(

@@ -136,7 +136,7 @@ def _content(fields: Fields) -> Content:
 
 
 def reason_to_skip(path: Path) -> str | None:
-    """Return the reason to skip a file of a folder that is empty or a text without speakers, such as a README."""
+    """Return the reason to skip a file that is empty, or a text without speakers such as a README; else None."""
     if not path.is_file():
         return None
     if path.stat().st_size == 0:
@@ -429,6 +429,6 @@ def _guarded(path: Source, line: int, report: OnBadRow, convert: Callable[..., T
     except WrongShape as error:
         report(BadRow(str(path), line, str(error)))
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
-        # Formats check the usual mistakes; any other mistake must not stop the import either.
+        # Formats report common mistakes as `WrongShape`; other exceptions must not stop the import either.
         report(BadRow(str(path), line, f"not of the expected shape ({type(error).__name__}: {error})"))
     return None

@@ -34,7 +34,7 @@ FOREIGN_IDS = (
     "gesprächs_id", "gespraechs_id", "gesprächsnummer", "id_conversación", "id_conversacion", "id_conversa",
     "id_conversation", "id_диалога", "编号", "对话id", "会话id", "对话编号", "会话编号", "会話id", "대화id",
 )  # fmt: skip
-"""Names of the column with a conversation's id in other languages than English."""
+"""Names of the column with a conversation's id in languages other than English."""
 
 FOREIGN_CONVERSATIONS = (
     "gespräch", "conversación", "conversa", "conversazione", "диалог", "разговор", "对话", "会话", "会話", "대화",
@@ -84,7 +84,7 @@ _GAPS = re.compile(r"[\s-]+")
 
 
 ROW_BYTES = 8 * MB
-"""Maximum size of a row, above the context of any model. Reading takes about seventeen times its size in memory."""
+"""Maximum size of a row, above the context of any model. Reading a row takes about 17 times its size in memory."""
 ROW_VALUES = 2_000_000
 """Maximum number of values in a row."""
 
@@ -256,7 +256,7 @@ def _calls(number: int, value: Any) -> list[Any]:
         try:
             value = json.loads(value) if value.strip() else None
         except (ValueError, RecursionError):
-            raise WrongShape(f"the tool calls of turn {number} are a list, got a text that is no JSON") from None
+            raise WrongShape(f"the tool calls of turn {number} are a list, got a text that is not JSON") from None
         value = _plain(value)
     if value is None:
         return []

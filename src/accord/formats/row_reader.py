@@ -227,7 +227,7 @@ def _lines(path: Path, stream: IO[bytes], wraps: bool) -> Iterator[tuple[int, by
             raw = stream.readline(MB)
             length += len(raw)
             if length > _SKIPPED:
-                raise BadInput(f"{path}, line {line}: longer than {format_size(_SKIPPED)}, which no row is")
+                raise BadInput(f"{path}, line {line}: longer than {format_size(_SKIPPED)}, the limit for a skipped row")
         yield line, BadRow(str(path), line, too_long("a row"))
 
 
@@ -244,7 +244,7 @@ def line_chunks(path: Path, limit: int, size: int) -> Iterator[Lines] | None:
         size: Number of bytes after which a chunk ends.
 
     Returns:
-        The chunks; `None` if the first line is no row.
+        The chunks; `None` if the first line is not a row.
 
     Raises:
         BadInput: As `read_rows`.
@@ -384,7 +384,7 @@ def _row(path: Source, line: int, fields: Any, may_be_deep: bool = True) -> Row 
     if not isinstance(fields, dict):
         return BadRow(str(path), line, f"expected a JSON object, got {type(fields).__name__}")
     if may_be_deep and is_too_deep(fields):
-        return BadRow(str(path), line, f"not JSON that is read: nested deeper than {MAX_DEPTH} levels")
+        return BadRow(str(path), line, f"nested deeper than {MAX_DEPTH} levels")
     return Row(line, fields)
 
 
@@ -418,7 +418,7 @@ def _elements(text: IO[str], wrapped: bool) -> Iterator[tuple[int, Any]]:
     """Yield each element of the array with its first line.
 
     Raises:
-        JSONDecodeError: The text is no JSON array; its `lineno` is the first line of the invalid element.
+        JSONDecodeError: The text is not a JSON array; its `lineno` is the first line of the invalid element.
     """
     decoder = json.JSONDecoder()
     window = text.read(_CHUNK)
@@ -460,7 +460,7 @@ def _more(text: IO[str], window: str, line: int) -> str:
 
 
 def _has_text(text: IO[str]) -> bool:
-    """Read a text to its end and return True unless it is white space."""
+    """Read a text to its end and return True if it holds more than white space."""
     return any([bool(piece.strip()) for piece in iter(lambda: text.read(_CHUNK), "")])
 
 

@@ -48,7 +48,7 @@ def score_frame(
 
     Args:
         rows: Rows of scores in order.
-        bad: Places of rows that hold no conversation; a reason that begins with `bad-row:` marks one, too.
+        bad: Places of rows that hold no conversation; a reason that begins with `bad-row:` also marks one.
         is_escaped: True to escape texts that a spreadsheet would run as formulas, as in files of scores.
     """
     import polars as pl

@@ -39,7 +39,7 @@ def excel_rows(path: Path) -> Iterator[Row | BadRow]:
     """Yield the rows of an Excel workbook's only sheet with data; empty rows are skipped.
 
     Raises:
-        BadInput: The file is no workbook, is too large, has no sheet or several sheets with data, or two columns have
+        BadInput: The file is not a workbook, is too large, or has no or several sheets with data; or two columns have
             the same name.
         MissingExtra: The package that reads workbooks is not installed.
     """
@@ -82,7 +82,7 @@ def _check_workbook_size(path: Path) -> None:
         with open_regular(path) as stream, zipfile.ZipFile(stream) as archive:
             size = sum(entry.file_size for entry in archive.infolist())
     except (zipfile.BadZipFile, NotImplementedError):
-        raise BadInput(f"{path} is not an Excel workbook, although its name ends so; {_AS_TABLE}") from None
+        raise BadInput(f"{path} is not an Excel workbook, despite its suffix; {_AS_TABLE}") from None
     if size > _WORKBOOK_BYTES:
         raise BadInput(
             f"{path} unpacks to {format_size(size)}; a workbook may have {format_size(_WORKBOOK_BYTES)}. Save the "
@@ -111,7 +111,7 @@ def csv_rows(path: Path, stream: io.BufferedReader[Any], delimiter: str | None) 
             if header.count(delimiter) >= COLUMNS:
                 raise BadInput(f"{path} has more than {COLUMNS:,} columns; a table of conversations has few")
             if len(header) == _HEADER:
-                raise BadInput(f"{path} begins with a line of {_HEADER:,} characters or more, which no header is")
+                raise BadInput(f"{path} begins with a line of {_HEADER:,} characters or more; a header is shorter")
             names = _column_names(path, next(csv.reader([header], delimiter=delimiter), []))
             lines = _BoundedLines(path, text, header_line, delimiter)
             reader = csv.reader(lines, delimiter=delimiter, strict=True)
@@ -124,11 +124,11 @@ def csv_rows(path: Path, stream: io.BufferedReader[Any], delimiter: str | None) 
         except UnicodeDecodeError:
             raise BadInput(f"{path} is not UTF-8; save it as UTF-8") from None
         except csv.Error as error:
-            raise BadInput(f"{path} is no CSV: {error}") from None
+            raise BadInput(f"{path} is not CSV: {error}") from None
 
 
 class _BoundedLines:
-    """Lines of a table with a limit per row, because an unclosed quote makes one row of all that follow."""
+    """Lines of a table with a limit per row, because an unclosed quote joins all following lines to one row."""
 
     def __init__(self, path: Path, text: IO[str], line: int, delimiter: str) -> None:
         self._path, self._text, self._line, self._delimiter = path, text, line, delimiter

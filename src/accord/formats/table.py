@@ -1,6 +1,6 @@
 """Tables (CSV, TSV, Parquet, flat JSON) with a row per turn, a row per exchange, or a column of messages.
 
-A cell is a text, a list of messages or its JSON. If several annotators rated a conversation in a row each, it is read
+A cell is a text, a list of messages or its JSON. If several annotators rated a conversation in one row each, it is read
 once, and the other columns of these rows become the metadata entry `rated_rows`.
 """
 

@@ -170,7 +170,7 @@ def structured(value: Any) -> Any:
 
 
 def turns_in(value: Any) -> tuple[Turn, ...]:
-    """Return the turns of a cell with a conversation: messages, their JSON, or a transcript in plain text.
+    """Return the turns of a conversation cell: messages, their JSON, or a plain-text transcript.
 
     Raises:
         WrongShape: The cell holds none of these.

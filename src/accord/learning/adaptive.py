@@ -58,7 +58,7 @@ class AdaptiveRubric:
         """Prepare the completions.
 
         Raises:
-            BadInput: The head is no calibration, or learned from no or too few complete answers of a judge.
+            BadInput: The head is not a calibration, or it learned from too few complete answers of a judge.
         """
         if not isinstance(evaluator, Calibration):
             raise BadInput(f"an adaptive rubric needs a calibration of a judge's answers: {NEEDED}")
@@ -94,7 +94,7 @@ class AdaptiveRubric:
             annotators: Annotators whose predictions are averaged; None stands for a new annotator.
         """
         present = features.present[row]
-        # Only answers are completed; a metric that cannot be measured stays missing.
+        # Only answers are imputed; metrics that cannot be measured stay missing.
         completed = np.where(self._asked & ~present, self.table.values, features.values[row])
         weight = self._likeness(features.values[row], present & self.table.present.all(axis=0))
         there = np.broadcast_to(self._asked | present, completed.shape)

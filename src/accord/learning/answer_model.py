@@ -102,7 +102,7 @@ class AnswerModel(ABC):
         """Return the model updated by some labels from another domain.
 
         Raises:
-            BadInput: The model cannot adapt; the error names the model that can.
+            BadInput: The model cannot adapt; the error names a model that can.
         """
         raise BadInput(f"the {self.name} model cannot adapt to another domain; fit with answer_model: mixed")
 

@@ -4,7 +4,7 @@
 
 A sheet without a main rating (a user's thumb, a form with some answers) shows how its own question depends on the
 evidence. The expected answer to that question becomes one more column, from a source with a variance of its own: a few
-ratings of the main question only have to show how the two are related. A training text's own column is learned from
+ratings of the main question are enough to estimate how the two are related. A training text's column is learned from
 answers about other groups.
 """
 
@@ -117,7 +117,7 @@ class AuxiliaryQuestions:
         counts = cls(sheets, *(np.asarray(arrays[name]) for name in ("level", "slopes", "centre", "scale")))
         shape = (len(sheets), *counts.slopes.shape[1:])
         if counts.level.shape != shape[:1] or {counts.slopes.shape, counts.centre.shape, counts.scale.shape} != {shape}:
-            raise ValueError("other questions of another shape than their slopes")
+            raise ValueError("auxiliary questions and slopes have different shapes")
         return counts
 
 
@@ -169,7 +169,7 @@ def other_sheets(labels: Labels, rated: Labels, without: Collection[str] = ()) -
 
 
 def _has_evidence(features: EvidenceTable) -> NDArray[np.bool_]:
-    """(n,) of which rows anything is known."""
+    """Return (n,) True for rows with any value."""
     return np.asarray(features.present.any(axis=1))
 
 

@@ -37,12 +37,12 @@ class Unlearned(Head):
 
     @property
     def is_fitted(self) -> bool:
-        """Always True: there is nothing to learn."""
+        """Always True, because this baseline learns nothing."""
         return True
 
     @property
     def annotators(self) -> list[str]:
-        """None: a baseline imitates no annotator."""
+        """Empty: the prediction is the same for every annotator."""
         return []
 
     def describe(self) -> dict[str, Any]:
@@ -62,14 +62,14 @@ Floats = NDArray[np.float64]
 
 
 class _LabelsAlone(Head):
-    """A baseline that ignores the evidence: it counts the options that each annotator chose."""
+    """Baseline that ignores the evidence and counts the options that each annotator chose."""
 
     def __init__(self, question: Question) -> None:
         super().__init__(question)
         self.shares_: dict[str, Floats] = {}
 
     def fit(self, evidence: EvidenceTable, labels: Labels) -> Self:
-        """Count the answers of everyone together and of each annotator.
+        """Count the answers of all annotators together and of each annotator.
 
         Raises:
             BadInput: There is no label with evidence.
@@ -83,7 +83,7 @@ class _LabelsAlone(Head):
         self.shares_ = {_EVERYONE: everyone / everyone.sum()}
         for name in np.unique(rated.annotator.astype(str)):
             own = np.bincount(rated.answer[rated.annotator == name], minlength=options)
-            # One label's worth of everyone's habit keeps a person with few labels from certainty.
+            # A pseudo-label with the overall shares keeps annotators with few labels from certainty.
             self.shares_[str(name)] = (own + self.shares_[_EVERYONE]) / (own.sum() + 1.0)
         return self
 
@@ -94,20 +94,20 @@ class _LabelsAlone(Head):
 
     @property
     def annotators(self) -> list[str]:
-        """The annotators of the training ratings, sorted."""
+        """Sorted names of the annotators of the training ratings."""
         return sorted(name for name in self.shares_ if name != _EVERYONE)
 
     def describe(self) -> dict[str, Any]:
-        """The share of each option, by annotator."""
+        """Return the share of each option by annotator."""
         return {"method": self.method, "shares": {name: shares.tolist() for name, shares in self.shares_.items()}}
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        """The shares, by name."""
+        """Return the shares by annotator."""
         names = list(self.shares_)
         return {"names": names}, {"shares": np.stack([self.shares_[name] for name in names]), "options": self.options_}
 
     def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
-        """The inverse of `state`."""
+        """Restore the learned state from `state`."""
         self.shares_ = dict(zip(card["names"], arrays["shares"], strict=True))
         self.options_ = arrays["options"]
         return self
@@ -134,7 +134,7 @@ class Constant(_LabelsAlone):
     method = "constant"
 
     def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
-        """The same distribution for every row."""
+        """Return the same distribution for every row."""
         return self._scores(evidence, [(name or POPULATION, self.shares_[_EVERYONE]) for name in annotators])
 
 
@@ -145,7 +145,7 @@ class AnnotatorMean(_LabelsAlone):
     method = "annotator-mean"
 
     def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
-        """Each annotator's own distribution; that of all ratings for a new annotator."""
+        """Return each annotator's own distribution; a new annotator gets that of all ratings."""
         everyone = self.shares_[_EVERYONE]
         return self._scores(
             evidence, [(name or POPULATION, self.shares_.get(name or _EVERYONE, everyone)) for name in annotators]
@@ -163,7 +163,7 @@ class RandomDraw(_LabelsAlone):
         self.random_state = random_state
 
     def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
-        """A distribution with all mass on the drawn option."""
+        """Return distributions with all mass on the drawn option."""
         draws = np.random.default_rng(self.random_state).choice(
             len(self.options_), size=len(annotators), p=self.shares_[_EVERYONE]
         )
@@ -176,8 +176,8 @@ class RandomDraw(_LabelsAlone):
 class _JudgeAlone(Unlearned):
     """A baseline that repeats the judge's answer and learns no weights.
 
-    A judge that was not asked the question itself is read on the question whose answers correlate most with the
-    ratings of the training side; its scale is stretched linearly, and reversed if the correlation is negative.
+    If the judge did not answer the main question, the baseline reads the question whose answers correlate most with
+    the training ratings. Its scale is stretched linearly, and reversed if the correlation is negative.
     """
 
     def __init__(self, question: Question) -> None:
@@ -203,26 +203,26 @@ class _JudgeAlone(Unlearned):
         return self
 
     def choices(self) -> list[str]:
-        """The judge's question that is read, if it is another one."""
+        """Return the judge's question that is read, if it differs from the main question."""
         if self.answered_ == self.question.id:
             return []
         return [f"the judge's answer to {self.answered_!r}{', reversed' if self.is_reversed_ else ''}"]
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        """The judge's question that is read."""
+        """Return the judge's question that is read."""
         return {"answered": self.answered_, "reversed": self.is_reversed_}, {}
 
     def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
-        """The inverse of `state`."""
+        """Restore the learned state from `state`."""
         self.answered_, self.is_reversed_ = str(card["answered"]), bool(card["reversed"])
         return self
 
     @abstractmethod
     def _answer(self, shares: Floats) -> Floats:
-        """The prediction (K,) that this baseline makes of the judge's distribution (K,)."""
+        """Return the prediction (K,) for the judge's distribution (K,)."""
 
     def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
-        """The judge's answer, the same for every annotator."""
+        """Return the judge's answer, which is the same for every annotator."""
         options, shares, known = evidence.distribution(self.answered_)
         if self.answered_ != self.question.id:
             shares = shares @ _stretched(np.array(options), self.options_, self.is_reversed_)
@@ -249,7 +249,7 @@ def _stretched(own: Floats, options: Floats, is_reversed: bool) -> Floats:
 
 
 def _between(at: float, options: Floats) -> Floats:
-    """(K,) all mass on the two options around a position on the scale, so that the mean is that position."""
+    """Return (K,) all mass on the two options around a position, so that the mean equals the position."""
     above = int(np.clip(np.searchsorted(options, at), 1, len(options) - 1))
     share = float(np.clip((at - options[above - 1]) / (options[above] - options[above - 1]), 0.0, 1.0))
     shares = np.zeros(len(options))
@@ -278,7 +278,7 @@ class JudgeArgmax(_JudgeAlone):
 
 
 class _ColumnLine(NamedTuple):
-    """A least-squares line of the ratings on one column: its place, its slope, the means of column and ratings."""
+    """Least-squares line of the ratings on one column: column index, slope, and means of column and ratings."""
 
     place: int
     slope: float
@@ -287,7 +287,7 @@ class _ColumnLine(NamedTuple):
 
 
 def _closest_column(table: EvidenceTable, rated: Ratings, places: Iterable[int]) -> _ColumnLine | None:
-    """The column that explains most of the ratings' variance; ratings without it count as unexplained."""
+    """Return the column that explains most of the ratings' variance; ratings without a value count as unexplained."""
     best, most = None, 0.0
     for place in places:
         rows = np.flatnonzero(table.present[rated.row, place])
@@ -301,7 +301,7 @@ def _closest_column(table: EvidenceTable, rated: Ratings, places: Iterable[int])
 
 
 _LEAST_RATINGS = 3
-"""A line through two points explains everything."""
+"""Minimum number of points; a line through two points always fits exactly."""
 
 
 @heads.register("best-column")
@@ -344,7 +344,7 @@ class BestColumn(_LabelsAlone):
 
     @property
     def annotators(self) -> list[str]:
-        """None: the prediction is the same for every annotator."""
+        """Empty: the prediction is the same for every annotator."""
         return []
 
     def choices(self) -> list[str]:
@@ -357,22 +357,22 @@ class BestColumn(_LabelsAlone):
         return first.name if first.option is None else str(first.question)
 
     def describe(self) -> dict[str, Any]:
-        """The chosen column and its slope."""
+        """Return the chosen column and its slope."""
         return {"method": self.method, "column": self._name, "slope": self.line_[0]}
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        """The shares, the column and the line."""
+        """Return the shares, the column and the line."""
         card, arrays = super().state()
         return {**card, "columns": [asdict(column) for column in self.columns_], "line": list(self.line_)}, arrays
 
     def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
-        """The inverse of `state`."""
+        """Restore the learned state from `state`."""
         slope, center, mean = map(float, card["line"])
         self.columns_, self.line_ = tuple(Column(**column) for column in card["columns"]), (slope, center, mean)
         return super().restore(card, arrays)
 
     def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
-        """The line's prediction for every row, the same for every annotator."""
+        """Return the line's prediction for every row, which is the same for every annotator."""
         table = evidence.align(self.columns_).expected()
         slope, center, mean = self.line_
         base = self.shares_[_EVERYONE]
@@ -385,14 +385,14 @@ class BestColumn(_LabelsAlone):
 
 
 def tilted(base: Floats, options: Floats, means: Floats) -> Floats:
-    """The distributions (n, K) closest to `base` (K,) that have given means (n,), moved inside the scale.
+    """Return the distributions (n, K) closest to `base` (K,) with given means (n,), clipped to the scale.
 
     Each is base · exp(λ · option), normalized, with λ found by bisection.
 
     >>> tilted(np.array([0.25, 0.5, 0.25]), np.array([1.0, 2.0, 3.0]), np.array([2.0])).round(3).tolist()
     [[0.25, 0.5, 0.25]]
     """
-    from scipy.special import softmax  # here: commands that fit nothing do not load SciPy
+    from scipy.special import softmax  # imported here, so that commands that do not fit load no SciPy
 
     width = float(np.ptp(options))
     targets = np.clip(means, options[0] + 0.01 * width, options[-1] - 0.01 * width)
@@ -418,13 +418,13 @@ class _TurnScores(Unlearned):
         """Check that turns were scored.
 
         Raises:
-            BadInput: They were not.
+            BadInput: The evidence has no turn scores.
         """
         self._place(evidence)
         return self
 
     def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
-        """The turns' score, between the two nearest options, the same for every annotator."""
+        """Return the turns' score, split between the two nearest options; it is the same for every annotator."""
         place = self._place(evidence)
         signature = Signature.of(self.method, question=self.question.id, version=__version__)
         result: list[Score | Unscored] = []
@@ -445,7 +445,7 @@ class _TurnScores(Unlearned):
         return names.index(self.column)
 
     def _shares(self, score: float) -> Floats:
-        """(K,) all mass on the two options around the place of 1 to 5 on the question's scale."""
+        """Return (K,) all mass on the two options around a score of 1 to 5, mapped to the question's scale."""
         low, high = self.options_[0], self.options_[-1]
         return _between(low + (score - MIN_SCORE) / (MAX_SCORE - MIN_SCORE) * (high - low), self.options_)
 

@@ -337,7 +337,7 @@ class Calibration(Head):
     def signature(self) -> Signature:
         """Return the signature of this head's scores."""
         self.check_fitted()
-        if self._made_signature is None:  # every live reply asks for it
+        if self._made_signature is None:  # cached, because every live reply needs it
             self._made_signature = self._signature()
         return self._made_signature
 

@@ -74,7 +74,7 @@ class Predictions:
 
     @classmethod
     def missing(cls, name: str, rated: Ratings, split: Split | None = None, reason: str = "") -> Predictions:
-        """Return no prediction of any rating; `reason` is why the test side of `split` has none."""
+        """Return empty predictions; `reason` explains why the test side of `split` has none."""
         n = len(rated)
         lost = 0 if split is None else sum(group in split.test for group in rated.group)
         shares = np.zeros((n, len(rated.options)))
@@ -145,14 +145,14 @@ class HeldOutAnswers:
         """Return the answers from `arrays`.
 
         Raises:
-            ValueError: The shapes do not match, or an answer is no option.
+            ValueError: The shapes do not match, or an answer is not an option.
         """
         answers = cls(**{name: arrays[name] for name in cls.__dataclass_fields__})
         n, options = len(answers.answer), len(answers.options)
         if answers.known.shape != (n, options) or answers.new.shape != (n, options) or answers.group.shape != (n,):
-            raise ValueError("held-out predictions of another shape")
+            raise ValueError("held-out predictions have different shapes")
         if answers.answer.dtype.kind not in "iu" or ((answers.answer < 0) | (answers.answer >= options)).any():
-            raise ValueError("held-out answers that are no options")
+            raise ValueError("held-out answers are not options of the scale")
         return answers
 
 
@@ -170,7 +170,7 @@ class PredictionCache(Protocol):
 
 @dataclass(frozen=True)
 class Experiment:
-    """Ratings to predict, what to learn from, and the folds.
+    """Ratings to predict, training data and folds.
 
     Attributes:
         question: Question that is predicted.

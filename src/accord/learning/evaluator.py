@@ -103,7 +103,7 @@ class Evaluator:
 
     @property
     def takes_every_sheet(self) -> bool:
-        """True if it learns from answers about samples without a rating on its own question."""
+        """True if the head learns from answers about samples without a rating on its question."""
         return self.head.takes_every_sheet and not any(map(learns, self.sources))
 
     @property
@@ -256,7 +256,7 @@ class Evaluator:
     ) -> Flow[list[Score | Unscored]]:
         """Complete the predictions of the head: base rate, notes, other questions, plausibility gate.
 
-        Every score of this evaluator passes here: of files, batches, live replies and pages.
+        All scores go through this method: files, batches, live replies and pages.
 
         Args:
             samples: The samples.
@@ -272,7 +272,7 @@ class Evaluator:
         return (yield from self.with_others(samples, self.with_questions(scores, predict), is_gated))
 
     def with_base_rate(self, scores: Sequence[Score | Unscored]) -> list[Score | Unscored]:
-        """Score samples that the recorded judge lacks with the distribution of all ratings, and a warning.
+        """Score samples without a recorded answer by the distribution of all ratings, with a warning.
 
         A recorded judge cannot be asked again, so no better prediction is possible. Samples that lack evidence for
         another reason stay unscored.
@@ -368,7 +368,7 @@ class Evaluator:
     # --- as a folder --------------------------------------------------------------------------------------------
 
     def save(self, folder: str | Path) -> None:
-        """Write `evaluator.json`, `arrays.safetensors` and the files that people may edit into a folder.
+        """Write `evaluator.json`, `arrays.safetensors` and the editable files into a folder.
 
         Raises:
             NotFitted: The evaluator is not fitted.

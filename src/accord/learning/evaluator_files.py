@@ -1,4 +1,4 @@
-"""Files of a saved evaluator: `evaluator.json`, `arrays.safetensors`, and files that people may edit."""
+"""Files of a saved evaluator: `evaluator.json`, `arrays.safetensors`, and editable files."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def read_arrays(folder: Path) -> Arrays:
     except SafetensorError as error:
         raise BadInput(f"{folder} holds a damaged evaluator ({type(error).__name__}); fit it again") from None
     if unusable := [name for name, array in arrays.items() if not _is_usable(name, array)]:
-        raise BadInput(f"{folder} holds a damaged evaluator ({unusable[0]} is no finite number); fit it again")
+        raise BadInput(f"{folder} holds a damaged evaluator ({unusable[0]} is not a finite number); fit it again")
     return arrays
 
 

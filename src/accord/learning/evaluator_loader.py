@@ -1,6 +1,6 @@
 """Evaluators from settings or from saved folders, which are checked completely when they are loaded.
 
-The author of a folder is unknown, so an error in it must show up at loading and not while scoring.
+The author of a folder is unknown, so errors must appear when the folder is loaded, not during scoring.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def load_evaluator(folder: str | Path, project: Path | None = None) -> Evaluator
             above the evaluator's folder, or the working folder if there is none.
 
     Raises:
-        BadInput: The folder holds no evaluator, is damaged or edited where it may not be, or was written by a version
+        BadInput: The folder holds no evaluator, is damaged or has an invalid edit, or was written by a version
             of Accord that this one cannot read.
     """
     return _loaded(folder, 0, project_of(folder) if project is None else project)
@@ -112,7 +112,7 @@ def _loaded(folder: str | Path, depth: int, project: Path) -> Evaluator:
         ids = about["other_questions"]
         others = tuple(_loaded(source / OTHER_QUESTIONS / str(n), depth + 1, project) for n in range(len(ids)))
         if [other.question.id for other in others] != ids:
-            raise ValueError("evaluators of other questions than the card names")
+            raise ValueError("the folder holds other evaluators than the card names")
         answers = part_arrays(HELD_OUT, arrays)
         held_out = HeldOutAnswers.restored(answers) if answers else None
         rated = part_arrays(TRAINING_SET, arrays)
@@ -131,7 +131,7 @@ def _loaded(folder: str | Path, depth: int, project: Path) -> Evaluator:
 
 
 def _check_scores(head: Head, level: Level | None) -> None:
-    """Let a restored head score rows with and without evidence for every annotator, and describe itself.
+    """Check that a restored head can score rows with and without evidence for every annotator, and describe itself.
 
     Raises:
         Exception: One of `DAMAGED`: the head cannot score, or a score or its description is not finite.
@@ -158,7 +158,7 @@ def _check_scores(head: Head, level: Level | None) -> None:
         raise ValueError("not one score per sample")
     scale = head.question.scale
     if scale.is_ordered and any(isinstance(each, Score) and each.options != scale.numbers for each in scores):
-        raise ValueError("scores on another scale than the question's")
+        raise ValueError("scores are not on the question's scale")
 
 
 def _restored(row: SourceCard, arrays: Arrays, folder: Path, context: SourceContext) -> Source:

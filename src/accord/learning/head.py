@@ -144,7 +144,7 @@ RENAMED = {
     "flat": "curves: {flat: ...}", "smooth": "curves: {smooth: ...}", "form": "curves: {form: ...}",
     "loss": "curves: {loss: ...}",
 }  # fmt: skip
-"""Present names of settings that had other names before."""
+"""New names of renamed settings."""
 
 
 def make_head(name: str, question: Question, settings: Mapping[str, Any]) -> Head:

@@ -70,7 +70,7 @@ def importance(
     Z = np.nan_to_num((matrix(features) - mean) / scale, nan=0.0)
     fits = {q.id: _Fit(Z, ratings(evidence, labels, q)) for q in (main, *questions) if _has_order(q, evidence, labels)}
     if main.id not in fits:
-        raise BadInput(f"all labels on {main.id!r} are equal; nothing moves them")
+        raise BadInput(f"all labels on {main.id!r} are equal, so importance is undefined")
     whole = {name: fit.gradient(None) for name, fit in fits.items()}
     others = [name for name in fits if name != main.id and fits[name].explains(whole[name]) >= _LEAST_EXPLAINED]
     if not others:

@@ -244,7 +244,7 @@ def _fitted(mode: str, strength: float, findings: Floats, inputs: Floats, marked
     if mode == ISOTONIC:
         from sklearn.isotonic import IsotonicRegression
 
-        # Two pseudo-labels per level with the overall share of marks keep small levels from certainty.
+        # Two pseudo-labels with the overall share of marks keep levels with few labels from certainty.
         levels, place = np.unique(findings, return_inverse=True)
         rate = marked.mean()
         count = np.bincount(place)

@@ -53,11 +53,11 @@ class Bins:
 
     @cached_property
     def known(self) -> list[Floats]:
-        """Each column's seen values, rising."""
+        """Stored values of each column in ascending order."""
         return [column[np.isfinite(column)] for column in self.seen.T]
 
     def soft(self, X: Floats) -> Floats:
-        """(n, M, BINS + 1) how much each value belongs to each bin, summing to 1; the last marks a missing value."""
+        """(n, M, BINS + 1) membership of each value in each bin, summing to 1; the last bin is for missing values."""
         return _soft(self.ranks(X))
 
     def places(self, column: int, values: Floats) -> NDArray[np.intp]:
@@ -255,7 +255,7 @@ class Additive:
         return {}
 
     def _repeated(self, column: int, values: Floats) -> Floats:
-        """Look up a column that comes again with every live reply that lacks the same evidence."""
+        """Look up a column, cached because live replies with the same missing evidence repeat it."""
         key = column, values.tobytes()
         result = self._columns.get(key)
         if result is None:

@@ -136,7 +136,7 @@ class MixedModel:
 
     def standardize(self, X: Floats) -> Floats:
         """(n, p) features in standard deviations of the training rows."""
-        # A missing value is the feature's mean: it pulls the prediction nowhere.
+        # A missing value is replaced by the feature's mean, which leaves the prediction unchanged.
         return np.nan_to_num((X - self.feature_mean_) / self.feature_scale_, nan=0.0)
 
 
@@ -186,7 +186,7 @@ def adapted(
     )
     pull = np.linalg.solve(covariance, y - moved.predict(X, annotator))
     moved.intercept_ = moved.intercept_ + level * float(pull.sum())
-    # Without annotator effects in the first fit there is nothing to update.
+    # A first fit without annotator effects has nothing to update.
     np.add.at(moved.offsets_, who, offset * looseness * pull)
     np.add.at(moved.own_slopes_, who, (looseness * pull)[:, None] * Z * slope)
     return moved

@@ -4,7 +4,7 @@
 
 e_m = E_m[bin of metric m], E of shape (M, bins, D). The model is a regressor (squared error), or a classifier
 (cross-entropy) of the rating's position between the ends of the scale: ŷ = low + (high - low)·σ(z). It is trained by
-Adam with early stopping on inner folds. With a few hundred labels it overfits within some tens of steps; it serves as a
+Adam with early stopping on inner folds. With a few hundred labels it overfits within tens of steps, so it is only a
 baseline.
 """
 
@@ -111,7 +111,7 @@ class Experts:
     def contributions(self, X: Floats) -> Floats:
         """Return (n, M) the contribution of each metric in units of the scale.
 
-        For a classifier the prediction is shared out in proportion.
+        For a classifier, the prediction is divided among the metrics in proportion.
         """
         own = self._parts(self.bins.hard(X)) - self.centre
         if self.loss == "squared":

@@ -1,4 +1,4 @@
-"""Group shifts: scores without bias on the mean of each audited group (multicalibration; LLM-RUBRIC, footnote 17).
+"""Group shifts that remove the bias of each audited group's mean score (multicalibration; LLM-RUBRIC, footnote 17).
 
     p'(y) ∝ p(y)·exp(λ·y),   λ = Σ over the groups of a conversation,   λ_group ~ N(0, τ²)
 

@@ -146,7 +146,7 @@ class NetworkSettings:
         like, unknown = given.get("like", "regularised"), sorted(set(rest) - set(cls.__dataclass_fields__))
         if unknown or like not in ("regularised", "paper"):
             allowed = ", ".join(["like", *cls.__dataclass_fields__])
-            what = f"unknown setting of a network: {', '.join(unknown)}" if unknown else "like is regularised or paper"
+            what = f"unknown network setting: {', '.join(unknown)}" if unknown else "like is regularised or paper"
             raise BadInput(f"{what}; allowed: {allowed}")
         defaults = PAPER if like == "paper" else cls()
         hidden = rest.get("hidden", defaults.hidden)

@@ -79,7 +79,7 @@ class Plausibility:
         known = ~np.isnan(X).any(axis=1)
         X, kind = X[known], kind[known]
         if len(set(kind)) < len(made):
-            raise BadInput("the likelihood model measured no reply; check it: accord models check")
+            raise BadInput("the likelihood model measured no reply; check the model: accord models check")
         mean, scale = X.mean(axis=0), np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
         fitted = LogisticRegression(C=_REGULARISATION, max_iter=1000).fit((X - mean) / scale, kind)
         bare = cls(model, mean, scale, fitted.coef_, fitted.intercept_)

@@ -3,7 +3,7 @@
     P(y) = Σ_m w_m·p_m(y),   w = argmax Σ_i log Σ_m w_m·p_m(y_i),   w_m ← mean_i (w_m·p_m(y_i) / Σ_k w_k·p_k(y_i))
 
 over ratings predicted without their groups (stacking: Wolpert, 1992; of distributions: Yao et al., 2018). Complex
-models have to prove their worth. A simple candidate (constant, judge, column) is taken alone if its loss is within one
+models must be shown to be better. A simple candidate (constant, judge, column) is taken alone if its loss is within one
 standard error, over groups, of the average's. Otherwise the plain mean of the personal models is taken unless it is
 significantly worse (p < .05), then equal weights on the same condition, and only then the weights above.
 """
@@ -29,7 +29,7 @@ from accord.values import Labels
 CANDIDATES = ("constant", "judge", "column", "mixed", "curves", "network")
 """Candidates from the simplest to the most complex."""
 SIMPLE = ("constant", "judge", "column")
-"""Candidates that replace the average unless they are shown to be worse."""
+"""Simple candidates that replace the average unless they are significantly worse."""
 PERSONAL = ("mixed", "network")
 """Candidates that model each annotator. Their plain mean comes first because fitted weights are noisy."""
 FEWEST_FOR_NETWORK = 500
@@ -38,15 +38,15 @@ FEWEST_FOR_STACK = 20
 """Below this number of labels the inner folds are too small to compare candidates."""
 LEAST_WEIGHT = 0.1
 SHOWN = 1.96
-"""Standard errors by which an equal average must be worse to lose against fitted weights."""
+"""Fitted weights replace equal weights only if equal weights are worse by this many standard errors."""
 _STEPS = 500
 _NETWORK_SPEED, _NETWORK_START = 2e9, 10.0
-"""Rough operations per second of training on one core, and seconds of compilation."""
+"""Approximate training speed on one core in operations per second, and compile time in seconds."""
 
 
 @dataclass(frozen=True)
 class CandidateTrial:
-    """SystemMetrics of one candidate.
+    """Result of one candidate.
 
     Attributes:
         name: One of `CANDIDATES`.
@@ -67,7 +67,7 @@ Makers = Mapping[str, Callable[[], AnswerModel]]
 def fit_stack(
     make: Makers, evidence: EvidenceTable, rated: Ratings, labels: Labels, max_seconds: float
 ) -> tuple[AnswerModel, Floats, tuple[CandidateTrial, ...]]:
-    """Compare the candidates on inner folds and fit those that are kept on everything.
+    """Compare the candidates on inner folds and fit the selected ones on all ratings.
 
     Args:
         make: Makers of the candidates, in the order of `CANDIDATES`.
@@ -241,7 +241,7 @@ class StackedAnswers(AnswerModel):
         Raises:
             BadInput: Always.
         """
-        raise BadInput("a stack is made of fitted models; use fit_stack")
+        raise BadInput("a stack combines fitted models; use fit_stack")
 
     def distributions(self, features: EvidenceTable, annotators: Sequence[str | None]) -> Floats:
         """Return (n, K) the weighted mean of the parts' distributions."""

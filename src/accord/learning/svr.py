@@ -2,8 +2,8 @@
 
     μ(z) = b + Σ_i α_i·exp(-|z - z_i|² / d)
 
-z is the evidence, standardized on the rated texts; d is the number of columns. C and the width of the tube are those of
-`GRID` with the lowest squared error on inner folds.
+z is the evidence, standardized on the rated texts; d is the number of columns. C and the tube width are the pair in
+`GRID` that has the lowest squared error on inner folds.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class ScaleLevels:
 
 
 USUAL = 0.95
-"""Share of training rows with a value from which on a row without it gets a warning."""
+"""A row without a value gets a warning if at least this share of training rows has one."""
 IN_DISTRIBUTION = 0.99
 """Share of inputs like the training data that pass without a warning."""
 _FEWEST = 20
@@ -202,7 +202,7 @@ class TrainingReference:
         groups: Number of groups that the bands rest on.
         coverage: Coverage of the bands.
         out_of_distribution: Distance to the training inputs.
-        versions: Sorted versions of the judge; empty if its endpoint reports none.
+        versions: Sorted versions of the judge; empty if its API reports none.
         history: (m, d) evidence of texts with all answers of the judge; NaN for other missing values.
         history_group: (m,) group of each of these texts.
         of_turns: True if the texts were single turns.

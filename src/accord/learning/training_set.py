@@ -18,12 +18,12 @@ _WHOLE = -1
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """Conversations whose ratings were there when an evaluator was fitted.
+    """Conversations that had ratings when an evaluator was fitted.
 
     Attributes:
         digest: (n,) rising digests of the rated conversations.
         used: (n,) True for conversations that the evaluator learned from; the others were held out.
-        rated: (m, 2) place of each rated target's conversation in `digest`, and its turn; -1 for the whole.
+        rated: (m, 2) index of each rated target's conversation in `digest`, and its turn; -1 for the whole.
     """
 
     digest: NDArray[np.uint64]
@@ -55,13 +55,13 @@ class TrainingSet:
         )
 
     def place(self, conversation: Conversation) -> int | None:
-        """Return the place of a conversation, or None if it is not in the set or its content differs."""
+        """Return the index of a conversation, or None if it is not in the set or its content differs."""
         digest = np.uint64(digest_of(conversation))
         place = int(np.searchsorted(self.digest, digest))
         return place if place < len(self.digest) and self.digest[place] == digest else None
 
     def turns(self, place: int) -> frozenset[int | None]:
-        """Return the rated turns of the conversation at a place; None stands for the whole conversation."""
+        """Return the rated turns of the conversation at an index; None stands for the whole conversation."""
         first, end = np.searchsorted(self.rated[:, 0], [place, place + 1])
         return frozenset(None if turn == _WHOLE else int(turn) for turn in self.rated[first:end, 1])
 
@@ -71,7 +71,7 @@ class TrainingSet:
 
     @classmethod
     def restored(cls, arrays: Mapping[str, NDArray[Any]]) -> TrainingSet:
-        """Return the training set that `arrays` gave.
+        """Return the training set from `arrays`.
 
         Raises:
             ValueError: The arrays do not fit each other.
@@ -80,7 +80,7 @@ class TrainingSet:
         n = len(result.digest)
         fits = result.digest.dtype == np.uint64 and result.used.dtype == np.bool_ and result.rated.dtype == np.int64
         if not fits or result.used.shape != (n,) or result.rated.ndim != 2 or result.rated.shape[1] != 2:
-            raise ValueError("a training set of another shape")
+            raise ValueError("arrays of the training set have different shapes")
         if len(result.rated) and not 0 <= result.rated[:, 0].min() <= result.rated[:, 0].max() < n:
             raise ValueError("ratings of conversations that are not in the training set")
         return result

@@ -92,7 +92,7 @@ class LabelFree(Head):
 
     def describe(self) -> dict[str, Any]:
         """Return the features and a note on the levels."""
-        note = "ranks without labels; levels are spread evenly over the scale and match no annotator"
+        note = "ranks without labels; levels are spread evenly over the scale and are not calibrated"
         return {"method": self.method, "features": list(self.features), "trust": self.trust, "note": note}
 
     def state(self) -> tuple[dict[str, Any], Arrays]:

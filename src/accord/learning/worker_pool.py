@@ -1,4 +1,4 @@
-"""Pool of worker processes: this process takes pieces of work from the front, each worker from the back.
+"""Pool of worker processes. The main process takes pieces of work from the front, the workers from the back.
 
 Workers are fresh Python processes, so that no lock of this process is copied and scripts need no `if __name__ ==
 "__main__"`. Work is sent by cloudpickle.
@@ -137,7 +137,7 @@ class _PoolCall:
         self.done = SimpleQueue[tuple[int, tuple[Any] | None]]()
 
     def take(self, first: bool = False) -> int | None:
-        """Return the index of the first or the last piece that is left; None without any."""
+        """Return the index of the first or the last remaining piece; None if none remains."""
         try:
             return self._left.popleft() if first else self._left.pop()
         except IndexError:
@@ -167,7 +167,7 @@ class _WorkerThread:
                 self._worker.send_work(batch.work)
                 while (place := batch.take()) is not None:
                     batch.done.put((place, (self._worker.ask(batch.pieces[place]),)))
-        except Exception:  # the main process repeats the piece and meets any error of its own
+        except Exception:  # the main process repeats the piece, which raises the error there
             if batch is not None and place is not None:
                 batch.done.put((place, None))
 

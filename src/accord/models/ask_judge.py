@@ -1,4 +1,4 @@
-"""Judging: a judge's answers to a rubric's questions about samples, through the path of `accord.models.exchange`."""
+"""Ask a judge a rubric's questions about samples; the requests go through `accord.models.exchange`."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from accord.store import PaidRow, Store, batches
 from accord.values import Question, Rubric, Sample, Signature, Target, canonical_json, content_hash
 
 PREPARED_AT_ONCE = 64
-"""Samples whose answers are looked up in one query."""
+"""Number of samples whose answers are looked up in one query."""
 SAMPLES_AT_ONCE = 16
-"""Samples that are judged at the same time."""
+"""Number of samples that are judged at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class SampleUnit(Unit[JudgeRequest, Answer]):
     """The questions about one sample.
 
     Attributes:
-        sample: The sample as the judge is shown it.
+        sample: The sample as shown to the judge.
         keys: Key of each question that applies, by question id; questions with equal wording share a key.
         truncated_share: See `Judged`.
     """
@@ -128,14 +128,14 @@ class JudgeExchange(Exchange[JudgeRequest, Answer]):
         }
 
     def decode(self, request: JudgeRequest, stored: Mapping[str, Any]) -> Answer:
-        """Return a stored answer under the question's present name, which another rubric may have changed."""
+        """Return a stored answer under the question's current name; another rubric may have used a different one."""
         probabilities = json.loads(stored["probabilities"])
         return Answer(request.question.id, probabilities, stored["outside"], stored["version"])
 
     def units(
         self, samples: Iterable[Sample], find: Callable[[Iterable[str]], Mapping[str, Any]]
     ) -> Iterator[SampleUnit]:
-        """Yield each sample's questions with the stored answers, which are looked up for some dozens at a time."""
+        """Yield each sample's questions with stored answers, looked up for several dozen samples at a time."""
         for batch in batches(samples, PREPARED_AT_ONCE):
             prepared = [self._prepare(sample) for sample in batch]
             stored = find(key for _, requests, _ in prepared for key in requests)
@@ -171,7 +171,7 @@ class JudgeExchange(Exchange[JudgeRequest, Answer]):
         return Judged(unit.sample.target, found, unit.truncated_share)
 
     def stored(self, samples: Iterable[Sample]) -> Iterator[tuple[SampleUnit, Judged]]:
-        """Yield each sample's stored answers, with recorded failures and `not judged yet` for the others."""
+        """Yield the answers to each sample: stored answers, recorded failures, or `not judged yet`."""
         failures = self.failures or {}
         for unit in self.units(samples, self.ledger.stored):
             lacking = {
@@ -192,7 +192,7 @@ async def judge_all(
     lease: Lease | None = None,
     failures: dict[str, Missing] | None = None,
 ) -> AsyncGenerator[Judged, None]:
-    """Judge samples as they come; every answer is stored as soon as it arrives.
+    """Judge samples as they arrive, and store every answer immediately.
 
     Questions that do not apply are not asked. Answers that the store holds or that another process is asking for are
     not requested again. Failures are returned but never stored, so that the next run asks again.
@@ -203,9 +203,9 @@ async def judge_all(
         samples: Samples to judge.
         store: Store of the answers.
         concurrency: Samples in progress.
-        context: Most tokens of one request; longer conversations are shown in part.
-        budget: Stopped if the store fails.
-        lease: Claims of requests.
+        context: Maximum tokens per request; longer conversations are shown in part.
+        budget: Budget of the run; it is stopped if the store fails.
+        lease: Terms of the claims on requests.
         failures: Filled with failed requests by key.
 
     Raises:

@@ -27,26 +27,26 @@ ENDPOINT: Final = "/v1/chat/completions"
 WINDOW: Final = "24h"
 MARK = "accord"
 PAGE, PAGES = 100, 50
-"""Batches in one page of the provider's list, and the most pages read to find lost batches."""
+"""Batches per page of the provider's list, and maximum number of pages to search for lost batches."""
 GRACE = timedelta(hours=1)
-"""Time during which a batch whose submission got no answer is looked for before its prompts are submitted again."""
+"""Time to search for a batch whose submission got no answer; after it, the prompts are submitted again."""
 UNCONFIRMED = "unconfirmed"
-"""Status of a batch whose submission got no answer and that the provider does not list yet."""
+"""Status of a batch whose submission got no answer and which the provider does not list yet."""
 MOST_REQUESTS = 50_000
 MOST_BYTES = 150_000_000
 MOST_FILE_BYTES = 1_000_000_000
-"""Most bytes of a file of replies, 20 kB per request."""
+"""Maximum bytes of a file of replies, 20 kB per request."""
 FILE_SECONDS = 900.0
-"""Seconds that the transfer of a file may take."""
+"""Time limit for the transfer of a file, in seconds."""
 GONE, COMPLETED = "gone", "completed"
 NO_RESULT_LINE, RESULT_FILE_GONE = "no result line", "result file gone"
 """Reasons of requests of a finished batch without a line in its result files."""
 RETRYABLE = re.compile(r"HTTP (408|409|429|5\d\d)|malformed|batch_expired|expired|cancelled|batch_cancelled|gone")
-"""Reasons of failed requests to submit again; a refused or rejected request would fail again."""
+"""Reasons of failed requests that are submitted again; a refused or rejected request would fail again."""
 _NAME = re.compile(r"[\w:-][\w.:-]{0,199}", re.ASCII)
 RUNNING = frozenset({"validating", "in_progress", "finalizing", "cancelling"})
 _REJECTED = frozenset({"rejected", "too long", "rate-limited"})
-"""Reasons of failed submissions that tell for certain that no batch was started."""
+"""Reasons of failed submissions that prove that no batch was started."""
 
 
 class BatchChat:
@@ -118,7 +118,7 @@ class BatchResults(NamedTuple):
     Attributes:
         replies: Replies by key.
         failed: Reason of each request that failed, by key.
-        no_line: Reason of the requests that are in neither.
+        no_line: Failure reason of the requests that have no line in the result files.
         unreadable: Description of the result files that have to be downloaded again; empty if all were read.
     """
 
@@ -129,7 +129,7 @@ class BatchResults(NamedTuple):
 
 
 def may_have_started(error: CallFailed) -> bool:
-    """Return True if a submission that failed this way can have started a batch all the same."""
+    """Return True if a batch may have started although its submission failed this way."""
     return error.failure.reason not in _REJECTED
 
 
@@ -146,7 +146,7 @@ class BatchEndpoint:
                 yield
 
     async def upload(self, lines: bytes) -> str:
-        """Upload a batch file and return its id; nothing is paid for yet.
+        """Upload a batch file and return its id. The upload is free.
 
         Raises:
             CallFailed: The provider did not accept the file.
@@ -159,7 +159,7 @@ class BatchEndpoint:
             return file.id
 
     async def start(self, file: str, mark: str) -> Batch:
-        """Start a batch of an uploaded file. `marked` finds it by its mark if the answer to this call is lost.
+        """Start a batch from an uploaded file. If the answer is lost, `marked` finds the batch by its mark.
 
         Raises:
             CallFailed: The provider did not start it, or its answer did not arrive (see `may_have_started`).
@@ -244,7 +244,7 @@ def _unreadable(file: str, content: bytes) -> str:
 
 
 def batch_files(pending: Mapping[str, Prompt], model: str) -> Iterator[tuple[list[str], bytes]]:
-    """Yield batch files within a provider's limits, each with its keys; every prompt is a line."""
+    """Yield batch files within a provider's limits, each with its keys. Each line is one prompt."""
     keys: list[str] = []
     lines: list[bytes] = []
     size = 0
@@ -285,7 +285,7 @@ def _count(value: Any) -> int:
 
 
 def _is_name(value: Any) -> bool:
-    """Return True for an id or a status that is safe in a URL and on a line and holds no part of a secret."""
+    """Return True if an id or a status is safe in a URL and in one line, and contains no part of a secret."""
     return isinstance(value, str) and _NAME.fullmatch(value) is not None and redact(value) == value
 
 

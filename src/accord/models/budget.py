@@ -64,7 +64,7 @@ def load_prices(folder: Path = Path()) -> dict[str, Price]:
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """Caps of a budget; None is no cap.
+    """Caps of a budget; None means no cap.
 
     Raises:
         BadInput: A cap is negative, infinite or not a number.
@@ -88,7 +88,8 @@ class Caps:
 class Budget:
     """Usage so far and in progress, against caps; shared by all requests of a run.
 
-    With an `account` the caps hold for all processes that share it; this process spends slices that it takes from it.
+    With an `account` the caps hold for all processes that share it, and this process takes its budget from it in
+    slices.
     """
 
     def __init__(self, caps: Caps, prices: Mapping[str, Price], account: SharedBudget | None = None) -> None:
@@ -104,7 +105,7 @@ class Budget:
         self.money = 0.0
         self._reserved_money = 0.0
         self.stopped: AccordError | None = None
-        """Error after which no request is sent: the store cannot keep answers that would be paid for."""
+        """Error of the store; no request is sent after it, because a paid answer could not be stored."""
 
     def price(self, model: str) -> Price | None:
         """Return the model's price, or None without one; a model in this process is free."""
@@ -132,10 +133,10 @@ class Budget:
         self._reserved_money += self._cost(model, estimate)
 
     async def afford(self, model: str, estimate: Usage) -> None:
-        """Take slices for a request ahead, so that `reserve` does not block the event loop.
+        """Take slices for a request in advance, so that `reserve` does not block the event loop.
 
         Raises:
-            BudgetReached: The processes that share the budget could exceed a cap with this request.
+            BudgetReached: This request could exceed a cap of the shared budget.
         """
         while self.stopped is None and self._lacks(self._after(model, estimate)):
             await asyncio.to_thread(self._take, model, estimate)
@@ -145,7 +146,7 @@ class Budget:
         return price.of(usage) if price else 0.0
 
     def _after(self, model: str, estimate: Usage) -> Amounts:
-        """Return the amounts after a request that costs its estimate.
+        """Return the amounts including the estimate of a request.
 
         Raises:
             BudgetReached: Requests were stopped.
@@ -154,7 +155,7 @@ class Budget:
         if self.stopped is not None:
             raise BudgetReached(str(self.stopped))
         if self.caps.money is not None and self.price(model) is None:
-            raise BadInput(f"no price for model {model!r}, which a budget of money needs. Add it to {PRICES_FILE}")
+            raise BadInput(f"no price for model {model!r}, which a budget in money needs. Add it to {PRICES_FILE}")
         tokens = self.spent.total + self._reserved.total + estimate.total
         return Amounts.of(self.requests + 1, tokens, self.money + self._reserved_money + self._cost(model, estimate))
 
@@ -172,7 +173,7 @@ class Budget:
                    for unit, cap in self._caps.items() if cap is not None)  # fmt: skip
 
     def _take(self, model: str, estimate: Usage) -> None:
-        """Take a slice that the request fits into; one thread takes it for all."""
+        """Take a slice that covers the request; only one thread at a time takes slices."""
         assert self.account is not None
         with self._taking:
             after = self._after(model, estimate)
@@ -188,7 +189,7 @@ class Budget:
             self._granted = self._granted.plus(taken)
 
     def close(self) -> None:
-        """Return the unspent part of the slices of a shared budget, and record uncapped amounts there.
+        """Give the unspent part of the slices back to the shared budget, and record uncapped amounts there.
 
         Requests in progress keep their reservations. Later requests take new slices.
 
@@ -208,7 +209,7 @@ class Budget:
                 raise
 
     def settle(self, model: str, estimate: Usage, used: Usage | None) -> None:
-        """Replace a request's estimate by its usage; None cancels the reservation of a request that was not sent."""
+        """Replace a request's estimate with its usage; None cancels the reservation of a request that was not sent."""
         self._reserved = self._reserved.minus(estimate)
         self._reserved_money -= self._cost(model, estimate)
         if used is None:
@@ -229,7 +230,7 @@ def _display(unit: str, cap: int) -> str:
 
 
 UNBILLED = frozenset({"rate-limited", "unreachable", "rejected", "too long", "server"})
-"""Reasons of failures without a bill; after any other failure the estimate is counted."""
+"""Reasons of failures that are not billed; for any other failure the estimate is counted."""
 
 
 def billed_usage(question: Any, answer: Any, estimate: Usage) -> Usage:

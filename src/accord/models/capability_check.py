@@ -43,7 +43,7 @@ Evidence = tuple[bool, str]
 async def probe(
     model: str, base_url: str | None, api_key: str | None = None, timeout: float = TIMEOUT_SECONDS
 ) -> list[Capability]:
-    """Try an endpoint's capabilities: about eight requests, each once.
+    """Check an endpoint's capabilities with about eight requests, each sent once.
 
     Raises:
         BadInput: The model runs in this process, or the address of the endpoint is not a web address.
@@ -92,7 +92,7 @@ def best_mode(capabilities: list[Capability]) -> tuple[str | None, str]:
 
 
 def _checks() -> dict[str, tuple[type[Endpoint], Any, Callable[[Any, str], Evidence]]]:
-    """Return the endpoint, the request and the reader of the reply of each check; None requests the list of models."""
+    """Return the endpoint, request and reply parser of each check; None requests the list of models."""
     levels = tuple((str(option), "") for option in QUESTION.scale.options)
     questions = (
         DecisionQuestion("polite", "score", QUESTION.text, levels),
@@ -130,9 +130,9 @@ def _schema(reply: Reply, model: str) -> Evidence:
     try:
         stated = require_object(require_object(parse_json(reply.text), "JSON").get(QUESTION.id), "answer")
     except CallFailed:
-        return False, "the reply is not the JSON of the schema"
+        return False, "the reply does not match the JSON schema"
     is_valid = set(stated) == {str(option) for option in QUESTION.scale.options}
-    return is_valid, "JSON of the schema" if is_valid else "JSON of another form"
+    return is_valid, "JSON that matches the schema" if is_valid else "JSON that does not match the schema"
 
 
 def _decisions(reply: DecisionsReply, model: str) -> Evidence:

@@ -1,4 +1,4 @@
-"""The client of OpenAI-compatible endpoints: the official `openai` SDK, with its errors as Accord's."""
+"""Client of OpenAI-compatible endpoints: the official `openai` SDK, with its errors converted to Accord's."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 TIMEOUT_SECONDS = 60.0
 NOT_IMPLEMENTED, LONGEST_REASON = 501, 200
 POOLED, POOLS = 16, 8
-"""Requests in progress per client, and the most clients. Several small pools are faster than one: for each request the
-HTTP library checks every idle connection of its pool."""
+"""Requests in progress per client, and maximum number of clients. Several small pools are faster than one: for each
+request the HTTP library checks every idle connection of its pool."""
 KEY_VARIABLE = "OPENAI_API_KEY"
 DEFAULT_URL = "https://api.openai.com/v1"
 """Default endpoint of the SDK."""
@@ -118,7 +118,7 @@ async def _trace_sending(request: Any) -> None:
 
 
 def _certificates() -> SSLContext:
-    """Return the certificates of the HTTP library that the SDK is built on."""
+    """Return the certificates of the HTTP library that the SDK uses."""
     from openai import DefaultAsyncHttpxClient
 
     built_on = next(kind.__module__ for kind in DefaultAsyncHttpxClient.__mro__ if kind.__module__[:6] != "openai")
@@ -225,7 +225,7 @@ class Endpoint(ABC):
 
 @contextmanager
 def failures(endpoint: str, model: str) -> Iterator[None]:
-    """Turn the SDK's exceptions into Accord's; messages repeat no key and no body, except the reason of an HTTP 501.
+    """Convert the SDK's exceptions to Accord's. Of the key and the body, messages contain only an HTTP 501's reason.
 
     A failure has `is_sent=False` if there was no connection.
 
@@ -262,7 +262,7 @@ def failures(endpoint: str, model: str) -> Iterator[None]:
         openai.APIResponseValidationError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError,
         RecursionError,
     ):  # fmt: skip
-        raise CallFailed(MALFORMED, f"{endpoint} sent a reply of an unknown form") from None
+        raise CallFailed(MALFORMED, f"{endpoint} sent a reply in an unknown format") from None
     finally:
         _SENDING.reset(token)
 
@@ -429,7 +429,7 @@ class EmbeddingsEndpoint(Endpoint):
         reply = require_object(await self.fetch("/embeddings", body), "list of vectors")
         vectors: dict[int, tuple[float, ...]] = {}
         for row in require_list(reply.get("data"), "list of vectors"):
-            place = require_index(require_object(row, "vector").get("index"), "place of a vector", len(question.texts))
+            place = require_index(require_object(row, "vector").get("index"), "index of a vector", len(question.texts))
             vectors[place] = _vector(row.get("embedding"))
         if len(vectors) < max(len(question.texts), len(reply["data"])):
             raise CallFailed(MALFORMED, f"{self.endpoint} gave {len(vectors)} vectors of {len(question.texts)}")
@@ -445,4 +445,4 @@ def _vector(value: Any) -> tuple[float, ...]:
     try:
         return tuple(map(float, numbers))
     except OverflowError:
-        raise CallFailed(MALFORMED, "a number of a vector is larger than any float") from None
+        raise CallFailed(MALFORMED, "a number in a vector is too large for a float") from None

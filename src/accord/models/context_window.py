@@ -12,9 +12,9 @@ from accord.values import Conversation, Document, Question, Sample, Turn
 
 
 def context_of(model: str) -> int | None:
-    """Return the tokens of a model in this process, for prompt and answer together; None for an endpoint.
+    """Return the context length of a model in this process, in tokens of prompt and answer; None for an endpoint.
 
-    A folder that cannot be read has the default here; opening it reports the error.
+    A folder that cannot be read gets the default; opening the model reports the error.
     """
     if not in_process(model):
         return None
@@ -28,14 +28,14 @@ def context_of(model: str) -> int | None:
 
 
 MARGIN = 0.8
-"""Share of a context that is used, since the number of tokens is an estimate."""
+"""Usable share of a context; the rest allows for errors in the estimated number of tokens."""
 LEAST_ROOM = 100
 TURN_OVERHEAD = 12
 """Tokens of a turn besides its text: index, role and empty lines."""
 
 
 def room_for(judge: Judge, questions: Sequence[Question], context: int) -> int:
-    """Return the estimated tokens that a conversation may have in one request of a judge.
+    """Return the estimated tokens available for a conversation in one request of a judge.
 
     Raises:
         BadInput: The questions leave almost no room.
@@ -93,7 +93,7 @@ def fit_to_context(sample: Sample, room: int) -> Sample:
 
 
 def truncated_share(whole: Sample, shown: Sample) -> float:
-    """Return the share of a sample's characters, documents included, that its shortened form lacks; 0 to 1."""
+    """Return the share of a sample's characters, documents included, that were left out; 0 to 1."""
     if shown is whole:
         return 0.0
     return max(0.0, 1.0 - _characters(shown) / max(_characters(whole), 1))
@@ -130,7 +130,7 @@ def _document_tokens(document: Document) -> int:
 
 
 def _shortened(documents: Sequence[Document], room: int) -> tuple[Document, ...]:
-    """Return the beginnings of documents; each has the same share of the room if they do not fit."""
+    """Return the beginnings of documents; if they do not fit, each gets the same share of the room."""
     if not documents or sum(map(_document_tokens, documents)) <= room:
         return tuple(documents)
     share = max(room // len(documents) - TURN_OVERHEAD, 0)
@@ -153,6 +153,6 @@ def _cut(turn: Turn, tokens: int) -> Turn:
 
 
 def _characters_in(text: str, tokens: int) -> int:
-    """Return the number of a text's characters in `tokens`, by the text's mean."""
+    """Convert `tokens` to a number of characters, by the text's mean characters per token."""
     needed = estimated_usage(text).input_tokens
     return len(text) if needed <= tokens else max(int(len(text) * tokens / needed), 0)

@@ -1,7 +1,7 @@
 """`Models`, the models of a run by role, and the drivers of flows.
 
-`run` asks models, `plan` prices a flow without asking, and `Models(asks=False)` answers from the store alone, without a
-key. A provider's batch files are in `accord.models.batching`.
+`run` asks models, `plan` prices a flow without asking, and `Models(asks=False)` answers from the store alone, without
+an API key. A provider's batch files are in `accord.models.batching`.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Models:
         budget: Budget of the run.
         asks: False to answer from the store alone.
         in_batches: True to send prompts in a provider's batch files.
-        given: Models that the caller opened, by role: a `Judge`, a `ChatModel`, a `LikelihoodModel`; they are left
-            open.
+        given: Models that the caller opened, by role: a `Judge`, a `ChatModel`, a `LikelihoodModel`; the caller
+            closes them.
         folder: Folder that relative paths of models and recordings start from.
     """
 
@@ -205,7 +205,7 @@ class Models:
                 new: Sequence[Any] = stored_vectors(texts, embedder, self.store)
                 missing = len({text for text, each in zip(texts, new, strict=True) if isinstance(each, Failure)})
                 if missing:
-                    raise BadInput(f"{missing} texts have no vector by {name} yet. Run accord fit, which asks for them")
+                    raise BadInput(f"{missing} texts have no vector from {name} yet. Run accord fit to request them")
             else:
                 new = await embed_all(texts, embedder, self.store, self.budget)
             for place, vector in zip(places, new, strict=True):
@@ -237,7 +237,7 @@ class Models:
 
 
 def _alike(requests: Sequence[Request]) -> dict[tuple[str, type, str], list[int]]:
-    """Return the places of requests by role, kind and purpose: each group is answered at once."""
+    """Return the indices of requests by role, kind and purpose; each group is answered together."""
     groups: dict[tuple[str, type, str], list[int]] = {}
     for place, request in enumerate(requests):
         groups.setdefault((request.role, type(request.content), request.purpose), []).append(place)
@@ -245,7 +245,7 @@ def _alike(requests: Sequence[Request]) -> dict[tuple[str, type, str], list[int]
 
 
 def _by_embedder(requests: Sequence[EmbeddingText]) -> dict[str, list[int]]:
-    """Return the places of texts by embedder."""
+    """Return the indices of texts by embedder."""
     places: dict[str, list[int]] = {}
     for place, request in enumerate(requests):
         places.setdefault(request.embedder, []).append(place)
@@ -282,11 +282,11 @@ def run(flow: Flow[T], models: Models, step: OnAnswer = lambda purpose: None) ->
 
 
 def plan_range(make: Callable[[], Flow[Any]], models: Models) -> Plan:
-    """Plan a flow, with the range of its requests if replies decide about further requests.
+    """Plan a flow; if its number of requests depends on replies, the plan has a range.
 
     Args:
-        make: Function that returns a new flow, for each end of the range.
-        models: Models of the flow; none is asked.
+        make: Function that returns a new flow; called for each end of the range.
+        models: Models of the flow; no request is sent.
     """
     result = plan(make(), models)
     if result.has_follow_ups:
@@ -296,7 +296,7 @@ def plan_range(make: Callable[[], Flow[Any]], models: Models) -> Plan:
 
 
 def plan(flow: Flow[Any], models: Models, assume: Assumption = "stand_in") -> Plan:
-    """Plan a flow: run it with answers of the store and with assumed replies; no model is asked."""
+    """Plan a flow: run it with stored answers and assumed replies, without asking a model."""
     result = Plan(assume=assume)
     try:
         with paid_from(models.budget):
@@ -307,7 +307,7 @@ def plan(flow: Flow[Any], models: Models, assume: Assumption = "stand_in") -> Pl
         result.price(models.budget)
         return result
     except BadInput:
-        # The assumed replies may be too little to go on with: return the counts so far.
+        # A flow may be unable to continue with assumed replies: return the counts so far.
         if not result.requests:
             raise
         result.price(models.budget)

@@ -25,11 +25,11 @@ Floats = NDArray[np.float32]
 DEFAULT = "minilm-l6"
 SENTENCE_TRANSFORMERS, ENDPOINT = "sentence-transformers:", "endpoint:"
 AT_ONCE = 64
-"""Texts of one request."""
+"""Texts per request."""
 LONGEST, LONGEST_HERE = 24_000, 10_000
-"""Most characters of a text that are sent to an endpoint, and that are read in this process."""
+"""Maximum characters of a text that are sent to an endpoint, and that are read in this process."""
 PASSING = frozenset({"timeout", "unreachable", "rate-limited", "server", OUT_OF_BUDGET})
-"""Reasons of missing vectors that may not recur."""
+"""Reasons for missing vectors that another request may resolve."""
 KEPT = 16_384
 FIRST_WORD = 1996
 """Index of the most frequent word in BERT's vocabulary; before it are punctuation, letters and unused entries."""
@@ -40,7 +40,7 @@ _payer: ContextVar[Budget | None] = ContextVar("payer", default=None)
 
 @contextmanager
 def paid_from(budget: Budget) -> Iterator[None]:
-    """Pay from the budget for embedders at endpoints that code in the block opens by name, as metrics do."""
+    """Charge the budget for embedders at endpoints that code in the block opens by name, as metrics do."""
     token = _payer.set(budget)
     try:
         yield
@@ -67,7 +67,7 @@ class Embedder(Protocol):
         ...
 
     def prepare(self, texts: Iterable[str]) -> None:
-        """Embed texts ahead if that is cheaper together."""
+        """Embed texts in advance if embedding them together is cheaper."""
         ...
 
 
@@ -142,7 +142,7 @@ class Local:
         return idf(tokens), states
 
     def prepare(self, texts: Iterable[str]) -> None:
-        """Do nothing: single texts are as cheap."""
+        """Do nothing: embedding texts one by one costs the same."""
 
 
 class SentenceTransformers:
@@ -233,7 +233,7 @@ class Remote:
         """Embed the texts without a known vector, many per request; a failed request is repeated text by text."""
         unique = dict.fromkeys(map(_sent, texts))
         for text in unique.keys() & self._known.keys():
-            self._known[text] = self._known.pop(text)  # makes them the last to be dropped
+            self._known[text] = self._known.pop(text)  # moves them to the end, to be dropped last
         new = [text for text in unique if text not in self._known]
         for old in list(self._known)[: max(len(self._known) + len(new) - KEPT, 0) if new else 0]:
             del self._known[old]

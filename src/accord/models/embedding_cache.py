@@ -32,13 +32,13 @@ from accord.values import content_hash
 Floats = NDArray[np.float32]
 
 TOGETHER = 512
-"""Texts that are embedded before their vectors are stored: the most that an interruption loses."""
+"""Texts that are embedded before their vectors are stored; an interruption loses at most this many."""
 STAND_IN_WIDTH = 8
-"""Width of the vectors that a plan draws if no vector is known."""
+"""Width of the random vectors in a plan if no vector is stored."""
 
 
 class EmbeddingExchange(Exchange[str, Floats]):
-    """Texts to an embedder. Vectors of one embedder have one width."""
+    """Texts to an embedder. All vectors of one embedder have the same width."""
 
     role = EMBEDDER
     attempts = ATTEMPTS
@@ -104,7 +104,7 @@ class EmbeddingExchange(Exchange[str, Floats]):
         if len(self._widths) > 1:
             raise ModelError(
                 f"{self.model} gives vectors of {' and of '.join(map(str, sorted(self._widths)))} numbers: another "
-                "model answers under this name now. Use another store, or another embedder."
+                "model has this name now. Use another store, or another embedder."
             )
 
     def check(self, answers: Mapping[str, Floats | Missing]) -> None:
@@ -113,7 +113,7 @@ class EmbeddingExchange(Exchange[str, Floats]):
         if failed:
             raise ModelError(
                 f"{self.model} has no vector for {len(failed)} of {len(answers)} texts; {failed[0].detail}. "
-                "The other vectors are stored: run the command again to go on."
+                "The other vectors are stored: run the command again to continue."
             )
 
     def width(self) -> int:
@@ -144,7 +144,7 @@ async def embed_all(
 
     Args:
         texts: Texts to embed.
-        embedder: Its weights are not read if there are no texts.
+        embedder: The embedder; its weights are not read if there are no texts.
         store: Store of the vectors.
         budget: Stopped if the store fails.
         step: Called once per text.
@@ -171,7 +171,7 @@ def stored_vectors(texts: Sequence[str], embedder: Embedder, store: Store) -> li
 def price_vectors(
     texts: Sequence[str], embedder: Embedder, store: Store, plan: Plan, width: int | None = None
 ) -> list[Floats]:
-    """Count the requests for vectors in a plan; return stored vectors and drawn stand-ins of `width` numbers."""
+    """Count the requests for vectors in a plan; return stored vectors and random stand-ins of `width` numbers."""
     exchange = EmbeddingExchange(embedder, store)
     plan.has_follow_ups = True
     vectors = price(exchange, texts, plan)

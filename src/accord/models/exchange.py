@@ -1,9 +1,8 @@
 """The path of every request to a model: cache, claim, budget, limit, retries, wire, check of the reply, cache.
 
 An `Exchange` describes one kind of request (judge questions, chat prompts, likelihoods, embeddings): its key, request,
-cost and stored form. `answer_units`, `answer_all`, `stored_answers` and `price` are the
-same for all kinds. Budget, limit and retries belong to the model that `Exchange.ask` calls (see
-`accord.models.factory`).
+cost and stored form. `answer_units`, `answer_all`, `stored_answers` and `price` are the same for all
+kinds. Budget, limit and retries belong to the model that `Exchange.ask` calls (see `accord.models.factory`).
 """
 
 from __future__ import annotations
@@ -51,9 +50,9 @@ class Plan:
         requests: Requests if every reply is as expected.
         min_requests: Requests if replies lead to as few follow-up requests as possible.
         max_requests: Requests if replies lead to as many follow-up requests as possible, without failed attempts.
-        attempts: Times that a request is sent if it fails each time; each attempt counts as a request.
+        attempts: Number of times a request is sent if it fails each time; each attempt counts as a request.
         input_tokens: Input tokens of `requests`.
-        output_tokens: Most output tokens of `requests`.
+        output_tokens: Maximum output tokens of `requests`.
         money: Price of `requests`; None without prices.
         max_money: Price of `max_requests`.
         unpriced: First model without a price.
@@ -86,7 +85,7 @@ class Plan:
     seen: set[object] = field(default_factory=set)
 
     def is_new(self, request: object) -> bool:
-        """Return True if a request was not counted before; a second one is answered from the store."""
+        """Return True if a request was not counted before; an equal second request is answered from the store."""
         is_new = request not in self.seen
         self.seen.add(request)
         return is_new
@@ -154,9 +153,9 @@ class Exchange(ABC, Generic[Q, A]):
         ledger: Claims, lookups and writes in the store.
         model: Name of the model.
         role: Role of the model in counts and plans.
-        attempts: Times that a failing request is sent, for plans.
+        attempts: Number of times a failing request is sent, for plans.
         failures: Failed requests by key while they are recorded; None if they are not.
-        not_sent: Reason of an answer that is missing because its request was not sent.
+        not_sent: Reason for a missing answer whose request was not sent.
         counts_questions: True if a plan counts each request as a question and a step.
     """
 
@@ -185,7 +184,7 @@ class Exchange(ABC, Generic[Q, A]):
 
     @abstractmethod
     def cost(self, requests: Sequence[Q], assume: Assumption = "stand_in") -> Sequence[Any]:
-        """Return what `ask` sends over the wire for one group of requests."""
+        """Return the wire requests that `ask` sends for one group."""
 
     @abstractmethod
     def encode(self, key: str, request: Q, answer: A) -> PaidRow:
@@ -211,7 +210,7 @@ class Exchange(ABC, Generic[Q, A]):
                 failures[key] = answer
 
     def check(self, answers: Mapping[str, A | Missing]) -> None:
-        """Raise ModelError if the failures among a unit's answers rule out the answers to other units."""
+        """Raise ModelError if the failures of a unit show that no other unit can be answered."""
 
     def counts_again(self, request: Q, plan: Plan) -> bool:
         """Return True if a plan counts a request even though an equal one was counted before."""
@@ -242,7 +241,7 @@ Ask = Callable[[Sequence[Q]], Awaitable[Sequence[A | Missing]]]
 async def ask_once(
     exchange: Exchange[Q, A], requests: Mapping[str, Q], waits: bool = True, ask: Ask[Q, A] | None = None
 ) -> dict[str, A | Missing]:
-    """Ask for the answers to requests that the store lacks; each is sent by one process alone.
+    """Ask for the answers that the store lacks; each request is sent by only one process.
 
     Args:
         exchange: Kind of the requests.
@@ -254,8 +253,8 @@ async def ask_once(
         Answers and failures by key. Answers are stored before they are returned; failures are never stored.
 
     Raises:
-        BudgetReached: The store failed, so nothing more is asked; or as `ask` raises it.
-        ModelError: As `ask` raises it.
+        BudgetReached: The store failed, so nothing more is asked; or raised by `ask`.
+        ModelError: Raised by `ask`.
     """
     new: dict[str, A | Missing] = {}
     send = ask or exchange.ask

@@ -50,8 +50,8 @@ class ClientOptions:
 
     Attributes:
         concurrency: Largest number of requests in progress at one endpoint with one key.
-        attempts: Times that a failing request is sent.
-        timeout: Seconds that one attempt may take.
+        attempts: Number of times a failing request is sent.
+        timeout: Time limit of one attempt, in seconds.
         budget: Budget of all requests.
         limits: Limits by endpoint.
     """
@@ -127,7 +127,7 @@ def decisions_endpoint_of(mode: str, model: str, base_url: str | None, question:
     """Return the endpoint in the keys of stored replies to prompts about a question.
 
     Raises:
-        BadInput, ModelError: As `open_decisions_chat`.
+        BadInput, ModelError: See `open_decisions_chat`.
     """
     wire = _decisions_wire(mode, model, base_url, ClientOptions(), question)
     return f"{wire.endpoint} {DIALECTS[mode]} {question.key}"
@@ -159,7 +159,7 @@ def open_likelihood(model: str, base_url: str | None, options: ClientOptions) ->
         opened: LikelihoodModel = import_module("accord.embedded.likelihood").open_embedded_likelihood(model)
         return opened
     if in_process(model):
-        raise BadInput(f"{model!r} cannot give likelihoods; of the models in this process only {EMBEDDED}NAME does")
+        raise BadInput(f"{model!r} cannot give likelihoods; of the models in this process only {EMBEDDED}NAME can")
     wire = EchoCompletions(model, base_url, timeout=options.timeout)
     return EchoLikelihood(wrap_wire(wire, options), wire.endpoint)
 
@@ -167,7 +167,7 @@ def open_likelihood(model: str, base_url: str | None, options: ClientOptions) ->
 def open_batch_judge(
     mode: str, model: str, base_url: str | None, instructions: str, store: Store, samples: int, timeout: float
 ) -> tuple[Judge, BatchChat, BatchEndpoint]:
-    """Open a judge that answers from a provider's batches, its chat model that collects prompts, and the endpoint.
+    """Open a judge that answers from a provider's batches, with its prompt-collecting chat model and endpoint.
 
     Raises:
         BadInput: The mode does not exist, or batches do not support it.

@@ -1,4 +1,4 @@
-"""Flows: methods as generators of requests, the values that they ask for, and their event loop.
+"""Flows (methods as generators of requests), their requests, and the event loop that runs them.
 
 A `PromptFlow` yields prompts for one chat model. A `Flow` yields requests that name the role that answers them
 (`judge`, `writer`, ...). `to_role` turns the first into the second, and `together` runs several at once. A flow is
@@ -37,19 +37,19 @@ EMBEDDER, STORE = "embedder", "store"
 NOT_ASKED, NOT_YET, NOT_MEASURED = "not asked yet", "not judged yet", "not measured yet"
 OUT_OF_BUDGET, IN_BATCH = "out of budget", "in batch"
 LATER = frozenset({OUT_OF_BUDGET, IN_BATCH})
-"""Reasons of missing replies that a later run gets."""
+"""Reasons for missing replies that a later run can get."""
 NEVER_SENT = frozenset({NOT_ASKED, NOT_YET, NOT_MEASURED, OUT_OF_BUDGET})
-"""Reasons of missing answers whose requests were never sent."""
+"""Reasons for missing answers whose requests were never sent."""
 NOT_APPLICABLE = "does not apply"
 MODEL_ERROR = "model error"
-"""Reason of a missing answer whose request was sent and raised a `ModelError`, for example HTTP 401."""
+"""Reason for a missing answer whose request was sent and raised a `ModelError`, for example HTTP 401."""
 GIVEN = "given"
 """Endpoint of models that the caller passes in, in the keys of their stored replies."""
 
 # --- requests -------------------------------------------------------------------------------------------------------
 
 PromptFlow = Generator[Sequence[Prompt], Sequence[Reply | Failure], T]
-"""Yields prompts that are answered together, receives their replies in order, returns its result."""
+"""Generator that yields prompts to answer together, receives their replies in order, and returns its result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Request:
         purpose: Name of the request in progress reports and counts.
         stand_in: The expected answer, which a plan assumes; the requests that follow from it are planned too.
         fewest: An answer with fewer follow-up requests than `stand_in`, for the lower end of a plan.
-        most: An answer with more follow-up requests, such as one that cannot be read, for the upper end.
+        most: An answer with more follow-up requests, such as an unreadable one, for the upper end.
     """
 
     role: str
@@ -77,7 +77,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class ModelQuery:
-    """Asks for the model of a role; the answer is a `ModelInfo`, without a request to the model."""
+    """Query about a role's model; the answer is a `ModelInfo`, and no request is sent to the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class ModelInfo:
         name: Name of the model.
         mode: Way to obtain a distribution; empty if it gives none.
         where: Name and endpoint; the same name at another endpoint is another model.
-        context: Most tokens of one request, if known.
+        context: Maximum tokens per request, if known.
     """
 
     name: str
@@ -122,14 +122,14 @@ class EmbeddingText:
 
 @dataclass(frozen=True)
 class StoreRead:
-    """Reads from the store; the answer is what `call` returns."""
+    """Read from the store; the answer is the return value of `call`."""
 
     call: Callable[[Store], Any]
 
 
 @dataclass(frozen=True)
 class StoreWrite:
-    """Writes to the store; a plan leaves it out."""
+    """Write to the store; a plan skips it."""
 
     call: Callable[[Store], None]
 
@@ -138,7 +138,7 @@ StandIn = Callable[[Prompt], Reply]
 """Function that returns the reply that a plan assumes for a prompt."""
 
 Flow = Generator[Sequence[Request], Sequence[Any], T]
-"""Yields requests that are answered together, receives their answers in order, returns its result."""
+"""Generator that yields requests to answer together, receives their answers in order, and returns its result."""
 
 
 def to_role(

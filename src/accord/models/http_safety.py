@@ -1,7 +1,7 @@
 """Checks of every HTTP reply before it is read: redirects to other origins, size and compression.
 
 A redirect to another origin would send the transcript there and store its answers under the endpoint's name. A
-compressed body is unpacked in steps up to a bound, since some kilobytes can unpack to gigabytes.
+compressed body is unpacked in steps up to a bound, since a few kilobytes can unpack to gigabytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from accord.models.model import CallFailed
 from accord.models.reply_parsing import shorten
 
 MOST_BYTES = 16_000_000
-"""Most bytes of one unpacked reply, a thousand times a long answer with token probabilities."""
+"""Maximum bytes of one unpacked reply, a thousand times a long answer with token probabilities."""
 ENCODINGS = "gzip, deflate"
 """Encodings that the client accepts."""
 TOO_LARGE = "too large"

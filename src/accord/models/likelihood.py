@@ -32,7 +32,7 @@ from accord.values import content_hash
 
 NO_ECHO = "no echo"
 PASSAGES_TOGETHER = 64
-"""Passages that a model in this process measures before they are stored: the most that an interruption loses."""
+"""Passages measured in this process before they are stored; an interruption loses at most this many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ def read_echo(body: Any, text: str, endpoint: str) -> Echoed:
 class EchoLikelihood:
     """Likelihoods by an endpoint with `echo`: the passage is plain text, with a line `role: content` per message.
 
-    The first request is sent alone and shows if the endpoint supports `echo`; without support, no other is sent.
+    The first request is sent alone and shows whether the endpoint supports `echo`; without support, no other is sent.
     """
 
     def __init__(self, model: Model[Echo, Echoed], endpoint: str = "") -> None:

@@ -15,7 +15,7 @@ from accord.values import JsonSchema
 
 NO_LIST = "no list"
 _AGAIN: dict[str, Any] = {"temperature": 0.5, "repeat": 1}
-"""Changes of a prompt for the second attempt."""
+"""Changes to a prompt for the second attempt."""
 
 _FENCED = re.compile(r"^\s*```(?:json)?\s*(.*?)\s*```\s*$", re.DOTALL)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
@@ -28,11 +28,12 @@ class ListForm:
 
     Attributes:
         key: Key of the list.
-        fields: Description of each field; a name that begins with `numbers` is a list of integers, with `number` one.
+        fields: Description of each field. A field whose name begins with `numbers` is a list of integers; with
+            `number`, one integer.
         most: Largest number of entries.
         line: Description of one line, for models without schemas.
-        tokens: Tokens of one object.
-        tokens_of_line: Tokens of one line.
+        tokens: Tokens per object.
+        tokens_of_line: Tokens per line.
     """
 
     key: str

@@ -27,7 +27,7 @@ class Prompt:
 
     Attributes:
         messages: Messages in order.
-        max_tokens: Most tokens of the reply.
+        max_tokens: Maximum tokens of the reply.
         temperature: Sampling temperature.
         top_logprobs: Number of likeliest tokens to return for the first position; 0 for none.
         schema: JSON Schema of the reply.
@@ -85,7 +85,7 @@ class Failure:
     """A failed request.
 
     Attributes:
-        reason: One word to count by: `refused`, `timeout`, ...
+        reason: One word to group failures by: `refused`, `timeout`, ...
         detail: A sentence.
         retry_after: Seconds until the endpoint accepts requests again, if known.
         is_sent: False if the request never left this machine, so that it does not count against a budget.
@@ -152,7 +152,7 @@ MADE = "accord.json"
 """Name of the file in a fine-tuned model's folder that describes its training."""
 
 IN_PROCESS_CONTEXT = 8192
-"""Most tokens of a request to a model in this process."""
+"""Maximum tokens of a request to a model in this process."""
 
 
 def in_process(model: str) -> bool:
@@ -201,7 +201,7 @@ def estimated_tokens(content: Any) -> int:
 
 
 MOST_CHARACTERS = 8
-"""Most characters per token, as a mean over a text of any language."""
+"""Maximum characters per token, as a mean over a text of any language."""
 
 
 def least_tokens(content: Any) -> int:
@@ -236,7 +236,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """A question without an answer: a reason to count by, and a detail in words."""
+    """A question without an answer: a reason to group by, and a detail in words."""
 
     question: str
     reason: str
@@ -244,7 +244,7 @@ class Unanswered:
 
 
 FEW = 10
-"""Most questions per request of a judge that writes its answers as text."""
+"""Maximum number of questions per request of a judge that writes its answers as text."""
 
 
 def in_requests(judge: Judge, questions: Sequence[Question]) -> list[list[Question]]:
@@ -275,7 +275,7 @@ class Judge(Protocol):
 
     @property
     def together(self) -> int:
-        """Most questions about one sample in one request."""
+        """Maximum number of questions about one sample in one request."""
         ...
 
     def made_from(self, sample: Sample, question: Question) -> Mapping[str, Any]:

@@ -22,7 +22,7 @@ def prompt_file(package: str, name: str) -> Template:
 
 
 template = partial(prompt_file, "accord.models")
-"""Returns a prompt file of this package."""
+"""Return a prompt file of this package."""
 
 
 DEFAULT_INSTRUCTIONS = "Judge the conversation below by what is asked after it."

@@ -1,14 +1,12 @@
-"""Strict reading of endpoint replies. A reply of the wrong shape is one `CallFailed`.
+"""Strict reading of endpoint replies. A reply of the wrong shape raises `CallFailed`.
 
 | step | functions | rejects |
 |---|---|---|
 | bytes to JSON | `parse_json` | secrets, invalid or deeply nested JSON, duplicate keys |
-| JSON to values | `require_object`, `require_list`, `require_text`, `require_index`, `read_usage` | other types, ranges
-|
+| JSON to values | `require_object`, `require_list`, `require_text`, `require_index`, `read_usage` | types, ranges |
 | a chat completion | `read_chat_reply` | refusals, filtered replies |
 | a value for a message | `shorten`, `model_name`, `error_code` | control characters, secrets, long texts |
-| numbers to an answer | `distribution_error`, `make_answer`, `check_answer` | NaN, numbers outside [0, 1], sums over 1
-|
+| numbers to an answer | `distribution_error`, `make_answer`, `check_answer` | not in [0, 1], NaN, sums over 1 |
 """
 
 from __future__ import annotations
@@ -29,9 +27,9 @@ MALFORMED, NO_DISTRIBUTION, NO_OPTION = "malformed", "no distribution", "no opti
 ROUNDING = 1e-3
 """Largest excess of a probability, or of a sum of probabilities, over 1: the rounding of 16-bit arithmetic."""
 LEAST_MASS = 1e-6
-"""Least probability of all options together; with less, the question is unanswered."""
+"""Minimum probability of all options together; with less, the question is unanswered."""
 LONGEST_NAME = 200
-"""Most characters of a model's name, and of a part of a reply in a message."""
+"""Maximum characters of a model's name, and of a part of a reply in a message."""
 
 
 class _Duplicate:
@@ -81,7 +79,7 @@ def _malformed(name: str) -> CallFailed:
 
 
 def require_object(value: Any, name: str) -> Mapping[str, Any]:
-    """Return a value that must be an object; `name` stands in the error.
+    """Return a value that must be an object; `name` appears in the error message.
 
     Raises:
         CallFailed: `malformed`.
@@ -170,7 +168,7 @@ def read_chat_reply(body: Any, model: str, with_tokens: bool = True) -> Reply:
 
 
 def _first_token(choice: Mapping[str, Any]) -> dict[str, float] | None:
-    """Return probabilities of the likeliest first tokens; a leading space makes another token.
+    """Return the probabilities of the likeliest first tokens; a leading space makes a different token.
 
     Probabilities of tokens with the same text, such as parts of one character, are added.
     """
@@ -219,9 +217,9 @@ def make_answer(
 ) -> Answer | Unanswered:
     """Return a question's answer from a probability per option; all other mass is outside.
 
-    A sum over 1 within `tolerance` is divided out. The question is unanswered with `no distribution` if a number is not
-    finite or outside [0, 1], or if the sum exceeds 1; with `no option` if its options have less than `LEAST_MASS`
-    together.
+    A sum that exceeds 1 by at most `tolerance` is normalized to 1. The question is unanswered with `no distribution` if
+    a number is not finite or outside [0, 1], or if the sum exceeds 1; with `no option` if its options have less than
+    `LEAST_MASS` together.
     """
     error = distribution_error(mass.values(), tolerance)
     if error is not None:

@@ -116,7 +116,7 @@ class RequestLedger(Generic[T]):
     async def ask_each_once(
         self, keys: Iterable[str], ask: Callable[[list[str]], Awaitable[None]], waits: bool = True
     ) -> dict[str, T]:
-        """Have each key asked for by one process alone, and return the answers that other processes got.
+        """Let only one process ask for each key, and return the answers that other processes got.
 
         Args:
             keys: Keys that the store did not have.
@@ -232,7 +232,7 @@ class RequestLedger(Generic[T]):
         if not self._has_warned and not self._held.issuperset(keys):
             self._has_warned = True
             _logger.warning(
-                "another process is asking some of the same prompts (claimed until %s): waiting for its answers", until
+                "another process has claimed some of the same prompts until %s: waiting for its answers", until
             )
         if self._release is None or self._release.done():
             self._release = get_running_loop().create_future()
@@ -288,9 +288,7 @@ class RequestLedger(Generic[T]):
                     done.set_exception(BudgetReached(str(error)))
             return
         if taken.over:
-            _logger.warning(
-                "%d prompts that another process claimed are asked here: its claims have run out", taken.over
-            )
+            _logger.warning("sending %d prompts that another process claimed: its claims have expired", taken.over)
         left = set(taken.mine)
         for some, done in batch.claims:
             claimed = left.intersection(some) - stored.keys()

@@ -96,13 +96,13 @@ class Role:
 
     @cached_property
     def context(self) -> int | None:
-        """Tokens of one request: as configured, or as a model in this process is known to read."""
+        """Maximum tokens per request: the setting, or the context length of a model in this process."""
         return self.settings.context or context_of(located_model(self.settings.model or "", self.shared.folder))
 
     # --- judge
 
     def judge(self, rubric: Rubric, keeps: bool = True) -> Judge:
-        """Return the judge with a rubric's instructions; without `keeps` it stores no draws and reads none.
+        """Return the judge with a rubric's instructions; without `keeps` it neither stores nor reads draws.
 
         Raises:
             BadInput: A setting that its mode needs is missing.
@@ -185,7 +185,7 @@ class Role:
         return self._own(JudgeExchange(judge, rubric, self.shared.store, self.context))
 
     def _own(self, exchange: E) -> E:
-        """Return an exchange with the role's name, attempts and present record of failures."""
+        """Return an exchange with the role's name, attempts and current record of failures."""
         exchange.role, exchange.attempts, exchange.failures = self.name, self.options.attempts, self.shared.failures
         return exchange
 
@@ -301,7 +301,7 @@ class Role:
 
 
 def _by_rubric(requests: Sequence[Questions]) -> list[tuple[Rubric, list[int]]]:
-    """Return the places of requests by rubric."""
+    """Return the indices of requests by rubric."""
     places: dict[int, tuple[Rubric, list[int]]] = {}
     for place, request in enumerate(requests):
         places.setdefault(id(request.rubric), (request.rubric, []))[1].append(place)

@@ -32,12 +32,14 @@ class ModelSettings(BaseModel):
     context: int | None = Field(
         default=None,
         ge=512,
-        description="Most tokens of one request; longer conversations are shown in part, with a notice.",
+        description="Maximum tokens per request; longer conversations are shown in part, with a notice.",
     )
     samples: int = Field(default=10, ge=2, le=100, description="Replies per question in mode sampling.")
     concurrency: int = Field(default=64, ge=1, le=1024, description="Largest number of requests in progress.")
-    attempts: int = Field(default=5, ge=1, le=20, description="Times that a failing request is sent.")
-    timeout: float = Field(default=120.0, gt=0, allow_inf_nan=False, description="Seconds that one attempt may take.")
+    attempts: int = Field(default=5, ge=1, le=20, description="Number of times a failing request is sent.")
+    timeout: float = Field(
+        default=120.0, gt=0, allow_inf_nan=False, description="Time limit of one attempt, in seconds."
+    )
 
     @field_validator("base_url")
     @classmethod

@@ -31,7 +31,7 @@ CUT_OFF = "cut off"
 """Reason of a reply whose connection ended before the reply did."""
 EVENTS = "text/event-stream"
 LONGEST_LINE = 1_000_000
-"""Most bytes of one event, a thousand times a usual piece of text."""
+"""Maximum bytes of one event, a thousand times a usual piece of text."""
 ReplyStream = AsyncGenerator[str | Reply, None]
 
 

@@ -77,12 +77,12 @@ class ReplyExchange(Exchange[Request, Reply]):
         return decode_reply(stored)
 
     def counts_again(self, request: Request, plan: Plan) -> bool:
-        """Assumed replies may lead to equal prompts where real ones differ: count all, except for the lower end."""
+        """Return True except for the lower end: assumed replies may lead to equal prompts where real replies differ."""
         return request.stand_in is not None and plan.assume != "fewest"
 
 
 class Cached(ModelWrapper[Prompt, Reply]):
-    """A chat model whose replies are stored, each asked for by one process alone. Failures are never stored."""
+    """A chat model whose replies are stored; only one process asks for each. Failures are never stored."""
 
     def __init__(self, model: ChatModel, store: Store, endpoint: str, budget: Budget | None = None) -> None:
         """`endpoint` is part of the key; `budget` is stopped if the store fails."""
@@ -186,7 +186,7 @@ class Limited(ModelWrapper[Q, A]):
 
 
 PASSING = frozenset({"timeout", "unreachable", "rate-limited", "server", "malformed"})
-"""Reasons that may not recur; a refusal or a rejected request recurs."""
+"""Reasons of temporary failures; a refused or rejected request would fail again."""
 
 ATTEMPTS = 5
 FIRST_WAIT_SECONDS = 0.5
@@ -208,7 +208,7 @@ class Retrying(ModelWrapper[Q, A]):
         longest: float = LONGEST_WAIT_SECONDS,
         limit: Limit | None = None,
     ) -> None:
-        """`limit` is the endpoint's, which every failed attempt adjusts."""
+        """`limit` is the endpoint's limit; every failed attempt adjusts it."""
         super().__init__(model)
         self._attempts = attempts
         self._first, self._longest, self._limit = first, longest, limit

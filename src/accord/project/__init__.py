@@ -1,4 +1,4 @@
-"""A project: `accord.yaml` opened, with the verbs of daily work, each giving back a typed result."""
+"""Projects: an opened `accord.yaml` with one method per command, each of which returns a typed result."""
 
 from lazy_loader import attach_stub
 

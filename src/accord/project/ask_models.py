@@ -64,7 +64,7 @@ def judge(
     models: Models | None = None,
     on_stop: OnStop = lambda _: None,
 ) -> JudgeRun:
-    """Ask the sources that need a model. Every answer is stored as it arrives, and none is requested twice.
+    """Ask the sources that need a model. Each answer is stored when it arrives and is never requested again.
 
     Args:
         project: The project.

@@ -207,7 +207,7 @@ async def _submit(
     store, budget, states = project.store, project.budget, list[Batch]()
     ledger = RequestLedger(store, store.replies, budget)
     async with ledger.closing(), ledger.claimed(prompts) as claims:
-        # The runs are read again after claiming: a process that held the claims before has recorded its batch by now.
+        # Read the runs again after claiming, because the previous holder of the claims may have recorded a batch.
         elsewhere = {key for run in _batch_runs(store, model) if _is_open(run) for key in run["settings"]["keys"]}
         new = {key: prompt for key, prompt in prompts.items() if key in claims.keys.difference(elsewhere)}
         for prompt in new.values():

@@ -1,4 +1,4 @@
-"""`compare`: every evaluator that a project can make, on the same folds of groups, without asking a model."""
+"""`compare`: cross-validation of a project's evaluators on the same folds, without model requests."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def compare(
     evaluators, unmade = _make_all(project, list(only) or project.evaluator_names())
     if not evaluators:
         raise _none_made(unmade)
-    # An evaluator that takes every sheet gets all samples, the others the rated ones.
+    # Evaluators that use answers to other questions get all samples; the others get the rated ones.
     singles, groups = project.training(max(evaluators.values(), key=lambda each: each.takes_every_sheet))
     on_step("evidence")
     tables = _tables(project, evaluators, singles)
@@ -122,7 +122,7 @@ def _decision(
     candidates: Mapping[str, CandidateEvaluator],
     experiment: Experiment,
 ) -> Decision:
-    """Return the evaluator to use, among those made, the raw judge and the best column."""
+    """Return the evaluator to use: one of the compared evaluators, the raw judge or the best column."""
     simple = [system for system in others if system.name in (JUDGE_ALONE, BEST_COLUMN)]
     costs: dict[str, Cost] = {system.name: _cost(candidates[system.name].evaluator) for system in systems}
     costs |= {system.name: (-1,) for system in simple}
@@ -142,7 +142,7 @@ def _decision(
         work = lambda: [gain._asdict() for gain in gain_curve(own, make)]  # noqa: E731
         return [Gain(**row) for row in FitCache(project.store).rows(own, key, work)]
 
-    # A recorded judge cannot score new conversations, so systems that rest on its answers alone cannot be chosen.
+    # A recorded judge cannot score new conversations, so systems that use only its answers cannot be chosen.
     chosen, rest = ([*systems], simple) if project.recordings else ([*systems, *simple], [])
     return decide(chosen, costs, constant, experiment.ratings, project.config.seed, curve, rest)
 
@@ -298,7 +298,7 @@ def _run_folds(
 def _run_learning(project: Project, candidate: CandidateEvaluator) -> Predictions | str:
     """Return the predictions of a candidate with sources that learn, or the reason why it cannot be made.
 
-    A source that pays to learn is tested on its own side.
+    A source whose training costs money is tested on a held-out side of one split.
     """
     evaluator, train, experiment = candidate
     try:

@@ -303,7 +303,7 @@ def config_from(content: Any, where: str = PROJECT_FILE, folder: Path = Path()) 
         if role not in _ROLES:
             raise BadInput(f"{where}: models: {UnknownName('role', role, _ROLES)}")
     if config.sources:
-        from accord.evidence import sources  # opening a project without them imports no evidence code
+        from accord.evidence import sources  # imported here, so that other projects load no evidence code
     for name, settings in config.sources.items():
         validate(sources.get(name).settings_type, settings, f"{where}: sources: {name}")
     return _located(config, folder)

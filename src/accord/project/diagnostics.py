@@ -1,4 +1,4 @@
-"""Diagnostics of an evaluator for the report: errors by group, importance, learning curves, and odd data."""
+"""Diagnostics of an evaluator for the report: errors by group, importance, learning curves, data warnings."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Insights:
     """Content of a report beyond the table of agreement.
 
     Attributes:
-        cautions: Sentences on oddities in labels, answers and evidence.
+        cautions: Warnings about labels, answers and evidence.
         diagrams: Reliability diagram of each option of the main question.
         groups: Agreement by group, for several attributes.
         importance: Importance of each question for the main one.
@@ -162,7 +162,7 @@ def _groups(rated: Ratings, samples: Sequence[Sample], evidence: EvidenceTable, 
 
 
 def cautions(comparison: Comparison, evidence: EvidenceTable) -> list[str]:
-    """Return sentences on oddities of labels, answers, judges and annotators."""
+    """Return warnings about labels, answers, judges and annotators."""
     rated, sentences = comparison.ratings, []
     people = Counter(map(str, rated.annotator))
     if len(people) == 1:
@@ -188,7 +188,7 @@ def cautions(comparison: Comparison, evidence: EvidenceTable) -> list[str]:
 
 
 def _adaptive(evaluator: Evaluator, experiment: Experiment) -> list[AdaptivePoint]:
-    """Return agreement by number of questions, for a head that can do without some answers of a judge."""
+    """Return agreement by number of questions, for a head that can predict from some of a judge's answers."""
     if not any(column.option is not None for column in experiment.evidence.columns):
         return []
     rated = experiment.ratings

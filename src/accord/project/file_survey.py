@@ -1,4 +1,4 @@
-"""FileSurvey of files before an import: their kinds, and the questions that their labels answer."""
+"""Survey of files before an import: their kinds, and the questions that their labels answer."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class FileSurvey:
         labels: Files of labels without text.
         annotations: Files of `accord export`.
         recordings: Files of a judge's recorded answers, or folders that hold one.
-        questions: ObservedAnswers answers by question.
+        questions: Observed answers by question.
         rating_columns: Questions answered in columns or metadata of conversations.
         other_candidates: Other columns with values on a scale.
         guessed_columns: Columns in `rating_columns` that were chosen only for their values.
@@ -178,7 +178,7 @@ def survey_files(
     limit: int | None = None,
     skips_unreadable: bool = False,
 ) -> FileSurvey:
-    """FileSurvey files without storing anything.
+    """Survey files without storing anything.
 
     Args:
         paths: Files, benchmark folders, folders of files, or tables in memory. Unreadable files of a folder are
@@ -358,7 +358,7 @@ def _rating_columns(survey: FileSurvey, beside: Answers, named: Collection[str])
     by_name = [name for name, column in scaled.items() if has_question_name(column)]
     if named:
         return [name for name in named if name in beside]
-    if survey.questions or survey.raters:  # labels exist, so another column needs certainty
+    if survey.questions or survey.raters:  # labels exist, so further columns are not guessed
         chosen = [name for name, column in scaled.items() if column.is_marked or name in survey.questions]
         survey.other_candidates = [name for name in by_name if name not in chosen]
         return chosen

@@ -129,7 +129,7 @@ _LABEL_DIGESTS: WeakKeyDictionary[Labels, str] = WeakKeyDictionary()
 
 
 def _evidence_digest(table: EvidenceTable) -> str:
-    """Return a digest of everything in a table that a head can use; the latest tables are remembered."""
+    """Return a digest of everything in a table that a head can use; digests of the latest tables are cached."""
     known = _EVIDENCE_DIGESTS.get(id(table))
     if known is not None and known[0] is table:
         return known[1]

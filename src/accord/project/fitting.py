@@ -63,8 +63,8 @@ def fit(
 ) -> Fitted:
     """Fit an evaluator, measure its accuracy on held-out groups, and save it.
 
-    An evaluator with a source that pays to learn is fitted on one side of a split and tested on the other. All others
-    are cross-validated and then fitted on all labels.
+    An evaluator with a source whose training costs money is fitted on one side of a split and tested on the other.
+    All others are cross-validated and then fitted on all labels.
 
     Args:
         project: Project with labels and models.
@@ -125,7 +125,7 @@ def last_fit(project: Project) -> LastFit | None:
 
 
 def _holds(folder: Path, saved: Path, evaluators: str) -> bool:
-    """Return True if a folder may stand for where an evaluator was saved, and holds one."""
+    """Return True if a folder holds an evaluator and can replace the path under which it was saved."""
     return (folder == saved or saved.parent.name == evaluators) and (folder / CARD).is_file()
 
 
@@ -165,7 +165,7 @@ def plan_fit(project: Project, name: str | None) -> Plan:
             learned = yield from source.learn(own)
             if side is not None:
                 examined = yield from learned.source.examine(train.only(side.test))
-                if examined is learned.source:  # otherwise it has measured that side already
+                if examined is learned.source:  # other sources have measured that side already
                     yield from examined.measure(train.only(side.test).samples)
             else:
                 groups = [train.group_of(target) for target in train.targets]
@@ -242,7 +242,7 @@ def _together(evaluator: Evaluator, main: Fitted, others: list[Fitted], cautions
 
 
 def _shared_source(source: Source, fitted: list[Evaluator]) -> Source | None:
-    """Return the part of a source that all evaluators use if it is the same, the whole source otherwise."""
+    """Return a source's common part if all evaluators use the same one, otherwise the whole source."""
     kept = [part for evaluator in fitted for part in evaluator.sources if part.name == source.name]
     if not kept:
         return None

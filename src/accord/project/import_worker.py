@@ -41,9 +41,9 @@ from accord.values import ISSUE, Annotation, Label, PlainTurns, Rubric, check_la
 
 BATCH_ROWS = 2000
 BATCH_BYTES = 4 * MB
-"""Maximum size of a batch, which is written in one transaction: conversations, or bytes of their texts."""
+"""Maximum size of a batch, in conversations and in bytes of text. A batch is written in one transaction."""
 LARGE_BYTES = 16 * MB
-"""Smallest file, compressed or not, that is worth starting processes for."""
+"""Minimum size of a file, compressed or not, for which worker processes are started."""
 MAX_WORKERS = 4
 _BATCHES_AHEAD = 2
 """Batches per worker that are in progress or wait to be written, which bounds memory."""
@@ -178,7 +178,7 @@ class ImportBatch:
 
 
 def default_workers() -> int:
-    """Return the number of workers for the fastest import on this machine; more would wait for the writer."""
+    """Return the number of workers for the fastest import on this machine; further ones would wait for the writer."""
     return min(cores(), MAX_WORKERS)
 
 
@@ -314,7 +314,7 @@ def _validated(label: Label, rubric: Rubric) -> Label:
     """Return a label with a value of its question's scale.
 
     Raises:
-        BadInput: The value is no answer to the question.
+        BadInput: The value is not an answer to the question.
     """
     question = rubric.get(label.question)
     if label.value is not None:

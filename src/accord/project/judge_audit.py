@@ -72,7 +72,7 @@ def audit_judge(project: Project, limit: int) -> AuditRun:
     Raises:
         BadInput: The store has no conversation, or the project has no judge or a recorded one.
         ModelError: No request can succeed.
-        BudgetReached: The audit would exceed the budget; no request was sent, since half an audit is of no use.
+        BudgetReached: The audit would exceed the budget. No request was sent, because a partial audit is useless.
     """
     judge, samples = _subject(project, limit)
     _check_budget(plan_audit(project, limit), project)

@@ -64,7 +64,7 @@ def estimate(project: Project) -> Estimates:
     """
     _check_rates(project)
     question, config = project.question, project.config
-    seen = frozenset(project.rubric.learned_on)  # they are no random sample of the scored conversations
+    seen = frozenset(project.rubric.learned_on)  # they are not a random sample of the scored conversations
     labels = Labels(label for label in project.store.labels() if label.target.conversation not in seen)
     if any(label.target.turn is not None for label in labels.on(question.id)):
         raise BadInput("labels are about turns; a system's mean needs labels of whole conversations")

@@ -87,7 +87,7 @@ def rater_columns(columns: Mapping[str, ObservedAnswers], questions: Collection[
     """Return the columns that each hold the ratings of one annotator.
 
     Args:
-        columns: ObservedAnswers answers by column.
+        columns: Observed answers by column.
         questions: Columns that are known to be questions.
     """
     unrated = {
@@ -106,7 +106,7 @@ def rater_columns(columns: Mapping[str, ObservedAnswers], questions: Collection[
 
 
 def may_be_rater(column: ObservedAnswers) -> bool:
-    """Return True if neither the name nor the values of a column show that it is something else."""
+    """Return True unless a column's name or values show that it does not hold ratings."""
     name = column.name
     is_other = is_rating_name(name) or bool(set(words_of(name)) & OTHER_WORDS) or not name.isalpha()
     return not is_other and not column.is_marked and set(column.annotators) <= {UNNAMED}

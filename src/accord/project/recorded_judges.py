@@ -241,7 +241,7 @@ def register_recordings(paths: Sequence[Path], project_file: Path | None = None)
         project_file: The project file, by default that of the working folder; written if it does not exist.
 
     Raises:
-        BadInput: A file cannot be read, or is no recording.
+        BadInput: A file cannot be read, or is not a recording.
     """
     path = project_file or find_project_file() or Path(PROJECT_FILE)
     models = {name: len(recording.answers) for name, recording in read_recordings(paths).items()}

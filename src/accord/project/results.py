@@ -18,7 +18,7 @@ Spent = Mapping[str, float | int | None]
 
 @dataclass(frozen=True, repr=False)
 class JudgeRun(Readable):
-    """SourceCounts of a run of `judge`.
+    """Counts of a run of `judge`.
 
     Attributes:
         samples: Samples in the run.

@@ -24,7 +24,7 @@ MAX_OPTIONS = 11
 MAX_WORDS = 10
 MAX_DISTINCT = 2000
 NUMERIC_SHARE = 0.8
-"""Share of numbers above which the other values count as typing errors."""
+"""Share of numeric values above which all other values are treated as typing errors."""
 _ENDS = ((0, 1), (1, 5), (0, 5), (1, 7), (0, 10), (1, 10), (-1, 1), (0, 100))
 _YES = {"yes", "true", "y", "up", "thumbs up", "thumbsup", "thumbs_up", "good", "like", "liked", "positive", "pass",
         "passed", "correct", "resolved", "helpful", "sat", "+", "👍", "ja", "gut", "richtig", "positiv"}  # fmt: skip
@@ -367,7 +367,7 @@ def infer_rubric(
 
 
 def is_guess(observed: ObservedAnswers, scale: Scale) -> bool:
-    """Return True if a numeric scale follows only from the extreme values, and these are no usual ends."""
+    """Return True if a numeric scale is inferred from extreme values that are not the ends of a usual scale."""
     numbers = [number for value in observed.values if (number := number_of(value)) is not None]
     if observed.ends is not None or not scale.is_ordered or scale.kind is ScaleKind.BINARY or len(numbers) < 2:
         return False
@@ -418,14 +418,14 @@ def _reason_without_scale(observed: ObservedAnswers) -> str:
     if _is_wide(observed):
         low, high = _extremes(observed)
         return (
-            f"its values run from {low} to {high}, which is no usual rating scale. If they are ratings: "
+            f"its values run from {low} to {high}, which is not a usual rating scale. If they are ratings: "
             f"--scale {shlex.quote(observed.name)}={low}..{high}"
         )
     if len(observed.values) <= 1:
         only = next(iter(observed.values), None)
         return "it has no answer" if only is None else f"every answer is {only!r}"
     first = ", ".join(repr(value) for value in list(observed.values)[:3])
-    return f"its {len(observed.values)} different values are no scale ({first}, ...)"
+    return f"its {len(observed.values)} different values are not a scale ({first}, ...)"
 
 
 def _question(observed: ObservedAnswers, inferred: InferredScale) -> Question:

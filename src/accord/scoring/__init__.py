@@ -1,4 +1,4 @@
-"""Scoring: the one way from samples to scores, and the files, folders, batches and engines that use it."""
+"""Scoring of samples: the shared pipeline, and its use for files, folders and batches."""
 
 from lazy_loader import attach_stub
 

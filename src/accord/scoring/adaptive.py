@@ -29,10 +29,10 @@ def adaptive_rubric(evaluator: Evaluator) -> AdaptiveRubric:
 
 
 def rubric_source(evaluator: Evaluator) -> Source:
-    """Return the source that answers questions one by one.
+    """Return the source that can answer single questions.
 
     Raises:
-        BadInput: No source does.
+        BadInput: There is none.
     """
     source = next((source for source in evaluator.sources if source.questions), None)
     if source is None:

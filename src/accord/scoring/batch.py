@@ -39,7 +39,7 @@ _ZIP_DATE = (1980, 1, 1, 0, 0, 0)
 
 
 class BadConversation(NamedTuple):
-    """A row that holds no conversation, with a name and the reason."""
+    """Row without a conversation, with its name and the reason."""
 
     name: str
     reason: str
@@ -51,7 +51,7 @@ ScoreItem = Sample | BadConversation
 
 @dataclass(frozen=True)
 class ModelAccess:
-    """Models and answers that the sources of an evaluator may use in a batch; none by default.
+    """Models and stored answers that an evaluator's sources may use in a batch; none by default.
 
     Attributes:
         asks: True to send requests.
@@ -75,7 +75,7 @@ class _OpenScorer:
 
 
 _open_scorers: dict[str, _OpenScorer] = {}
-"""Open evaluators of this process by their origin: a function that arrives again opens nothing."""
+"""Open evaluators of this process by origin, so that a scorer unpickled twice opens its evaluator once."""
 
 
 class BatchScorer:
@@ -113,7 +113,7 @@ class BatchScorer:
             raise BadInput("--ask and --certify score one file in a project, not batches or parts; leave them out")
         if perspective.panel and perspective.rule == "each":
             raise BadInput(
-                "a batch has one row per row, and rule `each` has one per member; use the rule mean, max or min"
+                "a batch returns one row per input row, and rule `each` returns one per member; use mean, max or min"
             )
         self.project = project_of(self.folder).absolute() if access.folder is None else access.folder.absolute()
         self._packed = _packed(Path(self.folder))
@@ -173,7 +173,7 @@ class BatchScorer:
         return score_frame([score.to_json() for score in self._scores(items)], bad, is_escaped=True)
 
     def _release_budget(self) -> None:
-        """Return the unspent reservation of a shared budget: a batch does not know if it is the last."""
+        """Release the unspent reservation of a shared budget after each batch, since any batch may be the last."""
         if self.access.shared is None:
             return
         try:
@@ -269,7 +269,7 @@ class BatchScorer:
         if self._packed is None:
             evaluator = load_evaluator(self.folder, self.project)
             if self.digest not in ("", evaluator.digest()):
-                raise BadInput(f"{self.folder} holds another evaluator than this scorer was made with; make it again")
+                raise BadInput(f"{self.folder} holds another evaluator than this scorer used; create the scorer again")
             return evaluator
         with tempfile.TemporaryDirectory(prefix="accord-") as folder:
             with zipfile.ZipFile(io.BytesIO(self._packed)) as packed:
@@ -304,7 +304,7 @@ def _packed(folder: Path) -> bytes | None:
 
 
 def _rounds(items: Sequence[ScoreItem | None]) -> list[list[int]]:
-    """Return the places of samples in rounds with distinct targets: evidence has one row per target."""
+    """Return the indices of samples in rounds without repeated targets, since evidence has one row per target."""
     rounds: list[list[int]] = []
     counts: dict[Target, int] = {}
     for place, item in enumerate(items):
@@ -324,7 +324,7 @@ def _name(row: Fields) -> str:
 
 
 def _digest(row: Fields) -> str:
-    """Return a digest of a row's content, whatever its place."""
+    """Return a digest of a row's content, independent of its position."""
     return hashlib.sha256(canonical_json(row, default=str).encode("ascii")).hexdigest()[:16]
 
 

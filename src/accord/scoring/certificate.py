@@ -1,4 +1,4 @@
-"""Certificates of an evaluator's bands in another domain, from fresh labels that nothing else uses.
+"""Tests of an evaluator's bands in another domain, on fresh labels that are used for nothing else.
 
 The share of k fresh ratings outside their bands has an upper confidence bound (Clopper–Pearson; Korn & Graubard, 1998,
 for several ratings per conversation). Bands are certified if the bound is at most the promised share. Otherwise they
@@ -34,7 +34,7 @@ class Certificate:
         misses: Share of the ratings outside their bands.
         at_most: Upper confidence bound of that share.
         promised: Share of ratings that may miss their bands.
-        width: q of the bands measured anew on these labels; `None` where the old ones are certified.
+        width: q of the bands refitted on these labels; `None` if the original bands are certified.
     """
 
     labels: int
@@ -61,7 +61,7 @@ class Certificate:
         return replace(score, signature=signature, band=(float(low), float(high)))
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything and the sentence."""
+        """Return all fields and the summary sentence."""
         return {**asdict(self), "holds": self.holds, "said": str(self)}
 
     def __str__(self) -> str:

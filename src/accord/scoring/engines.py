@@ -1,6 +1,6 @@
 """Engines that score pieces in parallel: processes of this machine by default, or Ray.
 
-An engine yields every part as it is finished. A piece whose worker is killed is tried again.
+An engine yields each part when it is finished. If a worker is killed, its piece is retried.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from accord.learning import ONE_THREAD, Worker, WorkerLost
 from accord.scoring.parts import Engine, ScorePart, ScoringJob, score_piece
 
 ATTEMPTS = 3
-"""Workers that a piece may lose before it fails: it may need more memory than there is."""
+"""Number of workers that may be killed on a piece before it fails; it may need too much memory."""
 _IMPORTS = ("accord.scoring.parts",)
 
 
@@ -157,7 +157,7 @@ def _on_ray(data: Any, job: ScoringJob, pieces: Sequence[FilePiece], workers: in
     rows = [{"piece": json.dumps(piece.to_json())} for piece in pieces]
     parts = data.from_items(rows, override_num_blocks=len(rows)).map_batches(
         _actor_of(job), batch_size=1, batch_format="pyarrow",
-        # Two actors with a whole CPU each hang on two CPUs: none is left to hand out the work.
+        # With two CPUs, two actors of one CPU each would hang, because no CPU is left to distribute the work.
         num_cpus=0.5, compute=data.ActorPoolStrategy(min_size=1, max_size=workers),
     )  # fmt: skip
     for row in parts.iter_rows():
@@ -178,7 +178,7 @@ def _start_ray(ray: Any) -> None:
 
 
 def _actor_of(job: ScoringJob) -> type:
-    """Return an actor class that contains the job, so that a restarted actor has it, too."""
+    """Return an actor class that contains the job, so that a restarted actor also has it."""
 
     class PieceActor:
         def __call__(self, batch: Any) -> Any:

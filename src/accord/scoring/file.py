@@ -199,7 +199,7 @@ def score(
 ) -> ScoreRun:
     """Score a stream of conversations in constant memory.
 
-    Each conversation has a row: one without anything to score has a row with the reason.
+    Each conversation gets a row; if it has nothing to score, the row holds the reason.
     """
     scorer = Scorer(evaluator, perspective, options)
     drift = _DriftWatch(scorer.evaluator, project.config.group_by, options.training)
@@ -286,8 +286,8 @@ def _certificate(
     known = set(project.rated(evaluator.question.id).targets)
     if old := [str(target) for target in fresh.targets if target in known]:
         raise BadInput(
-            f"{options.certify}: {old[0]} has labels in the store already; --certify takes labels that nothing else "
-            "uses"
+            f"{options.certify}: {old[0]} has labels in the store already; --certify takes labels that are used for "
+            "nothing else"
         )
     wanted = {target.conversation for target in fresh.targets}
     labeled = {each.conversation.id: each.conversation for each in records if each.conversation.id in wanted}
@@ -325,7 +325,7 @@ def _batch_scorer(
     predict = partial(rubric.predict, annotator=scorer.perspective.annotator)
 
     def score_adaptively(samples: Sequence[Sample]) -> Scores:
-        # Drift needs answers of the full rubric: chosen questions are no random sample.
+        # Drift needs answers to the full rubric, because adaptively chosen questions are not a random sample.
         evidence = ask_adaptively(project, evaluator, samples, rubric, most, options.until)
         return scorer.finish(samples, run(scorer.score(samples, evidence, predict), project.models))
 

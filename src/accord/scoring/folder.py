@@ -112,7 +112,7 @@ def score_parts(
     execution: Execution = Execution(),
     on_progress: Callable[[ScoreProgress], None] = lambda progress: None,
 ) -> PartsRun:
-    """Score files, folders, globs or objects of a store into a folder of parts; existing parts are not made again.
+    """Score files, folders, globs or objects of a store into a folder of parts; existing parts are kept.
 
     Raises:
         BadInput: An input cannot be read, or the folder holds something else.
@@ -214,9 +214,7 @@ def merge_parts(folder: str | Path, out: str | Path) -> ScoreCounts:
     if ending not in ENDINGS:
         raise BadInput(f"cannot write scores to {Path(str(out)).name!r}; the ending is one of {', '.join(ENDINGS)}")
     if manifest.get("left", 1):
-        raise BadInput(
-            f"{manifest.get('left', 'some')} parts are still to be made; run accord score again, with every shard"
-        )
+        raise BadInput(f"{manifest.get('left', 'some')} parts are missing; run accord score again, with every shard")
     keys = {row["key"] for row in manifest["parts"]}
     if lost := keys - finished(str(folder)):
         raise BadInput(f"part-{min(lost)}.parquet is gone; run the same accord score again")

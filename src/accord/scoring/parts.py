@@ -3,7 +3,7 @@
     scores/manifest.json              origin of the scores, and the counts of each part
     scores/part-4be1….parquet         scores of one piece, named by the hash of its content
 
-A part appears whole or not at all, and its metadata describe it, so that a killed run needs no other state to go on.
+A part is written atomically, and its metadata describe it, so a killed run can resume without other state.
 Scoring a piece twice gives the same bytes. A part is removed once its input file has changed and every planned part
 exists.
 """
@@ -366,7 +366,7 @@ def check_parts(out: str, keys: Iterable[str], manifest: Mapping[str, Any] | Non
     """Return parts after comparing each file with its metadata and with the manifest, without reading its pages.
 
     Raises:
-        BadInput: A file is missing, no regular file or no part, or its rows differ from its metadata or the manifest.
+        BadInput: A file is missing or not a part, or its rows differ from its metadata or the manifest.
     """
     parts = _read_parts(out, keys)
     known = {} if manifest is None else {each.key: each for each in map(ScorePart.from_json, manifest["parts"])}
@@ -403,7 +403,7 @@ def reading_part(out: str, key: str) -> Iterator[None]:
     """Raise every error of reading a part as a `BadInput` that names the part.
 
     Raises:
-        BadInput: The part cannot be read, or is no part.
+        BadInput: The file cannot be read, or is not a part.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""The one way from samples to scores: of a file, a batch, a folder, a live reply and a page."""
+"""Pipeline from samples to scores, shared by files, batches, folders, live replies and pages."""
 
 from __future__ import annotations
 
@@ -276,7 +276,7 @@ class Scorer:
         return self.finish(samples, run(self.flow(samples), models)[1])
 
     def finish(self, samples: Sequence[Sample], scores: Scores) -> Scores:
-        """Set `rated` and `in_training` for known conversations, and leave uncertain scores for people."""
+        """Set `rated` and `in_training` for known conversations, and drop uncertain scores so that people rate them."""
         known = self.evaluator.training_set
         if known is not None:
             scores = _with_training_flags(known, samples, scores)

@@ -111,8 +111,8 @@ class ScoreRun(Tabular):
         bad_rows: Reasons of the first bad rows.
         drift: Shift of each feature from the training data.
         drift_said: Sentence on the shifts.
-        selection: Promise of selective scores and its support (`Selection.to_json`).
-        certificate: Fresh labels on the bands in a new domain (`Certificate.to_json`).
+        selection: Guarantee of selective scores and its evidence (`Selection.to_json`).
+        certificate: Test of the bands in a new domain on fresh labels (`Certificate.to_json`).
         left_out: Conversations that the setting `synthetic` excludes.
         role_notes: Sentences on mapped roles that no conversation has, and on conversations without an assistant.
         scores: Rows of scores if there is no file.
@@ -182,9 +182,9 @@ class PartsRun(Readable):
     Attributes:
         out: The folder.
         parts: Number of planned parts of all shards.
-        made: Parts made by this run.
-        there: Parts that existed before this run.
-        left: Parts that are missing: of other shards, or failed.
+        made: Number of parts written by this run.
+        there: Number of parts that existed before this run.
+        left: Number of missing parts, which belong to other shards or failed.
         counts: Counts of all parts in the folder.
         failed: Reason of each failed part, by input.
         signature: Signature of the scores.

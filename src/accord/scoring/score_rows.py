@@ -1,8 +1,8 @@
 """Rows of the mart: scores with facts about their conversations, from files, folders of parts and live replies.
 
 The metadata of a conversation give its `system`, `version`, `topic`, user group, `language` and time under the names
-below; the first one present counts. `input` hashes everything before the scored reply, or the first user message of a
-whole conversation: versions that answered the same input share it.
+below; the first name that is present is used. `input` hashes everything before the scored reply, or the first user
+message of a whole conversation. Versions that answered the same input share it.
 """
 
 from __future__ import annotations

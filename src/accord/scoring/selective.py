@@ -1,7 +1,7 @@
-"""Selective scores: calls (good or bad) that agree with people at a promised rate; uncertain ones are left to people.
+"""Selective scores: calls (good or bad) with a guaranteed rate of agreement; people rate the uncertain ones.
 
-The promise rests on ratings that the evaluator predicted without learning from them (`fixed_sequence`): at least 90% of
-the calls agree with people's ratings, with 95% confidence, for annotators and conversations like these.
+The guarantee is tested on ratings that the evaluator did not learn from (`fixed_sequence`): for example, at least
+90% of the calls agree with people's ratings, with 95% confidence, for annotators and conversations like these.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Selection:
     Attributes:
         agree: Share of the calls that must agree with people.
         good: Lowest answer that counts as good.
-        tested: The threshold and its support in held-out ratings.
+        tested: The threshold and its agreement with held-out ratings.
     """
 
     agree: float
@@ -41,7 +41,7 @@ class Selection:
 
     @classmethod
     def of(cls, evaluator: Evaluator, agree: float, good: float | None = None, for_anyone: bool = True) -> Selection:
-        """Choose the lowest threshold that keeps the promise.
+        """Choose the lowest threshold that meets the required agreement.
 
         Args:
             evaluator: A fitted evaluator with held-out predictions.
@@ -51,7 +51,7 @@ class Selection:
 
         Raises:
             BadInput: `agree` or `good` is out of range, the evaluator has no held-out predictions, or even its most
-                confident calls break the promise.
+                confident calls agree too rarely.
         """
         if not 0.5 < agree < 1:
             raise BadInput(f"--agree is a share above .5 and below 1, got {agree:g}; for example .9")
@@ -90,7 +90,7 @@ class Selection:
         return replace(score, signature=signature, notes={**score.notes, "call": called, "sure": sure})
 
     def to_json(self) -> dict[str, Any]:
-        """Return the promise, its support and the sentence."""
+        """Return the guarantee, the evidence for it and the summary sentence."""
         return {"agree": self.agree, "good": self.good, **self.tested.to_json(), "said": str(self)}
 
     def __str__(self) -> str:

@@ -1,8 +1,8 @@
 """Agreement of predictions with ratings.
 
 Most statistics are means of per-row numbers followed by a formula, so that they can be recomputed on thousands of
-resamples without looking at a prediction again. `None` marks an undefined statistic (no variation, no rows); it is
-never reported as 0 or NaN.
+resamples without the predictions. `None` marks an undefined statistic (no variation, no rows); it is never
+reported as 0 or NaN.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Indices = NDArray[np.intp]
 Level = Literal["ordinal", "interval", "nominal"]
 
 LONG, RANGES = 10, 5
-"""A scale with more options than `LONG` is reported in `RANGES` parts of equal width."""
+"""Scales with more than `LONG` options are reported in `RANGES` ranges of equal width."""
 _TINY = 1e-12
 
 
@@ -58,7 +58,7 @@ class Paired:
 
     @property
     def decided(self) -> Indices:
-        """(n,) index of the option nearest to each predicted value."""
+        """(n,) index of the option that is nearest to each predicted value."""
         return np.asarray(np.abs(self.value[:, None] - self.options).argmin(axis=1))
 
     def in_ranges(self) -> Paired:
@@ -77,7 +77,7 @@ class Paired:
 
 
 def ranges(options: Floats) -> Indices:
-    """Return (K,) the range of each option: one of at most five for more than ten options, otherwise its own."""
+    """Return (K,) the index of each option's range. On a short scale each option is its own range."""
     if len(options) <= LONG:
         return np.arange(len(options))
     part = (options - options[0]) / np.ptp(options)
@@ -261,11 +261,11 @@ def _share(part: int) -> Callable[[Floats], Floats]:
 
 
 TWO_VALUED: Mapping[str, Statistic] = {
-    # Cohen's κ between the answer and the nearest option: with two options every weighting is the same
+    # Cohen's κ of the answer and the nearest option; with two options all weightings are equal
     "kappa": MeanStatistic(_places, _kappa),
-    # share of the answers of the upper option that are predicted as such
+    # share of upper-option answers that are predicted correctly
     "tpr": MeanStatistic(_hits, _share(0)),
-    # share of the answers of the lower option that are predicted as such
+    # share of lower-option answers that are predicted correctly
     "tnr": MeanStatistic(_hits, _share(2)),
     # share of the upper option among the answers: the accuracy of always predicting it
     "base_rate": MeanStatistic(lambda paired: (paired.answer == 1).astype(float)[:, None], _only),

@@ -1,7 +1,8 @@
 """Confidence sequence for the mean of bounded values, valid at every number of labels.
 
-A fixed-size interval is valid once. A reader who looks after every label and stops at will would eventually see it
-fail. A confidence sequence holds at all times together. For each candidate mean m, a bet against it has the capital
+A fixed-size interval is valid at one sample size. If a reader checks it after every label, it will eventually
+fail. A confidence sequence is valid at all sample sizes at once. For each candidate mean m, a bet against it has the
+capital
 
     K⁺_t(m) = Π_i (1 + λ⁺_i(m)·(x_i - m)),    K⁻_t(m) = Π_i (1 - λ⁻_i(m)·(x_i - m)),
 

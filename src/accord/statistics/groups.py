@@ -1,4 +1,4 @@
-"""Groups of samples that honest splits keep on one side.
+"""Groups of samples that a split must keep on one side to avoid leakage.
 
 Turns of one conversation, replies to the same turns, and equal or nearly equal texts share content that an evaluator
 could memorize; so do samples with the same value of a `group_by` attribute (a user, a topic). Texts are nearly equal if
@@ -21,7 +21,7 @@ from accord.values import Sample, Target, Turn
 
 ALIKE = 0.8
 FEWEST_WORDS = 12
-"""Shorter openings of conversations that continue after the reply are greetings and join nothing."""
+"""Minimum number of words of a shared opening. Shorter ones are greetings and do not join conversations."""
 OPENING, TEXT = "the same turns before the reply", "the same text"
 INPUT = "the same first message to several systems"
 _WORD = re.compile(r"\w+")
@@ -46,7 +46,7 @@ class Groups:
     joined: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, object]:
-        """Return the counts, and the same as text."""
+        """Return the counts as JSON values and as text."""
         return {"groups": self.count, "largest": self.largest, "joined": dict(self.joined), "said": str(self)}
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ def groups_of(samples: Sequence[Sample], group_by: Iterable[str] = (), by_input:
         samples: Rated samples.
         group_by: Names of metadata entries, or `system`: conversations with the same value stay together.
         by_input: True to join conversations of several systems that begin with the same message. A message that one
-            system received several times (a greeting) joins nothing.
+            system received several times (a greeting) does not join conversations.
     """
     union = _Union()
     for sample in samples:

@@ -111,7 +111,7 @@ def two_valued_alpha(both: Floats, first: Floats, second: Floats, units: Floats)
 
 
 def alpha_estimate(marked: Flags, called: Flags, group: Sequence[str], draws: int, seed: int = 0) -> Estimate:
-    """Return the α of calls with marks, each (n,), with its interval over groups."""
+    """Return Krippendorff's α between calls (n,) and marks (n,), with its interval over groups."""
     clusters = Clusters(group)
     counts = np.column_stack([marked & called, marked, called, np.ones(len(marked))]).astype(float)
     value = number(two_valued_alpha(*counts.sum(axis=0)[:, None])[0])

@@ -1,7 +1,7 @@
 """Statistics that need all rows together, for many bootstrap draws at once.
 
 A draw is a row of weights: the number of times that each of n predictions was drawn. Ranks, τ, α and smECE follow from
-sorted sums of weights, so that all draws are one array operation without a loop. A draw with an undefined statistic is
+sorted sums of weights, so all draws are computed in one array operation. A draw with an undefined statistic is
 NaN.
 """
 
@@ -18,9 +18,9 @@ Indices = NDArray[np.intp]
 _TINY = 1e-12
 _SMECE_BINS, _SMECE_CELLS = 1000, 1024
 _NO_WAVE = 9.0
-"""exp(-9²/2) of a wave is below rounding error."""
+"""Waves beyond this are damped by exp(-9²/2), which is below rounding error."""
 _FIRST_LOOK = 32
-"""Index of the width at which the search begins: few waves remain there, and most solutions are close."""
+"""Index of the width at which the search begins. Few waves remain there, and most solutions are near it."""
 
 
 def spearman(truth: Floats, value: Floats, weights: Floats) -> Floats:

@@ -136,7 +136,7 @@ def bootstrap_all(
 
 
 def mean_over(statistic: Statistic, repeats: Sequence[Paired]) -> float | None:
-    """Return a statistic's mean over repetitions of the splits; None if any of them is undefined."""
+    """Return a statistic's mean over repetitions of the splits; None if it is undefined for any repetition."""
     values = [statistic(paired) for paired in repeats]
     return (
         None

@@ -53,7 +53,7 @@ class SelectiveTest:
 def fixed_sequence(
     sure: Floats, right: NDArray[np.bool_], group: ArrayLike, agree: float, confidence: float = CONFIDENCE
 ) -> tuple[SelectiveTest | None, SelectiveTest]:
-    """Return the widest share that passed, None if the first one failed, and the one that was tested last.
+    """Return the widest share that passed (None if the first one failed) and the last share that was tested.
 
     Args:
         sure: (n,) probability of the called side.

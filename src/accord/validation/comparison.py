@@ -44,7 +44,7 @@ BASELINES = (
 )  # fmt: skip
 TESTED = ("rmse", "pearson", "log_loss")
 MapSystems = Callable[[Callable[[Predictions], SystemMetrics], Sequence[Predictions]], list[SystemMetrics]]
-"""Computes the metrics of each system, possibly in several processes."""
+"""Function that computes the metrics of each system, possibly in several processes."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class SystemDifference:
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Tabular):
-    """MetricsTable of systems on the same ratings; the first one is tested against all others.
+    """Metrics of several systems on the same ratings, with tests of the first system against each other one.
 
     Attributes:
         question: Question that is predicted.
@@ -96,7 +96,7 @@ class Comparison(Tabular):
         seed: Random seed of the folds and the resampling.
         seen: Groups that are learned from and not tested.
         groups: Groups that splits keep together, with the reasons.
-        unmade: Evaluators that could not be made, with the reason.
+        unmade: Evaluators that could not be built, with the reason.
         decision: Recommended evaluator, and whether the labels support it; None if none was requested.
         common: Number of ratings that the results are computed from.
         draws: Number of bootstrap samples and permutations.
@@ -135,8 +135,8 @@ class Comparison(Tabular):
                 "a smaller n scored only a part of these, and paired tests use the ratings that both systems scored"
             )
         remarks += [
-            f"{row.system}: log loss {loss:.3f} is worse than the constant's {constant:.3f}: its probabilities say "
-            "less than the frequency of each answer"
+            f"{row.system}: log loss {loss:.3f} is worse than the constant's {constant:.3f}: its probabilities are "
+            "less informative than the frequency of each answer"
             for row in self.results
             if row.system in self.worse_than_constant
             for loss, constant in [self.worse_than_constant[row.system]]
@@ -159,7 +159,7 @@ class Comparison(Tabular):
 
     @property
     def worse_than_constant(self) -> dict[str, tuple[float, float]]:
-        """Log loss of evaluators that is above the constant's on the same ratings, with the constant's."""
+        """Log losses of evaluators that are worse than the constant on the same ratings, each with the constant's."""
         constant = next((row for row in self.results if row.system == CONSTANT), None)
         least = None if constant is None else constant.values["log_loss"]
         if constant is None or least is None:
@@ -355,7 +355,7 @@ def _possible(evidence: EvidenceTable, question: Question) -> list[str]:
     columns = {column.name for column in evidence.columns}
     judged = {column.question for column in evidence.columns if column.option is not None}
     is_judged = question.id in judged if question.compares else bool(judged)
-    # More of an issue is worse, so turn scores do not predict it.
+    # A higher issue label is worse and a higher turn score is better, so turn scores do not predict issues.
     is_issue = f"{ISSUE}{question.id.removeprefix(ISSUE)}" in columns
     turns = {"mean-turn": SCORE in columns and not is_issue, "lowest-turn": LOWEST_SCORE in columns and not is_issue}
     has_columns = bool(columns) and not question.compares

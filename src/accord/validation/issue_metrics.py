@@ -122,7 +122,7 @@ class Called:
         )
 
     def everywhere(self) -> Called:
-        """Return the same marks with the issue called each time."""
+        """Return the same marks with every turn called."""
         return replace(self, called=[True] * len(self.marked), chance=[1.0] * len(self.marked))
 
 

@@ -60,7 +60,7 @@ class IssueStatistics:
         dialogue_mean: Number of dialogues by the rounded mean score of their turns (figure 4).
         dialogue_minimum: Number of dialogues by the lowest score of their turns (figure 5).
         quotes: Issues with a quote; `quotes_made_up` counts quotes that are not in their turn.
-        renamed: Issues that the model named differently.
+        renamed: Issues that the model gave another name.
         losses: Unreadable parts of replies, counted by reason.
     """
 
@@ -82,7 +82,7 @@ class IssueStatistics:
     losses: Mapping[str, int]
 
     def to_json(self) -> dict[str, Any]:
-        """Everything; counts as rows."""
+        """Return all fields; counts become rows."""
         counts = {
             "issues_per_turn": [{"issues": n, "turns": turns} for n, turns in self.issues_per_turn.items()],
             "scores": [{"score": score, "turns": turns} for score, turns in self.scores.items()],
@@ -92,7 +92,7 @@ class IssueStatistics:
         return asdict(self) | counts
 
     def lines(self) -> list[str]:
-        """Blocks of plain text: kinds, the most frequent first, scores, systems, quotes."""
+        """Return blocks of plain text: kinds by frequency, scores, systems, quotes."""
         kinds = [
             [each.type, str(each.turns), f"{each.share:.1%}", Estimate(each.mean_score).text(),
              "critical" if each.critical else ""]
@@ -112,7 +112,7 @@ class IssueStatistics:
             text_table(["kind", "turns", "share", "mean score", ""], kinds) if kinds else "",
             text_table(["score", "turns", "dialogues by mean", "by lowest"], scores),
             text_table(["system", "turns", "mean score", "with issues"], systems) if len(systems) > 1 else "",
-            f"{self.quotes_made_up} of {self.quotes} quotes stand nowhere in their turn" if self.quotes_made_up else "",
+            f"{self.quotes_made_up} of {self.quotes} quotes are not in their turn" if self.quotes_made_up else "",
         ]
         return [part for part in parts if part]
 
@@ -120,7 +120,7 @@ class IssueStatistics:
 def summarize_issues(
     assessments: Sequence[IssueAnnotation], conversations: Iterable[Conversation], taxonomy: Taxonomy
 ) -> IssueStatistics:
-    """The statistics of some assessments; `conversations` say which system spoke, and when."""
+    """Return the statistics of some assessments; `conversations` provide the system and the time."""
     known = {conversation.id: conversation for conversation in conversations}
     counts = Counter(len(each.issues) for each in assessments)
     turns = len(assessments)
@@ -147,7 +147,7 @@ def summarize_issues(
 
 
 def _types(assessments: Sequence[IssueAnnotation], taxonomy: Taxonomy) -> list[KindCounts]:
-    """Each kind, in the taxonomy's order; kinds of another taxonomy come last."""
+    """Return each kind in the taxonomy's order; kinds of another taxonomy come last."""
     scores: dict[str, list[int]] = defaultdict(list)
     for each in assessments:
         for name in {issue.type for issue in each.issues}:

@@ -105,7 +105,7 @@ class SystemMetrics:
 
 @dataclass(frozen=True)
 class Leak:
-    """Metrics of the first system under folds of single samples, next to those under honest folds of groups.
+    """Metrics of the first system under folds of single samples, which leak, and under folds of groups.
 
     Attributes:
         system: Evaluator that was tested both ways.
@@ -115,7 +115,7 @@ class Leak:
         rmse: RMSE with folds of single samples, in units of the scale.
         honest_pearson: r in the table.
         honest_rmse: RMSE in the table.
-        is_large: True if either is on the better side of the table's interval.
+        is_large: True if r or RMSE is better than the table's interval.
     """
 
     system: str
@@ -140,7 +140,7 @@ class Leak:
         return cls(line.system, groups, samples, r, rmse, line.values["pearson"], line.values["rmse"], is_large)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a flat row, with the same as text."""
+        """Return a flat row with a summary sentence."""
         return {**asdict(self), "said": str(self)}
 
     def __str__(self) -> str:
@@ -200,7 +200,7 @@ class MetricsTable:
     def common(self, systems: Sequence[Predictions]) -> NDArray[np.bool_]:
         """Return (n,) True for ratings that were scored by all systems with at least half of the most scores.
 
-        A system that was tested on a part of the ratings (because its learning is paid for) is compared on that part.
+        A system that was tested on a part of the ratings (because its training costs money) is compared on that part.
         """
         most = max((int(system.scored.sum()) for system in systems), default=0)
         wide = [system.scored for system in systems if 2 * system.scored.sum() >= most]
@@ -252,7 +252,7 @@ class MetricsTable:
 def _varies(value: NDArray[np.float64], by: Sequence[NDArray[Any]]) -> bool:
     """Return True if predictions differ inside a cell of these groupings.
 
-    The correlation of a prediction that is constant in each fold only shows how the folds were drawn.
+    If a prediction is constant in each fold, its correlation only reflects how the folds were drawn.
     """
     codes = np.zeros(len(value), dtype=np.intp)
     for names in by:
@@ -265,14 +265,14 @@ def _varies(value: NDArray[np.float64], by: Sequence[NDArray[Any]]) -> bool:
     return bool((high - low > 1e-9).any())
 
 
-# --- people among themselves --------------------------------------------------------------------------------------
+# --- agreement among people ---------------------------------------------------------------------------------------
 
 
 def other_people(rated: Ratings) -> Predictions | None:
     """Return predictions of each rating by the other annotators of the same target.
 
     The prediction is the mean of the others' ratings, its distribution theirs with one rating's worth of the overall
-    distribution (without the rating itself). A few noisy ratings are no ceiling if annotators differ by habit: an
+    distribution (without the rating itself). This is not an upper bound if annotators differ by habit: an
     evaluator that knows the habits can be better. Returns None if no target has two annotators.
     """
     by_target: dict[Target, list[int]] = {}

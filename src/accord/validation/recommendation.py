@@ -28,7 +28,7 @@ SURE = 0.01
 DETECTED = 3.4
 """Standard errors by which an effect must exceed 0 to be found at p < 0.01 with a probability of 80%."""
 LEAST_MORE = 0.1
-"""Share of the present ratings below which no number of further ones is given: the estimate is not that precise."""
+"""Smallest number of further ratings to report, as a share of the present ones; smaller estimates are imprecise."""
 MOST_TIMES = 50
 """Estimates above this multiple of the present labels are not printed."""
 _RMSE = cast(MeanStatistic, STATISTICS["rmse"])
@@ -58,7 +58,7 @@ class Decision:
             judge. The p of the test against the constant is corrected for the number of candidates.
         tested: The evaluator; without support, the candidate with the lowest error.
         labels: Number of ratings.
-        labels_needed: Further ratings needed to see a difference from the constant; `None` if no number can be given.
+        labels_needed: Further ratings needed to see a difference from the constant; `None` if it cannot be estimated.
         known: Evaluator with a lower RMSE for annotators whose ratings it learned from, with both RMSEs.
     """
 
@@ -77,7 +77,7 @@ class Decision:
         return "recommended" if self.is_supported else "not enough labels"
 
     def to_json(self) -> dict[str, Any]:
-        """The decision as JSON, with its text."""
+        """Return the decision as JSON, with its text."""
         return {
             "status": self.status,
             "evaluator": self.evaluator,
@@ -148,14 +148,14 @@ def decide(
 
     Args:
         candidates: Held-out predictions of the evaluators, the raw judge and the best column; at least one.
-        costs: How much each candidate asks for and learns, by name; lower is simpler.
+        costs: Complexity of each candidate by name: sources that learn, models asked, sources. Lower is simpler.
         constant: Held-out predictions of the constant.
         rated: The n ratings that were predicted.
         seed: Random seed of the permutations and bootstrap samples, `DRAWS` of each.
         curve: Returns the gain of a candidate over the constant for growing numbers of labels; called only if the
             labels do not support a choice.
-        others: Held-out predictions of the raw judge and the best column if they cannot be chosen; the choice is tested
-            against them all the same.
+        others: Held-out predictions of the raw judge and the best column if they cannot be chosen; the choice is still
+            tested against them.
     """
     by_name = {each.name: each for each in (*candidates, *others, constant)}
     errors = {name: (each.new_value - rated.value) ** 2 for name, each in by_name.items()}
@@ -204,7 +204,7 @@ def gain_over(constant: Predictions, system: Predictions, rated: Ratings, labels
 
 
 def labels_needed(curve: Sequence[Gain]) -> int | None:
-    """SystemMean how many further ratings show the gain over the constant, from a learning curve.
+    """Estimate the number of further ratings that would show the gain over the constant, from a learning curve.
 
     The gain from n ratings is taken to be a - b / n with b >= 0, fitted by least squares weighted by n. Its standard
     error shrinks with the square root of n.
@@ -239,7 +239,7 @@ def labels_needed(curve: Sequence[Gain]) -> int | None:
 
 
 def _gain(other: Floats, ours: Floats, rated: Ratings) -> Gain:
-    """Mean of `other` - `ours` (n,) over the ratings that have both, and its standard error over groups."""
+    """Return the mean of `other` - `ours` (n,) over ratings that have both, and its standard error over groups."""
     rows = np.flatnonzero(np.isfinite(other) & np.isfinite(ours))
     clusters = Clusters(rated.group[rows])
     groups = len(clusters)
@@ -254,7 +254,7 @@ def _gain(other: Floats, ours: Floats, rated: Ratings) -> Gain:
 def _simplest_within_one_error(
     order: Sequence[str], errors: Mapping[str, Floats], gains: Mapping[str, Gain], rated: Ratings
 ) -> str:
-    """The first of `order`, the simplest first, whose error is within one standard error of the lowest."""
+    """Return the simplest candidate (first in `order`) whose error is within one standard error of the lowest."""
     lowest = max(order, key=lambda name: gains[name].value)
     for name in order:
         worse = _gain(errors[name], errors[lowest], rated)
@@ -266,7 +266,7 @@ def _simplest_within_one_error(
 def _better_for_known(
     chosen: str, candidates: Sequence[Predictions], rated: Ratings
 ) -> tuple[str, float, float] | None:
-    """The candidate that is better for known annotators by over one standard error, with both RMSEs."""
+    """Return the candidate that is better for known annotators by over one standard error, with both RMSEs."""
     errors = {each.name: np.where(each.scored, (each.value - rated.value) ** 2, np.nan) for each in candidates}
     better = {name: _gain(errors[chosen], error, rated) for name, error in errors.items() if name != chosen}
     best = max(better, key=lambda name: better[name].value, default=chosen)

@@ -9,9 +9,18 @@ from typing import Annotated, Any
 import typer
 
 from accord.cli.app import command, command_group, guarded
-from accord.cli.options import AsJson, ConfigFile, InTraining, Setting, Synthetic, chosen, open_counted, open_project
-from accord.cli.outputs import QUEUE, REPORT
-from accord.cli.terminal import Steps, comparison_text, figure_text, groups_text, note, show, table
+from accord.cli.options import (
+    AsJson,
+    ConfigFile,
+    InTraining,
+    Setting,
+    Synthetic,
+    open_counted,
+    open_project,
+    synthetic_setting,
+)
+from accord.cli.outputs import ISSUES_PAGE, QUEUE, REPORT
+from accord.cli.terminal import StageProgress, comparison_text, figure_text, groups_text, note, show, table
 
 
 @command("compare")
@@ -41,7 +50,7 @@ def compare(
     from accord.learning import WorkerPool
 
     with WorkerPool(jobs) as begun, open_counted(config_file, synthetic, settings) as project:
-        with Steps() as steps:
+        with StageProgress() as steps:
             done = project.compare(only or (), by or (), begun, steps.stage)
         show(done.to_json(), as_json, _compare_text)
 
@@ -183,7 +192,7 @@ def gate(
     from accord.edges import GateFailed
     from accord.report import check_gate
 
-    with open_project(config_file, [*(settings or ()), *chosen(synthetic)]) as project:
+    with open_project(config_file, [*(settings or ()), *synthetic_setting(synthetic)]) as project:
         question = project.question
         scale = question.scale if question.scale.is_ordered and not question.compares else None
         checks = check_gate(
@@ -194,3 +203,28 @@ def gate(
     failed = sum(not each.passed for each in checks)
     if failed:
         raise GateFailed(f"gate failed: {failed} of {len(checks)} conditions not met")
+
+
+@command("issues")
+def issues(
+    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write."), ISSUES_PAGE] = Path("issues.html"),
+    synthetic: Synthetic = None,
+    settings: Setting = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Summarise the issues found in turns: kinds, scores, dialogues, systems, lowest turns, validation by people."""
+    from accord.project import annotated_pairs, issues_of
+    from accord.report import write_issues_page
+    from accord.studies import load_outcomes
+    from accord.validation import summarize_issues
+
+    with open_counted(config_file, synthetic, settings) as project:
+        pairs, taxonomy = annotated_pairs(project), issues_of(project).taxonomy
+        annotations = [each for _, each in pairs]
+        conversations = list({conversation.id: conversation for conversation, _ in pairs}.values())
+        found, said = summarize_issues(annotations, conversations, taxonomy), load_outcomes(project)
+        path = write_issues_page(found, annotations, conversations, taxonomy, out, said)
+        lines = [*found.lines(), f"page in {path}"]
+        result = {**found.to_json(), "validation": [each.to_json() for each in said], "page": str(path)}
+        show(result, as_json, lambda _: "\n\n".join(lines))

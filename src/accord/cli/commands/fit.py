@@ -12,7 +12,7 @@ from accord.cli.app import PARTLY_UNSCORED, command, stop
 from accord.cli.findings import fitted_text
 from accord.cli.options import AsJson, ConfigFile, MaxMoney, MaxRequests, MaxTokens, Setting, Synthetic, open_counted
 from accord.cli.outputs import EVALUATOR
-from accord.cli.terminal import Steps, note, plan_text, show_each, spending
+from accord.cli.terminal import StageProgress, note, plan_text, show_each, spending
 
 if TYPE_CHECKING:
     from accord.project import Fitted, Project
@@ -75,7 +75,7 @@ def fit(
 
 def _best(project: Project) -> str:
     """The evaluator that a comparison says to use."""
-    with Steps() as steps:
+    with StageProgress() as steps:
         found = project.compare(on_step=steps.stage)
     note(str(found.comparison.decision))
     return found.best
@@ -86,7 +86,7 @@ def _fitted(
 ) -> Iterator[Fitted]:
     """Fit one after the other; `lacking` takes the names of those whose requests did not all succeed."""
     for name in names:
-        with spending(project.budget), Steps() as steps:
+        with spending(project.budget), StageProgress() as steps:
             done = project.fit(name, out, steps, steps.stage, every_question)
         yield done
         for caution in done.cautions:

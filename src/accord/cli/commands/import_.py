@@ -20,20 +20,21 @@ from accord.cli.options import (
     Roles,
     Setting,
     SkipBadRows,
+    Synthetic,
     Unnamed,
     are_positions,
     column_map,
     command_line,
+    open_counted,
     open_project,
     role_map,
 )
+from accord.cli.outputs import ANNOTATIONS
 from accord.cli.terminal import Progress, imported_text, note, show, table
 
 if TYPE_CHECKING:
-    from accord.store import Store
-
-if TYPE_CHECKING:
     from accord.project import FileSurvey
+    from accord.store import Store
 
 
 @command("import")
@@ -272,3 +273,33 @@ def _check_traces(result: Mapping[str, Any]) -> None:
         )
     if is_lost:
         note(NO_CONTENT)
+
+
+@command("export")
+def export(
+    out: Annotated[Path, typer.Argument(help="The file to write: .jsonl, .csv or .parquet."), ANNOTATIONS],
+    kind: Annotated[
+        list[str] | None,
+        typer.Option("--kind", help="Only annotations by a person, model or metric; repeat. Default: all."),
+    ] = None,
+    question: Annotated[
+        str | None, typer.Option("--question", help="Only answers to this question, e.g. issue:Other.")
+    ] = None,
+    synthetic: Synthetic = None,
+    settings: Setting = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the store's annotations to a file that `accord import` reads back: labels, judge answers, issues."""
+    from accord.project import export_annotations
+
+    with open_counted(config_file, synthetic, settings) as project:
+        with Progress("annotations written") as progress:
+            counts = export_annotations(project.store, out, kind, progress.at, question)
+        show({"annotations": counts, "out": str(out)}, as_json, _export_text)
+
+
+def _export_text(result: Mapping[str, Any]) -> str:
+    plural = {"person": "people", "model": "models", "metric": "metrics"}
+    counted = ", ".join(f"{count} by {plural[kind]}" for kind, count in result["annotations"].items())
+    return f"annotations written to {result['out']}: {counted}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -308,3 +309,26 @@ def _text(result: Mapping[str, Any]) -> str:
         lines.append(f"  {row['question']}{mark}: {row['kind']}, {row['scale']}; {count_of(row['labels'], 'label')}")
     lines += [f"note: {sentence}" for sentence in result.get("said", ())]
     return "\n".join([*lines, *([f"Next: {result['next']}"] if result["next"] else [])])
+
+
+@command("plugins")
+def plugins(as_json: AsJson = False) -> None:
+    """List formats, metrics, sources, heads, selectors, rivals, presets and rubrics, each in one line."""
+    from accord.project import list_plugins
+
+    show(list_plugins(), as_json, _plugins_text)
+
+
+@command("schema")
+def schema() -> None:
+    """Print the JSON Schema of accord.yaml."""
+    from accord.project import json_schema
+
+    print(json.dumps(json_schema(), indent=1))
+
+
+def _plugins_text(result: Mapping[str, Any]) -> str:
+    sections = (
+        "\n".join([kind, *(f"  {name:20} {says}" for name, says in found.items())]) for kind, found in result.items()
+    )
+    return "\n\n".join(sections)

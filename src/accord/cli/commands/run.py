@@ -1,4 +1,4 @@
-"""`accord run`: the whole way, from files of conversations and ratings to scores and a report, in one folder."""
+"""`accord run` and `accord demo`: all steps from files to scores and a report, in one folder."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from accord.cli.options import (
     Synthetic,
     Unnamed,
     are_positions,
-    chosen,
     column_map,
     role_map,
     scale_map,
+    synthetic_setting,
     turn_choice,
 )
 from accord.cli.outputs import RUN
@@ -90,7 +90,7 @@ def run(
     from accord.values import load_rubric
 
     loaded, template, infers = run_settings(out, config_file, is_named=bool(rubric or settings or synthetic))
-    config = with_settings(loaded, [*(settings or ()), *chosen(synthetic)])
+    config = with_settings(loaded, [*(settings or ()), *synthetic_setting(synthetic)])
     config = config.model_copy(update={"store": loaded.store})
     infers = infers and rubric is None
     if (main is not None or scales) and not infers:
@@ -177,4 +177,38 @@ def recorded_text(rows: Sequence[Mapping[str, Any]]) -> str:
         [f"{row['model']}: {row['question']}", str(row["n"]), *(figure_text(row[name], None, None) for name in names)]
         for row in rows
     ]
-    return "Recorded judges and mean ratings\n\n" + table(["judge: question", "n", "r", "ρ"], lines)
+    return "Recorded judges beside people's mean ratings\n\n" + table(["judge: question", "n", "r", "ρ"], lines)
+
+
+@command("demo")
+def demo(
+    out: Out = Path("accord-demo"),
+    with_models: Annotated[
+        bool,
+        typer.Option(
+            "--with-models",
+            help="Measure also with the two small models that `accord models pull` fetches: many minutes of CPU.",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Try everything on 150 written conversations: evidence, learning, validation, scores, a report."""
+    from accord.edges import BadInput
+    from accord.embedded import is_ready
+    from accord.learning import EvaluatorSettings
+    from accord.models import ModelSettings
+    from accord.project import Config
+    from accord.report import RunOptions
+    from accord.sample import ABOUT, sources
+
+    # `auto` comes to the same here, and takes most of its time to try a network.
+    mixed = {"calibration": EvaluatorSettings(head="mixed")}
+    config = Config(store=f"sqlite:///{out / 'accord.db'}", evaluators=mixed)
+    if with_models:
+        if not is_ready():
+            raise BadInput("the small models are not here; fetch them once (177 MB): accord models pull")
+        likelihood = ModelSettings(model="embedded:smollm2-135m")
+        update = {"metrics": ["lexical", "embedding"], "models": {"likelihood": likelihood}}
+        config = config.model_copy(update=update)
+    options = RunOptions(infers=False, evaluator=config.evaluator, about=ABOUT)
+    main_job(config, sources(), out, "auto", {}, False, as_json, options)

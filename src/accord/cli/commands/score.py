@@ -25,10 +25,10 @@ from accord.cli.options import (
     Setting,
     SkipBadRows,
     Synthetic,
-    chosen,
     column_map,
     open_project,
     role_map,
+    synthetic_setting,
     turn_choice,
 )
 from accord.cli.outputs import SCORES
@@ -125,7 +125,7 @@ def score(
     is_file = _is_file(out)
     _check_place(is_file, out, sources, (engine, workers, shard), skip_bad_rows)
     with (
-        open_project(config_file, [*(settings or ()), *chosen(synthetic)], creates=True) as project,
+        open_project(config_file, [*(settings or ()), *synthetic_setting(synthetic)], creates=True) as project,
         Progress("scored") as progress,
     ):
         evaluator = evaluator or project.folder()

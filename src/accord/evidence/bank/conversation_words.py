@@ -44,9 +44,8 @@ _document_words: WeakValueDictionary[tuple[str, ...], frozenset[str]] = WeakValu
 class RunningWords:
     """Totals over one conversation, extended by each turn at the cost of its own length.
 
-    The totals equal those of `content_words` over all turns at once: the language is detected again as long as later
-    text
-    can change it, and the content words are then collected again from the few words so far.
+    The totals equal those of `content_words` over all turns at once: while later text can change the language, it is
+    detected again and the content words are collected again from the few words so far.
 
     Attributes:
         count: Number of turns of the other speakers.

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class lazy(Generic[T]):
-    """`functools.cached_property` without the lock of Python 3.11, which costs more than these values.
+    """`functools.cached_property` without the lock of Python 3.11, which takes longer than computing these values.
 
     Two threads may both compute a value; either result is valid.
     """
@@ -83,7 +83,7 @@ class ParsedText:
 
     @lazy
     def units(self) -> list[str]:
-        """Words for comparisons in order, at most a passage of them."""
+        """Words for comparisons in order, at most as many as in a passage."""
         return self.words.units(self.tokens[:PASSAGE])
 
     @lazy

@@ -41,7 +41,7 @@ STRENGTHS = (0.01, 0.1, 1.0, 10.0)
 FEWEST = 20
 """Smallest number of contexts to learn from."""
 MOST = 2000
-"""Largest number of replies to learn from; more are thinned out evenly."""
+"""Largest number of replies to learn from; a larger number is subsampled evenly."""
 _CARD, _ARRAYS = "ruber.json", "arrays.safetensors"
 
 

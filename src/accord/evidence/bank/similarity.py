@@ -2,6 +2,7 @@
 
 `cosine-documents@EMBEDDER` and `cosine-user@EMBEDDER` use another embedder than the default
 (`accord.models.embedders`).
+
 BLEU and chrF come from sacrebleu, METEOR from NLTK (Banerjee and Lavie, 2005; Lavie and Agarwal, 2007), which matches
 equal words, then equal stems. Its third stage, WordNet synonyms, is left out because it needs a download.
 """

@@ -183,7 +183,7 @@ def taken_apart(
 ) -> tuple[Vocabulary, list[tuple[str, ...]]]:
     """Return the vocabulary for a text, and the content stems of each piece.
 
-    The language is `named`, or detected: `before`, the previous one, if it fits.
+    The language is `named`, or detected; the previous language `before` is kept if it fits.
     """
     words = vocabulary(named or before)
     parts = list(map(words.stems_in.__getitem__, pieces))
@@ -212,7 +212,7 @@ WORDS = f"{ENGLISH.made_with},{OTHERS}"
 
 
 def pieces(text: str, most: int | None = None) -> list[str]:
-    """Return the normalized pieces of a text between blanks: at most `most` of them, or of their usual length."""
+    """Return the normalized pieces of a text between blanks, at most `most` from `most` * `CHARACTERS` characters."""
     if most is not None and len(text) > most:  # a piece has at least one character
         return normalised(text[: most * CHARACTERS]).split()[:most]
     return (text.lower() if text.isascii() else normalised(text)).split()

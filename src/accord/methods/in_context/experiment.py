@@ -90,7 +90,7 @@ class InContextFindings(Findings):
         kept: Number of prompts in use.
         prompts: All tested prompts, best first.
         pairs: Number of observations for the selectors.
-        failures: Failed requests by reason; `again` of them may succeed later.
+        failures: Failed requests by reason; `again` is the number that may succeed later.
         cautions: Sentences to read before the scores are used.
     """
 
@@ -364,10 +364,10 @@ class InContextResult:
 # --- systems to compare it with -------------------------------------------------------------------------------------
 
 Choose = Callable[[Sample, Query, Collection[int]], Sequence[ScoreRequest]]
-"""Returns a system's requests about an input, without the examples at the given indices; the score is their mean."""
+"""Function that returns requests about an input, without the examples at some indices; the score is their mean."""
 
 rivals: Registry[Callable[[InContextResult], Choose | None]] = Registry("rival")
-"""Systems to compare with on the held-out side, by name; `None` for a system that needs something unlearned."""
+"""Systems to compare with on the held-out side, by name; `None` for a system whose learned parts are missing."""
 
 ZERO_SHOT, FEW_SHOT = "by hand, no examples", "by hand, random examples"
 

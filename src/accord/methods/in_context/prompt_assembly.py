@@ -75,7 +75,7 @@ class Recipe:
 
     @cached_property
     def nodes(self) -> Nodes:
-        """Sets ranked for every input, drawn once so that their part of the work is done once."""
+        """Sets ranked for every input, drawn once so that values that depend on sets alone are computed once."""
         return self._drawn(range(len(self.examples)))
 
     @cached_property
@@ -128,7 +128,7 @@ class Recipe:
         return random_nodes(rng, examples, len(self.tasks), self.sizes.k, self.sizes.each)
 
     def left_out_of(self, sample: Sample) -> list[int]:
-        """Return the examples that equal the input; they are not shown with it."""
+        """Return the examples that equal the input; requests about the input do not show them."""
         return self.twins.get(content_hash(prompt_text(sample)), [])
 
     def requests(self, sample: Sample, query: Query, left_out: Collection[int] = ()) -> list[ScoreRequest]:

@@ -52,7 +52,7 @@ _LABELLED = re.compile(
     re.IGNORECASE,
 )
 _ENDS = re.compile(r"\s*(?:$|\n|[^\w\s]|because\b|since\b|as\b|\[END)")
-"""Text after a number at the beginning of a reply that is the score."""
+"""Text that must follow a number at the beginning of a reply for the number to be the score."""
 _OR = r"(?:[-–]|to|or(?:\s+(?:maybe|perhaps|possibly|even))?)"
 _RANGE_AFTER = re.compile(rf"\s*{_OR}\s*[-−.]?\d")
 _RANGE_BEFORE = re.compile(rf"(?:\d\s*{_OR}|between\s+\S+\s+and)\s*$")
@@ -157,7 +157,7 @@ def _without_scale(question: Question, text: str) -> str:
 
 
 def spread_out(value: float, options: Floats) -> Floats:
-    """Return (K,) probabilities: all on the option that equals the value, or shared by its neighbors."""
+    """Return (K,) probabilities: all on the option that equals the value, or split between its two neighbors."""
     place = int(np.clip(np.searchsorted(options, value) - 1, 0, len(options) - 2))
     share = (value - options[place]) / (options[place + 1] - options[place])
     shares = np.zeros(len(options))
@@ -319,7 +319,7 @@ def ask_ensembles(
 
 
 def to_scorer(wording: PromptTemplate, flow: PromptFlow[T], purpose: str) -> Flow[T]:
-    """A flow of requests for scores, addressed to the scorer; the scale's scores in turn stand in for answers."""
+    """Address requests for scores to the scorer; a plan uses the scale's scores in turn as stand-in answers."""
     question = wording.question
     labels = list(answer_labels(question.scale)) if wording.reads_options else list(question.scale.options)
     said = cycle([str(label) for label in labels] or [f"{question.scale.numbers[0]:g}"])
@@ -334,7 +334,7 @@ def to_scorer(wording: PromptTemplate, flow: PromptFlow[T], purpose: str) -> Flo
 def as_evidence(
     question: Question, signature: str, found: Sequence[tuple[Target, Ensemble | Failure]]
 ) -> EvidenceTable:
-    """Ensembles as a table: one column per option, and how far the answers were apart."""
+    """Ensembles as a table: one column per option, and one for the standard deviation of the scores."""
     options = question.scale.numbers
     columns = [Column(f"{BLOCK}={option:.12g}", signature, question.id, option) for option in options]
     columns.append(Column(SPREAD, signature))

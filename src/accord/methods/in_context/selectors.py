@@ -5,8 +5,8 @@ picks a diverse subgraph. The result of each selector on the observed nodes need
 that is not worse is used.
 
 Beyond the paper, algorithm 1 shows each drawn set with all prompts and before several inputs, so that a prefix cache
-shares its reading. No demonstration comes from the input's own context (another reply to the same turns, another turn
-of the same conversation), because no such example will exist for a new input.
+can reuse it. No demonstration comes from the input's own context (another reply to the same turns, another turn of the
+same conversation), because no such example will exist for a new input.
 """
 
 from __future__ import annotations
@@ -407,7 +407,7 @@ class SelectorTrial:
 def try_selector(
     name: str, make: Callable[[str], Selector], library: ExampleLibrary, pairs: Pairs, fold: Indices
 ) -> SelectorTrial:
-    """Evaluate a selector on the Q inputs, the library's examples, each by a model that did not learn from it."""
+    """Evaluate a selector on the library's examples as Q inputs, each by a model that did not learn from it."""
     count, selector = int(fold.max()) + 1, make(name)
     if selector.needs_pairs:
         training_parts = (

@@ -86,7 +86,7 @@ class InContextSettings(SourceSettings):
     private_key: str | None = Field(
         default=None, description="Metadata key; conversations with a true value are never shown."
     )
-    demonstrations: int = Field(default=5, ge=1, le=50, description="RatedExamples per request (k).")
+    demonstrations: int = Field(default=5, ge=1, le=50, description="Rated examples per request (k).")
     candidates: int = Field(default=80, ge=0, le=1000, description="Number of prompts to write (m).")
     top_prompts: int = Field(default=4, ge=1, le=20, description="Number of prompts in use (ℓ).")
     sets: int = Field(default=4, ge=1, le=64, description="Sets of examples observed with each prompt per input (γ).")
@@ -94,7 +94,7 @@ class InContextSettings(SourceSettings):
         default=1,
         ge=1,
         le=64,
-        description="Inputs that share an observed set; 1 as published, more save prompt tokens.",
+        description="Number of inputs that share an observed set: 1 as published; more save prompt tokens.",
     )
     candidate_sets: int = Field(default=512, ge=1, le=100_000, description="Random sets per prompt to rank (ζ).")
     ensemble: int = Field(default=5, ge=1, le=50, description="Requests per input; the score is their mean.")
@@ -102,7 +102,7 @@ class InContextSettings(SourceSettings):
         default=AUTO, description="Selector of examples; `auto` takes the simplest one that is not worse than the best."
     )
     towers: TowerSettings = Field(
-        default_factory=TowerSettings, description="SourceSettings of the selectors that learn: width, epochs, ..."
+        default_factory=TowerSettings, description="Settings of the selectors that learn: width, epochs, ..."
     )
     embedder: str = Field(default="minilm-l6", description="Embedder of examples and inputs, as for metrics.")
     calibrate: bool = Field(
@@ -260,9 +260,8 @@ class InContext(LearnedSource[Recipe]):
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
         """Return the scorer's answers: for turns, about the last reply of a whole conversation.
 
-        An example that equals the input is not shown. A note has the targets of the demonstrations, those of the
-        heaviest set
-        first, and the prompt of that set.
+        An example that equals the input is not shown. A note lists the targets of the demonstrations, starting with the
+        heaviest set, and the prompt of that set.
 
         Raises:
             BadInput: The prompts were learned with another model or mode.
@@ -334,11 +333,13 @@ def _check_scorer(recipe: Recipe, scorer: ModelInfo) -> None:
     """Raise an error if the scorer is not the one of training."""
     if (scorer.mode or NUMBER) != recipe.wording.mode:
         raise BadInput(
-            f"the prompts were learned with mode {recipe.wording.mode}, models: scorer: mode is "
+            f"the prompts were learned with mode {recipe.wording.mode}, but the scorer's mode is "
             f"{scorer.mode or NUMBER}; {FIT_AGAIN}"
         )
     if scorer.where != recipe.model:
-        raise BadInput(f"the prompts were learned with {recipe.model}, the project uses {scorer.where}; {FIT_AGAIN}")
+        raise BadInput(
+            f"the prompts were learned with {recipe.model}, but the project uses {scorer.where}; {FIT_AGAIN}"
+        )
 
 
 def _fitting(rated: RatedExamples, wording: PromptTemplate) -> RatedExamples:

@@ -162,8 +162,7 @@ def prompt_text(sample: Sample) -> str:
 def contexts_of(examples: Sequence[RatedExample], group_of: Callable[[Target], str] = str) -> list[str]:
     """Return (n,) names of contexts, which splits keep together and prompts never mix.
 
-    Turns of one conversation share a context, and so do replies to the same turns, equal texts, and targets with the
-    same
+    Turns of one conversation share a context. So do replies to the same turns, equal texts, and targets with the same
     `group_of`.
     """
     names: dict[str, int] = {}
@@ -341,7 +340,7 @@ class PromptTemplate:
 
     @property
     def share(self) -> int | None:
-        """Estimated tokens per demonstration: `most` of them and the input share the context."""
+        """Estimated tokens per demonstration if `most` demonstrations and the input share the context."""
         return None if self.context is None else int(MARGIN * self.context) // (self.most + OWN_SHARES)
 
     # --- the whole ------------------------------------------------------------------------------------------------

@@ -96,9 +96,8 @@ class TowerShape:
 def initial(shape: TowerShape, seed: int) -> Parameters:
     """Return initial weights: matrices after Glorot & Bengio (2010), small tables, zero biases, unit scales.
 
-    Demonstrations' texts have entries around 1, as layer normalization keeps them; inputs and prompts have length 1.
-    Then
-    h_d · h_in starts near 0 and does not reach the flat ends of σ.
+    The entries of demonstrations' texts are around 1, and layer normalization keeps them so; inputs and prompts have
+    length 1. Then h_d · h_in starts near 0 and does not reach the flat ends of σ.
     """
     rng = np.random.default_rng(seed)
 
@@ -336,8 +335,7 @@ def reduction(vectors: Vectors, width: int | None) -> tuple[Vectors, Vectors]:
     """Return ((h,), (h, width)) center and matrix that map embeddings to `width` entries around 1.
 
     The directions are the principal components of the library's vectors, padded with 0. With width `None`, embeddings
-    keep
-    their directions and are only scaled.
+    are scaled and keep their directions.
     """
     h = vectors.shape[1]
     if width is None:

@@ -1,7 +1,7 @@
 """Annotation (SODA-EVAL, section 4.1): a model annotates each reply of a dialogue, given all turns before it.
 
-One request covers a whole dialogue if it fits. Turns with an unreadable verdict get a request of their own, a repeated
-one with the reason, and then stay unannotated. The result has the same form either way.
+One request covers a whole dialogue if it fits. A turn with an unreadable verdict gets a separate request, then a
+repeated one that states the reason. If both fail, it stays unannotated. The result has the same form either way.
 """
 
 from __future__ import annotations

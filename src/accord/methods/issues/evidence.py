@@ -77,12 +77,10 @@ def issue_table(
 ) -> EvidenceTable:
     """Return the issues of each sample as columns.
 
-    For a turn, `issue:KIND` is the amount, `issue:KIND:worst` the severity, and `issue:KIND:before` the amount in
-    earlier
-    turns with decreasing weights; `issues:count` and `issues:critical` are sums over kinds; `issues:score` is the
-    overall
-    score. For a conversation, amounts and scores are means over its turns, the severity is that of the worst turn,
-    `issues:lowest` is the lowest score, and the history is empty.
+    For a turn, `issue:KIND` is the amount, `issue:KIND:worst` the severity, and `issue:KIND:before` the weighted amount
+    in earlier turns; `issues:count` and `issues:critical` are sums over kinds; `issues:score` is the overall score. For
+    a conversation, amounts and scores are means over its turns, the severity is that of the worst turn, `issues:lowest`
+    is the lowest score, and the history is empty.
 
     Args:
         samples: Turns or conversations.

@@ -18,7 +18,7 @@ MORE_SPEAKERS = "more than two speakers"
 class JudgedTurns:
     """Turns to annotate in one conversation, with skipped turns by reason.
 
-    `odd` counts properties that deserve a look, although the turns are annotated.
+    `odd` counts unusual properties to review; the turns are annotated anyway.
     """
 
     turns: list[int] = field(default_factory=list)
@@ -29,9 +29,8 @@ class JudgedTurns:
 def judged_turns(conversation: Conversation, all_speakers: bool = False) -> JudgedTurns:
     """Return the replies of a conversation that have words and at least one turn before them.
 
-    Without an earlier turn, a reply is judged by its surface only, and too severely (appendix C.1). With `all_speakers`
-    the
-    turns of all speakers are judged, for conversations between two models.
+    Without an earlier turn, a reply is judged by its surface only, and too severely (appendix C.1). With
+    `all_speakers`, the turns of all speakers are judged, as in conversations between two models.
     """
     selection = JudgedTurns()
     replies = {id(turn) for turn in conversation.replies}
@@ -56,7 +55,7 @@ def judged_turns(conversation: Conversation, all_speakers: bool = False) -> Judg
 def largest(conversations: Iterable[Conversation], most: int | None = None) -> list[Conversation]:
     """Return dialogues by decreasing number of turns, then of words, then by id.
 
-    The longer a dialogue is, the more likely is an issue of coherence (appendix C.1).
+    Longer dialogues are more likely to have coherence issues (appendix C.1).
     """
     ordered = sorted(conversations, key=lambda one: (-len(one.turns), -_words(one), one.id))
     return ordered[:most]

@@ -69,7 +69,7 @@ from accord.values import (
 )
 
 DIALOGUES_AT_ONCE = 100
-"""Dialogues whose annotations are stored together; an interruption loses at most their parsing, no replies."""
+"""Dialogues whose annotations are stored together; an interruption loses at most their parsed form, but no replies."""
 PART = "assessed in part"
 
 
@@ -85,7 +85,7 @@ class IssueSettings(SourceSettings):
     taxonomy: str = Field(default="soda-eval", description="Name of a shipped taxonomy, or a YAML file.")
     labels: str | None = Field(
         default=None,
-        description="Taxonomy of the annotators' labels, if it differs and names its counterparts.",
+        description="Taxonomy of the annotators' labels, if different; it must name the corresponding kinds.",
     )
     whole_dialogue: bool = Field(default=True, description="chat: annotate a whole dialogue in one request if it fits.")
     examples: bool = Field(default=True, description="chat: show two examples, if the taxonomy has their kinds.")
@@ -141,7 +141,7 @@ class IssueCounts:
         return lines + [f"  {count} parts of replies dropped: {reason}" for reason, count in self.losses.items()]
 
     def notices(self) -> list[str]:
-        """Return the dialogues that deserve a look."""
+        """Return notices about dialogues to review."""
         return [f"{count} dialogues: {reason}" for reason, count in self.odd.items()]
 
     def to_json(self) -> dict[str, Any]:
@@ -464,9 +464,8 @@ def _why(result: Unannotated) -> str:
 def _worst(prompt: Prompt) -> Reply:
     """Return the reply with the most follow-up requests.
 
-    For a dialogue it is unreadable, so that each turn needs its own request. For a turn it has a loss, which repeats
-    the
-    request, and an issue of an unknown kind, which adds one. For a list of kinds it is not a list.
+    A reply about a dialogue is unreadable, so that each turn needs its own request. A reply about a turn has a loss,
+    which repeats the request, and an issue of an unknown kind, which adds one. A reply with kinds is not a list.
     """
     issue = {"type": "an unknown kind", "comment": "", "quote": ""}
     return Reply(json.dumps({"issues": [issue, None], "comment": "", "score": 3}))

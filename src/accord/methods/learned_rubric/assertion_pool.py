@@ -71,7 +71,7 @@ class WritingSettings(SourceSettings):
 
     task: str | None = Field(
         default=None,
-        description="YAML file with a description of the conversations and of the expectations on the assistant.",
+        description="YAML file with a description of the conversations and of the expectations of the assistant.",
     )
     prompts: str | None = Field(default=None, description="Folder of prompt files that replace Accord's.")
     reasons: int = Field(default=MOST, ge=1, le=10, description="Maximum number of reasons per conversation.")
@@ -125,7 +125,7 @@ class WrittenPool:
     flagged: list[tuple[str, list[str]]] = field(default_factory=list)
 
     def failed(self, failures: Iterable[Failure]) -> None:
-        """Count failures; a spent budget, or a reply that is not there yet, is an error."""
+        """Count failures; raise an error for a spent budget or a reply that has not arrived yet."""
         for failure in failures:
             if failure.reason == OUT_OF_BUDGET:
                 raise BudgetReached(failure.detail)
@@ -282,7 +282,7 @@ HIDDEN = "[…]"
 COMMON_SHARE = 0.1
 """A name in a larger share of the conversations belongs to the domain."""
 FEW = 3
-"""A name in at most this many conversations is private, for any number of conversations."""
+"""A name in at most this many conversations is private, regardless of the total number of conversations."""
 
 _IDENTIFIERS = re.compile(
     r"""[\w.+-]+@[\w-]+(?:\.[\w-]+)+          # mail

@@ -1,8 +1,8 @@
 """Assertion selector: good and bad conversations, answers as points, selection, and their sum, NetSAT.
 
-Biyani et al., *RUBICON*, AIware 2024, sections 3.1, 3.3 and 4.2. The lowest option is 0 points, the highest 10, and an
-assertion that does not apply 5. Signed and weighted points are selected by algorithm 1; their sum has a threshold and
-an uncertainty window around it.
+Biyani et al., *RUBICON*, AIware 2024, sections 3.1, 3.3 and 4.2. The lowest option is worth 0 points, the highest 10,
+and an assertion that does not apply 5. Signed and weighted points are selected by algorithm 1; their sum has a
+threshold and an uncertainty window around it.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class ClassifiedSamples:
 
     @classmethod
     def of(cls, train: Training, settings: SelectionSettings, fewest: int = FEWEST) -> ClassifiedSamples:
-        """Return those of one side; `BadInput` if fewer than `fewest` are good, or bad."""
+        """Return the samples of one side; `BadInput` if fewer than `fewest` are good, or bad."""
         classes = verdicts_of(train.targets, train.labels, train.question, settings, fewest)
         return cls([train.samples[row] for row in classes.row], classes.good, classes.contradicted)
 
@@ -186,9 +186,8 @@ class AssertionSelector:
 
     Args:
         question: Main question; its labels define good conversations.
-        classes: `sat` or `dsat` for each assertion, by question id. Without any, all answered questions are
-            candidates, and
-            their direction is learned.
+        classes: `sat` or `dsat` for each assertion, by question id. If empty, all answered questions are candidates,
+            and their direction is learned.
         weights: Weight of an assertion in the sum, by id; 1 by default.
         settings: Settings of the selection.
         seed: Seed of the folds and of random policies.
@@ -294,9 +293,8 @@ class AssertionSelector:
     def measured(self, evidence: EvidenceTable, unseen: Mapping[Target, float] | None = None) -> EvidenceTable:
         """Return NetSAT as a column, with its parts and its label as notes.
 
-        A row with fewer than half of the assertions answered has no value. A target in `unseen` gets that score
-        instead, from
-        assertions selected without it.
+        A row with fewer than half of the assertions answered has no value. A target in `unseen` gets the score given
+        there, which comes from assertions selected without it.
 
         Raises:
             BadInput: The evidence lacks an assertion, or its answers have another signature.
@@ -430,10 +428,9 @@ class NetSatOutcome:
 def figures(tested: NetSatOutcome) -> dict[str, float | None]:
     """Return the statistics of a system (RUBICON, section 4.2); `None` if undefined.
 
-    `delta_netsat` is the difference of the class means in points. `accuracy`, `precision`, `recall` and `f1` are those
-    of
-    calling a score above the training side's threshold good. `yield_rate` is the share outside the window of the paper,
-    which comes from the tested labels; `yield_deployed` the share outside the training side's window, and
+    `delta_netsat` is the difference of the class means in points. `accuracy`, `precision`, `recall` and `f1` count a
+    score above the training side's threshold as good. `yield_rate` is the share outside the window of the paper, which
+    comes from the tested labels; `yield_deployed` the share outside the training side's window, and
     `precision_deployed` the precision of the labels given there. `sat_dsat` is Pearson's r of both parts of the score.
     """
     good, scores = tested.good, tested.scores

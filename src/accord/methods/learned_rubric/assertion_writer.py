@@ -1,8 +1,7 @@
-"""Assertions from conversations (RUBICON, section 3.2): reasons extracted, summarised and de-duplicated by prompts.
+"""Assertions from conversations (RUBICON, section 3.2): prompts extract, summarize and de-duplicate reasons.
 
-Domain sensitization gives the writer the domain and the expectations on the assistant;
-conversation design principles tell that both sides are responsible (the prompt file `responsibility`), and Grice's
-maxims (`maxims`).
+Domain sensitization tells the writer the domain and the expectations of the assistant. Conversation design principles
+add that both sides are responsible (prompt file `responsibility`), and Grice's maxims (`maxims`).
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ VERDICTS = {Polarity.SAT: "well", Polarity.DSAT: "badly"}
 
 
 class TaskDescription(FrozenModel):
-    """A user's description of the conversations, and of the expectations on the assistant."""
+    """A user's description of the conversations, and of the expectations of the assistant."""
 
     about: str = Field(min_length=1)
     expected: tuple[str, ...] = Field(min_length=1)
@@ -76,7 +75,7 @@ class RubricPromptBuilder:
 
         Args:
             name: Name of the prompt file.
-            form: ListForm of the answer.
+            form: Form of the answer.
             principles: Prompt file with design principles to insert.
             parts: Further placeholders by name.
         """
@@ -148,14 +147,14 @@ def load_prompts(folder: str | Path) -> dict[str, str]:
 MOST = 3
 """k: reasons per conversation."""
 LONGEST = 400
-"""Characters of a reason."""
+"""Maximum characters of a reason."""
 
 Show = Callable[[Sample], Sample]
 
 
 @dataclass(frozen=True)
 class ExtractedReasons:
-    """Reasons from one conversation; `failure` if there are none, `truncated_share` of unshown text."""
+    """Reasons from one conversation, a `failure` if there are none, and the share of text that was not shown."""
 
     reasons: tuple[AssertionReason, ...]
     side: Polarity
@@ -211,7 +210,7 @@ def _found(quote: str, transcript: str) -> str:
     return words if words and words.lower() in " ".join(transcript.split()).lower() else ""
 
 
-# --- summarisation ------------------------------------------------------------------------------------------------
+# --- summarization ------------------------------------------------------------------------------------------------
 
 BATCH = 10
 """m: reasons per prompt."""
@@ -331,7 +330,7 @@ class DistinctAssertions:
 
 
 def deduplicate(assertions: Sequence[Assertion], guidance: RubricPromptBuilder) -> PromptFlow[DistinctAssertions]:
-    """Drop assertions of one class that repeat an earlier one by the model's judgement; their reasons move to it.
+    """Drop assertions of one class that repeat an earlier one according to the model; their reasons move to it.
 
     Assertions of a failed prompt are kept, and the failure is recorded.
     """
@@ -356,7 +355,7 @@ def deduplicate(assertions: Sequence[Assertion], guidance: RubricPromptBuilder) 
 def deduplicate_by_cosine(
     assertions: Sequence[Assertion], vectors: NDArray[np.floating], alike: float = ALIKE
 ) -> DistinctAssertions:
-    """Drop assertions whose unit embedding, (n, d), has at least the cosine `alike` with an earlier one."""
+    """Drop assertions whose unit embeddings, (n, d), have a cosine of at least `alike` with an earlier one."""
     repeats: dict[int, int] = {}
     distinct_places: list[int] = []
     for place in range(len(assertions)):

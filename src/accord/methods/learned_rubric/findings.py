@@ -105,7 +105,7 @@ class RubricFit:
 
 
 def fit_pool(written: WrittenPool, everything: Rubric, train: Training, settings: SelectionSettings) -> Flow[RubricFit]:
-    """Have a pool judged about the good and bad conversations, and select a rubric from it."""
+    """Judge the good and bad conversations by a whole pool, and select a rubric from it."""
     decided = ClassifiedSamples.of(train, settings)
     answers = yield from ask_rubric(everything, decided.samples, JUDGE, "judged")
     selector = AssertionSelector.of_rubric(everything, train.question, settings, train.seed).fit(answers, train.labels)
@@ -206,7 +206,7 @@ class AssertionFindings:
 
 @dataclass(frozen=True)
 class LabelledScore:
-    """NetSAT of a held-out conversation, whether annotators rated it good, and the label that the rubric gives it."""
+    """NetSAT of a held-out conversation, with the annotators' rating and the rubric's label."""
 
     score: float
     good: bool
@@ -485,7 +485,7 @@ def _examples(question: Question, samples: Sequence[Sample], values: Floats) -> 
 
 
 def passage(conversation: Conversation, question: Question) -> str | None:
-    """Return the passage of a conversation that bears on an assertion; `None` if no turn shares a word with it."""
+    """Return the passage of a conversation closest to an assertion; `None` if no turn shares a word with it."""
     quote = next((r.quote for r in question.reasons if r.conversation == conversation.id and r.quote), None)
     if quote is not None:
         return quote

@@ -143,7 +143,7 @@ Rating = Annotated[float, Field(strict=True)]
 
 
 class SelectionSettings(SourceSettings):
-    """Settings of selecting assertions and of labelling conversations."""
+    """Settings for selecting assertions and labeling conversations."""
 
     policy: str = Field(
         default=RUBICON,
@@ -262,7 +262,7 @@ class Candidates:
         self._sharpness: dict[Set, Floats] = {}
 
     def best(self, chosen: Sequence[int], rows: NDArray[np.intp], alpha: float) -> int:
-        """Return the one of `rows` that maximizes LC/range − α·LS with the selected ones; the earliest in a tie."""
+        """Return the row among `rows` that maximizes LC/range − α·LS with the selected ones; the earliest in a tie."""
         current, good = self.pool.net_sat(chosen), self.pool.good
         sums = current.astype(np.float64)
         of_good, of_bad = sums[good].sum() + self._good_sums, sums[~good].sum() + self._bad_sums
@@ -403,8 +403,7 @@ def tuned(
     """Return the α and the budget whose held-out scores separate the classes best; in a tie the smaller α.
 
     The criterion is minus the mean log loss of (1 + tanh((score − θc)/s))/2 on held-out conversations, with θc and s of
-    the
-    training folds.
+    the training folds.
     """
     sides = [
         (Candidates(pool.of(fold != held_out), pooled), np.flatnonzero(fold == held_out))

@@ -117,9 +117,8 @@ class LearnedRubric(LearnedSource[_LearnedValue]):
     def hold_out(self, train: Training) -> Split:
         """Return the groups to learn from and the groups to test on, stratified by good and bad.
 
-        Conversations that a given rubric learned on are never held out. Undecided groups are on the training side, half
-        as many
-        of them as of the others.
+        Conversations that a given rubric learned on are never held out. The training side also gets undecided groups,
+        about half as many as other groups.
 
         Raises:
             BadInput: The main question compares, or there are too few good or bad conversations for both sides.
@@ -136,7 +135,7 @@ class LearnedRubric(LearnedSource[_LearnedValue]):
         if any(len(set(rated.good[side])) < 2 for side in (held_out, ~held_out)):
             reason = "are in the training data of a rubric" if seen else "belong to the same few groups"
             raise BadInput(
-                f"too many of the labelled good and bad conversations {reason}. Label others to test the rubric on"
+                f"too many of the labeled good and bad conversations {reason}. Label others to test the rubric on"
             )
         test = frozenset(name for name, is_out in zip(groups, held_out, strict=True) if is_out)
         learned_from = {name for name in groups if name not in test}
@@ -154,8 +153,7 @@ class LearnedRubric(LearnedSource[_LearnedValue]):
         """Write a pool, have it judged, and select from it.
 
         Evidence of the good and bad conversations comes from assertions selected without them, in the folds that chose
-        α and
-        the budget.
+        α and the budget.
 
         Raises:
             BadInput: Too few good or bad conversations, no assertion, or an unusable file.
@@ -217,7 +215,7 @@ class LearnedRubric(LearnedSource[_LearnedValue]):
         """Return `RubricFindings` as JSON; before `examine` the learned part, before `learn` nothing."""
         return super().describe() or ({} if self.fit_ is None else learned_part(self.fit_))
 
-    # --- keeping ------------------------------------------------------------------------------------------------
+    # --- saving ------------------------------------------------------------------------------------------------
 
     def state(self) -> SourceState:
         """Return selection and findings, with rubric and pool as files that users may edit."""

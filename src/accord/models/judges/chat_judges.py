@@ -26,7 +26,7 @@ class ChatJudge(ABC):
 
     Attributes:
         mode: Way to obtain a distribution.
-        together: Most questions in one request.
+        together: Maximum number of questions per request.
         template: Name of the prompt file.
     """
 
@@ -176,7 +176,7 @@ class SamplingJudge(ChatJudge):
         """Return the smoothed distribution of the replies."""
         failed = [reply for reply in replies if isinstance(reply, Failure)]
         later = [reply for reply in failed if reply.reason in LATER]
-        # After a reply that a later run gets, the others stay stored, and that run uses all of them.
+        # If a later run can get the missing reply, the other replies stay stored for that run.
         if later or len(failed) * 2 > self.k:
             failure = (later or failed)[0]
             return Unanswered(question.id, failure.reason, failure.detail)
@@ -209,7 +209,7 @@ MAX_TOKENS_A_QUESTION = 120
 TOLERANCE = 0.02
 """Largest excess of the sum of stated probabilities over 1; the remainder to 1 counts as outside."""
 LEAST_STATED = 0.5
-"""Smallest sum of stated probabilities of a distribution."""
+"""Smallest valid sum of stated probabilities."""
 
 
 class VerbalisedJudge(ChatJudge):

@@ -2,7 +2,7 @@
 
 A recorded number between two options of an ordered scale, such as the mean 1.8 of several runs, is an expected value:
 its probability is split between the two options so that their mean is that number. Several runs of one item are
-averaged. A scale with more options than a judge can choose from (0 to 100, real-valued) is answered on eleven of them.
+averaged. If a scale has more options than a judge can choose from (0 to 100, real-valued), answers use eleven of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from accord.values import ISSUE, Question, Sample
 JUDGEMENTS_FILE = "judgments.jsonl.gz"
 NOT_RECORDED = "not recorded"
 RECORDED_ROUNDING = 0.02
-"""Largest excess over 1 of the sum of a recorded distribution, which was rounded when it was written."""
+"""Largest excess of the sum of a recorded distribution over 1; recorded probabilities are often rounded."""
 
 
 Runs = Sequence[Mapping[str, float]]
@@ -82,7 +82,7 @@ def question_of(model: str, question: str) -> str:
 def recorded_item(sample: Sample) -> str:
     """Return the item id of a sample in a recording.
 
-    Turns of a dialogue may be items of their own (`items` in its metadata). Otherwise an item about a turn is about the
+    Turns of a dialogue may be separate items (`items` in its metadata). Otherwise an item about a turn is about the
     last turn of its conversation.
     """
     conversation, turn = sample.conversation, sample.turn
@@ -109,7 +109,7 @@ class RecordedJudge:
 
         Args:
             recorded: Distributions of all runs, by item and question.
-            name: The model that gave them.
+            name: The model that gave the answers.
             others: Answers of other models, with question ids from `question_of`.
         """
         self.name = name
