@@ -21,7 +21,7 @@ _MAKING = Lock()
 
 
 def _scored(shop: Workshop) -> Path:
-    """A copy of a project whose conversations were scored into parts, which are on its mart."""
+    """Copy a project with scores in parts and in the mart."""
     origin = shop.folder / "scored"
     with _MAKING:
         if not origin.exists():
@@ -36,7 +36,7 @@ def _scored(shop: Workshop) -> Path:
 
 
 def _rewritten(change: Callable[[pl.DataFrame], pl.DataFrame], **more: object) -> Write:
-    """A part with other rows, under its own metadata with some values changed."""
+    """Write a part with other rows or changed metadata."""
 
     def make(path: Path) -> None:
         said = {name: text for name, text in pl.read_parquet_metadata(path).items() if name.startswith("accord")}
@@ -47,7 +47,7 @@ def _rewritten(change: Callable[[pl.DataFrame], pl.DataFrame], **more: object) -
 
 
 def _overwritten(path: Path) -> None:
-    """The pages of a Parquet file destroyed, its footer kept."""
+    """Destroy the pages of a Parquet file and keep its footer."""
     content = bytearray(path.read_bytes())
     content[4 : len(content) // 4] = b"\xff" * (len(content) // 4 - 4)
     path.write_bytes(bytes(content))
@@ -68,7 +68,7 @@ DAMAGED: dict[str, Write] = {
     "a device": instead(linked("/dev/zero")),
     "a folder": instead(Path.mkdir),
 }
-"""Files of scores, in a folder of parts or in the mart: named in a line, and never taken for whole."""
+"""Damage to files of scores: each is named in one line and never accepted."""
 OF_PARTS: dict[str, Write] = {
     "fewer rows, metadata that agree": _rewritten(lambda rows: rows.head(9), rows=9, scored=9),
     "values gone": _rewritten(lambda rows: rows.with_columns(pl.lit(None, pl.Float64).alias("value"))),
@@ -101,7 +101,7 @@ MANIFESTS: dict[str, Write] = {
 
 
 def parts(shop: Workshop) -> Iterator[Case]:
-    """`accord scores merge` of a folder of parts that is not what it was."""
+    """`accord scores merge` of a damaged folder of parts."""
 
     def merged(file: str, write: Write) -> str:
         folder = _scored(shop)
@@ -154,7 +154,7 @@ KEYS = ("system", "topic", "version", "user_group", "language", "time", "more", 
 
 
 def texts(shop: Workshop) -> Iterator[Case]:
-    """Metadata that no later stage could keep, send or date: scored, on the board, and nothing is damaged by them."""
+    """Odd metadata are scored, shown on the board, and damage nothing."""
     for value in (*TEXTS, *TIMES, {"\ud800": ["\0"]}, [float("nan")]):
         yield f"metadata {ascii(value)[:30]}", partial(_taken, shop, value)
 

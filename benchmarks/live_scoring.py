@@ -1,9 +1,9 @@
-"""What a live message costs: microseconds a reply for each metric and for the default bank, on growing histories.
+"""Cost of a live message: microseconds per reply for each metric and the default bank, on growing histories.
 
     python benchmarks/live_scoring.py [--only metrics,scorer,bertscore,service] [--quick] --json OUT
 
-Replies, questions and the document are drawn words of everyday frequency, 20 words a message, 120 a document. A reply
-is taken apart, measured, and becomes part of the history: with `none` that is all that is done. METEOR, BLEU and
+Messages of 20 words and a document of 120 words are drawn with natural word frequencies. A reply is parsed, measured
+and added to the history; `none` measures no metric. METEOR, BLEU and
 BERTScore of the small embedder, if it was pulled, stand beside them in the same run. `scorer` is a whole scored reply
 of a fitted mixture, with its interval and its reasons; `live-over-bank` has a question
 and a document, and its ratio is to the bank. Medians of rounds, one core. `ratio` is how many times longer it
@@ -69,7 +69,7 @@ COMMON = ["the", "of", "and", "to", "a", "in", "is", "it", "you", "that"]
 
 
 def texts(rng: np.random.Generator, count: int, words: int) -> list[str]:
-    """Some texts of words as frequent as words are."""
+    """Draw texts of words with natural frequencies."""
     rank = rng.zipf(1.3, size=(count, words)) % 8000
     return [" ".join(COMMON[r] if r < len(COMMON) else f"word{r}" for r in row) for row in rank]
 
@@ -91,7 +91,7 @@ def of_reply(metrics: dict[str, TurnMetric], history: int, rounds: int, count: i
 
 
 def of_whole(metrics: dict[str, TurnMetric], history: int, rounds: int) -> float:
-    """The baseline: median microseconds of measuring a reply by going through the whole conversation."""
+    """Median microseconds of measuring a reply by reading the whole conversation (baseline)."""
     rng = np.random.default_rng(0)
     documents, said = texts(rng, 1, DOCUMENT), texts(rng, history + 1, WORDS)
     turns = tuple(Turn("user" if place % 2 == 0 else "assistant", text) for place, text in enumerate(said))
@@ -102,7 +102,7 @@ def of_whole(metrics: dict[str, TurnMetric], history: int, rounds: int) -> float
 
 
 def metrics_rows(rounds: int) -> list[Row]:
-    """Every metric by itself, the bank together, and nothing."""
+    """Rows of each metric, of the bank and of no metric."""
     bank = {name: turn_metrics.get(name) for name in BANK}
     rows: list[Row] = []
     for history in HISTORIES:
@@ -123,7 +123,7 @@ def metrics_rows(rounds: int) -> list[Row]:
 
 
 def fitted() -> Evaluator:
-    """A mixture that learned from drawn ratings of drawn replies."""
+    """Fit a mixture on random ratings of random replies."""
     rng = np.random.default_rng(1)
     documents = tuple(map(Document, texts(rng, 3, DOCUMENT)))
     chats = [Conversation(str(i), (Turn("user", q), Turn("assistant", a)), documents)
@@ -138,7 +138,7 @@ def fitted() -> Evaluator:
 
 
 def scorer_rows(rounds: int) -> list[Row]:
-    """A fitted mixture on every reply, without and with a document, and its memory after many conversations."""
+    """Rows of a fitted mixture without and with a document, with its memory after many conversations."""
     scorer = LiveScorer(fitted(), conversations=1000)
     rng = np.random.default_rng(1)
     replies, [document] = texts(rng, REPLIES, WORDS), texts(rng, 1, DOCUMENT)
@@ -187,7 +187,7 @@ def bertscore_rows() -> list[Row]:
 
 @contextmanager
 def serving(remembered: int) -> Iterator[tuple[int, int]]:
-    """`accord serve` with a fitted mixture; its port and its process."""
+    """Run `accord serve` with a fitted mixture; yields its port and process id."""
     with tempfile.TemporaryDirectory() as name, socket.socket() as free:
         fitted().save(Path(name) / "evaluators" / "mixture")
         (Path(name) / "accord.yaml").write_text("evaluator: mixture\n", encoding="utf-8")
@@ -243,7 +243,7 @@ def service_rows(count: int, conversations: int) -> list[Row]:
 
 
 def hostile_rows(requests: int) -> list[Row]:
-    """An honest client's waits alone, beside each kind of hostile traffic, and beside all of it."""
+    """Waits of an honest client alone, with each kind of hostile traffic, and with all kinds."""
     rng = np.random.default_rng(4)
     replies, [document] = texts(rng, REPLIES, WORDS), texts(rng, 1, DOCUMENT)
     own = [
@@ -276,7 +276,7 @@ def _figures(found: load.Load, messages: int) -> Row:
 
 
 def memory(process: int, which: str = "VmRSS") -> float | None:
-    """MB that a process has (`VmHWM`: has ever had), where the system says so."""
+    """Memory of a process in MB (`VmHWM`: maximum), or None if unknown."""
     try:
         status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
     except OSError:

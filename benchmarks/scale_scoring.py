@@ -85,7 +85,7 @@ print(json.dumps({"seconds": time.perf_counter() - begun, "cpu_seconds": time.pr
 
 
 def fitted(folder: Path) -> Path:
-    """A mixture on the lexical bank that learned from drawn ratings of drawn conversations."""
+    """Fit a mixture on random ratings of random conversations."""
     rng = np.random.default_rng(1)
     said = texts(rng, 200 * TURNS, WORDS)
     chats = [
@@ -128,7 +128,7 @@ def workshop(count: int) -> Iterator[tuple[Path, Path, Path]]:
 
 
 def python(script: str, *arguments: object, **environment: str) -> dict[str, Any]:
-    """What a script in a process of its own says."""
+    """Return the output of a script in a new process."""
     command = [sys.executable, "-c", script, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
     if done.returncode:
@@ -137,12 +137,12 @@ def python(script: str, *arguments: object, **environment: str) -> dict[str, Any
 
 
 def ids_of(out: Path) -> list[str]:
-    """Every conversation that has a score, sorted."""
+    """Return the ids of scored conversations, sorted."""
     return sorted(name for path in out.glob("part-*.parquet") for name in pl.read_parquet(path)["conversation"])
 
 
 def bank_rows(quick: bool, limit: int | None) -> list[Row]:
-    """One worker and two, memory, and a loop that takes one conversation at a time."""
+    """Rows of one worker, two workers and a loop over single conversations."""
     count = min(limit or CONVERSATIONS, 20_000 if quick else CONVERSATIONS)
     with workshop(count) as (folder, evaluator, chats):
         few = written(folder / "few.parquet", min(FEW, count))
@@ -164,7 +164,7 @@ def bank_rows(quick: bool, limit: int | None) -> list[Row]:
 
 
 def kill_rows(quick: bool, limit: int | None) -> list[Row]:
-    """A driver and a worker that are killed in the middle, and the same command once more."""
+    """Kill a driver and a worker, and run the command again."""
     count = min(limit or 100_000, 20_000 if quick else 100_000)
     rows: list[Row] = []
     with workshop(count) as (folder, evaluator, chats):
@@ -189,7 +189,7 @@ def kill_rows(quick: bool, limit: int | None) -> list[Row]:
 
 
 def _killed(victim: str, arguments: list[object], out: Path) -> bool:
-    """Run the driver; kill it, or one of its workers, once some parts are there. Whether somebody was killed."""
+    """Run the driver, kill it or a worker after the first parts, and return True if one was killed."""
     command = [sys.executable, "-c", DRIVER, *map(str, arguments)]
     driver = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -210,7 +210,7 @@ def _worker_of(pid: int) -> int:
 
 
 def ray_rows(quick: bool, limit: int | None) -> list[Row]:
-    """The same on Ray, beside local processes; its start apart, and a kill of its driver."""
+    """Rows of Ray, compared with local processes, with its start and a killed driver."""
     if find_spec("ray") is None:
         return [{"what": "ray", "skipped": "accord[ray] is not installed"}]
     count = min(limit or CONVERSATIONS, 20_000 if quick else CONVERSATIONS)
@@ -236,7 +236,7 @@ def ray_rows(quick: bool, limit: int | None) -> list[Row]:
 
 
 def s3_rows(quick: bool, limit: int | None) -> list[Row]:
-    """From and to a server of the same protocol on loopback, beside local files."""
+    """Rows of a local S3 server, compared with local files."""
     if find_spec("moto") is None or find_spec("s3fs") is None:
         return [{"what": "s3", "skipped": "moto or accord[s3] is not installed"}]
     import boto3
@@ -267,7 +267,7 @@ def s3_rows(quick: bool, limit: int | None) -> list[Row]:
 
 
 def _contents(out: Path) -> dict[str, bytes]:
-    """Every part, by its name."""
+    """Return the parts by name."""
     return {path.name: path.read_bytes() for path in out.glob("part-*.parquet")}
 
 

@@ -1,4 +1,4 @@
-"""A saved evaluator as a function of an Arrow batch: a row per row, failures as rows, small when it is sent."""
+"""A saved evaluator as a function of Arrow batches: one row per row, failures as rows, a small pickle."""
 
 import json
 import shutil
@@ -32,7 +32,7 @@ def of_turns(tmp_path_factory):
 
 
 @pytest.mark.parametrize("head", ["curves", "mixed", "auto"])
-def test_the_contract_holds_for_every_kind_of_head(tmp_path, head):
+def test_contract_holds_for_every_head(tmp_path, head):
     if head == "auto":
         scaled.saved(tmp_path, level="turn")
     else:
@@ -40,7 +40,7 @@ def test_the_contract_holds_for_every_kind_of_head(tmp_path, head):
     check_batch_scorer(BatchScorer(tmp_path), scaled.drawn(40, 6))
 
 
-def test_a_batch_has_the_scores_that_the_evaluator_gives(folder):
+def test_batch_scores_equal_evaluator_scores(folder):
     rows = scaled.drawn(30, 4)
     table = BatchScorer(folder)(pl.DataFrame(rows))
     samples = [Sample(Conversation(r["id"], tuple(Turn(m["role"], m["content"]) for m in r["messages"]))) for r in rows]
@@ -51,7 +51,7 @@ def test_a_batch_has_the_scores_that_the_evaluator_gives(folder):
     assert table["signature"].unique().to_list() == [str(scores[0].signature)]
 
 
-def test_what_has_an_arrow_stream_goes_in_and_pyarrow_gives_pyarrow(folder):
+def test_accepts_arrow_streams_and_returns_pyarrow_for_pyarrow(folder):
     pa = pytest.importorskip("pyarrow")
     scorer, rows = BatchScorer(folder), scaled.drawn(5)
     table = scorer(pa.Table.from_pylist(rows))
@@ -65,7 +65,7 @@ def test_what_has_an_arrow_stream_goes_in_and_pyarrow_gives_pyarrow(folder):
     assert scorer(empty).num_rows == 0 and scorer(empty).schema == batch.schema
 
 
-def test_rows_that_hold_no_conversation_say_why_and_leave_the_others_alone(folder):
+def test_bad_rows_have_reasons_and_do_not_affect_others(folder):
     rows = scaled.drawn(3)
     frame = pl.DataFrame([
         {"id": "a", "messages": json.dumps(rows[0]["messages"]), "role": None},
@@ -90,12 +90,12 @@ def test_rows_that_hold_no_conversation_say_why_and_leave_the_others_alone(folde
         ({"id": "", "messages": [7]}, "a message is an object"),
     ],
 )
-def test_a_row_that_is_less_than_a_conversation_is_refused(folder, row, why):
+def test_incomplete_row_is_a_bad_row(folder, row, why):
     [found] = BatchScorer(folder)(pl.DataFrame([row])).to_dicts()
     assert found["status"] == BAD_ROW and why in found["unscored"]
 
 
-def test_a_row_names_the_turn_that_is_scored_else_it_is_the_last_reply(of_turns):
+def test_column_turn_selects_the_turn_else_last_reply(of_turns):
     [row] = scaled.drawn(1, 6)
     scorer = BatchScorer(of_turns)
     table = scorer(pl.DataFrame([row, {**row, "turn": 3}, {**row, "turn": 9}], infer_schema_length=None))
@@ -103,14 +103,14 @@ def test_a_row_names_the_turn_that_is_scored_else_it_is_the_last_reply(of_turns)
     assert "turn 9 does not exist; the conversation has 6 turns" in table["unscored"][2]
 
 
-def test_columns_and_format_may_be_named(folder):
+def test_columns_and_format_can_be_given(folder):
     frame = pl.DataFrame([{"key": "x", "log": row["messages"]} for row in scaled.drawn(3)])
     assert set(BatchScorer(folder)(frame)["status"]) == {BAD_ROW}
     mapped = BatchScorer(folder, columns={"id": "key", "messages": "log"}, format="openai-messages")(frame)
     assert set(mapped["status"]) == {SCORED} and mapped["conversation"].to_list() == ["x"] * 3
 
 
-def test_perspective_and_options_are_those_of_the_command(tmp_path):
+def test_perspective_and_options_are_checked(tmp_path):
     scaled.saved(tmp_path, head="mixed")
     frame = pl.DataFrame(scaled.drawn(4))
     ann = BatchScorer(tmp_path, Perspective.named("ann", (), None))(frame)
@@ -125,7 +125,7 @@ def test_perspective_and_options_are_those_of_the_command(tmp_path):
         BatchScorer(tmp_path, options=ScoreOptions(ask=3))
 
 
-def test_it_travels_without_its_folder(tmp_path):
+def test_pickled_scorer_needs_no_folder(tmp_path):
     from multiprocessing.reduction import ForkingPickler
 
     scorer, frame = BatchScorer(scaled.saved(tmp_path / "e")), pl.DataFrame(scaled.drawn(3))
@@ -141,7 +141,7 @@ def test_it_travels_without_its_folder(tmp_path):
     assert len(batch_scorer._open_scorers) == 1, "a process opens it once"
 
 
-def test_a_source_that_fails_on_one_row_costs_that_row(folder, monkeypatch):
+def test_failing_source_affects_one_row(folder, monkeypatch):
     from accord.scoring import batch as batch_scorer
 
     batch_scorer._open_scorers.clear()
@@ -161,7 +161,7 @@ def test_a_source_that_fails_on_one_row_costs_that_row(folder, monkeypatch):
     assert table["conversation"].to_list() == [f"c{number}" for number in range(10)]
 
 
-def test_an_evaluator_that_asks_says_so_before_the_first_row(folder, tmp_path, monkeypatch):
+def test_evaluator_with_models_needs_access(folder, tmp_path, monkeypatch):
     from accord.learning import Evaluator
 
     monkeypatch.setattr(Evaluator, "roles", property(lambda self: ("judge",)))
@@ -172,7 +172,7 @@ def test_an_evaluator_that_asks_says_so_before_the_first_row(folder, tmp_path, m
     BatchScorer(tmp_path / "asks", access=ModelAccess(store=f"sqlite:///{tmp_path}/answers.db"))
 
 
-def test_the_published_columns_are_those_of_the_page():
+def test_documented_columns_match_the_schema():
     page = (scaled.Path(__file__).parents[1] / "docs" / "scale.md").read_text(encoding="utf-8")
     assert all(f"| `{name}` | {kind.__name__} |" in page for name, kind in SCORE_TYPES.items())
     assert list(score_schema()) == list(SCORE_TYPES)

@@ -1,4 +1,4 @@
-"""Scoring as messages come: the same as in batch, bounded, at most once a message."""
+"""Live scoring: equal to batch scoring, bounded memory, each message at most once."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2
 
 
 def made(head: str = "curves", names: Sequence[str] = BANK) -> Evaluator:
-    """An evaluator of metrics, before it learns."""
+    """Return an unfitted evaluator of metrics."""
     context = SourceContext(Rubric(name="useful", questions=(QUESTION,), main="useful"))
     settings = {"metrics": {"names": tuple(names)}}
     return make_evaluator(head, EvaluatorSettings(head=head), QUESTION, context, ("metrics",), settings)
@@ -99,7 +99,7 @@ def taught(before: Evaluator, samples: Sequence[Sample], labels: Labels) -> Eval
 
 
 def predicted(evaluator: Evaluator, samples: Sequence[Sample]) -> list[Score | Unscored]:
-    """Scores as the batch gives them."""
+    """Return batch scores."""
     return run(evaluator.predict(samples), memory_models())
 
 
@@ -134,7 +134,7 @@ def said_in(scorer: LiveScorer, name: str) -> list[str]:
     return [] if found is None else [turn.content for turn in found.turns]
 
 
-def test_live_scores_are_those_of_the_batch(chats: list[Conversation], evaluator: Evaluator) -> None:
+def test_live_scores_equal_batch_scores(chats: list[Conversation], evaluator: Evaluator) -> None:
     scorer = LiveScorer(evaluator)
     for conversation in chats[:8]:
         live = list(play(scorer, conversation))
@@ -148,7 +148,7 @@ def test_live_scores_are_those_of_the_batch(chats: list[Conversation], evaluator
     assert len(scorer) == 8
 
 
-def test_what_is_remembered_is_bounded_in_number_and_age(evaluator: Evaluator) -> None:
+def test_remembered_conversations_are_bounded_in_number_and_age(evaluator: Evaluator) -> None:
     now = [0.0]
     scorer = LiveScorer(evaluator, conversations=3, seconds=60, clock=lambda: now[0])
     for name in "abcd":
@@ -164,7 +164,7 @@ def test_what_is_remembered_is_bounded_in_number_and_age(evaluator: Evaluator) -
     assert list(scorer._open) == ["e"]
 
 
-def test_a_message_that_comes_twice_is_scored_once(evaluator: Evaluator) -> None:
+def test_repeated_message_is_scored_once(evaluator: Evaluator) -> None:
     scorer = LiveScorer(evaluator)
     scorer.message("c", "user", "Where is my order?", id="1")
     scorer.message("c", "user", "Where is my order?", id="1")
@@ -175,9 +175,7 @@ def test_a_message_that_comes_twice_is_scored_once(evaluator: Evaluator) -> None
     assert said_in(scorer, "c") == ["Where is my order?", "It was sent on Monday."]
 
 
-def test_a_batch_of_messages_is_scored_together_as_it_would_be_one_by_one(
-    chats: list[Conversation], evaluator: Evaluator
-) -> None:
+def test_batch_of_messages_equals_single_messages(chats: list[Conversation], evaluator: Evaluator) -> None:
     batch = [
         Message(c.id, turn.role, turn.content, [document.text for document in c.documents], str(place), place)
         for c in chats[:6]
@@ -197,7 +195,7 @@ def test_a_batch_of_messages_is_scored_together_as_it_would_be_one_by_one(
     assert [t.score.target.conversation for t in tiny.take([Message(n, "assistant", "Hello.") for n in names])] == names  # type: ignore[union-attr]
 
 
-def test_turns_that_come_late_are_not_taken_in_and_gaps_are_said(evaluator: Evaluator) -> None:
+def test_late_turns_are_rejected_and_gaps_give_warnings(evaluator: Evaluator) -> None:
     scorer = LiveScorer(evaluator)
     scorer.message("c", "system", "Be brief.", turn=0)
     scorer.message("c", "user", "Where is my order?", turn=1)
@@ -228,7 +226,7 @@ def bounded(evaluator: Evaluator, **limits: float) -> LiveScorer:
     return LiveScorer(evaluator, limits=LiveConfig(**limits))  # type: ignore[arg-type]
 
 
-def test_what_is_remembered_is_bounded_in_bytes_and_the_oldest_goes_first(evaluator: Evaluator) -> None:
+def test_memory_is_bounded_and_oldest_conversation_goes_first(evaluator: Evaluator) -> None:
     scorer = bounded(evaluator, memory_mb=0.5)
     for name in "abcdef":
         scorer.message(name, "user", "hello there", documents=[f"{name} word " * 300])
@@ -244,7 +242,7 @@ def test_what_is_remembered_is_bounded_in_bytes_and_the_oldest_goes_first(evalua
 
 
 def kept_and_counted(evaluator: Evaluator, text: str) -> tuple[int, int]:
-    """Bytes that a conversation of such texts takes, and as many as are counted for it."""
+    """Return real and counted bytes of a conversation of these texts."""
     scorer = LiveScorer(evaluator)
     scorer.message("warm", "assistant", text[:500], [text[:500]])
     tracemalloc.start()
@@ -264,13 +262,13 @@ def kept_and_counted(evaluator: Evaluator, text: str) -> tuple[int, int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", HOSTILE)
-def test_no_less_is_counted_than_is_kept(evaluator: Evaluator, shape: str) -> None:
+def test_counted_bytes_cover_real_bytes(evaluator: Evaluator, shape: str) -> None:
     # What belongs to the process, such as a table of names that happens to grow, is there but once.
     found = (kept_and_counted(evaluator, HOSTILE[shape](count)) for count in (2000, 2001))
     assert any(kept <= counted for kept, counted in found)
 
 
-def test_a_document_counts_once_however_many_conversations_show_it(evaluator: Evaluator) -> None:
+def test_shared_document_counts_once(evaluator: Evaluator) -> None:
     scorer, in_use = LiveScorer(evaluator), weakref.WeakSet[Any]()
     policy = "Opened routers can be returned within 45 days. " * 50
 
@@ -293,7 +291,7 @@ def test_a_document_counts_once_however_many_conversations_show_it(evaluator: Ev
     assert scorer.memory.used == 0
 
 
-def test_one_conversation_alone_is_bounded_too_and_its_scores_say_what_is_gone(evaluator: Evaluator) -> None:
+def test_single_conversation_is_bounded_and_warns(evaluator: Evaluator) -> None:
     scorer, place = bounded(evaluator, memory_mb=0.1), 0
     for place in range(300):
         found = scorer.message("c", "assistant", f"We open at nine, route {place}.", id=str(place))
@@ -305,7 +303,7 @@ def test_one_conversation_alone_is_bounded_too_and_its_scores_say_what_is_gone(e
     assert again.again and again.score is found
 
 
-def test_what_was_let_go_of_is_held_by_nothing(evaluator: Evaluator) -> None:
+def test_forgotten_conversation_is_freed(evaluator: Evaluator) -> None:
     scorer = bounded(evaluator, memory_mb=0.03)
     scorer.message("a", "user", "hello there", id="1")
     scorer.message("a", "assistant", "hello", documents=["Open at nine."], id="2")
@@ -317,7 +315,7 @@ def test_what_was_let_go_of_is_held_by_nothing(evaluator: Evaluator) -> None:
 
 
 @pytest.mark.parametrize("shape", HOSTILE)
-def test_of_a_message_so_many_words_are_looked_at_and_its_score_says_so(evaluator: Evaluator, shape: str) -> None:
+def test_long_messages_are_truncated_with_a_warning(evaluator: Evaluator, shape: str) -> None:
     scorer, text = bounded(evaluator, max_reply_words=50, max_document_words=100), HOSTILE[shape]
     whole = scorer.message("c", "assistant", text(50).strip(), [text(50).strip(), text(30).strip()])
     assert isinstance(whole, Score) and "looked at" not in str(whole.warning)
@@ -335,7 +333,7 @@ def test_of_a_message_so_many_words_are_looked_at_and_its_score_says_so(evaluato
     assert scorer.work(Message("d", "user", text(10_000), documents=(text(10_000),))) <= 150 * CHARACTERS
 
 
-def test_late_messages_of_others_are_no_replies_without_a_score(evaluator: Evaluator) -> None:
+def test_late_user_messages_have_no_score(evaluator: Evaluator) -> None:
     scorer = LiveScorer(evaluator)
     scorer.message("c", "user", "one", turn=3)
     [late] = scorer.take([Message("c", "user", "two", turn=1)])
@@ -373,7 +371,7 @@ def test_threads_share_a_scorer(chats: list[Conversation], evaluator: Evaluator)
     assert found == {c.id: [score.to_json() for score in play(alone, c)] for c in chats[:12]}
 
 
-def test_one_message_sent_by_many_threads_counts_once(evaluator: Evaluator) -> None:
+def test_message_from_many_threads_counts_once(evaluator: Evaluator) -> None:
     scorer = LiveScorer(evaluator)
     found: list[object] = []
     threads = [
@@ -387,7 +385,7 @@ def test_one_message_sent_by_many_threads_counts_once(evaluator: Evaluator) -> N
     assert said_in(scorer, "c") == ["We open at nine."] and len({id(score) for score in found}) == 1
 
 
-def test_what_cannot_score_live_is_said(chats: list[Conversation], evaluator: Evaluator) -> None:
+def test_evaluators_that_cannot_score_live_are_named(chats: list[Conversation], evaluator: Evaluator) -> None:
     metrics.register("test-length")(lambda conversation: float(len(conversation.turns)))
     try:
         slow = learned(chats, (*BANK, "test-length"))
@@ -423,7 +421,7 @@ def test_what_cannot_score_live_is_said(chats: list[Conversation], evaluator: Ev
 
 
 class Embedder:
-    """Vectors by the letters of a text."""
+    """Embedder that counts letters."""
 
     name = identity = "letters"
 
@@ -436,12 +434,12 @@ class Embedder:
         return np.ones(len(words)), np.array([self.embed(word) for word in words]).reshape(-1, 8)
 
     def prepare(self, texts: Sequence[str]) -> None:
-        """Nothing is cheaper together."""
+        """Do nothing."""
 
 
 @pytest.fixture
 def letters(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Every embedder is that of letters."""
+    """Replace every embedder by one that counts letters."""
     monkeypatch.setattr(similarity, "open_embedder", lambda name: Embedder())
     similarity.scores.cache_clear()
     yield
@@ -454,7 +452,7 @@ LIVE = [name for name in sources.names() if make_source(name, SETTINGS.get(name,
 
 
 def unlearned(*parts: Source, head: Head | None = None) -> Evaluator:
-    """An evaluator whose head looks at no column."""
+    """Return an evaluator whose head reads no column."""
     fitted = make_head("constant", QUESTION, {}).fit(
         EvidenceTable.from_rows([], {Target("c"): {}}), Labels([Label(Target("c"), "useful", "ann", 2)])
     )
@@ -462,7 +460,7 @@ def unlearned(*parts: Source, head: Head | None = None) -> Evaluator:
 
 
 def batch(evaluator: Evaluator, samples: Sequence[Sample]) -> list[dict[str, float | None]]:
-    """Evidence as the batch measures it: every sample by itself, so that none helps another."""
+    """Return batch evidence, measured sample by sample."""
     tables = [run(evaluator.evidence([sample]), memory_models()) for sample in samples]
     return [
         {
@@ -480,9 +478,7 @@ def test_there_are_live_sources() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LIVE)
-def test_evidence_is_the_same_to_the_last_bit_live_and_in_a_batch(
-    name: str, chats: list[Conversation], letters: None
-) -> None:
+def test_live_evidence_equals_batch_evidence_bit_for_bit(name: str, chats: list[Conversation], letters: None) -> None:
     if name == "reference":
         pytest.importorskip("sacrebleu")
     evaluator = unlearned(make_source(name, SETTINGS.get(name, {}), CONTEXT))
@@ -520,7 +516,7 @@ class Exclamations(Source):
     name, is_live = "exclamations", True
 
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
-        """One column."""
+        """Measure one column."""
         rows = {
             sample.target: {
                 "exclamations": float(sum(t.content.count("!") for t in sample.conversation.at(sample.turn).replies))
@@ -530,7 +526,7 @@ class Exclamations(Source):
         return without_requests(EvidenceTable.from_rows([Column("exclamations", "exclamations")], rows))
 
 
-def test_a_source_of_ones_own_scores_live_under_a_head_that_needs_no_label(chats: list[Conversation]) -> None:
+def test_custom_source_scores_live(chats: list[Conversation]) -> None:
     source = Exclamations({}, CONTEXT)
     samples = [Sample(c, place) for c in chats for place, turn in enumerate(c.turns) if turn.role == "assistant"]
     head = make_head("label-free", QUESTION, {"features": ["exclamations"]})
@@ -548,17 +544,17 @@ def test_a_source_of_ones_own_scores_live_under_a_head_that_needs_no_label(chats
 
 
 class Asks(Exclamations):
-    """The same, asked of a model."""
+    """The same source with a model."""
 
     name, is_live, roles = "asks", False, (SCORER,)
 
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
-        """One request per sample."""
+        """Send one request per sample."""
         yield [Request(SCORER, Prompt((ChatMessage("user", s.conversation.turns[-1].content),), 5)) for s in samples]
         return (yield from super().measure(samples))
 
 
-def test_whoever_asks_a_model_is_refused_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sources_with_models_need_permission(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     evaluator = unlearned(Asks({}, CONTEXT))
     for refused in (LiveScorer, Reward):
@@ -581,7 +577,7 @@ def test_whoever_asks_a_model_is_refused_unless_told_otherwise(monkeypatch: pyte
         models.close()
 
 
-def test_nobody_waits_for_what_a_model_answers_about_another_reply(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_model_does_not_block_other_replies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     asked, go = threading.Event(), threading.Event()
 
@@ -613,7 +609,7 @@ def test_nobody_waits_for_what_a_model_answers_about_another_reply(monkeypatch: 
         models.close()
 
 
-def test_what_a_model_does_not_answer_is_a_reply_without_a_score() -> None:
+def test_failed_request_gives_unscored_reply() -> None:
     class Broken(Asks):
         def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
             raise BudgetReached("the budget of 2 requests is spent")
@@ -632,7 +628,7 @@ def test_what_a_model_does_not_answer_is_a_reply_without_a_score() -> None:
 def test_a_reply_costs_the_same_after_ten_turns_and_after_a_thousand(
     chats: list[Conversation], evaluator: Evaluator
 ) -> None:
-    """Counted in calls of functions, and in bytes that are allocated on the way: a copy of the turns would be seen."""
+    """Counts function calls and allocated bytes, which would show a copy of the turns."""
     scorer = LiveScorer(unlearned(*evaluator.sources, Exclamations({}, CONTEXT)))  # the second looks at the last turn
     texts = [turn.content for turn in chats[0].turns if turn.role == "assistant"][:2]
     work: list[tuple[int, int]] = []
@@ -664,7 +660,7 @@ def test_a_reply_costs_the_same_after_ten_turns_and_after_a_thousand(
     assert median(peak for _, peak in work[-50:]) < median(peak for _, peak in work[10:60]) + 2000  # 1000 turns: 8000
 
 
-def test_turns_under_way_are_like_those_of_a_tuple() -> None:
+def test_growing_turns_behave_like_a_tuple() -> None:
     one, two, three = Turn("user", "a"), Turn("assistant", "b"), Turn("user", "c")
     first = GrowingTurns().plus(one).plus(two)
     more = first.plus(three)
@@ -695,7 +691,7 @@ def test_a_reply_with_nothing_to_measure_is_unscored_with_the_reason(text: str, 
 
 
 @pytest.mark.slow
-def test_the_service_is_imported_when_it_is_asked_for() -> None:
+def test_service_is_imported_lazily() -> None:
     code = "import sys, accord.live as live\nprint(sorted({'fastapi', 'uvicorn'} & sys.modules.keys()), hasattr(live, 'x'))"
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[] False\n"
@@ -714,7 +710,7 @@ def test_a_calibration_on_the_bank_scores_live_for_one_annotator(chats: list[Con
 
 
 @pytest.mark.parametrize("level", ["turn", "conversation"])
-def test_what_is_heard_is_compared_with_the_replies_that_were_learned_from(
+def test_live_replies_are_compared_with_training_replies(
     level: str,
     chats: list[Conversation],
     evaluator: Evaluator,
@@ -743,7 +739,7 @@ def test_what_is_heard_is_compared_with_the_replies_that_were_learned_from(
     assert found == ({"unlike"} if level == "turn" else set())
 
 
-def test_a_reward_is_a_number_a_reply(chats: list[Conversation], evaluator: Evaluator) -> None:
+def test_reward_is_one_number_per_reply(chats: list[Conversation], evaluator: Evaluator) -> None:
     reward = Reward(evaluator)
     fact = "The heron eats fish, frogs and insects near rivers and lakes, and stands still for hours."
     short, long = reward(

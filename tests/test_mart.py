@@ -59,7 +59,7 @@ def test_a_row_comes_back_with_every_column(tmp_path: Path) -> None:
     assert found["bundle"] == bundle_of("c")
 
 
-def test_of_two_scores_of_one_target_the_later_counts(tmp_path: Path) -> None:
+def test_later_score_of_a_target_counts(tmp_path: Path) -> None:
     mart = Mart(tmp_path)
     mart.add([row("a", 1.0), row("b", 1.0)])
     mart.add([row("a", 2.0, scored=2_000)])
@@ -70,7 +70,7 @@ def test_of_two_scores_of_one_target_the_later_counts(tmp_path: Path) -> None:
     assert mart.compact() and len(list(tmp_path.glob("*.parquet"))) == 1 and values(mart) == {"a": 2.0, "b": 4.0}
 
 
-def test_what_a_writer_wrote_is_there_at_once_and_once_when_it_is_sealed(tmp_path: Path) -> None:
+def test_written_rows_are_visible_at_once_and_counted_once(tmp_path: Path) -> None:
     mart, reader = Mart(tmp_path), Mart(tmp_path)
     with mart.writer() as writer:
         writer.write([row("a")])
@@ -96,7 +96,7 @@ for place in range(100_000):
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="Windows knows no SIGKILL")
-def test_a_writer_that_is_killed_loses_nothing_that_was_written(tmp_path: Path) -> None:
+def test_killed_writer_loses_no_written_row(tmp_path: Path) -> None:
     names, wanted = ("w0", "w1", "w2"), set[str]()
     arguments = [["-c", WRITER, str(tmp_path), name, json.dumps(row(name))] for name in names]
     writers = [Forked(each, stdout=subprocess.PIPE, text=True) for each in arguments]
@@ -114,7 +114,7 @@ def test_a_writer_that_is_killed_loses_nothing_that_was_written(tmp_path: Path) 
     assert mart.compact() and wanted <= values(Mart(tmp_path)).keys()
 
 
-def test_a_log_whose_part_is_there_already_is_not_counted_again(tmp_path: Path) -> None:
+def test_log_with_existing_part_is_not_counted_again(tmp_path: Path) -> None:
     mart = Mart(tmp_path)
     writer = mart.writer()
     writer.write([row("a")])
@@ -127,7 +127,7 @@ def test_a_log_whose_part_is_there_already_is_not_counted_again(tmp_path: Path) 
     assert values(mart) == {"a": 3.0} and not list(tmp_path.glob("live-*"))
 
 
-def test_what_was_compacted_is_passed_over_where_it_could_not_be_removed(tmp_path: Path) -> None:
+def test_replaced_parts_are_ignored_if_not_removed(tmp_path: Path) -> None:
     mart = Mart(tmp_path)
     mart.add([row("a")])
     [part] = tmp_path.glob("*.parquet")
@@ -141,7 +141,7 @@ def test_what_was_compacted_is_passed_over_where_it_could_not_be_removed(tmp_pat
 
 
 def instead(make: Callable[[Path], object]) -> Callable[[Path], object]:
-    """Put something else in the place of a file."""
+    """Replace a file by another file type."""
 
     def spoil(path: Path) -> None:
         path.unlink()
@@ -191,7 +191,7 @@ def overwritten(part: Path) -> None:
 ], ids=["cut", "empty", "csv", "foreign", "no metadata", "a list", "other columns", "newer", "deep metadata",
         "pages overwritten", "rows gone", "other count", "other type", "a column less", "foreign replaces", "a pipe",
         "a folder", "a device"])  # fmt: skip
-def test_a_part_that_is_none_is_said_and_passed_over(tmp_path: Path, spoil: Any) -> None:
+def test_invalid_part_is_named_and_ignored(tmp_path: Path, spoil: Any) -> None:
     mart = Mart(tmp_path)
     mart.add([row("a")])
     spoiled = tmp_path / "part-0000.parquet"
@@ -223,7 +223,7 @@ def test_damaged_compacted_part_is_named_and_the_other_rows_are_read(tmp_path: P
 
 @pytest.mark.parametrize("name", ["live-00.jsonl", "compacting.lock"])
 @pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir], ids=["a pipe", "a folder"])
-def test_log_or_lock_that_is_no_file_never_blocks(tmp_path: Path, name: str, make: Any) -> None:
+def test_log_or_lock_of_another_file_type_never_blocks(tmp_path: Path, name: str, make: Any) -> None:
     mart = Mart(tmp_path)
     mart.add([row("a")])
     make(tmp_path / name)
@@ -245,7 +245,7 @@ def test_replaced_files_are_only_those_of_the_mart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("time", [-62_135_647_200_000, 253_402_300_800_000, 2**53])
-def test_times_that_no_calendar_has_are_dropped_from_new_and_old_parts(tmp_path: Path, time: int) -> None:
+def test_times_outside_the_calendar_are_dropped(tmp_path: Path, time: int) -> None:
     def times(mart: Mart) -> list[Any]:
         found, _ = mart.read(lambda rows: rows.sort("conversation").select(pl.col("time").dt.date()).collect())
         return found["time"].to_list()
@@ -284,7 +284,7 @@ def test_a_part_of_another_version_is_named(tmp_path: Path) -> None:
     assert any("another version of Accord" in fault for fault in Mart(tmp_path).faults())
 
 
-def test_a_log_with_lines_that_are_no_rows_keeps_the_others(tmp_path: Path) -> None:
+def test_invalid_lines_of_a_log_do_not_affect_others(tmp_path: Path) -> None:
     mart = Mart(tmp_path)
     with mart.writer() as writer:
         writer.write([row("a")])
@@ -329,15 +329,13 @@ def test_many_threads_write_while_others_read_and_compact(tmp_path: Path) -> Non
     assert len(values(mart)) == 4 * 61
 
 
-def test_a_part_of_a_name_is_added_once(tmp_path: Path) -> None:
+def test_named_part_is_added_once(tmp_path: Path) -> None:
     mart = Mart(tmp_path)
     assert mart.add([row("a")], "ab12") == 1 and mart.add([row("a"), row("b")], "ab12") == 0
     assert values(mart) == {"a": 3.0}
 
 
-def test_a_log_that_has_grown_becomes_a_part_while_it_is_written_and_is_read_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_log_becomes_a_part_while_writing_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accord.store.mart.MOST_LOG_ROWS", 5)
     mart = Mart(tmp_path)
     with mart.writer() as writer:
@@ -349,7 +347,7 @@ def test_a_log_that_has_grown_becomes_a_part_while_it_is_written_and_is_read_on(
 
 
 @pytest.mark.slow
-def test_compacting_waits_until_it_is_worth_it(tmp_path: Path) -> None:
+def test_tidy_compacts_only_many_loose_rows(tmp_path: Path) -> None:
     mart = Mart(tmp_path)
     mart.add([row("a")])
     assert not mart.tidy()
@@ -357,7 +355,7 @@ def test_compacting_waits_until_it_is_worth_it(tmp_path: Path) -> None:
     assert mart.tidy() and len(list(tmp_path.glob("*.parquet"))) == 1
 
 
-def test_a_disk_that_takes_nothing_is_one_line(tmp_path: Path) -> None:
+def test_full_disk_gives_one_line(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
     with pytest.raises(StoreError, match="cannot be written"):
@@ -378,7 +376,7 @@ def test_a_file_in_place_of_the_folder_is_named(tmp_path: Path) -> None:
             write()
 
 
-def test_where_it_lies() -> None:
+def test_mart_folder_follows_the_store() -> None:
     assert mart_folder("sqlite:///x/accord.db") == Path("x/accord.db.scores")
     assert mart_folder("sqlite://") is None
     assert mart_folder("postgresql://host/name") == Path("accord.scores")

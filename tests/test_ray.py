@@ -65,7 +65,7 @@ def times(out):
 
 
 def begun(work, out):
-    """A driver on Ray that has finished some parts, and not all."""
+    """Start a Ray driver and wait for its first parts."""
     driver = subprocess.Popen(
         command(work, out, "--engine", "ray"), cwd=work, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
@@ -78,7 +78,7 @@ def begun(work, out):
 @needs_ray
 @needs_proc
 @pytest.mark.slow
-def test_ray_makes_the_same_bytes_whoever_is_killed(work, tmp_path):
+def test_ray_writes_the_same_bytes_after_kills(work, tmp_path):
     local = ran(work, tmp_path / "local")
     driver = begun(work, tmp_path / "ray")
     for pid in scaled.descendants(driver.pid, "ray::MapWorker")[:1]:
@@ -116,7 +116,7 @@ rows.write_parquet(sys.argv[3])
 
 @needs_ray
 @pytest.mark.slow
-def test_a_data_set_of_ray_is_scored_by_the_batch_scorer(work, tmp_path):
+def test_batch_scorer_scores_ray_data_set(work, tmp_path):
     arguments = [str(work / "e"), str(work / "chats.parquet"), str(tmp_path / "out")]
     done = subprocess.run([sys.executable, "-c", DATA_SET, *arguments], capture_output=True, text=True, timeout=LIMIT)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -124,7 +124,7 @@ def test_a_data_set_of_ray_is_scored_by_the_batch_scorer(work, tmp_path):
     assert found.equals(BatchScorer(work / "e")(pl.read_parquet(work / "chats.parquet")).sort("conversation"))
 
 
-def test_a_package_that_is_missing_is_named_with_its_line(work, tmp_path, monkeypatch):
+def test_missing_package_is_named_with_install_command(work, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtra, match=r"pip install .*\[ray\]'"):
         score_parts(BatchScorer(work / "e"), work / "chats.parquet", tmp_path / "out", Execution("ray"))

@@ -78,7 +78,7 @@ def without_times(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]
     }
 
 
-def test_a_batch_is_on_the_mart_with_what_its_conversations_say(project: Project, folder: Path, tmp_path: Path) -> None:
+def test_batch_rows_hold_facts_of_their_conversations(project: Project, folder: Path, tmp_path: Path) -> None:
     done = project.score(chat_file(tmp_path), tmp_path / "scores.jsonl", folder)
     found = rows(project.mart)
     scores = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
@@ -94,7 +94,7 @@ def test_a_batch_is_on_the_mart_with_what_its_conversations_say(project: Project
     assert sum(found["c0"]["probabilities"]) == pytest.approx(1) and len(found["c0"]["options"]) > 1
 
 
-def test_scored_twice_counts_once(project: Project, folder: Path, tmp_path: Path) -> None:
+def test_repeated_scores_replace_earlier_rows(project: Project, folder: Path, tmp_path: Path) -> None:
     for _ in range(2):
         project.score(chat_file(tmp_path), tmp_path / "scores.jsonl", folder)
     assert len(rows(project.mart)) == 12
@@ -120,7 +120,7 @@ def test_the_mart_gives_the_scores_of_a_run(project: Project, folder: Path, tmp_
         assert row == {**score, **near}
 
 
-def test_folders_of_parts_are_taken_once_and_are_like_a_batch(project: Project, folder: Path, tmp_path: Path) -> None:
+def test_folder_of_parts_is_added_once_with_batch_rows(project: Project, folder: Path, tmp_path: Path) -> None:
     path = chat_file(tmp_path)
     project.score(path, tmp_path / "scores.jsonl", folder)
     before = without_times(rows(project.mart))
@@ -136,7 +136,7 @@ def test_folders_of_parts_are_taken_once_and_are_like_a_batch(project: Project, 
         repair(project, [tmp_path])
 
 
-def test_live_replies_are_there_before_they_are_answered_and_outlive_a_repair(project: Project, folder: Path) -> None:
+def test_live_rows_are_durable_before_the_answer_and_survive_repair(project: Project, folder: Path) -> None:
     said = [
         Message("live-1", "user", "Hello?"),
         Message("live-1", "assistant", "Good day to you.", system="new", id="m"),
@@ -150,7 +150,7 @@ def test_live_replies_are_there_before_they_are_answered_and_outlive_a_repair(pr
     assert repair(project).rows == 1 and rows(project.mart)["live-1"]["value"] == found["value"]
 
 
-def test_a_mart_that_cannot_be_written_is_said_once_and_scoring_goes_on(folder: Path, tmp_path: Path) -> None:
+def test_unwritable_mart_is_logged_once_and_scoring_continues(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     told: list[str] = []
     with open_ingestor(folder, mart=Mart(tmp_path / "file" / "mart"), log=told.append) as ingestor:
@@ -163,12 +163,12 @@ def test_a_mart_that_cannot_be_written_is_said_once_and_scoring_goes_on(folder: 
     assert line.startswith("the board does not show these scores: the mart")
 
 
-def test_without_a_mart_nothing_is_noted(folder: Path) -> None:
+def test_ingestor_without_mart_scores(folder: Path) -> None:
     ingestor = Ingestor(LiveScorer(load_evaluator(folder)))
     assert ingestor.take([Message("c", "assistant", "Good day.")])[0]["status"] == "scored"
 
 
-def test_the_command_says_what_is_on_the_board(project: Project, folder: Path, tmp_path: Path,
+def test_repair_command_prints_the_number_of_scores(project: Project, folder: Path, tmp_path: Path,
                                                monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     project.score(chat_file(tmp_path), tmp_path / "scores.jsonl", folder)
     monkeypatch.chdir(tmp_path)
@@ -184,7 +184,7 @@ def test_the_command_says_what_is_on_the_board(project: Project, folder: Path, t
     ("2026-11-01", 1_793_491_200_000), (1_793_527_200, 1_793_527_200_000), (1_793_527_200_000, 1_793_527_200_000),
     ("yesterday", None), (True, None), (3, None), (None, None), (float("inf"), None), ({}, None), ("", None),
 ])  # fmt: skip
-def test_times_as_logs_say_them(said: Any, found: int | None) -> None:
+def test_milliseconds_reads_times_of_logs(said: Any, found: int | None) -> None:
     assert milliseconds(said) == found
 
 
@@ -192,12 +192,12 @@ def test_times_as_logs_say_them(said: Any, found: int | None) -> None:
     {}, {"version": None, "topic": "", "language": 3, "time": "never"}, {"topic": ["a"], "group": {"a": 1}},
     {"system": "x" * 10_000, "version": "<script>"}, {"synthetic": True},
 ])  # fmt: skip
-def test_facts_of_whatever_a_log_says(metadata: dict[str, Any]) -> None:
+def test_facts_of_odd_metadata_are_bounded(metadata: dict[str, Any]) -> None:
     found = ConversationFacts.of(Conversation("c", (Turn("user", "?"),), metadata=metadata))
     assert all(value is None or isinstance(value, bool | int) or len(value) <= 200 for value in asdict(found).values())
 
 
-def test_inputs_are_what_was_asked() -> None:
+def test_input_hash_covers_text_before_the_reply() -> None:
     asked = (
         Turn("user", "How  ARE you?"),
         Turn("assistant", "Well."),

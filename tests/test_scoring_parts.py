@@ -1,4 +1,4 @@
-"""Scores in parts: pieces that cut nothing, every core, killed anywhere and run again, shards, and one file of all."""
+"""Score parts: pieces, workers, kills and resumption, shards, and merging."""
 
 import errno
 import functools
@@ -78,7 +78,7 @@ def parts(out):
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\n\n  \n"])
 @pytest.mark.parametrize("last", ["", "\n"])
-def test_lines_belong_to_the_piece_that_they_begin_in_wherever_it_is_cut(tmp_path, newline, last):
+def test_lines_belong_to_the_piece_of_their_first_byte(tmp_path, newline, last):
     rows = [{"id": f"é{n}", "text": "x" * (n % 5)} for n in range(6)]
     path = tmp_path / "lines.jsonl"
     path.write_bytes((newline.join(json.dumps(row, ensure_ascii=False) for row in rows) + last).encode())
@@ -91,7 +91,7 @@ def test_lines_belong_to_the_piece_that_they_begin_in_wherever_it_is_cut(tmp_pat
         assert found == rows, cut
 
 
-def test_a_line_that_is_too_long_is_one_bad_row_of_its_piece(tmp_path, monkeypatch):
+def test_too_long_line_is_one_bad_row(tmp_path, monkeypatch):
     from accord.formats import row_reader as rows
 
     monkeypatch.setattr(rows, "ROW_BYTES", 40)
@@ -106,13 +106,13 @@ def test_a_line_that_is_too_long_is_one_bad_row_of_its_piece(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("groups", [[], [10], [200], [10] * 9, [30, 30, 100, 5, 5], [1] * 81])
-def test_rows_are_in_one_piece_each(groups, small_pieces):
+def test_each_row_is_in_one_piece(groups, small_pieces):
     found = list(pieces._row_ranges([(rows, 100 * rows) for rows in groups]))
     assert [row for start, end, _ in found for row in range(start, end)] == list(range(sum(groups)))
     assert all(0 < end - start <= 40 for start, end, _ in found)
 
 
-def test_pieces_hold_every_conversation_once_and_are_the_same_another_time(tmp_path, small_pieces):
+def test_pieces_hold_each_conversation_once_and_are_stable(tmp_path, small_pieces):
     rows = scaled.drawn(300)
     scaled.parquet(tmp_path / "in/a.parquet", rows[:130])
     scaled.jsonl(tmp_path / "in/b/b.jsonl", rows[130:250])
@@ -130,7 +130,7 @@ def test_pieces_hold_every_conversation_once_and_are_the_same_another_time(tmp_p
     assert again == made and [piece.key for piece in again] == [piece.key for piece in made]
 
 
-def test_rows_that_are_turns_are_gathered_across_files_and_passes(tmp_path, monkeypatch):
+def test_rows_of_turns_are_grouped_across_files_and_passes(tmp_path, monkeypatch):
     monkeypatch.setattr(pieces, "PASS_BYTES", 3000)
     (tmp_path / "in").mkdir()
     every = [{"conversation": f"c{n}", "turn": turn, "role": "user" if turn % 2 == 0 else "assistant", "content": f"{n} {turn}"}
@@ -144,7 +144,7 @@ def test_rows_that_are_turns_are_gathered_across_files_and_passes(tmp_path, monk
     assert all([turn.content for turn in row.turns] == [f"{row.id[1:]} {turn}" for turn in range(6)] for row in found)
 
 
-def test_conversations_without_ids_are_named_as_in_one_file_and_apart_in_several(tmp_path):
+def test_conversations_without_ids_have_distinct_names(tmp_path):
     rows = [{"messages": row["messages"]} for row in scaled.drawn(3)]
     for folder in ("a", "b"):
         scaled.jsonl(tmp_path / folder / "chats.jsonl", rows)
@@ -169,7 +169,7 @@ def test_conversations_without_ids_are_named_as_in_one_file_and_apart_in_several
         ("blank.jsonl", b"\n\n", "holds no row"),
     ],
 )
-def test_what_cannot_be_scored_is_said_before_anything_is(tmp_path, scorer, name, content, why):
+def test_unreadable_input_stops_before_scoring(tmp_path, scorer, name, content, why):
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(BadInput, match=why):
@@ -199,7 +199,7 @@ def test_groups_of_rows_are_read_from_the_footer(tmp_path):
         (".parquet", "turn", ONE),
     ],
 )
-def test_merged_parts_are_the_file_that_one_process_writes(tmp_path, small_pieces, ending, level, execution):
+def test_merged_parts_equal_the_file_of_one_process(tmp_path, small_pieces, ending, level, execution):
     folder = scaled.saved(tmp_path / "e", level)
     chats = scaled.jsonl(
         tmp_path / "chats.jsonl",
@@ -217,7 +217,7 @@ def test_merged_parts_are_the_file_that_one_process_writes(tmp_path, small_piece
         assert (tmp_path / f"merged{ending}").read_bytes() == (tmp_path / f"one{ending}").read_bytes()
 
 
-def test_a_finished_part_is_not_made_again_and_the_same_piece_gives_the_same_bytes(tmp_path, scorer, small_pieces):
+def test_finished_part_stays_and_bytes_are_reproducible(tmp_path, scorer, small_pieces):
     chats = scaled.parquet(tmp_path / "a.parquet", scaled.drawn(100))
     first = score_parts(scorer, chats, tmp_path / "out", ONE)
     before = parts(tmp_path / "out")
@@ -232,7 +232,7 @@ def test_a_finished_part_is_not_made_again_and_the_same_piece_gives_the_same_byt
     assert len(manifest["parts"]) == first.made and manifest["signature"] == scorer.signature and "spent" in manifest
 
 
-def test_a_part_that_is_lost_or_a_manifest_that_is_lost_is_made_again_and_nothing_else(tmp_path, scorer, small_pieces):
+def test_only_lost_parts_and_manifests_are_made_again(tmp_path, scorer, small_pieces):
     chats = scaled.parquet(tmp_path / "a.parquet", scaled.drawn(100))
     score_parts(scorer, chats, tmp_path / "out", ONE)
     manifest = read_manifest(str(tmp_path / "out"))
@@ -246,7 +246,7 @@ def test_a_part_that_is_lost_or_a_manifest_that_is_lost_is_made_again_and_nothin
     assert read_manifest(str(tmp_path / "out")) == manifest
 
 
-def test_files_that_come_are_added_and_a_file_that_changed_is_scored_anew(tmp_path, scorer):
+def test_new_and_changed_files_are_scored(tmp_path, scorer):
     rows = scaled.drawn(30)
     scaled.jsonl(tmp_path / "in/a.jsonl", rows[:10])
     scaled.jsonl(tmp_path / "in/b.jsonl", rows[10:20])
@@ -260,7 +260,7 @@ def test_files_that_come_are_added_and_a_file_that_changed_is_scored_anew(tmp_pa
     assert alone.counts.rows == 35 and len(ids(tmp_path / "out")) == 35, "a folder collects the scores written to it"
 
 
-def test_a_folder_holds_scores_that_were_made_in_one_way(tmp_path, scorer):
+def test_folder_rejects_scores_of_other_options(tmp_path, scorer):
     chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(5))
     score_parts(scorer, chats, tmp_path / "out", ONE)
     other = BatchScorer(scaled.saved(tmp_path / "mixed", head="mixed"), Perspective.named("ann", (), None))
@@ -271,7 +271,7 @@ def test_a_folder_holds_scores_that_were_made_in_one_way(tmp_path, scorer):
         score_parts(scorer, chats, tmp_path / "out", ONE)
 
 
-def test_bad_rows_and_files_that_fail_cost_themselves_alone(tmp_path, scorer, small_pieces, monkeypatch):
+def test_bad_rows_and_files_do_not_affect_others(tmp_path, scorer, small_pieces, monkeypatch):
     rows = scaled.drawn(60)
     scaled.jsonl(tmp_path / "in/a.jsonl", [*rows[:20], {"id": "odd"}, {"id": "odd-too", "messages": 3}])
     with (tmp_path / "in/a.jsonl").open("a") as stream:
@@ -296,7 +296,7 @@ def test_bad_rows_and_files_that_fail_cost_themselves_alone(tmp_path, scorer, sm
         merge_parts(tmp_path / "out", tmp_path / "m.jsonl")
 
 
-def test_a_conversation_that_was_scored_twice_is_not_merged(tmp_path, scorer):
+def test_merge_rejects_repeated_conversation(tmp_path, scorer):
     rows = scaled.drawn(5)
     scaled.jsonl(tmp_path / "in/a.jsonl", rows)
     scaled.jsonl(tmp_path / "in/b.jsonl", rows[:1])
@@ -309,7 +309,7 @@ def test_a_conversation_that_was_scored_twice_is_not_merged(tmp_path, scorer):
         merge_parts(tmp_path / "in", tmp_path / "m.jsonl")
 
 
-def test_a_piece_of_many_rows_is_written_in_steps_and_is_one_part(tmp_path, scorer, monkeypatch):
+def test_large_piece_is_written_in_steps_as_one_part(tmp_path, scorer, monkeypatch):
     from accord.scoring import parts as made
 
     chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(100))
@@ -325,7 +325,7 @@ def test_a_piece_of_many_rows_is_written_in_steps_and_is_one_part(tmp_path, scor
 # --- shards -----------------------------------------------------------------------------------------------------------
 
 
-def test_shards_share_the_work_and_together_do_all_of_it(tmp_path, scorer, small_pieces):
+def test_shards_together_cover_all_pieces(tmp_path, scorer, small_pieces):
     chats = scaled.parquet(tmp_path / "a.parquet", scaled.drawn(1200))
     for number in (3, 1):
         score_parts(scorer, chats, tmp_path / "out", Execution(workers=1, shard=Shard(number, 3)))
@@ -339,13 +339,13 @@ def test_shards_share_the_work_and_together_do_all_of_it(tmp_path, scorer, small
 @pytest.mark.parametrize(
     "text", ["0/3", "4/3", "3", "a/b", "1/0", "-1/3", "1/3/5", "\u0661/\u0663", "1/\u00b2", "1/" + "9" * 5000]
 )
-def test_a_shard_that_is_none_is_refused(text):
+def test_invalid_shard_is_rejected(text):
     with pytest.raises(BadInput, match="from 1/N to N/N"):
         Shard.parse(text)
 
 
-def test_the_last_to_write_the_manifest_tells_of_all(tmp_path, scorer, small_pieces, monkeypatch):
-    """Another process finishes a part, and writes a manifest without ours, while we write our own."""
+def test_last_manifest_lists_parts_of_all_processes(tmp_path, scorer, small_pieces, monkeypatch):
+    """Another process writes a part and a manifest at the same time."""
     from accord.scoring import parts as made
 
     chats = scaled.parquet(tmp_path / "a.parquet", scaled.drawn(800))
@@ -368,7 +368,7 @@ def test_the_last_to_write_the_manifest_tells_of_all(tmp_path, scorer, small_pie
 # --- processes --------------------------------------------------------------------------------------------------------
 
 
-def test_workers_and_engines_are_named_rightly(tmp_path, scorer):
+def test_invalid_workers_and_engines_are_rejected(tmp_path, scorer):
     chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(2))
     with pytest.raises(BadInput, match="--workers"):
         score_parts(scorer, chats, tmp_path / "out", Execution(workers=0))
@@ -380,7 +380,7 @@ def test_workers_and_engines_are_named_rightly(tmp_path, scorer):
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_killed_costs_nothing(tmp_path, scorer, small_pieces, processes):
+def test_killed_worker_loses_no_rows(tmp_path, scorer, small_pieces, processes):
     chats = scaled.parquet(tmp_path / "a.parquet", scaled.drawn(1200))
     killed = []
 
@@ -395,7 +395,7 @@ def test_a_worker_that_is_killed_costs_nothing(tmp_path, scorer, small_pieces, p
 
 
 @pytest.mark.slow
-def test_a_piece_that_always_kills_its_worker_is_given_up(tmp_path, monkeypatch):
+def test_piece_that_kills_every_worker_fails(tmp_path, monkeypatch):
     chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(4))
     files = [chats, *(scaled.jsonl(tmp_path / f"{name}.jsonl", scaled.drawn(4)) for name in "bcdef")]
     planned = [piece for file in files for piece in split_files(find_files(str(file)))]
@@ -415,7 +415,7 @@ def test_a_piece_that_always_kills_its_worker_is_given_up(tmp_path, monkeypatch)
 
 
 @pytest.mark.slow
-def test_a_machine_that_lets_no_process_begin_is_told(tmp_path, monkeypatch):
+def test_refused_processes_are_reported(tmp_path, monkeypatch):
     files = [scaled.jsonl(tmp_path / f"{name}.jsonl", scaled.drawn(1)) for name in "ab"]
     planned = [piece for file in files for piece in split_files(find_files(str(file)))]
 
@@ -430,7 +430,7 @@ def test_a_machine_that_lets_no_process_begin_is_told(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_an_error_of_a_worker_ends_all_of_them(tmp_path, monkeypatch, processes):
+def test_worker_error_stops_all_workers(tmp_path, monkeypatch, processes):
     chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(4))
     planned = [
         *split_files(find_files(str(chats))),
@@ -460,7 +460,7 @@ app(sys.argv[1:])
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_driver_that_is_killed_goes_on_where_it_was(tmp_path, workers, monkeypatch):
+def test_killed_run_resumes(tmp_path, workers, monkeypatch):
     monkeypatch.chdir(tmp_path)
     new_project()
     scaled.saved(tmp_path / "e")
@@ -515,7 +515,7 @@ def ran(*arguments):
     return done
 
 
-def test_the_command_scores_folders_globs_and_several_files_into_parts_and_merges_them(project):
+def test_command_scores_folders_globs_and_files_and_merges(project):
     for number, sources in enumerate((["in"], ["in/*.jsonl"], ["in/a.jsonl", "in/b.jsonl"])):
         done = ran("score", *sources, "--out", f"out{number}/", "--workers", "1")
         assert done.exit_code == 0 and "20 conversations scored" in done.output and "2 parts made" in done.output
@@ -575,7 +575,7 @@ SPOILED = {
 
 
 @pytest.mark.parametrize("spoil", SPOILED.values(), ids=SPOILED)
-def test_damaged_part_is_named_in_one_line_and_never_merged(project, spoil):
+def test_damaged_part_is_named_and_not_merged(project, spoil):
     assert ran("score", "in", "--out", "out/", "--workers", "1").exit_code == 0
     part = min(project.glob("out/part-*.parquet"))
     spoil(part)
@@ -646,13 +646,13 @@ def test_manifest_that_is_no_json_object_is_refused_in_one_line(tmp_path, conten
         (["nowhere://bucket/a.jsonl", "--out", "out"], 1, "nowhere"),
     ],
 )
-def test_what_the_command_cannot_do_is_one_line(project, arguments, code, why):
+def test_invalid_options_give_one_line(project, arguments, code, why):
     done = ran("score", *arguments)
     assert done.exit_code == code and why in done.output and "Traceback" not in done.output
     assert len(done.output.strip().splitlines()) == 1
 
 
-def test_bad_rows_end_in_the_code_of_what_is_partly_unscored(project):
+def test_bad_rows_end_with_the_partial_exit_code(project):
     (project / "in/c.jsonl").write_text('{"id": "x"}\n{"id": "y", "messages": [{"role": "user", "content": "hi"}]}\n')
     done = ran("score", "in", "--out", "out", "--format", "openai-messages", "--workers", "1", "--json")
     assert done.exit_code == 5 and '"bad_rows": 1' in done.output
