@@ -121,7 +121,7 @@ def test_the_whole_way_by_single_steps(project: Path) -> None:
     assert "passed" in accord("gate", "--min-agreement=-1", "--min-mean", "1", "--include-training")
     assert "learned from every conversation" in refused("gate", "--min-mean", "1")
     failing = CliRunner().invoke(app, ["gate", "--min-agreement", "0.99", "--min-mean", "1", "--include-training"])
-    assert failing.exit_code == 3 and failing.output.count("demanded 0.99: failed") == 1
+    assert failing.exit_code == 3 and failing.output.count("required 0.99: failed") == 1
     assert failing.stderr.strip() == "accord: gate failed: 1 of 3 conditions not met"
     assert "within annotators, lower bound" in accord("gate", "--min-within=-1")
     assert "1 of 2 conditions" in accord("gate", "--min-agreement=-1", "--min-within", "0.99", code=3)
@@ -268,7 +268,7 @@ def test_scores_say_what_is_missing_and_end_with_5(project: Path) -> None:
     assert "30 conversations scored" in said and "10 unscored: no evidence; nothing to measure" in said
     gate = ["gate", "--min-mean", "1", "--include-training"]
     failed = CliRunner().invoke(app, gate)
-    assert failed.exit_code == 3 and "share of targets that are scored: 0.750, demanded 1: failed" in failed.stdout
+    assert failed.exit_code == 3 and "share of targets that are scored: 0.750, required 1: failed" in failed.stdout
     assert "passed" in accord(*gate, "--max-unscored", "0.3")
 
 

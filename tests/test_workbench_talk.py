@@ -651,7 +651,7 @@ def test_with_script_replies_are_heard_drafts_survive_and_a_lost_connection_lose
         assert page.input_value("#text") == "A draft"
         page.context.set_offline(True)
         page.click("text=Send")
-        shown(page, "document.getElementById('state').textContent.includes('your text is kept here')")
+        shown(page, "document.getElementById('state').textContent.includes('your text is saved in this browser')")
         assert page.input_value("#text") == "A draft"
         page.context.set_offline(False)
         page.click("text=Send")

@@ -59,10 +59,10 @@ class BoardFigures:
         table: Means by the selected dimension.
         annotators: Means by annotator; `None` for a single one.
         time: Means over time.
-        difference: GroupDifference of two groups; `None` with fewer than two.
-        controversial: SelectedScores with the largest disagreement between annotators.
+        difference: Difference of two groups; `None` with fewer than two groups.
+        controversial: Texts with the largest disagreement between annotators.
         powered: Prediction-powered means of people's ratings by system.
-        powered_note: Labels on which these means rest.
+        powered_note: Sentence about the labels on which these means rest.
         pulls: Evidence with the largest effect on scores.
         rises: Slope of the main question on each other question.
     """

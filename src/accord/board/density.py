@@ -55,7 +55,7 @@ class Density:
         median, tail: Median, and upper end of the lowest tenth.
         rows, conversations, annotators: Numbers of scores, conversations and annotators.
         bandwidth: Bandwidth of the smoothing, in units of the scale.
-        drawn: Units that are resampled.
+        drawn: Units that are resampled, as words for the caption.
     """
 
     at: tuple[float, ...]
@@ -204,7 +204,7 @@ def _answered(sums: Floats, times: Floats) -> Floats:
 
 
 def _of_options(options: tuple[float, ...], answered: Floats, centres: Floats) -> tuple[Floats, Floats]:
-    """Return draws of answers as shares by cell, and their means."""
+    """Draw answers; return their shares by cell and their means."""
     shares = answered / np.maximum(answered.sum(axis=1, keepdims=True), 1e-12)
     place = np.abs(centres[None, :] - np.asarray(options)[:, None]).argmin(axis=1)
     cells = np.zeros((len(answered), CELLS))

@@ -96,7 +96,7 @@ class SelectedScores:
 
 
 class ScoreReader:
-    """ScoreReader of a project's mart with a cache of the latest selections."""
+    """Reader of a project's mart, with a cache of the latest selections."""
 
     def __init__(self, project: Project) -> None:
         self.project, self.mart = project, project.mart
@@ -113,7 +113,7 @@ class ScoreReader:
         """Return the rows of a selection, or None if the mart holds none at all.
 
         Raises:
-            UnknownName: No scores answer such a question, or are of such an evaluator.
+            UnknownName: There are no scores on this question, or by this evaluator.
             StoreError: The mart or every file in it is unreadable.
         """
         with self._lock:
@@ -186,7 +186,7 @@ class ScoreReader:
         rows, state = self.mart.read(
             lambda rows: rows.filter(wanted & _trained(selection, training)).select(columns).collect()
         )
-        alone = in_training and not len(rows)  # there is nothing else to show
+        alone = in_training and not len(rows)  # there are no other scores to show
         if alone:
             rows, state = self.mart.read(lambda rows: rows.filter(wanted).select(columns).collect())
         known = whose & pl.col("options").is_not_null()
@@ -304,7 +304,7 @@ def _of_view(rows: pl.DataFrame, selection: BoardFilters) -> tuple[pl.DataFrame,
 
 
 def _ends(question: Question | None, options: tuple[float, ...], rows: pl.DataFrame) -> tuple[float, float]:
-    """Return the ends of the scale: of the question, else of the options, else of the values."""
+    """Return the ends of the scale: those of the question, else of the options, else of the values."""
     if question is not None and question.scale.is_ordered and question.scale.numbers:
         return min(question.scale.numbers), max(question.scale.numbers)
     if len(options) > 1:

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 MAX_GROUPS = 30
 MIN_DAYS_FOR_WEEKS = 45
-"""Number of days from which periods are weeks."""
+"""Range in days from which periods are weeks instead of days."""
 MAX_PERIODS = 60
-"""Number of periods; earlier ones are omitted."""
+"""Maximum number of periods; earlier ones are omitted."""
 MIN_SHARED_INPUTS = 10
 """Minimum number of common inputs for a paired comparison of two groups."""
 MAX_ATTRIBUTIONS = 5000
@@ -214,12 +214,12 @@ def _happened(
 
 @dataclass(frozen=True)
 class GroupDifference:
-    """GroupDifference of the means of two groups.
+    """Difference between the means of two groups.
 
     Attributes:
         by, first, second: Dimension and the names of both groups.
         difference: First minus second.
-        p: Two-sided p-value of no difference.
+        p: Two-sided p-value for the hypothesis of no difference.
         paired: True if inputs are paired.
         shared: Number of inputs that both groups have.
         texts: Numbers of texts of both groups.

@@ -38,7 +38,7 @@ class TextPage:
     """A page of a list.
 
     Attributes:
-        rows: SelectedScores on the page.
+        rows: Texts on the page.
         number: Number of the page, from 1.
         pages: Number of pages.
         total: Number of texts on all pages.

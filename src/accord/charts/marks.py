@@ -1,6 +1,6 @@
 """Marks: interval plot, bar chart, column chart, line chart, histogram, share bars, legend.
 
-Every chart has a title and a description with its numbers as the text alternative. The color of a mark is the class of
+Every chart has a title, and a description with its numbers for screen readers. The color of a mark is the class of
 its kind: `people`, `model`, `neutral`, `flagged`, or a series from `s0` to `s9`.
 """
 
@@ -50,7 +50,7 @@ class ChartLine:
     """A line over (n,) `x` with an optional band from `low` to `high`.
 
     Attributes:
-        ends: (n,) intervals of the points, drawn as upright lines.
+        ends: (n,) intervals of the points, drawn as vertical lines.
         weights: (n,) from 0 to 1, drawn as the line's width.
         draws: `line`, `points` or both.
     """
@@ -78,7 +78,7 @@ class ChartLink:
 
 
 def interval_plot(rows: Sequence[ChartRow], axis: Axis, title: str, reference: float | None = None) -> Markup:
-    """Draw a dot with its interval and its number per row, over a dashed line at the `reference`."""
+    """Draw a dot with its interval and its number per row, with a dashed line at the `reference`."""
     numbers = [end for row in rows for end in _ends(row.estimate)]
     low, high = domain_of([*numbers, *([] if reference is None else [reference])], axis)
     area = PlotArea(_label_width(row.label for row in rows), 300, ROW * len(rows), axis, Axis(), (low, high), (0, 1))
@@ -128,12 +128,12 @@ def column_chart(
     has_legend: bool = True,
     size: tuple[int, int] = (300, 150),
 ) -> Markup:
-    """Draw upright bars, one per category and series.
+    """Draw vertical bars, one per category and series.
 
     Args:
-        categories: (n,) labels along the x axis; every k-th is written where they would collide.
+        categories: (n,) labels along the x axis; only every k-th is drawn if they would overlap.
         series: (n,) heights by name.
-        x: Only its title counts.
+        x: The x axis; only its title is used.
         y: The axis of the heights, from 0.
         title: Of the chart.
         is_stacked: Draw the series of a category on top of each other instead of in a row.
@@ -207,7 +207,7 @@ def line_chart(
 def histogram(
     groups: Mapping[str, Sequence[float]], x: Axis, y: Axis, title: str, guides: Sequence[Guide] = (), bins: int = 30
 ) -> Markup:
-    """Draw how many values of each group lie in each of some bins of equal width."""
+    """Draw a histogram: the number of values of each group in bins of equal width."""
     values = [value for group in groups.values() for value in group]
     low, high = domain_of(values, x)
     steps = ticks(low, high, bins)
@@ -255,7 +255,7 @@ def share_bars(shares: Mapping[str, float], title: str, kind: str = "model") -> 
 
 
 def legend(names: Sequence[str]) -> Markup:
-    """Draw the names of the series `s0`, `s1` and so on, for charts that share a legend."""
+    """Draw a legend of the series `s0`, `s1` and so on, shared by several charts."""
     parts, width, _ = draw_legend([(name, f"s{number % 10}") for number, name in enumerate(names)], 1200)
     return svg_of("".join(parts), math.ceil(width), 20, role="img", aria_label="Colors: " + ", ".join(names))
 
@@ -277,7 +277,7 @@ def _draw_line(line: ChartLine, area: PlotArea) -> str:
 
 
 def _describe(lines: Sequence[ChartLine], x: Axis) -> list[str]:
-    """Return each line's points, or its ends where it has many."""
+    """Return the points of each line, or only its ends if it has many points."""
     descriptions = []
     for line in lines:
         points = list(zip(line.x, line.y, strict=True))
@@ -288,7 +288,7 @@ def _describe(lines: Sequence[ChartLine], x: Axis) -> list[str]:
 
 
 def _ends(estimate: Estimate) -> list[float]:
-    """Return the low end, the value and the high end, as far as they are known."""
+    """Return the low end, the value and the high end, without those that are missing."""
     return [end for end in (estimate.low, estimate.value, estimate.high) if end is not None]
 
 

@@ -45,7 +45,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Guide:
-    """A straight line across a chart, upright `at` a place of the x axis unless it is level."""
+    """A straight line across a chart: vertical `at` a value of the x axis, or horizontal."""
 
     at: float
     label: str = ""
@@ -54,7 +54,7 @@ class Guide:
 
 
 class PlotArea:
-    """A plot's place, its axes, and the texts around it."""
+    """Position of a plot, its axes, and the texts around it."""
 
     def __init__(
         self, left: float, width: int, height: int, across: Axis, upright: Axis, x_ends: tuple[float, float],
@@ -160,7 +160,7 @@ def ticks(low: float, high: float, count: int) -> list[float]:
 
 
 def domain_of(values: Sequence[float], axis: Axis) -> tuple[float, float]:
-    """Return the axis's ends: as given, else those of the data, rounded outwards to a tick."""
+    """Return the ends of the axis: the given ones, else those of the data, rounded outward to a tick."""
     low = min(values, default=0.0) if axis.low is None else axis.low
     high = max(values, default=1.0) if axis.high is None else axis.high
     if high - low < 1e-12:

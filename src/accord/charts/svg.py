@@ -45,7 +45,7 @@ LABEL, TICK = 13, 12
 
 
 def text_width(text: str, size: float) -> float:
-    """Return the estimated width of a text in pixels, rather too wide than too narrow."""
+    """Return the estimated width of a text in pixels; the estimate errs on the wide side."""
     wide = (
         1.05 if unicodedata.east_asian_width(char) in "WF" else 0.95 if char in "%@MWmw—" else 0.58
         for char in escape_controls(text)
@@ -88,7 +88,7 @@ def slanted_text(x: float, y: float, short: str, text: str) -> str:
 
 
 def line_of(x1: float, x2: float, y1: float, y2: float, kind: str) -> str:
-    """Return a straight line of a class."""
+    """Return a straight line with a CSS class."""
     return tag("line", class_=kind, x1=x1, x2=x2, y1=y1, y2=y2)
 
 
@@ -98,7 +98,7 @@ def circle(x: float, y: float, radius: float) -> str:
 
 
 def text_of(x: float, y: float, content: str, kind: str = "", anchor: str = "") -> str:
-    """Return a text of a class, anchored at its start by default."""
+    """Return a text with a CSS class, anchored at its start by default."""
     more = {"class_": kind, "text_anchor": anchor}
     return tag("text", escape_text(content), x=x, y=y, **{name: value for name, value in more.items() if value})
 

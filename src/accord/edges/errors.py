@@ -1,4 +1,4 @@
-"""Expected errors, each with a message of one line: the event, the value, the allowed values, and the next step.
+"""Expected errors with one-line messages: what happened, the value, the allowed values, and the next step.
 
 All derive from `AccordError`, so that the command line prints one line and returns an exit code. Any other exception is
 a bug and shows its traceback.
@@ -18,7 +18,7 @@ from accord.edges.secrets import redact_message
 
 
 class AccordError(Exception):
-    """Base of all expected errors; its text is redacted, and `exit_code` is that of the command line."""
+    """Base class of all expected errors. The message is redacted; `exit_code` is the exit code of the command line."""
 
     exit_code = 1
 
@@ -73,11 +73,11 @@ class NotSent(ModelError):
 
 
 class NotFitted(AccordError):
-    """A prediction by an evaluator that is not fitted."""
+    """Prediction requested from an evaluator that is not fitted."""
 
 
 class GateFailed(AccordError):
-    """Figures below the thresholds of the gate."""
+    """Results below the thresholds of the gate."""
 
     exit_code = 3
 

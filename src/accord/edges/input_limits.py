@@ -35,7 +35,7 @@ from typing import Any
 from accord.edges.errors import BadInput
 
 MAX_DEPTH = 100
-"""Maximum nesting of input: more than people or programs write, less than the stack of any parser."""
+"""Maximum nesting of input: deeper than real data, and shallow enough for every parser's stack."""
 MB = 1 << 20
 CARD_BYTES = 64 * MB
 """Maximum size of the JSON card of learned arrays."""
@@ -53,7 +53,7 @@ _UNSUPPORTED = {
     b"PK\x03\x04": "unzip",
     b"\x1f\x9d": "uncompress",
 }
-"""First bytes of unsupported packed files, with the tools that unpack them."""
+"""First bytes of unsupported compressed formats, with the tools that unpack them."""
 
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -65,7 +65,7 @@ _KINDS = (
 
 
 def unpacked_name(name: str) -> str:
-    """Return a file's name without the ending of a packing.
+    """Return a file's name without the extension of a compression format.
 
     >>> unpacked_name("chats.jsonl.bz2")
     'chats.jsonl'
@@ -85,7 +85,7 @@ def regular_size(path: Path) -> int:
         status = path.stat()
     except FileNotFoundError:
         raise
-    except (OSError, ValueError) as error:  # a name with a NUL, a ring of links, a name that is too long
+    except (OSError, ValueError) as error:  # a NUL in the name, a cycle of links, or a name that is too long
         raise BadInput(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
     return _size(path, status)
 
@@ -116,10 +116,10 @@ def open_regular(path: Path) -> io.FileIO:
 def open_unpacked(path: Path) -> io.BufferedReader[Any]:
     """Open a file for reading and unpack gzip, bzip2 and xz, for any name of the file.
 
-    The `fileno` is that of the file on the disk; a packed file is not `seekable`. Reading can raise `BadInput`, too.
+    `fileno` is that of the file on disk. A compressed file is not `seekable`, and reading it can raise `BadInput`.
 
     Raises:
-        BadInput: As `open_regular`, or the packing is not supported.
+        BadInput: As `open_regular`, or the compression format is not supported.
         FileNotFoundError: The file does not exist.
     """
     stream: io.BufferedReader[Any] = io.BufferedReader(open_regular(path), MB)
@@ -189,7 +189,7 @@ class _Unpacked(io.RawIOBase):
             piece = self._inner.read1(len(buffer))
         except EOFError:
             raise BadInput(f"{self._path} is a broken {self._kind} file: it ends too early") from None
-        except Exception as error:  # each packing has its own, and OSError
+        except Exception as error:  # every format raises its own error, or OSError
             raise BadInput(f"{self._path} is a broken {self._kind} file: {error}") from None
         self._unpacked += len(piece)
         if self._unpacked > self._max_bytes:
@@ -268,7 +268,7 @@ _UNSENDABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def is_sendable(text: str) -> bool:
-    """Return True if every database, file and request can carry the text: no NUL and no half of a surrogate pair."""
+    """Return True if the text has no NUL and no unpaired surrogate, so that databases, files and requests accept it."""
     return (text.isascii() and "\0" not in text) or _UNSENDABLE.search(text) is None
 
 
@@ -295,11 +295,11 @@ def sendable_json(value: Any) -> Any:
 
 
 def parse_whole_number(text: str) -> int | None:
-    """Return the number that one to nine ASCII digits write; None for any other text.
+    """Return the number in a text of one to nine ASCII digits; None for any other text.
 
     `int` and `str.isdigit` accept the digits of every script; `int` fails at thousands of digits.
 
-    >>> whole_number("12"), whole_number("\u0661\u0662"), whole_number("-1")
+    >>> parse_whole_number("12"), parse_whole_number("\u0661\u0662"), parse_whole_number("-1")
     (12, None, None)
     """
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
@@ -312,7 +312,7 @@ FIRST_MOMENT, LAST_MOMENT = -62_135_596_800_000, 253_402_300_799_999
 def is_in_calendar(time: datetime) -> bool:
     """Return True if a time lies in the years 1 to 9999 UTC. A time without a zone is UTC.
 
-    >>> in_calendar(datetime.fromisoformat("0001-01-01T00:00:00")), in_calendar(
+    >>> is_in_calendar(datetime.fromisoformat("0001-01-01T00:00:00")), is_in_calendar(
     ...     datetime.fromisoformat("0001-01-01T00:00:00+14:00")
     ... )
     (True, False)
@@ -325,14 +325,14 @@ def is_in_calendar(time: datetime) -> bool:
 
 
 def unreadable_parquet(*others: type[Exception]) -> tuple[type[BaseException], ...]:
-    """Return the exceptions of reading a damaged Parquet file (Polars panics at some pages), and others."""
+    """Return the exceptions that a damaged Parquet file can raise, including Polars panics, together with `others`."""
     import polars as pl
 
     return OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException, *others
 
 
 def first_line(error: BaseException, most: int = 120) -> str:
-    """Return the beginning of the first line of an error, or its type if it says nothing."""
+    """Return the beginning of an error's first line, or the error's type if it has no message."""
     return (str(error).splitlines() or [type(error).__name__])[0][:most]
 
 
@@ -357,7 +357,7 @@ def is_too_deep(value: Any, deepest: int = MAX_DEPTH) -> bool:
 
 
 LARGEST_NUMBER = 1e100
-"""Largest number in a card: its square is finite, and learned values are far smaller."""
+"""Largest number in a card: far above any learned value, and small enough that its square is finite."""
 
 
 def is_plain_json(value: Any) -> bool:

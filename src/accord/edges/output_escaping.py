@@ -6,8 +6,8 @@ r"""Escaping of texts for output: control characters and formulas are shown, nev
 | bidi embeddings, overrides and isolates; U+2028 and U+2029 | the same | shown: `\u202e` |
 | half a surrogate pair, U+FFFE and U+FFFF | the same | shown: `\ud800` |
 | a line break or a tab inside a name, an id, a cell of a table | terminal, log line, metrics | shown: `\n`, `\t` |
-| an ID of megabytes | errors, logs, cells of tables, metrics | its beginning and end |
-| `=1+1`, `@SUM(A1)`, a leading tab or line break | CSV, Parquet | after an apostrophe, which readers remove |
+| an ID of several megabytes | errors, logs, cells of tables, metrics | its beginning and end |
+| `=1+1`, `@SUM(A1)`, a leading tab or line break | CSV, Parquet | prefixed with an apostrophe, which readers remove |
 | a text in JSON | terminal (`--json`) | escaped; parsing returns the same text |
 
 `escape_controls` keeps line breaks and tabs, `one_line` does not. Markup is escaped by the templates (`autoescape`),
@@ -27,7 +27,7 @@ LONGEST_NAME = 200
 _MARK = "'"
 """Prefix of a text that a spreadsheet could execute as a formula."""
 _FORMULA_STARTS = frozenset("=+-@\t\r\n'\uff1d\uff0b\uff0d\uff20")
-"""First characters of cells that a spreadsheet may execute, or that have the prefix."""
+"""First characters of texts that get the prefix: formula signs, and the prefix itself."""
 
 _CONTROLS = "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff"
 _IN_TEXT = re.compile(f"[{_CONTROLS}]")
@@ -38,7 +38,7 @@ _SHORT_ESCAPES = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\b": "\\b", "\f": "\\f
 def escape_controls(text: str) -> str:
     r"""Return a text with characters that control a terminal or a page escaped as in JSON; line breaks stay.
 
-    >>> print(visible("red: \x1b[31m, and\nnothing hidden: \u202e"))
+    >>> print(escape_controls("red: \x1b[31m, and\nnothing hidden: \u202e"))
     red: \u001b[31m, and
     nothing hidden: \u202e
     """
@@ -92,9 +92,9 @@ def page_text(value: Any) -> Any:
 
 
 def escape_formula(text: str) -> str:
-    """Return a text as the cell of a table: after an apostrophe if a spreadsheet may execute it, or if it is empty.
+    """Return a text as a table cell, with an apostrophe in front if the text is empty or a spreadsheet may execute it.
 
-    >>> inert("=1+1"), inert("Ada")
+    >>> escape_formula("=1+1"), escape_formula("Ada")
     ("'=1+1", 'Ada')
     """
     return text if text and text[0] not in _FORMULA_STARTS else _MARK + text

@@ -2,12 +2,12 @@
 
 | function | use |
 |---|---|
-| `open_private` | files that are written a row at a time |
+| `open_private` | files that are written row by row |
 | `create_private` | files that a library writes: SQLite, Polars |
 | `write_atomically` | files that are replaced in one step: pages, cards, spooled answers |
 | `check_output` | paths that a user names |
 
-New files have mode 0600 for every umask; an existing file keeps its mode.
+New files have mode 0600 whatever the umask is. An existing file keeps its mode.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def create_private(path: Path) -> Path:
 
 
 def write_atomically(path: Path, content: str | bytes, errors: str = "strict") -> None:
-    """Write a file with mode 0600 in one step: readers see the old content or the new, never a part.
+    """Write a file with mode 0600 in one step: readers see the old or the new content, never a mixture.
 
     A device or a pipe is written directly.
 
@@ -84,7 +84,7 @@ class ProtectedFile(NamedTuple):
 
 
 def is_same_path(first: Path, second: Path) -> bool:
-    """Return True if both paths name one file, through links, `..` or other capitals on a file system without case.
+    """Return True if both paths refer to one file, also through links, `..` or a case-insensitive file system.
 
     >>> is_same_path(Path("chats.jsonl"), Path("other/../chats.jsonl"))
     True
@@ -118,7 +118,7 @@ def check_output(
         protected: Files that are never replaced.
         is_earlier: Recognizes an earlier output of the same command, which may be replaced; None accepts every file.
         force: True replaces any file that is not protected.
-        written: Further files that the command writes, such as a temporary one.
+        written: Other files that the command writes, such as a temporary file.
 
     Raises:
         BadInput: The path is a protected file, or an existing file or folder that `is_earlier` rejects.

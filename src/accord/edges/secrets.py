@@ -9,7 +9,7 @@
 | the text of an error | `redact_message` | `AccordError`, `CallFailed`, the command line |
 | a page, a terminal line, a spooled row | `redact` | `report`, `cli/terminal.py`, `store/request_claims.py` |
 
-If an endpoint repeats an API key, or at least `SHORTEST_PART` letters of one, they are replaced by `HIDDEN`.
+Every registered secret, and every part of one with at least `SHORTEST_PART` letters, is replaced by `HIDDEN`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ VARIABLES = ("OPENAI_API_KEY", "ACCORD_TOKEN", "PGPASSWORD")
 _registered: set[str] = set()
 _SECRET_NAME = re.compile(r"key|token|secret|pass|pwd|sig|auth|credential|webhook", re.IGNORECASE)
 _USER = re.compile(r"(\b[a-z][a-z0-9+.-]+:/{1,3})[^/\s'\"]+@", re.IGNORECASE)
-"""User and password of a URL; a URL read as a path has one slash."""
+"""User and password of a URL; one slash is enough, because `pathlib` collapses `//`."""
 _QUERY = re.compile(
     r"([?&;][^\s=&;?'\"]*(?:key|token|secret|pass|pwd|sig|auth|credential)[^\s=&;?'\"]*=)[^\s&;'\"]+", re.IGNORECASE
 )
@@ -88,8 +88,8 @@ def redact(text: str) -> str:
 def redact_json(value: Any) -> Any:
     """Return a JSON value with its texts redacted. Object keys stay unchanged.
 
-    >>> keep_secret("sk-doctest-1234")
-    >>> redacted_json({"errors": [{"message": "bad key sk-doctest-1234"}], "count": 2})
+    >>> register_secret("sk-doctest-1234")
+    >>> redact_json({"errors": [{"message": "bad key sk-doctest-1234"}], "count": 2})
     {'errors': [{'message': 'bad key [secret]'}], 'count': 2}
     """
     if isinstance(value, str):
@@ -102,9 +102,9 @@ def redact_json(value: Any) -> Any:
 def redact_message(text: str) -> str:
     """Return a message without registered secrets, and without credentials in URLs and `password=` settings.
 
-    >>> redacted_message("postgresql://ada:lovelace@host/db?password=byron is down")
+    >>> redact_message("postgresql://ada:lovelace@host/db?password=byron is down")
     'postgresql://[secret]@host/db?password=[secret] is down'
-    >>> redacted_message("no file https:/ada:lovelace@host/a?X-Amz-Signature=byron&part=2")
+    >>> redact_message("no file https:/ada:lovelace@host/a?X-Amz-Signature=byron&part=2")
     'no file https:/[secret]@host/a?X-Amz-Signature=[secret]&part=2'
     """
     without_urls = _QUERY.sub(rf"\1{HIDDEN}", _USER.sub(rf"\1{HIDDEN}@", text))

@@ -37,7 +37,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 YAML_BYTES = MB // 2
-"""Maximum size of a YAML file: about 400 pages."""
+"""Maximum size of a YAML file in bytes, about 400 pages of text."""
 _NODES = 10_000
 """Maximum number of keys and values of a YAML file, with repetitions by aliases counted."""
 _REASON_CHARACTERS = 300
@@ -117,7 +117,7 @@ _UniqueKeys.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(true|
 
 
 _CONSTRUCTOR_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
-"""Errors of PyYAML's constructors at a date of month 13, a number of 6,000 digits, `!!int ""` and similar values."""
+"""Errors that PyYAML raises for invalid values, such as a date in month 13, a number of 6,000 digits or `!!int ""`."""
 
 
 def load_yaml(path: Path) -> Any:
@@ -172,7 +172,7 @@ RENAMED_KEYS = {
     "together": "inputs_per_set", "turns": "max_turns", "watch": "monitoring", "way": "mode", "where": "filter",
     "words": "hide_numbers",
 }  # fmt: skip
-"""Former names of settings. An old name is reported with the new one where a model has a field of that name."""
+"""Former names of settings and their new names, for error messages about unknown keys."""
 
 
 def validate(model: type[Model], content: Any, where: str) -> Model:
@@ -203,7 +203,7 @@ def validation_messages(error: ValueError) -> list[str]:
     lines = []
     for entry in error.errors():
         place = ".".join(str(part) for part in entry["loc"])
-        is_model = entry["type"] == "model_type"  # the message of pydantic names the class
+        is_model = entry["type"] == "model_type"  # pydantic's message contains the class name
         reason = "should be a mapping of keys to values" if is_model else entry["msg"].removeprefix("Value error, ")
         got = repr(entry.get("input"))
         shown = f", got {got}" if len(got) <= 60 and entry["type"] not in {"value_error", "missing"} else ""

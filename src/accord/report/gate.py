@@ -15,7 +15,7 @@ from accord.values import WITHOUT_SYNTHETIC, Scale, Synthetic
 
 @dataclass(frozen=True)
 class Check:
-    """A condition: the demanded minimum and the value found; `None` if the value is undefined."""
+    """A condition with the required minimum and the actual value; `None` if the value is undefined."""
 
     what: str
     demanded: float
@@ -28,10 +28,10 @@ class Check:
 
     def __str__(self) -> str:
         shown = "undefined" if self.found is None else f"{self.found:.3f}"
-        return f"{self.what}: {shown}, demanded {self.demanded:g}: {'passed' if self.passed else 'failed'}"
+        return f"{self.what}: {shown}, required {self.demanded:g}: {'passed' if self.passed else 'failed'}"
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, and the sentence."""
+        """Return all fields and the sentence as JSON values."""
         return {**asdict(self), "passed": self.passed, "says": str(self)}
 
 
@@ -54,12 +54,12 @@ def check_gate(
         min_mean: Minimum of the mean of the latest `score`; within the scale.
         max_unscored: Maximum share of that run's targets without a score, from 0 to 1; checked with `min_mean`.
         min_within: As `min_agreement`, for r within annotators.
-        synthetic: Runs that counted other conversations are ignored.
+        synthetic: Setting for synthetic conversations; runs with another setting are ignored.
         training: True to count scores of conversations that the evaluator learned from.
         scale: Scale of the scores, if their mean lies within it.
 
     Raises:
-        BadInput: No condition is given, a condition is out of its range, or no run of this kind exists yet.
+        BadInput: No condition is given, a limit is out of range, or there is no run to check.
     """
     _check_range("min-agreement", min_agreement, -1, 1, "a correlation lies")
     _check_range("min-within", min_within, -1, 1, "a correlation lies")
@@ -93,7 +93,7 @@ def check_gate(
 
 
 def _check_range(name: str, value: float | None, low: float, high: float, reason: str) -> None:
-    """Refuse a value outside its range, NaN included.
+    """Raise an error for NaN or a value outside its range.
 
     Raises:
         BadInput: The value is out of range.

@@ -121,7 +121,7 @@ def _kinds_by_score(found: IssueStatistics, taxonomy: Taxonomy) -> Markup:
 
 
 def _dialogues(found: IssueStatistics) -> Markup:
-    """Draw how many dialogues have each score: the mean of their turns, and their lowest turn."""
+    """Draw the number of dialogues by score, both for the mean and for the lowest score of their turns."""
     scores = sorted({*found.dialogue_mean, *found.dialogue_minimum})
     sources = {"mean": found.dialogue_mean, "lowest": found.dialogue_minimum}
     series = {name: [counts.get(score, 0) for score in scores] for name, counts in sources.items()}

@@ -1,4 +1,4 @@
-"""The command `accord run`: rubric from labels, import, judge, compare, fit, score and report in one folder."""
+"""The command `accord run`: infer the rubric, import, judge, compare, fit, score and report in one folder."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def run_project(
 def _with_edited_rubric(
     folder: RunFolder, config: Config, options: RunOptions, note: Callable[[str], None]
 ) -> tuple[Config, RunOptions]:
-    """The settings and options with the folder's rubric, if it was edited.
+    """Return the settings and options; an edited rubric in the folder replaces the rubric of the settings.
 
     Raises:
         BadInput: The options name another main question.

@@ -95,7 +95,7 @@ class RatedData:
 
 @dataclass(frozen=True)
 class AnnotatorCharts:
-    """A chart of each annotator's answers, the number of annotators left out, and the legend."""
+    """Charts of each annotator's answers, the number of omitted annotators, and the legend."""
 
     panels: Panels
     left_out: int
@@ -221,7 +221,7 @@ def content(
 
 
 def _own_cautions(fitted: Fitted) -> list[str]:
-    """Return the cautions of the fit that no source repeats in its own section."""
+    """Return the cautions of the fit, without those that appear in the section of a source."""
     of_sources = {line for found in fitted.findings.values() for line in found.cautions}
     return [line for line in fitted.cautions if line not in of_sources]
 

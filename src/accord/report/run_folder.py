@@ -1,4 +1,4 @@
-"""Output folder of `accord run`: a complete project. A later run keeps the files that were edited."""
+"""Output folder of `accord run`, which is a complete project. Later runs keep edited files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class RunFolder:
             )
 
     def path(self, name: str) -> Path:
-        """Path of a file in the folder."""
+        """Return the path of a file in the folder."""
         return self.folder / name
 
     def is_edited(self, name: str) -> bool:
@@ -55,7 +55,7 @@ class RunFolder:
         if self.is_edited(name):
             return False
         self.folder.mkdir(parents=True, exist_ok=True)
-        # A run that is killed between the two writes leaves the text before, whose digest is kept too.
+        # Keep the earlier digest: a run that is killed between the two writes leaves the earlier text.
         self._digests[name] = [*self._digests.get(name, ())[-1:], content_hash(text)]
         self.path(_MARK).write_text(json.dumps({"files": self._digests}, indent=1) + "\n", encoding="utf-8")
         self.path(name).write_text(text, encoding="utf-8")
@@ -63,7 +63,7 @@ class RunFolder:
 
 
 class RunSettings(NamedTuple):
-    """Settings of a run, the content of the file that they come from, and whether labels may make the rubric."""
+    """Settings of a run, the content of their file, and True if the rubric may be inferred from labels."""
 
     config: Config
     template: Mapping[str, Any]
@@ -81,7 +81,7 @@ def run_settings(out: Path, config_file: Path | None = None, is_named: bool = Fa
         is_named: True if the call names settings or a rubric.
 
     Raises:
-        BadInput: A file cannot be read, the folder holds files of something else, or the call names settings and the
+        BadInput: A file cannot be read, the folder holds unrelated files, or the call names settings and the
             project file in the output folder was edited.
     """
     folder, store = RunFolder(out), f"sqlite:///{out / STORE}"
@@ -130,13 +130,13 @@ def project_text(config: Config, evaluator: str, folder: Path, template: Mapping
 
 
 def _relative(path: Path, folder: Path) -> str:
-    """A path inside the folder relative to it, any other path as an absolute one."""
+    """Return a path inside the folder as a relative path, and any other path as an absolute path."""
     found, inside = path.resolve(), folder.resolve()
     return found.relative_to(inside).as_posix() if found.is_relative_to(inside) else str(found)
 
 
 def _unfilled(value: Any, template: Any) -> Any:
-    """The value with the template's `${VARIABLES}` in place of their values, so that no secret is written."""
+    """Return the value with the template's `${VARIABLES}` restored, so that no secret is written."""
     if isinstance(value, dict):
         known = template if isinstance(template, Mapping) else {}
         return {key: _unfilled(each, known.get(key)) for key, each in value.items()}

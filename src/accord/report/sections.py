@@ -43,7 +43,7 @@ def reliability(insights: Insights) -> Reliability | None:
 
 
 def _reliability_curve(diagram: Diagram) -> Markup:
-    """Draw the observed frequency by predicted probability, wide where predictions are dense."""
+    """Draw the observed frequency by predicted probability, with a wider line where predictions are dense."""
     lines = [
         ChartLine(diagram.predicted.tolist(), diagram.happened.tolist(), diagram.low.tolist(), diagram.high.tolist(),
              kind="s0", weights=diagram.density.tolist()),
@@ -55,7 +55,7 @@ def _reliability_curve(diagram: Diagram) -> Markup:
 
 @dataclass(frozen=True)
 class GroupErrors:
-    """Errors of all groups (`rows`), names of groups that differ, and number of groups not in the chart."""
+    """Errors of all groups (`rows`), names of groups that differ, and the number of groups not in the chart."""
 
     chart: Markup | None
     rows: Sequence[GroupAccuracy]

@@ -125,7 +125,7 @@ class AnswerMatrix:
         if value is None or len(self.clusters) < 2:
             return CountedEstimate(value, n=n)
         ends = estimate_from_draws(value, statistic(self.weights()))
-        if ends.low == ends.high:  # constant data: resampling says nothing about other items
+        if ends.low == ends.high:  # constant data: resampling cannot estimate the variance
             return CountedEstimate(value, n=n)
         return CountedEstimate(value, ends.low, ends.high, n)
 

@@ -1,4 +1,4 @@
-"""A background thread that runs one job at a time, in order; a job that already waits is not added again."""
+"""A background thread that runs one job at a time, in order. A job that is already waiting is not added again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from accord.edges import AccordError, one_line
 
 
 class BackgroundJobs:
-    """Queue of named jobs with a thread that lives as long as there is work.
+    """Queue of named jobs; its thread exits when there is no more work.
 
     Attributes:
         running: Name of the running job, or `None`.
@@ -26,7 +26,7 @@ class BackgroundJobs:
         self.failed: dict[str, str] = {}
 
     def add(self, name: str, job: Callable[[], object]) -> bool:
-        """Add a job; return False if it already waits, or if the queue is closed."""
+        """Add a job. Return False if it is already waiting, or if the queue is closed."""
         with self._changed:
             is_new = name not in self._waiting and not self._is_closed
             if is_new:

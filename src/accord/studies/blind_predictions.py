@@ -1,6 +1,6 @@
 """Predictions saved before annotators answer, and the live accuracy of the evaluator.
 
-Each answer is thereby a test on data that the evaluator has not learned from. Intervals are confidence sequences, which
+Each answer therefore tests the evaluator on unseen data. Intervals are confidence sequences, which
 hold at any number of looks (`accord.statistics.mean_sequence`), with one value per conversation.
 """
 

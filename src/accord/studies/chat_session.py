@@ -1,6 +1,6 @@
 """Chats of annotators with assistants: assignment of assistants and topics, and replies in the background.
 
-The server writes a reply to its end even if the page is closed or reloaded. Only the store holds the name of the
+The server completes a reply even if the page is closed or reloaded. Only the store holds the name of the
 assistant; pages never receive it.
 """
 
@@ -38,7 +38,7 @@ from accord.synth import DocumentIndex
 from accord.values import Assistant, ChatSettings, Conversation, Document, Turn, content_hash
 
 LEASE_SECONDS = 15.0
-"""Time after the last save for which a reply counts as being written."""
+"""Time after its last save during which a reply counts as in progress."""
 SAVE_SECONDS, POLL_SECONDS = 1.0, 0.05
 MAX_REPLY = 200_000
 """Maximum length of a reply in characters; longer ones are cut off."""
@@ -153,7 +153,7 @@ class ChatSession:
         reply = self._pending.get(id)
         if reply is not None:
             reply.stopped_by = reply.stopped_by or PERSON
-        elif saved is not None:  # written by another process
+        elif saved is not None:  # another process writes the reply
             self.talks.finish(id, saved.place, saved.content, "stopped", None, saved.about)
 
     def end(self, id: str, person: str) -> Assignment:
@@ -202,7 +202,7 @@ class ChatSession:
         reply.job = start(self._write(talk, reply))
 
     async def _write(self, talk: Chat, reply: PendingReply) -> None:
-        """Write a reply to its end, save it every second, and save how it ended."""
+        """Generate a reply, save its text every second, and save its final state."""
         place, saved_at, has_saved_about = talk.said[-1].place, monotonic(), False
         task = asyncio.create_task(self._receive(talk, reply))
         try:
@@ -214,7 +214,7 @@ class ChatSession:
                     saved_at, about = monotonic(), dict(reply.about) if reply.about and not has_saved_about else None
                     has_saved_about = has_saved_about or about is not None  # documents are long: save them once
                     if not await asyncio.to_thread(self.talks.write, talk.id, place, reply.shown, _lease_end(), about):
-                        reply.stopped_by = PERSON  # through another process
+                        reply.stopped_by = PERSON  # stopped by another process
             state, reason = _final_state(task, reply)
             finish = partial(self.talks.finish, talk.id, place, reply.shown, state, reason, reply.about)
             await asyncio.to_thread(finish)
@@ -373,7 +373,7 @@ def _shorten(text: str) -> str:
 
 
 def _turn(message: ChatTurn, replies: Sequence[ChatTurn], messages: Sequence[ChatTurn]) -> Turn:
-    """Return a message as a turn; a reply also records how it ended, its documents, and earlier attempts."""
+    """Return a message as a turn; a reply also records its final state, its documents, and earlier attempts."""
     if message.role == "user":
         return Turn("user", message.content, None, message.time)
     earlier = (other.place for other in messages if other.role == "user" and other.place < message.place)

@@ -23,7 +23,7 @@ _CITATION = re.compile(r"\[(\d{1,4})\]")
 
 @dataclass(frozen=True)
 class DocumentUse:
-    """Use of one document in a reply.
+    """Use of a document in a reply.
 
     Attributes:
         number: Number of the document, from 1, as in citations.

@@ -134,7 +134,7 @@ def load_outcome(project: Project, flow: str, studies: Studies) -> StudyOutcome:
 
 
 def _latest(annotations: Sequence[Annotation]) -> Iterable[Annotation]:
-    """Return the annotations that no other annotation replaces."""
+    """Return the annotations that have not been replaced."""
     replaced = {(each.by, each.replaces) for each in annotations}
     return (each for each in annotations if (each.by, each.answer) not in replaced)
 

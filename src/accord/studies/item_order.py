@@ -2,10 +2,10 @@
 
 `suggest_labels` ranks pairs of item and annotator by the expected decrease of the predictive variance. The order is
 computed in the background and updated after `UPDATE_EVERY` answers. A random share of the items (`is_random_sample`) is
-mixed in, so that estimates rest on a random sample.
+mixed in, so that estimates can use a random sample.
 
 The remaining variance is that of a person's expected answer. The width of its interval falls with the square root, so a
-quarter of the variance is half the width. Under the model it is known before the labels are given; a learning curve
+quarter of the variance is half the width. The model gives it before the labels are collected. A learning curve
 would need enough labels to split, and says nothing about an order that was not tried.
 """
 
@@ -104,7 +104,7 @@ class ItemOrder:
 
 
 def is_random_sample(study: StudySettings, item: Item) -> bool:
-    """Return True if an item belongs to the random sample on which estimates rest.
+    """Return True if an item belongs to the random sample that estimates use.
 
     In the informative order a hash of the item's key selects `random_share` of the items; otherwise all belong to it.
     """

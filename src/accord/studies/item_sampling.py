@@ -87,7 +87,7 @@ def eligible_turns(assessments: Iterable[IssueAnnotation]) -> list[Target]:
 
 
 def _sample_across_dialogues(turns: list[Target], count: int | None, rng: random.Random) -> list[Target]:
-    """Sample turns; a dialogue gives a second turn only if there are fewer dialogues than turns to sample."""
+    """Sample turns: one per dialogue, and more only if there are fewer dialogues than turns to sample."""
     turns = sorted(turns)
     rng.shuffle(turns)
     seen: Counter[str] = Counter()
@@ -115,7 +115,7 @@ def _parse_target(text: str) -> Target:
 def _sample_strata(
     strata: Sequence[list[Target]], count: int | None, rng: random.Random, required: Sequence[Target]
 ) -> list[Target]:
-    """Return required targets and then equally many of each stratum, as far as possible, in random order."""
+    """Return the required targets, then the same number from each stratum where possible, in random order."""
     population = [target for stratum in strata for target in stratum]
     if count is None or count >= len(population):
         rng.shuffle(population)

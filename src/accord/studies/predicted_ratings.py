@@ -1,6 +1,6 @@
 """Predictions of the evaluator in use for one conversation: for a new annotator and for each known one.
 
-Predictions use saved evidence only; no model is requested. They are computed in the background, because evidence of a
+Predictions use saved evidence and send no model requests. They are computed in the background, because evidence of a
 long conversation takes time, and cached until the conversation or the evaluator changes.
 """
 
@@ -31,7 +31,7 @@ MAX_ANNOTATORS = 200
 
 
 class AnnotatorPrediction(TypedDict, total=False):
-    """Predicted rating of an annotator: mean, 80% interval and distribution, or the reason for none (`unscored`)."""
+    """Predicted rating of an annotator: mean, 80% interval and distribution, or a reason (`unscored`)."""
 
     value: float
     low: float

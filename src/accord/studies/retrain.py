@@ -128,7 +128,7 @@ def recover_promotion(folder: Path) -> bool:
 def compare_with_current(project: Project, fitted: Fitted, folder: Path) -> RetrainReport:
     """Compare a candidate with the evaluator in use by paired tests on the same folds.
 
-    The evaluator in use has learned from some of these ratings, so its own predictions would be too good. It is fitted
+    The evaluator in use has learned from some of these ratings, so its own predictions look too good. It is fitted
     again without each fold, with its settings, from the labels that existed when it was fitted.
     """
     report = _empty_report(datetime.now(UTC).isoformat(timespec="seconds"), fitted.evaluator.name)

@@ -164,7 +164,7 @@ class AnswerCount:
 
 @dataclass(frozen=True)
 class AnnotatorValidity:
-    """Answers of an annotator, and the share of them that is fair or good."""
+    """Number of an annotator's answers, and the share of them that is fair or good."""
 
     annotator: str
     answers: int

@@ -172,7 +172,7 @@ class StudyProgress:
 
     @property
     def _main_progress(self) -> QuestionProgress:
-        """Progress of the main question; other answers are not read."""
+        """Progress of the main question, computed without reading other answers."""
         if "answers" in self.__dict__:
             return next(each for each in self.by_question if each.question == self.main.id)
         answers = self.study.studies.answers(self.study.name, question=self.main.id)

@@ -1,7 +1,7 @@
 """Sessions of a study: sampling of items, assignments, views for annotators, and validation of answers.
 
 Annotators see an `ItemView`. It holds turns and documents only: no ids, no system, no metadata, no answers of others
-and no predictions, so that ratings stay blind.
+and no predictions, so that ratings are blind.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MAX_LISTED_OPTIONS = 10
 """Maximum number of options that a page lists; for longer scales the answer is typed."""
 CACHED_CONVERSATIONS = 256
 REPEAT_AFTER = 5
-"""Minimum number of other items before an item is repeated."""
+"""Minimum number of other items between an item and its repetition."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class StudySession:
     """A study of a project; answers are kept in the store.
 
     Attributes:
-        rank: Chooses the most informative of some candidates for an annotator, or `None`.
+        rank: Function that chooses the most informative candidate for an annotator, or `None`.
         on_assigned: Called with each new assignment, before its annotator can answer.
         on_answer: Called with each new answer.
     """
@@ -200,7 +200,7 @@ class StudySession:
         return None
 
     def _has_enough(self, person: str, round: int) -> bool:
-        """Return True if a person has the maximum number of items of a round, and none of them is open."""
+        """Return True if a person has reached the maximum number of items of a round and none of them is open."""
         if self.settings.items_per_annotator is None:
             return False
         assignments = [each for each in self.studies.mine(self.name, person) if each.item.round == round]
@@ -294,7 +294,7 @@ class StudySession:
         return {place: found for place, found in issues.items() if turn in (None, place)}
 
     def progress(self, person: str) -> tuple[int, int]:
-        """Return the number of items that a person has completed or skipped, and the number of all items for them."""
+        """Return the number of items that a person has completed or skipped, and the person's total."""
         assignments = self.studies.mine(self.name, person)
         rounds, per_item = range(1, max(self.studies.rounds(self.name), 1) + 1), self.settings.annotators_per_item
         total = len(assignments) + sum(self.studies.left(self.name, round, person, per_item) for round in rounds)

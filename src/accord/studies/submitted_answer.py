@@ -122,7 +122,7 @@ def parse_value(question: Question, value: Any) -> Value | None:
     """Return an answer as a value of the question's scale; `None` if the question does not apply.
 
     Args:
-        question: Question that is answered.
+        question: The answered question.
         value: Value as JSON, or as the text of a form field.
 
     Raises:

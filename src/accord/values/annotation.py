@@ -49,13 +49,13 @@ class Annotation:
         seen: Digest of the dialogue up to the turn (`turn_digests`); empty if unknown.
         group: Digest shared by the overall score of a turn and its issues; else empty.
         part: Number of the issue in its group, from 1; 0 for the overall score and all other annotations.
-        answer: ID that the page made for an answer; else empty.
+        answer: ID that the page generated for an answer; else empty.
         replaces: The `answer` ID that it replaces; a mark (`issue:KIND`) without value withdraws that answer.
         study: The study and round, as `NAME` or `NAME/2`; may be empty.
         stage: The stage of the study.
         seconds: Viewing time of the page, in seconds.
         rubric: Hash of the rubric or taxonomy.
-        shown: Further content of the page, as text.
+        shown: Other content shown on the page, as text.
     """
 
     target: Target

@@ -18,7 +18,7 @@ from accord.values.scale import FrozenModel
 class Topic(FrozenModel):
     """Topic of a conversation."""
 
-    text: str = Field(min_length=1, max_length=500, description="Text that the annotator reads.")
+    text: str = Field(min_length=1, max_length=500, description="Text of the topic, shown to the annotator.")
     documents: tuple[str, ...] = Field(
         default=(), description="Ids of the documents for assistants with `retrieval: given`."
     )
@@ -29,7 +29,7 @@ class Assistant(FrozenModel):
 
     role: str | None = Field(default=None, description="Role under `models:` whose model is used.")
     model: str | None = Field(
-        default=None, description="Model of its own: a name at an endpoint, `embedded:NAME`, `gguf:PATH`."
+        default=None, description="Model instead of a role: a name at an endpoint, `embedded:NAME` or `gguf:PATH`."
     )
     base_url: str | None = Field(default=None, description="OpenAI-compatible endpoint; default OPENAI_BASE_URL.")
     instructions: str = Field(default="", max_length=50_000, description="System message.")
@@ -49,7 +49,9 @@ class Assistant(FrozenModel):
     @classmethod
     def _is_an_address(cls, url: str | None) -> str | None:
         if url is not None and not is_web_address(url):
-            raise ValueError("an endpoint is an address that begins with http:// or https://")  # it may hold a secret
+            raise ValueError(
+                "an endpoint is an address that begins with http:// or https://"
+            )  # the address may contain a secret
         return url
 
     @model_validator(mode="after")

@@ -176,7 +176,7 @@ class Conversation:
         return tuple(turn for turn in self.turns if turn.role == role)
 
     def up_to(self, turn: int | None) -> Sequence[Turn]:
-        """Return the turns up to `turn`, which a judge of it may read; all turns for None."""
+        """Return the turns that a judge of `turn` may read, up to and including it; all turns for None."""
         return self.turns if turn is None else self.turns[: turn + 1]
 
     def at(self, turn: int | None) -> Conversation:
@@ -185,7 +185,7 @@ class Conversation:
 
     @property
     def replies(self) -> tuple[Turn, ...]:
-        """The judged turns: the one reply, else the assistant's; between two people, those of the last speaker."""
+        """Judged turns: `reply` if set, else the assistant's; between two people, the last speaker's."""
         if self.reply is not None:
             return (self.turns[self.reply],)
         assistant = self.by("assistant")
@@ -194,7 +194,7 @@ class Conversation:
 
     @property
     def others(self) -> tuple[Turn, ...]:
-        """The turns that are replied to, in order, without instructions and tool outputs."""
+        """Turns that may get a reply, in order, without instructions and tool outputs."""
         role = {turn.role for turn in self.replies}
         return tuple(turn for turn in self.turns if turn.role not in role | NON_SPEAKERS)
 
@@ -206,7 +206,7 @@ class Conversation:
 
     @property
     def shown_system(self) -> str | None:
-        """Name of the assistant in figures, with a note for synthetic conversations."""
+        """Name of the assistant for charts and tables, marked if the conversation is synthetic."""
         return f"{self.system or 'unknown'} (synthetic)" if self.is_synthetic else self.system
 
     @property
@@ -288,7 +288,7 @@ def text_hash(canonical: str, length: int = 64) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The unit of judging: a conversation, or one turn given all turns before.
+    """The unit that is judged: a conversation, or one turn together with all turns before it.
 
     Turns with an index in the range `hidden` are not shown; see `models/context_window.py`.
     """

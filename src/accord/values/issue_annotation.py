@@ -20,7 +20,7 @@ class Issue:
     """One issue of a reply.
 
     Attributes:
-        type: Its kind, a name of the taxonomy.
+        type: Kind of issue, as named in the taxonomy.
         comment: One sentence on the problem.
         quote: Quoted words of the reply as evidence; may be empty.
         span: Start and end of the quote in the reply, in characters; None if the quote is not found.
@@ -92,7 +92,7 @@ class IssueAnnotation:
 
 @dataclass(frozen=True, slots=True)
 class Unannotated:
-    """A turn without an assessment, with the reason."""
+    """A turn that has no assessment, and the reason."""
 
     target: Target
     reason: str
@@ -124,7 +124,7 @@ def with_located_quotes(annotation: IssueAnnotation, reply: str) -> IssueAnnotat
 def find_quote(quote: str, reply: str) -> Span | None:
     """Return the span of a quote in a reply, ignoring case, white space and the style of quotation marks.
 
-    >>> span_of("much  Better", "It is much better now.")
+    >>> find_quote("much  Better", "It is much better now.")
     (6, 17)
     """
     words = quote.strip(_AROUND)

@@ -1,4 +1,4 @@
-"""Labels of people. Sparse and contradictory labels stay as they are; none are merged."""
+"""Labels of people. Sparse and contradictory labels are kept as they are and never merged."""
 
 from __future__ import annotations
 

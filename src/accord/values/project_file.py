@@ -19,7 +19,7 @@ def find_project_file(start: str | Path = ".") -> Path | None:
 
 
 def project_folder(file: Path) -> Path:
-    """Return the folder that relative paths of a project file start from.
+    """Return the folder to which relative paths in a project file refer.
 
     An empty path stands for the working folder; any other folder is absolute.
     """

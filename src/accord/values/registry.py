@@ -33,7 +33,7 @@ class Registry(Generic[T]):
         self._modules = modules
         self._plugins: dict[str, T] = {}
         self._families: dict[str, Callable[[str], T]] = {}
-        self._members: dict[str, T] = {}  # of families, by full name
+        self._members: dict[str, T] = {}  # members of families, by full name
         self._loading = RLock()
         self._begun = self._loaded = False
         self._refused: BadInput | None = None
@@ -96,9 +96,9 @@ class Registry(Generic[T]):
         if self._loaded:
             return
         with self._loading:
-            if self._refused is not None:  # a failed module leaves the plug-ins it registered before
+            if self._refused is not None:  # a module that fails may already have registered plug-ins
                 raise self._refused
-            if self._begun:  # by this thread, which looks up a name during an import
+            if self._begun:  # this thread is importing, and a module looks up a name
                 return
             self._begun = True
             try:

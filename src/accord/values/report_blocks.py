@@ -1,6 +1,6 @@
 """Report blocks: the findings of a source as a section of text, tables and charts.
 
-Terminal, report and pages render the same blocks, so a plug-in's findings need no code of their own.
+The terminal, the report and the pages render the same blocks, so a plug-in needs no rendering code.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Findings(ABC):
 
     Attributes:
         cautions: Limits of the findings, as sentences without a full stop.
-        again: Number of failed requests that may succeed later.
+        again: Number of failed requests that may succeed if retried.
     """
 
     cautions: Sequence[str] = ()
@@ -34,24 +34,24 @@ class Findings(ABC):
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain JSON values."""
-        return asdict(self)  # type: ignore[call-overload, no-any-return]  # every one is a dataclass
+        return asdict(self)  # type: ignore[call-overload, no-any-return]  # every subclass is a dataclass
 
 
 # --- figures ------------------------------------------------------------------------------------------------------
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """A number as a page writes it; a dash where it is undefined."""
+    """Format a number for a page; a dash if it is undefined."""
     return "–" if value is None else f"{value:.{digits}f}".replace("-", "−")
 
 
 def percent(share: float | None) -> str:
-    """A share in per cent, as a page writes it; a dash where it is undefined."""
+    """Format a share as a percentage for a page; a dash if it is undefined."""
     return "–" if share is None else f"{100 * share:.0f} %"
 
 
 def text_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Columns of plain text, the first to the left, the others to the right; each cell is one line, and bounded."""
+    """Format rows as plain text, with the first column left-aligned and each cell one line of limited length."""
     lines = [[one_line(cell, LONGEST_NAME) for cell in line] for line in (header, *rows)]
     widths = [max(len(line[place]) for line in lines) for place in range(len(header))]
     shown = (
@@ -63,7 +63,7 @@ def text_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def html_table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
-    """Return an HTML table for a notebook; each cell is one line, bounded and escaped."""
+    """Return an HTML table for a notebook; each cell is one escaped line of limited length."""
 
     def cells(tag: str, line: Sequence[str]) -> str:
         return "<tr>" + "".join(f"<{tag}>{_escaped(cell)}</{tag}>" for cell in line) + "</tr>"
@@ -82,7 +82,7 @@ def _escaped(cell: str) -> str:
 
 @dataclass(frozen=True)
 class Point:
-    """A named figure; one that is flagged has another colour."""
+    """A named number; a flagged one has another color."""
 
     name: str
     figure: Estimate

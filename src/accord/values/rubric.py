@@ -30,7 +30,7 @@ class Applies(StrEnum):
 
 
 class Polarity(StrEnum):
-    """Meaning of an assertion that holds: satisfaction (SAT) or dissatisfaction (DSAT)."""
+    """Side of an assertion: it indicates satisfaction (SAT) or dissatisfaction (DSAT) if it holds."""
 
     SAT = "sat"
     DSAT = "dsat"
@@ -80,11 +80,11 @@ class Question(FrozenModel):
 
     @property
     def can_be_judged(self) -> bool:
-        """True if a judge can answer it: it is about one conversation and has few enough options."""
+        """True if a judge can answer the question: it is about one conversation and does not have too many options."""
         return not self.compares and 0 < len(self.scale.options) <= MAX_JUDGE_OPTIONS
 
     def applies_to(self, conversation: Conversation) -> bool:
-        """Return True if the question applies to a conversation, or if the log has no texts to decide it."""
+        """Return True if the question applies to a conversation, or if the log lacks the texts to decide."""
         if not conversation.turns:
             return True
         match self.applies:
@@ -99,7 +99,7 @@ class Question(FrozenModel):
 
 
 class Rubric(FrozenModel):
-    """Questions in order, one of them the main question, with common instructions.
+    """Questions in order, with a main question and shared instructions.
 
     `learned_on` names the conversations whose labels were used to write and select the questions.
     """

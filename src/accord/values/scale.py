@@ -8,7 +8,7 @@ from math import isfinite
 from pydantic import BaseModel, ConfigDict, model_validator
 
 Value = int | float | str
-"""Answer: a number on an ordered or real scale, a text on a nominal one."""
+"""Answer: a number on an ordered or real scale, a string on a nominal scale."""
 
 MAX_JUDGE_OPTIONS = 10
 """Maximum number of options in a question to a judge."""

@@ -93,14 +93,14 @@ def least_cost(probabilities: Numbers, costs: Sequence[Numbers]) -> int:
 
     Args:
         probabilities: (K,) of the answers.
-        costs: (D, K) cost of each of D decisions for each true answer; any table, not necessarily square.
+        costs: (D, K) cost of each of D decisions for each true answer; the table need not be square.
     """
     expected = [sum(c * p for c, p in zip(row, probabilities, strict=True)) for row in costs]
     return expected.index(min(expected))
 
 
 INTERVAL_MASS = 0.8
-"""Share of the distribution in a score's interval."""
+"""Probability mass inside a score's interval."""
 
 
 Notes = Mapping[str, Any]
@@ -112,7 +112,7 @@ POPULATION = "population"
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Description of how a number was made: `calibration|answer_model:mixed|questions:9|...`."""
+    """Description of how a number was computed: `calibration|answer_model:mixed|questions:9|...`."""
 
     name: str
     parts: tuple[tuple[str, str], ...] = ()
@@ -131,7 +131,7 @@ class Signature:
 
 
 class ScoreRow(TypedDict):
-    """A score, or the reason of a missing one, as a flat row of JSON values.
+    """A score, or the reason why it is missing, as a flat row of JSON values.
 
     `distribution`, `attributions` and `notes` are objects. Without a score, `unscored` holds the reason, and the values
     are null.
@@ -173,8 +173,8 @@ class Score:
         value: Mean of the distribution, the answer with the least expected squared error (LLM-RUBRIC, eq. 2); after
             `decoded`, the answer with the least expected value of another loss.
         interval: Central `INTERVAL_MASS` of the distribution, as two values of the scale.
-        signature: Description of how the score was made.
-        band: Conformal interval around the mean, if the evaluator calibrated one: it holds the promised share of
+        signature: Description of how the score was computed.
+        band: Conformal interval around the mean, if the evaluator calibrated one: it contains the promised share of
             ratings even if the distribution is wrong.
         warning: Reason to trust the score less; `None` without one.
         attributions: Pieces of evidence with their contributions to the score, in units of the scale, the largest

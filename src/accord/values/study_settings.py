@@ -61,7 +61,7 @@ class ItemSettings(FrozenModel):
     )
     assessed: bool = Field(
         default=False,
-        description="Only turns that the issue finder has assessed; turns with issues of a dialogue come first.",
+        description="Only turns that the issue finder has assessed; of each dialogue, turns with issues come first.",
     )
     sample: int | None = Field(default=None, ge=1, description="Size of a random sample; default: all items.")
     stratify_by: tuple[str, ...] = Field(
@@ -103,7 +103,10 @@ class StudySettings(FrozenModel):
         default=0.1, ge=0, le=1, description="Share of randomly chosen items in the informative order."
     )
     lease_minutes: float = Field(
-        default=60, ge=1, le=10_080, description="Minutes after the last answer until a begun item is free again."
+        default=60,
+        ge=1,
+        le=10_080,
+        description="Minutes after the last answer until an unfinished item is free for others.",
     )
     show_prediction: bool = Field(default=False, description="Show the evaluator's prediction after the answer.")
     repeat_share: float = Field(

@@ -35,7 +35,7 @@ class IssueType(FrozenModel):
         corresponds: Its name in other taxonomies, by the taxonomy's name.
     """
 
-    name: str = Field(min_length=1, max_length=60, pattern=r"^[^:=]+$")  # columns are called by it
+    name: str = Field(min_length=1, max_length=60, pattern=r"^[^:=]+$")  # names of columns contain it
     definition: str = Field(min_length=1)
     objective: bool = True
     critical: bool = False
@@ -44,7 +44,7 @@ class IssueType(FrozenModel):
 
 
 class SecondLook(FrozenModel):
-    """Second question about issues of the residual kind; a yes changes their kind."""
+    """Second question about issues of the residual kind; the answer yes changes their kind."""
 
     type: str
     question: str

@@ -4,7 +4,7 @@ A personal link holds a random key; the store keeps only its digest. The linked 
 mail client that fetches the link does not start a session.
 
 Without accounts, a server that only this machine can reach has a single user with the role admin. This user signs in
-with a one-time link that `accord serve` and `accord users link` print, because other accounts of the machine can reach
+with a one-time link that `accord serve` and `accord users link` print, because other accounts on the machine can reach
 the server too.
 """
 
@@ -130,7 +130,7 @@ class Accounts:
 
         Args:
             studies: Studies of the store with the accounts.
-            exposure: Option that makes the server reachable from other machines; see `exposure`.
+            exposure: Option that makes the server reachable from other machines; empty if none does.
 
         Raises:
             BadInput: Other machines can reach the server, and there is no account.

@@ -45,7 +45,7 @@ class _WithHeaders:
 
 
 class HostGuard(Guard):
-    """Middleware that refuses requests with a Host header that is not a name of this server (DNS rebinding)."""
+    """Middleware that rejects requests for unknown host names, to prevent DNS rebinding."""
 
     def __init__(self, app: App, names: frozenset[str], body: int = MAX_BODY, seconds: float = REQUEST_SECONDS) -> None:
         super().__init__(app, body, seconds)

@@ -1,6 +1,6 @@
 """Shared state of the pages: project, studies, user accounts, and rendering of pages, errors and static files.
 
-Every page is also available as JSON under its address with `.json`. Pages load nothing from other sites, run no script
+Every page is also available as JSON under its address with `.json`. Pages load nothing from other sites, run no scripts
 but the workbench's own files, and work without scripts.
 """
 
@@ -46,11 +46,11 @@ class WorkbenchContext:
     """
 
     def __init__(self, project: Project, exposure: str = "") -> None:
-        """Open every study of the project; a study that cannot be opened blocks no other.
+        """Open every study of the project. A study that cannot be opened does not affect the others.
 
         Args:
             project: The project.
-            exposure: The option that makes the server reachable from other machines; see `exposure`.
+            exposure: Option that makes the server reachable from other machines; empty if none does.
 
         Raises:
             BadInput: No user account exists, and other machines can reach the server.
@@ -81,7 +81,7 @@ class WorkbenchContext:
         self.invalid_studies[name] = reason if reason.startswith(f"study {name!r}") else f"study {name!r}: {reason}"
 
     def errors_for(self, visitor: Visitor) -> dict[str, str]:
-        """Return why studies are not served, by name: the errors for leads, and a notice for their annotators.
+        """Return the reason why each study is not served: the error for leads, a notice for annotators.
 
         An error may quote a setting that annotators must not see, such as a known answer.
         """
@@ -194,7 +194,7 @@ def static_file(name: str) -> tuple[bytes, str, str] | None:
 
 @cache
 def _static_names() -> frozenset[str]:
-    """Return the names of all files that pages load: no other name reaches the file system or the cache."""
+    """Return the names of all files that pages load. Other names do not reach the file system or the cache."""
     names = [file.name for file in files("accord.web").joinpath("static").iterdir() if file.is_file()]
     return frozenset(name for name in (CHART_STYLE, *names) if Path(name).suffix in _TYPES)
 

@@ -107,7 +107,7 @@ def _charts(texts: SelectedScores, figures: BoardFigures, links: Links) -> dict[
 
 
 def _density_chart(figures: BoardFigures, x: Axis, links: Links) -> Markup:
-    """Draw the density of scores with its band, that of people's answers dashed, and a link per bin with scores."""
+    """Draw the density of scores with its band, a dashed density of people's answers, and links to the bins."""
     density, given = figures.density, figures.given
     lines = [_density_line(density, "model")]
     if given is not None:
@@ -132,7 +132,7 @@ def _density_line(density: Density, kind: str) -> ChartLine:
 
 
 def _time_chart(time: TimeSeries, y: Axis, links: Links) -> Markup:
-    """Draw means with intervals over time, the middle 80% of texts as a band, events as numbered lines, and links."""
+    """Draw means over time with intervals, a band for the middle 80% of texts, numbered events, and links."""
     moments, low = time.moments, y.low or 0.0
     means = [(place, moment) for place, moment in enumerate(moments) if moment.mean.value is not None]
     lines = [
@@ -166,7 +166,7 @@ def _has_gaps(time: TimeSeries) -> bool:
 
 
 def _hidden(selection: BoardFilters) -> list[tuple[str, str]]:
-    """Return the fields that a form to compare two groups keeps."""
+    """Return the hidden fields of the form that compares two groups."""
     fields = parse_qs(selection.to_query(first=None, second=None), keep_blank_values=True)
     return [(name, value) for name, values in fields.items() for value in values]
 

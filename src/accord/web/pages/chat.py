@@ -118,7 +118,7 @@ class _ChatPages:
         return self.context.render_or_json(request, "chats", visitor, data, study=session.study)
 
     def chat(self, study: str, id: str, request: Request) -> Response:
-        """Show a chat; one that has ended leads to its questions."""
+        """Show a chat, or redirect to the questions if it has ended."""
         visitor = self.context.visitor(request)
         session = self._session(study, visitor)
         talk = session.talk(id, visitor.person.name)
@@ -233,7 +233,7 @@ async def _events(session: ChatSession, id: str) -> AsyncIterator[str]:
     yield _event("all", "")
     while monotonic() < until:
         reply = session.pending_reply(id)
-        last = reply or last  # a finished reply may have text that was not sent yet
+        last = reply or last  # a finished reply may end with text that was not sent yet
         text = "" if last is None else last.shown
         if not text.startswith(sent):
             yield _event("all", text)

@@ -44,7 +44,7 @@ from accord.web.pages.conversation_details import (
 from accord.web.pages.rating_view import IssueView, TextPiece, issue_views, text_pieces
 
 _BACK = re.compile(r"/board(?:[/?][\w\-.~!$&'()*+,;=:@/?%]*)?", re.ASCII)
-"""Addresses to go back to: the board of this server."""
+"""Addresses that the "back" link may have: pages of this server's board."""
 _NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 MAX_UNFOLDED = 400
 """Length of an instruction or tool output, in characters, above which it is folded."""
@@ -64,7 +64,7 @@ def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
 
 
 def back_address(back: str) -> str:
-    """Return the address if it is one of the board of this server; else an empty text.
+    """Return the address if it is one of the board of this server; else an empty string.
 
     >>> back_address("/board/list?question=Q0"), back_address("//elsewhere.org/board"), back_address("/boards")
     ('/board/list?question=Q0', '', '')
@@ -78,7 +78,7 @@ class _ConversationPage:
         self.predictions = PredictionService(context.project)
 
     def show(self, id: str, request: Request, turn: str = "", back: str = "", open: str = "") -> Response:
-        """Show a conversation; its data if `.json` follows the id."""
+        """Show a conversation, or return its data if `.json` follows the id."""
         visitor = self.context.visitor(request, "lead")
         details, is_json = self._load(id)
         if details is None:
@@ -156,7 +156,7 @@ class TurnDetails:
         role: Role of the speaker.
         by: Name and time, if the log has them.
         pieces: Text, split at quotes.
-        start: First words, for the outline.
+        start: First words of the turn, for the outline.
         is_folded: True for instructions and long tool output.
         calls: Tool calls as pairs of name and arguments.
         more: Other fields of the log as JSON; may be empty.

@@ -1,6 +1,6 @@
 """Annotations, scores and issues of one conversation by turn, for the conversation page and its JSON.
 
-Only leads see them: answers and predictions next to the text would bias annotators.
+Only leads see these details, because answers and predictions would bias annotators.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class JudgeAnswer(TypedDict):
 
 @dataclass(frozen=True)
 class ModelIssues:
-    """Issues that a model found in a turn; `is_old` if the turn or an earlier one was changed since."""
+    """Issues that a model found in a turn; `is_old` is True if the turn or an earlier one has changed since."""
 
     annotation: IssueAnnotation
     by: str

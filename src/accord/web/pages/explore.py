@@ -197,7 +197,7 @@ class ExploreChart:
 
     @property
     def is_raw(self) -> bool:
-        """True if every score is drawn by itself."""
+        """True if every score is drawn as its own point."""
         return self.settings.aggregate == "none" and self.settings.mark != "quartiles"
 
     def groups(self) -> list[Group]:

@@ -269,14 +269,14 @@ def _live_chart(progress: StudyProgress, live: Mapping[str, Any] | None) -> Mark
 
 
 def _agreement_chart(rows: Sequence[ChartRow], title: str) -> Markup:
-    """Draw agreement from 0, the level of chance, to 1; from -1 if an interval goes clearly below chance."""
+    """Draw agreement on an axis from 0 (chance) to 1, or from -1 if an interval extends clearly below 0."""
     ends = [row.estimate.value if row.estimate.low is None else row.estimate.low for row in rows]
     is_negative = any(end is not None and end < -0.2 for end in ends)
     return interval_plot(rows, Axis(low=-1 if is_negative else -0.2, high=1), title, 0)
 
 
 def _narrowing_chart(order: ItemOrder) -> Markup:
-    """Draw the width of the evaluator's interval after each of the next labels, as a share of its width now."""
+    """Draw the width of the evaluator's interval after each of the next labels, as a share of its current width."""
     widths = [share**0.5 for share in (1.0, *order.remaining_variance)]
     lines = [ChartLine(range(len(widths)), widths)]
     if order.labels_to_halve is not None:

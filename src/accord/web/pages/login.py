@@ -52,7 +52,7 @@ class _LoginPages:
         return Response(file[0], media_type=file[1], headers={"Cache-Control": "public, max-age=86400"})
 
     def home(self, request: Request) -> Response:
-        """Show the studies, or how to sign in."""
+        """Show the studies, or sign-in instructions."""
         context, visitor = self.context, self.context.accounts.visitor(request)
         if visitor is None:
             is_single_user = context.accounts.is_single_user

@@ -72,7 +72,7 @@ class QuestionView:
 
 
 class TextPiece(NamedTuple):
-    """A piece of a turn: numbers of the marks and issues that quote it; a sign is an escaped control character."""
+    """A piece of a turn, with numbers of its marks and issues; `is_sign` for an escaped control character."""
 
     text: str
     marks: tuple[int, ...]
@@ -226,7 +226,7 @@ def answer_text(question: Question, value: Value | None, settings: StudySettings
 def _past_answers(
     question: Question, view: ItemView, settings: StudySettings, history: Sequence[Annotation]
 ) -> tuple[tuple[str, str], ...]:
-    """Return all answers but the current one, with their times (UTC, in minutes)."""
+    """Return all earlier answers with their times (UTC, to the minute)."""
     answers = [each for each in history if each.question == question.id and each.stage == view.stage.id]
     past = []
     for answer in answers[:-1]:
@@ -307,7 +307,7 @@ def text_pieces(text: str, spans: Sequence[tuple[Span, int, bool]]) -> list[Text
         raw = text[start:end]
         quotes = [(number, by_model) for (first, last), number, by_model in inside if first <= start and end <= last]
         marks, issues = (tuple(n for n, by_model in quotes if by_model is kind) for kind in (False, True))
-        is_line_end = raw == "\r" and text[end : end + 1] == "\n"  # a line end of Windows
+        is_line_end = raw == "\r" and text[end : end + 1] == "\n"  # Windows line ending
         pieces.append(
             TextPiece("" if is_line_end else escape_controls(raw), marks, issues, escape_controls(raw) != raw)
         )
@@ -318,7 +318,7 @@ def text_pieces(text: str, spans: Sequence[tuple[Span, int, bool]]) -> list[Text
 
 
 def own_ratings(assignments: Sequence[Assignment]) -> list[dict[str, Any]]:
-    """Return an annotator's assignments, the latest first; repeated items are not marked as such."""
+    """Return an annotator's assignments, the latest first; repeated items look like any other."""
     total = len(assignments)
     return [
         {

@@ -1,9 +1,9 @@
-// The keyboard: keys stand on the page (data-key); one is at the question `current`.
+// Keyboard shortcuts of the rating page: elements declare their keys (data-key); `current` is the current question.
 import { keep, recall } from "./outbox.js";
 
 const form = document.getElementById("questions"), sheet = document.getElementById("keys"), isOn = document.getElementById("keys-on");
 const questions = () => [...form.querySelectorAll("fieldset:enabled")];
-const chosen = (set) => set.querySelector("[type=radio]:checked"), changed = []; // questions, and what was chosen before
+const chosen = (set) => set.querySelector("[type=radio]:checked"), changed = []; // pairs of a question and its earlier choice
 let current;
 
 function at(set, isFocused = true) {

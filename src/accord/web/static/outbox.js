@@ -1,21 +1,21 @@
-// Answers wait in localStorage, by person, until the server has kept them: only its 2xx with the answer's id empties a slot.
+// Queue of unsent answers in localStorage, per person. An answer is removed only after the server confirms its id with a 2xx.
 const state = document.getElementById("state"), memory = {};
 const meta = (name, page = document) => page.querySelector(`meta[name=accord-${name}]`)?.content;
 const prefix = `accord ${meta("person")} `;
-export const refusals = {}; // of slots that were refused: why
+export const refusals = {}; // reasons of refused answers, by slot
 let token = meta("form"), last = 0, wait, timer, isBusy, isOut, isFailing;
 
 export const recall = (name) => { try { return JSON.parse(localStorage.getItem(name)); } catch { return null; } };
 export function keep(name, value) {
-  try { value === undefined ? localStorage.removeItem(name) : localStorage.setItem(name, JSON.stringify(value)); } catch { /* the page has it */ }
+  try { value === undefined ? localStorage.removeItem(name) : localStorage.setItem(name, JSON.stringify(value)); } catch { /* no storage: the page still holds the answer */ }
 }
 const newId = () => crypto.getRandomValues(new Uint32Array(4)).join("-").padStart(20, "0");
 const tell = (name, detail) => document.dispatchEvent(new CustomEvent(name, { detail }));
 
-/** What the server has not kept yet, as [key, answer], in order. */
+/** Return the answers that the server has not confirmed, as [key, answer], in order. */
 export function slots() {
   const found = { ...memory };
-  try { for (const key of Object.keys(localStorage)) if (key.startsWith(prefix)) found[key] = recall(key); } catch { /* none */ }
+  try { for (const key of Object.keys(localStorage)) if (key.startsWith(prefix)) found[key] = recall(key); } catch { /* no storage */ }
   return Object.keys(found).filter((key) => found[key]?.id).sort().map((key) => [key, found[key]]);
 }
 const waiting = () => slots().filter(([key]) => !refusals[key]);
@@ -34,13 +34,13 @@ export function discard(key) {
   show();
 }
 
-/** Send as a form of this page: the status, or 0, and what was said. */
+/** Send a request with this page's form token; return its status (0 if there is no connection) and its body. */
 export async function post(path, body, again = true) {
   try {
     const headers = { "Content-Type": "application/json", "X-Accord-Form": token };
     const answer = await fetch(path, { method: "POST", headers, body: JSON.stringify(body), signal: AbortSignal.timeout(30000) });
     isOut = [401, 403].includes(answer.status);
-    if (isOut && again) { // signed in again in another tab? then go on with that session's token
+    if (isOut && again) { // after a new sign-in in another tab, use that session's token
       const page = new DOMParser().parseFromString(await (await fetch("/")).text(), "text/html");
       if (prefix === `accord ${meta("person", page)} `) {
         token = meta("form", page);
@@ -51,13 +51,13 @@ export async function post(path, body, again = true) {
   } catch { return [0, {}]; }
 }
 
-/** Whether the same would be refused again: it is not sent before the page is loaded anew. */
+/** Return true if the server would refuse the request again; the answer is sent again only after a reload. */
 export const isRefusal = (status) => [400, 404, 409, 413, 415, 422].includes(status);
 
 export function show(other) {
   const count = waiting().length, refused = Object.keys(refusals).length;
-  state.textContent = isOut && (count || other) ? "signed out: your answers are kept here"
-    : count && isFailing ? `${count} not sent yet` : count ? "saving" : other ?? (refused ? `${refused} refused and kept here` : last ? "saved" : "");
+  state.textContent = isOut && (count || other) ? "signed out: your answers are saved in this browser"
+    : count && isFailing ? `${count} not sent yet` : count ? "saving" : other ?? (refused ? `${refused} refused and saved in this browser` : last ? "saved" : "");
 }
 
 export async function drain() {
@@ -72,7 +72,7 @@ export async function drain() {
     isFailing = false;
     if (status > 199 && status < 300 && said.id === answer.id) {
       discard(key);
-      for (const [old, row] of slots()) { // answered again, and rightly
+      for (const [old, row] of slots()) { // a later answer to the same question was accepted
         if (refusals[old] && ["assignment", "question", "turn"].every((name) => row[name] === answer[name])) discard(old);
       }
       wait = 500;
@@ -91,7 +91,7 @@ export async function drain() {
   tell("settled");
 }
 
-// Seconds for which the page was seen and had the focus, since they were last asked for.
+// Seconds for which the page was visible and focused since the last call.
 let seen = 0, since = 0, isSeen;
 function tick() {
   const now = performance.now();
@@ -105,7 +105,7 @@ function lap() {
   return seconds;
 }
 for (const each of ["focus", "blur", "visibilitychange"]) addEventListener(each, tick);
-for (const each of ["online", "focus"]) addEventListener(each, drain); // hints; only an answer tells
+for (const each of ["online", "focus"]) addEventListener(each, drain); // the events are hints; only a response shows that the server is reachable
 addEventListener("beforeunload", (event) => { if (slots().length) event.preventDefault(); });
 tick();
-setTimeout(drain); // when whoever listens is there
+setTimeout(drain); // after the other scripts have added their listeners

@@ -1,4 +1,4 @@
-// Rating: each answer goes to the outbox as it is given; going on waits until all of them are kept.
+// Rating page: each answer is queued at once; the next page opens after the server has saved all of them.
 import { discard, drain, isRefusal, keep, post, put, recall, refusals, show, slots } from "./outbox.js";
 
 const form = document.getElementById("questions"), { study, assignment, stage } = form.dataset, questions = [...form.querySelectorAll("fieldset")];
@@ -27,7 +27,7 @@ function save(set) {
   keep(draft(set));
 }
 
-function screen() { // an answer may end the questions: those after it are not asked
+function screen() { // hide the questions after an answer that ends the questionnaire
   let isOver = false;
   for (const set of questions) {
     set.hidden = set.disabled = isOver;
@@ -46,7 +46,7 @@ async function go(body) {
       const [status, { next, error }] = await post(form.action, body);
       if (next) return location.assign(next);
       if (isRefusal(status)) { wrong(going, error); break; }
-      show("all kept; goes on when the server answers");
+      show("all answers saved; waiting for the server");
     }
     await new Promise((done) => { document.addEventListener("settled", done, { once: true }); setTimeout(done, 5000); });
     drain();
@@ -67,7 +67,7 @@ document.addEventListener("refused", ({ detail: key }) => {
 });
 
 for (const set of questions) set.said = said(set);
-for (const [, row] of slots()) { // given before the page was loaded, and not kept yet
+for (const [, row] of slots()) { // answers from before the page was loaded that are not saved yet
   const set = own(row);
   if (!set) continue;
   for (const each of set.querySelectorAll("input:not([type=hidden], [data-key=b])")) {

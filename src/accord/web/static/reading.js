@@ -1,8 +1,8 @@
-// The reading view by keyboard, and what was still being worked out when the page came.
+// Conversation page: keyboard shortcuts, and predictions that were not ready when the page was loaded.
 import { keep, recall } from "./outbox.js";
 
 const sheet = document.getElementById("keys"), isOn = document.getElementById("keys-on");
-const seen = new Map(); // where one is, by the kind of place
+const seen = new Map(); // current element, by selector
 const top = () => document.querySelector("header").getBoundingClientRect().bottom + 8;
 
 function step(kind, by) {
@@ -43,7 +43,7 @@ const small = matchMedia("(max-width: 70rem)");
 if (small.matches) document.querySelector(".outline details").open = false;
 if (location.hash) addEventListener("load", () => document.getElementById(location.hash.slice(1))?.scrollIntoView());
 
-async function later() { // what the evaluator expects is drawn by the server, once it has it
+async function later() { // reload until the server has the predictions, then insert them
   const page = await fetch(location.href).then((answer) => answer.text()).catch(() => "");
   const found = new DOMParser().parseFromString(page, "text/html");
   if (!found.querySelector("main") || found.getElementById("waiting")) return setTimeout(later, 1500);

@@ -1,10 +1,10 @@
-// Marks: words that are selected in a turn go into its form, a kind is chosen there, and the outbox takes it.
+// Marks of issues: text selected in a turn fills its form, the annotator chooses a kind, and the mark is queued.
 import { put } from "./outbox.js";
 
 const { study, assignment, stage } = document.getElementById("questions").dataset;
 let timer;
 
-function before(text, node, offset) { // code points; a sign stands for one, however it is shown
+function before(text, node, offset) { // number of code points; an escaped control character counts as one
   const range = document.createRange();
   range.setStart(text, 0);
   range.setEnd(node, offset);
@@ -41,7 +41,7 @@ document.addEventListener("submit", (event) => {
   form.parentElement.open = false;
 });
 
-document.addEventListener("kept", async ({ detail: row }) => { // what the server has kept is drawn by the server
+document.addEventListener("kept", async ({ detail: row }) => { // show saved marks as the server renders them
   if (row.assignment !== assignment || row.turn === undefined) return;
   const page = await fetch(location.pathname).then((answer) => answer.text()).catch(() => "");
   const found = new DOMParser().parseFromString(page, "text/html");

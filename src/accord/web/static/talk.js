@@ -1,5 +1,5 @@
-// Talk with the script: messages go without leaving the page, replies are shown as they are written, drafts survive.
-// The server's page stays the only truth: after each step its part of the page is put in place of the one shown.
+// Chat page: send messages without a page load, stream replies, and keep drafts.
+// The server's page is the only source of the state: after each step the script inserts the part that the server renders.
 const state = document.getElementById("state");
 const key = `accord-draft:${location.pathname}`;
 let source = null;
@@ -11,7 +11,7 @@ function draft(text) {
   try {
     if (text === undefined) return sessionStorage.getItem(key) ?? "";
     if (text) sessionStorage.setItem(key, text); else sessionStorage.removeItem(key);
-  } catch { /* a browser that keeps nothing still talks */ }
+  } catch { /* no storage: drafts are not kept */ }
   return "";
 }
 
@@ -30,7 +30,7 @@ async function refresh(told = "") {
   try {
     const answer = await fetch(location.pathname, { headers: { Accept: "text/html" } });
     if (answer.ok) { tell(told); show(await answer.text(), answer.url); return; }
-    tell("signed out: your text is kept here");
+    tell("signed out: your text is saved in this browser");
   } catch {
     tell("no connection; trying again");
     setTimeout(refresh, 2000, told);
@@ -52,9 +52,9 @@ async function send(form, button) {
       show(await answer.text(), answer.url);
       return;
     }
-    tell(answer.status === 401 ? "signed out: your text is kept here" : "not sent: your text is kept here");
+    tell(answer.status === 401 ? "signed out: your text is saved in this browser" : "not sent: your text is saved in this browser");
   } catch {
-    tell("no connection: not sent, your text is kept here");
+    tell("no connection: not sent, your text is saved in this browser");
   }
   for (const each of root().querySelectorAll("button")) each.disabled = false;
 }
