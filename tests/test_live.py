@@ -669,7 +669,7 @@ def test_growing_turns_behave_like_a_tuple() -> None:
     assert more[:2] == first and more[:2].session is more.session and (*first, three) == more  # type: ignore[attr-defined]
     with pytest.raises(IndexError):
         first[2]
-    with pytest.raises(ValueError, match="more was said since"):
+    with pytest.raises(ValueError, match="has later turns"):
         first.plus(one)
     grown, whole = Conversation("c", more), Conversation("c", (one, two, three))
     assert grown == whole and grown.at(1) == whole.at(1) and grown.to_json() == whole.to_json()
