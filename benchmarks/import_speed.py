@@ -37,9 +37,9 @@ print(json.dumps([time.perf_counter() - start, peak]))
 """
 ACCORD = """
 import gc
-from accord.cli.app import BEFORE_GARBAGE
+from accord.cli.app import GC_THRESHOLD
 from accord.project import Config, Project
-gc.set_threshold(BEFORE_GARBAGE)  # as the command does
+gc.set_threshold(GC_THRESHOLD)  # as the command does
 with Project(Config(store=sys.argv[2])) as project:
     done = project.import_([sys.argv[1]], workers=int(sys.argv[4]))
 assert done.conversations.new == int(sys.argv[3]) and done.labels.new == int(sys.argv[3]), done

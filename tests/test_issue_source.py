@@ -307,7 +307,7 @@ def test_uninformative_finder_is_named() -> None:
     assert rows[ALWAYS, ABOVE_CHANCE]["f1"] == rows[ALWAYS, told]["f1"]
     question = kind_question(told)
     text = fitted_text(Fitted(Evaluator(question, (), IssueLabels(question)), labels=found))
-    assert f"{drawn_}: agreement with people is not above chance" in text and f"{told}: agreement" not in text
+    assert f"{drawn_}: agreement with annotators is not above chance" in text and f"{told}: agreement" not in text
     for kind, warning in ((told, None), (drawn_, "agreement with people is not above chance")):
         head = IssueLabels(kind_question(kind)).fit(evidence, labels)
         again = IssueLabels(kind_question(kind)).restore(*head.state())

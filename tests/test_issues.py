@@ -433,7 +433,7 @@ def test_statistics_are_counted_over_turns_and_dialogues() -> None:
     assert {"score": 2, "type": "Coherence", "issues": 2} in found["types_by_score"]
     assert [row["dialogues"] for row in found["dialogue_mean"]] == [0, 0, 0, 2, 0]
     assert [row["dialogues"] for row in found["dialogue_minimum"]] == [0, 1, 0, 1, 0]
-    assert [row["group"] for row in found["by_system"]] == ["bot", "not said"] and found["by_day"][0][
+    assert [row["group"] for row in found["by_system"]] == ["bot", "unknown"] and found["by_day"][0][
         "group"
     ] == "2026-01-02"
     assert found["quotes_made_up"] == found["quotes"] == 4

@@ -103,7 +103,7 @@ class CountingIngestor:
 
     def __init__(self) -> None:
         self.turns: dict[str, int] = {}
-        self.room = None
+        self.memory = None
         self.events: list[str] = []
         self.fails = False
 

@@ -982,7 +982,7 @@ def test_live_scoring_of_a_single_user_needs_a_token_and_behind_a_proxy_it_is_se
     if token:
         assert "the workbench is off, because there are no users" in told and TOKEN not in told
     else:
-        assert "sign in by this link" in told and "token of live scoring" in told
+        assert "sign in with this link" in told and "token of live scoring" in told
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ class Workplace:
     def plan(self, project: Project) -> int:
         """Return the largest number of requests until the evaluator is fitted."""
         plan = project.plan_fit("mine") if self.name in LEARNED else project.plan_judge([self.name])
-        return max(plan.requests, plan.most_requests)
+        return max(plan.requests, plan.max_requests)
 
     def fit(self, project: Project) -> Fitted:
         """Ask for evidence, unless learning does, and fit the evaluator."""
