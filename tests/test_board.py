@@ -424,4 +424,4 @@ def test_scores_of_training_conversations_are_left_out_unless_there_are_no_other
             BoardFilters.from_query("training=maybe")
     with board(tmp_path / "all", rows[:10]) as opened:
         alone, _ = figures(opened)
-        assert len(alone.rows) == 10 and "they look better than they are" in alone.summary[-1]
+        assert len(alone.rows) == 10 and "they look better than they are" in alone.notes[-1]

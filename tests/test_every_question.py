@@ -212,7 +212,7 @@ def test_the_command_prints_each_question_with_intervals(tmp_path: Path, monkeyp
     content |= {"folds": 2, "draws": 50}
     (tmp_path / "accord.yaml").write_text(json.dumps(content))
     said = CliRunner().invoke(app, ["fit", "--every-question"])
-    assert said.exit_code == 0 and "Each question, on ratings" in said.output, said.output
+    assert said.exit_code == 0 and "Each question, on held-out conversations" in said.output, said.output
     lines = [line.split()[:2] for line in said.output.splitlines() if line.startswith(("Q0 ", "Q1 "))]
     assert lines == [["Q0", "92"], ["Q1", "90"]]
     refused = CliRunner().invoke(app, ["fit", "--every-question", "--question", "Q1"])

@@ -391,9 +391,9 @@ def test_invalid_training_is_an_error(base: Path, parts: Parts, tmp_path: Path) 
     tried()
     with pytest.raises(BadInput, match="has a training already"):
         tried()
-    with pytest.raises(BadInput, match="with other settings"):
+    with pytest.raises(BadInput, match="with different settings"):
         tried(settings=replace(quick, seed=1), resume=True)
-    with pytest.raises(BadInput, match="with other examples"):
+    with pytest.raises(BadInput, match="with different examples"):
         tried(first=parts.train[:5], resume=True)
     assert tried(resume=True).epoch == 0
     (tmp_path / "full").mkdir()

@@ -1025,7 +1025,7 @@ def test_a_learned_rubric_is_judged_and_calibrated_like_any_other(fitted_project
     rmse = {row["system"]: row["rmse"] for row in found["rows"]}
     assert rmse["calibration"] < rmse["constant"] - 0.1
     assert "sat-01" in (Path("evaluators") / "calibration" / "evaluator.json").read_text()
-    assert "30 conversations that the rubric was learned on are learned from and not tested on" in compared
+    assert "30 conversations from which the rubric was learned are used for training only" in compared
 
 
 @pytest.mark.parametrize(

@@ -212,7 +212,7 @@ WRITERS = {
     "accord.report.report": "the report", "accord.report.issues_page": "the page of issues",
     "accord.report.run_folder": "the folder of a run, which keeps files that were edited",
     "accord.cli.commands.init": "new files, never existing ones",
-    "accord.project.recording_files": "one line of accord.yaml, at the user's request",
+    "accord.project.recorded_judges": "one line of accord.yaml, at the user's request",
     "accord.learning.evaluator_files": "the folder of an evaluator",
     "accord.evidence.bank.ruber": "the folder of a metric",
     "accord.finetune.training": "the folder of a training",

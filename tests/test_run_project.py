@@ -297,7 +297,7 @@ def test_rated_turns_are_scored_separately(folder: Path, monkeypatch: pytest.Mon
     assert {row["turn"] for row in scored} == {5} and len(scored) == 30
     assert all(row["rated"] == (int(row["conversation"][1:]) < 24) for row in scored)
     whole = accord("run", "data", "--out", "out", "--turns", "all", *QUICK, *NAMED)
-    assert "24 of 90 scored turns are rated by people" in whole.stdout
+    assert "24 of 90 scored turns have ratings" in whole.stdout
     assert sum(row["rated"] for row in rows_of("out/scores.jsonl")) == 24
 
     plain = write("plain.jsonl", lines([{"id": "p", "messages": talk(3, 3)}]))

@@ -213,7 +213,7 @@ def test_model_writes_topics_and_personas(tmp_path: Path, folder: Path) -> None:
             word = re.search(r"How the (\w+) is mended", text)
             assert word is not None
             return f"- {word[1]} that leaks\n- {word[1]} that leaks"
-        if "differ in their knowledge" in text:
+        if "differ in what they know" in text:
             return "1. The user is old.\n2. The user is “in a hurry”."
         return talker(prompt)
 

@@ -1,4 +1,4 @@
-// Keyboard shortcuts of the rating page: elements declare their keys (data-key); `current` is the current question.
+// Shortcuts of the rating page: elements declare keys (data-key).
 import { keep, recall } from "./outbox.js";
 
 const form = document.getElementById("questions"), sheet = document.getElementById("keys"), isOn = document.getElementById("keys-on");

@@ -1,8 +1,8 @@
-// Light or dark theme: the saved choice, else the system's setting. Runs before the first paint.
+// Light or dark theme: the saved choice or the default; runs before the first paint.
 {
   const { dataset } = document.documentElement, other = () => (dataset.look === "dark" ? "light" : "dark");
   dataset.look = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
-  try { dataset.look = localStorage.look ?? dataset.look; } catch { /* no storage: use the system's setting */ }
+  try { dataset.look = localStorage.look ?? dataset.look; } catch { /* no storage */ }
   addEventListener("DOMContentLoaded", () => {
     const button = document.getElementById("look");
     button.hidden = false;
@@ -10,7 +10,7 @@
     button.onclick = () => {
       button.textContent = dataset.look;
       dataset.look = other();
-      try { localStorage.look = dataset.look; } catch { /* no storage: the choice lasts for this page */ }
+      try { localStorage.look = dataset.look; } catch { /* no storage */ }
     };
   });
 }

@@ -1,4 +1,4 @@
-// Queue of unsent answers in localStorage, per person. An answer is removed only after the server confirms its id with a 2xx.
+// Unsent answers in localStorage; one is removed after the server confirms its id.
 const state = document.getElementById("state"), memory = {};
 const meta = (name, page = document) => page.querySelector(`meta[name=accord-${name}]`)?.content;
 const prefix = `accord ${meta("person")} `;
@@ -7,12 +7,12 @@ let token = meta("form"), last = 0, wait, timer, isBusy, isOut, isFailing;
 
 export const recall = (name) => { try { return JSON.parse(localStorage.getItem(name)); } catch { return null; } };
 export function keep(name, value) {
-  try { value === undefined ? localStorage.removeItem(name) : localStorage.setItem(name, JSON.stringify(value)); } catch { /* no storage: the page still holds the answer */ }
+  try { value === undefined ? localStorage.removeItem(name) : localStorage.setItem(name, JSON.stringify(value)); } catch { /* no storage */ }
 }
 const newId = () => crypto.getRandomValues(new Uint32Array(4)).join("-").padStart(20, "0");
 const tell = (name, detail) => document.dispatchEvent(new CustomEvent(name, { detail }));
 
-/** Return the answers that the server has not confirmed, as [key, answer], in order. */
+/** Return unconfirmed answers, as [key, answer]. */
 export function slots() {
   const found = { ...memory };
   try { for (const key of Object.keys(localStorage)) if (key.startsWith(prefix)) found[key] = recall(key); } catch { /* no storage */ }
@@ -34,7 +34,7 @@ export function discard(key) {
   show();
 }
 
-/** Send a request with this page's form token; return its status (0 if there is no connection) and its body. */
+/** Send a request; return its status (0 without connection) and body. */
 export async function post(path, body, again = true) {
   try {
     const headers = { "Content-Type": "application/json", "X-Accord-Form": token };
@@ -51,7 +51,7 @@ export async function post(path, body, again = true) {
   } catch { return [0, {}]; }
 }
 
-/** Return true if the server would refuse the request again; the answer is sent again only after a reload. */
+/** Return true if a retry would be refused again. */
 export const isRefusal = (status) => [400, 404, 409, 413, 415, 422].includes(status);
 
 export function show(other) {
