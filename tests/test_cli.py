@@ -154,10 +154,10 @@ def test_demo_and_real_data_are_one_command(project: Path, data: Path) -> None:
     result = CliRunner().invoke(app, ["demo"])
     first, about, *_ = result.stdout.split("\n\n")
     assert first.startswith(
-        "LearnedEvidence: how 4 annotators answer Q0. On 507 ratings of conversations it has not seen"
+        "The evaluator predicts Q0 as rated by 4 annotators. On 507 ratings of unseen conversations"
     )
     assert (
-        "Its error is smaller than that of every baseline: constant by 0." in first and "annotator-mean by 0." in first
+        "Its error is smaller than that of all baselines: constant by 0." in first and "annotator-mean by 0." in first
     )
     assert "A script" in about and about in html.unescape(Path("accord-demo/report.html").read_text())
     assert "507 ratings of 150 conversations by 4 annotators" in result.stdout

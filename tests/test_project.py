@@ -225,7 +225,7 @@ def test_public_names_do_not_shadow_modules() -> None:
         }
         for node in tree_of(stub).body:
             assert isinstance(node, ast.ImportFrom) and node.level == 1
-            twice = {each.name for each in node.names} & modules - {node.module, "score_parts"}
+            twice = {each.name for each in node.names} & modules - {node.module}
             assert not node.module or not twice, f"{stub.parent.name}: {twice}"
 
 
@@ -345,7 +345,7 @@ def test_help_imports_nothing_heavy() -> None:
 
 def test_files_are_short_and_documented() -> None:
     long = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in SOURCE.rglob("*.py")}
-    assert not {path: lines for path, lines in long.items() if lines > 520}
+    assert not {path: lines for path, lines in long.items() if lines > 500}
     for path in SOURCE.rglob("*.py"):
         assert ast.get_docstring(tree_of(path)), path
 

@@ -92,3 +92,20 @@ def quantiles(
         ends_of = ends(low + step * (reached + 0.5))
         found.append(Estimate(each.value, float(ends_of[0]), float(ends_of[1])))
     return found
+
+
+def slope(x: Floats, y: Floats, cluster: NDArray[np.intp]) -> Estimate:
+    """Return the least-squares slope of y on x, with an interval over clusters."""
+    many = int(cluster.max()) + 1
+    sums = np.stack([np.bincount(cluster, each, many) for each in (np.ones_like(x), x, y, x * y, x * x)], axis=1)
+
+    def of_sums(total: Floats) -> Floats:
+        n, sx, sy, sxy, sxx = total.T
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray((n * sxy - sx * sy) / (n * sxx - sx * sx))
+
+    drawn = of_sums(counts(many) @ sums)
+    drawn = drawn[np.isfinite(drawn)]
+    low, high = ends(drawn) if len(drawn) and many >= MIN_CLUSTERS else (None, None)
+    whole = float(of_sums(sums.sum(axis=0)[None, :])[0])
+    return Estimate(whole, None if low is None else float(low), None if high is None else float(high))

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from accord.board.bootstrap import (
     MIN_CLUSTERS,
-    Floats,
     counts,
     ends,
     means,
     quantiles,
+    slope,
 )
 from accord.board.score_reader import (
     DAY,
@@ -484,22 +484,5 @@ def rises(scores: SelectedScores, texts: pl.DataFrame, reader: ScoreReader, main
     for (name,), mine in joined.group_by("question"):
         x, y = mine["other"].to_numpy().astype(float), mine["value"].to_numpy().astype(float)
         if len(x) >= 30 and np.ptp(x) > 0:
-            of.append(QuestionSlope(str(name), _slope(x, y, _cluster(mine)), len(x)))
+            of.append(QuestionSlope(str(name), slope(x, y, _cluster(mine)), len(x)))
     return sorted(of, key=lambda each: -(each.rise.value or 0.0))
-
-
-def _slope(x: Floats, y: Floats, cluster: NDArray[np.intp]) -> Estimate:
-    """Return the least-squares slope of y on x, with an interval over clusters."""
-    many = int(cluster.max()) + 1
-    sums = np.stack([np.bincount(cluster, each, many) for each in (np.ones_like(x), x, y, x * y, x * x)], axis=1)
-
-    def slope(total: Floats) -> Floats:
-        n, sx, sy, sxy, sxx = total.T
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray((n * sxy - sx * sy) / (n * sxx - sx * sx))
-
-    drawn = slope(counts(many) @ sums)
-    drawn = drawn[np.isfinite(drawn)]
-    low, high = ends(drawn) if len(drawn) and many >= MIN_CLUSTERS else (None, None)
-    whole = float(slope(sums.sum(axis=0)[None, :])[0])
-    return Estimate(whole, None if low is None else float(low), None if high is None else float(high))

@@ -21,7 +21,7 @@ from accord.learning.answer_model import matrix
 from accord.learning.conformal import band_quantile, bands, groups_needed
 from accord.learning.rating_layout import standardization
 from accord.statistics import fold_of, normal_quantile
-from accord.values import Target, content_hash
+from accord.values import Target
 
 Floats = NDArray[np.float64]
 
@@ -310,11 +310,6 @@ class TrainingReference:
     @cached_property
     def _known_draws(self) -> dict[bytes, Floats]:
         return {}
-
-    @cached_property
-    def evidence_digest(self) -> str:
-        """Short digest of how the evidence was computed."""
-        return content_hash(sorted(column.signature for column in self.columns), length=8)
 
     def texts(self) -> EvidenceTable:
         """Return the history as a table without names: a group is a conversation, a text is a turn of it."""

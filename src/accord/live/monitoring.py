@@ -41,7 +41,7 @@ FLUSH_SECONDS, CHECK_SECONDS, STOP_SECONDS = 10.0, 300.0, 15.0
 
 
 class SketchRow(TypedDict):
-    """LiveRow of the store: the sketch of a day, with the columns of its evidence."""
+    """Row of the store: the sketch of one day, with the columns of its evidence."""
 
     key: str
     evaluator: str

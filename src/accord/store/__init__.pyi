@@ -9,9 +9,9 @@ from .group_commit import Conflict as Conflict
 from .imports import ImportRecord as ImportRecord, Imports as Imports, RemovedCounts as RemovedCounts
 from .integrity import check_store as check_store, Damage as Damage, StoreCheck as StoreCheck
 from .issue_annotations import IssueAnnotations as IssueAnnotations
-from .mart import BATCH_ROWS as BATCH_ROWS, LIVE_ROWS as LIVE_ROWS, Mart as Mart, mart_folder as mart_folder
-from .mart import MartState as MartState, MartWriter as MartWriter, MOST_LOOSE_ROWS as MOST_LOOSE_ROWS
-from .mart_files import DAMAGED as DAMAGED
+from .mart import BATCH_ROWS as BATCH_ROWS, LIVE_ROWS as LIVE_ROWS, Mart as Mart, MartState as MartState
+from .mart import MartWriter as MartWriter, MOST_LOOSE_ROWS as MOST_LOOSE_ROWS
+from .mart_files import DAMAGED as DAMAGED, mart_folder as mart_folder
 from .mart_rows import bundle_of as bundle_of, BUNDLES as BUNDLES, frames_of as frames_of, MART as MART
 from .mart_rows import mart_schema as mart_schema, MartRow as MartRow, row_key as row_key
 from .mart_scores import EvaluatorScores as EvaluatorScores, runs_in as runs_in, score_row as score_row

@@ -34,7 +34,7 @@ from accord.edges import (
     regular_size,
     unreadable_parquet,
 )
-from accord.store.engine import StoreError, is_in_memory, parsed_url
+from accord.store.engine import StoreError
 from accord.store.mart_files import (
     DAMAGED,
     FORMAT,
@@ -61,25 +61,6 @@ _MOST_TRIES, _ABANDONED_SECONDS = 5, 3600.0
 """Tries of a query during compaction, and seconds after which an unfinished file is removed."""
 _LOCK = "compacting.lock"
 T = TypeVar("T")
-
-
-def mart_folder(store: str, named: str | None = None, folder: Path = Path()) -> Path | None:
-    """Return the folder of a store's mart; `None` for a store in memory.
-
-    It is the `named` folder; by default it is next to a SQLite file, and for PostgreSQL it is `accord.scores` in
-    `folder`.
-
-    Raises:
-        BadInput: The name is a URL; the mart is a local folder.
-    """
-    if named is not None:
-        if "://" in named:
-            raise BadInput("mart: is a local folder, got a URL; name a folder")
-        return Path(named)
-    url = parsed_url(store)
-    if is_in_memory(url):
-        return None
-    return Path(f"{url.database}.scores") if url.get_backend_name() == "sqlite" else folder / "accord.scores"
 
 
 @dataclass(frozen=True)

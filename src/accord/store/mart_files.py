@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from accord.edges import first_line, unreadable_parquet
+from accord.edges import BadInput, first_line, unreadable_parquet
+from accord.store.engine import is_in_memory, parsed_url
 from accord.store.mart_rows import mart_schema
 
 if TYPE_CHECKING:
@@ -20,6 +21,25 @@ FORMAT, METADATA_KEY = "3", "accord-mart"
 DAMAGED = ".damaged"
 """Ending of files that were set aside because they cannot be read."""
 _OWN = re.compile(r"(?:part|live)-[0-9A-Za-z]+\.(?:parquet|jsonl)", re.ASCII)
+
+
+def mart_folder(store: str, named: str | None = None, folder: Path = Path()) -> Path | None:
+    """Return the folder of a store's mart; `None` for a store in memory.
+
+    It is the `named` folder; by default it is next to a SQLite file, and for PostgreSQL it is `accord.scores` in
+    `folder`.
+
+    Raises:
+        BadInput: The name is a URL; the mart is a local folder.
+    """
+    if named is not None:
+        if "://" in named:
+            raise BadInput("mart: is a local folder, got a URL; name a folder")
+        return Path(named)
+    url = parsed_url(store)
+    if is_in_memory(url):
+        return None
+    return Path(f"{url.database}.scores") if url.get_backend_name() == "sqlite" else folder / "accord.scores"
 
 
 @dataclass(frozen=True)

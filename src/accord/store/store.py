@@ -462,3 +462,20 @@ def _report(reason: str, on_bad: Callable[[BadInput], None] | None) -> None:
     if on_bad is None:
         raise error
     on_bad(error)
+
+
+def check_target(connection: Connection, row: Mapping[str, Any]) -> None:
+    """Check that the conversations and turns of an item exist.
+
+    Raises:
+        BadInput: One does not exist, or a conversation has no turns.
+    """
+    names = [name for name in (row["conversation"], row["against"]) if name is not None]
+    query = select(conversations.c.id, conversations.c.turns).where(conversations.c.id.in_(names))
+    turns = dict(tuple(found) for found in connection.execute(query))
+    is_bare = any(
+        turns.get(row[name]) == 0 and row[turn] is not None
+        for name, turn in (("conversation", "turn"), ("against", "against_turn"))
+    )
+    if is_bare or (row["turn"] or 0) < 0 or not has_target(dict(row), turns):
+        raise BadInput(unknown_target({**row, "by": "the study"}))

@@ -25,20 +25,17 @@ from accord.store.rows import (
     annotation_from,
     annotation_row,
     batches,
-    has_target,
     now,
-    unknown_target,
 )
 from accord.store.schema import (
     annotation_table,
     assignments,
-    conversations,
     is_current_answer,
     items,
     predictions,
     studies,
 )
-from accord.store.store import PERSON, Store
+from accord.store.store import PERSON, Store, check_target
 from accord.values import Annotation, Target, canonical_json, content_hash
 
 State = Literal["open", "done", "skipped"]
@@ -169,7 +166,7 @@ class Studies:
 
         def work(connection: Connection) -> int:
             for row in rows:
-                _check_target(connection, row)
+                check_target(connection, row)
             return self._store._add(connection, items, rows)
 
         return self._writer.run(work)
@@ -475,18 +472,6 @@ def _renewed(connection: Connection, assignment: Assignment, until: str) -> Assi
     return replace(assignment, until=until)
 
 
-def _check_target(connection: Connection, row: Mapping[str, Any]) -> None:
-    names = [name for name in (row["conversation"], row["against"]) if name is not None]
-    query = select(conversations.c.id, conversations.c.turns).where(conversations.c.id.in_(names))
-    turns = dict(tuple(found) for found in connection.execute(query))
-    is_bare = any(turns.get(row[name]) == 0 and row[turn] is not None for name, turn in _SIDES)
-    if is_bare or (row["turn"] or 0) < 0 or not has_target(dict(row), turns):
-        raise BadInput(unknown_target({**row, "by": "the study"}))
-
-
-_SIDES = (("conversation", "turn"), ("against", "against_turn"))
-
-
 def _item_row(item: Item) -> dict[str, str | int | None]:
     against = item.against or Target(None, None)  # type: ignore[arg-type]
     return {
@@ -503,15 +488,6 @@ def _item(row: Any) -> Item:
 
 
 def _assignment_row(assignment: Assignment) -> dict[str, str | int | None]:
-    return {
-        "id": assignment.id,
-        "item": assignment.item.key,
-        "study": assignment.item.study,
-        "person": assignment.person,
-        "state": assignment.state,
-        "stage": assignment.stage,
-        "until": assignment.until,
-        "reason": assignment.reason,
-        "began": assignment.began,
-        "ended": assignment.ended,
-    }
+    names = ("id", "person", "state", "stage", "until", "reason", "began", "ended")
+    row = {name: getattr(assignment, name) for name in names}
+    return {**row, "item": assignment.item.key, "study": assignment.item.study}

@@ -49,7 +49,7 @@ def follow(
 ) -> None:
     """Score every reply of a log once, and continue after a restart; SIGTERM or Ctrl-C stops the command.
 
-    The log may be renamed and created anew, or truncated, while the command runs. If lines may have been lost, the
+    The log may be renamed and created again, or truncated, while the command runs. If lines may have been lost, the
     command prints a note and ends with exit code 5.
     """
     from accord.live import LogFollower, RowLog, open_ingestor

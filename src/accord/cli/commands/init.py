@@ -60,8 +60,8 @@ metrics: [lexical]              # cheap evidence; `accord plugins` lists what th
 # studies:                      # rating pages of `accord serve`: docs/workbench.md
 #   helpful:
 #     stages: [{questions: [Q1, Q0]}]    # of the rubric, asked one below the other
-#     items: {draw: 60}                  # number of conversations, drawn once
-#     annotators_per_item: 2                        # two people each
+#     items: {sample: 60}                # number of conversations, drawn once
+#     annotators_per_item: 2             # two people each
 evaluator: calibration          # what `accord fit` learns; score, report and serve use the one fitted last
 folds: 5
 seed: 0

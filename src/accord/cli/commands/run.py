@@ -177,7 +177,7 @@ def recorded_text(rows: Sequence[Mapping[str, Any]]) -> str:
         [f"{row['model']}: {row['question']}", str(row["n"]), *(figure_text(row[name], None, None) for name in names)]
         for row in rows
     ]
-    return "Recorded judges beside people's mean ratings\n\n" + table(["judge: question", "n", "r", "ρ"], lines)
+    return "Recorded judges and mean ratings\n\n" + table(["judge: question", "n", "r", "ρ"], lines)
 
 
 @command("demo")

@@ -160,5 +160,5 @@ def repair(
 
 
 def _repair_text(result: Mapping[str, Any]) -> str:
-    lines = [f"{result['rows']:,} scores on the board, {result['added']:,} of them added now"]
+    lines = [f"{result['rows']:,} scores on the board, {result['added']:,} added now"]
     return "\n".join([*lines, *(f"note: {sentence}" for sentence in result["set_aside"])])

@@ -338,14 +338,9 @@ def _routes(service: Service) -> FastAPI:
         scoring.cancel()
 
     app = FastAPI(
-        title="Accord",
-        version=__version__,
-        description=DESCRIPTION,
-        lifespan=run_queue,
-        docs_url=None,
-        redoc_url=None,
+        title="Accord", version=__version__, description=DESCRIPTION, lifespan=run_queue, docs_url=None, redoc_url=None,
         openapi_url="/v1/openapi.json",
-    )
+    )  # fmt: skip
     _add_error_handlers(app)
     _add_scores(app, service)
     _add_exports(app, service)
