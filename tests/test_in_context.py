@@ -78,7 +78,7 @@ from accord.values import Applies, Document, Sample, ScaleKind
 
 QUESTION = Question(id="overall", text="How good?", scale=Scale(options=(1, 2, 3, 4, 5)))
 REAL = Question(id="warmth", text="How warm?", scale=Scale(kind=ScaleKind.REAL, low=0.0, high=2.0))
-ASKED = Prompt((ChatMessage("user", "RatedExample: the roses in our garden need some water. Score: 4"),))
+ASKED = Prompt((ChatMessage("user", "Example: the roses in our garden need some water. Score: 4"),))
 
 
 def example(name: str, score: float = 3.0, turns: int = 2, turn: int | None = None, words: str = "") -> RatedExample:

@@ -174,7 +174,7 @@ def test_repair_command_prints_the_number_of_scores(project: Project, folder: Pa
     monkeypatch.chdir(tmp_path)
     new_project()
     done = CliRunner().invoke(app, ["board", "repair"])
-    assert done.exit_code == 0 and "12 scores on the board, 0 of them added now" in done.output
+    assert done.exit_code == 0 and "12 scores on the board, 0 added now" in done.output
     refused = CliRunner().invoke(app, ["board", "repair", str(tmp_path / "nowhere")])
     assert refused.exit_code != 0 and "no scores in parts" in refused.output
 
