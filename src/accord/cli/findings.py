@@ -23,13 +23,13 @@ _OF_LABELS = {
 
 def fitted_text(done: Fitted) -> str:
     """Everything that one `accord fit` found out."""
-    from accord.edges import one_line_json  # here: `--help` imports nothing that takes time
+    from accord.edges import count_of, one_line_json  # here: `--help` imports nothing that takes time
 
     parts = [comparison_text(one_line_json(done.comparison.to_json()))] if done.comparison is not None else []
-    if done.learned_from:
+    if done.learned_from and not done.cautions:
         parts.append(
-            f"learned from {done.learned_from} samples without a label; how far it agrees with people cannot be "
-            "said before some have rated"
+            f"learned from the evidence of {count_of(done.learned_from, 'sample')} without ratings, so the agreement "
+            "with people is unknown"
         )
     if done.questions:
         parts.append(_questions(done))

@@ -37,7 +37,7 @@ from .ordinal import OrdinalLink as OrdinalLink
 from .panel import predict_panel as predict_panel, RULES as RULES
 from .plausibility_gate import fakes as fakes, KINDS as KINDS, Plausibility as Plausibility
 from .presets import EvaluatorSettings as EvaluatorSettings, EVIDENCE as EVIDENCE, Level as Level, PRESETS as PRESETS
-from .presets import SIMPLE as SIMPLE
+from .presets import SIMPLE as SIMPLE, SIMPLE_HEADS as SIMPLE_HEADS
 from .rating_layout import GROUP as GROUP, OFFSET as OFFSET, OWN_SLOPE as OWN_SLOPE, RatingLayout as RatingLayout
 from .rating_layout import SLOPE as SLOPE, TEXT as TEXT
 from .training_reference import MOST_LEVELS as MOST_LEVELS, ScaleLevels as ScaleLevels

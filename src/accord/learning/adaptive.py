@@ -145,7 +145,8 @@ class AdaptiveRubric:
                 scores.append(Unscored(target, who, missing_reason(reasons, target), made))
                 continue
             shares = self.outlook(features, row, (speaker,)).distribution
-            [(low, high)] = bands(self.side.options, shares[None], self.side.quantile).tolist()
+            quantile = self.side.quantile_new if speaker is None else self.side.quantile
+            [(low, high)] = bands(self.side.options, shares[None], quantile).tolist()
             scores.append(score_from(target, who, self.side.options, shares, made, (low, high), warnings[row]))
         return scores
 

@@ -24,10 +24,12 @@ class AnswerModel(ABC):
 
     Attributes:
         uses_other_questions: True if expected answers to other questions help it (`AuxiliaryQuestions`).
+        differs_by_annotator: True if annotators get different predictions.
     """
 
     name: str
     uses_other_questions: ClassVar[bool] = True
+    differs_by_annotator: ClassVar[bool] = True
 
     def prepare(self, evidence: EvidenceTable) -> EvidenceTable:
         """Return the evidence in the form that this model reads: each answer block as its expected answer."""
@@ -47,15 +49,21 @@ class AnswerModel(ABC):
 
     def cross_predict(
         self, make: Callable[[], AnswerModel], features: EvidenceTable, rated: Ratings, labels: Labels
-    ) -> Floats:
-        """Return (n, K) held-out distributions from models that `make` returns; this model itself learns nothing."""
-        shares = np.zeros((len(rated), len(rated.options)))
+    ) -> tuple[Floats, Floats]:
+        """Return held-out distributions from models that `make` returns; this model itself learns nothing.
+
+        Returns:
+            (n, K) distributions for each rating's annotator, and (n, K) for a new annotator.
+        """
+        known, new = np.zeros((2, len(rated), len(rated.options)))
         fold = inner_folds(rated)
         for held_out in np.unique(fold):
             model, rows = make(), np.flatnonzero(fold == held_out)
             model.fit(features, rated.take(np.flatnonzero(fold != held_out)), labels)
-            shares[rows] = model.distributions(features.take(rated.row[rows]), list(rated.annotator[rows]))
-        return shares
+            test = features.take(rated.row[rows])
+            known[rows] = model.distributions(test, list(rated.annotator[rows]))
+            new[rows] = model.distributions(test, [None] * len(rows)) if model.differs_by_annotator else known[rows]
+        return known, new
 
     @abstractmethod
     def distributions(self, features: EvidenceTable, annotators: Sequence[str | None]) -> Floats:
@@ -113,6 +121,8 @@ class TextMeanModel(AnswerModel):
     A subclass implements `fit_texts` and `predict_texts`.
     """
 
+    differs_by_annotator = False
+
     @abstractmethod
     def fit_texts(
         self, features: EvidenceTable, texts: Indices, mean: Floats, weight: Floats, fold: Indices, group: Indices
@@ -153,7 +163,8 @@ class TextMeanModel(AnswerModel):
         mean = np.bincount(place, weights=rated.value) / weight
         fold, group = inner_folds(rated), np.unique(rated.group.astype(str), return_inverse=True)[1]
         self.people_ = sorted({str(name) for name in rated.annotator})
-        self.unit_ = np.array([rated.options[0], np.ptp(rated.options) / (len(rated.options) - 1)])
+        steps = len(rated.options) - 1
+        self.unit_ = np.array([rated.options[0], np.ptp(rated.options) / steps, steps])
         held_out = self.fit_texts(features, texts, mean, weight, fold[first], group[first])
         everyone = np.full(len(rated), -1, dtype=np.intp)
         linked = self._in_steps(held_out[place]), rated.answer, everyone, 0, len(rated.options), 0.0

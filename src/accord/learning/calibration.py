@@ -21,22 +21,37 @@ from accord.learning.head import Head, heads
 from accord.learning.mixed_model import BEST, MixedAnswers
 from accord.learning.multicalibration import JUDGE_VERSION, GroupShifts
 from accord.learning.network_answers import NetworkAnswers, NetworkSettings
-from accord.learning.stacking import (
-    CANDIDATES,
-    FEWEST_FOR_STACK,
-    ConstantAnswers,
-    StackedAnswers,
-    fit_stack,
-    trials_to_json,
-)
+from accord.learning.simple_models import JudgeMean, LeastSquares, PartialLeastSquares, Ridge
+from accord.learning.stacking import CANDIDATES, ConstantAnswers, StackedAnswers, fit_stack, trials_to_json
 from accord.learning.svr import SupportVectorAnswers
 from accord.learning.training_reference import ScaleLevels, TrainingReference
+from accord.learning.tree_answers import BoostedAnswers, TreeAnswers
 from accord.values import POPULATION, Json, Labels, Question, Score, Signature, Unscored, content_hash, score_from
 from accord.version import __version__
 
 Floats = NDArray[np.float64]
-ANSWER_MODELS = ("auto", *CANDIDATES, "svr")
+SIMPLE_MODELS: Mapping[str, Callable[[], AnswerModel]] = {
+    "judge-mean": JudgeMean,
+    "ridge-judge": partial(Ridge, judge_only=True, name="ridge-judge"),
+    "ridge": Ridge,
+    "least-squares": LeastSquares,
+    "pls": PartialLeastSquares,
+    "trees": TreeAnswers,
+    "boosting": BoostedAnswers,
+}
+"""Answer models that ignore annotators and need no other settings."""
+ABOUT_SIMPLE = {
+    "judge-mean": "Mean of the judge's standardized answers, with a slope shrunk to a prior.",
+    "ridge-judge": "Ridge regression on the judge's answers.",
+    "ridge": "Ridge regression on all evidence.",
+    "least-squares": "Least squares on all evidence.",
+    "pls": "Partial least squares with one component, as AutoMetrics aggregates metrics.",
+    "trees": "Extremely randomized trees; the distribution is the frequency of each option in the leaves.",
+    "boosting": "Gradient-boosted trees.",
+}
+ANSWER_MODELS = ("auto", "constant", "judge", "column", "mixed", "curves", "network", "svr", *SIMPLE_MODELS)
 FEWEST_LABELS = 8
+"""With fewer labels, `auto` is the judge mean."""
 
 
 class Calibration(Head):
@@ -47,7 +62,7 @@ class Calibration(Head):
         answer_model: `mixed` is a linear mixed model by REML under an ordered probit, `network` the paper's network or
             its regularized variant, `curves` a sum of one curve per metric, `judge` the judge's answer to the question,
             `column` the column that correlates best with the ratings, `constant` the frequency of each option, `svr` a
-            support vector regression; `auto` compares all except `svr` on inner folds and averages the best.
+            support vector regression, or one of `SIMPLE_MODELS`; `auto` averages several by their error on inner folds.
         own_slopes: For `mixed`: True to let annotators weight the evidence differently, False for offsets only.
         threshold_spread: For `mixed`: prior standard deviation of an annotator's thresholds around the common ones, in
             units of the latent scale.
@@ -57,7 +72,7 @@ class Calibration(Head):
         curves: For `curves`: settings by name (`CurveSettings`).
         coverage: Share of new ratings that a score's conformal band should contain, between 0 and 1.
         pooled_annotators: Patterns of annotator names (`user-*`) that are treated as one annotator each.
-        candidates: For `auto`: names of the models to compare; empty compares all.
+        candidates: For `auto`: names of the models to average; empty takes `CANDIDATES`.
         shift_groups: Attributes of conversations whose groups should have unbiased mean scores: `system`,
             `judge-version`, or a metadata entry. Groups that are biased on inner folds are shifted (footnote 17); an
             empty list shifts none.
@@ -95,8 +110,8 @@ class Calibration(Head):
             if not isinstance(given, list | tuple) or not all(isinstance(name, str) for name in given):
                 raise BadInput(f"{setting} must be a list of names, got {given!r}")
         for name in candidates:
-            if name not in CANDIDATES:
-                raise UnknownName("answer_model", name, CANDIDATES)
+            if name not in ANSWER_MODELS[1:]:
+                raise UnknownName("answer_model", name, ANSWER_MODELS[1:])
         if isinstance(max_seconds, bool) or not isinstance(max_seconds, int | float) or not max_seconds >= 0:
             raise BadInput(f"max_seconds must be a number from 0, got {max_seconds!r}")
         NetworkSettings.of(network or {})
@@ -113,6 +128,11 @@ class Calibration(Head):
         self.shift_groups = shift_groups
         self.max_seconds = max_seconds
         self.answer_model_: AnswerModel | None = None
+
+    @property
+    def starts_without_labels(self) -> bool:
+        """True if the answer model is, or with few labels becomes, the judge mean."""
+        return self.answer_model in ("auto", "judge-mean") and not self.question.compares
 
     @property
     def takes_every_sheet(self) -> bool:
@@ -132,54 +152,76 @@ class Calibration(Head):
     def fit(self, evidence: EvidenceTable, labels: Labels) -> Self:
         """Learn from all labels on the main question with evidence, and from answers to other questions.
 
+        With fewer than `FEWEST_LABELS` labels `auto` is the judge mean; without any it is not calibrated.
+
         Raises:
-            BadInput: Fewer than `FEWEST_LABELS` such labels, or a label outside the scale.
+            BadInput: There are too few labels for the answer model and no judge's answers, or a label is outside the
+                scale.
             MissingExtra: The network was requested and JAX is not installed.
         """
         pooled = self._pool(labels)
         rated = known_ratings(evidence, pooled, self.question)
-        if len(rated) < FEWEST_LABELS:
-            raise BadInput(
-                f"{len(rated)} labels on {self.question.id!r} have evidence; at least {FEWEST_LABELS} are needed. "
-                "Import more labels, or gather evidence for the conversations they rate."
-            )
+        self._check_enough(evidence, len(rated))
         levels = ScaleLevels.fit(rated)
         coarse = levels.coarse(rated)
         auxiliary, table = None, evidence
-        if self.takes_every_sheet:
+        if self.takes_every_sheet and len(rated):
             auxiliary, table = AuxiliaryQuestions.learn(evidence, pooled, self.question.id)
-        model, distributions, self.trials_ = self._fit_model(table, coarse, pooled)
-        shifts, shares = GroupShifts.learn(
-            self.shift_groups, evidence, rated, levels.fine(distributions), inner_folds(coarse)
-        )
+        model, held_out, self.trials_ = self._fit_model(table, coarse, pooled)
+        known, new = (levels.fine(shares) for shares in held_out)
+        shifts, known = GroupShifts.learn(self.shift_groups, evidence, rated, known, inner_folds(coarse))
+        new = shifts.apply(evidence.take(rated.row), rated.options, new)
         reference = TrainingReference.of(
-            model.prepare(evidence), rated, levels, shares, model.annotators, self.coverage
+            model.prepare(evidence), rated, levels, (known, new), model.annotators, self.coverage
         )
         self.auxiliary_ = auxiliary
         return self._set(model, reference, shifts, domain=None)
 
+    def _check_enough(self, evidence: EvidenceTable, labels: int) -> None:
+        """Check that the answer model can learn from so many labels.
+
+        Raises:
+            BadInput: It cannot.
+        """
+        if labels >= FEWEST_LABELS:
+            return
+        question = self.question.id
+        if self.answer_model not in ("auto", "judge-mean"):
+            raise BadInput(
+                f"{labels} labels on {question!r} have evidence; {self.answer_model} needs at least {FEWEST_LABELS}. "
+                "Import more labels, or use answer_model: auto, which starts from the judge's answers"
+            )
+        if not any(column.question is not None for column in evidence.columns):
+            raise BadInput(
+                f"{labels} labels on {question!r} have evidence and no judge answered; at least {FEWEST_LABELS} labels "
+                "are needed. Rate more (accord serve), or configure a judge under models: and run accord judge"
+            )
+
     def _fit_model(
         self, evidence: EvidenceTable, rated: Ratings, labels: Labels
-    ) -> tuple[AnswerModel, Floats, dict[str, dict[str, Any]]]:
-        """Return the fitted model, (n, K) held-out distributions, and the result of each candidate."""
-        if self.answer_model == "auto" and len(rated) >= FEWEST_FOR_STACK and len(set(rated.group)) > 1:
+    ) -> tuple[AnswerModel, tuple[Floats, Floats], dict[str, dict[str, Any]]]:
+        """Return the fitted model, its held-out distributions, and the result of each candidate.
+
+        The held-out distributions (n, K) are for each rating's annotator and for a new one.
+        """
+        is_judged = any(column.question is not None for column in evidence.columns)
+        is_enough = len(rated) >= FEWEST_LABELS and (len(set(rated.group)) > 1 or not is_judged)
+        if self.answer_model == "auto" and is_enough:
             has_judge = any(column.question == self.question.id for column in evidence.columns)
-            make = {
-                name: partial(self._make, name)
-                for name in CANDIDATES
-                if name in (self.candidates or CANDIDATES) and (name != "judge" or has_judge)
-            }
+            unusable = {"judge": not has_judge, "judge-mean": not is_judged}
+            names = [name for name in self.candidates or CANDIDATES if not unusable.get(name, False)]
+            make = {name: partial(self._make, name) for name in names}
             model, shares, trials = fit_stack(make, evidence, rated, labels, self.max_seconds)
             return model, shares, trials_to_json(trials)
-        model = self._make("mixed" if self.answer_model == "auto" else self.answer_model)
-        why = f"{len(rated)} labels are too few to compare candidates"
-        trials_of_auto = {"mixed": {"loss": None, "weight": 1.0, "why": why}} if self.answer_model == "auto" else {}
-        return model, model.fit_predict(model.prepare(evidence), rated, labels), trials_of_auto
+        model = self._make("judge-mean" if self.answer_model == "auto" else self.answer_model)
+        known = model.fit_predict(model.prepare(evidence), rated, labels)
+        return model, (known, known), {}
 
     def _make(self, name: str) -> AnswerModel:
         """Return an unfitted answer model by name."""
         options = options_of(self.question)
         makers: dict[str, Callable[[], AnswerModel]] = {
+            **SIMPLE_MODELS,
             "constant": ConstantAnswers,
             "judge": lambda: MixedAnswers(False, 0.0, self.question.id, "judge"),
             "column": lambda: MixedAnswers(False, 0.0, BEST, "column"),
@@ -265,8 +307,9 @@ class Calibration(Head):
 
         predicted = reference.over_missing(features, predict)
         distributions, contributions = predicted[:, :options], predicted[:, options:]
-        bands, warnings = reference.bands(features, distributions), reference.warnings(features)
         signature, known = self.signature(), set(self.annotators)
+        is_new = np.array([name is None or str(name) not in known for name in speakers], dtype=bool)
+        bands, warnings = reference.bands(features, distributions, is_new), reference.warnings(features)
         has_evidence = np.asarray(features.present.any(axis=1)).tolist()
         reasons = {} if all(has_evidence) else features.reasons()
         if contributions.shape[1]:
@@ -469,6 +512,20 @@ def mixed(question: Question, **settings: Any) -> Calibration:
 def svr(question: Question, **settings: Any) -> Calibration:
     """Support vector regression on each text's mean rating, as MoE-CIU's paper learns its reward."""
     return Calibration(question, **{"answer_model": "svr", **settings})
+
+
+def _simple(name: str) -> Callable[..., Calibration]:
+    """Return the maker of a head with one of `SIMPLE_MODELS`."""
+
+    def make(question: Question, **settings: Any) -> Calibration:
+        return Calibration(question, **{"answer_model": name, **settings})
+
+    make.__doc__ = ABOUT_SIMPLE[name]
+    return make
+
+
+for _name in SIMPLE_MODELS:
+    heads.register(_name)(_simple(_name))
 
 
 @heads.register("network")

@@ -1,12 +1,14 @@
 """Conformal prediction by groups, in units of the predicted standard deviation.
 
-    band(x) = mean ± q·sd,   q = the `coverage` quantile of  Σ_g Σ_{i in g} δ(s_i) / ((G+1)·n_g)  +  δ(∞) / (G+1)
+    band(x) = the options within mean ± q·sd
+    q = the `coverage` quantile of  Σ_g Σ_{i in g} δ(s_i) / ((G+1)·n_g)  +  δ(∞) / (G+1)
 
 with s_i = |y_i - mean_i| / sd_i of ratings predicted without their groups (Vovk et al., 2005; the normalized score of
 Papadopoulos et al., 2008; groups as in Dunn, Wasserman and Ramdas, 2022, and Lee, Barber and Willett, 2023). Ratings of
 one group may be dependent; the G groups are exchangeable. A rating of a new group falls into its band with probability
 `coverage`, on average over groups, for any distributions. With fewer than coverage / (1 - coverage) groups q is ∞: the
-band is the whole scale, and scores carry a note.
+band is the whole scale, and scores carry a note. The ends are options of the scale, as in ordinal conformal sets
+(arXiv:2509.18658), unless the mean is beyond them.
 """
 
 from __future__ import annotations
@@ -56,11 +58,13 @@ def groups_needed(coverage: float) -> int:
 
 
 def bands(options: Floats, distributions: Floats, width: float | Floats) -> Floats:
-    """Return (n, 2) the ends of each row's band, clipped to the scale.
+    """Return (n, 2) the lowest and the highest option within mean ± q·sd; the band always holds the mean.
 
-    `width` is q for all rows, or (n,) one per row.
+    Ratings are options, so these ends cover as many of them as mean ± q·sd, and are closer to each other. `width` is q
+    for all rows, or (n,) one per row.
     """
     mean, spread = moments(options, distributions)
-    reach, ends = width * spread, np.empty((len(mean), 2))
-    ends[:, 0], ends[:, 1] = mean - reach, mean + reach
-    return np.asarray(np.minimum(np.maximum(ends, options[0]), options[-1]))
+    reach, slack = width * spread, 1e-9 * (options[-1] - options[0])
+    low = options[np.minimum(np.searchsorted(options, mean - reach - slack), len(options) - 1)]
+    high = options[np.maximum(np.searchsorted(options, mean + reach + slack, side="right") - 1, 0)]
+    return np.column_stack([np.minimum(low, mean), np.maximum(high, mean)])

@@ -102,6 +102,11 @@ class Evaluator:
         return (*self.sources, *(source for other in self._separate for source in other.sources))
 
     @property
+    def starts_without_labels(self) -> bool:
+        """True if a judge's answers are enough to begin with; no source learns."""
+        return self.head.starts_without_labels and not any(map(learns, self.sources))
+
+    @property
     def takes_every_sheet(self) -> bool:
         """True if the head learns from answers about samples without a rating on its question."""
         return self.head.takes_every_sheet and not any(map(learns, self.sources))

@@ -40,6 +40,11 @@ class Head(ABC):
         """Return one score per row for that row's annotator; an unknown one counts as a new annotator."""
 
     @property
+    def starts_without_labels(self) -> bool:
+        """True if the head can be fitted on a judge's answers without any label, uncalibrated."""
+        return False
+
+    @property
     def takes_every_sheet(self) -> bool:
         """True if answers to other questions are used for targets without a main rating."""
         return False

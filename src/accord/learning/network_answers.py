@@ -195,14 +195,14 @@ class NetworkAnswers(AnswerModel):
 
     def fit_predict(self, features: EvidenceTable, rated: Ratings, labels: Labels) -> Floats:
         """Learn all questions that the annotators answered together with a rating, then the main question."""
-        shares = self.cross_predict(lambda: self, features, rated, labels)
+        known, _ = self.cross_predict(lambda: self, features, rated, labels)
         self.fit(features, rated, labels)
-        return shares
+        return known
 
     def cross_predict(
         self, make: Callable[[], AnswerModel], features: EvidenceTable, rated: Ratings, labels: Labels
-    ) -> Floats:
-        """Return (n, K) held-out distributions at the pooling chosen on inner folds, in one compiled program.
+    ) -> tuple[Floats, Floats]:
+        """Return held-out distributions at the pooling chosen on inner folds, in one compiled program.
 
         `make` is not used. The sheets stay in memory until `fit` trains the members on all of them.
         """
@@ -258,17 +258,17 @@ class NetworkAnswers(AnswerModel):
             own, hidden=hidden, batch=batch, rate=rate, pretrain=best.pretrain, finetune=best.finetune
         )
 
-    def _choose(self, sheets: Sheets, rated: Ratings, fold: Indices) -> Floats:
+    def _choose(self, sheets: Sheets, rated: Ratings, fold: Indices) -> tuple[Floats, Floats]:
         """Choose the pooling strength with the lowest log loss on inner folds.
 
         Returns:
-            (n, K) held-out distributions at that strength.
+            (n, K) held-out distributions at that strength, for each rating's annotator and for a new one.
         """
         folds = [fold != each for each in range(INNER_FOLDS)]
         strengths = POOLING if self.settings.pooling is None else (self.settings.pooling,)
         nets = self._networks(sheets, [(rows, strength, 0) for strength in strengths for rows in folds])
         shares = [self._held_out(sheets, nets[i * INNER_FOLDS :], fold) for i in range(len(strengths))]
-        best = int(np.argmin([rated.log_loss(each) for each in shares]))
+        best = int(np.argmin([rated.log_loss(known) for known, _ in shares]))
         self.pooling_ = float(strengths[best])
         return shares[best]
 
@@ -292,15 +292,20 @@ class NetworkAnswers(AnswerModel):
         penalised = own.decay > 0 or own.pooling is None or own.pooling > 0
         return train(self.shape_, sheets, Schedule(own.pretrain, own.finetune, own.batch, own.dropout, penalised), jobs)
 
-    def _held_out(self, sheets: Sheets, nets: Sequence[Parameters], fold: Indices) -> Floats:
-        """Return (n, K) each rating predicted by the network that did not learn from its fold."""
+    def _held_out(self, sheets: Sheets, nets: Sequence[Parameters], fold: Indices) -> tuple[Floats, Floats]:
+        """Return (n, K) each rating predicted by the network that did not learn from its fold.
+
+        The first array is for the rating's annotator, the second for a new one.
+        """
         rated = sheets.answers[:, 0] >= 0
         x, fold = inputs(np, sheets.values[rated], sheets.present[rated], sheets.group), fold[rated]
-        shares = np.zeros((len(x), self.shape_.options[0]))
+        who = sheets.annotator[rated]
+        known, new = np.zeros((2, len(x), self.shape_.options[0]))
         for each in range(INNER_FOLDS):
             rows = fold == each
-            shares[rows] = predict(self.shape_, [nets[each]], x[rows], sheets.annotator[rated][rows])
-        return shares
+            known[rows] = predict(self.shape_, [nets[each]], x[rows], who[rows])
+            new[rows] = predict(self.shape_, [nets[each]], x[rows], np.full(rows.sum(), -1))
+        return known, new
 
     def distributions(self, features: EvidenceTable, annotators: Sequence[str | None]) -> Floats:
         """Return (n, K) the distribution of each row for its annotator.

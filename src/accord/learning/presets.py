@@ -47,9 +47,12 @@ PRESETS: Mapping[str, EvaluatorSettings] = {
 }
 """LLM-RUBRIC, MoE-CIU and its SVR, SODA-EVAL, RUBICON, ADOROR as sources with a head; and a score without labels."""
 
+SIMPLE_HEADS = ("judge-mean", "ridge-judge", "ridge", "least-squares", "pls", "trees", "boosting")
+"""Heads with a simple answer model, in the order of `compare`."""
 SIMPLE: Mapping[str, EvaluatorSettings] = {
     "constant": EvaluatorSettings(sources=(), head="constant"),
     "best-column": EvaluatorSettings(head="best-column"),
     "judge-expected": EvaluatorSettings(sources=("rubric",), head="judge-expected"),
+    **{name: EvaluatorSettings(head=name) for name in SIMPLE_HEADS},
 }
-"""Baselines that can be fitted as evaluators; `compare` recommends them if nothing better is found."""
+"""Baselines that can be fitted as evaluators."""

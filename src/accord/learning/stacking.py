@@ -1,11 +1,11 @@
-"""Answer model `auto`: candidates compared on inner folds, and averaged where that helps (docs/decisions/0028).
+"""Answer model `auto`: an average of several models, weighted by held-out error (docs/decisions/0028).
 
-    P(y) = Σ_m w_m·p_m(y),   w = argmax Σ_i log Σ_m w_m·p_m(y_i),   w_m ← mean_i (w_m·p_m(y_i) / Σ_k w_k·p_k(y_i))
+    P(y) = Σ_m w_m·p_m(y),   w = argmin  Σ_i (y_i - Σ_m w_m·μ_m(x_i))² / var(y) + λM·Σ_m (w_m - 1/M)²,   w ≥ 0, Σ w = 1
 
-over ratings predicted without their groups (stacking: Wolpert, 1992; of distributions: Yao et al., 2018). Complex
-models must be shown to be better. A simple candidate (constant, judge, column) is taken alone if its loss is within one
-standard error, over groups, of the average's. Otherwise the plain mean of the personal models is taken unless it is
-significantly worse (p < .05), then equal weights on the same condition, and only then the weights above.
+over ratings predicted without their groups (stacking: Wolpert, 1992; Breiman, 1996); μ_m is the mean of p_m. The
+penalty pulls the weights towards equal ones, which are best while labels are few. There are two vectors of weights: one
+from predictions for the rating's own annotator, one from predictions for a new annotator. For known annotators the
+plain mean of `PERSONAL` models is taken instead if all were tried and their mean is not shown to be worse.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from typing import Any, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from accord.edges import BadInput, install_command
@@ -26,20 +27,18 @@ from accord.learning.network_answers import NetworkAnswers
 from accord.statistics import INNER_FOLDS
 from accord.values import Labels
 
-CANDIDATES = ("constant", "judge", "column", "mixed", "curves", "network")
-"""Candidates from the simplest to the most complex."""
-SIMPLE = ("constant", "judge", "column")
-"""Simple candidates that replace the average unless they are significantly worse."""
+CANDIDATES = ("constant", "judge", "judge-mean", "trees", "mixed", "network")
+"""Models that are averaged unless others are named."""
 PERSONAL = ("mixed", "network")
-"""Candidates that model each annotator. Their plain mean comes first because fitted weights are noisy."""
+"""Models of each annotator."""
+SHOWN = 1.96
+"""Standard errors by which the mean of the personal models must be worse to be replaced."""
 FEWEST_FOR_NETWORK = 500
 """Below this number of labels the network made the average worse and is not tried."""
-FEWEST_FOR_STACK = 20
-"""Below this number of labels the inner folds are too small to compare candidates."""
-LEAST_WEIGHT = 0.1
-SHOWN = 1.96
-"""Fitted weights replace equal weights only if equal weights are worse by this many standard errors."""
-_STEPS = 500
+PENALTY = 3.0
+"""λ: strength that pulls the weights towards equal ones; chosen on five data sets (`benchmarks/first_labels.py`)."""
+LEAST_WEIGHT = 0.02
+"""Models with a lower weight for known and for new annotators are dropped."""
 _NETWORK_SPEED, _NETWORK_START = 2e9, 10.0
 """Approximate training speed on one core in operations per second, and compile time in seconds."""
 
@@ -49,16 +48,20 @@ class CandidateTrial:
     """Result of one candidate.
 
     Attributes:
-        name: One of `CANDIDATES`.
-        loss: Log loss on held-out ratings, in nats; None if it was not tried.
-        weight: Weight in the average.
-        why: Reason why it was skipped, dropped or taken.
+        name: Name of the answer model.
+        rmse: Held-out error for each rating's annotator, in units of the scale; None if it was not tried.
+        rmse_new: Held-out error for a new annotator.
+        weight: Weight in the average for known annotators.
+        weight_new: Weight in the average for a new annotator.
+        why: Reason why it was not tried.
     """
 
     name: str
-    loss: float | None
+    rmse: float | None
+    rmse_new: float | None
     weight: float
-    why: str
+    weight_new: float
+    why: str | None = None
 
 
 Makers = Mapping[str, Callable[[], AnswerModel]]
@@ -66,98 +69,75 @@ Makers = Mapping[str, Callable[[], AnswerModel]]
 
 def fit_stack(
     make: Makers, evidence: EvidenceTable, rated: Ratings, labels: Labels, max_seconds: float
-) -> tuple[AnswerModel, Floats, tuple[CandidateTrial, ...]]:
-    """Compare the candidates on inner folds and fit the selected ones on all ratings.
+) -> tuple[AnswerModel, tuple[Floats, Floats], tuple[CandidateTrial, ...]]:
+    """Weight the candidates by their held-out error and fit those that have weight on all ratings.
 
     Args:
-        make: Makers of the candidates, in the order of `CANDIDATES`.
+        make: Makers of the candidates by name.
         evidence: Evidence from the sources.
         rated: Ratings of the main question.
         labels: All labels.
         max_seconds: A candidate that is expected to take longer is skipped.
 
     Returns:
-        The model (a candidate itself if it has all the weight), (n, K) held-out distributions, and the result of every
-        candidate.
+        The model (a candidate itself if it has all the weight); (n, K) held-out distributions for each rating's
+        annotator and for a new one; and the result of every candidate.
+
+    Raises:
+        BadInput: No candidate can be tried.
     """
     obstacles = {name: _obstacle(name, maker, evidence, rated, max_seconds) for name, maker in make.items()}
-    shares: dict[str, Floats] = {}
+    held_out: dict[str, tuple[Floats, Floats]] = {}
     models: dict[str, AnswerModel] = {}
     for name, maker in make.items():
         if obstacles[name] is None:
-            model = maker()
-            models[name], shares[name] = model, model.cross_predict(maker, model.prepare(evidence), rated, labels)
-    weights, why = choose(rated, shares)
-    kept = {name: weight for name, weight in weights.items() if weight > 0}
+            model = models[name] = maker()
+            held_out[name] = model.cross_predict(maker, model.prepare(evidence), rated, labels)
+    if not models:
+        raise BadInput("; ".join(f"{name}: {reason}" for name, reason in obstacles.items()))
+    means = [np.column_stack([pair[side] @ rated.options for pair in held_out.values()]) for side in (0, 1)]
+    weights = np.array([shrunk_weights(mean, rated.value) for mean in means])  # (2, M)
+    if all(name in models for name in PERSONAL):
+        personal = np.array([name in PERSONAL for name in models]) / len(PERSONAL)
+        worse = (means[0] @ personal - rated.value) ** 2 - (means[0] @ weights[0] - rated.value) ** 2
+        if not _exceeds(worse, rated.group):
+            weights[0] = personal
+    weights = np.where(weights.max(axis=0) < LEAST_WEIGHT, 0.0, weights)
+    weights /= weights.sum(axis=1, keepdims=True)
+    kept = {name: (float(w), float(v)) for name, w, v in zip(models, *weights, strict=True) if max(w, v) > 0}
     for name in kept:
         models[name].fit(models[name].prepare(evidence), rated, labels)
-    trials = tuple(
-        CandidateTrial(name, rated.log_loss(shares[name]), weights[name], why[name]) if name in shares
-        else CandidateTrial(name, None, 0.0, f"not tried: {obstacles[name]}")
-        for name in make
-    )  # fmt: skip
-    average = np.sum([weight * shares[name] for name, weight in kept.items()], axis=0)
+    trials = [
+        CandidateTrial(name, None, None, 0.0, 0.0, f"not tried: {obstacle}")
+        for name, obstacle in obstacles.items()
+        if obstacle is not None
+    ]
+    for place, name in enumerate(models):
+        error, error_new = (float(np.sqrt(np.mean((mean[:, place] - rated.value) ** 2))) for mean in means)
+        trials.append(CandidateTrial(name, error, error_new, *weights[:, place].tolist()))
+    known, new = (np.sum([kept[name][side] * held_out[name][side] for name in kept], axis=0) for side in (0, 1))
     if len(kept) == 1:
-        return models[next(iter(kept))], average, trials
-    return StackedAnswers({name: models[name] for name in kept}, kept), average, trials
+        return models[next(iter(kept))], (known, new), tuple(trials)
+    return StackedAnswers({name: models[name] for name in kept}, kept), (known, new), tuple(trials)
 
 
-def choose(rated: Ratings, shares: Mapping[str, Floats]) -> tuple[dict[str, float], dict[str, str]]:
-    """Return the weight of each candidate, with the reason.
-
-    Args:
-        rated: n ratings.
-        shares: (n, K) held-out distributions by candidate, simplest first.
-    """
-    names, rows = list(shares), np.arange(len(rated))
-    chances = np.column_stack([np.maximum(shares[name][rows, rated.answer], 1e-12) for name in names])
-    weights = simplex_weights(chances)
-    weights = np.where(weights < LEAST_WEIGHT, 0.0, weights)
-    weights /= weights.sum()
-    loss = -np.log(chances @ weights)
-    for place, name in enumerate(names):
-        if name in SIMPLE:
-            worse, error = clustered_mean(-np.log(chances[:, place]) - loss, rated.group)
-            if worse <= error:
-                why = dict.fromkeys(names, f"{name} is simpler, and not shown to be worse")
-                why[name] = f"{worse:.3f} worse than the average of all, within one standard error ({error:.3f})"
-                return {candidate: float(candidate == name) for candidate in names}, why
-    personal = np.array([name in PERSONAL for name in names])
-    averages = {
-        f"the plain mean of {' and '.join(np.array(names)[personal])}": personal,
-        "an equal weight": weights > 0,
-    }
-    rule = "weighted by held-out log loss"
-    for average, taken in averages.items():
-        equal = taken / max(np.count_nonzero(taken), 1)
-        worse, error = clustered_mean(-np.log(np.maximum(chances @ equal, 1e-12)) - loss, rated.group)
-        if worse <= SHOWN * error:
-            weights, rule = equal, f"{average} is not shown to be worse"
-            break
-    why = {
-        name: f"part of the average: {rule}" if weight else "adds little to the others"
-        for name, weight in zip(names, weights, strict=True)
-    }
-    return dict(zip(names, weights.tolist(), strict=True)), why
+def shrunk_weights(means: Floats, value: Floats) -> Floats:
+    """Return (M,) weights of M models from their held-out means (n, M) and the ratings (n,)."""
+    count = means.shape[1]
+    spread = float(value.std()) or 1.0
+    pull = np.sqrt(PENALTY * count)
+    sum_to_one = 1e4 * np.ones((1, count))
+    rows = np.vstack([means / spread, pull * np.eye(count), sum_to_one])
+    weights = scipy.optimize.nnls(rows, np.concatenate([value / spread, np.full(count, pull / count), [1e4]]))[0]
+    return np.asarray(weights / weights.sum())
 
 
-def simplex_weights(chances: Floats) -> Floats:
-    """Return (M,) weights that maximize Σ log(chances @ w) by expectation-maximization, for (n, M) chances above 0."""
-    rows, models = chances.shape
-    weights = np.full(models, 1 / models)
-    for _ in range(_STEPS):
-        weights = weights * ((1 / (chances @ weights)) @ chances) / rows
-    return np.asarray(weights)
-
-
-def clustered_mean(values: Floats, group: NDArray[Any]) -> tuple[float, float]:
-    """Return the mean of n values and its standard error, clustered by group."""
+def _exceeds(values: Floats, group: NDArray[Any]) -> bool:
+    """Return True if the mean of n values is `SHOWN` standard errors above 0, clustered by group."""
     _, of = np.unique(np.asarray(group).astype(str), return_inverse=True)
     mean, count = float(values.mean()), int(of.max()) + 1
-    if count < 2:
-        return mean, float("inf")
     sums = np.bincount(of, weights=values - mean)
-    return mean, float(np.sqrt((sums**2).sum() * count / (count - 1)) / len(values))
+    return count > 1 and mean > SHOWN * float(np.sqrt((sums**2).sum() * count / (count - 1))) / len(values)
 
 
 def _obstacle(
@@ -165,8 +145,6 @@ def _obstacle(
 ) -> str | None:
     """Return the reason why a candidate cannot be tried on these ratings, or None."""
     groups = len(set(rated.group))
-    if name == "column" and len(evidence.expected().columns) < 2:
-        return "the evidence has a single column, which the other candidates use"
     if name == "curves" and (len(set(rated.text)) < FEWEST_TEXTS or groups < 2):
         return f"{len(set(rated.text))} texts of {groups} groups; curves need {FEWEST_TEXTS} texts of two groups"
     if name != "network":
@@ -187,11 +165,12 @@ class ConstantAnswers(AnswerModel):
     """Frequency of each option, regardless of evidence and annotator."""
 
     name = "constant"
+    differs_by_annotator = False
 
     def fit_predict(self, features: EvidenceTable, rated: Ratings, labels: Labels) -> Floats:
         """Count the answers."""
         self.fit(features, rated, labels)
-        return self.cross_predict(ConstantAnswers, features, rated, labels)
+        return self.cross_predict(ConstantAnswers, features, rated, labels)[0]
 
     def fit(self, features: EvidenceTable, rated: Ratings, labels: Labels) -> None:
         """Count the answers, with one further rating spread over all options."""
@@ -223,12 +202,17 @@ class ConstantAnswers(AnswerModel):
 
 
 class StackedAnswers(AnswerModel):
-    """Weighted average of fitted models; the weights sum to 1."""
+    """Weighted average of fitted models.
+
+    Args:
+        parts: Models by name.
+        weights: Weights of each model by name: for known annotators, and for a new one; each sums to 1.
+    """
 
     name = "stack"
 
-    def __init__(self, parts: Mapping[str, AnswerModel], weights: Mapping[str, float]) -> None:
-        self.parts, self.weights = dict(parts), dict(weights)
+    def __init__(self, parts: Mapping[str, AnswerModel], weights: Mapping[str, Sequence[float]]) -> None:
+        self.parts, self.weights = dict(parts), {name: tuple(map(float, pair)) for name, pair in weights.items()}
 
     def prepare(self, evidence: EvidenceTable) -> EvidenceTable:
         """Return the evidence as the parts read it if all read it the same way, otherwise unchanged."""
@@ -244,12 +228,15 @@ class StackedAnswers(AnswerModel):
         raise BadInput("a stack combines fitted models; use fit_stack")
 
     def distributions(self, features: EvidenceTable, annotators: Sequence[str | None]) -> Floats:
-        """Return (n, K) the weighted mean of the parts' distributions."""
-        shares = [
-            self.weights[name] * model.distributions(model.prepare(features), annotators)
-            for name, model in self.parts.items()
-        ]
-        return np.asarray(np.sum(shares, axis=0))
+        """Return (n, K) the mean of the parts' distributions, by the weights of each row's annotator."""
+        everyone = set(self.annotators)
+        is_known = np.array([name is not None and str(name) in everyone for name in annotators], dtype=bool)
+        total: Floats | float = 0.0
+        for name, model in self.parts.items():
+            weight = np.where(is_known, *self.weights[name])
+            if weight.any():
+                total = total + weight[:, None] * model.distributions(model.prepare(features), annotators)
+        return np.asarray(total)
 
     @property
     def annotators(self) -> list[str]:
@@ -258,7 +245,7 @@ class StackedAnswers(AnswerModel):
 
     def describe(self) -> dict[str, Any]:
         """Return the description of the heaviest part, with the others under `parts`."""
-        first, *others = sorted(self.parts, key=lambda name: (name != "mixed", -self.weights[name]))
+        first, *others = sorted(self.parts, key=lambda name: (name != "mixed", -max(self.weights[name])))
         return {**self.parts[first].describe(), "parts": {name: self.parts[name].describe() for name in others}}
 
     def state(self) -> tuple[dict[str, Any], Arrays]:

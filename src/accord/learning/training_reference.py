@@ -46,6 +46,9 @@ class ScaleLevels:
         options = len(rated.options)
         if options <= MOST_LEVELS:
             return cls(np.arange(options), np.ones(options))
+        if not len(rated):
+            of = np.arange(options) * MOST_LEVELS // options
+            return cls(of, 1 / np.bincount(of)[of])
         ranks = np.arange(1, MOST_LEVELS) / MOST_LEVELS
         last = np.unique(np.quantile(rated.answer, ranks, method="higher"))
         inner = last[last < options - 1]
@@ -183,6 +186,7 @@ class _ReferenceCard(BaseModel):
     columns: list[dict[str, Any]]
     counts: dict[str, Annotated[int, Field(ge=0)]]
     quantile: float | None = Field(ge=0, allow_inf_nan=False)
+    quantile_new: float | None = Field(ge=0, allow_inf_nan=False)
     groups: int = Field(ge=0)
     coverage: float = Field(gt=0, lt=1)
     versions: list[str]
@@ -198,7 +202,8 @@ class TrainingReference:
         options: (K,) options of the main question.
         levels: Levels that the answer model learned.
         counts: Number of labels by annotator.
-        quantile: q of the conformal bands; ∞ if there are too few groups.
+        quantile: q of the conformal bands for known annotators; ∞ if there are too few groups.
+        quantile_new: q for a new annotator.
         groups: Number of groups that the bands rest on.
         coverage: Coverage of the bands.
         out_of_distribution: Distance to the training inputs.
@@ -213,6 +218,7 @@ class TrainingReference:
     levels: ScaleLevels
     counts: Mapping[str, int]
     quantile: float
+    quantile_new: float
     out_of_distribution: OutOfDistribution
     versions: tuple[str, ...]
     history: Floats
@@ -227,13 +233,23 @@ class TrainingReference:
         features: EvidenceTable,
         rated: Ratings,
         levels: ScaleLevels,
-        distributions: Floats,
+        distributions: tuple[Floats, Floats],
         annotators: list[str],
         coverage: float,
     ) -> Self:
-        """Return the reference of an evaluator's evidence, ratings and (n, K) held-out distributions."""
+        """Return the reference of an evaluator's evidence and ratings.
+
+        Args:
+            features: Evidence that the answer model read.
+            rated: n ratings.
+            levels: Levels of the scale.
+            distributions: (n, K) held-out distributions for each rating's annotator, and for a new one.
+            annotators: Names of the annotators that the model learned from.
+            coverage: Coverage of the bands.
+        """
         rows, first = np.unique(rated.row, return_index=True)
         learned_from, groups = features.take(rows), [str(name) for name in rated.group]
+        known, new = (band_quantile(rated.options, each, rated.value, coverage, groups) for each in distributions)
         kept = _complete(learned_from)
         group = np.unique(groups, return_inverse=True)[1][first]
         return cls(
@@ -241,7 +257,8 @@ class TrainingReference:
             options=rated.options,
             levels=levels,
             counts=rated.counts(annotators),
-            quantile=band_quantile(rated.options, distributions, rated.value, coverage, groups),
+            quantile=known,
+            quantile_new=new,
             out_of_distribution=OutOfDistribution.fit(learned_from, [groups[row] for row in first]),
             versions=tuple(judge_versions(features, rated)),
             history=matrix(learned_from)[kept],
@@ -317,18 +334,18 @@ class TrainingReference:
         present = np.isfinite(self.history)
         return EvidenceTable(names, self.columns, np.where(present, self.history, 0.0), present)
 
-    def bands(self, features: EvidenceTable, distributions: Floats) -> Floats:
+    def bands(self, features: EvidenceTable, distributions: Floats, is_new: NDArray[np.bool_]) -> Floats:
         """Return (n, 2) the band of each row; a row that lacks usual evidence gets at least a normal interval.
+
+        `is_new` (n,) is True for predictions for a new annotator.
 
         q was measured on complete rows, so it does not apply to distributions that are wide because evidence is
         missing.
         """
         is_lacking = self.lacking(features).any(axis=1)
-        return bands(self.options, distributions, np.where(is_lacking, self._normal_quantile, self.quantile))
-
-    @cached_property
-    def _normal_quantile(self) -> float:
-        return max(self.quantile, float(normal_quantile((1 + self.coverage) / 2)))
+        quantile = np.where(is_new, self.quantile_new, self.quantile)
+        least = float(normal_quantile((1 + self.coverage) / 2))
+        return bands(self.options, distributions, np.where(is_lacking, np.maximum(quantile, least), quantile))
 
     def lacking(self, features: EvidenceTable) -> NDArray[np.bool_]:
         """Return (n, d) True for missing values that nearly all training rows had."""
@@ -370,7 +387,7 @@ class TrainingReference:
         """Return the band as JSON."""
         if self.no_band:
             return {"band_quantile": None, "band": self.no_band}
-        return {"band_quantile": self.quantile}
+        return {"band_quantile": self.quantile, "band_quantile_new": self.quantile_new}
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Return the reference as JSON and arrays."""
@@ -378,6 +395,7 @@ class TrainingReference:
             "columns": [asdict(column) for column in self.columns],
             "counts": dict(self.counts),
             "quantile": self.quantile if np.isfinite(self.quantile) else None,
+            "quantile_new": self.quantile_new if np.isfinite(self.quantile_new) else None,
             "groups": self.groups,
             "coverage": self.coverage,
             "versions": list(self.versions),
@@ -401,6 +419,7 @@ class TrainingReference:
             levels=ScaleLevels(arrays["level_of"], arrays["share_within"]),
             counts=about.counts,
             quantile=float("inf") if about.quantile is None else about.quantile,
+            quantile_new=float("inf") if about.quantile_new is None else about.quantile_new,
             groups=about.groups,
             coverage=about.coverage,
             out_of_distribution=OutOfDistribution.from_arrays(arrays),

@@ -30,3 +30,4 @@ from .rubric_inference import infer_scale as infer_scale, InferredRubric as Infe
 from .rubric_inference import ObservedAnswers as ObservedAnswers, off_scale as off_scale
 from .rubric_inference import positions_among as positions_among, rescaled as rescaled
 from .synthesising import SynthRun as SynthRun
+from .fitting import FEWEST_TO_TEST as FEWEST_TO_TEST

@@ -93,7 +93,7 @@ def compare(
         if not systems:
             raise _none_made(unmade)
         on_step("baselines")
-        others = baselines(experiment, without=[system.name for system in systems])
+        others = baselines(experiment, [system.name for system in systems], with_models=not only)
         on_step("intervals")
         decision = _decision(project, systems, others, candidates, experiment)
         first = next(system for system in (*systems, *others) if system.name == decision.tested)
@@ -144,7 +144,8 @@ def _decision(
 
     # A recorded judge cannot score new conversations, so systems that use only its answers cannot be chosen.
     chosen, rest = ([*systems], simple) if project.recordings else ([*systems, *simple], [])
-    return decide(chosen, costs, constant, experiment.ratings, project.config.seed, curve, rest)
+    default = project.config.evaluator
+    return decide(chosen, costs, constant, experiment.ratings, project.config.seed, curve, rest, default)
 
 
 def _none_made(unmade: Mapping[str, str]) -> BadInput:

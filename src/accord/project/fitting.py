@@ -6,12 +6,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from accord.edges import AccordError, BadInput
+from accord.edges import AccordError, BadInput, count_of
 from accord.evidence import EvidenceTable, Source, Training, in_pairs, joined, ratings
 from accord.learning import (
     CARD,
@@ -22,6 +23,7 @@ from accord.learning import (
     Predictions,
     TrainingSet,
     learns,
+    level_of,
     make_evaluator,
     make_head,
     saved_as,
@@ -48,6 +50,10 @@ from accord.values import Labels, Question, content_hash
 if TYPE_CHECKING:
     from accord.project.project import Project
 
+FEWEST_TO_TEST = 10
+"""With fewer ratings nothing is held out."""
+MOST_UNRATED = 1000
+"""Number of unrated samples whose evidence is used with few labels."""
 SIGNIFICANCE = 0.05
 """Level of tests, after Holm's correction."""
 OnStage = Callable[[str], None]
@@ -254,21 +260,40 @@ def _shared_source(source: Source, fitted: list[Evaluator]) -> Source | None:
 
 
 def _fit_one(project: Project, evaluator: Evaluator, models: Models, step: OnAnswer, on_stage: OnStage) -> Fitted:
-    if not evaluator.head.needs_labels and not project.rated(evaluator.question.id):
-        return _without_labels(project, evaluator)
+    rated = project.rated(evaluator.question.id)
+    if not rated and (evaluator.starts_without_labels or not evaluator.head.needs_labels):
+        return _untested(project, evaluator, rated)
+    if evaluator.starts_without_labels:
+        train, _ = project.training(evaluator)
+        labels = train.labels.on(evaluator.question.id)
+        if len(labels) < FEWEST_TO_TEST or len({train.group_of(target) for target in labels.targets}) < 2:
+            return _untested(project, evaluator, train.labels)
     return _with_labels(project, evaluator, models, step, on_stage)
 
 
-def _without_labels(project: Project, evaluator: Evaluator) -> Fitted:
-    """Fit a head that needs no labels on the evidence of every conversation."""
+def _untested(project: Project, evaluator: Evaluator, labels: Labels) -> Fitted:
+    """Fit a head on too few labels to hold some out, with the evidence of up to `MOST_UNRATED` other samples.
+
+    Raises:
+        BadInput: There are no conversations, or the head needs more labels.
+    """
     if evaluator.choose:
         raise BadInput("`choose` needs labels; set the values under `settings` instead")
-    samples = list(project.all_samples(evaluator.level))
+    level = evaluator.level or level_of(labels.on(evaluator.question.id).targets)
+    samples = {sample.target: sample for sample in islice(project.all_samples(level), MOST_UNRATED)}
+    samples |= {sample.target: sample for sample in project.samples(labels.targets)}
     if not samples:
         raise BadInput("no conversations to learn from; import some: accord import chats.jsonl")
-    table = project.measure(evaluator.sources, samples)
-    fitted = replace(evaluator.fitted_on(table, Labels([])), level=evaluator.level or "conversation")
-    return Fitted(fitted, learned_from=len(table))
+    table = project.measure(evaluator.sources, list(samples.values()))
+    fitted = replace(evaluator.fitted_on(table, labels), level=level or "conversation")
+    rated = labels.on(evaluator.question.id)
+    if not rated:
+        return Fitted(fitted, learned_from=len(table))
+    caution = (
+        f"learned from {count_of(len(rated), 'rating')}, too few to hold some out, so the agreement with people is "
+        f"unknown; rate at least {FEWEST_TO_TEST} replies or conversations of several contexts"
+    )
+    return Fitted(fitted, learned_from=len(table), cautions=[caution])
 
 
 def _with_labels(project: Project, evaluator: Evaluator, models: Models, step: OnAnswer, on_stage: OnStage) -> Fitted:

@@ -12,6 +12,7 @@ from accord.edges import BadInput
 from accord.models import JUDGE, ModelSettings
 from accord.project import (
     EVALUATORS,
+    FEWEST_TO_TEST,
     Compared,
     Config,
     FileSurvey,
@@ -151,16 +152,11 @@ def run_project(
         on_stage("reading")
         options_of_import = _import_options(survey, rubric, options, note)
         imported = project.import_(survey.files, format, columns, skip_bad_rows, options=options_of_import)
-        _check_enough(project, note)
-        if any(config.models[role].mode != "recorded" for role in _asked_roles(project)):
-            on_stage("judging")
-            project.judge(selection=JudgeSelection(everything=True))
+        if aside := synthetic_note(project):
+            note(aside)
+        _judge(project, on_stage)
         agreement = _recorded_agreement(project, on_stage, note)
-        compared, name = None, options.evaluator
-        if name is None:
-            compared = project.compare(on_step=lambda step: on_stage(f"comparing: {step}"))
-            name = compared.best
-            note(str(compared.comparison.decision))
+        compared, name = _compare(project, options.evaluator, on_stage, note)
         saved = out / EVALUATORS / name
         fitted = project.fit(name, out=saved, on_stage=lambda step: on_stage(f"learning {step}"))
         if compared is not None:
@@ -168,12 +164,14 @@ def run_project(
         used = config.model_copy(update={"models": dict(project.model_settings)})
         if not folder.write(PROJECT_FILE, project_text(used, name, out, options.template)):
             note(f"{folder.path(PROJECT_FILE)} was edited and is kept unchanged")
-        files |= {"evaluator": saved, "scores": out / "scores.jsonl", "report": out / "report.html"}
+        files |= {"evaluator": saved, "scores": out / "scores.jsonl"}
         on_stage("scoring")
         conversations, scoring = project.store.conversations(), ScoreOptions(turns=options.turns)
         scored = score(project, fitted.evaluator, conversations, files["scores"], options=scoring, command="run")
-        on_stage("reporting")
-        write_report(project, files["report"], fitted, options.about)
+        if fitted.held_out is not None:
+            on_stage("reporting")
+            files["report"] = out / "report.html"
+            write_report(project, files["report"], fitted, options.about)
     return RunResult(imported, compared, fitted, scored, agreement, files, notes)
 
 
@@ -194,10 +192,13 @@ def _with_edited_rubric(
     return config.model_copy(update={"rubric": str(path)}), replace(options, infers=False)
 
 
-def _asked_roles(project: Project) -> list[str]:
-    """Return the roles of configured models that the default evaluator uses."""
-    roles = project.evaluator(project.config.evaluator).roles
-    return [role for role in roles if role in project.config.models]
+def _judge(project: Project, on_stage: Callable[[str], None]) -> None:
+    """Ask the configured models that the default evaluator uses, unless all are recorded."""
+    models = project.config.models
+    asked = [role for role in project.evaluator(project.config.evaluator).roles if role in models]
+    if any(models[role].mode != "recorded" for role in asked):
+        on_stage("judging")
+        project.judge(selection=JudgeSelection(everything=True))
 
 
 def _recorded_agreement(
@@ -216,21 +217,19 @@ def _recorded_agreement(
     return recorded_agreement(project.recordings, project.rubric, labels, samples)
 
 
-def _check_enough(project: Project, note: Callable[[str], None]) -> None:
-    """Check that there are at least two rated conversations per fold.
-
-    Raises:
-        BadInput: There are too few rated conversations.
-    """
-    if aside := synthetic_note(project):
-        note(aside)
-    main, needed = project.rubric.main, 2 * project.config.folds
-    rated = len({target.conversation for target in project.rated(main).targets})
-    if rated < needed:
-        raise BadInput(
-            f"{rated} conversations are rated on {main!r}; at least {needed} are needed for training and testing. Rate "
-            "more, or name another question: --main"
-        )
+def _compare(
+    project: Project, named: str | None, on_stage: Callable[[str], None], note: Callable[[str], None]
+) -> tuple[Compared | None, str]:
+    """Compare all evaluators and return the recommended one, unless one is named or there are too few ratings."""
+    rated, default = project.rated(project.rubric.main), project.config.evaluator
+    if named is not None or len(rated) < FEWEST_TO_TEST:
+        return None, named or default
+    train, _ = project.training(project.evaluator(default))
+    if len({train.group_of(target) for target in rated.targets}) < 2:
+        return None, default
+    compared = project.compare(on_step=lambda step: on_stage(f"comparing: {step}"))
+    note(str(compared.comparison.decision))
+    return compared, compared.best
 
 
 def _rubric(config: Config, survey: FileSurvey, options: RunOptions, note: Callable[[str], None]) -> Rubric:

@@ -289,6 +289,8 @@ def grouped_folds(
 ) -> Iterator[Split]:
     """Yield the splits of a cross-validation over groups: every group is tested once.
 
+    With fewer groups than folds, each group is a fold.
+
     Args:
         groups: Names of the groups to test, repeats allowed.
         folds: Number of folds.
@@ -296,11 +298,15 @@ def grouped_folds(
         always: Groups that are learned from in every fold and never tested.
 
     Raises:
-        BadInput: There are fewer groups than folds.
+        BadInput: There is a single group.
     """
+    folds = min(folds, len(set(groups)))
+    if folds < 2:
+        raise BadInput(
+            "the ratings belong to one group (the same conversation or context), so nothing can be held out; rate "
+            "conversations of at least two groups"
+        )
     place = fold_of(groups, folds, seed)
-    if len(place) < folds:
-        raise BadInput(f"{len(place)} rated conversations cannot make {folds} folds; rate more, or use fewer folds")
     for fold in range(folds):
         test = frozenset(name for name, at in place.items() if at == fold)
         yield Split((frozenset(place) - test) | frozenset(always), test)

@@ -13,7 +13,17 @@ from numpy.typing import NDArray
 
 from accord.edges import UnknownName
 from accord.evidence import EvidenceTable, Ratings, Tabular, comparison_table
-from accord.learning import PMI, PRESETS, Experiment, Factory, JudgeExpected, Predictions, RandomDraw, make_head
+from accord.learning import (
+    PMI,
+    PRESETS,
+    SIMPLE_HEADS,
+    Experiment,
+    Factory,
+    JudgeExpected,
+    Predictions,
+    RandomDraw,
+    make_head,
+)
 from accord.methods import LOWEST_SCORE, SCORE
 from accord.statistics import (
     DRAWS,
@@ -257,12 +267,16 @@ def _factory(name: str) -> Factory:
     return lambda question: make_head(head, question, settings)
 
 
-def baselines(experiment: Experiment, without: Collection[str] = ()) -> list[Predictions]:
-    """Return the predictions of the baselines that the evidence allows."""
+def baselines(experiment: Experiment, without: Collection[str] = (), with_models: bool = False) -> list[Predictions]:
+    """Return the predictions of the baselines that the evidence allows, `with_models` also of simple answer models."""
     make: dict[str, Factory] = {"random": partial(RandomDraw, random_state=experiment.seed)}
+    possible = _possible(experiment.evidence, experiment.question)
+    if with_models and BEST_COLUMN in possible:
+        is_judged = JUDGE_ALONE in possible
+        possible += [name for name in SIMPLE_HEADS if is_judged or "judge" not in name]
     return [
         experiment.run(name, make.get(name) or _factory(name), ["baseline", name, experiment.seed])
-        for name in _possible(experiment.evidence, experiment.question)
+        for name in possible
         if name not in without
     ]
 

@@ -5,6 +5,7 @@ evaluators, the raw judge and the best single column. A candidate is supported i
 shows it to be better than the constant, with p corrected for the number of candidates by Holm's method. Among the
 supported ones the one-standard-error rule (Breiman et al. 1984, section 3.4.3) picks the simplest whose mean squared
 error is within one standard error of the lowest; the standard error is that of the paired difference, over groups.
+Without support the project's default evaluator is used: with few labels its average is close to the constant.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ class Decision:
     """The evaluator to use, and whether the labels support using it.
 
     Attributes:
-        evaluator: The evaluator to fit. Without support it is one whose error is below the constant's by more than one
-            standard error, or else `constant`.
+        evaluator: The evaluator to fit. Without support it is the default one; without a default, one whose error is
+            below the constant's by more than one standard error, or else `constant`.
         is_supported: True if it predicts a new annotator better than the constant does, beyond chance.
         rmse: RMSE for a new annotator by system, on the ratings that all candidates scored, in units of the scale.
         tests: Paired tests of the RMSE for a new annotator: `tested` against the constant, the best column and the
@@ -143,6 +144,7 @@ def decide(
     seed: int,
     curve: Callable[[Predictions], Sequence[Gain]] = lambda system: (),
     others: Sequence[Predictions] = (),
+    default: str | None = None,
 ) -> Decision:
     """Choose among candidates by their error for a new annotator.
 
@@ -156,11 +158,12 @@ def decide(
             labels do not support a choice.
         others: Held-out predictions of the raw judge and the best column if they cannot be chosen; the choice is still
             tested against them.
+        default: Evaluator that is preferred among equally complex ones, and used without support.
     """
     by_name = {each.name: each for each in (*candidates, *others, constant)}
     errors = {name: (each.new_value - rated.value) ** 2 for name, each in by_name.items()}
     gains = {each.name: _gain(errors[CONSTANT], errors[each.name], rated) for each in candidates}
-    order = sorted(gains, key=lambda name: (costs[name], -gains[name].value))
+    order = sorted(gains, key=lambda name: (costs[name], name != default, -gains[name].value))
 
     def tested(name: str, against: str) -> PairedTest | None:
         rows = np.flatnonzero(np.isfinite(errors[name]) & np.isfinite(errors[against]))
@@ -184,6 +187,8 @@ def decide(
     if supported:
         return replace(decision, known=_better_for_known(chosen, candidates, rated))
     needed = labels_needed([*curve(by_name[best]), gains[best]])
+    if default in gains:
+        return replace(decision, evaluator=str(default), labels_needed=needed)
     promising = [name for name in order if gains[name].value > gains[name].error]
     meanwhile = _simplest_within_one_error(promising, errors, gains, rated) if promising else CONSTANT
     return replace(decision, evaluator=meanwhile, labels_needed=needed)

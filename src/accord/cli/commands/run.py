@@ -155,7 +155,8 @@ def main_job(
 
 
 def _text(result: Mapping[str, Any], learned: str) -> str:
-    link = Path(result["files"]["report"]).resolve().as_uri()
+    report = result["files"].get("report")
+    link = [] if report is None else [Path(report).resolve().as_uri()]
     files = "\n".join(f"{name:10} {path}" for name, path in result["files"].items())
     parts = [part for part in (result["verdict"], result["about"]) if part]
     parts.append(imported_text(result["imported"]))
@@ -167,7 +168,7 @@ def _text(result: Mapping[str, Any], learned: str) -> str:
     plural = "replies" if scored["level"] == "turn" else "conversations"
     mean = figure_text(scored["mean"], None, None)
     summary = "\n".join([f"{scored['scored']} {plural} scored, mean {mean}", *training_text(scored)])
-    return "\n\n".join([*parts, learned, summary, f"{files}\n{link}"])
+    return "\n\n".join([*parts, learned, summary, "\n".join([files, *link])])
 
 
 def recorded_text(rows: Sequence[Mapping[str, Any]]) -> str:

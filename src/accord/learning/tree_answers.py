@@ -1,0 +1,243 @@
+"""Answer models `trees` and `boosting`: ensembles of regression trees, stored as arrays.
+
+    trees     P(y ≤ k | x) = mean over trees of the frequency of y ≤ k in the leaf of x   (Geurts et al., 2006)
+    boosting  μ(x) = ȳ + η Σ_t h_t(x), followed by an ordered probit                      (Friedman, 2001)
+
+Trees split by the sum of squared errors of the K - 1 indicators y ≤ k, which is the ranked probability score. The
+contribution of a column is the change of the prediction at the splits on it, along the path to the leaf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from accord.evidence import Arrays, EvidenceTable, Ratings
+from accord.learning.answer_model import AnswerModel, Floats, Indices, TextMeanModel, matrix, part_arrays, prefixed
+from accord.learning.ordinal import OrdinalLink
+from accord.learning.rating_layout import standardization
+from accord.values import Labels
+
+TREES, INNER_TREES = 100, 40
+"""Number of trees, and of those that predict held-out ratings."""
+LEAST_IN_LEAF, MOST_LEAVES = 5, 200
+"""Smallest number of texts in a leaf, and largest number of leaves of a tree with leaves of equal size."""
+ROUNDS, DEPTH, LEARNING_RATE = 120, 3, 0.05
+_ROWS_AT_ONCE = 256
+
+
+@dataclass(frozen=True)
+class TreeEnsemble:
+    """Binary trees whose values add up.
+
+    Attributes:
+        roots: (T,) node of each tree's root.
+        feature: (N,) column that a node splits on.
+        threshold: (N,) rows with at most this value go left.
+        children: (N, 2) left and right child; a leaf is its own child.
+        value: (N, m) mean of the training rows in a node, or of their residuals, divided by T for a mean of trees.
+        fill: (d,) replacement of missing values.
+    """
+
+    roots: Indices
+    feature: Indices
+    threshold: Floats
+    children: Indices
+    value: Floats
+    fill: Floats
+
+    @classmethod
+    def of(cls, trees: Iterable[Any], scale: float, fill: Floats) -> Self:
+        """Return fitted trees of scikit-learn (`tree_`), their values multiplied by `scale`."""
+        parts = list(trees)
+        sizes = np.array([tree.node_count for tree in parts])
+        roots = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+        children = [np.column_stack([tree.children_left, tree.children_right]) for tree in parts]
+        own = [np.arange(size)[:, None] for size in sizes]
+        joined = [np.where(side < 0, leaf, side) + root for side, leaf, root in zip(children, own, roots, strict=True)]
+        return cls(
+            roots.astype(np.intp),
+            np.concatenate([np.maximum(tree.feature, 0) for tree in parts]).astype(np.intp),
+            np.concatenate([tree.threshold for tree in parts]),
+            np.concatenate(joined).astype(np.intp),
+            scale * np.concatenate([tree.value[:, :, 0] for tree in parts]),
+            fill,
+        )
+
+    def sums(self, X: Floats) -> Floats:
+        """Return (n, m) the sum over trees of the values of the rows' leaves."""
+        result = np.empty((len(X), self.value.shape[1]))
+        for rows, paths in self._paths(X):
+            result[rows] = self.value[paths[-1]].sum(axis=1)
+        return result
+
+    def contributions(self, X: Floats, weights: Floats) -> Floats:
+        """Return (n, d) the contribution of each column to `sums` @ weights (m,)."""
+        value = self.value @ weights
+        result = np.zeros(X.shape)
+        for rows, paths in self._paths(X):
+            own = np.arange(rows.start, rows.start + len(paths[0]))[:, None]
+            for node, following in zip(paths, paths[1:], strict=False):
+                np.add.at(
+                    result, (np.broadcast_to(own, node.shape), self.feature[node]), value[following] - value[node]
+                )
+        return result
+
+    def _paths(self, X: Floats) -> Iterable[tuple[slice, list[Indices]]]:
+        """Yield rows and the (rows, T) nodes on their paths, from the roots to the leaves."""
+        known = np.where(np.isnan(X), self.fill, X).astype(np.float32)  # the precision in which the trees were learned
+        for start in range(0, len(known), _ROWS_AT_ONCE):
+            part = known[start : start + _ROWS_AT_ONCE]
+            own = np.arange(len(part))[:, None]
+            paths = [np.broadcast_to(self.roots, (len(part), len(self.roots)))]
+            while True:
+                node = paths[-1]
+                goes_right = part[own, self.feature[node]] > self.threshold[node]
+                following = self.children[node, goes_right.astype(np.intp)]
+                if (following == node).all():
+                    break
+                paths.append(following)
+            yield slice(start, start + len(part)), paths
+
+    def arrays(self) -> Arrays:
+        """Return the fields as arrays to save."""
+        return {name: np.asarray(array) for name, array in vars(self).items()}
+
+
+class TreeAnswers(AnswerModel):
+    """Mean frequencies of the leaves of extremely randomized trees.
+
+    Args:
+        trees: Number of trees.
+    """
+
+    name = "trees"
+    uses_other_questions = False
+    differs_by_annotator = False
+
+    def __init__(self, trees: int = TREES) -> None:
+        self.trees = trees
+
+    def fit_predict(self, features: EvidenceTable, rated: Ratings, labels: Labels) -> Floats:
+        """Learn, and return (n, K) distributions predicted without each rating's inner fold."""
+        self.fit(features, rated, labels)
+        return self.cross_predict(TreeAnswers, features, rated, labels)[0]
+
+    def cross_predict(
+        self, make: Callable[[], AnswerModel], features: EvidenceTable, rated: Ratings, labels: Labels
+    ) -> tuple[Floats, Floats]:
+        """Return (n, K) held-out distributions of `INNER_TREES` trees; `make` is not used."""
+        return super().cross_predict(lambda: TreeAnswers(INNER_TREES), features, rated, labels)
+
+    def fit(self, features: EvidenceTable, rated: Ratings, labels: Labels) -> None:
+        """Learn the share of answers y ≤ k of each text."""
+        from sklearn.ensemble import ExtraTreesRegressor
+
+        texts, place = np.unique(rated.row, return_inverse=True)
+        weight = np.bincount(place).astype(float)
+        below = rated.answer[:, None] <= np.arange(len(rated.options) - 1)
+        share = np.column_stack([np.bincount(place, column) for column in below.T]) / weight[:, None]
+        X, self.options_ = matrix(features)[texts], rated.options
+        fill = standardization(X)[0]
+        least = max(LEAST_IN_LEAF, len(texts) // MOST_LEAVES)
+        forest = ExtraTreesRegressor(self.trees, min_samples_leaf=least, random_state=0)
+        forest.fit(np.where(np.isnan(X), fill, X), share if share.shape[1] > 1 else share[:, 0], weight)
+        self.trees_ = TreeEnsemble.of((tree.tree_ for tree in forest.estimators_), 1 / self.trees, fill)
+        self.floor_ = 1 / (2 * len(rated) + len(rated.options))
+        self.people_ = sorted({str(name) for name in rated.annotator})
+
+    def distributions(self, features: EvidenceTable, annotators: Sequence[str | None]) -> Floats:
+        """Return (n, K) the mean frequencies of each row's leaves, the same for every annotator."""
+        below = self.trees_.sums(matrix(features))
+        shares = np.diff(below, axis=1, prepend=0.0, append=1.0)
+        return np.asarray((1 - shares.shape[1] * self.floor_) * np.maximum(shares, 0.0) + self.floor_)
+
+    def contributions(self, features: EvidenceTable) -> Floats:
+        """Return (n, d) the contribution of each column to the predicted mean rating."""
+        # E[y] = y_K - Σ_k P(y ≤ k)·(y_{k+1} - y_k)
+        return self.trees_.contributions(matrix(features), -np.diff(self.options_))
+
+    @property
+    def annotators(self) -> list[str]:
+        """Sorted names of the annotators that the model learned from; all get the same predictions."""
+        return self.people_
+
+    def describe(self) -> dict[str, Any]:
+        """Return the number of trees and nodes."""
+        return {"trees": len(self.trees_.roots), "nodes": len(self.trees_.feature)}
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """Return the learned state as JSON and arrays."""
+        return {"people": self.people_, "floor": self.floor_}, {
+            "options": self.options_,
+            **prefixed("trees", self.trees_.arrays()),
+        }
+
+    def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
+        """Restore the learned state from `state`."""
+        self.people_, self.floor_, self.options_ = list(card["people"]), float(card["floor"]), arrays["options"]
+        self.trees_ = TreeEnsemble(**part_arrays("trees", arrays))
+        return self
+
+
+class BoostedAnswers(TextMeanModel):
+    """Ordered probit of gradient-boosted trees on each text's mean rating."""
+
+    name = "boosting"
+    uses_other_questions = False
+
+    def fit_texts(
+        self, features: EvidenceTable, texts: Indices, mean: Floats, weight: Floats, fold: Indices, group: Indices
+    ) -> Floats:
+        """Learn from T rated texts."""
+        X = matrix(features)[texts]
+        held_out = np.empty(len(texts))
+        for label in np.unique(fold):
+            train = fold != label if (fold != label).any() else fold == label
+            self._boost(X[train], mean[train], weight[train])
+            held_out[fold == label] = self._mean(X[fold == label])
+        self._boost(X, mean, weight)
+        return held_out
+
+    def _boost(self, X: Floats, y: Floats, weight: Floats) -> None:
+        from sklearn.ensemble import GradientBoostingRegressor
+
+        fill = standardization(X)[0]
+        model = GradientBoostingRegressor(
+            n_estimators=ROUNDS, max_depth=DEPTH, learning_rate=LEARNING_RATE, min_samples_leaf=LEAST_IN_LEAF,
+            subsample=0.7, random_state=0,
+        )  # fmt: skip
+        model.fit(np.where(np.isnan(X), fill, X), y, weight)
+        self.level_ = float(np.average(y, weights=weight))
+        self.trees_ = TreeEnsemble.of((tree.tree_ for tree in model.estimators_[:, 0]), LEARNING_RATE, fill)
+
+    def _mean(self, X: Floats) -> Floats:
+        return np.asarray(self.level_ + self.trees_.sums(X)[:, 0])
+
+    def predict_texts(self, features: EvidenceTable) -> Floats:
+        """Return (n,) predicted mean ratings."""
+        return self._mean(matrix(features))
+
+    def contributions(self, features: EvidenceTable) -> Floats:
+        """Return (n, d) the contribution of each column to the predicted mean rating."""
+        return self.trees_.contributions(matrix(features), np.ones(1))
+
+    def describe(self) -> dict[str, Any]:
+        """Return the number of trees and nodes."""
+        return {"trees": len(self.trees_.roots), "nodes": len(self.trees_.feature)}
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """Return the learned state as JSON and arrays."""
+        link, link_arrays = self.link_.state()
+        card = {"level": self.level_, "link": link, "people": self.people_}
+        return card, {**prefixed("link", link_arrays), **prefixed("trees", self.trees_.arrays()), "unit_": self.unit_}
+
+    def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
+        """Restore the learned state from `state`."""
+        self.people_, self.level_, self.unit_ = list(card["people"]), float(card["level"]), arrays["unit_"]
+        self.link_ = OrdinalLink.restored(card["link"], part_arrays("link", arrays))
+        self.trees_ = TreeEnsemble(**part_arrays("trees", arrays))
+        return self
