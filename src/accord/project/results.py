@@ -201,8 +201,8 @@ class NextLabel:
         conversation: Conversation to rate.
         turn: Turn to rate; `None` for the whole conversation.
         question: Question to answer.
-        annotator: Annotator to ask.
-        gain: Share of the remaining uncertainty that the label would remove.
+        annotator: Annotator to ask, or `anyone`.
+        gain: Share of the remaining uncertainty that the label would remove; `None` with too few labels.
         reason: Reason to suggest it before labels with a higher gain; `None` without one.
     """
 
@@ -210,7 +210,7 @@ class NextLabel:
     turn: int | None
     question: str
     annotator: str
-    gain: float
+    gain: float | None
     reason: str | None = None
 
     def to_json(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ The guarantee is tested on ratings that the evaluator did not learn from (`fixed
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from accord.edges import BadInput
 from accord.learning import Evaluator
-from accord.statistics import CONFIDENCE, SelectiveTest, fixed_sequence
+from accord.statistics import CONFIDENCE, SelectiveTest, fixed_sequence, tradeoff
 from accord.store import Store
 from accord.values import Score, ScoreRow, Target, Unscored
 
@@ -33,11 +33,13 @@ class Selection:
         agree: Share of the calls that must agree with people.
         good: Lowest answer that counts as good.
         tested: The threshold and its agreement with held-out ratings.
+        curve: Agreement of the most confident calls by their share.
     """
 
     agree: float
     good: float
     tested: SelectiveTest
+    curve: Sequence[SelectiveTest] = ()
 
     @classmethod
     def of(cls, evaluator: Evaluator, agree: float, good: float | None = None, for_anyone: bool = True) -> Selection:
@@ -67,14 +69,16 @@ class Selection:
             )
         is_good = good_share(options, held_out.new if for_anyone else held_out.known, lowest)
         is_right = (is_good >= 0.5) == (options[held_out.answer] >= lowest)
-        passed, last = fixed_sequence(np.maximum(is_good, 1 - is_good), is_right, held_out.group, agree)
+        sure = np.maximum(is_good, 1 - is_good)
+        passed, last = fixed_sequence(sure, is_right, held_out.group, agree)
+        curve = tuple(tradeoff(sure, is_right, held_out.group))
         if passed is None:
             raise BadInput(
                 f"no threshold keeps --agree {agree:.0%}: {last.agreement:.1%} of the most confident {last.share:.0%} "
                 f"of {len(is_right)} held-out ratings agree with people, at least {last.at_least:.1%} with "
-                f"{CONFIDENCE:.0%} confidence. Label more, or lower --agree"
+                f"{CONFIDENCE:.0%} confidence. Label more, or lower --agree.\n{_curve_text(curve)}"
             )
-        return cls(agree, lowest, passed)
+        return cls(agree, lowest, passed, curve)
 
     def call(self, score: Score | Unscored) -> Score | Unscored:
         """Return the score with its call, or without a value if it is too uncertain."""
@@ -91,15 +95,22 @@ class Selection:
 
     def to_json(self) -> dict[str, Any]:
         """Return the guarantee, the evidence for it and the summary sentence."""
-        return {"agree": self.agree, "good": self.good, **self.tested.to_json(), "said": str(self)}
+        curve = [each.to_json() for each in self.curve]
+        return {"agree": self.agree, "good": self.good, **self.tested.to_json(), "curve": curve, "said": str(self)}
 
     def __str__(self) -> str:
         tested = self.tested
         return (
             f"at least {self.agree:.0%} of the calls good ({self.good:g} or more) and bad agree with people, with "
             f"{CONFIDENCE:.0%} confidence: {tested.agreement:.1%} of the most confident {tested.share:.0%} held-out "
-            f"ratings do ({tested.called} ratings, {tested.groups} groups)"
+            f"ratings do ({tested.called} ratings, {tested.groups} groups)\n{_curve_text(self.curve)}"
         )
+
+
+def _curve_text(curve: Sequence[SelectiveTest]) -> str:
+    """Return the agreement, and its lower bound, at a few shares of calls."""
+    points = [f"{each.share:.0%} {each.agreement:.0%} (≥ {each.at_least:.0%})" for each in curve[::4]]
+    return f"share of calls, and their agreement with people: {', '.join(points)}"
 
 
 def good_share(options: NDArray[np.float64], shares: NDArray[np.float64], lowest: float) -> NDArray[np.float64]:

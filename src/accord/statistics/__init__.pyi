@@ -18,6 +18,7 @@ from .resampling import estimate_from_draws as estimate_from_draws, fold_of as f
 from .resampling import holm as holm, INNER_FOLDS as INNER_FOLDS, paired_test as paired_test, PairedTest as PairedTest
 from .resampling import RANK_DRAWS as RANK_DRAWS, Split as Split
 from .selective_threshold import fixed_sequence as fixed_sequence, SelectiveTest as SelectiveTest
+from .selective_threshold import tradeoff as tradeoff
 from .selective_threshold import upper_bound as upper_bound
 from .tails import beta_quantile as beta_quantile, gamma_quantile as gamma_quantile, normal_quantile as normal_quantile
 from .tails import normal_tail as normal_tail, t_quantile as t_quantile, t_tail as t_tail

@@ -1,6 +1,6 @@
 """Threshold of selective prediction: the widest share of calls that agree with people as often as required.
 
-Held-out ratings are sorted by the confidence of the call. The most confident fifth is tested first, then 5% more at a
+Held-out ratings are sorted by the confidence of the call. The most confident 30% are tested first, then 5% more at a
 time, each at the same level: is the share of wrong calls, at its upper confidence bound, within the limit? Testing
 stops at the first failure, and the last share that passed gives the threshold (fixed-sequence testing; Jung, Brahman &
 Choi, "Trust or Escalate", 2024). The probability that the threshold violates the requirement is 1 - confidence.
@@ -11,6 +11,7 @@ independent ratings (Korn & Graubard, 1998).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -21,8 +22,12 @@ from accord.statistics.tails import beta_quantile, t_quantile
 
 Floats = NDArray[np.float64]
 
-FIRST, STEP = 0.2, 0.05
-"""Share of the ratings that is tested first, and the increase of each further share."""
+FIRST, STEP = 0.3, 0.05
+"""Share of the ratings that is tested first, and the increase of each further share.
+
+On 20 splits of each of five data sets, 30% called 53% of the replies where anything could be promised and 20% called
+46%, with 4 broken promises of 100 each: the bound of fewer ratings is too wide to pass.
+"""
 
 
 @dataclass(frozen=True)
@@ -62,21 +67,28 @@ def fixed_sequence(
         agree: Required share of calls that agree with the ratings.
         confidence: Confidence of the requirement.
     """
-    order, names = np.argsort(-sure, kind="stable"), np.asarray(group).astype(str)
     passed = None
-    for share in np.arange(FIRST, 1.0 + STEP / 2, STEP):
-        least = sure[order[max(int(np.ceil(share * len(sure) - 1e-9)), 1) - 1]]
-        rows = np.flatnonzero(sure >= least)  # includes all ties
-        bound = upper_bound(~right[rows], names[rows], confidence)
-        tested = SelectiveTest(
-            float(least), len(rows) / len(sure), len(rows), float(right[rows].mean()), 1.0 - bound,
-            len(set(names[rows])),
-        )  # fmt: skip
+    for tested in tradeoff(sure, right, group, confidence):
         if tested.at_least < agree:
             return passed, tested
         passed = tested
     assert passed is not None
     return passed, passed
+
+
+def tradeoff(
+    sure: Floats, right: NDArray[np.bool_], group: ArrayLike, confidence: float = CONFIDENCE
+) -> Iterator[SelectiveTest]:
+    """Yield the agreement of the most confident calls for growing shares of the ratings; arguments as above."""
+    order, names = np.argsort(-sure, kind="stable"), np.asarray(group).astype(str)
+    for share in np.arange(FIRST, 1.0 + STEP / 2, STEP):
+        least = sure[order[max(int(np.ceil(share * len(sure) - 1e-9)), 1) - 1]]
+        rows = np.flatnonzero(sure >= least)  # includes all ties
+        bound = upper_bound(~right[rows], names[rows], confidence)
+        yield SelectiveTest(
+            float(least), len(rows) / len(sure), len(rows), float(right[rows].mean()), 1.0 - bound,
+            len(set(names[rows])),
+        )  # fmt: skip
 
 
 def upper_bound(wrong: NDArray[np.bool_], group: ArrayLike, confidence: float = CONFIDENCE) -> float:

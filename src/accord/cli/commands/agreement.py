@@ -103,7 +103,7 @@ def _label_text(result: Mapping[str, Any]) -> str:
         [
             row["conversation"] + ("" if row["turn"] is None else f"#{row['turn']}"),
             row["annotator"],
-            f"{row['gain']:.1%}",
+            "–" if row["gain"] is None else f"{row['gain']:.1%}",
             *([row["reason"] or ""] if reasons else []),
         ]
         for row in result["labels"]
