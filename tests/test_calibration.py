@@ -615,13 +615,15 @@ def test_stacked_model_is_saved_and_names_its_parts(tmp_path: Path) -> None:
     bent = replace(world.evidence, values=world.evidence.values**3)  # a line alone is shown to be worse
     learned = Calibration(world.question, candidates=["constant", "mixed", "curves"]).fit(bent, world.labels)
     described = learned.describe()
-    assert described["answer_model"] == "mixed+curves" and "parts" in described
+    assert {"mixed", "curves"} <= set(described["answer_model"].split("+")) and "parts" in described
     assert set(described["candidates"]) == {"constant", "mixed", "curves"}
-    assert all(each["why"] and each["loss"] > 0 for each in described["candidates"].values())
+    assert all(each["rmse"] > 0 and each["rmse_new"] > 0 for each in described["candidates"].values())
+    for weight in ("weight", "weight_new"):
+        assert sum(each[weight] for each in described["candidates"].values()) == pytest.approx(1)
     Evaluator(world.question, (), learned, head_name="auto").save(tmp_path)
     again = load_evaluator(tmp_path).head
     assert again.describe() == described and again.predict(bent, "p1") == learned.predict(bent, "p1")
-    assert learned.chosen()["candidates"] == ["mixed", "curves"]
+    assert learned.chosen()["candidates"] == described["answer_model"].split("+")
     there = learned.in_new_domain().predict(bent, "p0")
     assert [s.value for s in there] != [s.value for s in learned.predict(bent, "p0")]  # type: ignore[union-attr]
     few = Labels(list(world.labels)[:6])
@@ -687,7 +689,7 @@ def test_degenerate_data_give_valid_scores(case: str) -> None:
 
 def test_too_few_labels_are_rejected() -> None:
     corpus = planted()
-    with pytest.raises(BadInput, match="3 labels on 'main' have evidence; at least 8 are needed"):
+    with pytest.raises(BadInput, match="3 labels on 'main' have evidence; mixed needs at least 8"):
         Calibration(corpus.question, answer_model="mixed").fit(corpus.evidence, Labels(list(corpus.labels)[:3]))
     nominal = Question(id="main", text="?", scale=Scale(kind="nominal", options=("a", "b")))
     with pytest.raises(BadInput, match="has a nominal scale. The main question needs an ordered scale"):

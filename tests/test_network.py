@@ -234,19 +234,19 @@ def test_auto_picks_models_by_inner_folds() -> None:
     evidence, labels, question = crossed(240)  # labels enough for the network to be tried, and clearly better
     network = {"hidden": (12, 8), "decay": 0.01, "finetune": 600, "members": 1, "pooling": 30.0}
     bent = Calibration(question, network=network).fit(evidence, labels).describe()  # type: ignore[arg-type]
-    losses = {name: found["loss"] for name, found in bent["candidates"].items()}
-    assert bent["candidates"]["network"]["weight"] >= 0.5
-    assert losses["network"] < min(losses["mixed"], losses["constant"]) - 0.02
+    errors = {name: found["rmse"] for name, found in bent["candidates"].items()}
+    assert bent["candidates"]["network"]["weight"] >= 0.4
+    assert errors["network"] < min(errors["mixed"], errors["constant"]) - 0.02
     corpus = planted(conversations=170, annotators=3, share=1.0)
     straight = Calibration(corpus.question, network=SMALL).fit(corpus.evidence, corpus.labels).describe()
     found = straight["candidates"]
-    assert found["mixed"]["weight"] >= 0.5 and found["mixed"]["loss"] < found["network"]["loss"]
+    assert found["mixed"]["weight"] >= 0.4 and found["mixed"]["rmse"] < found["network"]["rmse"]
     assert found["constant"]["weight"] == 0 and sum(each["weight"] for each in found.values()) == pytest.approx(1)
     cheap = Calibration(corpus.question, network=SMALL, max_seconds=1).fit(corpus.evidence, corpus.labels).describe()
     assert "above max_seconds: 1" in cheap["candidates"]["network"]["why"]
     few = planted(conversations=30, annotators=2)
     said = Calibration(few.question).fit(few.evidence, few.labels).describe()
-    assert said["answer_model"] == "mixed" and "not tried" in said["candidates"]["network"]["why"]
+    assert "network" not in said["answer_model"] and "not tried" in said["candidates"]["network"]["why"]
 
 
 @pytest.mark.slow

@@ -66,7 +66,7 @@ def test_threshold_holds_with_its_confidence() -> None:
             broken += 1 - 2 * (1 - found.threshold) / 6 < 0.9
     assert len(shares) > 380 and np.mean(shares) > 0.5 and broken <= 0.05 * 400
     none, first = fixed_sequence(p, rng.random(400) < 0.7, np.arange(400), 0.9)
-    assert none is None and first.share == pytest.approx(0.2)
+    assert none is None and first.share == pytest.approx(0.3)
 
 
 def tried(sure: float) -> Evaluator:
