@@ -7,7 +7,7 @@ from .budget import Budget as Budget, Budgeted as Budgeted, Caps as Caps, is_uns
 from .budget import load_prices as load_prices, Price as Price
 from .capability_check import attacks as attacks, best_mode as best_mode, insert_attack as insert_attack, probe as probe
 from .client import chat_request_of as chat_request_of, ChatCompletions as ChatCompletions
-from .context_window import context_of as context_of, fit_to_context as fit_to_context, make_window as make_window
+from .context_window import context_of as context_of, fit_to_context as fit_to_context
 from .context_window import MARGIN as MARGIN, room_for as room_for, room_left as room_left
 from .context_window import truncated_share as truncated_share
 from .drivers import memory_models as memory_models, Models as Models, OnAnswer as OnAnswer, plan as plan

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from accord.models.budget import Budget
-from accord.models.context_window import make_window, truncated_share
+from accord.models.context_window import fit_to_context, room_for, truncated_share
 from accord.models.exchange import Assumption, Exchange, Missing, Unit, answer_units
 from accord.models.flow import NOT_APPLICABLE, NOT_YET
 from accord.models.model import Answer, Judge, NamedModel, Unanswered, in_requests
@@ -85,7 +85,7 @@ class JudgeExchange(Exchange[JudgeRequest, Answer]):
         super().__init__(RequestLedger(store, store.answers, budget, lease or Lease()), judge.name)
         self.judge = judge
         self.questions = questions_for(judge, rubric)
-        self._window = make_window(judge, self.questions, context)
+        self._room = None if context is None else room_for(judge, self.questions, context)
 
     def key(self, request: JudgeRequest) -> str:
         """Return the hash of `Judge.made_from`."""
@@ -145,7 +145,7 @@ class JudgeExchange(Exchange[JudgeRequest, Answer]):
 
     def _prepare(self, sample: Sample) -> tuple[Sample, dict[str, JudgeRequest], dict[str, str]]:
         """Return the shown sample, its requests by key, and the key of each question by id."""
-        shown = self._window(sample)
+        shown = sample if self._room is None else fit_to_context(sample, self._room)
         requests: dict[str, JudgeRequest] = {}
         keys: dict[str, str] = {}
         for question in self.questions:

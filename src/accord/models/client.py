@@ -414,8 +414,8 @@ def receiver(most: int = MOST_BYTES) -> Callable[[Any], Awaitable[None]]:
 
 def _is_stream(response: Any) -> bool:
     """Return True if a stream of events was requested and arrives."""
-    is_requested = response.request.headers.get("accept") == EVENTS
-    return is_requested and response.status_code == 200 and response.headers.get("content-type", "").startswith(EVENTS)
+    is_requested = response.request.headers.get("accept") == EVENTS and response.status_code == 200
+    return bool(is_requested and response.headers.get("content-type", "").startswith(EVENTS))
 
 
 def _stay_at_origin(response: Any) -> None:
