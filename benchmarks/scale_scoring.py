@@ -148,7 +148,7 @@ def bank_rows(quick: bool, limit: int | None) -> list[Row]:
 
 def kill_rows(quick: bool, limit: int | None) -> list[Row]:
     """Kill a driver and a worker, and run the command again."""
-    count = min(limit or 100_000, 20_000 if quick else 100_000)
+    count = min(limit or 100_000, 80_000 if quick else 100_000)  # four parts at least
     rows: list[Row] = []
     with workshop(count) as (folder, evaluator, chats):
         expected = sorted(pl.read_parquet(chats, columns=["id"])["id"])
