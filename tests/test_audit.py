@@ -38,7 +38,6 @@ from accord.models import (
     wait,
 )
 from accord.project import Config, Project
-
 from accord.testing import ChatServer
 from accord.validation import PADDING, audit, audit_requests, injections, robustness_probes
 from accord.values import Question, Rubric, Sample, Scale
