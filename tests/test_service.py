@@ -54,7 +54,7 @@ from accord.live import (
     make_app,
     timeout_protocol,
 )
-from accord.live.service.schemas import TRACES
+from accord.live.service.otlp import TRACES
 
 QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4)))
 JSON = {"Content-Type": "application/json"}
