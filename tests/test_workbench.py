@@ -57,9 +57,9 @@ def test_repeated_answer_is_saved_once_and_edits_keep_history(tmp_path: Path) ->
         look.answer("ann", submitted(one.id, value=2, id="b" * 20))
         [label] = look.project.store.labels()
         assert label.value == 2
-        history = look.studies.said_in(one, history=True)
+        history = look.studies.answers_in(one, history=True)
         assert [each.value for each in history] == [3, 2] and history[1].replaces == "a" * 20
-        assert [each.value for each in look.studies.said_in(one)] == [2]
+        assert [each.value for each in look.studies.answers_in(one)] == [2]
 
 
 def test_histories_are_exported_and_read_back(tmp_path: Path) -> None:

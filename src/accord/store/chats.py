@@ -162,12 +162,12 @@ class Chats:
             return chat
         return self._writer.run(lambda connection: _cut_dead(self, connection, self._own(connection, id, person)))
 
-    def mine(self, study: str, person: str) -> list[Chat]:
+    def chats_of(self, study: str, person: str) -> list[Chat]:
         """Return an annotator's chats except dropped ones, the last first."""
         with self._studies._reading() as connection:
             return self._chats(connection, _of(study, person), chats.c.state != "dropped")[::-1]
 
-    def everything(self, study: str) -> list[Chat]:
+    def all_chats(self, study: str) -> list[Chat]:
         """Return all chats of a study, the first first."""
         with self._studies._reading() as connection:
             return self._chats(connection, chats.c.study == study)

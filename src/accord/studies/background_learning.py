@@ -98,7 +98,7 @@ class BackgroundLearning:
         else:
             targets = dict.fromkeys(item.target for item in study.studies.items(study.name, 1))
             evidence = project.measure(project.evaluator().sources, project.samples(targets))
-        people = study_annotators(study) or sorted({each.person for each in study.studies.everything(study.name)})
+        people = study_annotators(study) or sorted({each.person for each in study.studies.all_assignments(study.name)})
         try:
             labels = project.store.labels(project.question.id)
             self.orders[study.name] = ItemOrder.compute(evidence, labels, project.question, people)
