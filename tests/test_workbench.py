@@ -208,6 +208,10 @@ def test_a_single_user_signs_in_by_a_link_that_works_once(tmp_path: Path, cookie
         assert stranger.ask("POST", "/lead/fit", "form=x")[0] == 401
         assert user.ask("GET", link, Host="evil.example")[0] == 421 and not user.cookies
         assert user.ask("GET", f"{link}?page=//evil.example")[2] == "/" and user.cookies
+        for path in ("/.json", "/index.json"):
+            assert json.loads(stranger.get(path))["error"] and stranger.status == 401
+            assert json.loads(user.get(path))["studies"][0]["title"] == "First look"
+        assert json.loads(user.get("/rate/look.json"))["finished"] == 0
         assert "First look" in user.get("/") and "Question" in user.get("/rate/look")
         assert user.get("/board") and user.status == 200
         assert user.ask("GET", "/board", Host="evil.example")[0] == 421
