@@ -42,7 +42,7 @@ def write_issues_page(
         "signature": sorted({each.signature for each in assessments}),
         "plots": _plots(found, taxonomy),
         "worst": [_worst(each, known.get(each.target.conversation)) for each in worst(assessments)],
-        "validation": {each.flow: each for each in validation},
+        "validation": {each.flow: {**each.results, "examples": each.examples} for each in validation},
     }
     write_atomically(target, render_page("issues.html", values), "xmlcharrefreplace")
     return target
