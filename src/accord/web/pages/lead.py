@@ -136,8 +136,8 @@ class _LeadPages:
         items = [_disputed_item(progress, unit, value) for unit, value in most_disputed(matrix, MAX_ITEMS)]
         data = {
             "study": study, "title": progress.study.title, "question": selected.id, "text": selected.text,
-            "summary": _parts_sentence(selected, parts), "parts": None if parts is None else parts.to_json(),
-            "habits": [habit.to_json() for habit in habits], "items": items,
+            "summary": _parts_sentence(selected, parts), "parts": None if parts is None else asdict(parts),
+            "habits": [asdict(habit) for habit in habits], "items": items,
         }  # fmt: skip
         return self.context.render_or_json(
             request, "lead_disagree", visitor, data, charts=_habit_charts(selected, parts, habits), progress=progress,
