@@ -617,7 +617,7 @@ def conversations(name: str, count: int, characters: int = 1) -> list[Message]:
 
 async def scored(turns: _Turns, *requests: tuple[str, list[Message]], **options: Any) -> list[Any]:
     """What came of requests that were sent in this order, while the first message of all was being scored."""
-    queue = FairQueue(turns, **options)
+    queue = FairQueue(turns.take, **options)
     running = asyncio.create_task(queue.run())
     first = asyncio.create_task(queue.score(conversations("first", 1), "first"))
     await asyncio.sleep(0.05)
@@ -691,7 +691,7 @@ def test_what_is_not_scored_in_time_is_said_and_is_not_scored_later() -> None:
     turns, over = _Endless(), list[Callable[[], object]]()
 
     async def asked() -> list[Any]:
-        loop, queue = asyncio.get_running_loop(), FairQueue(turns, seconds=0.3)
+        loop, queue = asyncio.get_running_loop(), FairQueue(turns.take, seconds=0.3)
         later = loop.call_later
 
         def call_later(delay: float, call: Callable[..., object], *given: Any, **more: Any) -> asyncio.TimerHandle:
@@ -728,7 +728,7 @@ def test_a_request_that_was_given_up_holds_nobody_up() -> None:
     turns = _Turns()
 
     async def asked() -> None:
-        queue = FairQueue(turns)
+        queue = FairQueue(turns.take)
         running = asyncio.create_task(queue.run())
         given_up = asyncio.create_task(queue.score(conversations("a", 9, 10_000), "a"))
         await asyncio.sleep(0.05)

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from threading import Event, Lock, Thread
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from accord.edges import AccordError, open_private, regular_size, sendable
 from accord.evidence import EvidenceTable
@@ -45,12 +45,9 @@ def folder_version(folder: Path) -> FolderVersion | None:
 class EvaluatorReloader:
     """Thread that checks an evaluator's folder for changes; a context manager.
 
-    Args:
-        folder: Folder of the evaluator in use.
-        version: Version of the folder when the evaluator was loaded.
-        use: Called with the new evaluator; an exception keeps the current one.
-        log: Called with one line per switch or problem.
-        seconds: Seconds between checks.
+    A promotion on the lead's page, `accord fit`, or a folder renamed into place change the files. If the new evaluator
+    cannot be loaded, or `use` raises an error, the current one stays in use; the error is reported once, and loading is
+    tried again at each check, because a folder that is being copied becomes complete later.
     """
 
     def __init__(
@@ -116,13 +113,6 @@ SaveRows = Callable[[Sequence[LiveRow]], None]
 Observe = Callable[[Sequence[tuple[Message, IngestResult]]], None]
 
 
-class MessageSink(Protocol):
-    """An object that takes messages in."""
-
-    def take(self, batch: Sequence[Message]) -> list[LiveRow]:
-        """Return a row per message, in order."""
-
-
 class Ingestor:
     """Takes messages in from a service or a log follower; thread-safe.
 
@@ -185,8 +175,8 @@ def _row(message: Message, result: IngestResult) -> LiveRow:
     row: LiveRow = {"status": "heard", "id": message.id, "system": message.system, "conversation": message.conversation}
     if result.score is not None:
         row |= {"status": "scored" if isinstance(result.score, Score) else "unscored", **result.score.to_json()}
-    elif reason := result.late or result.cut:
-        row["warning"] = reason
+    elif result.warning:
+        row["warning"] = result.warning
     return {**row, "again": True} if result.again else row
 
 
@@ -297,7 +287,7 @@ def open_ingestor(
         out: File of JSON lines that receives the rows of replies.
         store: Store of the monitoring data; None turns monitoring off.
         watching: Settings of the monitoring.
-        log: Receives alarms and errors, one line each.
+        log: Called with one line per alarm or problem.
         conversations: Maximum number of remembered conversations.
         seconds: Seconds that a conversation is remembered after its last message.
         models: Models that may be asked about every reply; None sends no requests.

@@ -77,7 +77,7 @@ class Service:
         self.ingestor = ingestor
         self.load_report = None if load_report is None else _cached(load_report)
         self.queue = FairQueue(
-            ingestor,
+            ingestor.take,
             max_waiting,
             scorer.limits.timeout_seconds,
             MAX_CONCURRENT_CHUNKS if scorer.asks else 1,
@@ -211,20 +211,8 @@ def open_service(
 ) -> Iterator[Service]:
     """Open a service for an evaluator of a project.
 
-    Args:
-        project: Its `live` and `monitoring` settings, store and models are used.
-        evaluator: Folder of a fitted evaluator.
-        annotator: Annotator whose ratings are predicted; `None` predicts a new annotator.
-        out: JSON Lines file to which the rows of replies are appended.
-        conversations: Maximum number of conversations in memory.
-        seconds: Time after its last message for which a conversation stays in memory.
-        monitoring: Aggregate scores by day in the store, and raise alarms.
-        ask: Let sources that are not live send requests to their models.
-        log: Called with one line per alarm or problem.
-
-    Raises:
-        BadInput: The folder holds no evaluator, or the evaluator cannot score live.
-        UnknownName: The evaluator does not know the annotator.
+    Arguments and errors are those of `open_ingestor`, with the settings, the store and the models of the project. `ask`
+    lets sources that are not live send requests.
     """
     config = project.config
     with open_ingestor(
