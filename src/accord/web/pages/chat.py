@@ -150,15 +150,15 @@ def _view(session: ChatSession, talk: Chat) -> dict[str, Any]:
     reply = session.pending_reply(talk.id)
     lines = [
         _line(message, reply.shown if reply is not None and message is talk.writing else message.content)
-        for message in talk.heard
+        for message in talk.transcript
     ]
-    sent = sum(message.role == "user" for message in talk.said)
-    last = talk.said[-1] if talk.said else None
+    sent = sum(message.role == "user" for message in talk.messages)
+    last = talk.messages[-1] if talk.messages else None
     return {
-        "id": talk.id, "topic": talk.topic, "state": talk.state, "messages": lines, "after": len(talk.said),
+        "id": talk.id, "topic": talk.topic, "state": talk.state, "messages": lines, "after": len(talk.messages),
         "left": max(0, session.limits.messages - sent), "writing": talk.writing is not None,
         "again": last is not None and last.role == "assistant" and last.state in ("cut", "stopped"),
-        "can_end": any(each.role == "assistant" and each.content and each.place for each in talk.heard),
+        "can_end": any(each.role == "assistant" and each.content and each.place for each in talk.transcript),
     }  # fmt: skip
 
 
