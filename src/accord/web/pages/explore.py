@@ -238,7 +238,10 @@ class ExploreChart:
         settings, groups = self.settings, self.groups()
         x_axis = Axis(settings.x)
         if settings.mark == "quartiles":
-            rows = [ChartRow(_label(group), Estimate(*_quartiles(group.values)), "people") for group in groups]
+            rows = [
+                ChartRow(", ".join(filter(None, (group.x, group.color))), Estimate(*_quartiles(group.values)), "people")
+                for group in groups
+            ]
             return interval_plot(rows, Axis(settings.y), self.title)
         aggregate = settings.aggregate
         y_axis = Axis(COUNT if aggregate == COUNT else settings.y if self.is_raw else f"{aggregate} of {settings.y}")
@@ -264,10 +267,6 @@ class ExploreChart:
         else:
             points = [(at, _STATISTICS[self.settings.aggregate](ys)) for at, ys in values.items()]
         return ChartLine([at for at, _ in points], [y for _, y in points], kind=kind, name=name, draws=draws)
-
-
-def _label(group: Group) -> str:
-    return f"{group.x}, {group.color}" if group.color else group.x
 
 
 def _quartiles(values: Sequence[float]) -> tuple[float, float, float]:
