@@ -681,7 +681,7 @@ def test_talk_pages_are_accessible(browser: Any, tmp_path: Path) -> None:
         found["empty"] = faults(page)
         page.locator("#text").fill("Hello?")
         page.get_by_role("button", name="Send").click()
-        page.locator(".turn.assistant[data-state=said]").wait_for()
+        page.locator(".turn.assistant[data-state=complete]").wait_for()
         page.locator("#text").wait_for()
         found["said"] = faults(page)
         page.get_by_role("button", name="End of conversation").click()

@@ -38,11 +38,7 @@ OBSERVED, PREDICTED, JUDGE = "observed", "predicted", "judge's raw answer"
 def write_report(project: Project, path: str | Path, fitted: Fitted | None = None, about: str = "") -> Path:
     """Write the report of an evaluator, with the latest scores, drift and audit of the store.
 
-    Args:
-        project: The project.
-        path: Path of the HTML file.
-        fitted: Fitted evaluator; by default the project's evaluator is fitted again.
-        about: Text about the conversations and ratings.
+    Without `fitted`, the project's evaluator is fitted again; `about` is a text about the conversations and ratings.
 
     Raises:
         BadInput: There are no ratings, or too few.

@@ -51,13 +51,7 @@ class ValidatedTurns:
 class StudyOutcome:
     """Outcome of a study so far.
 
-    Attributes:
-        flow: Name of the study.
-        signature: Signature of the model whose issues are validated.
-        planned: Number of sampled turns.
-        examples: Number of turns with answers.
-        results: Numbers and estimates by name.
-        lines: Blocks of plain text for a terminal.
+    `examples` of `planned` sampled turns have answers; `lines` are blocks of plain text for a terminal.
     """
 
     flow: str

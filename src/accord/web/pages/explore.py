@@ -44,15 +44,10 @@ Cell = str | float | bool | None
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """Sampled scores of the latest run with their columns.
+    """Sampled scores of the latest run: values by column name, `None` for a missing one.
 
-    Attributes:
-        run: Id of the run; empty without scores.
-        rows: Values by column name; `None` for a missing value.
-        columns: True by column name if the column holds only numbers.
-        total: Number of scores in the run, without those left out.
-        synthetic: Number of scores of synthetic conversations that were left out.
-        unknown: Number of sampled scores whose conversation is not in the store.
+    `columns` are True if they hold only numbers, `total` counts the scores of the run without those left out, and
+    `unknown` the sampled scores whose conversation is not in the store.
     """
 
     run: str = ""
