@@ -51,7 +51,7 @@ class BoardFigures:
 
     `notes` tell which scores are left out or included, and `unscored` counts missing scores by reason. `given` is the
     distribution of people's answers to the same texts, `powered` are prediction-powered means of people's ratings by
-    system, `pulls` the evidence with the largest effect on scores, and `rises` the slopes of the main question on others.
+    system, `pulls` the evidence with the largest effect on scores, and `rises` slopes of the main question on others.
     """
 
     summary: str

@@ -334,8 +334,8 @@ def send_alarms(store: Store, send: Callable[[Sequence[Mapping[str, Any]]], None
 class MonitoringThread:
     """Thread that writes sketches to the store, and checks for alarms; a context manager.
 
-    `log` is called with one line per new alarm, and per error; failed work is tried again in the next round. `training` is
-    the evidence that the evaluator learned from.
+    `log` is called with one line per new alarm, and per error; failed work is tried again in the next round.
+    `training` is the evidence that the evaluator learned from.
     """
 
     def __init__(

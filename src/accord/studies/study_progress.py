@@ -23,8 +23,8 @@ _RATED = {1: "rated", 2: "rated twice", 3: "rated three times"}
 class AnnotatorProgress:
     """Progress of one annotator: numbers of items and answers, median seconds per item, reasons of skipped items.
 
-    `gold` and `checks` are shares of correct answers to gold items and attention checks; `repeats` is the share of equal
-    answers to repeated items.
+    `gold` and `checks` are shares of correct answers to gold items and attention checks; `repeats` is the share of
+    equal answers to repeated items.
     """
 
     person: str
