@@ -124,7 +124,7 @@ def draw_legend(names: Sequence[tuple[str, str]], width: float) -> tuple[list[st
     return parts, needed, row + 1 if names else 0
 
 
-# --- plot area ---------------------------------------------------------------------------------------------------------
+# --- plot area --------------------------------------------------------------------------------------------------------
 
 
 DESCRIBED = 24
