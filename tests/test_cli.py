@@ -279,7 +279,7 @@ def test_scores_say_what_is_missing_and_end_with_5(project: Path) -> None:
         (["import", CHATS, "--format", "sharegtp"], "unknown format 'sharegtp'. Did you mean 'sharegpt'?"),
         (["import", CHATS, "--columns", "role"], "--columns takes OURS=THEIRS, got 'role'"),
         (["fit", "calibratoin"], "unknown evaluator 'calibratoin'. Did you mean 'calibration'?"),
-        (["fit"], "no label on the main question 'Q0'"),
+        (["fit"], "no label on the main question 'Q0': the store sqlite:///accord.db does not exist"),
         (["fit", "label-free"], "no conversations to learn from"),
         (["models", "pull", "smollm2"], "unknown embedded model 'smollm2'. Did you mean 'smollm2-135m'?"),
         (["models", "pull", "--from", "x.whl"], "--from names the file of one model"),

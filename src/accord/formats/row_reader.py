@@ -71,9 +71,9 @@ def locate(path: str | Source) -> Source:
     except FileNotFoundError:
         if _URL.match(str(path)):  # a path keeps one slash of a URL's two
             raise BadInput(f"{path} is a URL, and this command reads local files. Download it first") from None
-        raise BadInput(f"no file {path}") from None
+        raise BadInput(f"no file {path} (working folder: {Path.cwd()}); name an existing file") from None
     if size == 0:
-        raise BadInput(f"{path} is empty")
+        raise BadInput(f"{path} is empty; export it again, or leave it out")
     return file
 
 

@@ -123,6 +123,9 @@ class Imports:
                 recording = ImportRun(store, run.id, paths, earlier)
                 try:
                     yield recording
+                except BaseException:
+                    run.results.update(self._added(run.id, len(paths)))
+                    raise
                 finally:
                     store.import_part = None
                     run.results.update(recording.results)
@@ -143,6 +146,13 @@ class Imports:
         """Return True if parts of an import added or confirmed a row."""
         columns = [*(table.c["imported"] for table in _KEYS), confirmations.c["import"]]
         return any(self._store._one(select(column).where(column.in_(parts)).limit(1)) for column in columns)
+
+    def _added(self, name: str, files: int) -> dict[str, Any]:
+        """Return the numbers of conversations and labels that an import has added so far."""
+        parts = [_part(name, place) for place in range(files)]
+        rows = select(func.count()).where(conversations.c.imported.in_(parts))
+        labels = select(func.count()).where(annotation_table.c.imported.in_(parts), annotation_table.c.kind == "person")
+        return {kind: {"new": self._store._one(query)} for kind, query in (("conversations", rows), ("labels", labels))}
 
     def known(self) -> list[ImportRecord]:
         """Return all imports, the oldest first."""
