@@ -320,8 +320,8 @@ class Project:
             rated = Labels(label for label in rated if (label.target.turn is None) == whole)
         if not len(rated) and self.missing_store:
             raise BadInput(
-                f"no label on the main question {evaluator.question.id!r}: the store {self.missing_store} does not exist. "
-                "Create it: accord import chats.jsonl labels.csv; or correct `store:` in accord.yaml"
+                f"no label on the main question {evaluator.question.id!r}: the store {self.missing_store} does not "
+                "exist. Create it: accord import chats.jsonl labels.csv; or correct `store:` in accord.yaml"
             )
         if not len(rated):
             raise BadInput(missing_labels(evaluator.question.id, labels, self.rubric, self.config.rubric))

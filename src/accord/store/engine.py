@@ -8,19 +8,24 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-from sqlalchemy import URL, Connection, Engine, create_engine, create_mock_engine, event, inspect, make_url, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import QueuePool
-from sqlalchemy.schema import ExecutableDDLElement
 
 from accord.edges import AccordError, BadInput, MissingExtra, create_private, register_url_secrets
-from accord.store.foreign_objects import UnsafeStore, changed_keys, check_active, check_objects, check_tables
-from accord.store.schema import SCHEMA_VERSION, VERSION_TABLE, metadata
+from accord.store.foreign_objects import (
+    NAMED_OBJECTS,
+    RECREATE,
+    active_fault,
+    changed_keys,
+    changed_tables,
+    foreign_objects,
+)
+from accord.store.schema import SCHEMA_VERSION, VERSION_TABLE, metadata, table_statements
 
 # Accord reports a lost connection in one line; SQLAlchemy's own log stays off unless the user configures it.
 logging.getLogger("sqlalchemy").addHandler(logging.NullHandler())
@@ -289,15 +294,21 @@ def _has_current_version(engine: Engine, warns: bool = True) -> bool:
         StoreError: It has foreign objects that change its rows, or tables with other definitions.
     """
     with engine.connect().execution_options(reading=True) as connection:
-        try:
-            check_objects(connection, warns)
-            is_current = version_of(connection) == SCHEMA_VERSION
-            if is_current:
-                check_active(changed_keys(connection))
-                check_tables(connection)
-        except UnsafeStore as error:
-            raise StoreError(str(error)) from None
+        objects = foreign_objects(connection)
+        is_current = version_of(connection) == SCHEMA_VERSION if not active_fault(objects) else False
+        if fault := active_fault(objects) or (is_current and _definition_fault(connection)):
+            raise StoreError(fault)
+        if warns and (views := ", ".join([str(item) for item in objects if "view" in item.kind][:NAMED_OBJECTS])):
+            logging.getLogger("accord").warning("the store has objects that Accord did not create: %s", views)
         return is_current
+
+
+def _definition_fault(connection: Connection) -> str:
+    """Return the message about keys and tables that differ from the schema; empty if none does."""
+    if changed := changed_tables(connection):
+        names = ", ".join(changed[:NAMED_OBJECTS])
+        return f"the store's definition of {names} differs from Accord's. To repair the store, {RECREATE}"
+    return active_fault(changed_keys(connection))
 
 
 def _create_tables(engine: Engine) -> None:
@@ -320,16 +331,7 @@ def _create_tables(engine: Engine) -> None:
             )
         if not metadata.tables.keys().isdisjoint(inspect(connection).get_table_names()):
             raise StoreError(f"the store has tables but no schema version. {CHECK}")
-        for statement in _table_statements(engine.dialect.name):
+        for statement in table_statements(engine.dialect.name):
             connection.exec_driver_sql(statement)
         connection.execute(text(f"CREATE TABLE IF NOT EXISTS {VERSION_TABLE} (version INTEGER NOT NULL PRIMARY KEY)"))
         connection.execute(text(f"INSERT INTO {VERSION_TABLE} VALUES (:version)"), {"version": SCHEMA_VERSION})
-
-
-@cache
-def _table_statements(dialect: str) -> list[str]:
-    """Return the statements that create all tables and indexes; compiling them takes longer than running them."""
-    statements: list[ExecutableDDLElement] = []
-    mock = create_mock_engine(f"{dialect}://", lambda ddl, *_, **__: statements.append(ddl))
-    metadata.create_all(mock, checkfirst=False)
-    return [str(ddl.compile(dialect=mock.dialect)) for ddl in statements]

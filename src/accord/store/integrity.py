@@ -185,7 +185,7 @@ class _Check:
         changed = changed_tables(connection)
         for table in metadata.tables.values():
             if table.name not in replaced:
-                self._check_table(table, changed.get(table.name, []))
+                self._check_table(table, table.name in changed)
         if not self.rows_only:
             self._check_indexes()
         if not (check.damage or self.rows_only):
@@ -227,17 +227,17 @@ class _Check:
         what = f"its schema version is {version}, this Accord reads version {SCHEMA_VERSION}"
         return Damage(what, f"use the Accord that wrote it, or {RESTORE}")
 
-    def _check_table(self, table: Table, differences: Sequence[str]) -> None:
+    def _check_table(self, table: Table, is_changed: bool) -> None:
         """Check the definition, the keys and the rows of a table."""
         damage = self.check.damage
         missing = self._missing_columns(table)
         if missing:
             what = "is missing" if len(missing) == len(table.columns) else f"has no {', '.join(missing)}"
             damage.append(Damage(f"table {table.name} {what}", RESTORE))
-        if differences and not self.rows_only:
-            damage.append(Damage(f"table {table.name} {', '.join(differences)}", RECREATE))
+        elif is_changed and not self.rows_only:
+            damage.append(Damage(f"table {table.name} has another definition than Accord's", RECREATE))
         if not missing:
-            damage += self._double_keys(table) if differences else ()
+            damage += self._double_keys(table) if is_changed else ()
             self._check_rows(table)
 
     def _missing_columns(self, table: Table) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from sqlalchemy import (
     DDL,
     BigInteger,
@@ -15,12 +17,14 @@ from sqlalchemy import (
     Table,
     Text,
     and_,
+    create_mock_engine,
     event,
     not_,
     or_,
     select,
     true,
 )
+from sqlalchemy.schema import ExecutableDDLElement
 
 from accord.values import ISSUE, Synthetic
 
@@ -282,6 +286,16 @@ The state of a reply is `writing`, then `said` if it is complete, `stopped` by t
 reply that is still `writing` after `until` (UTC) has lost its writer. Of several replies to one message the last
 counts.
 """
+
+
+@functools.cache
+def table_statements(dialect: str) -> list[str]:
+    """Return the statements that create all tables and indexes; compiling them takes longer than running them."""
+    statements: list[ExecutableDDLElement] = []
+    mock = create_mock_engine(f"{dialect}://", lambda ddl, *_, **__: statements.append(ddl))
+    metadata.create_all(mock, checkfirst=False)
+    return [str(ddl.compile(dialect=mock.dialect)) for ddl in statements]
+
 
 # --- conditions -----------------------------------------------------------------------------------------------------
 
