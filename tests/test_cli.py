@@ -409,7 +409,6 @@ def test_a_wrong_project_file_ends_in_one_line(config: str, says: str) -> None:
         ("in_context: {model: m}\n", "models: {scorer: {model: ..., mode: ...}} and sources: {in-context: {...}}"),
         ("issues: {model: m}\n", "models: {finder: {model: ...}} and sources: {issues: {...}}"),
         ("evaluator: {method: mixture}\n", "`evaluator` is a name, such as calibration; its settings are under"),
-        ("models: {judge: {way: logprobs, model: m}}\n", "the key models.judge.way is now called 'mode'"),
     ],
 )  # fmt: skip
 def test_the_keys_of_the_first_version_are_refused_with_what_is_written_instead(config: str, says: str) -> None:

@@ -128,12 +128,12 @@ def read_labels(
     questions: Collection[str] = (),
     raters: Mapping[str, str] = {},
 ) -> Iterator[Label]:
-    """Yield every label of a file, in order.
+    """Yield every label of a table or of JSON lines, in order.
 
     Args:
-        path: A table or JSON lines.
+        path: The file.
         rubric: Its questions name the columns of a wide table, and its scales define how a value is read.
-        columns: Accord's column name to the file's name, for columns with other names.
+        columns: Accord's column names to the file's.
         on_bad_row: Called with each bad row, which is then skipped; without it a bad row is raised.
         questions: Further columns of a wide table that hold labels on questions outside the rubric.
         raters: Columns of a wide table that each hold the ratings of one annotator, with the annotator.
@@ -200,12 +200,10 @@ def mapped(rows: Iterable[Row | BadRow], columns: Mapping[str, str] | None, wher
 
 
 def raw_answers(fields: Fields) -> tuple[Target, list[tuple[str, str, Any]]]:
-    """Return the target of a row of labels, and every value that may be a label as (question, annotator, value).
+    """Return the target of a row, and every value that may be a label as (question, annotator, value).
 
-    In a wide table, every column without another known meaning may be a question.
-
-    Raises:
-        WrongShape: The row names no conversation.
+    In a wide table, every column without another known meaning may be a question. A row without a conversation raises
+    `WrongShape`.
     """
     row = _stripped(fields)
     target, annotator = _target(row), _annotator(row)
@@ -310,18 +308,10 @@ def _value(raw: Any, name: str, rubric: Rubric, sides: tuple[Target, Target | No
 
 
 def answer_to(question: Question | None, raw: Any, name: str) -> Any:
-    """Convert an answer, given as an option, its text or its meaning, to a value of the question's scale.
+    """Convert an answer of a file to a value of the question's scale, or to `None` for "not applicable".
 
-    Args:
-        question: Question with the scale; `None` for a question outside the rubric.
-        raw: Answer as the file has it.
-        name: Name of the question, for errors.
-
-    Returns:
-        The value; `None` for "not applicable".
-
-    Raises:
-        WrongShape: The answer cannot be stored.
+    The answer is an option, its text or its meaning. A `question` of `None` is outside the rubric; `name` is its name
+    in errors. An answer that cannot be stored raises `WrongShape`.
     """
     if isinstance(raw, bool) and question is not None and question.scale.kind is not ScaleKind.BINARY:
         raise WrongShape(f"{raw!r} is not an answer to {name!r}; allowed: {question.scale}")

@@ -29,7 +29,7 @@ from accord.edges import (
     unpacked_name,
 )
 from accord.formats.row_reader import locate, suffix
-from accord.formats.spreadsheets import EXCEL_SUFFIXES
+from accord.formats.table_files import EXCEL_SUFFIXES
 from accord.formats.transcript import TEXT_SUFFIX
 
 READ = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", *sorted(EXCEL_SUFFIXES), TEXT_SUFFIX)
@@ -167,11 +167,9 @@ def open_file(url: str) -> IO[bytes]:
 
 @contextmanager
 def local_copy(url: str, limit: int | None = None) -> Iterator[Path]:
-    """Provide a local file with the content of a file or an object; a downloaded copy is deleted afterwards.
+    """Provide a local file with the first `limit` bytes of a file or an object, by default with all of them.
 
-    Args:
-        url: Path or URL.
-        limit: Number of bytes to download; default: all.
+    A downloaded copy is deleted afterwards.
 
     Raises:
         BadInput: It cannot be read.

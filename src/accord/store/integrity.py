@@ -30,8 +30,8 @@ from sqlalchemy.exc import DBAPIError
 
 from accord.edges import AccordError, BadInput, redact_message
 from accord.store.accounts import ROLES
-from accord.store.cache import COMPUTED, VECTOR, check_vector
 from accord.store.chats import ChatState, MessageState
+from accord.store.derived_tables import COMPUTED, VECTOR, check_vector
 from accord.store.engine import (
     RECOVER,
     StoreError,
@@ -49,7 +49,7 @@ from accord.store.foreign_objects import (
     own_indexes,
 )
 from accord.store.mart import Mart
-from accord.store.mart_files import DAMAGED
+from accord.store.mart_rows import DAMAGED
 from accord.store.request_claims import spool_folders
 from accord.store.rows import annotation_from
 from accord.store.schema import (
@@ -377,30 +377,17 @@ def _check_cached(row: Any) -> None:
     json.loads(row.content)
 
 
-def _json_in(*columns: str) -> Callable[[Any], None]:
-    """Return a function that checks the JSON of columns; null is allowed."""
+def _holds(*json_columns: str, **allowed: Collection[str]) -> Callable[[Any], None]:
+    """Return a function that checks the JSON of some columns, or null, and the values of others."""
 
     def check(row: Any) -> None:
-        for column in columns:
-            json.loads(getattr(row, column) or "null")
+        for column, values in allowed.items():
+            if getattr(row, column) not in values:
+                raise ValueError(f"column {column} holds another value than {', '.join(values)}")
+        for content in (getattr(row, column) for column in json_columns):
+            json.loads("null" if content is None else content)
 
     return check
-
-
-def _one_of(column: str, allowed: Collection[str], json_column: str | None = None) -> Callable[[Any], None]:
-    """Return a function that checks the value of a column, and the JSON of another one."""
-
-    def check(row: Any) -> None:
-        if getattr(row, column) not in allowed:
-            raise ValueError(f"column {column} holds another value than {', '.join(allowed)}")
-        if json_column:
-            json.loads(getattr(row, json_column))
-
-    return check
-
-
-def _content(row: Any) -> None:
-    json.loads(row.content)
 
 
 CONTENT_CHECKS: Mapping[Table, Callable[[Any], object]] = {
@@ -409,16 +396,16 @@ CONTENT_CHECKS: Mapping[Table, Callable[[Any], object]] = {
     confirmations: lambda row: str(row.key),
     cache: _check_cached,
     claims: lambda row: datetime.fromisoformat(row.until),
-    runs: _json_in("settings", "results"),
-    days: _content,
-    alarms: _content,
-    users: _one_of("role", ROLES),
+    runs: _holds("settings", "results"),
+    days: _holds("content"),
+    alarms: _holds("content"),
+    users: _holds(role=ROLES),
     sessions: lambda row: datetime.fromisoformat(row.until),
-    studies: _content,
-    items: _one_of("kind", get_args(ItemKind)),
-    assignments: _one_of("state", get_args(State)),
-    predictions: _content,
-    chats: _one_of("state", get_args(ChatState)),
-    chat_messages: _one_of("state", get_args(MessageState), "details"),
+    studies: _holds("content"),
+    items: _holds(kind=get_args(ItemKind)),
+    assignments: _holds(state=get_args(State)),
+    predictions: _holds("content"),
+    chats: _holds(state=get_args(ChatState)),
+    chat_messages: _holds("details", state=get_args(MessageState)),
 }
 """Functions that check a row's content, by table; the types are enough for the other tables."""

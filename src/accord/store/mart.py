@@ -35,18 +35,24 @@ from accord.edges import (
     unreadable_parquet,
 )
 from accord.store.engine import StoreError
-from accord.store.mart_files import (
+from accord.store.mart_rows import (
     DAMAGED,
     FORMAT,
     IGNORED,
     METADATA_KEY,
     MartPart,
+    MartRow,
+    frame_of,
+    frames_of,
+    in_calendar_only,
+    lines_of,
+    mart_schema,
+    read_line,
     read_metadata,
     scan_part,
     sync,
     try_lock,
 )
-from accord.store.mart_rows import MartRow, frame_of, frames_of, in_calendar_only, lines_of, mart_schema, read_line
 
 if TYPE_CHECKING:
     import polars as pl
@@ -416,10 +422,6 @@ class Mart:
         replaced = (parts.keys() | before) - {name for name, _ in self._damaged}
         self._write(there, None, base=True, replaces=replaced)
         return replaced
-
-
-LIVE_ROWS, BATCH_ROWS = "live", "batch"
-"""Origins of rows: live scoring, or a run."""
 
 
 class MartWriter:

@@ -224,8 +224,7 @@ class Score:
     def decoded(self, loss: str) -> Score:
         """Return this score with the Bayes decision under a loss as its value.
 
-        Args:
-            loss: `squared` (the mean), `absolute` (a median) or `zero-one` (the most probable option).
+        The loss is `squared` (the mean), `absolute` (a median) or `zero-one` (the most probable option).
 
         Raises:
             UnknownName: No loss has this name.
@@ -260,13 +259,12 @@ class Unscored:
 
     def to_json(self) -> ScoreRow:
         """Return a score's flat row with the reason and without a value."""
-        return {
-            "conversation": self.target.conversation, "turn": self.target.turn, "annotator": self.annotator,
-            "rated": self.rated, "in_training": self.in_training, "value": None, "low": None, "high": None,
-            "band_low": None, "band_high": None, "variance": None, "entropy": None, "distribution": None,
-            "warning": None, "attributions": None, "notes": dict(self.notes) or None, "unscored": self.reason,
-            "signature": _signature_text(self.signature),
+        row: Any = {
+            **dict.fromkeys(SCORE_COLUMNS), "conversation": self.target.conversation, "turn": self.target.turn,
+            "annotator": self.annotator, "rated": self.rated, "in_training": self.in_training,
+            "notes": dict(self.notes) or None, "unscored": self.reason, "signature": _signature_text(self.signature),
         }  # fmt: skip
+        return row  # type: ignore[no-any-return]
 
 
 @lru_cache(maxsize=64)
@@ -290,18 +288,9 @@ def score_from(
     `options` are K rising values, `probabilities` K numbers summing to 1.
     """
     values, shares = tuple(map(float, options)), tuple(map(float, probabilities))
-    return Score(
-        target=target,
-        annotator=annotator,
-        options=values,
-        probabilities=shares,
-        value=mean(values, shares),
-        interval=central_interval(values, shares, INTERVAL_MASS),
-        signature=signature,
-        band=band,
-        warning=warning,
-        attributions=attributions,
-    )
+    interval = central_interval(values, shares, INTERVAL_MASS)
+    value = mean(values, shares)
+    return Score(target, annotator, values, shares, value, interval, signature, band, warning, attributions)
 
 
 def _text(option: float) -> str:
