@@ -352,8 +352,7 @@ class Studies:
         return [answer for answer in answers if answer.study == study or answer.study.startswith(f"{study}/")]
 
     def adjudicate(self, new: Annotation) -> Annotation:
-        """Store a lead's answer about an item, of the study `NAME/adjudicated`; it replaces only the lead's own
-        earlier one.
+        """Store a lead's answer of the study `NAME/adjudicated`; it replaces only the lead's own earlier answer.
 
         Raises:
             Conflict: The ID was used for another answer.
