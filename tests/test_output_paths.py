@@ -93,6 +93,7 @@ PROTECTED = [
 @pytest.mark.parametrize(
     ("words", "output"), OUTPUTS, ids=lambda each: " ".join(each) if isinstance(each, tuple) else each
 )
+@pytest.mark.attack
 def test_no_output_replaces_a_file_of_the_project(folder: Path, words: tuple[str, ...], output: str, path: str) -> None:
     if words in {("run",), ("demo",)} and not Path(path).exists():
         pytest.skip("a new folder of a run may lie anywhere that is no evaluator or mart")
@@ -111,6 +112,7 @@ def test_no_output_replaces_a_file_of_the_project(folder: Path, words: tuple[str
                                      for p in COMMANDS[each[0]].params)],
     ids=lambda each: " ".join(each) if isinstance(each, tuple) else each,
 )  # fmt: skip
+@pytest.mark.attack
 def test_no_output_replaces_an_input(folder: Path, words: tuple[str, ...], output: str, path: str) -> None:
     before = contents(folder)
     for force in ((), ("--force",)):
@@ -218,7 +220,7 @@ WRITERS = {
     "accord.finetune.training": "the folder of a training",
     "accord.studies.retrain": "a candidate next to the evaluator in use",
     "accord.embedded.gguf_weights": "the folder of a model that is fetched",
-    "accord.embedded.download": "the folder of a model that is fetched",
+    "accord.embedded.catalogue": "the folder of a model that is fetched",
     "accord.live.ingest": "rows of live scoring", "accord.live.log_follower": "the place in a log",
     "accord.store.mart": "the mart",
     "accord.learning.worker_pool": "the pipe to a worker",
