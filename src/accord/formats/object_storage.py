@@ -27,6 +27,7 @@ from accord.edges import (
     register_url_secrets,
     strip_url_secrets,
     unpacked_name,
+    write_atomically,
 )
 from accord.formats.row_reader import locate, suffix
 from accord.formats.table_files import EXCEL_SUFFIXES
@@ -202,13 +203,12 @@ def write_file(url: str, content: bytes | Path) -> None:
                 system.put_file(str(content), path)
         return
     local, partial = Path(url), Path(f"{url}.{secrets.token_hex(4)}.partial")
+    if isinstance(content, bytes):
+        write_atomically(local, content)
+        return
     local.parent.mkdir(parents=True, exist_ok=True)
     try:
-        create_private(partial)
-        if isinstance(content, bytes):
-            partial.write_bytes(content)
-        else:
-            shutil.copyfile(content, partial)
+        shutil.copyfile(content, create_private(partial))
         os.replace(partial, local)
     finally:
         partial.unlink(missing_ok=True)

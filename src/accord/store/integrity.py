@@ -29,6 +29,7 @@ from sqlalchemy import Column, Connection, Integer, LargeBinary, Table, func, in
 from sqlalchemy.exc import DBAPIError
 
 from accord.edges import AccordError, BadInput, redact_message
+from accord.store import schema
 from accord.store.accounts import ROLES
 from accord.store.chats import ChatState, MessageState
 from accord.store.derived_tables import COMPUTED, VECTOR, check_vector
@@ -52,27 +53,7 @@ from accord.store.mart import Mart
 from accord.store.mart_rows import DAMAGED
 from accord.store.request_claims import spool_folders
 from accord.store.rows import annotation_from
-from accord.store.schema import (
-    SCHEMA_VERSION,
-    VERSION_TABLE,
-    alarms,
-    annotation_table,
-    assignments,
-    cache,
-    chat_messages,
-    chats,
-    claims,
-    confirmations,
-    conversations,
-    days,
-    items,
-    metadata,
-    predictions,
-    runs,
-    sessions,
-    studies,
-    users,
-)
+from accord.store.schema import SCHEMA_VERSION, VERSION_TABLE, annotation_table, conversations, metadata
 from accord.store.studies import ItemKind, State
 from accord.values import Conversation
 
@@ -393,19 +374,19 @@ def _holds(*json_columns: str, **allowed: Collection[str]) -> Callable[[Any], No
 CONTENT_CHECKS: Mapping[Table, Callable[[Any], object]] = {
     conversations: _check_conversation,
     annotation_table: annotation_from,
-    confirmations: lambda row: str(row.key),
-    cache: _check_cached,
-    claims: lambda row: datetime.fromisoformat(row.until),
-    runs: _holds("settings", "results"),
-    days: _holds("content"),
-    alarms: _holds("content"),
-    users: _holds(role=ROLES),
-    sessions: lambda row: datetime.fromisoformat(row.until),
-    studies: _holds("content"),
-    items: _holds(kind=get_args(ItemKind)),
-    assignments: _holds(state=get_args(State)),
-    predictions: _holds("content"),
-    chats: _holds(state=get_args(ChatState)),
-    chat_messages: _holds("details", state=get_args(MessageState)),
+    schema.confirmations: lambda row: str(row.key),
+    schema.cache: _check_cached,
+    schema.claims: lambda row: datetime.fromisoformat(row.until),
+    schema.runs: _holds("settings", "results"),
+    schema.days: _holds("content"),
+    schema.alarms: _holds("content"),
+    schema.users: _holds(role=ROLES),
+    schema.sessions: lambda row: datetime.fromisoformat(row.until),
+    schema.studies: _holds("content"),
+    schema.items: _holds(kind=get_args(ItemKind)),
+    schema.assignments: _holds(state=get_args(State)),
+    schema.predictions: _holds("content"),
+    schema.chats: _holds(state=get_args(ChatState)),
+    schema.chat_messages: _holds("details", state=get_args(MessageState)),
 }
 """Functions that check a row's content, by table; the types are enough for the other tables."""

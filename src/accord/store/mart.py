@@ -93,15 +93,12 @@ class _LiveLog:
 
     def table(self) -> pl.DataFrame:
         """Return all rows; only new ones are converted."""
+        import polars as pl
+
         if self.rows or not self.tables:
             self.tables.append(frame_of(self.rows))
             self.rows = []
-        return self.tables[0] if len(self.tables) == 1 else self._whole()
-
-    def _whole(self) -> pl.DataFrame:
-        import polars as pl
-
-        self.tables = [pl.concat(self.tables, rechunk=True)]
+        self.tables = [pl.concat(self.tables, rechunk=True)] if len(self.tables) > 1 else self.tables
         return self.tables[0]
 
 
@@ -150,10 +147,23 @@ class Mart:
         Raises:
             StoreError: The part cannot be written.
         """
+        import polars as pl
+
         name = name or secrets.token_hex(12)
+        unfinished = self.folder / f"{name}.{secrets.token_hex(4)}.partial"
         with self._store_errors():
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._write_file(rows, name, base, replaces)
+            count = int(rows.select(pl.len()).collect().item())
+            metadata = {"format": FORMAT, "rows": count, "base": base, "replaces": sorted(replaces)}
+            try:
+                encoded = {METADATA_KEY: json.dumps(metadata)}
+                rows.sink_parquet(create_private(unfinished), metadata=encoded, row_group_size=100_000)
+                sync(unfinished)
+                os.replace(unfinished, self._place(name))
+                sync(self.folder)
+            except BaseException:
+                unfinished.unlink(missing_ok=True)
+                raise
 
     @contextmanager
     def _store_errors(self) -> Iterator[None]:
@@ -167,23 +177,6 @@ class Mart:
             raise StoreError(
                 f"the mart {self.folder} {fault} or name another folder under mart: in accord.yaml"
             ) from None
-
-    def _write_file(self, rows: pl.LazyFrame, name: str, base: bool, replaces: Iterable[str]) -> None:
-        import polars as pl
-
-        unfinished = self.folder / f"{name}.{secrets.token_hex(4)}.partial"
-        count = int(rows.select(pl.len()).collect().item())
-        metadata = {"format": FORMAT, "rows": count, "base": base, "replaces": sorted(replaces)}
-        try:
-            rows.sink_parquet(
-                create_private(unfinished), metadata={METADATA_KEY: json.dumps(metadata)}, row_group_size=100_000
-            )
-            sync(unfinished)
-            os.replace(unfinished, self._place(name))
-            sync(self.folder)
-        except BaseException:
-            unfinished.unlink(missing_ok=True)
-            raise
 
     # --- reading ------------------------------------------------------------------------------------------------
 
@@ -356,8 +349,8 @@ class Mart:
     def tidy(self) -> bool:
         """Turn logs of ended writers into parts, and compact if many rows are loose; return True if compacted."""
         self.seal()
-        loose = sum(part.rows for _, part in self._list_files()[0].values() if not part.is_base)
-        whole = sum(part.rows for _, part in self._list_files()[0].values() if part.is_base)
+        parts = [part for _, part in self._list_files()[0].values()]
+        loose, whole = (sum(part.rows for part in parts if part.is_base == is_base) for is_base in (False, True))
         return loose >= max(MOST_LOOSE_ROWS, whole // 10) and self.compact()
 
     def seal(self) -> None:

@@ -202,7 +202,7 @@ class AnnotationKeys:
     def of(self, annotation: Annotation) -> str:
         """Return the key of an annotation."""
         if annotation.kind == "person":
-            return self._of_person(annotation.to_label(), annotation.details())
+            return self.of_label(annotation.to_label(), annotation.details())
         if annotation.is_of_issues:
             key = content_hash([*annotation.target, annotation.signature, annotation.seen], length=40)
             return content_hash([key, annotation.group, annotation.part], length=40) if annotation.part else key
@@ -210,11 +210,8 @@ class AnnotationKeys:
             return content_hash(annotation.made_from, length=40)
         return content_hash({**annotation.to_json(), "time": None}, length=40)
 
-    def of_label(self, label: Label) -> str:
-        """Return the key of an annotation with the fields of a label only."""
-        return self._of_person(label)
-
-    def _of_person(self, label: Label, details: Mapping[str, Json] = {}) -> str:
+    def of_label(self, label: Label, details: Mapping[str, Json] = {}) -> str:
+        """Return the key of a person's annotation with the fields of a label and other details."""
         name, turn = label.target
         fields: list[Any] = [name, turn, label.question, label.annotator, label.value, label.time]
         if label.against is not None:
@@ -258,29 +255,18 @@ def label_row(label: Label, keys: AnnotationKeys, added: str, wording: str | Non
     return _person_row(label, keys.of_label(label), added, wording)
 
 
+_EMPTY_ROW: TableRow = dict.fromkeys(column.name for column in annotation_table.columns)
+
+
 def _person_row(label: Label, key: str, added: str, wording: str | None = None) -> TableRow:
     target, against, value = label.target, label.against, label.value
-    return {
-        "key": key,
-        "conversation": target.conversation,
-        "turn": target.turn,
-        "question": label.question,
-        "by": label.annotator,
-        "kind": "person",
-        "value": str(value) if type(value) is int else canonical_json(value),
-        "distribution": None,
-        "signature": None,
-        "time": label.time,
+    encoded = str(value) if type(value) is int else canonical_json(value)
+    row = {
+        **_EMPTY_ROW, "key": key, "conversation": target.conversation, "turn": target.turn, "question": label.question,
+        "by": label.annotator, "kind": PERSON, "value": encoded, "time": label.time, "added": added, "place": 0,
         "wording": wording or label.wording,
-        "against": against.conversation if against else None,
-        "against_turn": against.turn if against else None,
-        "content": None,
-        "added": added,
-        "place": 0,
-        "answer": None,
-        "replaces": None,
-        "imported": None,
-    }
+    }  # fmt: skip
+    return row if against is None else {**row, "against": against.conversation, "against_turn": against.turn}
 
 
 def answer_row(answer: Mapping[str, Any], added: str) -> TableRow:

@@ -201,9 +201,7 @@ class Annotation:
             row["turn"] = self.target.turn
         row |= {"question": self.question, "by": self.by, "kind": self.kind, "value": self.value}
         row |= self.details()
-        for name in ("distribution", "signature", "time", "wording"):
-            if getattr(self, name) is not None:
-                row[name] = getattr(self, name)
+        row |= {name: getattr(self, name) for name in _PLAIN if getattr(self, name) is not None}
         if self.distribution is not None:
             row["distribution"] = dict(self.distribution)
         if self.against is not None:
@@ -303,7 +301,7 @@ _DETAILS: Mapping[str, Any] = {
         "part", "answer", "replaces", "study", "stage", "seconds", "rubric", "shown",
     }
 }  # fmt: skip
-_PLAIN = {"distribution", "signature", "time", "wording"}
+_PLAIN = ("distribution", "signature", "time", "wording")
 
 
 def issues_from(annotations: Iterable[Annotation]) -> list[IssueAnnotation]:

@@ -40,14 +40,9 @@ class Turn:
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values without empty fields."""
-        row: dict[str, Any] = {"role": self.role, "content": self.content}
-        if self.name is not None:
-            row["name"] = self.name
-        if self.time is not None:
-            row["time"] = self.time
-        if self.extra:
-            row["extra"] = dict(self.extra)
-        return row
+        optional = {"name": self.name, "time": self.time, "extra": dict(self.extra) or None}
+        row = {"role": self.role, "content": self.content}
+        return {**row, **{key: value for key, value in optional.items() if value is not None}}
 
 
 class _Turns(Sequence[Turn]):

@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 
 from accord.edges import UnknownName, load_yaml, validate
 from accord.values.conversation import Conversation, Target, content_hash
-from accord.values.rubric import FrozenModel, Question, Rubric, Scale, ScaleKind
+from accord.values.rubric import FrozenModel, Question, Rubric, Scale, ScaleKind, shipped_names
 
 MIN_SCORE, MAX_SCORE = 1, 5
 """Range of an overall score: poor and excellent."""
@@ -278,8 +278,7 @@ def normalized_name(name: str) -> str:
 
 def shipped_taxonomies() -> list[str]:
     """Return the names of the shipped taxonomies."""
-    found = files("accord.values.taxonomies").iterdir()
-    return sorted(entry.name.removesuffix(".yaml") for entry in found if entry.name.endswith(".yaml"))
+    return shipped_names("accord.values.taxonomies")
 
 
 def load_taxonomy(name_or_path: str | Path, folder: Path = Path()) -> Taxonomy:

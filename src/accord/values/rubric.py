@@ -343,13 +343,15 @@ def _number(text: str) -> Value:
     return int(number) if number.is_integer() else number
 
 
+def shipped_names(package: str) -> list[str]:
+    """Return the names of the YAML files in a package."""
+    entries = (entry.name for entry in files(package).iterdir())
+    return sorted(name.removesuffix(".yaml") for name in entries if name.endswith(".yaml"))
+
+
 def shipped_rubrics() -> list[str]:
     """Return the names of the shipped rubrics."""
-    return sorted(
-        entry.name.removesuffix(".yaml")
-        for entry in files("accord.values.rubrics").iterdir()
-        if entry.name.endswith(".yaml")
-    )
+    return shipped_names("accord.values.rubrics")
 
 
 def load_rubric(name_or_path: str | Path, folder: Path = Path()) -> Rubric:

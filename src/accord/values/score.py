@@ -52,18 +52,10 @@ def central_interval(options: Numbers, probabilities: Numbers, mass: float) -> t
     return quantile(options, probabilities, (1 - mass) / 2), quantile(options, probabilities, (1 + mass) / 2)
 
 
-def _mode(options: Numbers, probabilities: Numbers) -> float:
-    return float(max(zip(options, probabilities, strict=True), key=lambda pair: pair[1])[0])
-
-
-def _median(options: Numbers, probabilities: Numbers) -> float:
-    return quantile(options, probabilities, 0.5)
-
-
 LOSSES: Mapping[str, Callable[[Numbers, Numbers], float]] = {
     "squared": mean,  # (ŷ - y)²
-    "absolute": _median,  # |ŷ - y|
-    "zero-one": _mode,  # [ŷ ≠ y]
+    "absolute": lambda options, shares: quantile(options, shares, 0.5),  # |ŷ - y|
+    "zero-one": lambda options, shares: float(options[int(max(range(len(shares)), key=shares.__getitem__))]),  # [ŷ ≠ y]
 }
 """The answer with the least expected loss, by the name of the loss."""
 
