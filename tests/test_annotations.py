@@ -125,10 +125,7 @@ def test_an_annotation_round_trips_through_json() -> None:
     }  # fmt: skip
 
 
-def test_labels_and_issues_convert_to_annotations_and_back() -> None:
-    for each in annotations():
-        if each.kind == "person" and not each.details():
-            assert Annotation.from_label(each.to_label()) == each
+def test_issues_convert_to_annotations_and_back() -> None:
     rows = [each for each in annotations() if each.is_of_issues]
     random.Random(0).shuffle(rows)
     assert sorted(issues_from(rows), key=repr) == sorted(FOUND, key=repr), "in whatever order"
@@ -164,8 +161,8 @@ def test_equal_labels_are_stored_once_from_any_source(store: Store) -> None:
     store.add_conversations(CHATS)
     labels = [Label(Target("a"), "Q0", "ann", 3)] * 2
     assert store.add_labels(labels) == AddedCounts(2, 0)
-    assert store.add_annotations(map(Annotation.from_label, labels)) == AddedCounts(0, 2)
-    same = Annotation.from_label(labels[0])
+    same = Annotation(Target("a"), "Q0", "ann", "person", 3)
+    assert same.to_label() == labels[0] and store.add_annotations([same, same]) == AddedCounts(0, 2)
     assert store.add_annotations([same, same, same]) == AddedCounts(1, 2), "a third time is another rating"
     assert list(store.labels()) == [*labels, labels[0]]
 

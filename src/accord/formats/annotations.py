@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from accord.edges import BadInput, BadRow, escape_formula, is_sendable, unescape_formula
-from accord.formats.label_files import mapped
+from accord.edges import BadInput, escape_formula, is_sendable, unescape_formula
+from accord.formats.label_files import converted_rows, mapped
 from accord.formats.memory import Source
 from accord.formats.openai_messages import checked_id, turn_index
 from accord.formats.record import Fields, WrongShape, abbreviated
@@ -60,23 +60,14 @@ def read_annotations(
     """
     source = locate(path)
     is_table = suffix(source) in TABLE_SUFFIXES
-    for row in mapped(read_rows(source), columns, str(source)):
-        error: BadRow
-        if isinstance(row, BadRow):
-            error = row
-        else:
-            try:
-                annotation = _annotation(_from_cells(row.fields) if is_table else row.fields)
-                if annotation.kind == "person":
-                    check_label(annotation.to_label(), rubric)
-            except BadInput as invalid:
-                error = BadRow(str(source), row.line, str(invalid))
-            else:
-                yield annotation
-                continue
-        if on_bad_row is None:
-            raise error
-        on_bad_row(error)
+
+    def annotations_of(fields: Fields) -> list[Annotation]:
+        annotation = _annotation(_from_cells(fields) if is_table else fields)
+        if annotation.kind == "person":
+            check_label(annotation.to_label(), rubric)
+        return [annotation]
+
+    return converted_rows(source, mapped(read_rows(source), columns, str(source)), annotations_of, on_bad_row)
 
 
 # --- rows of a file ------------------------------------------------------------------------------------------------

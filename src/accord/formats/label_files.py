@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from accord.edges import BadInput, BadRow, is_sendable, unescape_formula
 from accord.formats.memory import Source
@@ -25,6 +25,7 @@ from accord.formats.table import ALIASES as OF_TEXT
 from accord.formats.table import holds_text
 from accord.values import Label, Question, Rubric, ScaleKind, Target, check_label
 
+T = TypeVar("T")
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "conversation": (
         "conversation_id", "item_id", "dialogue_id", "dialog_id", "session_id", "thread_id", "chat_id", "conv_id",
@@ -142,20 +143,35 @@ def read_labels(
         BadInput: The file cannot be read as a whole, or lacks a column that `columns` names.
         BadRow: A row is not a label, or off its question's scale, and `on_bad_row` is not given.
     """
-    source = locate(path)
-    wide = _WideTable(rubric, frozenset(questions), raters)
-    for row in mapped(_rows(source), columns, str(source)):
-        if isinstance(row, BadRow):
-            _complain(row, on_bad_row)
-            continue
+    source, wide = locate(path), _WideTable(rubric, frozenset(questions), raters)
+
+    def labels_of(fields: Fields) -> list[Label]:
+        labels = _labels(fields, wide)
+        for label in labels:
+            check_label(label, rubric)
+        return labels
+
+    return converted_rows(source, mapped(_rows(source), columns, str(source)), labels_of, on_bad_row)
+
+
+def converted_rows(
+    source: Source,
+    rows: Iterable[Row | BadRow],
+    convert: Callable[[Fields], Iterable[T]],
+    on_bad_row: Callable[[BadRow], None] | None,
+) -> Iterator[T]:
+    """Yield the values of rows; a row that `convert` rejects is bad, and raised without `on_bad_row`."""
+    for row in rows:
         try:
-            labels = _labels(row.fields, wide)
-            for label in labels:
-                check_label(label, rubric)
-        except BadInput as error:
-            _complain(BadRow(str(source), row.line, str(error)), on_bad_row)
-        else:
-            yield from labels
+            if not isinstance(row, BadRow):
+                yield from convert(row.fields)
+                continue
+            error = row
+        except BadInput as reason:
+            error = BadRow(str(source), row.line, str(reason))
+        if on_bad_row is None:
+            raise error
+        on_bad_row(error)
 
 
 class _WideTable(NamedTuple):
@@ -172,12 +188,6 @@ def _rows(source: Source) -> Iterator[Row | BadRow]:
         if isinstance(row, Row) and suffix(source) in TABLE_SUFFIXES:
             row = Row(row.line, {k: unescape_formula(v) if isinstance(v, str) else v for k, v in row.fields.items()})
         yield row
-
-
-def _complain(error: BadRow, on_bad_row: Callable[[BadRow], None] | None) -> None:
-    if on_bad_row is None:
-        raise error
-    on_bad_row(error)
 
 
 def mapped(rows: Iterable[Row | BadRow], columns: Mapping[str, str] | None, where: str) -> Iterator[Row | BadRow]:

@@ -43,14 +43,10 @@ SCHEMES = frozenset({"s3", "s3a", *_PACKAGES})
 
 
 class File(NamedTuple):
-    """A file or an object.
+    """A file or an object: its path or URL, size in bytes, and a version that changes with the content.
 
-    Attributes:
-        url: Path or URL.
-        size: Size in bytes.
-        version: Text that changes with the content.
-        stem: Name without suffixes; with the folders below the named folder or glob, so that other files do not change
-            it.
+    `stem` is its name without suffixes, with the folders below the named folder or glob, so that other files do not
+    change it.
     """
 
     url: str

@@ -167,8 +167,7 @@ class SelectiveTest:
         threshold: Confidence of the least confident of them, a probability from .5 to 1.
         share: Share of all held-out ratings.
         called: Number of calls.
-        agreement: Share of them that agrees with the ratings.
-        at_least: Lower confidence bound of the agreement.
+        agreement: Share of them that agrees with the ratings; `at_least` is its lower confidence bound.
         groups: Number of groups.
     """
 

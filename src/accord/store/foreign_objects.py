@@ -24,14 +24,10 @@ NAMED_OBJECTS = 3
 
 
 class ForeignObject(NamedTuple):
-    """An object that Accord did not create.
+    """An object that Accord did not create: its kind, such as `trigger` or `unique index`, its name and its table.
 
-    Attributes:
-        kind: Such as `trigger`, `rule`, `view`, `unique index` or `function`.
-        name: Its name, which may hold any character.
-        table: The table of the object; empty if it belongs to none.
-        is_active: True if it can change or hide rows of the store.
-        replaces_table: True if it has the name of a table of the store.
+    `is_active` is True if it can change or hide rows of the store, `replaces_table` if it has the name of a table of
+    the store.
     """
 
     kind: str

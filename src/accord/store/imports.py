@@ -33,13 +33,10 @@ _KEYS: Mapping[Table, str] = {conversations: "id", annotation_table: "key"}
 
 
 class RemovedCounts(NamedTuple):
-    """Counts of an undone import.
+    """Counts of an undone import: removed labels and conversations, and rows that stay.
 
-    Attributes:
-        labels, conversations: Removed rows.
-        confirmed: Rows that stay because another import confirms them.
-        kept_conversations: Conversations that stay because of other ratings or a study.
-        kept_answers: Answers of models that stay.
+    Rows stay because another import confirms them (`confirmed`), because of other ratings or a study
+    (`kept_conversations`), or because a model made them (`kept_answers`).
     """
 
     labels: int = 0
@@ -54,15 +51,10 @@ class RemovedCounts(NamedTuple):
 
 
 class ImportRecord(NamedTuple):
-    """A recorded import.
+    """A recorded import: its ID, start (UTC, ISO), files and counts of rows.
 
-    Attributes:
-        id: Its ID.
-        started: Its start (UTC, ISO).
-        status: `done`, `failed`, `interrupted`, `running` or `undone`.
-        files: The imported files.
-        undone: Places of files whose rows were removed.
-        results: Counts of rows.
+    Its status is `done`, `failed`, `interrupted`, `running` or `undone`; `undone` has the places of files whose rows
+    were removed.
     """
 
     id: str

@@ -73,15 +73,9 @@ class Damage(NamedTuple):
 
 @dataclass
 class StoreCheck:
-    """Result of a check.
+    """Result of a check: the store's URL without its password, its schema version, and the readable rows by table.
 
-    Attributes:
-        store: The store's URL, without its password.
-        version: The schema version; None if there is none.
-        rows: Number of readable rows by table.
-        damage: Damaged parts; empty for an intact store.
-        notes: Other remarks.
-        foreign: Objects that Accord did not create and that change no rows.
+    `damage` is empty for an intact store. `foreign` has objects that Accord did not create and that change no rows.
     """
 
     store: str
@@ -97,12 +91,10 @@ class StoreCheck:
 
 
 def check_store(url: str, mart: Path | None = None, rows_only: bool = False) -> StoreCheck:
-    """Check a store and all its tables.
+    """Check a store, all its tables, and the `mart` of its scores if its folder is given.
 
-    Args:
-        url: The store.
-        mart: The folder of its mart of scores, which is checked too.
-        rows_only: Check only the rows, as needed to copy them: the copy has no triggers and views of the store.
+    With `rows_only`, only the rows are checked, as needed to copy them: the copy has no triggers and views of the
+    store.
 
     Raises:
         BadInput: The store does not exist.

@@ -248,14 +248,10 @@ def try_lock(stream: IO[bytes]) -> bool:
 
 @dataclass(frozen=True)
 class EvaluatorScores:
-    """The latest scores of a conversation and its turns by one evaluator.
+    """The latest scores of a conversation and its turns by one evaluator, in the order of the turns.
 
-    Attributes:
-        run: Id of the run; empty for live scores.
-        command: Command of the run (`score`, `run`, ...) or `live`.
-        evaluator: Name of the evaluator.
-        started: Start of the run, or time of the latest live score (UTC).
-        rows: Scores in the order of the turns.
+    `run` is empty for live scores, and `command` is `live` then. `started` is the start of the run, or the time of the
+    latest live score (UTC).
     """
 
     run: str

@@ -127,12 +127,9 @@ def utc_now() -> datetime:
 
 
 class ClaimResult(NamedTuple):
-    """Result of claiming keys.
+    """The claimed keys, and how many were taken over from expired claims.
 
-    Attributes:
-        mine: The claimed keys.
-        over: Number of these that were taken over from an expired claim.
-        until: Time (UTC) when the last claim of another owner on the other keys expires; empty if there is none.
+    `until` is the time (UTC) when the last claim of another owner on the other keys expires; empty if there is none.
     """
 
     mine: frozenset[str] = frozenset()

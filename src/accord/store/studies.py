@@ -90,13 +90,10 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """An item of an annotator: open, done or skipped.
+    """An item of an annotator: open, done or skipped for a reason.
 
-    Attributes:
-        id: A random ID, known to its annotator only.
-        stage: The current stage, from 0.
-        until: End of the lease (UTC); answers extend it.
-        reason: Reason of a skipped item.
+    `id` is random and known to its annotator only; `stage` counts from 0; answers extend the lease, which ends at
+    `until` (UTC).
     """
 
     id: str

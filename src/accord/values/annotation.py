@@ -251,14 +251,6 @@ class Annotation:
 
     # --- labels -------------------------------------------------------------------------------------------------
 
-    @classmethod
-    def from_label(cls, label: Label) -> Annotation:
-        """Return a person's label as an annotation."""
-        return cls(
-            label.target, label.question, label.annotator, "person", label.value,
-            time=label.time, wording=label.wording, against=label.against,
-        )  # fmt: skip
-
     def to_label(self) -> Label:
         """Return the label without quote and comment."""
         return Label(self.target, self.question, self.by, self.value, self.time, self.wording, self.against)

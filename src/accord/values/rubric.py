@@ -10,7 +10,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from accord.edges import BadInput, UnknownName, load_yaml, validate, validation_messages
 from accord.values.conversation import Conversation, content_hash
@@ -285,11 +285,14 @@ def _options(value: Any) -> dict[str, str]:
     raise ValueError("options are a mapping from value to meaning, or a list of values")
 
 
+_Stripped = Annotated[str, StringConstraints(strip_whitespace=True)]
+
+
 class _QuestionFile(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     id: str
-    text: str
+    text: _Stripped
     scale: ScaleKind = ScaleKind.ORDINAL
     options: Annotated[dict[str, str], BeforeValidator(_options)] = Field(default_factory=dict)
     low: float | None = None
@@ -302,16 +305,10 @@ class _QuestionFile(BaseModel):
     def question(self) -> Question:
         ordered = self.scale is not ScaleKind.NOMINAL
         options = tuple(_number(option) if ordered else option for option in self.options)
-        return Question(
-            id=self.id,
-            text=self.text.strip(),
-            scale=Scale(kind=self.scale, options=options, low=self.low, high=self.high),
-            meanings={option: meaning for option, meaning in self.options.items() if meaning},
-            applies=self.applies,
-            side=self.side,
-            weight=self.weight,
-            reasons=tuple(self.reasons),
-        )
+        scale = Scale(kind=self.scale, options=options, low=self.low, high=self.high)
+        meanings = {option: meaning for option, meaning in self.options.items() if meaning}
+        same = self.model_dump(include={"id", "text", "applies", "side", "weight", "reasons"})
+        return Question(**same, scale=scale, meanings=meanings)
 
 
 class _RubricFile(BaseModel):
@@ -319,20 +316,14 @@ class _RubricFile(BaseModel):
 
     name: str
     main: str
-    instructions: str = ""
-    source: str = ""
+    instructions: _Stripped = ""
+    source: _Stripped = ""
     learned_on: list[str] = Field(default_factory=list)
     questions: list[_QuestionFile]
 
     def rubric(self) -> Rubric:
-        return Rubric(
-            name=self.name,
-            main=self.main,
-            instructions=self.instructions.strip(),
-            source=self.source.strip(),
-            learned_on=tuple(self.learned_on),
-            questions=tuple(question.question() for question in self.questions),
-        )
+        questions = tuple(question.question() for question in self.questions)
+        return Rubric(**self.model_dump(exclude={"questions"}), questions=questions)
 
 
 def _number(text: str) -> Value:
