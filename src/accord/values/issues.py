@@ -53,15 +53,6 @@ class Issue:
         row = {"type": self.type, "comment": self.comment, "quote": self.quote, "span": self.span, "said": self.said}
         return {name: value for name, value in row.items() if value or name in {"type", "comment"}}
 
-    @classmethod
-    def from_json(cls, row: Mapping[str, Any]) -> Issue:
-        """Return the value of `to_json`."""
-        span = row.get("span")
-        return cls(
-            row["type"], row["comment"], row.get("quote", ""), None if span is None else (span[0], span[1]),
-            row.get("said"),
-        )  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class IssueAnnotation:
@@ -91,13 +82,6 @@ class IssueAnnotation:
         row: dict[str, Any] = {"issues": [issue.to_json() for issue in self.issues], "score": self.score}
         more = {"losses": list(self.losses), "said": self.said}
         return {**row, "comment": self.comment, **{name: value for name, value in more.items() if value}}
-
-    @classmethod
-    def from_json(cls, target: Target, signature: str, row: Mapping[str, Any]) -> IssueAnnotation:
-        """Return the value of `to_json`."""
-        issues = tuple(map(Issue.from_json, row["issues"]))
-        losses, said = tuple(row.get("losses", ())), row.get("said", "")
-        return cls(target, issues, row["score"], row["comment"], signature, losses, said)
 
 
 @dataclass(frozen=True, slots=True)
