@@ -81,6 +81,12 @@ def annotations() -> list[Annotation]:
         Label(Target('=a,b;"c"'), "better", "bob", 1, against=Target("a")),
         *(Label(Target("a"), "words", "ann", text) for text in (*FORMULAS, "", "3", "null", "[1]")),
     ]
+    people = [
+        Annotation(
+            x.target, x.question, x.annotator, "person", x.value, time=x.time, wording=x.wording, against=x.against
+        )
+        for x in labels
+    ]
     marked = Annotation(
         Target("a", 1), "issue:Commonsense", "bob", "person", 1, quote="much better", span=(24, 35), comment=ODD
     )
@@ -101,7 +107,7 @@ def annotations() -> list[Annotation]:
     ]  # fmt: skip
     metric = Annotation(Target("a"), "length", "words", "metric", 17, signature="words|version:1", time="2026-01-01")
     issues = [each for result in FOUND for each in Annotation.from_issues(result)]
-    return [*map(Annotation.from_label, labels), marked, *texts, *answers, *issues, metric]
+    return [*people, marked, *texts, *answers, *issues, metric]
 
 
 def by_kind(result: list[Annotation]) -> list[Annotation]:
