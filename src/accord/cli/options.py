@@ -171,7 +171,7 @@ def open_project(
     if creates or store_exists(config.store):
         return Project(config, question=question)
     project = Project(config.model_copy(update={"store": "sqlite:///:memory:"}), question=question)
-    project.missing_store = config.store
+    project.store.replaces = config.store
     return project
 
 

@@ -86,8 +86,6 @@ class Project:
         for line in Spool(self.store).take_in():
             logging.getLogger("accord").warning("%s", one_line(line))
         self.given = given or {}
-        self.missing_store = ""
-        """URL of the store in accord.yaml if it does not exist and an empty one in memory replaces it."""
         self._open: list[Models] = []
         self._memory: TemporaryDirectory[str] | None = None
 
@@ -318,13 +316,8 @@ class Project:
         if evaluator.level is not None:
             whole = evaluator.level == "conversation"
             rated = Labels(label for label in rated if (label.target.turn is None) == whole)
-        if not len(rated) and self.missing_store:
-            raise BadInput(
-                f"no label on the main question {evaluator.question.id!r}: the store {self.missing_store} does not "
-                "exist. Create it: accord import chats.jsonl labels.csv; or correct `store:` in accord.yaml"
-            )
         if not len(rated):
-            raise BadInput(missing_labels(evaluator.question.id, labels, self.rubric, self.config.rubric))
+            raise BadInput(missing_labels(evaluator.question.id, labels, self.store, self.config.rubric))
         own = {name for source in evaluator.sources for name in source.own_questions()}
         uses_others = evaluator.takes_every_sheet and not evaluator.question.compares
         others = learning.other_sheets(labels, rated, own) if uses_others else []

@@ -257,7 +257,7 @@ chat_messages = Table(
 )
 """Messages of chats; a message is stored before a reply is requested. `message` is the ID that the page made.
 
-The state of a reply is `writing`, then `said` if it is complete, `stopped` by the annotator or `cut` for a reason. A
+The state of a reply is `writing`, then `complete`, `stopped` by the annotator or `cut` for a reason. A
 reply that is still `writing` after `until` (UTC) has lost its writer. Of several replies to one message the last
 counts.
 """

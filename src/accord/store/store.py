@@ -93,6 +93,8 @@ class Store:
         self.url, self.synthetic, self.rubric = url, synthetic, rubric
         self._engine = open_engine(url)
         self._insert = insert_of(self._engine.dialect.name)
+        self.replaces = ""
+        """URL of the store that does not exist and that this empty one in memory replaces."""
         self.import_part: ImportPart | None = None
         """The file of an import that new rows belong to."""
 
