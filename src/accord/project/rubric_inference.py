@@ -459,8 +459,8 @@ def missing_labels(question: str, labels: Labels, store: Store, path: str) -> st
     """Return the error message for a question without labels, with the other questions that have some."""
     if store.replaces:
         return (
-            f"no label on the main question {question!r}: the store {store.replaces} does not exist. Create it: accord import "
-            "chats.jsonl labels.csv; or correct `store:` in accord.yaml"
+            f"no label on the main question {question!r}: the store {store.replaces} does not exist. Create it: "
+            "accord import chats.jsonl labels.csv; or correct `store:` in accord.yaml"
         )
     counts = Counter(label.question for label in labels if label.question != question)
     others = {name: count for name, count in counts.most_common() if not name.startswith(ISSUE)}
