@@ -283,6 +283,8 @@ formats.register("sharegpt")(
 )
 
 
+# --- mapping of roles -------------------------------------------------------------------------------------------------
+
 ROLE_NAMES = ("user", "assistant", "system", "tool")
 _LISTED_ROLES = 10
 

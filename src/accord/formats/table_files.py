@@ -214,6 +214,8 @@ class _Compact:
         return value >> 1 ^ -(value & 1)
 
 
+# --- CSV and Excel ----------------------------------------------------------------------------------------------------
+
 EXCEL_SUFFIXES = {".xlsx", ".xlsm"}
 _AS_TABLE = "open it and save the sheet as .xlsx or as CSV UTF-8"
 _AS_TEXT = "save it as plain text (.txt) with a line such as `Customer: ...` for each message"

@@ -1,5 +1,29 @@
 """Intervals: t intervals over groups, confidence sequences, and thresholds of selective prediction.
 
+**Sums over whole groups** (means, and differences of means that share groups). The variance is estimated from each
+group's contribution, so that systems that answered the same inputs are compared input by input. The degrees of freedom
+follow from the variance that the estimate would have if members were independent (Satterthwaite, 1946; Welch, 1947; by
+groups Bell & McCaffrey, 2002). With one member per group they are Welch's; if two means share every group, those of the
+paired t test.
+
+**A mean at every number of labels.** A fixed-size interval is valid at one sample size. If a reader checks it after
+every label, it will eventually fail. A confidence sequence is valid at all sample sizes at once. For each candidate
+mean m, a bet against it has the capital
+
+    K⁺_t(m) = Π_i (1 + λ⁺_i(m)·(x_i - m)),    K⁻_t(m) = Π_i (1 - λ⁻_i(m)·(x_i - m)),
+
+with λ_i chosen from x_1 … x_{i-1} only. If m is the mean, each capital exceeds 2/α with probability at most α/2
+(Ville's inequality). The interval holds the means whose capital never exceeded it: the hedged capital process of
+Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", JRSS B 86 (2024), theorem 3. It is
+exact for every n.
+
+**The widest share of calls that agree with people as often as required.** Held-out ratings are sorted by the confidence
+of the call. The most confident fifth is tested first, then 5% more at a time, each at the same level: is the share of
+wrong calls, at its upper confidence bound, within the limit? Testing stops at the first failure, and the last share
+that passed gives the threshold (fixed-sequence testing; Jung, Brahman & Choi, "Trust or Escalate", 2024). The
+probability that the threshold violates the requirement is 1 - confidence. Ratings of one group may be wrong together,
+so the bound is Clopper and Pearson's for the effective number of independent ratings (Korn & Graubard, 1998).
+
 Tails and quantiles are those of `scipy.special`; importing `scipy.stats` would take half a second.
 """
 
@@ -46,6 +70,8 @@ def gamma_quantile(p: float, shape: float) -> float:
     """Return the `p` quantile of a Gamma(shape) variable with scale 1."""
     return float(scipy.special.gammaincinv(shape, p))
 
+
+# --- sums over groups -------------------------------------------------------------------------------------------------
 
 Floats = NDArray[np.float64]
 
@@ -111,6 +137,8 @@ def p_value(value: float, parts: Sequence[CenteredPart], spent: float = 0.0) -> 
     return 2 * t_tail(abs(value) / error, freedom) if error > 0 else 1.0
 
 
+# --- confidence sequences ---------------------------------------------------------------------------------------------
+
 _POINTS = 1000
 _MOST = 0.75
 """Largest share of the capital that a bet risks."""
@@ -154,6 +182,8 @@ def mean_sequence(values: Floats, low: float, high: float, confidence: float = C
     first, last = max(left[0] - 1, 0), min(left[-1] + 1, _POINTS)  # the ends are between two points
     return Estimate(float(values.mean()), float(low + m[first] * (high - low)), float(low + m[last] * (high - low)))
 
+
+# --- selective prediction ---------------------------------------------------------------------------------------------
 
 FIRST, STEP = 0.2, 0.05
 """Share of the ratings that is tested first, and the increase of each further share."""

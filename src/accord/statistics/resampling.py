@@ -288,6 +288,8 @@ def grouped_folds(
         yield Split((frozenset(place) - test) | frozenset(always), test)
 
 
+# --- reliability diagrams ---------------------------------------------------------------------------------------------
+
 DIAGRAM_DRAWS, SMECE_DRAWS = 200, 60
 _POINTS = 41
 _THINNEST = 0.02
@@ -295,7 +297,10 @@ _THINNEST = 0.02
 
 @dataclass(frozen=True)
 class Diagram:
-    """Curve of one option.
+    """Observed frequency of an option by its predicted probability (LLM-RUBRIC, appendix K).
+
+    The curve is a kernel regression of outcomes on predictions, with the bandwidth at which the smooth calibration
+    error is measured (Błasiok & Nakkiran, 2023); its density is that of the predictions.
 
     Attributes:
         option: Name of the option, or of a range of a long scale.

@@ -353,6 +353,8 @@ def _create_tables(engine: Engine) -> None:
         connection.execute(text(f"INSERT INTO {VERSION_TABLE} VALUES (:version)"), {"version": SCHEMA_VERSION})
 
 
+# --- bulk inserts: one statement per batch on SQLite, `COPY` on PostgreSQL --------------------------------------------
+
 COPY_FROM = 20
 """Number of rows from which `COPY` with its preparation is faster than one insert."""
 

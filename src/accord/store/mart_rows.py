@@ -143,6 +143,8 @@ def lines_of(rows: Sequence[MartRow]) -> bytes:
 _ENCODER = msgspec.json.Encoder()
 
 
+# --- files of parts ---------------------------------------------------------------------------------------------------
+
 FORMAT, METADATA_KEY = "3", "accord-mart"
 """Version and key of the metadata of a part."""
 DAMAGED = ".damaged"
@@ -244,6 +246,9 @@ def try_lock(stream: IO[bytes]) -> bool:
     except OSError:
         return False
     return True
+
+
+# --- scores -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
