@@ -1,4 +1,4 @@
-"""What processes with one store share: a budget, claims on requests in progress, and a spool for paid answers.
+"""A budget shared by processes, claims on requests in progress, and a spool for paid answers.
 
 Each process takes slices of the rest of a budget and spends no more than it has taken. A slice is taken in a
 transaction that locks the budget's row, so the total never exceeds a cap. Slices are small shares of the rest, so that
