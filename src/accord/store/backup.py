@@ -143,7 +143,7 @@ def restore(url: str, source: Path, replace: bool = False) -> dict[str, int]:
         StoreError: The store cannot be written; it is unchanged.
     """
     if not source.is_file():
-        raise BadInput(f"there is no copy {source} to restore; name a file that `accord store backup FILE` wrote")
+        raise BadInput(f"there is no store {source} to restore; name a file that `accord store backup FILE` wrote")
     check = check_store(str(source), rows_only=True)
     if check.damage:
         raise BadInput(f"{source} cannot be restored: {check.damage[0].what}")
