@@ -181,6 +181,7 @@ def test_what_is_wrong_with_a_request_is_said(
 
 
 @pytest.mark.parametrize("name", [b"Host", b"Authorization", b"Content-Encoding", b"Content-Type"])
+@pytest.mark.attack
 def test_header_that_decides_and_comes_twice_is_refused(name: bytes) -> None:
     """Called as ASGI: some servers refuse two hosts themselves."""
     sent = list[Any]()
@@ -206,6 +207,7 @@ def test_header_that_decides_and_comes_twice_is_refused(name: bytes) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.attack
 def test_odd_texts_get_a_score_or_a_reason(client: Client) -> None:
     odd = ["", " ", "word " * 100_000, "שלום עולם", "你好世界", "🙂" * 50, "nul\0", "\ud83d", "a" * 1_000_000]
     for place, text in enumerate(odd):
@@ -219,6 +221,7 @@ def test_odd_texts_get_a_score_or_a_reason(client: Client) -> None:
         assert status == 422 and limit in row["error"]
 
 
+@pytest.mark.attack
 def test_a_slow_client_is_let_go_and_holds_nobody_up(evaluator: Evaluator) -> None:
     begun = f"POST /v1/scores HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n".encode()
     begun += b"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
@@ -764,6 +767,7 @@ def test_labels_hold_no_control_characters(own_client: Client) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.attack
 def test_memory_is_bounded_and_told(evaluator: Evaluator) -> None:
     scorer = LiveScorer(evaluator, limits=LiveConfig(memory_mb=2))
     with served(Ingestor(scorer)) as client:

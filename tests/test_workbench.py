@@ -262,6 +262,7 @@ def test_a_server_that_other_machines_reach_needs_a_user(tmp_path: Path) -> None
         (["--host", "0.0.0.0"], "--host"),
     ],
 )
+@pytest.mark.attack
 def test_serve_refuses_to_start_without_a_user_where_other_machines_reach_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], named: str, token: str
 ) -> None:
