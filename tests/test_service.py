@@ -151,6 +151,7 @@ def test_one_bad_message_of_a_batch_costs_the_others_nothing(client: Client) -> 
     assert status == 422 and row["status"] == "refused"
 
 
+@pytest.mark.attack
 @pytest.mark.parametrize(
     "body, headers, status, reason",
     [
@@ -339,6 +340,7 @@ def test_connections_that_ask_nothing_are_let_go(evaluator: Evaluator) -> None:
         again.close()
 
 
+@pytest.mark.attack
 def test_every_path_needs_the_token_except_the_health_check_and_the_description(own_client: Client) -> None:
     right, own_client.own = own_client.own, {}
     assert own_client.ask("GET", "/healthz")[0] == own_client.ask("GET", "/docs")[0] == 200
@@ -749,6 +751,7 @@ def test_wrong_tokens_have_to_wait_longer_each_time_and_a_right_one_never_does()
     assert found[-1][0] == 429, "of one network of IPv6 any address can be chosen"
 
 
+@pytest.mark.attack
 def test_guesses_are_turned_away_and_the_right_token_is_let_in(own_client: Client) -> None:
     found = [own_client.ask("GET", "/metrics", None, {"Authorization": f"Bearer guess-{n}"}) for n in range(40)]
     assert [status for status, _, _ in found[:20]] == [401] * 20

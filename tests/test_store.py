@@ -294,6 +294,7 @@ def damaged_copies(path: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.attack
 def test_damaged_file_is_one_line_that_names_the_check(tmp_path: Path) -> None:
     path = tmp_path / "whole.db"
     copies = damaged_copies(path)

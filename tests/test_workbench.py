@@ -143,6 +143,7 @@ def test_an_item_is_rated_by_forms_alone(workbench: StartWorkbench) -> None:
     assert len(bench.store.labels()) == len(values)
 
 
+@pytest.mark.attack
 def test_personal_links_bring_people_in_and_wrong_ones_do_not(workbench: StartWorkbench, tmp_path: Path) -> None:
     bench = workbench(["ann"])
     key, stranger, ann = bench.keys["ann"], bench.browser(), bench.browser()
@@ -156,6 +157,7 @@ def test_personal_links_bring_people_in_and_wrong_ones_do_not(workbench: StartWo
     assert key.encode() not in text and ann.cookies["accord_session"].encode() not in text
 
 
+@pytest.mark.attack
 def test_foreign_origins_hosts_and_forged_forms_are_refused(workbench: StartWorkbench) -> None:
     bench = workbench()
     browser = bench.browser()
@@ -168,6 +170,7 @@ def test_foreign_origins_hosts_and_forged_forms_are_refused(workbench: StartWork
     assert not len(bench.store.labels())
 
 
+@pytest.mark.attack
 @pytest.mark.parametrize("cookie", ["", "x" * 43])
 def test_a_single_user_signs_in_by_a_link_that_works_once(
     workbench: StartWorkbench, tmp_path: Path, cookie: str

@@ -163,11 +163,15 @@ ANSWERS: dict[str, dict[str, Any]] = {
 }
 
 
+def fulfilled(answer: dict[str, Any]) -> Callable[[Any], None]:
+    return lambda route: route.fulfill(**answer)
+
+
 def test_only_the_servers_own_yes_empties_a_slot(rating: RateIn) -> None:
     with rating(["ann"]) as (bench, page):
         for number, (name, answer) in enumerate(ANSWERS.items(), 1):
             at_item(page, number)
-            page.route("**/answers", lambda route, answer=answer: route.fulfill(**answer))
+            page.route("**/answers", fulfilled(answer))
             page.locator("input[value='3']").check()
             state(page, "1 not sent yet")
             page.reload()

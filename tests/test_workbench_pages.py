@@ -83,6 +83,7 @@ def evil(workbench: StartWorkbench, tmp_path: Path) -> Workbench:
     return workbench(opened=opened)
 
 
+@pytest.mark.attack
 def test_script_in_any_text_is_shown_as_text(evil: Workbench) -> None:
     browser = evil.browser()
     page = browser.get("/rate/look/next")
@@ -110,6 +111,7 @@ def test_script_in_any_text_is_shown_as_text(evil: Workbench) -> None:
     assert json.loads(browser.get(f"{where}.json"))["questions"][0]["text"] == EVIL
 
 
+@pytest.mark.attack
 @pytest.mark.parametrize("change", [
     {"do": "explode"}, {"do": "mark", "kind": "Unheard"}, {"do": "mark", "kind": "Slow", "turn": "99"},
     {"do": "mark", "kind": "Slow", "turn": "-1"}, {"do": "mark", "kind": "Slow", "turn": "1", "quote": "not said"},
@@ -125,6 +127,7 @@ def test_forged_forms_are_refused_without_changes(evil: Workbench, change: dict[
     assert not list(evil.store.annotations()) and "passed over" not in browser.get("/rate/look/done")
 
 
+@pytest.mark.attack
 def test_forged_ids_strangers_and_replays(workbench: StartWorkbench) -> None:
     bench = workbench(["ann", "bob"], stages=[{"questions": ["Q0"]}])
     ann, bob = bench.browser("ann"), bench.browser("bob")
@@ -161,6 +164,7 @@ def test_forged_ids_strangers_and_replays(workbench: StartWorkbench) -> None:
     assert len(list(bench.store.annotations())) == 1
 
 
+@pytest.mark.attack
 def test_huge_and_broken_forms_are_refused(evil: Workbench) -> None:
     browser = evil.browser()
     where, fields = form_of(browser.get("/rate/look/next"))
@@ -289,6 +293,7 @@ def test_a_broken_study_blocks_only_its_own_pages(workbench: StartWorkbench, tmp
     assert "/rate/asks" not in bob.get("/rate/asks") and bob.status == 404
 
 
+@pytest.mark.attack
 def test_file_that_is_not_there_is_404_however_long_its_name_is(workbench: StartWorkbench) -> None:
     browser = workbench().browser()
     for name in ("unheard.js", "a" * 3000, "a" * 3000 + ".js", "%00.js", "..", ".js", "%2e%2e%2fapp.py"):
