@@ -17,7 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 
 from accord import Conversation, Rubric, Target, Turn, read, read_labels
@@ -199,12 +198,6 @@ def test_a_table_of_exchanges_is_read_with_a_column_map(tmp_path: Path) -> None:
     assert found.system == "b1"
     with pytest.raises(BadInput, match="no column 'nothere'; it has chat, asked, replied, bot"):
         list(read(path, columns={"prompt": "nothere"}))
-
-
-def test_a_parquet_column_of_messages_becomes_turns(tmp_path: Path) -> None:
-    path = tmp_path / "t.parquet"
-    pl.DataFrame({"id": ["x"], "messages": [MESSAGES]}).write_parquet(path)
-    assert texts(only(path)) == HELLO
 
 
 CONVENTIONS: dict[str, dict[str, Any]] = {
@@ -523,16 +516,6 @@ def test_a_label_off_its_scale_is_a_bad_row(tmp_path: Path, rubric: Rubric) -> N
     with pytest.raises(BadRow, match=r"line 3: label of 'ann' on c1, question 'Q0': got 5, allowed: 1, 2, 3, 4"):
         list(read_labels(path, rubric))
     assert len(list(read_labels(path, rubric, on_bad_row=skipped.append))) == len(skipped) == 1
-
-
-def test_a_file_of_messages_is_a_conversation_file(tmp_path: Path) -> None:
-    assert sniff(lines(tmp_path / "c.jsonl", {"messages": MESSAGES})).content == "conversations"
-
-
-def test_turns_are_viewed_without_copies() -> None:
-    result = Conversation("c", tuple(Turn(role, text) for role, text in HELLO))
-    assert [turn.content for turn in result.by("assistant")] == ["hi there"]
-    assert len(result.up_to(0)) == 1 and len(result.up_to(None)) == 2
 
 
 @pytest.mark.parametrize(

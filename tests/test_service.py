@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -539,13 +539,16 @@ def test_traces_as_protobuf(own_client: Client) -> None:
     assert "accord_conversations 1.0" in own_client.figures()
 
 
-def test_a_batch_larger_than_may_wait_is_still_taken_where_nobody_waits() -> None:
-    queue = FairQueue(None, max_waiting=3)  # type: ignore[arg-type]
-    queue.check_room(10)
-    queue.waiting = 1
-    queue.check_room(2)
-    with pytest.raises(QueueFull):
-        queue.check_room(3)
+@pytest.mark.parametrize(
+    ("waiting", "count", "is_full"),
+    [(0, 10, False), (1, 2, False), (1, 3, True), (3, 2, True), (3, 1, False)],
+    ids=["larger than may wait, alone", "room", "no room", "a batch where as many wait", "a single message"],
+)
+def test_batches_find_room_where_few_wait_and_single_messages_always(waiting: int, count: int, is_full: bool) -> None:
+    queue = FairQueue(None, max_waiting=3)
+    queue.waiting = waiting
+    with pytest.raises(QueueFull) if is_full else nullcontext():
+        queue.check_room(count)
 
 
 class _Turns:
@@ -719,14 +722,6 @@ def test_where_a_model_is_asked_pieces_are_under_way_side_by_side() -> None:
 
     rows = asyncio.run(scored(Meeting(), ("a", conversations("a", 1)), concurrency=2)) if turns.go.set() is None else []
     assert len(rows) == 1 and sorted(turns.rounds) == [["a"], ["first"]]
-
-
-def test_single_messages_find_room_where_batches_wait() -> None:
-    queue = FairQueue(None, max_waiting=10)  # type: ignore[arg-type]
-    queue.waiting = 10
-    with pytest.raises(QueueFull):
-        queue.check_room(2)
-    queue.check_room()
 
 
 def test_wrong_tokens_have_to_wait_longer_each_time_and_a_right_one_never_does() -> None:
