@@ -220,7 +220,7 @@ WRITERS = {
     "accord.finetune.training": "the folder of a training",
     "accord.studies.retrain": "a candidate next to the evaluator in use",
     "accord.embedded.gguf_weights": "the folder of a model that is fetched",
-    "accord.embedded.download": "the folder of a model that is fetched",
+    "accord.embedded.catalogue": "the folder of a model that is fetched",
     "accord.live.ingest": "rows of live scoring", "accord.live.log_follower": "the place in a log",
     "accord.store.mart": "the mart",
     "accord.learning.worker_pool": "the pipe to a worker",
