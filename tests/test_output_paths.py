@@ -212,7 +212,7 @@ WRITERS = {
     "accord.formats.row_writer": "rows of outputs",
     "accord.formats.object_storage": "objects of a store, and their parts",
     "accord.report.report": "the report", "accord.report.issues_page": "the page of issues",
-    "accord.report.run_folder": "the folder of a run, which keeps files that were edited",
+    "accord.report.project_run": "the folder of a run, which keeps files that were edited",
     "accord.cli.commands.init": "new files, never existing ones",
     "accord.project.recorded_judges": "one line of accord.yaml, at the user's request",
     "accord.learning.evaluator_files": "the folder of an evaluator",

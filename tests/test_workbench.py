@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -48,9 +49,9 @@ def test_repeated_answer_is_saved_once_and_edits_keep_history(tmp_path: Path) ->
             look.answer("ann", submitted(one.id, value=2))
         look.answer("ann", submitted(one.id, value=2, id="b" * 20))
         assert [label.value for label in look.project.store.labels()] == [2]
-        history = look.studies.said_in(one, history=True)
+        history = look.studies.answers_in(one, history=True)
         assert [each.value for each in history] == [3, 2] and history[1].replaces == "a" * 20
-        assert [each.value for each in look.studies.said_in(one)] == [2]
+        assert [each.value for each in look.studies.answers_in(one)] == [2]
 
 
 def test_histories_are_exported_and_read_back(tmp_path: Path) -> None:
@@ -192,6 +193,10 @@ def test_a_single_user_signs_in_by_a_link_that_works_once(
     stranger.get(link)
     assert stranger.status == 401, "the link works once"
     assert user.ask("GET", f"{link}?page=/board")[2] == "/board", "a browser that is signed in goes on"
+    for path in ("/.json", "/index.json"):
+        assert json.loads(stranger.get(path))["error"] and stranger.status == 401
+        assert json.loads(user.get(path))["studies"][0]["title"] == "First look"
+    assert json.loads(user.get("/rate/look.json"))["finished"] == 0
     text = (tmp_path / "accord.db").read_bytes()
     assert link.rpartition("/")[2].encode() not in text and user.cookies["accord_session"].encode() not in text
     add_person(bench.studies, "ann")

@@ -209,7 +209,7 @@ def test_signed_out_annotator_keeps_answers_that_others_cannot_send(rating: Rate
 def test_an_expired_lease_keeps_the_text_and_says_so(browser: Any, rating: RateIn) -> None:
     with rating(["ann", "bob"], annotators_per_item=1) as (bench, ann):
         at_item(ann, 1)
-        [mine] = bench.studies.mine("look", "ann")
+        [mine] = bench.studies.assignments_of("look", "ann")
         bench.studies.move(mine.id, "ann", "open", 0, "2020-01-01T00:00:00.000+00:00")
         with tab(browser, bench.port, bench.keys["bob"]) as bob:
             bob.goto("/rate/look")
@@ -320,7 +320,7 @@ def test_a_screening_answer_ends_the_questions(rating: RateIn) -> None:
 
 
 def test_pairs_stand_side_by_side_with_a_tie_and_both_bad(rating: RateIn) -> None:
-    with rating(path="about:blank", level="pair", stages=[]) as (bench, page):
+    with rating(path="about:blank", level="pair", stages=[{"questions": ["better"]}]) as (bench, page):
         opening = Turn("user", "The same question")
         bench.store.add_conversations(
             Conversation(f"p{place}", (opening, Turn("assistant", f"Reply {place}"))) for place in range(2)

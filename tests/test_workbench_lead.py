@@ -380,7 +380,7 @@ def test_the_informative_order_is_made_as_labels_arrive(begin: Callable[..., Beg
     loop.jobs.wait()
     order = loop.orders["look"]
     assert order.remaining_variance and "order look" not in loop.jobs.failed
-    done = {(each.item.target, each.person) for each in look.studies.everything("look")}
+    done = {(each.item.target, each.person) for each in look.studies.all_assignments("look")}
     assert not done & set(order.suggested[:1])
     fit_and_promote(loop)
     order = loop.orders["look"]
@@ -390,7 +390,7 @@ def test_the_informative_order_is_made_as_labels_arrive(begin: Callable[..., Beg
     items = look.studies.items("look")
     random_draws = {each.target.conversation for each in items if is_random_sample(look.settings, each)}
     panel.everybody(5)
-    assert {each.item.target.conversation for each in look.studies.everything("look")} - random_draws
+    assert {each.item.target.conversation for each in look.studies.all_assignments("look")} - random_draws
     tested = set(live_accuracy(look).conversation)
     assert tested and tested <= random_draws, "estimates use the random draws alone"
 
@@ -514,7 +514,7 @@ def test_lead_fits_and_promotes_while_annotators_see_nothing(
 
     shown = [ann.get(f"/{path}") for path in ("rate/look", "rate/look/done", "rate/look/done.json", "")]
     [expected] = [each for each in look.studies.predictions("look") if each.person == "ann"]
-    shown.append(ann.get(f"/rate/look/{look.studies.mine('look', 'ann')[0].id}.json"))
+    shown.append(ann.get(f"/rate/look/{look.studies.assignments_of('look', 'ann')[0].id}.json"))
     chances = [f"{chance:.6}" for chance in expected.distribution.values()]
     for secret in (*chances, expected.evaluator, "expected", "as bob sees it"):
         assert not [each for each in shown if secret in each], secret

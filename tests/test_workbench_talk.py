@@ -72,7 +72,7 @@ class TalkBench:
         return browser
 
     def chats(self) -> list[Any]:
-        return Chats(self.bench.studies).everything("chat")
+        return Chats(self.bench.studies).all_chats("chat")
 
 
 StartTalk = Callable[..., TalkBench]
@@ -266,12 +266,12 @@ def test_assistants_are_balanced_in_the_study_whoever_comes(tmp_path: Path, data
                 said = "Hi", 0, talk.limits, "2030-01-01T00:00:00.000+00:00"
                 first, again = (talk.talks.say(found.id, f"p{number}", "m" * 20, *said)[1] for _ in range(2))
                 assert first and not again, "the same message again is no other message"
-                talk.talks.finish(found.id, 1, "Yes?", "said", None, {})
+                talk.talks.finish(found.id, 1, "Yes?", "complete", None, {})
                 talk.end(found.id, f"p{number}")
 
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(person, range(8)))
-        everything = talk.talks.everything("chat")
+        everything = talk.talks.all_chats("chat")
         assert len(studies.items("chat")) == 24 and {each.state for each in everything} == {"ended"}
         assert Counter(each.assistant for each in everything) == {"plain-jane": 12, "bookworm": 12}
         for number in range(8):
@@ -294,7 +294,7 @@ def test_another_topic_sets_this_conversation_aside_and_no_topic_comes_twice(tal
     assert sorted(topics) == sorted(TOPICS)
     everything = opened.chats()
     assert [each.state for each in everything] == ["dropped", "dropped", "open"]
-    assert [len(each.said) for each in everything] == [0, 2, 0], "what was said stays"
+    assert [len(each.messages) for each in everything] == [0, 2, 0], "what was said stays"
     assert len({each.assistant for each in everything}) == 1, "who is left is not counted: the balance holds"
     assert browser.ask("GET", first)[2] == "/talk/chat"
 
@@ -401,7 +401,7 @@ def test_a_server_that_dies_between_message_and_reply_loses_neither(tmp_path: Pa
             browser.begin()
             talks, name = Chats(bench.studies), browser.where.rpartition("/")[2]
             # Create the data of a killed server: a message, and the beginning of a reply.
-            [chat] = talks.everything("chat")
+            [chat] = talks.all_chats("chat")
             talks.say(name, chat.person, "m" * 20, "Hello?", 0, ChatLimits(30), OVER)
             talks.write(name, 1, "As far as it ", OVER)
         with open_workbench(opened) as bench:
@@ -443,7 +443,7 @@ def test_a_server_that_is_killed_in_the_middle_of_a_reply_loses_neither(tmp_path
             browser.say(browser.begin(), "Hello?", wait="no")
             store = Store(f"sqlite:///{tmp_path}/accord.db")
             studies = Studies(store)
-            until(lambda: Chats(studies).everything("chat")[0].said[1].content == "As far as it came")
+            until(lambda: Chats(studies).all_chats("chat")[0].messages[1].content == "As far as it came")
         gone.set()
         with started(model.url) as (port, _):
             browser.port = int(port)
@@ -507,7 +507,7 @@ def test_budget_limits_replies_and_shows_the_reason(talk: StartTalk) -> None:
     assert "the budget of this study is used up" in page and len(opened.model.requests) == 1
     assert opened.bench.project.budget.spent.total == 15, "the reported tokens were counted"
     [chat] = opened.chats()
-    assert chat.said[1].about["tokens"] == [10, 5] and chat.said[3].reason == "budget"
+    assert chat.messages[1].about["tokens"] == [10, 5] and chat.messages[3].reason == "budget"
 
 
 def test_chats_of_others_are_not_accessible(talk: StartTalk) -> None:
@@ -620,7 +620,7 @@ def test_talk_pages_are_accessible(browser: Any, talk: StartTalk) -> None:
         found["empty"] = faults(page)
         page.locator("#text").fill("Hello?")
         page.get_by_role("button", name="Send").click()
-        page.locator(".turn.assistant[data-state=said]").wait_for()
+        page.locator(".turn.assistant[data-state=complete]").wait_for()
         page.locator("#text").wait_for()
         found["said"] = faults(page)
         page.get_by_role("button", name="End of conversation").click()
