@@ -6,14 +6,16 @@ import asyncio
 import hashlib
 import math
 import secrets
+import subprocess
+import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from accord.edges import BadInput, MissingExtra, ModelError
-from accord.embedded.gguf_header import check_header
-from accord.embedded.trial import run_trial
-from accord.models import GGUF, IN_PROCESS_CONTEXT, CallFailed, Prompt, Reply, Usage, chat_request_of
+from accord.embedded.gguf_weights import check_header
+from accord.models import GGUF, IN_PROCESS_CONTEXT, CallFailed, ChatModel, Prompt, Reply, Usage, chat_request_of
 
 SAMPLES, SAMPLE_BYTES = 64, 1 << 16
 """Number and size of the samples of a file in its fingerprint."""
@@ -36,7 +38,7 @@ _PLAIN = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "cache_prompt": True}
 """Settings without samplers, which would change probabilities, and with a cache of common beginnings."""
 
 
-class GgufChat:
+class GgufChat(ChatModel):
     """A GGUF file as a chat model, with JSON by schema and token probabilities."""
 
     def __init__(self, path: Path) -> None:
@@ -61,9 +63,6 @@ class GgufChat:
             raise CallFailed(reason, f"{self.name}: {error.get('message', 'no reason given')}")
         return _reply(answer, self.name, prompt)
 
-    async def close(self) -> None:
-        """Do nothing: the model stays loaded."""
-
 
 def _reply(answer: Any, name: str, prompt: Prompt) -> Reply:
     try:
@@ -74,6 +73,27 @@ def _reply(answer: Any, name: str, prompt: Prompt) -> Reply:
         return Reply(choice["message"].get("content") or "", name, first, used)
     except (LookupError, TypeError, AttributeError):
         raise CallFailed("malformed", f"{name} sent a reply in an unknown format") from None
+
+
+# --- trial in a child process -----------------------------------------------------------------------------------------
+
+
+def run_trial(arguments: Sequence[str], seconds: float) -> tuple[int, str]:
+    """Run Python with these arguments and return its exit code and its standard output.
+
+    A library that aborts, hangs or fills the memory ends the child only.
+
+    Raises:
+        TimeoutError: The child did not end in time. It is killed.
+    """
+    try:
+        done = subprocess.run(
+            [sys.executable, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            timeout=seconds, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise TimeoutError from None
+    return done.returncode, done.stdout.decode("utf-8", "replace")
 
 
 TRIAL_SECONDS, BYTES_A_SECOND = 120.0, 20_000_000
@@ -95,11 +115,7 @@ os._exit(0)
 
 
 def _try(path: Path) -> None:
-    """Open a file with llama.cpp and write one token in a child process, which may abort or hang.
-
-    Raises:
-        ModelError: llama.cpp refuses the file, crashes, or does not finish in time.
-    """
+    """Open a file with llama.cpp and write one token in a child process, which may abort or hang."""
     seconds = TRIAL_SECONDS + path.stat().st_size / BYTES_A_SECOND
     try:
         code, _ = run_trial(["-c", _TRIAL, str(path)], seconds)

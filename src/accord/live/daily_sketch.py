@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.statistics import CONFIDENCE, gamma_quantile, t_quantile
-from accord.values import Score, Target, Unscored
+from accord.values import Estimate, Score, Target, Unscored
 
 Floats = NDArray[np.float64]
 
@@ -48,16 +48,7 @@ class NameLimit:
 
 @dataclass(slots=True)
 class SampledConversation:
-    """Conversation of a sketch.
-
-    Attributes:
-        count: Number of scored replies.
-        total: Sum of their scores.
-        key: Hash of the sampled reply, the smallest so far; `_NO_HASH` without scored replies.
-        score: Score of the sampled reply.
-        evidence: Features of the sampled reply; `None` for missing values.
-        unscored: Number of replies without a score.
-    """
+    """Conversation of a sketch: sum of its scores, and score and features of the reply with the smallest `key`."""
 
     count: int
     total: float
@@ -74,19 +65,10 @@ class SampledConversation:
             self.key, self.score, self.evidence = other.key, other.score, other.evidence
 
 
-@dataclass(frozen=True, slots=True)
-class DailyMean:
-    """Mean score of a day.
+@dataclass(frozen=True)
+class DailyMean(Estimate):
+    """Mean over all scored replies, its interval over conversations within the scale, and its standard error."""
 
-    Attributes:
-        mean: Mean over all scored replies; `None` without any.
-        low, high: 95% interval over conversations, within the scale; `None` for fewer than two conversations.
-        error: Standard error of the mean.
-    """
-
-    mean: float | None
-    low: float | None = None
-    high: float | None = None
     error: float | None = None
 
 
@@ -195,7 +177,7 @@ class DaySketch:
         Its variance is that of a ratio over C conversations, C/(C-1)·Σ(tᶜ - m·nᶜ)²/(Σnᶜ)².
         """
         if not self.scored:
-            return DailyMean(None)
+            return DailyMean()
         scored = [conversation for conversation in self.sample.values() if conversation.count]
         mean, C = self.total / self.scored, len(scored)
         if C < 2:

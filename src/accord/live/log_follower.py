@@ -46,16 +46,10 @@ _FINGERPRINT_BYTES = 1024
 
 
 class Line(NamedTuple):
-    """Line of a log.
-
-    Attributes:
-        content: Bytes without the line end; `None` for a line longer than `MAX_LINE_BYTES`.
-        start, end: Offsets in the file.
-    """
+    """Line of a log with its offset: bytes without the line end; `None` for a line longer than `MAX_LINE_BYTES`."""
 
     content: bytes | None
     start: int
-    end: int
 
 
 @dataclass(frozen=True)
@@ -194,20 +188,18 @@ class LineReader:
         self._tail = (self._tail + content)[-_FINGERPRINT_BYTES:]
         if len(self._head) < _FINGERPRINT_BYTES and self.stream.seekable():
             self._head = self._read_at(0, min(self.offset, _FINGERPRINT_BYTES))
-        return Line(None if size > MAX_LINE_BYTES else _strip(content), start, self.offset)
+        return Line(None if size > MAX_LINE_BYTES else _strip(content), start)
 
 
 class LogFollower:
     """Follows one log of JSON lines.
 
     Args:
-        path: Log with a message or a conversation per line, in any supported format; `-` for standard input.
+        path: Log with a message or a conversation per line; `-` for standard input.
         ingestor: Scores messages; it must not write rows itself.
         rows: Output of the rows of replies, and of invalid lines.
         position_path: File of the position; not used for standard input.
         format: Format of the lines; `auto` detects it for each line.
-        stop: Event that ends the follower.
-        log: Called with notes for the user.
 
     Attributes:
         gaps: Number of times that lines may have been lost; each was reported to `log`.

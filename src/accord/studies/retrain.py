@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import Any
 
 from accord.edges import BadInput, write_atomically
 from accord.evidence import EvidenceTable
@@ -27,30 +27,17 @@ from accord.values import Labels
 REPORT = "refit.json"
 IN_USE = "in use"
 SIGNIFICANCE = 0.05
+RetrainReport = dict[str, Any]
 MetricRow = dict[str, float | None]
 """Out-of-fold metrics: `n`, and `rmse`, `pearson` and `log_loss` with the ends of their intervals."""
 
 
-class RetrainReport(TypedDict):
-    """Comparison of a candidate with the evaluator in use, stored in the candidate's folder.
+def _empty_report(made: str = "", name: str = "") -> RetrainReport:
+    """Return the report of a candidate, stored in its folder, before any comparison.
 
     `now` holds the metrics of the candidate and `before` those of the evaluator in use. `own_mean` is the test of the
-    candidate against each annotator's own mean, and `tests` are those against the evaluator in use, as
-    `SystemDifference.to_json` returns them. `summary` is the outcome in one sentence.
+    candidate against each annotator's own mean, and `tests` are those against the evaluator in use.
     """
-
-    made: str
-    name: str
-    labels: int
-    digest: str
-    now: MetricRow | None
-    before: MetricRow | None
-    own_mean: dict[str, Any] | None
-    tests: list[dict[str, Any]]
-    summary: str
-
-
-def _empty_report(made: str = "", name: str = "") -> RetrainReport:
     return {"made": made, "name": name, "labels": 0, "digest": "", "now": None, "before": None, "own_mean": None,
             "tests": [], "summary": ""}  # fmt: skip
 
@@ -95,7 +82,7 @@ def load_report(folder: Path) -> RetrainReport | None:
     except (OSError, ValueError):
         return None
     is_complete = isinstance(report, dict) and (candidate / CARD).is_file()
-    return cast("RetrainReport", {**_empty_report(), **report}) if is_complete else None
+    return {**_empty_report(), **report} if is_complete else None
 
 
 def promote_candidate(folder: Path) -> None:
@@ -137,7 +124,8 @@ def compare_with_current(project: Project, fitted: Fitted, folder: Path) -> Retr
     comparison = fitted.held_out.comparison
     result = comparison.results[0].to_json()
     report |= {"labels": len(comparison.ratings), "digest": fitted.evaluator.digest(), "now": _metric_row(result)}
-    report["own_mean"] = _test_against(comparison.differences, "annotator-mean")
+    own_mean = (d for d in comparison.differences if (d.against, d.statistic) == ("annotator-mean", "rmse"))
+    report["own_mean"] = next((each.to_json() for each in own_mean), None)
     try:
         before = load_evaluator(folder)
         current = _predict_out_of_fold(project, fitted, before, _modified_at(folder))
@@ -152,10 +140,6 @@ def compare_with_current(project: Project, fitted: Fitted, folder: Path) -> Retr
 def _metric_row(row: Mapping[str, Any]) -> MetricRow:
     names = [f"{name}{end}" for name in ("rmse", "pearson", "log_loss") for end in ("", "_low", "_high")]
     return {name: row.get(name) for name in ("n", *names)}
-
-
-def _test_against(differences: Any, name: str) -> dict[str, Any] | None:
-    return next((each.to_json() for each in differences if each.against == name and each.statistic == "rmse"), None)
 
 
 def _modified_at(folder: Path) -> str:
