@@ -282,7 +282,6 @@ def test_fitted_and_compared_are_tables_without_arrays() -> None:
         fitted = project.fit("calibration")
         estimated = project.estimate()
     compared = fitted.held_out
-    assert compared is not None
     for result in (fitted, compared, fitted.comparison, estimated):
         assert len(repr(result)) < 300 and "array" not in repr(result) and "<img" not in result._repr_html_()
     assert "<th>RMSE</th>" in fitted._repr_html_()

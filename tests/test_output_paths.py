@@ -38,11 +38,7 @@ def leaves(group: Any, names: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
 
 
 COMMANDS = dict(leaves(typer.main.get_command(app)))
-OUTPUTS = [
-    (words, name)
-    for words, each in COMMANDS.items()
-    for name in outputs_of(each.callback.__wrapped__)  # type: ignore[union-attr]
-]
+OUTPUTS = [(words, name) for words, each in COMMANDS.items() for name in outputs_of(each.callback.__wrapped__)]
 
 
 @pytest.fixture
