@@ -306,11 +306,6 @@ def test_plain_turns_equal_full_turns(tmp_path: Path) -> None:
     assert isinstance(record.conversation.turns, PlainTurns) and record.conversation.by("user") == same[:1]
 
 
-def test_row_errors_survive_pickling() -> None:
-    error = pickle.loads(pickle.dumps(BadRow("a.jsonl", 7, "not JSON")))
-    assert isinstance(error, BadRow) and str(error) == "a.jsonl, line 7: not JSON" and error.line == 7
-
-
 def test_brackets_in_a_text_do_not_count_as_depth(tmp_path: Path) -> None:
     row = {"id": "c", "messages": [{"role": "user", "content": "[" * 500}, REPLY]}
     (tmp_path / "a.jsonl").write_text(json.dumps(row))
