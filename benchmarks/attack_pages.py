@@ -120,7 +120,7 @@ def _formulas(path: Path) -> str:
 
 
 def _study(folder: Path) -> str:
-    with listening(folder, "validate", "--sample", "6", "--per-turn", "1") as served:
+    with listening(folder, "validate", "--sample", "6", "--annotators-per-item", "1") as served:
         browser = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
         cookies = dict[str, str]()
 

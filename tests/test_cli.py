@@ -917,7 +917,7 @@ def test_positions_are_said_and_may_be_read_as_one_crowd(project: Path) -> None:
     labels = write("l.csv", "id,rater,question,value\n" + rows)
     result = CliRunner().invoke(app, ["import", chats(), labels])
     assert result.exit_code == 0 and "annotators r1 to r2 look like positions in a list" in result.stderr
-    accord("import", labels, "--unnamed")
+    accord("import", labels, "--anonymous")
     kept = Store("sqlite:///accord.db")
     assert kept.labels().annotators == ["r1", "r2", "unnamed"]
     kept.close()

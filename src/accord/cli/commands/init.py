@@ -12,17 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict
 import typer
 
 from accord.cli.app import command
-from accord.cli.options import (
-    AsJson,
-    Columns,
-    LabelColumns,
-    Main,
-    RaterColumns,
-    Scales,
-    column_map,
-    command_line,
-    scale_map,
-)
+from accord.cli.options import AsJson, Columns, RubricOptions, column_map, command_line
 from accord.cli.outputs import CHECKED_BY_COMMAND
 from accord.cli.terminal import show
 
@@ -70,6 +60,7 @@ seed: 0
 
 @command("init")
 def init(
+    answers: RubricOptions,
     conversations: Annotated[
         list[Path] | None, typer.Argument(help="With --from: files of conversations that the labels are about.")
     ] = None,
@@ -77,11 +68,7 @@ def init(
         list[Path] | None,
         typer.Option("--from", help="Write a rubric that fits the labels of this file or folder; repeat."),
     ] = None,
-    main: Main = None,
-    labels: LabelColumns = None,
     columns: Columns = None,
-    raters: RaterColumns = None,
-    scales: Scales = None,
     rubric: Annotated[str, typer.Option("--rubric", help="The shipped rubric to start from.")] = "llm-rubric",
     prompts: Annotated[
         Path | None,
@@ -102,7 +89,7 @@ def init(
     from accord.values import dump_rubric, load_rubric
 
     if not labels_from:
-        if conversations or main or labels or columns or raters or scales:
+        if conversations or columns or answers != RubricOptions():
             raise BadInput(
                 "files, --main, --labels, --rater, --scale and --columns go with --from: accord init --from labels.csv"
             )
@@ -111,11 +98,11 @@ def init(
         show({**result, "said": said, "next": command}, as_json, _text)
         return
     paths = [*labels_from, *(conversations or ())]
-    found = survey_files(paths, "auto", column_map(columns), labels or (), raters=raters or ())
-    ends = scale_map(scales)
+    found = survey_files(paths, "auto", column_map(columns), answers.labels or (), raters=answers.raters or ())
+    ends = answers.scale_map
     set_scales(found, ends)
     base = _rubric_in_use(found)
-    made = _extended(base, found, main, ends)
+    made = _extended(base, found, answers.main, ends)
     text = dump_rubric(made.rubric)
     name = "rubric.yaml" if made.rubric == base else _free_name(HEAD + text)
     files = {"accord.yaml": PROJECT.replace("rubric: rubric.yaml ", f"rubric: {name} ")}
