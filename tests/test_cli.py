@@ -974,7 +974,7 @@ def test_training_conversations_are_known_with_and_without_their_mapped_roles(pr
     values, said = scored("--role", "agnt=assistant", "--role", "agt=user")
     assert "no conversation has the role 'agt'. Roles found: 'cust', 'agnt'" in said and "speak" not in said
     accord("score", name, "--out", "parts/", "--workers", "1", "--role", "agnt=assistant")
-    assert "of another evaluator or other options" in refused("score", name, "--out", "parts/", "--workers", "1")
+    assert "holds other scores (--role: " in refused("score", name, "--out", "parts/", "--workers", "1")
     accord("scores", "merge", "parts", "--out", "merged.jsonl")
     merged = [json.loads(line) for line in Path("merged.jsonl").read_text().splitlines()]
     assert {row["conversation"]: row["value"] for row in merged} == pytest.approx(values)

@@ -304,7 +304,7 @@ class HostOptions:
 
 
 def _broken_study_note(error: str) -> str:
-    return f"{error.rstrip('.')}. Correct it under `studies` in accord.yaml; other studies are not affected"
+    return f"{error.removesuffix('.')}. Correct it under `studies` in accord.yaml; other studies are not affected"
 
 
 def broken_study_notes(bench: WorkbenchContext) -> list[str]:

@@ -26,10 +26,10 @@ from .record import Row as Row, under_our_names as under_our_names, WrongShape a
 from .role_mapping import check_roles as check_roles, RoleCounts as RoleCounts, with_roles as with_roles
 from .row_reader import decoded_json as decoded_json, line_rows as line_rows, Lines as Lines, locate as locate
 from .row_reader import MAX_BAD_ROWS as MAX_BAD_ROWS, read_rows as read_rows
-from .row_writer import ConversationWriter as ConversationWriter, ENDINGS as ENDINGS, QueueWriter as QueueWriter
-from .row_writer import SCORE_NESTED as SCORE_NESTED, ScoreWriter as ScoreWriter
-from .score_schema import arrow_schema as arrow_schema, BAD_ROW as BAD_ROW, score_frame as score_frame
-from .score_schema import score_schema as score_schema, SCORE_TYPES as SCORE_TYPES, SCORED as SCORED
-from .score_schema import UNSCORED as UNSCORED
+from .row_writer import BAD_ROW as BAD_ROW, ConversationWriter as ConversationWriter, ENDINGS as ENDINGS
+from .row_writer import QueueWriter as QueueWriter, SCORE_NESTED as SCORE_NESTED, SCORED as SCORED
+from .row_writer import ScoreWriter as ScoreWriter, UNSCORED as UNSCORED
+from .score_schema import arrow_schema as arrow_schema, score_frame as score_frame, score_schema as score_schema
+from .score_schema import SCORE_TYPES as SCORE_TYPES
 from .spreadsheets import EXCEL_SUFFIXES as EXCEL_SUFFIXES
 from .transcript import TEXT_SUFFIX as TEXT_SUFFIX

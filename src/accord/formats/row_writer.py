@@ -98,16 +98,30 @@ SCORE_NESTED = ("distribution", "attributions", "notes")
 """Score columns with JSON text."""
 
 
+SCORED, UNSCORED, BAD_ROW = "scored", "unscored", "bad-row"
+
+
+def score_status(row: Mapping[str, Any]) -> str:
+    """Return the status of a row of scores, from its reason if it has no status."""
+    reason = row.get("unscored")
+    if str(reason).startswith(f"{BAD_ROW}:"):
+        return BAD_ROW
+    return str(row.get("status") or (SCORED if reason is None else UNSCORED))
+
+
 class ScoreWriter(RowWriter):
-    """Writes `Score.to_json` rows."""
+    """Writes `Score.to_json` rows; a table has their status, too."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, "scores", SCORE_COLUMNS, SCORE_NUMBERS)
+        super().__init__(path, "scores", (*SCORE_COLUMNS, "status"), SCORE_NUMBERS)
 
     def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write some rows."""
         for row in rows:
-            self.put({name: _cell(name, row[name]) for name in SCORE_COLUMNS} if self.is_table else row)
+            cells = {name: row[name] for name in SCORE_COLUMNS}
+            if self.is_table:
+                cells = {name: _cell(name, cell) for name, cell in cells.items()} | {"status": score_status(row)}
+            self.put(cells)
 
 
 class ConversationWriter(RowWriter):

@@ -14,13 +14,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from accord.edges import escape_formula
-from accord.formats.row_writer import SCORE_NESTED, SCORE_NUMBERS
+from accord.formats.row_writer import BAD_ROW, SCORE_NESTED, SCORE_NUMBERS, score_status
 from accord.values import SCORE_COLUMNS
 
 if TYPE_CHECKING:
     import polars as pl
 
-SCORED, UNSCORED, BAD_ROW = "scored", "unscored", "bad-row"
 SCORE_TYPES: Mapping[str, type] = {**{name: SCORE_NUMBERS.get(name, str) for name in SCORE_COLUMNS}, "status": str}
 """Columns of a table of scores with their types, in order."""
 
@@ -56,7 +55,7 @@ def score_frame(
     columns = []
     for name, kind in score_schema().items():
         if name == "status":
-            cells: list[Any] = [_status(row, place in bad) for place, row in enumerate(rows)]
+            cells: list[Any] = [BAD_ROW if place in bad else score_status(row) for place, row in enumerate(rows)]
         elif name in SCORE_NESTED:
             cells = [_encoded(row.get(name)) for row in rows]
         elif is_escaped and SCORE_TYPES[name] is str:
@@ -65,13 +64,6 @@ def score_frame(
             cells = [row.get(name) for row in rows]
         columns.append(pl.Series(name, cells, kind, strict=False))
     return pl.DataFrame(columns)
-
-
-def _status(row: Mapping[str, Any], is_bad: bool) -> str:
-    reason = row.get("unscored")
-    if is_bad or str(reason).startswith(f"{BAD_ROW}:"):
-        return BAD_ROW
-    return SCORED if reason is None else UNSCORED
 
 
 def _encoded(value: Any) -> str | None:

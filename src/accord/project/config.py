@@ -305,7 +305,7 @@ def config_from(content: Any, where: str = PROJECT_FILE, folder: Path = Path()) 
     if config.sources:
         from accord.evidence import sources  # imported here, so that other projects load no evidence code
     for name, settings in config.sources.items():
-        validate(sources.get(name).settings_type, settings, f"{where}: sources: {name}")
+        validate(sources.get(name).settings_type, settings, where, ("sources", name))
     return _located(config, folder)
 
 

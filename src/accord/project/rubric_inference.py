@@ -369,7 +369,7 @@ def infer_rubric(
 def is_guess(observed: ObservedAnswers, scale: Scale) -> bool:
     """Return True if a numeric scale is inferred from extreme values that are not the ends of a usual scale."""
     numbers = [number for value in observed.values if (number := number_of(value)) is not None]
-    if observed.ends is not None or not scale.is_ordered or scale.kind is ScaleKind.BINARY or len(numbers) < 2:
+    if observed.ends is not None or not scale.is_ordered or len(numbers) < 2:
         return False
     return 2 * len(numbers) > len(observed.values) and (min(numbers), max(numbers)) not in _ENDS
 

@@ -12,7 +12,7 @@ import sys
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from queue import SimpleQueue
 from threading import Event, Thread
 from typing import Any
@@ -22,7 +22,7 @@ import cloudpickle
 from accord.edges import AccordError, MissingExtra, UnknownName
 from accord.formats import FilePiece
 from accord.learning import ONE_THREAD, Worker, WorkerLost
-from accord.scoring.parts import Engine, ScorePart, ScoringJob, score_piece
+from accord.scoring.parts import Engine, ScorePart, ScoringJob, part_adapter, score_piece
 
 ATTEMPTS = 3
 """Number of workers that may be killed on a piece before it fails; it may need too much memory."""
@@ -161,7 +161,7 @@ def _on_ray(data: Any, job: ScoringJob, pieces: Sequence[FilePiece], workers: in
         num_cpus=0.5, compute=data.ActorPoolStrategy(min_size=1, max_size=workers),
     )  # fmt: skip
     for row in parts.iter_rows():
-        yield _part(json.loads(row["part"]))
+        yield part_adapter().validate_json(row["part"])
 
 
 def _start_ray(ray: Any) -> None:
@@ -185,18 +185,9 @@ def _actor_of(job: ScoringJob) -> type:
             import pyarrow as pa
 
             pieces = [FilePiece.from_json(json.loads(text)) for text in batch.column("piece").to_pylist()]
-            return pa.table({"part": [_as_text(score_piece(job, piece)) for piece in pieces]})
+            return pa.table({"part": [json.dumps(asdict(score_piece(job, piece))) for piece in pieces]})
 
     return PieceActor
-
-
-def _as_text(part: ScorePart) -> str:
-    more = {"failed": part.failed, "seconds": part.seconds, "size": part.size}
-    return json.dumps({**part.to_json(), "more": more})
-
-
-def _part(row: Mapping[str, Any]) -> ScorePart:
-    return replace(ScorePart.from_json(row), **row["more"])
 
 
 ENGINES: Mapping[str, Engine] = {"local": local, "ray": ray}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from accord.edges import BadInput, parse_whole_number, unescape_formula, unpacked_name, unreadable_parquet
 from accord.formats import (
@@ -41,7 +41,6 @@ from accord.scoring.parts import (
     reading_part,
 )
 from accord.scoring.results import PartsRun, ScoreCounts, sum_counts
-from accord.values import SCORE_COLUMNS
 
 if TYPE_CHECKING:
     import polars as pl
@@ -227,7 +226,7 @@ def merge_parts(folder: str | Path, out: str | Path) -> ScoreCounts:
     else:
         with ScoreWriter(Path(out)) as writer:
             for part in parts:
-                writer.write(map(_without_status, part_rows(str(folder), part.key)))
+                writer.write(part_rows(str(folder), part.key))
     return sum_counts(part.counts for part in parts)
 
 
@@ -292,7 +291,3 @@ def _sink(folder: str, parts: Sequence[ScorePart], out: str) -> None:
                     scan.collect()
             raise
         write_file(out, made)
-
-
-def _without_status(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {name: row[name] for name in SCORE_COLUMNS}

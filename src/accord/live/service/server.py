@@ -153,9 +153,7 @@ def serve(
     try:
         server.run()
     except SystemExit:  # uvicorn has printed the reason on stderr
-        raise BadInput(
-            f"cannot listen on {host}:{port}, for the reason above; name another --host or --port"
-        ) from None
+        raise BadInput(f"cannot listen on {host}:{port}, for the reason above; name another --host or --port") from None
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
