@@ -1,7 +1,6 @@
 """Score parts: pieces, workers, kills and resumption, shards, and merging."""
 
 import errno
-import functools
 import json
 import os
 import signal
@@ -51,7 +50,8 @@ def processes(monkeypatch):
     """Worker processes of the local engine, forked from a process with all imports."""
     begun = []
     monkeypatch.setattr(at_once, "Popen", lambda arguments, **options: Forked(arguments[1:], **options))
-    monkeypatch.setattr(engines, "Worker", lambda imports: begun.append(at_once.Worker(imports)) or begun[-1])
+    started = at_once.Worker
+    monkeypatch.setattr(at_once, "Worker", lambda imports: begun.append(started(imports)) or begun[-1])
     return begun
 
 
@@ -211,7 +211,7 @@ def test_merged_parts_equal_the_file_of_one_process(tmp_path, small_pieces, endi
         assert project.store.runs()[-1]["results"]["made"] == done.made > 3
     merge_parts(tmp_path / "parts", tmp_path / f"merged{ending}")
     if ending == ".parquet":
-        merged = pl.read_parquet(tmp_path / "merged.parquet").drop("status")
+        merged = pl.read_parquet(tmp_path / "merged.parquet")
         assert merged.equals(pl.read_parquet(tmp_path / "one.parquet"))
     else:
         assert (tmp_path / f"merged{ending}").read_bytes() == (tmp_path / f"one{ending}").read_bytes()
@@ -264,7 +264,7 @@ def test_folder_rejects_scores_of_other_options(tmp_path, scorer):
     chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(5))
     score_parts(scorer, chats, tmp_path / "out", ONE)
     other = BatchScorer(scaled.saved(tmp_path / "mixed", head="mixed"), Perspective.named("ann", (), None))
-    with pytest.raises(BadInput, match="of another evaluator or other options"):
+    with pytest.raises(BadInput, match="of another evaluator"):
         score_parts(other, chats, tmp_path / "out", ONE)
     (tmp_path / "out/manifest.json").write_text("{")
     with pytest.raises(BadInput, match="damaged"):
@@ -401,14 +401,14 @@ def test_piece_that_kills_every_worker_fails(tmp_path, monkeypatch):
     planned = [piece for file in files for piece in split_files(find_files(str(file)))]
     deadly, own, killed = planned[0].key, os.getpid(), tmp_path / "killed"
 
-    def scores(self, piece):
+    def scores(job, piece):
         assert os.getpid() != own
         if piece.key == deadly:
             killed.open("a").write("x")
             os.kill(os.getpid(), signal.SIGKILL)
         return engines.ScorePart.of(piece)
 
-    monkeypatch.setattr(engines, "_PieceScorer", lambda job: functools.partial(scores, job))
+    monkeypatch.setattr(engines, "score_piece", scores)
     found = {part.key: part.failed for part in engines.local(None, planned, 2)}
     assert found.keys() == {piece.key for piece in planned} and killed.read_text() == "xxx"
     assert "killed 3 times" in found.pop(deadly) and not any(found.values())
@@ -437,10 +437,12 @@ def test_worker_error_stops_all_workers(tmp_path, monkeypatch, processes):
         *split_files(find_files(str(scaled.jsonl(tmp_path / "b.jsonl", scaled.drawn(4))))),
     ]
 
-    def out_of_budget(piece):
-        return BudgetReached("that was all") if piece.key == planned[1].key else time.sleep(600)
+    def out_of_budget(job, piece):
+        if piece.key == planned[1].key:
+            raise BudgetReached("that was all")
+        time.sleep(600)
 
-    monkeypatch.setattr(engines, "_PieceScorer", lambda job: out_of_budget)
+    monkeypatch.setattr(engines, "score_piece", out_of_budget)
     with pytest.raises(BudgetReached, match="that was all"):
         list(engines.local(None, planned, 2))
     assert len(processes) == 2

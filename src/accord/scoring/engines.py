@@ -9,19 +9,16 @@ import json
 import logging
 import os
 import sys
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import redirect_stdout, suppress
-from dataclasses import asdict, dataclass, replace
-from queue import SimpleQueue
-from threading import Event, Thread
+from concurrent.futures import as_completed
+from contextlib import redirect_stdout
+from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
-import cloudpickle
-
-from accord.edges import AccordError, MissingExtra, UnknownName
+from accord.edges import MissingExtra, UnknownName
 from accord.formats import FilePiece
-from accord.learning import ONE_THREAD, Worker, WorkerLost
+from accord.learning import ONE_THREAD, WorkerLost, WorkerThreads
 from accord.scoring.parts import Engine, ScorePart, ScoringJob, part_adapter, score_piece
 
 ATTEMPTS = 3
@@ -45,83 +42,14 @@ def local(job: ScoringJob, pieces: Sequence[FilePiece], workers: int) -> Iterato
     if workers == 1 or len(pieces) <= 1:
         yield from (score_piece(job, piece) for piece in pieces)
         return
-    left, done, stop = deque(pieces), SimpleQueue[ScorePart | Exception](), Event()
-    threads = list[_PieceThread]()
-    try:
-        for _ in range(min(workers, len(pieces))):
-            threads.append(_PieceThread(job, left, done, stop))
-        for _ in pieces:
-            result = done.get()
-            if isinstance(result, Exception):
-                raise result
-            yield result
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.end()
-
-
-class _PieceThread(Thread):
-    """A thread that hands a worker one piece after another, and replaces a worker that is killed."""
-
-    def __init__(
-        self, job: ScoringJob, left: deque[FilePiece], done: SimpleQueue[ScorePart | Exception], stop: Event
-    ) -> None:
-        super().__init__(daemon=True)
-        self._work, self._left, self._done, self._stop_event = cloudpickle.dumps(_PieceScorer(job)), left, done, stop
-        self._worker = self._start_worker()
-        self.start()
-
-    def _start_worker(self) -> Worker:
-        try:
-            worker = Worker(_IMPORTS)
-        except OSError as error:
-            raise AccordError(f"no further worker process can start: {error.strerror}; lower --workers") from None
-        with suppress(WorkerLost):  # `ask` reports it
-            worker.send_work(self._work)
-        return worker
-
-    def run(self) -> None:
-        """Score pieces until none is left or the run stops."""
-        try:
-            while not self._stop_event.is_set():
-                self._done.put(self._score(self._left.popleft()))
-        except IndexError:
-            pass
-        except AccordError as error:
-            self._done.put(error)
-        self._worker.close()
-
-    def _score(self, piece: FilePiece) -> ScorePart | Exception:
-        for _ in range(ATTEMPTS):
-            if self._stop_event.is_set():
-                break
+    with WorkerThreads(partial(score_piece, job), min(workers, len(pieces)), _IMPORTS, ATTEMPTS) as threads:
+        running = {threads.submit(piece): piece for piece in pieces}
+        for done in as_completed(running):
             try:
-                return self._worker.ask(piece)  # type: ignore[no-any-return]
+                yield done.result()
             except WorkerLost:
-                self._worker.close()
-                if not self._stop_event.is_set():
-                    self._worker = self._start_worker()
-        reason = f"its worker process was killed {ATTEMPTS} times, perhaps for lack of memory; lower --workers"
-        return replace(ScorePart.of(piece), failed=reason)
-
-    def end(self) -> None:
-        """Kill the worker and wait for the thread."""
-        self._worker.kill()
-        self.join()
-
-
-@dataclass(frozen=True)
-class _PieceScorer:
-    """Work of a worker: the part of a piece, or an error that stops the run."""
-
-    job: ScoringJob
-
-    def __call__(self, piece: FilePiece) -> ScorePart | Exception:
-        try:
-            return score_piece(self.job, piece)
-        except Exception as error:
-            return error
+                reason = f"its worker process was killed {ATTEMPTS} times, perhaps for lack of memory; lower --workers"
+                yield replace(ScorePart.of(running[done]), failed=reason)
 
 
 def ray(job: ScoringJob, pieces: Sequence[FilePiece], workers: int) -> Iterator[ScorePart]:
