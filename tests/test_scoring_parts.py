@@ -30,11 +30,13 @@ from accord.scoring import (
     Execution,
     Perspective,
     Shard,
-    engines,
     finished,
     merge_parts,
     read_manifest,
     score_parts,
+)
+from accord.scoring import (
+    folder as engines,
 )
 
 ONE, TWO = Execution(workers=1), Execution(workers=2)
@@ -384,7 +386,7 @@ def test_killed_worker_loses_no_rows(tmp_path, scorer, small_pieces, processes):
     chats = scaled.parquet(tmp_path / "a.parquet", scaled.drawn(1200))
     killed = []
 
-    def kill_one(moved):
+    def kill_one(rows, expected):
         if not killed:
             killed.append(processes[0].pid)
             os.kill(processes[0].pid, signal.SIGKILL)

@@ -191,11 +191,7 @@ _given = {"verbose": False, "quiet": False}
 
 
 def _check_finite(given: Mapping[str, Any]) -> None:
-    """Check that no option is NaN or infinite, which no comparison of its range detects.
-
-    Raises:
-        BadInput: With the name of the option.
-    """
+    """Check that no option is NaN or infinite, which no comparison of its range detects."""
     for name, value in given.items():
         if isinstance(value, float) and not math.isfinite(value):
             from accord.edges import BadInput

@@ -212,11 +212,7 @@ def _check_in_inputs(path: Path, inputs: list[ProtectedFile], output: Output) ->
 
 
 def _check_folders(path: Path, output: Output) -> None:
-    """Refuse an output in the folder of an evaluator, or in its place.
-
-    Raises:
-        BadInput: Names the folder.
-    """
+    """Refuse an output in the folder of an evaluator, or in its place."""
     from accord.edges import BadInput
 
     folders = [*Path(path).absolute().parents, *([] if output.card == _EVALUATOR else [path])]
@@ -226,11 +222,7 @@ def _check_folders(path: Path, output: Output) -> None:
 
 
 def _check_content(path: Path, project: list[ProtectedFile]) -> None:
-    """Refuse an output folder that holds files of the project, which an output could overwrite.
-
-    Raises:
-        BadInput: Names the file.
-    """
+    """Refuse an output folder that holds files of the project, which an output could overwrite."""
     from accord.edges import BadInput, is_inside
 
     if path.is_dir():

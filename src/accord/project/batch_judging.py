@@ -224,12 +224,7 @@ async def _submit(
 
 
 async def _start(store: Store, model: BatchChat, endpoint: BatchEndpoint, keys: list[str], lines: bytes) -> Batch:
-    """Upload and start one batch, recorded as a run that stays open while an answer may still be found.
-
-    Raises:
-        CallFailed: The provider did not start it, or did not answer.
-        ModelError: No request can succeed.
-    """
+    """Upload and start one batch, recorded as a run that stays open while an answer may still be found."""
     settings = {"batch": "", "submitted": "", "endpoint": model.endpoint, "model": model.name, "keys": keys}
     run = store.start_run(BATCHES, settings)
     try:

@@ -376,11 +376,7 @@ _ENV_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 
 
 def _load_env_file(file: Path) -> None:
-    """Set the variables of a `.env` file that are not set; values of variables with secret names are redacted.
-
-    Raises:
-        BadInput: The file cannot be read, or a line is not `KEY=VALUE`.
-    """
+    """Set the variables of a `.env` file that are not set; values of variables with secret names are redacted."""
     if not file.is_file():
         return
     for number, line in enumerate(read_text(file, MB).splitlines(), 1):
@@ -408,9 +404,6 @@ def _filled(content: Any, where: str) -> Any:
     """Return the content of `accord.yaml` with every `${NAME}` replaced.
 
     A study that names a variable that is not set becomes a `InvalidStudy`.
-
-    Raises:
-        BadInput: Another setting names a variable that is not set.
     """
     if not isinstance(content, dict) or not isinstance(content.get("studies"), dict):
         return _replaced(content, where)

@@ -130,11 +130,7 @@ def _holds(folder: Path, saved: Path, evaluators: str) -> bool:
 
 
 def _folder(project: Project, evaluator: Evaluator, out: str | Path | None) -> Path:
-    """Return the folder to save to; evaluators of other questions than the main one have folders of their own.
-
-    Raises:
-        BadInput: The folder holds the evaluator of another question.
-    """
+    """Return the folder to save to; evaluators of other questions than the main one have folders of their own."""
     question, name = evaluator.question.id, evaluator.name
     if question != project.rubric.main:
         plain = re.sub(r"\W+", "-", question.casefold()).strip("-") or content_hash(question, length=8)[5:]
@@ -196,9 +192,6 @@ def _fit_questions(
 
     The head of the main question is the same with and without the others. A question that cannot be learned becomes a
     caution.
-
-    Raises:
-        BadInput: A source learns for a single question, or the main question cannot be learned.
     """
     if not every_question:
         return _fit_one(project, evaluator, models, step, on_stage)

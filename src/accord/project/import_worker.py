@@ -275,9 +275,6 @@ def _labels_of(record: Record, job: ImportJob, bad: list[BadInput], valid: set[t
         job: The import.
         bad: Receives the errors of labels that are skipped.
         valid: Collects whole numbers that are valid answers, so that each is validated once.
-
-    Raises:
-        BadInput: A label is invalid, and bad rows are not skipped.
     """
 
     def report(error: BadInput) -> None:
@@ -308,11 +305,7 @@ def _labels_of(record: Record, job: ImportJob, bad: list[BadInput], valid: set[t
 
 
 def _validated(label: Label, rubric: Rubric) -> Label:
-    """Return a label with a value of its question's scale.
-
-    Raises:
-        BadInput: The value is not an answer to the question.
-    """
+    """Return a label with a value of its question's scale."""
     question = rubric.get(label.question)
     if label.value is not None:
         value = answer_to(question, label.value, label.question)

@@ -44,11 +44,7 @@ def label_next(project: Project, count: int, annotators: Collection[str] = ()) -
 
 
 def _check_rates(project: Project) -> None:
-    """Reject a main question that compares.
-
-    Raises:
-        BadInput: The question compares.
-    """
+    """Reject a main question that compares."""
     if project.question.compares:
         raise BadInput(f"{project.question.id!r} compares two conversations; this needs a main question that rates one")
 

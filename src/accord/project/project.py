@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # opening a project imports no code for learning, models or s
     from accord.project.importing import Imported
     from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel
     from accord.project.synthesising import SynthRun
-    from accord.scoring import Execution, PartsRun, Perspective, ScoreOptions, ScoreProgress, ScoreRun
+    from accord.scoring import Execution, PartsRun, Perspective, ScoreOptions, ScoreRun
     from accord.statistics import Groups
     from accord.synth import TwoSampleResult
 
@@ -439,7 +439,7 @@ class Project:
         execution: Execution | None = None,
         format: str = "auto",
         columns: Mapping[str, str] | None = None,
-        on_progress: Callable[[ScoreProgress], None] = lambda progress: None,
+        on_progress: Callable[[int, int], None] = lambda rows, expected: None,
         roles: Mapping[str, str] | None = None,
     ) -> PartsRun:
         """Score files of any number and size into a folder of parts; see `accord.scoring.folder.score_parts`."""

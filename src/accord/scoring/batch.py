@@ -22,8 +22,8 @@ from accord.edges import BadInput, BadRow, BudgetReached, one_line
 from accord.formats import Fields, WrongShape, arrow_schema, check_roles, convert_row, score_frame, with_roles
 from accord.learning import Evaluator, load_evaluator, project_of
 from accord.models import Budget, Caps, Models, load_prices, memory_models
+from accord.scoring.guarantees import NOT_COUNTED
 from accord.scoring.pipeline import NO_REPLY, Perspective, ScoreOptions, Scorer, Scores, samples_of
-from accord.scoring.selective import NOT_COUNTED
 from accord.store import SharedBudget, Store, StoreError
 from accord.values import Conversation, Sample, Target, Unscored, canonical_json
 

@@ -27,12 +27,19 @@ from accord.formats import (
 )
 from accord.learning import Evaluator
 from accord.models import run
-from accord.scoring.adaptive import adaptive_rubric, ask_adaptively
-from accord.scoring.certificate import Certificate, certify
-from accord.scoring.pipeline import NO_REPLY, Perspective, ScoreOptions, Scorer, Scores, ScoringProject
+from accord.scoring.guarantees import LEFT, NOT_COUNTED, Certificate, certify
+from accord.scoring.pipeline import (
+    NO_REPLY,
+    Perspective,
+    ScoreOptions,
+    Scorer,
+    Scores,
+    ScoringProject,
+    adaptive_rubric,
+    ask_adaptively,
+)
 from accord.scoring.results import ScoreCounts, ScoreRun
 from accord.scoring.score_rows import RowOrigin
-from accord.scoring.selective import LEFT, NOT_COUNTED
 from accord.statistics import groups_of
 from accord.store import Mart, Store, batches, runs_in, scores_of_run
 from accord.validation import Shift, drift_summary, shifts
@@ -275,12 +282,7 @@ def _each_scored(
 def _certificate(
     project: ScoringProject, evaluator: Evaluator, records: Iterable[Record], options: ScoreOptions
 ) -> Certificate:
-    """Test the evaluator's bands on fresh labels of some of the records.
-
-    Raises:
-        BadInput: The file cannot be read, or labels are in the store already.
-        GateFailed: The bands are not certified.
-    """
+    """Test the evaluator's bands on fresh labels of some of the records."""
     assert options.certify is not None
     fresh = Labels(read_labels(options.certify, project.rubric)).on(evaluator.question.id)
     known = set(project.rated(evaluator.question.id).targets)
@@ -306,11 +308,7 @@ def _keep_left(store: Store, samples: Sequence[Sample], scores: Scores) -> None:
 def _batch_scorer(
     project: ScoringProject, scorer: Scorer, drift: _DriftWatch, options: ScoreOptions
 ) -> Callable[[Sequence[Sample]], Scores]:
-    """Return the function that scores a batch of samples.
-
-    Raises:
-        BadInput: An adaptive rubric is combined with a panel, or cannot be made.
-    """
+    """Return the function that scores a batch of samples."""
     if options.ask is None:
 
         def score_batch(samples: Sequence[Sample]) -> Scores:

@@ -14,7 +14,7 @@ import gc
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
@@ -196,11 +196,7 @@ def _tables(scorer: BatchScorer, piece: FilePiece) -> Iterator[pl.DataFrame]:
 
 
 def _with_spending(counts: ScoreCounts, now: Mapping[str, float], before: Mapping[str, float]) -> ScoreCounts:
-    """Return the counts of a part with its spending.
-
-    Raises:
-        BudgetReached: A score is missing because the budget is spent.
-    """
+    """Return the counts of a part with its spending."""
     over = [reason for reason in counts.unscored if OUT_OF_BUDGET in reason]
     if over:
         raise BudgetReached(f"the budget is spent: {over[0]}; raise it, and run the same command again")
@@ -267,11 +263,7 @@ class _Manifest(BaseModel):
 
 
 def _check_manifest(found: Mapping[str, Any]) -> None:
-    """Check the values of a manifest.
-
-    Raises:
-        ValueError, KeyError, TypeError: A value is missing or has another type, or a part is listed twice.
-    """
+    """Check the values of a manifest."""
     _Manifest.model_validate(found)
     keys = [ScorePart.from_json(row).key for row in found["parts"]]
     if len(set(keys)) < len(keys):
@@ -423,7 +415,3 @@ def _not_a_part(out: str, key: str, why: str) -> BadInput:
 
 def _write(out: str, manifest: Mapping[str, Any]) -> None:
     write_file(join_path(out, MANIFEST), json.dumps(manifest, indent=1).encode("utf-8"))
-
-
-Engine = Callable[[ScoringJob, Sequence[FilePiece], int], Iterator[ScorePart]]
-"""A function that scores pieces with a number of workers, and yields each part as it is finished."""

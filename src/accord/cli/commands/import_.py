@@ -219,11 +219,7 @@ def _removed_text(removed: Mapping[str, int]) -> str:
 
 
 def _check_traces(result: Mapping[str, Any]) -> None:
-    """Say what traces, or other rows of which nothing was read, lack.
-
-    Raises:
-        BadInput: Nothing could be read from them.
-    """
+    """Say what traces, or other rows of which nothing was read, lack."""
     from accord.edges import BadInput
     from accord.formats import NO_CALL, NO_CONTENT, NO_MESSAGES, SUPPORTED_CONVENTIONS
 

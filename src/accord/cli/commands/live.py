@@ -147,9 +147,6 @@ def _pages(
         stack: Closes the pages.
         scoring_problem: Reason why live scoring is not served, or `None`.
         notes: Receives the notes to print.
-
-    Raises:
-        BadInput: Other machines reach the server, there are no user accounts, and live scoring cannot be served alone.
     """
     from accord.edges import BadInput
     from accord.web import WorkbenchContext, workbench_app
@@ -321,11 +318,7 @@ def has_display() -> bool:
 
 
 def _report(file: Path | None, options: ProjectOptions) -> Path:
-    """Return the report's path.
-
-    Raises:
-        BadInput: There is no report.
-    """
+    """Return the report's path."""
     from accord.edges import BadInput
     from accord.values import find_project_file
 

@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -24,9 +24,6 @@ from accord.cli.options import (
 from accord.cli.outputs import SCORES
 from accord.cli.terminal import Progress, note, show
 from accord.cli.texts import training_text
-
-if TYPE_CHECKING:
-    from accord.scoring import ScoreProgress
 
 
 @command("score")
@@ -115,9 +112,9 @@ def score(
             )  # fmt: skip
         else:
 
-            def on_progress(to: ScoreProgress) -> None:
-                progress.expect(to.expected)
-                progress.at(to.rows)
+            def on_progress(rows: int, expected: int) -> None:
+                progress.expect(expected)
+                progress.at(rows)
 
             execution = Execution(engine or "local", workers, Shard.parse(shard))
             parts = project.score_parts(
@@ -160,11 +157,7 @@ def _is_file(out: str) -> bool:
 def _check_place(
     is_file: bool, out: str, sources: Sequence[str], execution: tuple[object, ...], skip_bad_rows: bool
 ) -> None:
-    """Check the options of one file of scores, or of a folder of parts.
-
-    Raises:
-        BadInput: The output does not take an option or a source.
-    """
+    """Check the options of one file of scores, or of a folder of parts."""
     from accord.edges import BadInput
     from accord.formats import is_remote
 

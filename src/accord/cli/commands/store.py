@@ -97,11 +97,7 @@ def prune(
 
 
 def _age(written: str) -> timedelta:
-    """A number of hours, days or weeks.
-
-    Raises:
-        BadInput: It is none.
-    """
+    """A number of hours, days or weeks."""
     from accord.edges import BadInput
 
     match = re.fullmatch(r"(\d{1,5})([hdw])", written.strip(), re.ASCII)

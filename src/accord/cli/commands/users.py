@@ -31,11 +31,7 @@ SITE = "http://127.0.0.1:8700"
 
 
 def _check_site(url: str) -> None:
-    """Refuse an address that a personal link cannot begin with.
-
-    Raises:
-        BadInput: It is not http(s)://HOST, or it holds a user, a query or a fragment.
-    """
+    """Refuse an address that a personal link cannot begin with."""
     from urllib.parse import urlsplit
 
     from accord.edges import BadInput, is_web_address
