@@ -305,7 +305,6 @@ def test_scores_say_what_is_missing_and_end_with_5(project: Path) -> None:
         (["fit", "--set", "seed=[1"], "--set seed is not valid YAML"),
         (["fit", "--set", "sources.issues.taxonmy=x"], "unknown key 'taxonmy'. Did you mean 'taxonomy'?"),
         (["fit", "--set", "sources.isues.taxonomy=x"], "unknown source 'isues'. Did you mean 'issues'?"),
-        (["fit", "--set", "judge.model=x"], "the key 'judge' is replaced by models: {judge: {mode:"),
         (["label", "next"], "0 labels have evidence, 8 are needed; label random conversations first"),
         (["estimate"], "0 rated conversations cannot make 5 folds; rate more, or use fewer folds"),
         (["export", "out.txt"], "the suffix is one of .jsonl, .csv, .parquet"),
@@ -403,7 +402,6 @@ def test_a_wrong_project_file_ends_in_one_line(config: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        ("judge: {way: logprobs, model: m}\n", "the key 'judge' is replaced by models: {judge: {mode: ..., model: ...}}"),
         ("likelihood: {model: 'embedded:smollm2-135m'}\n", "models: {likelihood: {model: ...}}"),
         ("writer: {model: m, task: t.yaml}\n", "models: {writer: {model: ...}} and sources: {learned-rubric: {...}}"),
         ("in_context: {model: m}\n", "models: {scorer: {model: ..., mode: ...}} and sources: {in-context: {...}}"),

@@ -45,14 +45,6 @@ from accord.values import (
 )
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
-_MOVED = {
-    "judge": "models: {judge: {mode: ..., model: ...}}",
-    "likelihood": "models: {likelihood: {model: ...}}",
-    "writer": "models: {writer: {model: ...}} and sources: {learned-rubric: {...}}",
-    "in_context": "models: {scorer: {model: ..., mode: ...}} and sources: {in-context: {...}}",
-    "issues": "models: {finder: {model: ...}} and sources: {issues: {...}}",
-}
-"""Keys of Accord 0.1 with their replacements."""
 _ROLES = (JUDGE, WRITER, SCORER, FINDER, LIKELIHOOD, USER, ASSISTANT)
 
 
@@ -290,9 +282,6 @@ def config_from(content: Any, where: str = PROJECT_FILE, folder: Path = Path()) 
     Raises:
         BadInput: A key is unknown or renamed, or a value has the wrong type.
     """
-    for key in content if isinstance(content, dict) else ():
-        if key in _MOVED:
-            raise BadInput(f"{where}: the key {key!r} is replaced by {_MOVED[key]}")
     if isinstance(content, dict) and isinstance(content.get("evaluator"), dict):
         raise BadInput(
             f"{where}: `evaluator` is a name, such as calibration; its settings are under "

@@ -150,7 +150,9 @@ def run_project(
     with Project(config, rubric) as project:
         on_stage("reading")
         options_of_import = _import_options(survey, rubric, options, note)
-        imported = project.import_(survey.files, format, columns, skip_bad_rows, options=options_of_import)
+        imported = project.import_(
+            survey.files, format=format, columns=columns, skip_bad_rows=skip_bad_rows, options=options_of_import
+        )
         _check_enough(project, note)
         if any(config.models[role].mode != "recorded" for role in _asked_roles(project)):
             on_stage("judging")

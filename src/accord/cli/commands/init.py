@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict
 
@@ -23,38 +25,6 @@ if TYPE_CHECKING:
 HEAD = """\
 # Made from labels by `accord init --from`. Edit the wording, which the judge reads. A scale that is too narrow
 # for labels to come (1 to 4 seen, 1 to 5 asked) is widened here.
-"""
-
-PROJECT = """\
-# Accord's project file. `accord schema` prints its JSON Schema; unknown keys are refused.
-store: sqlite:///accord.db      # or postgresql://user@host/name, or ${ACCORD_STORE}
-rubric: rubric.yaml             # edit it: your questions, your scales, one main question
-metrics: [lexical]              # cheap evidence; `accord plugins` lists what there is; [lexical, embedding] for both
-# models:                       # the model of each role; a model is opened, and its key read, on its first request
-#   judge:                      # answers the rubric; mode selects the way to a distribution
-#     mode: logprobs
-#     model: gpt-4o-mini        # at OPENAI_BASE_URL with OPENAI_API_KEY; both can be in a file .env next to this one
-#   likelihood:                 # a small model in this process rates how likely each reply is: accord models pull
-#     model: embedded:smollm2-135m
-#   finder:                     # finds issues in each turn: accord judge --source issues
-#     model: gpt-4o-mini
-#   scorer:                     # scores by rated examples: accord fit in-context
-#     model: gpt-4o-mini
-#   writer:                     # writes a rubric: accord fit learned-rubric
-#     model: gpt-4o-mini
-# sources:                      # settings of sources of evidence, by name
-#   issues: {taxonomy: soda-eval}        # or a YAML file of your own
-#   learned-rubric: {task: task.yaml}    # about: what conversations are about; expected: [what of the assistant]
-# evaluators:                   # your own, in addition to the presets: sources and a head
-#   both: {sources: [rubric, metrics, issues], head: mixed}
-# studies:                      # rating pages of `accord serve`: docs/workbench.md
-#   helpful:
-#     stages: [{questions: [Q1, Q0]}]    # of the rubric, asked one below the other
-#     items: {sample: 60}                # number of conversations, drawn once
-#     annotators_per_item: 2             # two people each
-evaluator: calibration          # what `accord fit` learns; score, report and serve use the one fitted last
-folds: 5
-seed: 0
 """
 
 
@@ -88,12 +58,13 @@ def init(
     from accord.report import positions_note
     from accord.values import dump_rubric, load_rubric
 
+    template = (files("accord.cli.commands") / "project.yaml").read_text(encoding="utf-8")
     if not labels_from:
         if conversations or columns or answers != RubricOptions():
             raise BadInput(
                 "files, --main, --labels, --rater, --scale and --columns go with --from: accord init --from labels.csv"
             )
-        result = _written({"accord.yaml": PROJECT, "rubric.yaml": dump_rubric(load_rubric(rubric))}, prompts)
+        result = _written({"accord.yaml": template, "rubric.yaml": dump_rubric(load_rubric(rubric))}, prompts)
         command, said = _next_here()
         show({**result, "said": said, "next": command}, as_json, _text)
         return
@@ -105,8 +76,8 @@ def init(
     made = _extended(base, found, answers.main, ends)
     text = dump_rubric(made.rubric)
     name = "rubric.yaml" if made.rubric == base else _free_name(HEAD + text)
-    files = {"accord.yaml": PROJECT.replace("rubric: rubric.yaml ", f"rubric: {name} ")}
-    result = _written(files if made.rubric == base else {**files, name: HEAD + text}, prompts)
+    new = {"accord.yaml": template.replace("rubric: rubric.yaml ", f"rubric: {name} ")}
+    result = _written(new if made.rubric == base else {**new, name: HEAD + text}, prompts)
     if made.rubric != base and "accord.yaml" in result["kept"] and _names_it(name):
         result["kept"].remove("accord.yaml")
         result["changed"] = [f"accord.yaml: rubric: {name}"]
@@ -301,9 +272,7 @@ def _text(result: Mapping[str, Any]) -> str:
 @command("plugins")
 def plugins(as_json: AsJson = False) -> None:
     """List formats, metrics, sources, heads, selectors, rivals, presets and rubrics, each in one line."""
-    from accord.project import list_plugins
-
-    show(list_plugins(), as_json, _plugins_text)
+    show(_plugins(), as_json, _plugins_text)
 
 
 @command("schema")
@@ -319,3 +288,31 @@ def _plugins_text(result: Mapping[str, Any]) -> str:
         "\n".join([kind, *(f"  {name:20} {says}" for name, says in found.items())]) for kind, found in result.items()
     )
     return "\n\n".join(sections)
+
+
+def _plugins() -> dict[str, dict[str, str]]:
+    """Return the description of every format, metric, source, head, policy, selector, rival, preset and rubric."""
+    from accord.evidence import metrics, sources, turn_metrics
+    from accord.formats import formats
+    from accord.learning import PRESETS, heads
+    from accord.methods import rivals, selection_policies, selectors
+    from accord.values import load_rubric, shipped_rubrics
+
+    return {
+        "formats": {name: _first_line(plugin.convert) for name, plugin in formats},
+        "metrics": {name: _first_line(plugin) for name, plugin in [*metrics, *turn_metrics]},
+        "sources": {name: _first_line(plugin) for name, plugin in sources},
+        "heads": {name: _first_line(plugin) for name, plugin in heads},
+        "selection policies": {name: _first_line(plugin) for name, plugin in selection_policies},
+        "selectors": {name: _first_line(plugin) for name, plugin in selectors},
+        "rivals": {name: _first_line(plugin) for name, plugin in rivals},
+        "presets": {
+            name: f"head {about.head} on {', '.join(about.sources) or 'the evidence of the project'}"
+            for name, about in PRESETS.items()
+        },
+        "rubrics": {name: f"{len(load_rubric(name).questions)} questions" for name in shipped_rubrics()},
+    }
+
+
+def _first_line(plugin: Any) -> str:
+    return (inspect.getdoc(plugin) or "").split("\n")[0]
