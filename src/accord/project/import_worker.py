@@ -270,11 +270,7 @@ def _misspelled_role(record: Record, job: ImportJob) -> BadInput | None:
 def _labels_of(record: Record, job: ImportJob, bad: list[BadInput], valid: set[tuple[str, Any]]) -> Iterator[Label]:
     """Yield the labels of a record and of its rating columns, on the scales of their questions.
 
-    Args:
-        record: The record.
-        job: The import.
-        bad: Receives the errors of labels that are skipped.
-        valid: Collects whole numbers that are valid answers, so that each is validated once.
+    `bad` receives the errors of labels that are skipped; `valid` collects whole numbers that are valid answers.
     """
 
     def report(error: BadInput) -> None:

@@ -68,8 +68,7 @@ class ModelAccess:
     folder: Path | None = None
 
 
-@dataclass(frozen=True)
-class _OpenScorer:
+class _OpenScorer(NamedTuple):
     scorer: Scorer
     models: Models
 
@@ -334,10 +333,4 @@ def _like(batch: Any, table: pl.DataFrame) -> Any:
     if not kind.__module__.startswith("pyarrow"):
         return table
     arrow = table.to_arrow().cast(arrow_schema()).combine_chunks()
-    return arrow if kind.__name__ != "RecordBatch" else (arrow.to_batches() or [_empty_batch()])[0]
-
-
-def _empty_batch() -> Any:
-    import pyarrow as pa
-
-    return pa.RecordBatch.from_pylist([], schema=arrow_schema())
+    return arrow if kind.__name__ != "RecordBatch" else (arrow.to_batches() or [kind.from_pylist([], arrow.schema)])[0]

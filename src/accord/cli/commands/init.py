@@ -9,7 +9,7 @@ import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -231,15 +231,7 @@ def _next_here() -> tuple[str, list[str]]:
     return command_line("accord import", files if len(files) <= MOST_NAMED else ["."]), []
 
 
-class Files(TypedDict):
-    """Names of files that were written, of those that were kept as they are, and lines that were changed in one."""
-
-    written: list[str]
-    kept: list[str]
-    changed: NotRequired[list[str]]
-
-
-def _written(files: dict[str, str], prompts: Path | None) -> Files:
+def _written(files: dict[str, str], prompts: Path | None) -> dict[str, list[str]]:
     """Write the files that are not there yet; which were written, and which kept."""
     if prompts is not None:
         from accord.methods import PROMPTS, shipped

@@ -138,15 +138,6 @@ def _pages(
 
     Without user accounts, pages are not served to other machines: a project without studies then serves live scoring
     only, which a token protects.
-
-    Args:
-        project: The project.
-        url: URL of the server on this machine.
-        names: Host names of the server.
-        exposed: Option that makes the server reachable from other machines, or an empty text.
-        stack: Closes the pages.
-        scoring_problem: Reason why live scoring is not served, or `None`.
-        notes: Receives the notes to print.
     """
     from accord.edges import BadInput
     from accord.web import WorkbenchContext, workbench_app
