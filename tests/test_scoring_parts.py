@@ -294,7 +294,7 @@ def test_bad_rows_and_files_do_not_affect_others(tmp_path, scorer, small_pieces,
     assert done.counts.bad_rows == 3 and done.counts.scored == 60
     bad = table(tmp_path / "out").filter(pl.col("status") == "bad-row")
     assert len(bad) == 3 and bad["unscored"].is_not_null().all()
-    with pytest.raises(BadInput, match="1 parts are missing"):
+    with pytest.raises(BadInput, match="1 part missing of"):
         merge_parts(tmp_path / "out", tmp_path / "m.jsonl")
 
 

@@ -43,19 +43,23 @@ def training_text(scored: Mapping[str, Any]) -> list[str]:
 
 def plan_text(plan: Mapping[str, Any]) -> str:
     """Format a plan: samples, questions, requests and their cost."""
-    about = f"{plan['samples']} samples, " if plan["samples"] else ""
-    known = f"{plan['questions']} questions, {plan['answered']} already answered"
+    from accord.edges import count_of
+
+    about = f"{count_of(plan['samples'], 'sample')}, " if plan["samples"] else ""
+    known = f"{count_of(plan['questions'], 'question')}, {plan['answered']} already answered"
     return f"{about}{known}\n{cost_text(plan)}"
 
 
 def cost_text(plan: Mapping[str, Any]) -> str:
     """Format the cost of a plan: range of requests, tokens, money."""
+    from accord.edges import count_of
+
     fewest, most = plan["min_requests"], plan["max_requests"]
     lines = [
         f"{fewest} to {most} requests; {plan['requests']} expected, about {plan['input_tokens']} tokens in, at most "
         f"{plan['output_tokens']} out"
         if most > fewest
-        else f"{plan['requests']} requests, about {plan['input_tokens']} tokens in, at most {plan['output_tokens']} out"
+        else f"{count_of(plan['requests'], 'request')}, about {plan['input_tokens']} tokens in, at most {plan['output_tokens']} out"
     ]
     if most > plan["requests"]:
         lines.append("a reply that cannot be used leads to further requests")
@@ -72,17 +76,21 @@ def cost_text(plan: Mapping[str, Any]) -> str:
 def spent_text(spent: Mapping[str, Any]) -> str:
     """Format the spent requests, tokens and money."""
     money = "" if spent["money"] is None else f", {spent['money']:.4f} in money"
-    return f"{spent['requests']} requests, {spent['input_tokens']} + {spent['output_tokens']} tokens{money}"
+    from accord.edges import count_of
+
+    return f"{count_of(spent['requests'], 'request')}, {spent['input_tokens']} + {spent['output_tokens']} tokens{money}"
 
 
 def comparison_text(result: Mapping[str, Any]) -> str:
     """Format a comparison: statistics of each system with intervals."""
+    from accord.edges import count_of
+
     lines = [*result["rows"], *([result["people"]] if result["people"] else [])]
     alpha = "–" if result["alpha"] is None else f"{result['alpha']:.2f}"
     about = (
-        f"{result['question']}: {result['ratings']} ratings of {result['conversations']} conversations by "
-        f"{result['annotators']} {'annotator' if result['annotators'] == 1 else 'annotators'} (α = {alpha}); "
-        f"{_folds(result)}, seed {result['seed']}; 95 % intervals"
+        f"{result['question']}: {count_of(result['ratings'], 'rating')} of "
+        f"{count_of(result['conversations'], 'conversation')} by {count_of(result['annotators'], 'annotator')} "
+        f"(α = {alpha}); {_folds(result)}, seed {result['seed']}; 95% intervals"
     )
     if result["seen"]:
         about += f"\n{result['seen']} conversations from which the rubric was learned are used for training only"

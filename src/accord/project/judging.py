@@ -153,8 +153,8 @@ def _batches(project: Project, selection: JudgeSelection, excluded: Counter[str]
         yield from project.sample_batches(selection.everything, selection.limit)
         return
     store = project.store
-    labelled = {target.conversation for target in store.labels().targets}
-    conversations: Iterable[Conversation] = store.conversations(None if selection.everything else labelled)
+    labeled = {target.conversation for target in store.labels().targets}
+    conversations: Iterable[Conversation] = store.conversations(None if selection.everything else labeled)
     if selection.people:
         conversations = _between_people(conversations, excluded)
     ordered = largest(conversations) if selection.longest else conversations

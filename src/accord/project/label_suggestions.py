@@ -56,7 +56,7 @@ def estimate(project: Project) -> Estimates:
     message, or the attributes in `group_by`.
 
     Raises:
-        BadInput: Labels are about turns or comparisons, or a system has too few labelled conversations.
+        BadInput: Labels are about turns or comparisons, or a system has too few labeled conversations.
     """
     _check_rates(project)
     question, config = project.question, project.config

@@ -18,6 +18,7 @@ from accord.edges import (
     BadInput,
     MissingExtra,
     UnknownName,
+    count_of,
     parse_whole_number,
     unescape_formula,
     unpacked_name,
@@ -311,7 +312,8 @@ def merge_parts(folder: str | Path, out: str | Path) -> ScoreCounts:
     if ending not in ENDINGS:
         raise BadInput(f"cannot write scores to {Path(str(out)).name!r}; the ending is one of {', '.join(ENDINGS)}")
     if manifest.get("left", 1):
-        raise BadInput(f"{manifest.get('left', 'some')} parts are missing; run accord score again, with every shard")
+        missing = count_of(manifest.get("left", 1), "part")
+        raise BadInput(f"{missing} missing of {display_path(str(folder))}; run accord score again, with every shard")
     keys = {row["key"] for row in manifest["parts"]}
     if lost := keys - finished(str(folder)):
         raise BadInput(f"part-{min(lost)}.parquet is gone; run the same accord score again")

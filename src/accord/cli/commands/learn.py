@@ -94,7 +94,7 @@ def _show_batches(run: BatchRun, options: StatisticsOptions) -> None:
 def _batch_text(run: BatchRun) -> str:
     from accord.models import UNCONFIRMED
 
-    lines = [_judged_text(run.judged), f"{run.submitted} requests submitted now"]
+    lines = [_judged_text(run.judged), f"{count_of(run.submitted, 'request')} submitted now"]
     for each in run.batches:
         done = f"{each.total} prompts" if each.status == UNCONFIRMED else f"{each.completed} of {each.total} done"
         lines.append(f"{each.id}: {each.status}, {done}{each.says and f', {each.says}'}")
@@ -113,10 +113,10 @@ def _warn_of_small(model: str) -> None:
 
 def _judged_text(done: JudgeRun) -> str:
     left = f", {done.not_asked} not asked" if done.not_asked else ""
-    sent = f"{done.spent['requests']} requests sent in this run"
+    sent = f"{count_of(int(done.spent['requests'] or 0), 'request')} sent in this run"
     lines = [
-        f"{done.samples} samples: {done.answered} answers ({sent}), {done.failed} failed{left}",
-        *(f"  {source}: evidence on {count} samples" for source, count in done.known.items()),
+        f"{count_of(done.samples, 'sample')}: {count_of(done.answered, 'answer')} ({sent}), {done.failed} failed{left}",
+        *(f"  {source}: evidence on {count_of(count, 'sample')}" for source, count in done.known.items()),
     ]
     lines += [line for counts in done.counts.values() for line in counts.lines()]
     lines += [f"  {count} without an answer: {reason}" for reason, count in done.unanswered.items()]
@@ -293,7 +293,7 @@ def _synth_text(result: Mapping[str, Any]) -> str:
     about += f", {result['personas']} personas" if result["personas"] else ""
     by = ", ".join(f"{count} {how}" for how, count in result["systems"].items())
     lines = [
-        f"{result['made']} conversations made, {result['there']} there before, of {about}",
+        f"{count_of(result['made'], 'conversation')} made, {result['there']} there before, of {about}",
         f"  there are now: {by or 'none'}",
     ]
     lines += [f"  {result['duplicates']} left out: nearly the same as another one"] if result["duplicates"] else []

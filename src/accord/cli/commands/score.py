@@ -137,12 +137,13 @@ def _end_of_file(result: Mapping[str, Any], options: StatisticsOptions) -> None:
 
 
 def _end_of_parts(result: Mapping[str, Any], options: StatisticsOptions) -> None:
+    from accord.edges import count_of
     from accord.scoring import LEFT, NOT_COUNTED
 
     options.show(result, _parts_text)
     if result["failed"]:
         stop(
-            f"{len(result['failed'])} parts could not be made, each with its reason; the same command tries them again",
+            f"{count_of(len(result['failed']), 'part')} not made, each with its reason; the same command tries again",
             1,
         )
     if set(result["counts"]["unscored"]) - {LEFT, NOT_COUNTED} or result["counts"]["bad_rows"]:
@@ -212,7 +213,7 @@ def _parts_text(result: Mapping[str, Any]) -> str:
 
     counts = result["counts"]
     mean = "–" if counts["mean"] is None else f"{counts['mean']:.3f}"
-    made = f"{result['made']} parts made, {result['there']} were there, {result['left']} left of {result['parts']}"
+    made = f"{count_of(result['made'], 'part')} made, {result['there']} were there, {result['left']} left of {result['parts']}"
     lines = [f"{count_of(counts['scored'], result['level'])} scored, mean {mean}, in {result['out']}", f"  {made}"]
     if known := counts["in_training"]:
         lines.append(
