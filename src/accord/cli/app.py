@@ -18,6 +18,7 @@ import typer.core
 
 from accord.cli.outputs import check_outputs, outputs_of, refuse_empty_outputs
 from accord.cli.terminal import say_line, set_verbosity
+from accord.edges import AccordError, BadInput
 from accord.version import __version__
 
 PARTLY_UNSCORED = 5
@@ -155,8 +156,6 @@ def guarded(function: Callable[..., Any]) -> Callable[..., None]:
             written = ", ".join(str(kwargs[name]) for name in outputs if kwargs.get(name))
             stop(f"cannot use {error.filename or written or 'a file'}: {error.strerror}. Finished work is stored.", 1)
         except Exception as error:
-            from accord.edges import AccordError  # a late import keeps `--help` fast
-
             if not isinstance(error, AccordError):
                 raise
             stop(str(error), error.exit_code)
@@ -194,8 +193,6 @@ def _check_finite(given: Mapping[str, Any]) -> None:
     """Check that no option is NaN or infinite, which no comparison of its range detects."""
     for name, value in given.items():
         if isinstance(value, float) and not math.isfinite(value):
-            from accord.edges import BadInput
-
             raise BadInput(f"--{name.replace('_', '-')} takes a finite number, got {value}; give a number")
 
 

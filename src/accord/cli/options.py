@@ -14,6 +14,7 @@ import typer
 
 from accord.cli.outputs import LIVE_ROWS
 from accord.cli.terminal import note, show
+from accord.edges import BadInput
 
 if TYPE_CHECKING:
     from accord.project import Config, Project
@@ -115,7 +116,6 @@ class ProjectOptions:
         Raises:
             BadInput: There is no project, or no store and `creates` is False.
         """
-        from accord.edges import BadInput
         from accord.store import store_exists
 
         url = self.load().store
@@ -211,8 +211,6 @@ class RubricOptions(LabelOptions):
         Raises:
             BadInput: A pair has another form than `QUESTION=LOW..HIGH`, or `LOW` is not below `HIGH`.
         """
-        from accord.edges import BadInput
-
         found = {}
         for pair in self.scales or ():
             name, _, ends = pair.rpartition("=")
@@ -346,8 +344,6 @@ def column_map(pairs: list[str] | None, rubric: Rubric | None = None) -> dict[st
         BadInput: A pair has no `=`.
         UnknownName: No format has a column of that name.
     """
-    from accord.edges import BadInput
-
     if not pairs:
         return {}
     from accord.formats import check_column_names

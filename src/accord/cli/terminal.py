@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
+from accord.edges import BadInput, escape_controls, one_line, one_line_json, redact, redact_message, truncate_middle
+
 _PLAIN_SECONDS = 5.0
 
 
@@ -26,8 +28,6 @@ def set_verbosity(verbose: bool, quiet: bool) -> None:
     if not (was_changed or _is_changed):
         return
     import logging
-
-    from accord.edges import BadInput
 
     loggers = [logging.getLogger(name) for name in ("accord", "httpx")]
     for logger in loggers:
@@ -58,15 +58,11 @@ def _log_handler() -> Any:
 
 def show(result: Mapping[str, Any], as_json: bool, text: Callable[[Mapping[str, Any]], str]) -> None:
     """Print a result: as JSON, or as `text` writes it."""
-    from accord.edges import one_line_json  # a late import keeps `--help` fast
-
     say(json.dumps(result, indent=1, ensure_ascii=False) if as_json else text(one_line_json(result)))
 
 
 def say(text: str, is_aside: bool = False) -> None:
     """Print a text without secrets and control characters; on stderr if it is an aside."""
-    from accord.edges import escape_controls, redact
-
     if is_aside and _is_quiet:
         return
     print(escape_controls(redact(text)), file=sys.stderr if is_aside else sys.stdout)
@@ -74,8 +70,6 @@ def say(text: str, is_aside: bool = False) -> None:
 
 def say_line(text: str) -> None:
     """Print a text as one line of bounded length on stderr, without credentials."""
-    from accord.edges import one_line, redact_message, truncate_middle
-
     print(one_line(redact_message(" ".join(truncate_middle(text).split()))), file=sys.stderr)
 
 

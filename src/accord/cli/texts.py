@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from accord.cli.terminal import figure_text, say, table
+from accord.edges import count_of, one_line_json
 
 if TYPE_CHECKING:
     from accord.models import Budget
@@ -27,8 +28,6 @@ def spending(budget: Budget) -> Iterator[None]:
 
 def training_text(scored: Mapping[str, Any]) -> list[str]:
     """Return sentences on scores of rated turns and of conversations in the training data."""
-    from accord.edges import count_of
-
     lines, rated, of_all = [], scored["rated"], scored["scored"] + sum(scored["unscored"].values())
     if scored["level"] == "turn" and 0 < rated < of_all:
         lines.append(f"{rated} of {of_all} scored turns have ratings (column `rated`)")
@@ -43,8 +42,6 @@ def training_text(scored: Mapping[str, Any]) -> list[str]:
 
 def plan_text(plan: Mapping[str, Any]) -> str:
     """Format a plan: samples, questions, requests and their cost."""
-    from accord.edges import count_of
-
     about = f"{count_of(plan['samples'], 'sample')}, " if plan["samples"] else ""
     known = f"{count_of(plan['questions'], 'question')}, {plan['answered']} already answered"
     return f"{about}{known}\n{cost_text(plan)}"
@@ -52,15 +49,11 @@ def plan_text(plan: Mapping[str, Any]) -> str:
 
 def cost_text(plan: Mapping[str, Any]) -> str:
     """Format the cost of a plan: range of requests, tokens, money."""
-    from accord.edges import count_of
-
     fewest, most = plan["min_requests"], plan["max_requests"]
-    lines = [
-        f"{fewest} to {most} requests; {plan['requests']} expected, about {plan['input_tokens']} tokens in, at most "
-        f"{plan['output_tokens']} out"
-        if most > fewest
-        else f"{count_of(plan['requests'], 'request')}, about {plan['input_tokens']} tokens in, at most {plan['output_tokens']} out"
-    ]
+    requests = count_of(plan["requests"], "request")
+    if most > fewest:
+        requests = f"{fewest} to {most} requests; {plan['requests']} expected"
+    lines = [f"{requests}, about {plan['input_tokens']} tokens in, at most {plan['output_tokens']} out"]
     if most > plan["requests"]:
         lines.append("a reply that cannot be used leads to further requests")
     if plan["attempts"] > 1 and most:
@@ -76,15 +69,12 @@ def cost_text(plan: Mapping[str, Any]) -> str:
 def spent_text(spent: Mapping[str, Any]) -> str:
     """Format the spent requests, tokens and money."""
     money = "" if spent["money"] is None else f", {spent['money']:.4f} in money"
-    from accord.edges import count_of
 
     return f"{count_of(spent['requests'], 'request')}, {spent['input_tokens']} + {spent['output_tokens']} tokens{money}"
 
 
 def comparison_text(result: Mapping[str, Any]) -> str:
     """Format a comparison: statistics of each system with intervals."""
-    from accord.edges import count_of
-
     lines = [*result["rows"], *([result["people"]] if result["people"] else [])]
     alpha = "–" if result["alpha"] is None else f"{result['alpha']:.2f}"
     about = (
@@ -175,8 +165,6 @@ def _reasons(reasons: Mapping[str, int]) -> str:
 
 def imported_text(result: Mapping[str, Any]) -> str:
     """Return the counts of rows that an import stored and skipped."""
-    from accord.edges import count_of
-
     c, labels = result["conversations"], result["labels"]
     lines = [
         f"{count_of(c['new'], 'conversation')} imported, {c['known']} already there",
@@ -215,8 +203,6 @@ _OF_LABELS = {
 
 def fitted_text(done: Fitted) -> str:
     """Everything that one `accord fit` found out."""
-    from accord.edges import one_line_json  # here: `--help` imports nothing that takes time
-
     parts = [comparison_text(one_line_json(done.comparison.to_json()))] if done.comparison is not None else []
     if done.learned_from:
         parts.append(
@@ -235,8 +221,6 @@ def fitted_text(done: Fitted) -> str:
 
 def _questions(done: Fitted) -> str:
     """Format out-of-fold agreement for each question of the rubric."""
-    from accord.edges import one_line_json
-
     rows = one_line_json(done.by_question())
     figures = {"rmse": "RMSE", "pearson": "r", "log_loss": "log loss"}
     cells = [

@@ -13,6 +13,7 @@ from accord.cli.options import InTraining, StatisticsOptions
 from accord.cli.outputs import ISSUES_PAGE, QUEUE, REPORT
 from accord.cli.terminal import StageProgress, figure_text, note, table
 from accord.cli.texts import comparison_text, groups_text
+from accord.edges import GateFailed
 
 
 @command("compare")
@@ -166,7 +167,6 @@ def gate(
 
     Scores of conversations that the evaluator learned from do not count, unless --include-training is given.
     """
-    from accord.edges import GateFailed
     from accord.report import check_gate
 
     with options.open() as project:

@@ -23,6 +23,7 @@ from accord.cli.options import (
 from accord.cli.outputs import ANNOTATIONS
 from accord.cli.terminal import Progress, note, table
 from accord.cli.texts import imported_text
+from accord.edges import BadInput, count_of
 
 if TYPE_CHECKING:
     from accord.project import FileSurvey
@@ -151,7 +152,6 @@ def _text(result: Mapping[str, Any]) -> str:
 @contextmanager
 def _noting_what_stays(store: Store) -> Iterator[None]:
     """Note the id of an import that failed halfway, since the rows that it read before stay."""
-    from accord.edges import BadInput
     from accord.store import Imports
 
     before = {each.id for each in Imports(store).known()}
@@ -189,7 +189,6 @@ def _imports_text(found: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _undo(names: Sequence[Path], options: ResultOptions) -> None:
-    from accord.edges import BadInput
     from accord.store import Imports
 
     if len(names) > 1:
@@ -206,8 +205,6 @@ def _undone_text(result: Mapping[str, Any]) -> str:
 
 
 def _removed_text(removed: Mapping[str, int]) -> str:
-    from accord.edges import count_of
-
     kept = {
         "confirmed": "rows stay, since another import has them too",
         "kept_conversations": "conversations stay, since people rated them otherwise or have them to rate",
@@ -220,7 +217,6 @@ def _removed_text(removed: Mapping[str, int]) -> str:
 
 def _check_traces(result: Mapping[str, Any]) -> None:
     """Say what traces, or other rows of which nothing was read, lack."""
-    from accord.edges import BadInput
     from accord.formats import NO_CALL, NO_CONTENT, NO_MESSAGES, SUPPORTED_CONVENTIONS
 
     is_lost = NO_MESSAGES in result["ignored"]

@@ -17,6 +17,7 @@ from accord.cli.app import command
 from accord.cli.options import AsJson, Columns, RubricOptions, column_map, command_line
 from accord.cli.outputs import CHECKED_BY_COMMAND
 from accord.cli.terminal import show
+from accord.edges import BadInput, UnknownName, count_of
 
 if TYPE_CHECKING:
     from accord.project import FileSurvey, InferredRubric, ObservedAnswers
@@ -53,7 +54,6 @@ def init(
     you have edited, or that the labels answer, are kept and the others added. The result goes into a new file if
     rubric.yaml exists, and accord.yaml names it.
     """
-    from accord.edges import BadInput
     from accord.project import set_scales, survey_files
     from accord.report import positions_note
     from accord.values import dump_rubric, load_rubric
@@ -124,7 +124,6 @@ def _rubric_in_use(found: FileSurvey) -> Rubric | None:
 
 def _extended(base: Rubric | None, found: FileSurvey, main: str | None, scales: Collection[str]) -> InferredRubric:
     """A rubric from the labels; with `base`, that rubric with a question for each kind of label that it lacks."""
-    from accord.edges import UnknownName, count_of
     from accord.project import InferredRubric, infer_questions, infer_rubric, rescaled
     from accord.values import Rubric
 
@@ -202,7 +201,6 @@ def _next(found: FileSurvey, paths: Sequence[Path], columns: list[str] | None) -
 
 def _conversations_beside(paths: Sequence[Path]) -> list[Path]:
     """Return the files with conversations in the folders of the label files."""
-    from accord.edges import BadInput
     from accord.project import survey_files
 
     found = []
@@ -250,8 +248,6 @@ def _write_new(path: Path, text: str) -> bool:
 
 
 def _text(result: Mapping[str, Any]) -> str:
-    from accord.edges import count_of
-
     lines = [f"wrote {name}" for name in result["written"]] + [f"kept {name} as it is" for name in result["kept"]]
     lines += [f"changed {line}" for line in result.get("changed", ())]
     for row in result.get("questions", ()):

@@ -14,7 +14,7 @@ from accord.cli.options import BudgetOptions, Planned, ResultOptions, Statistics
 from accord.cli.outputs import EVALUATOR, SYNTHETIC
 from accord.cli.terminal import Progress, StageProgress, note, show_each, table
 from accord.cli.texts import cost_text, fitted_text, plan_text, spending
-from accord.edges import count_of, one_line
+from accord.edges import BadInput, BudgetReached, count_of, one_line, parse_whole_number
 
 if TYPE_CHECKING:
     from accord.project import BatchRun, Fitted, JudgeRun, Project
@@ -48,7 +48,6 @@ def judge(
     ] = False,
 ) -> None:
     """Ask the project's models for evidence. Answers are kept; running it again continues where it stopped."""
-    from accord.edges import BadInput
     from accord.project import JudgeSelection, judge_in_batches
 
     selection = JudgeSelection(everything, limit, longest, people)
@@ -164,8 +163,6 @@ def fit(
     A source that pays to learn (a written rubric, prompts with examples) is tried on a part that it has not seen;
     everything else is cross-validated.
     """
-    from accord.edges import BadInput
-
     with options.open_counted(question) as project:
         budget.apply(project)
         if best and names:
@@ -265,7 +262,6 @@ def synth(
 
 
 def _stop_where_some_are_missing(lost: Mapping[str, int]) -> None:
-    from accord.edges import BudgetReached
     from accord.models import OUT_OF_BUDGET
 
     if OUT_OF_BUDGET in lost:
@@ -277,8 +273,6 @@ def _stop_where_some_are_missing(lost: Mapping[str, int]) -> None:
 
 
 def _named(value: str | None) -> str | int | None:
-    from accord.edges import parse_whole_number
-
     number = None if value is None else parse_whole_number(value)
     return value if number is None else number
 

@@ -33,6 +33,7 @@ from accord.cli.options import (
 )
 from accord.cli.outputs import CHECKED_BY_COMMAND
 from accord.cli.terminal import Progress, figure_text, note, say, table
+from accord.edges import BadInput, GateFailed, UnknownName
 
 if TYPE_CHECKING:
     from accord.live import App, DayRow, MonitoringReport
@@ -77,7 +78,7 @@ def serve(
     SIGTERM stops the server after the requests under way. For more throughput, run several processes behind a proxy:
     examples/deploy.
     """
-    from accord.edges import BadInput, register_secret
+    from accord.edges import register_secret
     from accord.live import (
         check_installed,
         checked_proxies,
@@ -139,7 +140,6 @@ def _pages(
     Without user accounts, pages are not served to other machines: a project without studies then serves live scoring
     only, which a token protects.
     """
-    from accord.edges import BadInput
     from accord.web import WorkbenchContext, workbench_app
 
     try:
@@ -215,7 +215,6 @@ def watch(
     fail: Annotated[bool, typer.Option("--fail-on-alarm", help="Exit with code 3 if there is a new alarm.")] = False,
 ) -> None:
     """Show mean scores of live replies by system and day, check finished days, and send alarms to the webhook."""
-    from accord.edges import GateFailed
     from accord.live import post_alarms, raise_alarms, report, send_alarms
 
     with options.open() as project:
@@ -285,8 +284,6 @@ def view(
 
     The board is served by `accord serve`; unless it runs already, it is started, and Ctrl-C stops it.
     """
-    from accord.edges import UnknownName
-
     if page not in ("report", "board"):
         raise UnknownName("page", page, ["report", "board"])
     opens = opens and has_display()
@@ -310,7 +307,6 @@ def has_display() -> bool:
 
 def _report(file: Path | None, options: ProjectOptions) -> Path:
     """Return the report's path."""
-    from accord.edges import BadInput
     from accord.values import find_project_file
 
     project = options.config_file or find_project_file()

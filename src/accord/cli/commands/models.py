@@ -13,6 +13,7 @@ from accord.cli.options import AsJson, BudgetOptions, Planned, ResultOptions, St
 from accord.cli.outputs import CHECKED_BY_COMMAND, METRIC
 from accord.cli.terminal import Progress, figure_text, show, stage, table
 from accord.cli.texts import cost_text
+from accord.edges import BadInput, UnknownName
 
 models = command_group("models", "List, fetch, probe and audit models.")
 
@@ -30,7 +31,6 @@ def pull(
     as_json: AsJson = False,
 ) -> None:
     """Fetch models that run in this process, check their checksums, and unpack them into the user's cache."""
-    from accord.edges import BadInput
     from accord.embedded import CATALOGUE
     from accord.embedded.download import pull as pull_one
 
@@ -89,7 +89,6 @@ def train(
     embedder: Annotated[str, typer.Option("--embedder", help="Embedder whose vectors it reads.")] = "minilm-l6",
 ) -> None:
     """Learn a metric from the store's conversations, without ratings: metrics: [ruber-unreferenced@FOLDER]."""
-    from accord.edges import UnknownName
     from accord.project import train_ruber
 
     if name != "ruber":

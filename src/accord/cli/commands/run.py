@@ -23,6 +23,7 @@ from accord.cli.options import (
 from accord.cli.outputs import RUN
 from accord.cli.terminal import figure_text, note, show, stage, table
 from accord.cli.texts import comparison_text, fitted_text, imported_text, training_text
+from accord.edges import BadInput
 
 if TYPE_CHECKING:
     from accord.project import Config
@@ -63,7 +64,6 @@ def run(
 
     Without a project file, the rubric is inferred from the labels, and recorded judgments serve as the judge.
     """
-    from accord.edges import BadInput
     from accord.project import survey_files, with_settings
     from accord.report import RunOptions, run_settings
     from accord.values import load_rubric
@@ -163,7 +163,6 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Try everything on 150 written conversations: evidence, learning, validation, scores, a report."""
-    from accord.edges import BadInput
     from accord.embedded import is_ready
     from accord.learning import EvaluatorSettings
     from accord.models import ModelSettings

@@ -24,6 +24,7 @@ from accord.cli.options import (
 from accord.cli.outputs import SCORES
 from accord.cli.terminal import Progress, note, show
 from accord.cli.texts import training_text
+from accord.edges import BadInput, count_of
 
 
 @command("score")
@@ -137,7 +138,6 @@ def _end_of_file(result: Mapping[str, Any], options: StatisticsOptions) -> None:
 
 
 def _end_of_parts(result: Mapping[str, Any], options: StatisticsOptions) -> None:
-    from accord.edges import count_of
     from accord.scoring import LEFT, NOT_COUNTED
 
     options.show(result, _parts_text)
@@ -159,7 +159,6 @@ def _check_place(
     is_file: bool, out: str, sources: Sequence[str], execution: tuple[object, ...], skip_bad_rows: bool
 ) -> None:
     """Check the options of one file of scores, or of a folder of parts."""
-    from accord.edges import BadInput
     from accord.formats import is_remote
 
     if not is_file:
@@ -200,7 +199,6 @@ def merge(
     """
     from dataclasses import asdict
 
-    from accord.edges import count_of
     from accord.scoring import merge_parts
 
     counts = merge_parts(folder, out)
@@ -209,11 +207,10 @@ def merge(
 
 
 def _parts_text(result: Mapping[str, Any]) -> str:
-    from accord.edges import count_of
-
     counts = result["counts"]
     mean = "–" if counts["mean"] is None else f"{counts['mean']:.3f}"
-    made = f"{count_of(result['made'], 'part')} made, {result['there']} were there, {result['left']} left of {result['parts']}"
+    made = f"{count_of(result['made'], 'part')} made, {result['there']} were there, "
+    made += f"{result['left']} left of {result['parts']}"
     lines = [f"{count_of(counts['scored'], result['level'])} scored, mean {mean}, in {result['out']}", f"  {made}"]
     if known := counts["in_training"]:
         lines.append(
@@ -228,8 +225,6 @@ def _parts_text(result: Mapping[str, Any]) -> str:
 
 
 def _text(result: Mapping[str, Any]) -> str:
-    from accord.edges import count_of
-
     mean = "–" if result["mean"] is None else f"{result['mean']:.3f}"
     lines = [f"{count_of(result['scored'], result['level'])} scored, mean {mean}, in {result['out']}"]
     lines += [f"  {sentence}" for sentence in training_text(result)]

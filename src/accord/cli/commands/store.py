@@ -13,6 +13,7 @@ import typer
 from accord.cli.app import command, command_group, stop
 from accord.cli.options import ResultOptions
 from accord.cli.outputs import CHECKED_BY_COMMAND
+from accord.edges import BadInput
 
 store = command_group("store", "Look after the project's store.")
 
@@ -98,8 +99,6 @@ def prune(
 
 def _age(written: str) -> timedelta:
     """A number of hours, days or weeks."""
-    from accord.edges import BadInput
-
     match = re.fullmatch(r"(\d{1,5})([hdw])", written.strip(), re.ASCII)
     if match is None:
         raise BadInput(f"--older-than takes a number of hours, days or weeks, got {written!r}; for example 90d")

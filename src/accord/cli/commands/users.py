@@ -19,6 +19,7 @@ from accord.cli.options import (
     sign_in_notes,
 )
 from accord.cli.terminal import note
+from accord.edges import BadInput
 
 if TYPE_CHECKING:
     from accord.store import Studies
@@ -34,7 +35,7 @@ def _check_site(url: str) -> None:
     """Refuse an address that a personal link cannot begin with."""
     from urllib.parse import urlsplit
 
-    from accord.edges import BadInput, is_web_address
+    from accord.edges import is_web_address
 
     parts = urlsplit(url)
     if not is_web_address(url) or not parts.hostname or "@" in parts.netloc or parts.query or parts.fragment:
