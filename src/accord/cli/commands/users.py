@@ -160,7 +160,7 @@ def validate(
         with closing(Studies(project.store)) as studies:
             if outcome:
                 found = human_studies.load_outcome(project, flow, studies)
-                lines = [f"{found.examples} of {found.planned} turns have answers", *found.lines()]
+                lines = [f"{found.examples} of {found.planned} turns have answers", *found.lines]
                 options.show(found.to_json(), lambda _: "\n\n".join(lines))
                 return
             study = human_studies.open_validation(
