@@ -106,9 +106,11 @@ class ProjectOptions:
         logging.getLogger("accord").info(
             "project in %s, store %s", config.folder.absolute(), strip_url_secrets(config.store)
         )
-        if not creates and not store_exists(config.store):
-            config = config.model_copy(update={"store": "sqlite:///:memory:"})
-        return Project(config, question=question)
+        if creates or store_exists(config.store):
+            return Project(config, question=question)
+        project = Project(config.model_copy(update={"store": "sqlite:///:memory:"}), question=question)
+        project.store.replaces = config.store
+        return project
 
     def store(self, creates: bool = False) -> str:
         """Return the URL of the project's store.

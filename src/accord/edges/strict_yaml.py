@@ -160,22 +160,6 @@ def shortened(text: str, most: int = _REASON_CHARACTERS) -> str:
     return text if len(text) <= most else f"{text[:most]}..."
 
 
-RENAMED_KEYS = {
-    "about": "subject", "alike": "min_similarity", "answer_seconds": "timeout_seconds", "at_once": "concurrency",
-    "best": "max_documents", "by": "stratify_by", "characters": "max_characters", "checks": "attention_checks",
-    "choose": "tune", "conversations": "max_conversations", "document_words": "max_document_words", "draw": "sample",
-    "ends": "stop_on", "everyone": "all_speakers", "found": "issues", "given": "rivals", "how": "methods",
-    "kept": "top_prompts", "level": "false_alarm_rate", "marked": "private_key", "marks": "issue_taxonomy",
-    "messages": "max_messages", "people": "annotators", "per_item": "annotators_per_item",
-    "per_person": "items_per_annotator", "private": "private_patterns", "ranked": "candidate_sets",
-    "refit_every": "retrain_every", "repeats": "repeat_share", "reply_words": "max_reply_words",
-    "retrieves": "retrieval", "reveal": "show_prediction", "shows": "show", "streams": "stream", "talk": "chat",
-    "together": "inputs_per_set", "turns": "max_turns", "watch": "monitoring", "way": "mode", "where": "filter",
-    "words": "hide_numbers",
-}  # fmt: skip
-"""Former names of settings and their new names, for error messages about unknown keys."""
-
-
 def validate(model: type[Model], content: Any, where: str, section: Sequence[str] = ()) -> Model:
     """Validate parsed content against a pydantic model whose unknown keys are forbidden.
 
@@ -187,7 +171,7 @@ def validate(model: type[Model], content: Any, where: str, section: Sequence[str
 
     Raises:
         BadInput: The content is invalid. The message names the place, the value and, for an unknown key, its line and
-            the allowed keys; for a renamed key, its new name.
+            the allowed keys.
     """
     try:
         return model.model_validate(content)
@@ -200,9 +184,6 @@ def validate(model: type[Model], content: Any, where: str, section: Sequence[str
         *above, key = map(str, first["loc"])
         line, allowed = _line_of(where, [*section, *above, key]), _keys_at(model, first["loc"][:-1])
         origin = where if line is None else f"{where}, line {line}"
-        if RENAMED_KEYS.get(key) in allowed:
-            place = ".".join([*section, *above, key])
-            raise BadInput(f"{origin}: the key {place} is now called {RENAMED_KEYS[key]!r}") from None
         place = "".join(f"{part}." for part in (*section, *above)).rstrip(".")
         reason = UnknownName("key", shortened(key, 60), allowed)
         raise BadInput(f"{origin}: {place}: {reason}" if place else f"{origin}: {reason}") from None
