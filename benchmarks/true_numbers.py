@@ -13,11 +13,13 @@ import os
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(_name, "1")  # must be set before NumPy is imported; small matrices need one thread
 
+from functools import partial
+
 import true_heads
 import true_labels
 import true_texts
 import true_watch
-from harness import Row, chosen, finish, options
+from harness import Row, chosen, finish, options, rows_of_part
 
 PARTS = (true_heads, true_labels, true_watch, true_texts)
 RUN = {name: run for part in PARTS for name, run in part.RUN.items()}
@@ -35,7 +37,7 @@ def main() -> None:
         if needed and not (given.data / needed).is_dir():
             rows.append({"what": part, "value": None, "low": None, "high": None, "skipped": f"no {needed} in --data"})
             continue
-        rows += RUN[part](given.data, given.limit or (2 if given.quick else DRAWS))
+        rows += rows_of_part(part, partial(RUN[part], given.data, given.limit or (2 if given.quick else DRAWS)))
     finish("true_numbers", rows, ["what", "value", "low", "high", "constant", "column", "draws", "skipped"], given.json)
 
 
