@@ -25,6 +25,8 @@ PARTS = (true_heads, true_labels, true_watch, true_texts)
 RUN = {name: run for part in PARTS for name, run in part.RUN.items()}
 NEEDS = {name: folder for part in PARTS for name, folder in part.NEEDS.items()}
 DRAWS = 20
+SLOW = {"never-below-constant-rated", "worst-system-bias"}
+"""Parts that `--quick` leaves out unless `--only` names them."""
 
 
 def main() -> None:
@@ -33,6 +35,8 @@ def main() -> None:
     given = parser.parse_args()
     rows: list[Row] = []
     for part in chosen(parser, given.only, tuple(RUN)):
+        if given.quick and given.only is None and part in SLOW:
+            continue
         needed = NEEDS.get(part)
         if needed and not (given.data / needed).is_dir():
             rows.append({"what": part, "value": None, "low": None, "high": None, "skipped": f"no {needed} in --data"})
