@@ -78,7 +78,7 @@ def questions_speed(model: LanguageModel, rounds: int) -> Iterable[Row]:
     """Time one question, nine about one conversation, and nine about different conversations."""
     rng = np.random.default_rng(0)
     questions = load_rubric("llm-rubric").questions
-    judge = LogprobsJudge(EmbeddedChat(model), "", "", IN_PROCESS_LOGPROBS)
+    judge = LogprobsJudge(EmbeddedChat(model), "", IN_PROCESS_LOGPROBS)
 
     def asked(together: int, forget: bool = False) -> float:
         sample = Sample(made(model, rng, 640, 4, 0))
@@ -223,7 +223,7 @@ def agreement(folder: str, seeds: int, limit: int | None) -> Iterable[Row]:
 def asked_directly(folder: str, limit: int | None) -> Iterable[Row]:
     """Return the model's own ratings, for six responses of a context at a time."""
     samples, labels, question = topical(folder, limit)
-    judge = LogprobsJudge(EmbeddedChat(open_language_model(MODEL)), "", "", IN_PROCESS_LOGPROBS)
+    judge = LogprobsJudge(EmbeddedChat(open_language_model(MODEL)), "", IN_PROCESS_LOGPROBS)
 
     async def rated(some: list[Sample]) -> list[float]:
         found = await asyncio.gather(*(judge.answer(sample, [question]) for sample in some))

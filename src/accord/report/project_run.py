@@ -40,17 +40,7 @@ SHIPPED = "llm-rubric"
 
 @dataclass(frozen=True)
 class RunResult:
-    """Results of a run.
-
-    Attributes:
-        imported: Imported conversations and labels.
-        compared: Comparison of all evaluators; `None` if one was named.
-        fitted: The fitted evaluator.
-        scored: Scores of all conversations.
-        recorded: Agreement of each recorded judge with people.
-        files: Paths of the results by name.
-        notes: Sentences about inferred settings.
-    """
+    """Results of a run; `compared` is `None` if an evaluator was named, and `files` are the results by name."""
 
     imported: Imported
     compared: Compared | None

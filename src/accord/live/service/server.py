@@ -96,13 +96,6 @@ def server_config(app: App, host: str, port: int, proxies: Sequence[str] = ()) -
     )
 
 
-def _reduce_pauses() -> None:
-    """Reduce the pauses of garbage collection and of thread switches."""
-    gc.freeze()  # objects loaded so far stay in memory; collection need not traverse them
-    gc.set_threshold(50_000, 50, 100)  # conversations are many objects without cycles; a full collection takes a second
-    sys.setswitchinterval(0.001)  # scoring and parsing threads yield to the event loop sooner
-
-
 def checked_proxies(proxies: Sequence[str]) -> tuple[str, ...]:
     """Return the addresses or networks of proxies.
 
@@ -128,7 +121,9 @@ def serve(app: App, host: str, port: int, proxies: Sequence[str] = ()) -> None:
     import uvicorn
 
     config = server_config(app, host, port, proxies)
-    _reduce_pauses()
+    gc.freeze()  # objects loaded so far stay in memory; collection need not traverse them
+    gc.set_threshold(50_000, 50, 100)  # conversations are many objects without cycles; a full collection takes a second
+    sys.setswitchinterval(0.001)  # scoring and parsing threads yield to the event loop sooner
     with _ignore_repeated_signals():
         try:
             uvicorn.Server(config).run()

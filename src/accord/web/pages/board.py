@@ -88,12 +88,15 @@ class _BoardPages:
                 for row in page.to_json()["rows"]]  # fmt: skip
         data = {"selection": texts.selection.to_json(), **page.to_json(), "rows": rows}
         return self.context.render_or_json(
-            request, "board_list", visitor, data, scores=texts, listed=page, links=links, orders=_orders(texts)
+            request,
+            "board_list",
+            visitor,
+            data,
+            scores=texts,
+            listed=page,
+            links=links,
+            orders=[each for each in ORDERS if each != "apart" or len(texts.annotators) > 1],
         )
-
-
-def _orders(texts: SelectedScores) -> list[str]:
-    return [each for each in ORDERS if each != "apart" or len(texts.annotators) > 1]
 
 
 def _charts(texts: SelectedScores, figures: BoardFigures, links: Links) -> dict[str, Markup | None]:
