@@ -236,6 +236,16 @@ def test_a_scale_from_extremes_is_reported_as_a_guess_and_can_be_set() -> None:
     Path("accord.yaml").unlink()
     output = accord("run", name, "--scale", "stars=1..5", "--out", "out", *QUICK)
     assert "guess: 1, 2" not in output and "5" in Path("out/rubric.yaml").read_text()
+
+
+def test_scale_of_two_neighboring_values_is_reported_as_a_guess() -> None:
+    output = accord("init", "--from", exchanges(stars=lambda i: i % 2 + 3))
+    assert "the scale of 'stars' is a guess: 3, 4, from values between 3 and 4. To set it: --scale stars=1..5" in output
+
+
+def test_usual_scales_are_not_reported_as_guesses() -> None:
+    output = accord("init", "--from", exchanges(stars=lambda i: i % 5 + 1, resolved=lambda i: i % 2))
+    assert "the scale of" not in output
     usual = exchanges(stars=lambda i: i % 5 + 1, resolved=lambda i: i % 2)
     assert "the scale of" not in accord("init", "--from", usual), "usual scales are no guess"
 

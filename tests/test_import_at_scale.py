@@ -131,7 +131,7 @@ from pathlib import Path
 from accord.project import import_files, import_worker as preparing
 from accord.store import Store
 from accord.values import load_rubric
-preparing.LARGE_BYTES = 1
+preparing.LARGE_BYTES, preparing.BATCH_ROWS = 1, 100
 if __name__ == "__main__":
     def on_progress(seen):
         print(seen, flush=True)
