@@ -22,11 +22,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from functools import partial
 from itertools import groupby
 from statistics import fmean, median
 
 import numpy as np
-from harness import Row, chosen, data_folder, finish, options
+from harness import Row, chosen, data_folder, finish, options, rows_of_part
 from numpy.typing import NDArray
 
 from accord.embedded import EmbeddedChat, EmbeddedLikelihood, LanguageModel, open_language_model
@@ -50,7 +51,7 @@ WORDS = (
 COLD = """
 import time
 start = time.perf_counter()
-from accord.models import open_language_model
+from accord.embedded import open_language_model
 model = open_language_model("smollm2-135m")
 opened = time.perf_counter() - start
 context = [("user", "why is it so slow today " * 95)]
@@ -249,11 +250,11 @@ def main() -> None:
     folder = str(data_folder(parser, given.data) / "topical_usr") if set(run) & set(parts[1:]) else ""
     rows: list[Row] = []
     if "judge-speed" in run:
-        rows += speed(1 if given.quick else 5)
+        rows += rows_of_part("judge-speed", partial(speed, 1 if given.quick else 5))
     if "agreement" in run:
-        rows += agreement(folder, 3 if given.quick else 15, limit)
+        rows += rows_of_part("agreement", partial(agreement, folder, 3 if given.quick else 15, limit))
     if "asked-directly" in run and not given.quick:
-        rows += asked_directly(folder, limit)
+        rows += rows_of_part("asked-directly", partial(asked_directly, folder, limit))
     columns = ["what", "n", "seconds", "ratio", "peak_mb", "spearman_overall", "spearman_sd"]
     finish("embedded_model", rows, columns, given.json)
 

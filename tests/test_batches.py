@@ -21,7 +21,7 @@ from accord.cli import (
     commands,  # noqa: F401 - registers the commands
 )
 from accord.models import BatchEndpoint, CallFailed, ChatCompletions, ChatMessage, Prompt, batch_files, batching, wait
-from accord.project import batch_judging as judging
+from accord.project import judging
 from accord.testing import Batches, ChatServer, Wire
 
 RUNNER = CliRunner()

@@ -15,10 +15,22 @@ from sklearn.linear_model import RidgeCV
 from accord import Score
 from accord.edges import BadInput
 from accord.evidence import EvidenceTable, ratings
-from accord.learning import SIMPLE_HEADS, Calibration, Evaluator, bands, load_evaluator, matrix, spread_targets
-from accord.learning.simple_models import PENALTIES, JudgeMean, PartialLeastSquares, Ridge
-from accord.learning.stacking import shrunk_weights
-from accord.learning.tree_answers import TREES, TreeAnswers
+from accord.learning import (
+    PENALTIES,
+    SIMPLE_HEADS,
+    TREES,
+    Calibration,
+    Evaluator,
+    JudgeMean,
+    PartialLeastSquares,
+    Ridge,
+    TreeAnswers,
+    bands,
+    load_evaluator,
+    matrix,
+    shrunk_weights,
+    spread_targets,
+)
 from accord.project import Project, config_from
 from accord.testing import Planted, planted
 from accord.values import Labels

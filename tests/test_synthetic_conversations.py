@@ -336,9 +336,9 @@ def test_the_check_of_a_store_names_metrics(folder: Path, capsys: pytest.Capture
             for place in range(15)
         ]  # fmt: skip
         project.store.add_conversations(made)
-    code, out, _ = command(capsys, "synth", "--check", "--how", "DS1")
+    code, out, _ = command(capsys, "synth", "--check", "--method", "DS1")
     assert code == 0 and "The metrics tell 15 synthetic conversations from 40 real ones" in out and "effect (SD)" in out
-    _, out, _ = command(capsys, "synth", "--check", "--how", "DS1", "--json")
+    _, out, _ = command(capsys, "synth", "--check", "--method", "DS1", "--json")
     found = json.loads(out)
     assert found["auc"] > 0.95 and found["p"] < 0.05 and found["features"][0]["p_holm"] < 0.05
 

@@ -185,7 +185,7 @@ def _summary(scores: SelectedScores, texts: int, density: Density, time: TimeSer
     alarms = sum(each.kind == "alarm" for each in time.happened)
     raised = f"; {alarms} {'alarm' if alarms == 1 else 'alarms'}" if alarms else ""
     scale = f"{about.question} ({scores.low:g} to {scores.high:g})"
-    return f"{what} {density.mean} on {scale}, {texts:,} texts{of}{tail}{trend}{raised}"
+    return f"{what} {density.mean} on {scale}, {texts:,} {'text' if texts == 1 else 'texts'}{of}{tail}{trend}{raised}"
 
 
 # --- lists of texts ----------------------------------------------------------------------------------------------

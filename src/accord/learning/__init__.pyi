@@ -41,9 +41,13 @@ from .presets import EvaluatorSettings as EvaluatorSettings, EVIDENCE as EVIDENC
 from .presets import SIMPLE as SIMPLE, SIMPLE_HEADS as SIMPLE_HEADS
 from .rating_layout import GROUP as GROUP, OFFSET as OFFSET, OWN_SLOPE as OWN_SLOPE, RatingLayout as RatingLayout
 from .rating_layout import SLOPE as SLOPE, TEXT as TEXT
+from .simple_models import JudgeMean as JudgeMean, PartialLeastSquares as PartialLeastSquares, PENALTIES as PENALTIES
+from .simple_models import Ridge as Ridge
+from .stacking import shrunk_weights as shrunk_weights
 from .training_reference import MOST_LEVELS as MOST_LEVELS, ScaleLevels as ScaleLevels
 from .training_reference import shrunk_covariance as shrunk_covariance
+from .tree_answers import TreeAnswers as TreeAnswers, TREES as TREES
 from .training_set import digest_of as digest_of, TrainingSet as TrainingSet
 from .unsupervised_baseline import LabelFree as LabelFree, PMI as PMI
 from .worker_pool import cores as cores, ONE_THREAD as ONE_THREAD, pickled as pickled, Worker as Worker
-from .worker_pool import WorkerLost as WorkerLost, WorkerPool as WorkerPool
+from .worker_pool import WorkerLost as WorkerLost, WorkerPool as WorkerPool, WorkerThreads as WorkerThreads

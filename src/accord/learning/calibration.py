@@ -40,15 +40,6 @@ SIMPLE_MODELS: Mapping[str, Callable[[], AnswerModel]] = {
     "boosting": BoostedAnswers,
 }
 """Answer models that ignore annotators and need no other settings."""
-ABOUT_SIMPLE = {
-    "judge-mean": "Mean of the judge's standardized answers, with a slope shrunk to a prior.",
-    "ridge-judge": "Ridge regression on the judge's answers.",
-    "ridge": "Ridge regression on all evidence.",
-    "least-squares": "Least squares on all evidence.",
-    "pls": "Partial least squares with one component, as AutoMetrics aggregates metrics.",
-    "trees": "Extremely randomized trees; the distribution is the frequency of each option in the leaves.",
-    "boosting": "Gradient-boosted trees.",
-}
 ANSWER_MODELS = ("auto", "constant", "judge", "column", "mixed", "curves", "network", "svr", *SIMPLE_MODELS)
 FEWEST_LABELS = 8
 """With fewer labels, `auto` is the judge mean."""
@@ -496,62 +487,38 @@ def _joined(*warnings: str | None) -> str | None:
     return "; ".join(warning for warning in warnings if warning) or None
 
 
-@heads.register("auto")
-def auto(question: Question, **settings: Any) -> Calibration:
-    """Compare the answer models that apply on inner folds, and average those that help (default)."""
-    return Calibration(question, **{"answer_model": "auto", **settings})
+ABOUT = {
+    "auto": "Average of several answer models by their error on inner folds (default).",
+    "mixed": "Personalized calibration by linear mixed effects (REML) under an ordered probit.",
+    "network": "Personalized calibration by LLM-RUBRIC's network, as in the paper or regularized.",
+    "curves": "Sum of one smooth curve per metric over its ranks, with the contribution of each (after MoE-CIU).",
+    "gated": "MoE-CIU as published: trained embeddings of bins, mixed by a gate.",
+    "concat": "MoE-Concat as published: trained embeddings of bins, without a gate.",
+    "svr": "Support vector regression on each text's mean rating, as MoE-CIU's paper learns its reward.",
+    "judge-mean": "Mean of the judge's standardized answers, with a slope shrunk to a prior.",
+    "ridge-judge": "Ridge regression on the judge's answers.",
+    "ridge": "Ridge regression on all evidence.",
+    "least-squares": "Least squares on all evidence.",
+    "pls": "Partial least squares with one component, as AutoMetrics aggregates metrics.",
+    "trees": "Extremely randomized trees; the distribution is the frequency of each option in the leaves.",
+    "boosting": "Gradient-boosted trees.",
+}
+"""Heads that are a calibration with one answer model, or `auto`."""
+_FORMS = {"curves": "additive", "gated": "gated", "concat": "concat"}
 
 
-@heads.register("mixed")
-def mixed(question: Question, **settings: Any) -> Calibration:
-    """Personalized calibration by linear mixed effects (REML) under an ordered probit."""
-    return Calibration(question, **{"answer_model": "mixed", **settings})
-
-
-@heads.register("svr")
-def svr(question: Question, **settings: Any) -> Calibration:
-    """Support vector regression on each text's mean rating, as MoE-CIU's paper learns its reward."""
-    return Calibration(question, **{"answer_model": "svr", **settings})
-
-
-def _simple(name: str) -> Callable[..., Calibration]:
-    """Return the maker of a head with one of `SIMPLE_MODELS`."""
+def _preset(name: str, about: str) -> Callable[..., Calibration]:
+    """Return the maker of a head of `ABOUT`."""
 
     def make(question: Question, **settings: Any) -> Calibration:
-        return Calibration(question, **{"answer_model": name, **settings})
+        if name not in _FORMS:
+            return Calibration(question, **{"answer_model": name, **settings})
+        curves = {"form": _FORMS[name], **(settings.get("curves") or {})}
+        return Calibration(question, **{"answer_model": "curves", "shift_groups": (), **settings, "curves": curves})
 
-    make.__doc__ = ABOUT_SIMPLE[name]
+    make.__doc__ = about
     return make
 
 
-for _name in SIMPLE_MODELS:
-    heads.register(_name)(_simple(_name))
-
-
-@heads.register("network")
-def network(question: Question, **settings: Any) -> Calibration:
-    """Personalized calibration by LLM-RUBRIC's network, as in the paper or regularized."""
-    return Calibration(question, **{"answer_model": "network", **settings})
-
-
-@heads.register("curves")
-def curves(question: Question, **settings: Any) -> Calibration:
-    """Sum of one smooth curve per metric over its ranks, with the contribution of each (after MoE-CIU)."""
-    return Calibration(question, **_with_form("additive", settings))
-
-
-@heads.register("gated")
-def gated(question: Question, **settings: Any) -> Calibration:
-    """MoE-CIU as published: trained embeddings of bins, mixed by a gate."""
-    return Calibration(question, **_with_form("gated", settings))
-
-
-@heads.register("concat")
-def concat(question: Question, **settings: Any) -> Calibration:
-    """MoE-Concat as published: trained embeddings of bins, without a gate."""
-    return Calibration(question, **_with_form("concat", settings))
-
-
-def _with_form(form: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    chosen = {"form": form, **(settings.get("curves") or {})}
-    return {"answer_model": "curves", "shift_groups": (), **settings, "curves": chosen}
+for _name, _about in ABOUT.items():
+    heads.register(_name)(_preset(_name, _about))

@@ -151,7 +151,7 @@ def _time_chart(time: TimeSeries, y: Axis, links: Links) -> Markup:
                 events.setdefault(place, []).append(str(number))
     parts = [
         ChartLink(place - 0.5, place + 0.5, links.list(since=moment.since, until=moment.until),
-             f"{moment.since}: {moment.mean}, {moment.texts:,} texts")
+             f"{moment.since}: {moment.mean}, {moment.texts:,} {'text' if moment.texts == 1 else 'texts'}")
         for place, moment in enumerate(moments)
     ]  # fmt: skip
     x = Axis("", -0.5, len(moments) - 0.5, labels={place: moment.since[5:] for place, moment in enumerate(moments)})
