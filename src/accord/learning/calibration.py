@@ -21,25 +21,15 @@ from accord.learning.head import Head, heads
 from accord.learning.mixed_model import BEST, MixedAnswers
 from accord.learning.multicalibration import JUDGE_VERSION, GroupShifts
 from accord.learning.network_answers import NetworkAnswers, NetworkSettings
-from accord.learning.simple_models import JudgeMean, LeastSquares, PartialLeastSquares, Ridge
+from accord.learning.presets import ABOUT
+from accord.learning.simple_models import SIMPLE_MODELS
 from accord.learning.stacking import CANDIDATES, ConstantAnswers, StackedAnswers, fit_stack, trials_to_json
 from accord.learning.svr import SupportVectorAnswers
 from accord.learning.training_reference import ScaleLevels, TrainingReference
-from accord.learning.tree_answers import BoostedAnswers, TreeAnswers
 from accord.values import POPULATION, Json, Labels, Question, Score, Signature, Unscored, content_hash, score_from
 from accord.version import __version__
 
 Floats = NDArray[np.float64]
-SIMPLE_MODELS: Mapping[str, Callable[[], AnswerModel]] = {
-    "judge-mean": JudgeMean,
-    "ridge-judge": partial(Ridge, judge_only=True, name="ridge-judge"),
-    "ridge": Ridge,
-    "least-squares": LeastSquares,
-    "pls": PartialLeastSquares,
-    "trees": TreeAnswers,
-    "boosting": BoostedAnswers,
-}
-"""Answer models that ignore annotators and need no other settings."""
 ANSWER_MODELS = ("auto", "constant", "judge", "column", "mixed", "curves", "network", "svr", *SIMPLE_MODELS)
 FEWEST_LABELS = 8
 """With fewer labels, `auto` is the judge mean."""
@@ -487,28 +477,11 @@ def _joined(*warnings: str | None) -> str | None:
     return "; ".join(warning for warning in warnings if warning) or None
 
 
-ABOUT = {
-    "auto": "Average of several answer models by their error on inner folds (default).",
-    "mixed": "Personalized calibration by linear mixed effects (REML) under an ordered probit.",
-    "network": "Personalized calibration by LLM-RUBRIC's network, as in the paper or regularized.",
-    "curves": "Sum of one smooth curve per metric over its ranks, with the contribution of each (after MoE-CIU).",
-    "gated": "MoE-CIU as published: trained embeddings of bins, mixed by a gate.",
-    "concat": "MoE-Concat as published: trained embeddings of bins, without a gate.",
-    "svr": "Support vector regression on each text's mean rating, as MoE-CIU's paper learns its reward.",
-    "judge-mean": "Mean of the judge's standardized answers, with a slope shrunk to a prior.",
-    "ridge-judge": "Ridge regression on the judge's answers.",
-    "ridge": "Ridge regression on all evidence.",
-    "least-squares": "Least squares on all evidence.",
-    "pls": "Partial least squares with one component, as AutoMetrics aggregates metrics.",
-    "trees": "Extremely randomized trees; the distribution is the frequency of each option in the leaves.",
-    "boosting": "Gradient-boosted trees.",
-}
-"""Heads that are a calibration with one answer model, or `auto`."""
 _FORMS = {"curves": "additive", "gated": "gated", "concat": "concat"}
 
 
 def _preset(name: str, about: str) -> Callable[..., Calibration]:
-    """Return the maker of a head of `ABOUT`."""
+    """Return the maker of a head."""
 
     def make(question: Question, **settings: Any) -> Calibration:
         if name not in _FORMS:

@@ -13,15 +13,17 @@ rating, followed by an ordered probit.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 
 from accord.evidence import Arrays, EvidenceTable, Ratings, by_row
-from accord.learning.answer_model import Floats, Indices, TextMeanModel, matrix, part_arrays, prefixed
+from accord.learning.answer_model import AnswerModel, Floats, Indices, TextMeanModel, matrix, part_arrays, prefixed
 from accord.learning.ordinal import OrdinalLink
 from accord.learning.rating_layout import standardization
+from accord.learning.tree_answers import BoostedAnswers, TreeAnswers
 from accord.values import Labels
 
 PRIOR_CORRELATION, PRIOR_TEXTS = 0.35, 10
@@ -226,3 +228,15 @@ class PartialLeastSquares(LinearModel):
         direction = Z.T @ (weight * y)
         t = Z @ direction
         return np.asarray(direction * (weight @ (t * y)) / (float(weight @ t**2) or 1.0))
+
+
+SIMPLE_MODELS: Mapping[str, Callable[[], AnswerModel]] = {
+    "judge-mean": JudgeMean,
+    "ridge-judge": partial(Ridge, judge_only=True, name="ridge-judge"),
+    "ridge": Ridge,
+    "least-squares": LeastSquares,
+    "pls": PartialLeastSquares,
+    "trees": TreeAnswers,
+    "boosting": BoostedAnswers,
+}
+"""Answer models that ignore annotators and need no other settings."""
