@@ -741,11 +741,11 @@ def test_prose_reply_is_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
         model = open_uncached("m", server.url, ClientOptions())
 
         async def run() -> object:
-            from accord.methods import FinderOptions, IssuePromptBuilder, annotate
+            from accord.methods import IssuePromptBuilder, annotate
             from accord.models import drive
 
             try:
-                return await drive(annotate(dialogues(1)[0], [1], FinderOptions(IssuePromptBuilder(SODA)), "m"), model)
+                return await drive(annotate(dialogues(1)[0], [1], IssuePromptBuilder(SODA), "m"), model)
             finally:
                 await model.close()
 

@@ -33,22 +33,19 @@ from .in_context.template import TURN as TURN
 from .in_context.tower_selector import bucket_edges as bucket_edges, demonstration_tower as demonstration_tower
 from .in_context.tower_selector import initial as initial, input_tower as input_tower, PARTS as PARTS
 from .in_context.tower_selector import TowerSelector as TowerSelector, TowerShape as TowerShape
-from .issues.annotate import annotate as annotate, FinderOptions as FinderOptions, NO_KIND as NO_KIND
-from .issues.annotate import postprocess as postprocess, postprocessed as postprocessed, prompts_of as prompts_of
-from .issues.annotate import settled as settled
+from .issues.annotate import annotate as annotate, EMPTY as EMPTY, has_only_people as has_only_people
+from .issues.annotate import judged_turns as judged_turns, JudgedTurns as JudgedTurns, largest as largest
+from .issues.annotate import MORE_SPEAKERS as MORE_SPEAKERS, NO_CONTEXT as NO_CONTEXT, NO_KIND as NO_KIND
+from .issues.annotate import NO_REPLY as NO_REPLY, postprocess as postprocess, postprocessed as postprocessed
+from .issues.annotate import settled as settled, speakers as speakers
 from .issues.evidence import assessed as assessed, COUNT as COUNT, CRITICAL as CRITICAL, issue_table as issue_table
 from .issues.evidence import kind_question as kind_question, LOWEST_SCORE as LOWEST_SCORE, NOT_ASSESSED as NOT_ASSESSED
 from .issues.evidence import probable as probable, SCORE as SCORE, WHY as WHY, WORST as WORST
 from .issues.issue_prompts import IssuePromptBuilder as IssuePromptBuilder, SHIPPED_SHOTS as SHIPPED_SHOTS, Shot as Shot
 from .issues.issue_prompts import shots_of as shots_of, verdict_of as verdict_of
-from .issues.selection import EMPTY as EMPTY, has_only_people as has_only_people, judged_turns as judged_turns
-from .issues.selection import JudgedTurns as JudgedTurns, largest as largest, MORE_SPEAKERS as MORE_SPEAKERS
-from .issues.selection import NO_CONTEXT as NO_CONTEXT, NO_REPLY as NO_REPLY, speakers as speakers
-from .issues.source import asking_of as asking_of, DetectedIssues as DetectedIssues, issue_rows as issue_rows
-from .issues.source import IssueCounts as IssueCounts, Issues as Issues, issues_source as issues_source
-from .issues.source import IssueSettings as IssueSettings, tuned_with as tuned_with, turns_of as turns_of
-from .issues.verdict_parser import read_verdict as read_verdict, read_verdicts as read_verdicts
-from .issues.verdict_parser import UnreadableVerdict as UnreadableVerdict, Verdict as Verdict
+from .issues.source import DetectedIssues as DetectedIssues, IssueCounts as IssueCounts, Issues as Issues
+from .issues.source import IssueSettings as IssueSettings, turns_of as turns_of
+from .issues.verdict_parser import read_verdict as read_verdict, read_verdicts as read_verdicts, Verdict as Verdict
 from .learned_rubric.assertion_pool import only as only, PrivateNames as PrivateNames, questions_of as questions_of
 from .learned_rubric.assertion_pool import rubric_of as rubric_of, write_pool as write_pool
 from .learned_rubric.assertion_pool import WriterOptions as WriterOptions, WritingSettings as WritingSettings

@@ -33,6 +33,7 @@ from accord.values import (
     IssueAnnotation,
     JsonSchema,
     Sample,
+    Signature,
     Taxonomy,
     Turn,
     content_hash,
@@ -43,7 +44,6 @@ STYLES = (FULL, COMPACT)
 PROMPTS = ("shared", "turn", "dialogue", "example", "repair", "kinds", "again")
 MOST_SHOTS = 5
 TOKENS_A_TURN, TOKENS_AROUND = 400, 50
-TEMPERATURE = 0.0
 
 
 @dataclass(frozen=True)
@@ -95,12 +95,16 @@ class IssuePromptBuilder:
         by_schema: True if the model supports JSON Schema.
         shots: Examples.
         style: `full`; or `compact`, for single turns and a model fine-tuned on the taxonomy (SODA-EVAL, table 12).
+        together: True if one request covers several turns of a dialogue.
+        context: Tokens of one request and its answer, if known.
     """
 
     taxonomy: Taxonomy
     by_schema: bool = True
     shots: tuple[Shot, ...] = ()
     style: str = FULL
+    together: bool = True
+    context: int | None = None
 
     def __post_init__(self) -> None:
         if self.style not in STYLES:
@@ -116,9 +120,29 @@ class IssuePromptBuilder:
         shots = [[[turn.to_json() for turn in shot.turns], shot.turn, shot.verdict] for shot in self.shots]
         return content_hash([[template(name).template for name in PROMPTS], shots, self.taxonomy.hash], length=8)
 
+    def signature(self, model: str) -> str:
+        """Return the signature of a model's annotations."""
+        return str(
+            Signature.of(
+                "issues", model=model, taxonomy=f"{self.taxonomy.name} {self.taxonomy.hash}", prompt=self.hash,
+                via="dialogue" if self.together else "turn", context=self.context,
+            )
+        )  # fmt: skip
+
     def to_json(self) -> dict[str, Any]:
         """Return style, hash and taxonomy as JSON."""
         return {"style": self.style, "hash": self.hash, "taxonomy": self.taxonomy.model_dump(mode="json")}
+
+    def shown(self, sample: Sample) -> Sample:
+        """Return a turn with as many earlier turns as fit into the context.
+
+        Raises:
+            BadInput: Taxonomy and examples leave too little room.
+        """
+        if self.context is None:
+            return sample
+        bare = self.of_turn(Sample(Conversation("", (Turn("user", ""),)), 0))
+        return fit_to_context(sample, room_left(estimated_usage(bare).total, self.context, "issues: context"))
 
     def of_turn(self, shown: Sample) -> Prompt:
         """Return the request about one turn, given the turns before it."""
@@ -144,19 +168,6 @@ class IssuePromptBuilder:
         messages = (*prompt.messages, ChatMessage("assistant", reply[: 4 * prompt.max_tokens] or "-"), repair)
         return Prompt(messages, prompt.max_tokens, prompt.temperature, schema=prompt.schema, repeat=1)
 
-    def room(self, context: int, setting: str) -> int:
-        """Return the estimated tokens for the dialogue in a request about one turn.
-
-        Raises:
-            BadInput: Taxonomy and examples leave too little room.
-        """
-        bare = self.of_turn(Sample(Conversation("", (Turn("user", ""),)), 0))
-        return room_left(estimated_usage(bare).total, context, setting)
-
-    def shown(self, sample: Sample, context: int | None, setting: str = "issues: context") -> Sample:
-        """Return a turn with as many earlier turns as fit."""
-        return sample if context is None else fit_to_context(sample, self.room(context, setting))
-
     def _shared(self, shown: Sample) -> str:
         examples = "".join(map(_example, self.shots))
         parts = {"taxonomy": told_taxonomy(self.taxonomy), "examples": examples, **_material(shown)}
@@ -164,7 +175,7 @@ class IssuePromptBuilder:
 
     def _prompt(self, name: str, parts: Mapping[str, Any], tokens: int, schema: JsonSchema) -> Prompt:
         text = template(name).substitute(parts).strip()
-        return Prompt((ChatMessage("user", text),), tokens, TEMPERATURE, schema=schema if self.by_schema else None)
+        return Prompt((ChatMessage("user", text),), tokens, 0.0, schema=schema if self.by_schema else None)
 
 
 FORM = '{"issues": [{"type": KIND, "comment": "...", "quote": "..."}, ...], "comment": "...", "score": 1 to 5}'

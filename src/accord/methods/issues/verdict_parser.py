@@ -13,7 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from accord.edges import sendable
-from accord.values import MAX_SCORE, MIN_SCORE
+from accord.models import Failure
+from accord.values import MAX_SCORE, MIN_SCORE, Issue
+
+NO_VERDICT = "no verdict"
+"""Reason of a `Failure` for a reply that cannot be read; its detail says why."""
 
 LONGEST = 1000
 """Characters of a comment or a quote; longer ones are cut."""
@@ -24,77 +28,65 @@ _DIGITS = re.compile(r"\s*([0-9])(?:\.0+)?\s*")
 
 
 @dataclass(frozen=True, slots=True)
-class StatedIssue:
-    """One issue as a model wrote it; its type is any text."""
-
-    type: str
-    comment: str
-    quote: str
-
-
-@dataclass(frozen=True, slots=True)
 class Verdict:
-    """A model's verdict on one reply; `losses` has the reasons for unreadable parts."""
+    """A model's verdict on one reply: issues of any type, and in `losses` the reasons for unreadable parts."""
 
-    issues: tuple[StatedIssue, ...]
+    issues: tuple[Issue, ...]
     score: int
     comment: str
     losses: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class UnreadableVerdict:
-    """A reply without a verdict, with the reason."""
-
-    reason: str
 
 
 class _RepeatedKey(ValueError):
     """A JSON object has a key twice."""
 
 
-def read_verdict(text: str) -> Verdict | UnreadableVerdict:
+def read_verdict(text: str) -> Verdict | Failure:
     """Read the verdict on one reply: `{"issues": [{"type", "comment", "quote"}], "score": 1..5, "comment"}`.
 
     The verdict may be in one code fence, and text may follow it.
     """
     content = _only_object(text)
-    return content if isinstance(content, UnreadableVerdict) else _verdict(content)
+    return content if isinstance(content, Failure) else _verdict(content)
 
 
-def read_verdicts(text: str, turns: Sequence[int]) -> dict[int, Verdict | UnreadableVerdict]:
+def read_verdicts(text: str, turns: Sequence[int]) -> dict[int, Verdict | Failure]:
     """Read verdicts on several replies, `{"turns": [{"turn": 3, ...}, ...]}`; every turn has an entry."""
     content = _only_object(text)
     entries = content.get("turns") if isinstance(content, dict) else None
     if not isinstance(entries, list):
-        reason = content if isinstance(content, UnreadableVerdict) else UnreadableVerdict("no list of turns")
+        reason = content if isinstance(content, Failure) else _unreadable("no list of turns")
         return dict.fromkeys(turns, reason)
-    by_turn: dict[int, Verdict | UnreadableVerdict] = {}
+    by_turn: dict[int, Verdict | Failure] = {}
     for entry in entries:
         turn = _whole(entry.get("turn")) if isinstance(entry, dict) else None
         if turn in turns and turn is not None:
-            by_turn[turn] = UnreadableVerdict("two verdicts on one turn") if turn in by_turn else _verdict(entry)
-    return {turn: by_turn.get(turn, UnreadableVerdict("no verdict on this turn")) for turn in turns}
+            by_turn[turn] = _unreadable("two verdicts on one turn") if turn in by_turn else _verdict(entry)
+    return {turn: by_turn.get(turn, _unreadable("no verdict on this turn")) for turn in turns}
 
 
-def _only_object(text: str) -> dict[str, Any] | UnreadableVerdict:
+def _unreadable(reason: str) -> Failure:
+    return Failure(NO_VERDICT, reason)
+
+
+def _only_object(text: str) -> dict[str, Any] | Failure:
     """Return the JSON object at the beginning of a text, plain or fenced."""
     body = text.strip().removeprefix("\ufeff").lstrip()
     fenced = _FENCED.match(body)
     body, after = (fenced[1].strip(), fenced[2]) if fenced else (body, "")
     if not body:
-        return UnreadableVerdict("empty reply")
+        return _unreadable("empty reply")
     if not body.startswith("{"):
-        return UnreadableVerdict("text before the verdict" if "{" in body else "no JSON object")
+        return _unreadable("text before the verdict" if "{" in body else "no JSON object")
     try:
         content, end = _decoder.raw_decode(body)
     except _RepeatedKey:
-        return UnreadableVerdict("duplicate key")
+        return _unreadable("duplicate key")
     except (ValueError, RecursionError):
-        return UnreadableVerdict("broken or truncated JSON")
+        return _unreadable("broken or truncated JSON")
     if _more(body[end:] + after):
-        return UnreadableVerdict("more than one verdict")
-    return content if isinstance(content, dict) else UnreadableVerdict("no JSON object")
+        return _unreadable("more than one verdict")
+    return content if isinstance(content, dict) else _unreadable("no JSON object")
 
 
 def _more(rest: str) -> bool:
@@ -102,13 +94,13 @@ def _more(rest: str) -> bool:
     return "{" in rest and ('"score"' in rest or '"issues"' in rest)
 
 
-def _verdict(content: Mapping[str, Any]) -> Verdict | UnreadableVerdict:
+def _verdict(content: Mapping[str, Any]) -> Verdict | Failure:
     score = _score(content.get("score"))
     if score is None:
-        return UnreadableVerdict("no score" if content.get("score") is None else "score outside 1 to 5")
+        return _unreadable("no score" if content.get("score") is None else "score outside 1 to 5")
     entries = content.get("issues")
     if not isinstance(entries, list):
-        return UnreadableVerdict("no list of issues")
+        return _unreadable("no list of issues")
     losses: list[str] = []
     issues = tuple(_stated(entries[:MOST_ISSUES], losses))
     losses += ["too many issues"] * max(len(entries) - MOST_ISSUES, 0)
@@ -119,7 +111,7 @@ def _verdict(content: Mapping[str, Any]) -> Verdict | UnreadableVerdict:
     return Verdict(issues, score, _text(comment), tuple(losses))
 
 
-def _stated(entries: Sequence[Any], losses: list[str]) -> Iterator[StatedIssue]:
+def _stated(entries: Sequence[Any], losses: list[str]) -> Iterator[Issue]:
     for entry in entries:
         if not isinstance(entry, dict):
             losses.append("issue is not an object")
@@ -130,7 +122,7 @@ def _stated(entries: Sequence[Any], losses: list[str]) -> Iterator[StatedIssue]:
         elif not isinstance(comment, str) or not isinstance(quote, str):
             losses.append("comment or quote of an issue is not text")
         else:
-            yield StatedIssue(_text(kind)[:100], _text(comment), _text(quote))
+            yield Issue(_text(kind)[:100], _text(comment), _text(quote))
 
 
 def _score(value: Any) -> int | None:
