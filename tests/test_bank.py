@@ -31,14 +31,13 @@ from accord.evidence import (
     TurnHistory,
     first_words,
     measure,
-    measured,
     score,
     stems,
     tokens,
     turn_metrics,
     word_count,
 )
-from accord.evidence.bank import similarity
+from accord.evidence.bank import reply_metrics as similarity
 from accord.formats import read
 from accord.statistics import STATISTICS, Paired
 from accord.values import Sample
@@ -96,7 +95,7 @@ def test_ciu_is_equation_1() -> None:
 
 
 def test_word_cache_is_bounded() -> None:
-    from accord.evidence.bank import tokens as words
+    from accord.evidence.bank import words
 
     english = words.ENGLISH_WORDS
     before = sum(map(len, english._stems)), sum(map(len, english.words_in))
@@ -215,11 +214,11 @@ def test_a_session_gives_what_the_whole_conversation_gives() -> None:
             session.hear(text)
         else:
             found.append(session.reply(text))
-    whole, reasons = measured(conversation, metrics)
+    whole, reasons = MetricSession(metrics).measure(Sample(conversation))
     assert not reasons
     assert whole == {name: pytest.approx(fmean(each[name] for each in found)) for name in names}  # type: ignore[type-var]
-    assert measured(conversation.at(3), metrics)[0] == pytest.approx(found[1])
-    assert measured(conversation.at(1), metrics)[0] == pytest.approx(found[0])
+    assert MetricSession(metrics).measure(Sample(conversation, 3))[0] == pytest.approx(found[1])
+    assert MetricSession(metrics).measure(Sample(conversation, 1))[0] == pytest.approx(found[0])
     table = measure([Sample(conversation), Sample(conversation, 3)], names)
     assert table.values[0].tolist() == pytest.approx(list(whole.values()))
     assert "words:en-stop" in table.columns[0].signature and "exact+stem" in table.columns[-1].signature
@@ -405,7 +404,7 @@ def test_the_figures_of_the_notes_on_topical_chat(data: Path) -> None:
     for record in read(data / "topical_usr"):
         if record.conversation.documents:
             turn = record.labels[0].target.turn
-            for name, value in measured(record.conversation.at(turn), metrics)[0].items():
+            for name, value in MetricSession(metrics).measure(Sample(record.conversation, turn))[0].items():
                 assert value is not None
                 values[name].append(value)
             for question, said in people.items():

@@ -27,7 +27,8 @@ from accord.evidence import (
     pairs_of,
     turn_metrics,
 )
-from accord.evidence.bank import ruber, similarity
+from accord.evidence.bank import reply_metrics as similarity
+from accord.evidence.bank import ruber
 from accord.models import (
     Caps,
     ClientOptions,

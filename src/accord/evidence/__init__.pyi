@@ -1,16 +1,15 @@
 from .bank.conversation_words import Metric as Metric, metrics as metrics
-from .bank.incremental import measured as measured, MetricSession as MetricSession, NOTHING as NOTHING
-from .bank.incremental import WORDLESS as WORDLESS
-from .bank.overlap import CIU as CIU, PAPER_EFFORT as PAPER_EFFORT
+from .bank.incremental import MetricSession as MetricSession, NOTHING as NOTHING, WORDLESS as WORDLESS
 from .bank.reply_features import DocumentPassage as DocumentPassage, parsed_document as parsed_document
 from .bank.reply_features import ParsedDocument as ParsedDocument, ParsedText as ParsedText
 from .bank.reply_features import turn_metrics as turn_metrics, TurnHistory as TurnHistory, TurnMetric as TurnMetric
+from .bank.reply_metrics import BERTSCORE as BERTSCORE, CIU as CIU, EMBEDDING as EMBEDDING, PAPER_EFFORT as PAPER_EFFORT
+from .bank.reply_metrics import REFERENCE as REFERENCE, score as score
 from .bank.ruber import fold_of as fold_of, FOLDS as FOLDS, Pair as Pair, pairs_of as pairs_of
 from .bank.ruber import Relatedness as Relatedness, Ruber as Ruber, Unreferenced as Unreferenced
-from .bank.similarity import BERTSCORE as BERTSCORE, EMBEDDING as EMBEDDING, REFERENCE as REFERENCE, score as score
-from .bank.tokens import CHARACTERS as CHARACTERS, counted_stems as counted_stems, first_words as first_words
-from .bank.tokens import pieces as pieces, stems as stems, STOP_WORDS as STOP_WORDS, tokens as tokens
-from .bank.tokens import word_count as word_count
+from .bank.words import CHARACTERS as CHARACTERS, counted_stems as counted_stems, first_words as first_words
+from .bank.words import pieces as pieces, stems as stems, STOP_WORDS as STOP_WORDS, tokens as tokens
+from .bank.words import word_count as word_count
 from .likelihood import LIKELIHOOD as LIKELIHOOD, Likelihoods as Likelihoods, measure_likelihoods as measure_likelihoods
 from .likelihood import passages_of as passages_of
 from .metric_source import BANK as BANK, GROUPS as GROUPS, LEXICAL as LEXICAL, measure as measure

@@ -11,9 +11,8 @@ from functools import update_wrapper
 from statistics import fmean
 from weakref import WeakValueDictionary
 
-from accord.evidence.bank.languages import ENGLISH, Language, recognised
 from accord.evidence.bank.reply_features import ENTRY, lazy
-from accord.evidence.bank.tokens import pieces, tokens, vocabulary
+from accord.evidence.bank.words import ENGLISH, Language, pieces, recognised, tokens, vocabulary
 from accord.values import NON_SPEAKERS, Conversation, Document, Registry
 
 STOP_WORDS = frozenset(

@@ -7,9 +7,9 @@ from math import fsum
 
 from accord.edges import Unmeasured
 from accord.evidence.bank.conversation_words import RunningWords
-from accord.evidence.bank.languages import ENGLISH, Language
-from accord.evidence.bank.overlap import LONGEST_RUN, copied_run, repeated_trigrams
 from accord.evidence.bank.reply_features import ParsedText, TurnHistory, TurnMetric, parsed_document
+from accord.evidence.bank.reply_metrics import LONGEST_RUN, copied_run, repeated_trigrams
+from accord.evidence.bank.words import ENGLISH, Language
 from accord.values import NON_SPEAKERS, Conversation, Document, Sample, Turn
 
 NOTHING = "nothing to measure"
@@ -173,11 +173,6 @@ class MetricSession:
     def say(self, text: str) -> None:
         """Add a reply without measuring it."""
         self.history.add(self._parsed(text), is_reply=True)
-
-
-def measured(conversation: Conversation, metrics: Mapping[str, TurnMetric]) -> tuple[Values, dict[str, str]]:
-    """Return each metric's mean over the replies (or at the conversation's turn), and reasons for missing values."""
-    return MetricSession(metrics).measure(Sample(conversation))
 
 
 def _speaker(conversation: Conversation, turn: int | None) -> str | None:

@@ -7,8 +7,7 @@ from itertools import islice
 from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
-from accord.evidence.bank.languages import ENGLISH, Language
-from accord.evidence.bank.tokens import Vocabulary, counted, pieces, taken_apart
+from accord.evidence.bank.words import ENGLISH, Language, Vocabulary, counted, pieces, taken_apart
 from accord.values import Registry
 
 T = TypeVar("T")
@@ -228,5 +227,5 @@ TurnMetric = Callable[[ParsedText, TurnHistory, Sequence[ParsedDocument]], "floa
 """A number about a reply, or `None` if it does not apply (no document to compare with)."""
 
 turn_metrics: Registry[TurnMetric] = Registry(
-    "turn metric", *(f"accord.evidence.bank.{name}" for name in ("overlap", "similarity", "ruber"))
+    "turn metric", *(f"accord.evidence.bank.{name}" for name in ("reply_metrics", "ruber"))
 )

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from accord.edges import ARRAYS_BYTES, BadInput, read_bytes, read_json_file
 from accord.evidence.bank.reply_features import ParsedDocument, ParsedText, TurnHistory, parsed_document, turn_metrics
-from accord.evidence.bank.similarity import ByEmbedder
+from accord.evidence.bank.reply_metrics import ByEmbedder
 from accord.models import DEFAULT, Embedder, open_embedder
 from accord.values import Conversation, content_hash
 
