@@ -299,7 +299,6 @@ def test_invalid_use_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
         make_selector("adoror").fit(world.library)
     with pytest.raises(NotFitted, match="Call fit first"):
         make_selector("adoror").prepare(drawn(4)[1])
-    monkeypatch.delitem(sys.modules, "accord.methods.in_context.tower_training", raising=False)
     monkeypatch.setitem(sys.modules, "optax", None)
     with pytest.raises(MissingExtra, match=r"training a selector needs .*\[networks\]'"):
         make_selector("adoror").fit(world.library, world.pairs(1))

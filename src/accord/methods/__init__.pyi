@@ -63,7 +63,7 @@ from .learned_rubric.assertion_writer import TaskDescription as TaskDescription,
 from .learned_rubric.assertion_writer import WrittenAssertions as WrittenAssertions
 from .learned_rubric.findings import JUDGE_DIRECTLY as JUDGE_DIRECTLY, passage as passage
 from .learned_rubric.findings import RubricFindings as RubricFindings, RubricFit as RubricFit
-from .learned_rubric.findings import RubricScore as RubricScore, score_selector as score_selector
+from .learned_rubric.findings import score_selector as score_selector
 from .learned_rubric.selection_policies import ALL as ALL, ALPHAS as ALPHAS, AssertionBudget as AssertionBudget
 from .learned_rubric.selection_policies import Candidates as Candidates, correctness_alone as correctness_alone
 from .learned_rubric.selection_policies import curves as curves, DIGITS as DIGITS, POINT as POINT, Policy as Policy

@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from pydantic import TypeAdapter
 
 from accord.edges import BadInput
 from accord.methods.in_context.prompt_assembly import EnsembleSizes, Recipe
@@ -110,10 +109,6 @@ class InContextFindings(Findings):
     recipe: str
     cautions: tuple[str, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the findings as JSON values."""
-        return dict(_FINDINGS.dump_python(self, mode="json"))
-
     def section(self) -> Section:
         """Return training data, selectors, and the prompts in use."""
         lead = (
@@ -134,18 +129,6 @@ class InContextFindings(Findings):
             Table(["", "exp(-error) of its picks", "gain over random"], rows, 3, chosen_rows),
             Text("Prompts", "heading"), *(row.fold(place == 0) for place, row in enumerate(used)), Text(edited, "soft"),
         ])  # fmt: skip
-
-    @classmethod
-    def from_json(cls, row: Mapping[str, Any]) -> InContextFindings:
-        """Invert `to_json`.
-
-        Raises:
-            ValueError: The row does not hold such findings.
-        """
-        return _FINDINGS.validate_python(dict(row))
-
-
-_FINDINGS = TypeAdapter(InContextFindings)
 
 
 def cautions(recipe: Recipe, counts: Mapping[str, RequestCounts], left_out: Mapping[str, int]) -> Sequence[str]:

@@ -37,7 +37,7 @@ from accord.methods.learned_rubric.assertion_pool import (
     seen_in,
     write_pool,
 )
-from accord.methods.learned_rubric.assertion_selector import FEWEST, AssertionSelector, ClassifiedSamples, verdicts_of
+from accord.methods.learned_rubric.assertion_selector import FEWEST, AssertionSelector, ClassifiedSamples, verdicts
 from accord.methods.learned_rubric.findings import RubricFindings, RubricFit, examine_rubric, fit_pool, learned_part
 from accord.methods.learned_rubric.selection_policies import Flags, SelectionSettings, kinds_of
 from accord.models import JUDGE, WRITER, Flow, ModelQuery, Request, without_requests
@@ -124,7 +124,7 @@ class LearnedRubric(LearnedSource[_LearnedValue]):
             BadInput: The main question compares, or there are too few good or bad conversations for both sides.
         """
         settings, targets = self.settings, train.targets
-        rated = verdicts_of(targets, train.labels, train.question, settings, 2 * FEWEST)
+        rated = verdicts(targets, train.labels, train.question, settings, 2 * FEWEST)
         groups = [train.group_of(targets[row]) for row in rated.row]
         files = [*([settings.pool] if settings.pool else []), *settings.rivals]
         learned_on = {
