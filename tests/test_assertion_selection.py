@@ -299,13 +299,14 @@ def test_selector_selects_scores_and_labels() -> None:
     assert (
         np.mean([row % 2 == 0 for row in by_label["good"]]) > 0.9 > 0.1 > np.mean([r % 2 == 0 for r in by_label["bad"]])
     )
-    sat, dsat = selector.parts(evidence)
+    outcome = selector.outcome(evidence, np.ones(len(evidence), dtype=bool))
+    sat, dsat = outcome.sat, outcome.dsat
     assert notes[0]["net_sat"] == found.values[0, 0] == pytest.approx(sat[0] + dsat[0]) and dsat.max() <= 0 <= sat.min()
     assert set(notes[0]["assertions"]) == set(selector.names_)
     assert sum(notes[0]["assertions"].values()) == pytest.approx(notes[0]["net_sat"])
     assert "alpha" in str(selector.signature()) and "judge|model:m" in found.columns[0].signature
     weighed = AssertionSelector(question, CLASSES, {"sat-0": 3.0}, FOUR).fit(evidence, labels)
-    assert weighed.parts(evidence)[0].max() > sat.max()
+    assert weighed.outcome(evidence, outcome.good).sat.max() > sat.max()
     assert weighed.measured(evidence).columns[0].signature != found.columns[0].signature
 
 

@@ -376,9 +376,10 @@ def test_prompt_search_orders_by_squared_error() -> None:
         PromptTemplate(QUESTION, DIALOGUE), prompts, train, [f"g{n}" for n in range(6)], draws, 3, counts
     )
     found = run_flow(flow, ScriptedModel(script))
-    assert [prompt.text for prompt in found.prompts] == ["an exact prompt", "a near prompt", "a silent prompt"]
+    assert [prompt.text for prompt, _ in found] == ["an exact prompt", "a near prompt", "a silent prompt"]
     silent = np.mean([max(y, 1 - y) ** 2 for y in train.unit])
-    assert [p.error for p in found.prompts] == pytest.approx([0.0, 1 / 16, silent]) and found.unreadable == [0, 0, 6]
+    assert [prompt.error for prompt, _ in found] == pytest.approx([0.0, 1 / 16, silent])
+    assert [unreadable for _, unreadable in found] == [0, 0, 6]
     assert counts.asked == 18 and counts.unreadable == 6
     assert squared_error([Failure("timeout")], np.array([0.5]), QUESTION) is None
 
@@ -465,7 +466,7 @@ def test_simplest_selector_within_one_standard_error_is_used() -> None:
 def test_ensemble_has_spread_and_number_of_lost_requests() -> None:
     one, other = ParsedScore((0, 0.5, 0.5, 0, 0), 2.5), ParsedScore((0, 0, 0, 0, 1), 5.0)
     found = ensemble_of([one, other, Failure(OUTSIDE)])
-    assert isinstance(found, Ensemble) and found.value == 3.75 and found.spread == 1.25 and found.dropped == 1
+    assert isinstance(found, Ensemble) and found.spread == 1.25
     assert found.shares == pytest.approx((0, 0.25, 0.25, 0, 0.5))
     lost = ensemble_of([one, Failure(OUTSIDE), Failure(OUTSIDE), Failure("timeout")])
     assert lost == Failure(OUTSIDE, "2 of 4 requests")
@@ -484,7 +485,7 @@ def test_calibration_corrects_bias_and_uses_spread() -> None:
     for chat in chats:
         said = min(5.0, worth[Target(chat.id)] + 0.8 + rng.normal(0, 0.2))
         shares = spread_out(said, np.arange(1.0, 6.0))
-        found.append((Target(chat.id), Ensemble(tuple(shares), said, float(rng.uniform(0, 0.3)))))
+        found.append((Target(chat.id), Ensemble(tuple(shares), float(rng.uniform(0, 0.3)))))
     table = as_evidence(QUESTION, "m", found)
     head = partial(Calibration, answer_model="mixed", own_slopes=False)
     raw = JudgeExpected(QUESTION).fit(table, labels)

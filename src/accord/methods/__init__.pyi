@@ -1,5 +1,5 @@
 from .in_context.experiment import at_random as at_random, Choose as Choose, FEW_SHOT as FEW_SHOT
-from .in_context.experiment import InContextFindings as InContextFindings, InContextResult as InContextResult
+from .in_context.experiment import InContextFindings as InContextFindings, InContextSettings as InContextSettings
 from .in_context.experiment import InContextTraining as InContextTraining, PromptFigures as PromptFigures
 from .in_context.experiment import rivals as rivals, ZERO_SHOT as ZERO_SHOT
 from .in_context.prompt_assembly import at_level as at_level, EnsembleSizes as EnsembleSizes
@@ -8,8 +8,8 @@ from .in_context.prompt_assembly import shared_with as shared_with
 from .in_context.prompt_inversion import checked as checked, COPY as COPY, distinct as distinct
 from .in_context.prompt_inversion import dump_tasks as dump_tasks, EXAMPLES as EXAMPLES, GONE_ON as GONE_ON
 from .in_context.prompt_inversion import invert as invert, load_tasks as load_tasks, prompt_search as prompt_search
-from .in_context.prompt_inversion import PromptSearch as PromptSearch, read_tasks as read_tasks, SHORT as SHORT
-from .in_context.prompt_inversion import squared_error as squared_error, TaskPrompt as TaskPrompt
+from .in_context.prompt_inversion import read_tasks as read_tasks, SHORT as SHORT, squared_error as squared_error
+from .in_context.prompt_inversion import TaskPrompt as TaskPrompt
 from .in_context.scoring_requests import AMBIGUOUS as AMBIGUOUS, as_evidence as as_evidence, ECHO as ECHO
 from .in_context.scoring_requests import Ensemble as Ensemble, ensemble_of as ensemble_of, NO_NUMBER as NO_NUMBER
 from .in_context.scoring_requests import OUTSIDE as OUTSIDE, ParsedScore as ParsedScore, read as read
@@ -24,7 +24,7 @@ from .in_context.selectors import selector_figures as selector_figures, Selector
 from .in_context.selectors import selectors as selectors, SelectorTrial as SelectorTrial, simplest as simplest
 from .in_context.selectors import target as target, TowerSettings as TowerSettings, try_pairs as try_pairs
 from .in_context.selectors import try_selector as try_selector, Vectors as Vectors
-from .in_context.source import IN_CONTEXT as IN_CONTEXT, InContext as InContext, InContextSettings as InContextSettings
+from .in_context.source import IN_CONTEXT as IN_CONTEXT, InContext as InContext
 from .in_context.template import contexts_of as contexts_of, DIALOGUE as DIALOGUE, examples_of as examples_of
 from .in_context.template import level_of as level_of, LOGPROBS as LOGPROBS, NUMBER as NUMBER, private_by as private_by
 from .in_context.template import prompt_text as prompt_text, PromptTemplate as PromptTemplate

@@ -193,14 +193,6 @@ def _runs(text: str) -> set[str]:
 # --- which prompts stay ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class PromptSearch:
-    """Tested prompts with errors, best first; and the number of replies without a score by prompt."""
-
-    prompts: Sequence[TaskPrompt]
-    unreadable: Sequence[int]
-
-
 def prompt_search(
     wording: PromptTemplate,
     candidates: Sequence[TaskPrompt],
@@ -209,8 +201,8 @@ def prompt_search(
     draws: Sequence[Sequence[int]],
     k: int,
     counts: RequestCounts,
-) -> PromptFlow[PromptSearch]:
-    """Return each candidate's squared error on all examples (eq. 1), best first.
+) -> PromptFlow[list[tuple[TaskPrompt, int]]]:
+    """Return the candidates with their squared error on all examples (eq. 1) and replies without a score, best first.
 
     `draws` has an order of the examples for each candidate: the first k outside an input's group are its
     demonstrations.
@@ -231,7 +223,7 @@ def prompt_search(
         sum(isinstance(score, Failure) and score.reason in UNREADABLE for score in scores) for scores in by_candidate
     ]
     order = sorted((error, place) for place, error in enumerate(errors) if error is not None)
-    return PromptSearch([replace(candidates[p], error=e) for e, p in order], [unscored[p] for _, p in order])
+    return [(replace(candidates[place], error=error), unscored[place]) for error, place in order]
 
 
 def squared_error(readings: Sequence[ParsedScore | Failure], truth: Floats, question: Question) -> float | None:

@@ -282,27 +282,21 @@ class Ensemble:
 
     Attributes:
         shares: (K,) mean of their distributions.
-        value: Mean of their scores.
         spread: Standard deviation of their scores.
-        dropped: Number of requests without a score.
     """
 
     shares: tuple[float, ...]
-    value: float
     spread: float
-    dropped: int = 0
 
 
 def ensemble_of(readings: Sequence[ParsedScore | Failure]) -> Ensemble | Failure:
     """Return the mean of the distributions; a failure if more than half of the requests have no score."""
     scores = [reading for reading in readings if isinstance(reading, ParsedScore)]
-    failures = [reading for reading in readings if isinstance(reading, Failure)]
     if len(scores) < LEAST_ANSWERED * len(readings) or not scores:
-        [(reason, count)] = Counter(failure.reason for failure in failures).most_common(1)
+        [(reason, count)] = Counter(each.reason for each in readings if isinstance(each, Failure)).most_common(1)
         return Failure(reason, f"{count} of {len(readings)} requests")
     shares = np.mean([reading.shares for reading in scores], axis=0)
-    values = np.array([reading.value for reading in scores])
-    return Ensemble(tuple((shares / shares.sum()).tolist()), float(values.mean()), float(values.std()), len(failures))
+    return Ensemble(tuple((shares / shares.sum()).tolist()), float(np.std([reading.value for reading in scores])))
 
 
 def ask_ensembles(
