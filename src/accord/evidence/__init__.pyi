@@ -1,5 +1,3 @@
-from .bank.conversation_words import Metric as Metric, metrics as metrics
-from .bank.incremental import MetricSession as MetricSession, NOTHING as NOTHING, WORDLESS as WORDLESS
 from .bank.reply_features import DocumentPassage as DocumentPassage, parsed_document as parsed_document
 from .bank.reply_features import ParsedDocument as ParsedDocument, ParsedText as ParsedText
 from .bank.reply_features import turn_metrics as turn_metrics, TurnHistory as TurnHistory, TurnMetric as TurnMetric
@@ -7,6 +5,8 @@ from .bank.reply_metrics import BERTSCORE as BERTSCORE, CIU as CIU, EMBEDDING as
 from .bank.reply_metrics import REFERENCE as REFERENCE, score as score
 from .bank.ruber import fold_of as fold_of, FOLDS as FOLDS, Pair as Pair, pairs_of as pairs_of
 from .bank.ruber import Relatedness as Relatedness, Ruber as Ruber, Unreferenced as Unreferenced
+from .bank.session import Metric as Metric, metrics as metrics, MetricSession as MetricSession, NOTHING as NOTHING
+from .bank.session import WORDLESS as WORDLESS
 from .bank.words import CHARACTERS as CHARACTERS, counted_stems as counted_stems, first_words as first_words
 from .bank.words import pieces as pieces, stems as stems, STOP_WORDS as STOP_WORDS, tokens as tokens
 from .bank.words import word_count as word_count

@@ -13,8 +13,6 @@ import numpy as np
 from pydantic import Field, TypeAdapter
 
 from accord.evidence.bank import ruber
-from accord.evidence.bank.conversation_words import LexicalMetric, Metric, metrics
-from accord.evidence.bank.incremental import NOTHING, WORDLESS, MetricSession
 from accord.evidence.bank.reply_features import TurnMetric, parsed_document, turn_metrics
 from accord.evidence.bank.reply_metrics import (
     BERTSCORE,
@@ -26,6 +24,7 @@ from accord.evidence.bank.reply_metrics import (
     OVERLAP,
     REFERENCE,
 )
+from accord.evidence.bank.session import NOTHING, WORDLESS, LexicalMetric, Metric, MetricSession, metrics
 from accord.evidence.bank.words import (
     ENGLISH,
     LANGUAGES,
@@ -79,7 +78,7 @@ LEXICAL = (
     "turns", "words-per-reply", "question-rate", "citation-rate", "apology-rate", "distinct-words", "repetition",
     "overlap-documents", "overlap-user", "user-words",
 )  # fmt: skip
-"""Metrics of `bank.conversation_words`, in the order of their columns."""
+"""Metrics of `accord.evidence.bank.session`, in the order of their columns."""
 BANK = (*CIU_NAMES, *OVERLAP, *NOVELTY, *LENGTH, *COPYING)
 """Default bank: all metrics that need neither a model nor an optional library."""
 GROUPS = {"lexical": LEXICAL, "embedding": EMBEDDING, "bank": BANK, "reference": REFERENCE, "bertscore": BERTSCORE}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
@@ -68,7 +68,7 @@ class ParsedText:
     @lazy
     def tokens(self) -> list[str]:
         """Words."""
-        return list(self.words.words_in.of(self._pieces))
+        return list(self.words.words_of(self._pieces))
 
     @lazy
     def stems(self) -> list[str]:
@@ -186,17 +186,17 @@ class ParsedDocument:
     @lazy
     def tokens(self) -> list[str]:
         """Words."""
-        return list(self.words.words_in.of(self._pieces()))
+        return list(self.words.words_of(self._pieces()))
 
     @lazy
     def content(self) -> frozenset[str]:
         """Content stems."""
-        return frozenset(self.words.stems_in.of(self._pieces()))
+        return frozenset(chain.from_iterable(self.words.parts(self._pieces())))
 
     @lazy
     def passages(self) -> list[DocumentPassage]:
         """Words in order: one passage, or several for a long document."""
-        ordered = self.words.units(islice(self.words.words_in.of(self._pieces()), COMPARED))
+        ordered = self.words.units(islice(self.words.words_of(self._pieces()), COMPARED))
         starts = range(0, max(len(ordered) - SHARED, 1), PASSAGE - SHARED)
         return [DocumentPassage(ordered[start : start + PASSAGE]) for start in starts]
 

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -316,19 +317,7 @@ for _place, _name in enumerate(BERTSCORE):
 REFERENCE = ("bleu", "chrf", "meteor")
 
 
-class _Stemmer:
-    """Adapter from the bank's cached stems to NLTK's interface."""
-
-    def __init__(self, stem: Callable[[str], str]) -> None:
-        self.stem = stem
-
-
-class _NoWordNet:
-    """WordNet stand-in without synonyms."""
-
-    @staticmethod
-    def synsets(word: str) -> tuple[()]:
-        return ()
+_NO_WORDNET = SimpleNamespace(synsets=lambda word: ())
 
 
 def score(
@@ -345,7 +334,8 @@ def score(
         from nltk.translate.meteor_score import single_meteor_score
     except ImportError:
         raise MissingExtra("METEOR", "references") from None
-    return float(single_meteor_score(reference, hypothesis, preprocess=str, stemmer=_Stemmer(stem), wordnet=_NoWordNet))
+    stemmer = SimpleNamespace(stem=stem)
+    return float(single_meteor_score(reference, hypothesis, preprocess=str, stemmer=stemmer, wordnet=_NO_WORDNET))
 
 
 @cache

@@ -243,47 +243,22 @@ its longest run of letters exceeds `LONG_RUN`, and half of the runs exceed `LONG
 """
 
 
-class _BoundedTable(dict[str, T]):
-    """Cache from words to values that fills itself and is cleared when it is full."""
+class _Table(dict[str, T]):
+    """Cache from words or pieces of text to values, which fills itself and is cleared when it is full."""
 
-    def __init__(self) -> None:
+    def __init__(self, make: Callable[[str], T]) -> None:
         super().__init__()
-        self._characters = 0
+        self._make, self._characters = make, 0
 
-    def _remember(self, word: str, made: T) -> T:
-        if len(self) >= KNOWN_WORDS or self._characters >= KNOWN_CHARACTERS:
-            self.clear()
-            self._characters = 0
-        self[word] = made
-        self._characters += len(word)
+    def __missing__(self, text: str) -> T:
+        made = self._make(text)
+        if len(text) <= LONGEST_WORD:
+            if len(self) >= KNOWN_WORDS or self._characters >= KNOWN_CHARACTERS:
+                self.clear()
+                self._characters = 0
+            self[text] = made
+            self._characters += len(text)
         return made
-
-
-class _WordTable(_BoundedTable[str]):
-    """Cache from a word to a string, such as its stem."""
-
-    def __init__(self, of: Callable[[str], str]) -> None:
-        super().__init__()
-        self._of = of
-
-    def __missing__(self, word: str) -> str:
-        return word if len(word) > LONGEST_WORD else self._remember(word, self._of(word))
-
-
-class _PieceTable(_BoundedTable[tuple[str, ...]]):
-    """Cache from a piece of text between blanks to strings, such as its words."""
-
-    def __init__(self, of: Callable[[str], Iterable[str]]) -> None:
-        super().__init__()
-        self._of = of
-
-    def __missing__(self, piece: str) -> tuple[str, ...]:
-        made = tuple(filter(None, self._of(piece)))
-        return made if len(piece) > LONGEST_WORD else self._remember(piece, made)
-
-    def of(self, pieces: Iterable[str]) -> Iterator[str]:
-        """Yield the strings of some pieces, in their order."""
-        return chain.from_iterable(map(self.__getitem__, pieces))
 
 
 class Vocabulary:
@@ -301,9 +276,9 @@ class Vocabulary:
         self.language, self._are_apart = language, are_apart
         self._stemmer: Any = None
         self._stemming = Lock()  # a stemmer has state: one thread at a time
-        self._stems, self._units = _WordTable(self._stem), _WordTable(self.stem_of)
-        self.words_in = _PieceTable(self._tokens)
-        self.stems_in = _PieceTable(lambda piece: self.stems(self._tokens(piece)))
+        self._stems, self._units = _Table(self._stem), _Table(self.stem_of)
+        self.words_in = _Table(lambda piece: tuple(filter(None, self._tokens(piece))))
+        self.stems_in = _Table(lambda piece: tuple(filter(None, self.stems(self._tokens(piece)))))
 
     def tokens(self, text: str) -> list[str]:
         """Return the normalized words of a text: letters, digits and marks of any script."""
@@ -327,6 +302,10 @@ class Vocabulary:
         """Return the stem of a word; a stop word itself."""
         return self._stems[word] or word
 
+    def words_of(self, pieces: Iterable[str]) -> Iterator[str]:
+        """Yield the words of some pieces, in their order."""
+        return chain.from_iterable(map(self.words_in.__getitem__, pieces))
+
     def parts(self, pieces: Iterable[str]) -> list[tuple[str, ...]]:
         """Return the content stems of each piece."""
         return list(map(self.stems_in.__getitem__, pieces))
@@ -338,7 +317,7 @@ class Vocabulary:
 
     def _stem(self, word: str) -> str:
         """Return a word's Snowball stem (Porter, 1980; 2001); '' for a stop word. `l'eau` is the word `eau`."""
-        if not self._are_apart:
+        if not self._are_apart or len(word) > LONGEST_WORD:
             return word
         if self.language.code in ELIDING:
             word = word.rpartition("'")[2]
@@ -348,18 +327,14 @@ class Vocabulary:
             return word
         with self._stemming:
             if self._stemmer is None:
-                self._stemmer = _new_stemmer(self.language.stemmer)
+                import snowballstemmer
+
+                self._stemmer = snowballstemmer.stemmer(self.language.stemmer)
             return str(self._stemmer.stemWord(word))
 
 
 ELIDING = frozenset({"fr", "it"})
 """Languages that join a short word and the next one by an apostrophe."""
-
-
-def _new_stemmer(name: str) -> Any:
-    import snowballstemmer
-
-    return snowballstemmer.stemmer(name)
 
 
 @cache
@@ -390,7 +365,7 @@ def taken_apart(
     The language is `named`, or detected; the previous language `before` is kept if it fits.
     """
     words = vocabulary(named or before)
-    parts = list(map(words.stems_in.__getitem__, pieces))
+    parts = words.parts(pieces)
     if len(parts) >= TELLING and parts.count(()) * ONE_IN >= len(parts):
         return words, parts
     detected = _vocabulary_of(pieces, before, named)
